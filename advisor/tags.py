@@ -38,8 +38,7 @@ _BEFORE: Mapping[str, str] = {tag: former for former, tag in FORMER_COMMANDS.ite
 
 def tag_of(kind: type) -> str:
     """The tag of a class: ``Cancel`` of ``CancelCommand``."""
-    name = kind.__name__
-    return FORMER.get(name, name).removesuffix("Command")
+    return kind.__name__.removesuffix("Command")
 
 
 def verb_of(act: object) -> str:

@@ -14,18 +14,18 @@ from advisor.engines.engine import SLICE_S, Done, Failed, Interrupted, Late, Out
 from advisor.model import ActionClass
 from advisor.register.life import PLACING, Refused, Unable, lapsing
 from advisor.register.model import (
-    Begin,
+    CancelCommand,
     Command,
-    Continue,
     Elasticity,
     JobRecord,
     JobState,
-    Release,
-    Requeued,
-    Reshape,
-    Say,
-    Stop,
-    Suspend,
+    NotifyCommand,
+    PauseCommand,
+    ReallocateCommand,
+    ReleaseMemoryCommand,
+    RequeueCommand,
+    ResumeCommand,
+    StartCommand,
 )
 from advisor.register.register import Register, Turn, UnknownJob
 from advisor.register.shares import Terms
@@ -156,15 +156,15 @@ class LocalEngine:
                 return self._reshape(entry, number, step.gpus, share, step.reason)
             case Pause():
                 idling = step.action is ActionClass.RECLAIM and step.for_job is None
-                return Suspend(number=number, reason=step.reason, for_idling=idling)
+                return PauseCommand(number=number, reason=step.reason, for_idling=idling)
             case Requeue():
-                return Requeued(number=number, reason=step.reason)
+                return RequeueCommand(number=number, reason=step.reason)
             case ReleaseMemory():
-                return Release(number=number, reason=step.reason)
+                return ReleaseMemoryCommand(number=number, reason=step.reason)
             case Notify():
-                return Say(number=number, message=step.message)
+                return NotifyCommand(number=number, message=step.message)
             case Cancel():
-                return Stop(number=number, reason=step.reason)
+                return CancelCommand(number=number, reason=step.reason)
             case SetEnvAtRestart():
                 return lambda each: replace(each, next_launch=_merged(each.next_launch, step.settings))
             case HoldForJob():
@@ -172,9 +172,9 @@ class LocalEngine:
             case _:
                 assert_never(step)
 
-    def _begin(self, step: Start, number: int, entry: JobRecord) -> Begin:
+    def _begin(self, step: Start, number: int, entry: JobRecord) -> StartCommand:
         terms = self._agree(entry, step.gpus, step.share)
-        return Begin(
+        return StartCommand(
             number=number,
             gpus=step.gpus,
             share=step.share,
@@ -184,10 +184,10 @@ class LocalEngine:
             reason=step.reason,
         )
 
-    def _continue(self, step: Resume, number: int, entry: JobRecord) -> Continue:
+    def _continue(self, step: Resume, number: int, entry: JobRecord) -> ResumeCommand:
         share = entry.submission.share if step.share is None else step.share
         terms = self._agree(entry, step.gpus, share)
-        return Continue(
+        return ResumeCommand(
             number=number,
             gpus=step.gpus,
             share=share,
@@ -199,9 +199,9 @@ class LocalEngine:
 
     def _reshape(
         self, entry: JobRecord, number: int, gpus: tuple[GpuUuid, ...], share: float, reason: str
-    ) -> Reshape:
+    ) -> ReallocateCommand:
         terms = self._agree(entry, gpus, share)
-        return Reshape(
+        return ReallocateCommand(
             number=number,
             gpus=gpus,
             share=share,
@@ -214,11 +214,11 @@ class LocalEngine:
     def _timeout_s(self, directive: Command, entry: JobRecord) -> float:
         patience, wanted = self._patience, entry.submission
         match directive:
-            case Begin() | Release() | Say():
+            case StartCommand() | ReleaseMemoryCommand() | NotifyCommand():
                 return patience.answer_s
-            case Suspend() | Requeued() | Stop():
+            case PauseCommand() | RequeueCommand() | CancelCommand():
                 return patience.answer_s + wanted.grace_s
-            case Reshape() | Continue():
+            case ReallocateCommand() | ResumeCommand():
                 grace_s = 0.0 if wanted.mobility is Elasticity.ELASTIC else wanted.grace_s
                 return patience.reshape_s + grace_s
             case _:
@@ -233,7 +233,7 @@ def outcome(entry: JobRecord, number: int) -> Outcome | None:
             return Failed(found=entry.failed)
         return Done(note=entry.said)
     if entry.stand is JobState.ENDED:
-        if newest == number and isinstance(entry.directive, Stop):
+        if newest == number and isinstance(entry.directive, CancelCommand):
             return Done(note=entry.said)
         return Failed(found=f"{entry.id} ended before it was carried out")
     if lapsing(entry):

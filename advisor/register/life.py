@@ -2,33 +2,33 @@
 
 Nobody else changes an entry. A directive is given once and is *in flight* until its launcher acknowledges it;
 meanwhile the job holds what it had and what it is to get (``leased``), so that a GPU is nobody else's before
-the job's own word that it let go. Only ``Stop`` may follow a directive in flight.
+the job's own word that it let go. Only ``CancelCommand`` may follow a directive in flight.
 """
 
 from dataclasses import replace
 from typing import assert_never
 
 from advisor.register.model import (
-    Begin,
+    CancelCommand,
     Command,
-    Continue,
     Elasticity,
     ExitReason,
     JobRecord,
     JobState,
-    Release,
+    NotifyCommand,
+    PauseCommand,
+    ReallocateCommand,
+    ReleaseMemoryCommand,
     Report,
-    Requeued,
-    Reshape,
-    Say,
-    Stop,
+    RequeueCommand,
+    ResumeCommand,
+    StartCommand,
     Submission,
-    Suspend,
 )
 from advisor.tags import verb_of
 from collector.model import GpuUuid, JobId
 
-PLACING = (Begin, Continue, Reshape)
+PLACING = (StartCommand, ResumeCommand, ReallocateCommand)
 HELD_BY_OWNER = "held by its owner"
 
 
@@ -63,7 +63,7 @@ def lapsing(entry: JobRecord) -> bool:
 
 def leased(entry: JobRecord) -> tuple[GpuUuid, ...]:
     """Every GPU that nobody else may have: those it holds and those that it is about to get."""
-    if in_flight(entry) and isinstance(entry.directive, Reshape):
+    if in_flight(entry) and isinstance(entry.directive, ReallocateCommand):
         coming = tuple(uuid for uuid in entry.directive.gpus if uuid not in entry.gpus)
         return entry.gpus + coming
     return entry.gpus
@@ -71,7 +71,7 @@ def leased(entry: JobRecord) -> tuple[GpuUuid, ...]:
 
 def shares_held(entry: JobRecord) -> dict[GpuUuid, float]:
     """The share of each leased GPU that is taken: the old one where it leaves, the larger where it stays."""
-    if not (in_flight(entry) and isinstance(entry.directive, Reshape)):
+    if not (in_flight(entry) and isinstance(entry.directive, ReallocateCommand)):
         return dict.fromkeys(entry.gpus, entry.share)
     coming = dict.fromkeys(entry.directive.gpus, entry.directive.share)
     kept = {uuid: max(entry.share, coming.get(uuid, 0.0)) for uuid in entry.gpus}
@@ -90,7 +90,9 @@ def objection(entry: JobRecord, directive: Command) -> Refused | None:
         return Refused(f"{what}: the job has ended")
     if lapsing(entry):
         return Refused(f"{what}: its launcher is gone; only its processes are awaited")
-    if in_flight(entry) and (isinstance(entry.directive, Stop) or not isinstance(directive, Stop)):
+    if in_flight(entry) and (
+        isinstance(entry.directive, CancelCommand) or not isinstance(directive, CancelCommand)
+    ):
         doing = verb_of(entry.directive)
         return Refused(f"{what}: its launcher has not acknowledged {doing} yet; wait for that")
     newest = newest_number(entry)
@@ -105,7 +107,7 @@ def given(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
     if refused is not None:
         raise refused
     match directive:
-        case Begin() | Continue():
+        case StartCommand() | ResumeCommand():
             placed = replace(
                 entry,
                 stand=JobState.STARTING,
@@ -121,11 +123,13 @@ def given(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
                 said=directive.reason,
             )
             return replace(placed, directive=directive)
-        case Stop() if not leased(entry):
+        case CancelCommand() if not leased(entry):
             return _ended(replace(entry, directive=directive), ExitReason.CANCELLED, now_ms, directive.reason)
-        case Stop():
+        case CancelCommand():
             return replace(entry, gpus=leased(entry), share=share_held(entry), directive=directive)
-        case Reshape() | Suspend() | Requeued() | Release() | Say():
+        case (
+            ReallocateCommand() | PauseCommand() | RequeueCommand() | ReleaseMemoryCommand() | NotifyCommand()
+        ):
             return replace(entry, directive=directive)
         case _:
             assert_never(directive)
@@ -180,12 +184,16 @@ def silent(entry: JobRecord, now_ms: int, why: str) -> JobRecord:
 def unlaunched(entry: JobRecord, now_ms: int) -> JobRecord:
     """A job that has just been told to stop is over where no launcher ever spoke: nothing of it can run."""
     directive = entry.directive
-    if entry.launcher is not None or entry.stand is JobState.ENDED or not isinstance(directive, Stop):
+    if (
+        entry.launcher is not None
+        or entry.stand is JobState.ENDED
+        or not isinstance(directive, CancelCommand)
+    ):
         return entry
     return _ended(entry, ExitReason.CANCELLED, now_ms, directive.reason)
 
 
-def forced(entry: JobRecord, directive: Stop, now_ms: int) -> JobRecord:
+def forced(entry: JobRecord, directive: CancelCommand, now_ms: int) -> JobRecord:
     """The entry, ended by an operator whatever its launcher says or does; it holds nothing any more.
 
     Raises ``Refused`` where it has ended already.
@@ -223,7 +231,9 @@ def attained_gpu_s(entry: JobRecord, now_ms: int) -> float:
 
 def _unable(entry: JobRecord, directive: Command, what: str) -> Refused | None:
     wanted = entry.submission
-    if wanted.mobility is Elasticity.RIGID and isinstance(directive, Suspend | Requeued | Reshape | Continue):
+    if wanted.mobility is Elasticity.RIGID and isinstance(
+        directive, PauseCommand | RequeueCommand | ReallocateCommand | ResumeCommand
+    ):
         return Unable(f"{what}: the job can neither be resized nor checkpointed; it only runs to its end")
     if not isinstance(directive, PLACING):
         return None
@@ -239,15 +249,15 @@ def _unable(entry: JobRecord, directive: Command, what: str) -> Refused | None:
 
 def _misplaced(entry: JobRecord, directive: Command, what: str) -> Refused | None:
     match directive:
-        case Begin():
+        case StartCommand():
             wanted: tuple[JobState, ...] = (JobState.PENDING,)
-        case Continue():
+        case ResumeCommand():
             wanted = (JobState.PAUSED,)
-        case Suspend() | Reshape() | Release():
+        case PauseCommand() | ReallocateCommand() | ReleaseMemoryCommand():
             wanted = (JobState.RUNNING,)
-        case Requeued():
+        case RequeueCommand():
             wanted = (JobState.RUNNING, JobState.PAUSED)
-        case Say() | Stop():
+        case NotifyCommand() | CancelCommand():
             return None
         case _:
             assert_never(directive)
@@ -262,7 +272,7 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
     if report.failed is not None:
         return _unworked(entry, directive, report, now_ms)
     match directive:
-        case Begin() | Continue():
+        case StartCommand() | ResumeCommand():
             return replace(
                 entry,
                 stand=JobState.RUNNING,
@@ -272,9 +282,9 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
                 idled=False,
                 said="",
             )
-        case Reshape():
+        case ReallocateCommand():
             return _reshaped(entry, directive, now_ms)
-        case Suspend():
+        case PauseCommand():
             left = _emptied(entry, now_ms)
             return replace(
                 left,
@@ -284,7 +294,7 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
                 idled=directive.for_idling,
                 said=directive.reason,
             )
-        case Requeued():
+        case RequeueCommand():
             left = _emptied(entry, now_ms)
             return replace(
                 left,
@@ -294,12 +304,12 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
                 requeues=entry.requeues + 1,
                 said=directive.reason,
             )
-        case Say():
+        case NotifyCommand():
             first = entry.told_ms if entry.told_ms is not None else now_ms
             return replace(entry, told_ms=first, tells=entry.tells + 1)
-        case Release():
+        case ReleaseMemoryCommand():
             return entry
-        case Stop():
+        case CancelCommand():
             return _ended(
                 entry, report.ending or ExitReason.CANCELLED, now_ms, directive.reason, report.exit_code
             )
@@ -311,25 +321,25 @@ def _unworked(entry: JobRecord, directive: Command, report: Report, now_ms: int)
     """What was to be done could not be; the cooldown runs all the same, so that it isn't tried at once."""
     said = f"{verb_of(directive)} did not work: {report.failed}"
     match directive:
-        case Begin():
+        case StartCommand():
             return replace(_emptied(entry, now_ms), stand=JobState.PENDING, acted_ms=now_ms, said=said)
-        case Continue():
+        case ResumeCommand():
             return replace(_emptied(entry, now_ms), stand=JobState.PAUSED, acted_ms=now_ms, said=said)
-        case Reshape():
+        case ReallocateCommand():
             had = set(entry.gpus) | set(directive.gpus)
             kept = report.gpus if report.gpus and set(report.gpus) <= had else entry.gpus
             counted = replace(entry, attained_gpu_s=attained_gpu_s(entry, now_ms), counted_ms=now_ms)
             return replace(counted, gpus=kept, resized_ms=now_ms, said=said)
-        case Suspend():
+        case PauseCommand():
             return replace(entry, acted_ms=now_ms, held_by_user=False, said=said)
-        case Requeued() | Stop() | Release() | Say():
-            acted_ms = now_ms if isinstance(directive, Requeued) else entry.acted_ms
+        case RequeueCommand() | CancelCommand() | ReleaseMemoryCommand() | NotifyCommand():
+            acted_ms = now_ms if isinstance(directive, RequeueCommand) else entry.acted_ms
             return replace(entry, acted_ms=acted_ms, said=said)
         case _:
             assert_never(directive)
 
 
-def _reshaped(entry: JobRecord, directive: Reshape, now_ms: int) -> JobRecord:
+def _reshaped(entry: JobRecord, directive: ReallocateCommand, now_ms: int) -> JobRecord:
     resized = len(directive.gpus) != len(entry.gpus)
     return replace(
         entry,

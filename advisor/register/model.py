@@ -5,7 +5,7 @@ them out in order and acknowledges each; neither ever runs anything on the other
 the number of the journal's intent that caused it, so it is carried out at most once: a launcher that has
 handled number N ignores whatever is numbered N or less.
 
-    submit ─► PENDING ─Begin─► RUNNING ─Suspend─► PAUSED ─Continue─► RUNNING ... ─► ENDED
+    submit ─► PENDING ─Start─► RUNNING ─Pause─► PAUSED ─Resume─► RUNNING ... ─► ENDED
 
 Times UTC milliseconds, memory bytes on each GPU, shares 0..1 of a GPU.
 """
@@ -137,7 +137,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
+class StartCommand:
     """Start the workers on these devices, in rank order, with the lease's environment ``settings``."""
 
     number: int
@@ -151,7 +151,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspend:
+class PauseCommand:
     """Give the GPUs back and keep what was done: the job goes on later. Never for a RIGID job.
 
     ``for_idling``: an interactive one goes on when somebody touches it, and not before.
@@ -164,8 +164,8 @@ class Suspend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Continue:
-    """Go on after a ``Suspend``, on these devices."""
+class ResumeCommand:
+    """Go on after a ``PauseCommand``, on these devices."""
 
     number: int
     gpus: tuple[GpuUuid, ...]
@@ -178,7 +178,7 @@ class Continue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reshape:
+class ReallocateCommand:
     """Go on with exactly these devices: an elastic job in place, one that checkpoints by a new launch.
 
     Also moves a job (as many devices, others) and restarts it with other ``settings`` (the same devices).
@@ -195,7 +195,7 @@ class Reshape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class ReleaseMemoryCommand:
     """Have the job's library give cached memory back."""
 
     number: int
@@ -204,8 +204,8 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requeued:
-    """Stop the workers after a checkpoint and wait in the queue for a new ``Begin``."""
+class RequeueCommand:
+    """Stop the workers after a checkpoint and wait in the queue for a new ``StartCommand``."""
 
     number: int
     reason: str = ""
@@ -213,7 +213,7 @@ class Requeued:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Say:
+class NotifyCommand:
     """Show the person at the job a message; nothing else."""
 
     number: int
@@ -222,7 +222,7 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class CancelCommand:
     """End the job for good."""
 
     number: int
@@ -230,7 +230,16 @@ class Stop:
     proof: str = ""
 
 
-Command = Begin | Suspend | Continue | Reshape | Release | Requeued | Say | Stop
+Command = (
+    StartCommand
+    | PauseCommand
+    | ResumeCommand
+    | ReallocateCommand
+    | ReleaseMemoryCommand
+    | RequeueCommand
+    | NotifyCommand
+    | CancelCommand
+)
 """The ``proof`` of each is the service's own word on the job's lease (``signing``), for its launcher to show
 again; empty where an older Fallow gave it."""
 

@@ -21,7 +21,7 @@ from advisor.register.devices import Devices
 from advisor.register.double_leases import Ended, without_doubles
 from advisor.register.kept import Change, Kept, read_entry, read_register, write_changes
 from advisor.register.listeners import Listener, Listeners
-from advisor.register.model import Command, ExitReason, JobRecord, JobState, Report, Stop, Submission
+from advisor.register.model import CancelCommand, Command, ExitReason, JobRecord, JobState, Report, Submission
 from advisor.register.numbers import Numbers
 from advisor.register.review import Reviewer
 from advisor.register.signing import KEY_BYTES, CommandSigner
@@ -149,7 +149,7 @@ class Register:
 
         return self.change(job, turn)
 
-    def end(self, job: JobId, order: Stop) -> JobRecord:
+    def end(self, job: JobId, order: CancelCommand) -> JobRecord:
         """End a job and its lease whatever its launcher and its processes do. Blocks.
 
         Raises ``UnknownJob``, ``Refused`` where it has ended. Its GPUs are in doubt until they are measured.

@@ -98,7 +98,7 @@ class Mps:
 class Terms:
     """How a lease is held: ``memory_bytes`` is its share of each device's memory, ``None`` for all of it.
 
-    ``settings`` go into ``Begin``; ``sentences`` say to a person what was chosen, and why.
+    ``settings`` go into ``StartCommand``; ``sentences`` say to a person what was chosen, and why.
     """
 
     sharing: Sharing

@@ -16,23 +16,31 @@ from dataclasses import dataclass, replace
 
 from advisor.register.life import leased, share_held
 from advisor.register.model import (
-    Begin,
+    CancelCommand,
     Command,
-    Continue,
     JobRecord,
-    Release,
-    Requeued,
-    Reshape,
-    Say,
-    Stop,
-    Suspend,
+    NotifyCommand,
+    PauseCommand,
+    ReallocateCommand,
+    ReleaseMemoryCommand,
+    RequeueCommand,
+    ResumeCommand,
+    StartCommand,
 )
 from advisor.written import Unreadable, from_text, to_text
 from collector.model import GpuUuid
 
-PLACING: Mapping[type[Command], str] = {Begin: "start", Continue: "resume", Reshape: "reallocate"}
-LEAVING: Mapping[type[Command], str] = {Suspend: "pause", Requeued: "requeue", Stop: "cancel"}
-STAYING: Mapping[type[Command], str] = {Release: "release-memory", Say: "notify"}
+PLACING: Mapping[type[Command], str] = {
+    StartCommand: "start",
+    ResumeCommand: "resume",
+    ReallocateCommand: "reallocate",
+}
+LEAVING: Mapping[type[Command], str] = {
+    PauseCommand: "pause",
+    RequeueCommand: "requeue",
+    CancelCommand: "cancel",
+}
+STAYING: Mapping[type[Command], str] = {ReleaseMemoryCommand: "release-memory", NotifyCommand: "notify"}
 KINDS: Mapping[type[Command], str] = {**PLACING, **LEAVING, **STAYING}
 """What a proof calls each command. Launchers that live hold proofs with these words: never change one."""
 LEASE = "lease"
@@ -70,7 +78,7 @@ class CommandSigner:
         """The command as it is given at ``now_ms`` to the launcher of an entry that stands so."""
         held, held_share = leased(entry), share_held(entry)
         gpus, share = held, held_share
-        if isinstance(directive, Begin | Continue | Reshape):
+        if isinstance(directive, StartCommand | ResumeCommand | ReallocateCommand):
             gpus, share = directive.gpus, directive.share
         elif type(directive) in LEAVING:
             gpus = ()

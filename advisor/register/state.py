@@ -27,14 +27,22 @@ from advisor.model import (
     Use,
 )
 from advisor.register.life import attained_gpu_s, in_flight, lapsing, leased, share_held, shares_held
-from advisor.register.model import Begin, Elasticity, JobRecord, JobState, Release, Report, Say
+from advisor.register.model import (
+    Elasticity,
+    JobRecord,
+    JobState,
+    NotifyCommand,
+    ReleaseMemoryCommand,
+    Report,
+    StartCommand,
+)
 from advisor.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 
 OURS = "fallow:"
 """What the ids of submitted jobs begin with."""
 
-HARMLESS = (Begin, Say, Release)
+HARMLESS = (StartCommand, NotifyCommand, ReleaseMemoryCommand)
 """Directives in flight that disturb nobody, and need not keep others from being carried out."""
 
 PATIENT_MS = 30_000

@@ -178,7 +178,7 @@ class JobCommands:
     def directives(self, caller: Caller, job: JobId, after: int, nonce: str = "") -> AsyncIterator[Row]:
         """What the job's launcher is told from now on, and its place while it waits. Never blocks.
 
-        Raises for somebody else's job, and for one that ended unless ``Stop`` is news.
+        Raises for somebody else's job, and for one that ended unless ``CancelCommand`` is news.
         """
         entry = self._own(caller, job, nonce)
         if entry.stand is JobState.ENDED and not is_news(entry, after):

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from advisor.register.life import in_flight
-from advisor.register.model import Command, JobRecord, JobState, Stop
+from advisor.register.model import CancelCommand, Command, JobRecord, JobState
 from advisor.register.register import UnknownJob
 from advisor.written import to_tree
 from collector.model import JobId
@@ -27,7 +27,7 @@ def is_news(entry: JobRecord, after: int) -> bool:
     directive = entry.directive
     if directive is None or directive.number <= after:
         return False
-    return in_flight(entry) or (entry.stand is JobState.ENDED and isinstance(directive, Stop))
+    return in_flight(entry) or (entry.stand is JobState.ENDED and isinstance(directive, CancelCommand))
 
 
 def is_meant(entry: JobRecord, nonce: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from advisor.engines.engine import Done
 from advisor.register.life import Refused, leased
-from advisor.register.model import JobRecord, Stop
+from advisor.register.model import CancelCommand, JobRecord
 from advisor.register.register import UnknownJob as NoEntry
 from advisor.steps import Cancel
 from collector.snapshot import Snapshot
@@ -45,7 +45,7 @@ class ForcedEnd:
         left = what_is_left(entry, self.snapshot(), self.eyes.living(entry))
 
         def end(number: int) -> Done:
-            self.register.end(entry.id, Stop(number=number, reason=step.reason))
+            self.register.end(entry.id, CancelCommand(number=number, reason=step.reason))
             return Done(note=left)
 
         try:

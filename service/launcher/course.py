@@ -9,17 +9,17 @@ from dataclasses import replace
 from typing import assert_never
 
 from advisor.register.model import (
-    Begin,
+    CancelCommand,
     Command,
-    Continue,
     Elasticity,
     ExitReason,
-    Release,
-    Requeued,
-    Reshape,
-    Say,
-    Stop,
-    Suspend,
+    NotifyCommand,
+    PauseCommand,
+    ReallocateCommand,
+    ReleaseMemoryCommand,
+    RequeueCommand,
+    ResumeCommand,
+    StartCommand,
 )
 from collector.model import GpuUuid
 from service.launcher import fitness, model, turns
@@ -103,10 +103,18 @@ def _told(course: StateMachine, directive: Command, now_s: float) -> Transition:
     if directive.number <= max(course.handled, *(each.number for each in known), 0):
         return Transition(course=course)
     match directive:
-        case Stop(reason=reason):
+        case CancelCommand(reason=reason):
             over = Over(ending=ExitReason.CANCELLED, code=turns.CANCELLED, why=f"stopped{_because(reason)}")
             return _stopped(replace(course, doing=directive, queue=()), over, now_s)
-        case Begin() | Continue() | Reshape() | Suspend() | Release() | Requeued() | Say():
+        case (
+            StartCommand()
+            | ResumeCommand()
+            | ReallocateCommand()
+            | PauseCommand()
+            | ReleaseMemoryCommand()
+            | RequeueCommand()
+            | NotifyCommand()
+        ):
             return Transition(course=replace(course, queue=(*course.queue, directive)))
         case _:
             assert_never(directive)
@@ -115,30 +123,32 @@ def _told(course: StateMachine, directive: Command, now_s: float) -> Transition:
 def _take(course: StateMachine, directive: Command, now_s: float) -> Transition:
     phase = course.phase
     match directive:
-        case Say(message=message):
+        case NotifyCommand(message=message):
             return turns.done(course, None, model.Tell(text=message))
-        case Begin() if phase is Phase.WAITING:
+        case StartCommand() if phase is Phase.WAITING:
             return turns.launched(course, model.lease_of(directive))
-        case Continue() if phase is Phase.PAUSED:
+        case ResumeCommand() if phase is Phase.PAUSED:
             return turns.launched(course, model.lease_of(directive))
-        case Begin() | Continue():
+        case StartCommand() | ResumeCommand():
             return turns.done(course, f"the job is {phase.value}: it has not asked for devices")
-        case Release() if phase is Phase.RUNNING:
+        case ReleaseMemoryCommand() if phase is Phase.RUNNING:
             releasing = replace(course, phase=Phase.RELEASING)
             return Transition(course=releasing, actions=(model.ReleaseCaches(),))
-        case Release():
+        case ReleaseMemoryCommand():
             return turns.done(course, f"the job is {phase.value}: it holds no memory")
-        case Reshape() | Suspend() | Requeued() if course.terms.mobility is Elasticity.RIGID:
+        case ReallocateCommand() | PauseCommand() | RequeueCommand() if (
+            course.terms.mobility is Elasticity.RIGID
+        ):
             why = "the job can neither be resized nor checkpointed; it only runs to its end"
             return turns.done(course, why)
-        case Reshape():
+        case ReallocateCommand():
             return _reshaped(course, model.lease_of(directive), directive.reason, now_s)
-        case Suspend():
+        case PauseCommand():
             return _left(course, model.Pause(), f"pausing{_because(directive.reason)}", now_s)
-        case Requeued():
+        case RequeueCommand():
             return _left(course, model.Queue(), f"going back to the queue{_because(directive.reason)}", now_s)
-        case Stop():
-            raise AssertionError("Stop is carried out at once, never queued")
+        case CancelCommand():
+            raise AssertionError("Cancel is carried out at once, never queued")
         case _:
             assert_never(directive)
 
@@ -263,7 +273,7 @@ def _answered(
 def _changed(course: StateMachine, gpus: tuple[GpuUuid, ...], why: str | None) -> Transition:
     assert course.lease is not None
     granted = course.lease
-    if why is None and isinstance(course.doing, Reshape):
+    if why is None and isinstance(course.doing, ReallocateCommand):
         granted = model.lease_of(course.doing)
     told = () if why is None else (model.Tell(text=f"not changed: {why}"),)
     return turns.done(turns.back(replace(course, lease=replace(granted, gpus=gpus))), why, *told)

@@ -6,7 +6,7 @@ of an environment run code.
 
 import re
 
-from advisor.register.model import Begin, Command, Continue, Reshape
+from advisor.register.model import Command, ReallocateCommand, ResumeCommand, StartCommand
 from advisor.register.shares import LEASE_NAMES, PIPE_DIRECTORY
 from collector.model import GpuUuid, JobId
 
@@ -20,7 +20,7 @@ _JOB = re.compile(r"[A-Za-z][A-Za-z0-9]*:[0-9]{1,19}")
 def objection(directive: Command) -> str | None:
     """Why a directive's lease isn't taken; ``None`` for a directive that may be carried out."""
     match directive:
-        case Begin() | Continue() | Reshape():
+        case StartCommand() | ResumeCommand() | ReallocateCommand():
             return _device_objection(directive.gpus) or _setting_objection(directive.settings)
         case _:
             return None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.register.model import Command, Report, Stop
+from advisor.register.model import CancelCommand, Command, Report
 from advisor.written import Unreadable, from_tree, to_tree
 from collector.model import JobId
 from service.client.acting import ActingClient, Told
@@ -177,7 +177,7 @@ class Link:
     def _knows(self, directive: Command) -> None:
         """It need not be told again; only a stop may be, which says why the job has ended."""
         with self._changed:
-            if not isinstance(directive, Stop):
+            if not isinstance(directive, CancelCommand):
                 self._known = max(self._known, directive.number)
 
     # -- telling ---------------------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from advisor.register.model import (
-    Begin,
     Command,
-    Continue,
     Elasticity,
     ExitReason,
     JobState,
-    Reshape,
+    ReallocateCommand,
+    ResumeCommand,
     Sharing,
+    StartCommand,
 )
 from collector.model import GpuUuid
 from service.launcher.world import Workers
@@ -24,7 +24,7 @@ from service.launcher.world import Workers
 class Phase(StrEnum):
     """Where a job stands.
 
-        WAITING ─Begin─► STARTING ─► RUNNING ─Suspend─► SAVING ─► ENDING ─► SWEEPING ─► PAUSED ─► STARTING
+        WAITING ─Start─► STARTING ─► RUNNING ─Pause─► SAVING ─► ENDING ─► SWEEPING ─► PAUSED ─► STARTING
                                       │ ▲ ▲              └─ couldn't save: back to RUNNING
                                       │ │ └─ CHANGING, RELEASING: in place
                                       └─ a worker died ─► SWEEPING ─► RESTING ─► STARTING, or ENDED
@@ -333,7 +333,7 @@ class Transition:
     actions: tuple[Action, ...] = field(default=())
 
 
-def lease_of(directive: Begin | Continue | Reshape) -> Lease:
+def lease_of(directive: StartCommand | ResumeCommand | ReallocateCommand) -> Lease:
     """What a directive grants."""
     return Lease(
         gpus=directive.gpus,

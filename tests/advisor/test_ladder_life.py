@@ -27,17 +27,17 @@ from advisor.policies.ladder import NotKept, keep
 from advisor.register import life
 from advisor.register.foreign import ExternalJobStore
 from advisor.register.model import (
-    Begin,
     Command,
-    Continue,
     Elasticity,
     JobRecord,
     JobState,
     Launcher,
+    NotifyCommand,
+    PauseCommand,
     Report,
-    Say,
+    ResumeCommand,
+    StartCommand,
     Submission,
-    Suspend,
 )
 from advisor.register.state import Look, joined
 from advisor.rules import PlannerConfig
@@ -162,7 +162,9 @@ class Launched(Story):
             preemptible=True,
         )
         began_ms = WORKED_MS - 60 * MINUTE_MS
-        entry = life.given(life.submitted(LAUNCHED, wanted, began_ms), Begin(number=1, gpus=(GPU,)), began_ms)
+        entry = life.given(
+            life.submitted(LAUNCHED, wanted, began_ms), StartCommand(number=1, gpus=(GPU,)), began_ms
+        )
         self.entry = self._said(entry, JobState.RUNNING, began_ms)
         self.engine = Dispatch(Obeys(self), Foreignless(), self._heard)
 
@@ -222,17 +224,17 @@ class Obeys:
         directive: Command
         match step:
             case Notify():
-                directive = Say(number=intent, message=step.message)
+                directive = NotifyCommand(number=intent, message=step.message)
             case Pause():
                 idling = step.action is ActionClass.RECLAIM and step.for_job is None
-                directive = Suspend(number=intent, reason=step.reason, for_idling=idling)
+                directive = PauseCommand(number=intent, reason=step.reason, for_idling=idling)
             case Resume():
-                directive = Continue(number=intent, gpus=step.gpus)
+                directive = ResumeCommand(number=intent, gpus=step.gpus)
             case _:
                 return Unsupported(why=f"{step} is not part of this story")
         story, now_ms = self.story, self.story.clock.at_ms
         given = life.given(story.entry, directive, now_ms)
-        stands = {Suspend: JobState.PAUSED, Say: given.stand, Continue: JobState.RUNNING}
+        stands = {PauseCommand: JobState.PAUSED, NotifyCommand: given.stand, ResumeCommand: JobState.RUNNING}
         story.entry = story._said(given, stands[type(directive)], now_ms)  # type: ignore[index]
         if isinstance(step, Resume):
             story.worked_ms = now_ms

@@ -36,20 +36,20 @@ from advisor.model import ActionClass, ClusterState, Gpu, Node, Project, Telemet
 from advisor.register.kept import read_leases
 from advisor.register.life import in_flight
 from advisor.register.model import (
-    Begin,
+    CancelCommand,
     Command,
-    Continue,
     Elasticity,
     JobRecord,
     JobState,
     Launcher,
+    PauseCommand,
+    ReallocateCommand,
     Report,
-    Requeued,
-    Reshape,
+    RequeueCommand,
+    ResumeCommand,
     Sharing,
-    Stop,
+    StartCommand,
     Submission,
-    Suspend,
 )
 from advisor.register.register import Register, open_register
 from advisor.register.shares import Terms
@@ -95,18 +95,23 @@ class StandIn:
             return
         self.log.append((directive.number, type(directive).__name__))
         self.handled = directive.number
-        wanted = {Begin: "pending", Continue: "paused", Suspend: "running", Reshape: "running"}
+        wanted = {
+            StartCommand: "pending",
+            ResumeCommand: "paused",
+            PauseCommand: "running",
+            ReallocateCommand: "running",
+        }
         expected = wanted.get(type(directive))
         if expected is not None and self.stand != expected:
             self.wrong.append(f"{type(directive).__name__} while {self.stand}")
         match directive:
-            case Begin() | Continue() | Reshape():
+            case StartCommand() | ResumeCommand() | ReallocateCommand():
                 self.stand, self.gpus = "running", list(directive.gpus)
-            case Suspend():
+            case PauseCommand():
                 self.stand, self.gpus = "paused", []
-            case Requeued():
+            case RequeueCommand():
                 self.stand, self.gpus = "pending", []
-            case Stop():
+            case CancelCommand():
                 self.stand, self.gpus = "ended", []
 
     def report(self) -> Any:

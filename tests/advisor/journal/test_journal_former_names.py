@@ -8,7 +8,7 @@ import pytest
 
 from advisor.journal.journal import StoreJournal
 from advisor.register.kept import read_directives
-from advisor.register.model import Begin, Command
+from advisor.register.model import Command, StartCommand
 from advisor.steps import Action, Pause
 from advisor.tags import FORMER_ACTIONS, FORMER_COMMANDS, former_command, tag_of, verb_of
 from advisor.written import from_tree, to_tree
@@ -63,7 +63,7 @@ def before(text: str, formers: Mapping[str, str]) -> str:
 def test_a_store_of_before_has_its_jobs_commands_and_journal(tmp_path: Path) -> None:
     store, register = opened(tmp_path, HandClock())
     job = register.submit(submission())[0].id
-    given = register.give(job, Begin(number=1, gpus=GPUS[:1]))
+    given = register.give(job, StartCommand(number=1, gpus=GPUS[:1]))
     journal = StoreJournal(store, Hands())
     acts = [from_tree(Action, {"is": tag, **PLAIN, "job": job}) for tag in sorted(ACTIONS)]
     numbers = [journal.intends(T0, each) for each in acts]

@@ -11,7 +11,15 @@ from advisor.engines.engine import Done
 from advisor.journal.deeds import ActionRecord, Moment, Result
 from advisor.journal.journal import Order, StoreJournal
 from advisor.journal.settle import PATIENCE_MS, Directed, Facts, Recovering, settlement
-from advisor.register.model import Begin, ExitReason, JobRecord, JobState, Stop, Submission, Suspend
+from advisor.register.model import (
+    CancelCommand,
+    ExitReason,
+    JobRecord,
+    JobState,
+    PauseCommand,
+    StartCommand,
+    Submission,
+)
 from advisor.statements import statement
 from advisor.steps import Action, Cancel, HoldForJob, Notify, Pause, SetEnvAtRestart, Start
 from advisor.written import to_text
@@ -43,7 +51,7 @@ def entry(**changes: Any) -> JobRecord:
 
 
 GIVEN = Directed(handled=False)
-IN_FLIGHT = entry(directive=Suspend(number=5), stand=JobState.RUNNING, gpus=("g",))
+IN_FLIGHT = entry(directive=PauseCommand(number=5), stand=JobState.RUNNING, gpus=("g",))
 
 
 @pytest.mark.parametrize(
@@ -60,19 +68,21 @@ IN_FLIGHT = entry(directive=Suspend(number=5), stand=JobState.RUNNING, gpus=("g"
         (Pause(job="fallow:1"), Facts(directed=GIVEN, entry=None), Result.UNKNOWN),
         (
             Pause(job="fallow:1"),
-            Facts(directed=GIVEN, entry=entry(directive=Suspend(number=5), stand=JobState.ENDED)),
+            Facts(directed=GIVEN, entry=entry(directive=PauseCommand(number=5), stand=JobState.ENDED)),
             Result.FAILED,
         ),
         (
             Cancel(job="fallow:1"),
-            Facts(directed=GIVEN, entry=entry(directive=Stop(number=5), stand=JobState.ENDED)),
+            Facts(directed=GIVEN, entry=entry(directive=CancelCommand(number=5), stand=JobState.ENDED)),
             Result.DONE,
         ),
         (
             Start(job="fallow:1", gpus=("g",)),
             Facts(
                 directed=GIVEN,
-                entry=entry(directive=Begin(number=5, gpus=("g",)), gpus=("g",), ending=ExitReason.LOST),
+                entry=entry(
+                    directive=StartCommand(number=5, gpus=("g",)), gpus=("g",), ending=ExitReason.LOST
+                ),
             ),
             Result.FAILED,
         ),
@@ -147,7 +157,7 @@ def test_settling_reads_the_store_and_settles_once(tmp_path: Path) -> None:
         kept = journal.ordered(T0, Order(job="slurm:4", verb="keep"), "user ann")
         with store.writing("playing a register") as connection:
             for number, job, why in ((worked, "fallow:2", None), (failed, "fallow:3", "no checkpoint")):
-                body = to_text(Suspend(number=number))
+                body = to_text(PauseCommand(number=number))
                 row = (number, job, body, why)
                 connection.execute(
                     "INSERT INTO directives VALUES (?, ?, epoch_ms(0), ?, epoch_ms(1), ?)", row

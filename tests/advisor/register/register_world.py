@@ -5,16 +5,16 @@ from pathlib import Path
 
 from advisor.model import ProjectName
 from advisor.register.model import (
-    Begin,
-    Continue,
     Elasticity,
     JobRecord,
     JobState,
     Launcher,
+    PauseCommand,
     Report,
-    Requeued,
+    RequeueCommand,
+    ResumeCommand,
+    StartCommand,
     Submission,
-    Suspend,
 )
 from advisor.register.register import Register, open_register
 from collector.model import GpuUuid, NodeName
@@ -75,11 +75,11 @@ def acknowledge(register: Register, entry: JobRecord, **more: object) -> JobReco
     directive = entry.directive
     assert directive is not None
     match directive:
-        case Suspend():
+        case PauseCommand():
             stand = JobState.PAUSED
-        case Requeued():
+        case RequeueCommand():
             stand = JobState.PENDING
-        case Begin() | Continue():
+        case StartCommand() | ResumeCommand():
             stand = JobState.RUNNING
         case _:
             stand = JobState.RUNNING

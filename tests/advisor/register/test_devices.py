@@ -13,15 +13,15 @@ from advisor.register.devices import Devices, Taken, overfull
 from advisor.register.kept import Change, read_leases, write_changes
 from advisor.register.life import in_flight
 from advisor.register.model import (
-    Begin,
+    CancelCommand,
     Command,
-    Continue,
     JobRecord,
     JobState,
+    PauseCommand,
+    ReallocateCommand,
     Report,
-    Reshape,
-    Stop,
-    Suspend,
+    ResumeCommand,
+    StartCommand,
 )
 from advisor.register.numbers import Numbers
 from advisor.register.register import open_register
@@ -111,7 +111,7 @@ def test_a_gpu_is_never_leased_twice_whoever_says_what(
             case "give":
                 leases.give(job, next_order(leases, entry, gpus, share))
             case "obey" if in_flight(entry) and entry.directive is not None and entry.directive.proof:
-                stand = JobState.PAUSED if isinstance(entry.directive, Suspend) else JobState.RUNNING
+                stand = JobState.PAUSED if isinstance(entry.directive, PauseCommand) else JobState.RUNNING
                 leases.report(job, stand, entry.directive.proof)
             case "claim" if leases.shown:
                 whose, proof = leases.shown[who % len(leases.shown)]
@@ -135,26 +135,26 @@ def next_order(leases: Leases, entry: JobRecord, gpus: tuple[GpuUuid, ...], shar
     leases.number = number = max(leases.number, leases.numbers.newest_known()) + 1
     match entry.stand:
         case JobState.RUNNING if share < 1:
-            return Suspend(number=number)
+            return PauseCommand(number=number)
         case JobState.RUNNING:
-            return Reshape(number=number, gpus=gpus)
+            return ReallocateCommand(number=number, gpus=gpus)
         case JobState.PAUSED:
-            return Continue(number=number, gpus=gpus, share=share)
+            return ResumeCommand(number=number, gpus=gpus, share=share)
         case _:
-            return Begin(number=number, gpus=gpus, share=share)
+            return StartCommand(number=number, gpus=gpus, share=share)
 
 
 def test_the_property_above_sees_leases_that_are_honoured_displaced_and_refused() -> None:
     """What it rests on happens: else it would hold of a register that believes nobody."""
     leases = Leases()
     one, two, _ = JOBS
-    leases.give(one, Begin(number=1, gpus=GPUS[:1]))
+    leases.give(one, StartCommand(number=1, gpus=GPUS[:1]))
     leases.report(one, JobState.RUNNING, leases.shown[0][1])
     leases.backup = dict(leases.entries)
     leases.now_ms += 1_000
-    leases.give(one, Stop(number=2))
+    leases.give(one, CancelCommand(number=2))
     leases.report(one, JobState.PAUSED, leases.shown[1][1])
-    leases.give(two, Begin(number=3, gpus=GPUS[:1]))
+    leases.give(two, StartCommand(number=3, gpus=GPUS[:1]))
     leases.open(leases.backup)
     leases.report(two, JobState.RUNNING, leases.shown[2][1])
     assert leases.devices.holders() == {GPUS[0]: {two: 1.0}}
@@ -166,14 +166,14 @@ def test_no_change_of_an_entry_takes_what_another_holds(tmp_path: Path) -> None:
     """Whatever a caller makes of an entry: the write itself is refused, and nothing of it stays."""
     store, register = opened(tmp_path, HandClock())
     one, two = (register.submit(submission(nonce=n))[0].id for n in "ab")
-    acknowledge(register, register.give(one, Begin(number=1, gpus=GPUS[:2])))
+    acknowledge(register, register.give(one, StartCommand(number=1, gpus=GPUS[:2])))
     with pytest.raises(Taken, match=one):
         register.change(two, lambda entry: replace(entry, stand=JobState.RUNNING, gpus=GPUS[1:3]))
     with pytest.raises(Taken):
         register.change_all((one, two), lambda entry: replace(entry, stand=JobState.RUNNING, gpus=GPUS[:2]))
     assert register.entry(two).gpus == () and set(register.holders()) == set(GPUS[:2])
     assert {row["job"] for row in read_leases(store)} == {one}
-    acknowledge(register, register.give(two, Begin(number=2, gpus=GPUS[2:3])))
+    acknowledge(register, register.give(two, StartCommand(number=2, gpus=GPUS[2:3])))
     store.close()
 
 
@@ -182,7 +182,7 @@ def test_a_store_that_has_two_leases_of_a_gpu_is_opened_with_the_one_that_was_gi
     clock = HandClock()
     store, register = opened(tmp_path, clock)
     given, claimed = (register.submit(submission(nonce=n))[0].id for n in "ab")
-    honest = acknowledge(register, register.give(given, Begin(number=1, gpus=GPUS[:2])))
+    honest = acknowledge(register, register.give(given, StartCommand(number=1, gpus=GPUS[:2])))
     liar = register.entry(claimed)
     word_taken = replace(
         liar, stand=JobState.RUNNING, gpus=GPUS[1:3], handled=2**53, started_ms=clock.now_ms()

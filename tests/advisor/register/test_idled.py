@@ -5,14 +5,14 @@ from dataclasses import replace
 from advisor.model import ClusterState, Gpu, Phase, Use
 from advisor.register import life
 from advisor.register.model import (
-    Begin,
     Elasticity,
     JobRecord,
     JobState,
     Launcher,
+    PauseCommand,
     Report,
+    StartCommand,
     Submission,
-    Suspend,
 )
 from advisor.register.state import Look, joined
 from collector.model import GpuUuid, JobId, JobKind, NodeName
@@ -34,12 +34,12 @@ def running(kind: JobKind = JobKind.INTERACTIVE) -> JobRecord:
         mobility=Elasticity.ELASTIC,
         preemptible=True,
     )
-    entry = life.given(life.submitted(JOB, wanted, 0), Begin(number=1, gpus=(GPU,)), 10)
+    entry = life.given(life.submitted(JOB, wanted, 0), StartCommand(number=1, gpus=(GPU,)), 10)
     return life.heard(entry, report(20, handled=1), 20)
 
 
 def suspended(entry: JobRecord, *, for_idling: bool, attached: bool | None = False) -> JobRecord:
-    entry = life.given(entry, Suspend(number=2, reason="idle for 1 h", for_idling=for_idling), 30)
+    entry = life.given(entry, PauseCommand(number=2, reason="idle for 1 h", for_idling=for_idling), 30)
     return life.heard(entry, report(40, handled=2, stand=JobState.PAUSED, attached=attached), 40)
 
 

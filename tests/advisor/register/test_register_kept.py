@@ -13,7 +13,15 @@ import pytest
 from advisor.register.devices import Taken
 from advisor.register.kept import read_directives, read_leases
 from advisor.register.life import Refused, leased
-from advisor.register.model import Begin, ExitReason, JobState, Requeued, Reshape, Stop, Suspend
+from advisor.register.model import (
+    CancelCommand,
+    ExitReason,
+    JobState,
+    PauseCommand,
+    ReallocateCommand,
+    RequeueCommand,
+    StartCommand,
+)
 from advisor.register.register import UnknownJob
 from collector.model import JobId
 from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, opened, submission, word
@@ -40,14 +48,14 @@ def test_a_submitted_job_is_there_after_a_restart(tmp_path: Path) -> None:
 def test_a_lease_comes_with_its_directive_and_goes_with_the_acknowledgement(tmp_path: Path) -> None:
     store, register = opened(tmp_path, HandClock())
     job = register.submit(submission())[0].id
-    entry = register.give(job, Begin(number=1, gpus=GPUS[:2]))
+    entry = register.give(job, StartCommand(number=1, gpus=GPUS[:2]))
     assert held(store) == {job: set(GPUS[:2])}
     acknowledge(register, entry)
-    entry = register.give(job, Reshape(number=2, gpus=GPUS[1:4]))
+    entry = register.give(job, ReallocateCommand(number=2, gpus=GPUS[1:4]))
     assert held(store) == {job: set(GPUS)}, "what it had and what it is to get"
     acknowledge(register, entry)
     assert held(store) == {job: set(GPUS[1:4])}
-    entry = register.give(job, Suspend(number=3))
+    entry = register.give(job, PauseCommand(number=3))
     assert held(store) == {job: set(GPUS[1:4])}, "nobody else's before its own word"
     acknowledge(register, entry)
     assert held(store) == {}
@@ -60,8 +68,8 @@ def test_a_lease_comes_with_its_directive_and_goes_with_the_acknowledgement(tmp_
 def test_a_failed_reshape_leaves_the_job_what_it_says_it_has(tmp_path: Path) -> None:
     store, register = opened(tmp_path, HandClock())
     job = register.submit(submission())[0].id
-    acknowledge(register, register.give(job, Begin(number=1, gpus=GPUS[:2])))
-    entry = register.give(job, Reshape(number=2, gpus=GPUS[:3]))
+    acknowledge(register, register.give(job, StartCommand(number=1, gpus=GPUS[:2])))
+    entry = register.give(job, ReallocateCommand(number=2, gpus=GPUS[:3]))
     after = acknowledge(register, entry, failed="a worker did not come up", gpus=GPUS[:2])
     assert after.gpus == GPUS[:2] and after.failed == "a worker did not come up"
     assert held(store) == {job: set(GPUS[:2])}
@@ -73,28 +81,28 @@ def test_a_failed_reshape_leaves_the_job_what_it_says_it_has(tmp_path: Path) -> 
 def test_a_whole_gpu_never_has_two_holders(tmp_path: Path) -> None:
     store, register = opened(tmp_path, HandClock())
     one, two = (register.submit(submission(nonce=n))[0].id for n in "ab")
-    register.give(one, Begin(number=1, gpus=GPUS[:2]))
+    register.give(one, StartCommand(number=1, gpus=GPUS[:2]))
     with pytest.raises(Taken):
-        register.give(two, Begin(number=2, gpus=GPUS[1:3]))
+        register.give(two, StartCommand(number=2, gpus=GPUS[1:3]))
     assert register.entry(two).stand is JobState.PENDING
     half = register.submit(submission(nonce="c", share=0.5))[0].id
     other = register.submit(submission(nonce="d", share=0.5))[0].id
-    register.give(half, Begin(number=3, gpus=GPUS[3:], share=0.5))
-    register.give(other, Begin(number=4, gpus=GPUS[3:], share=0.5))
+    register.give(half, StartCommand(number=3, gpus=GPUS[3:], share=0.5))
+    register.give(other, StartCommand(number=4, gpus=GPUS[3:], share=0.5))
     with pytest.raises(Taken):
-        register.give(two, Begin(number=5, gpus=GPUS[3:], share=0.1))
+        register.give(two, StartCommand(number=5, gpus=GPUS[3:], share=0.1))
     store.close()
 
 
 def test_a_shrinking_job_keeps_its_gpu_from_others_until_it_has_let_go(tmp_path: Path) -> None:
     store, register = opened(tmp_path, HandClock())
     one, two = (register.submit(submission(nonce=n))[0].id for n in "ab")
-    acknowledge(register, register.give(one, Begin(number=1, gpus=GPUS[:2])))
-    shrinking = register.give(one, Reshape(number=2, gpus=GPUS[:1]))
+    acknowledge(register, register.give(one, StartCommand(number=1, gpus=GPUS[:2])))
+    shrinking = register.give(one, ReallocateCommand(number=2, gpus=GPUS[:1]))
     with pytest.raises(Taken):
-        register.give(two, Begin(number=3, gpus=GPUS[1:2]))
+        register.give(two, StartCommand(number=3, gpus=GPUS[1:2]))
     acknowledge(register, shrinking)
-    register.give(two, Begin(number=4, gpus=GPUS[1:2]))
+    register.give(two, StartCommand(number=4, gpus=GPUS[1:2]))
     assert held(store) == {one: {GPUS[0]}, two: {GPUS[1]}}
     store.close()
 
@@ -103,27 +111,27 @@ def test_a_job_that_moves_onto_a_shared_gpu_holds_its_whole_old_one_until_it_has
     store, register = opened(tmp_path, HandClock())
     with store:
         host, guest, third = (register.submit(submission(may_share=True))[0].id for _ in range(3))
-        acknowledge(register, register.give(host, Begin(number=1, gpus=GPUS[:1])))
-        acknowledge(register, register.give(guest, Begin(number=2, gpus=GPUS[1:2])), gpus=GPUS[1:2])
-        shrunk = register.give(host, Reshape(number=3, gpus=GPUS[:1], share=0.5))
+        acknowledge(register, register.give(host, StartCommand(number=1, gpus=GPUS[:1])))
+        acknowledge(register, register.give(guest, StartCommand(number=2, gpus=GPUS[1:2])), gpus=GPUS[1:2])
+        shrunk = register.give(host, ReallocateCommand(number=3, gpus=GPUS[:1], share=0.5))
         with pytest.raises(Taken):
-            register.give(guest, Reshape(number=4, gpus=GPUS[:1], share=0.5))
+            register.give(guest, ReallocateCommand(number=4, gpus=GPUS[:1], share=0.5))
         acknowledge(register, shrunk, gpus=GPUS[:1])
-        moving = register.give(guest, Reshape(number=5, gpus=GPUS[:1], share=0.5))
+        moving = register.give(guest, ReallocateCommand(number=5, gpus=GPUS[:1], share=0.5))
         with pytest.raises(Taken):
-            register.give(third, Begin(number=6, gpus=GPUS[1:2], share=0.5))
+            register.give(third, StartCommand(number=6, gpus=GPUS[1:2], share=0.5))
         acknowledge(register, moving, gpus=GPUS[:1])
-        register.give(third, Begin(number=7, gpus=GPUS[1:2]))
+        register.give(third, StartCommand(number=7, gpus=GPUS[1:2]))
 
 
 def test_no_directive_follows_one_in_flight_but_stop(tmp_path: Path) -> None:
     store, register = opened(tmp_path, HandClock())
     job = register.submit(submission())[0].id
-    acknowledge(register, register.give(job, Begin(number=1, gpus=GPUS[:2])))
-    register.give(job, Reshape(number=2, gpus=GPUS[:3]))
+    acknowledge(register, register.give(job, StartCommand(number=1, gpus=GPUS[:2])))
+    register.give(job, ReallocateCommand(number=2, gpus=GPUS[:3]))
     with pytest.raises(Refused, match="not acknowledged reallocate"):
-        register.give(job, Requeued(number=3))
-    entry = register.give(job, Stop(number=4))
+        register.give(job, RequeueCommand(number=3))
+    entry = register.give(job, CancelCommand(number=4))
     assert set(leased(entry)) == set(GPUS[:3])
     register.report(job, word(JobState.RUNNING, 2))
     assert register.entry(job).stand is JobState.RUNNING and set(register.entry(job).gpus) == set(GPUS[:3])
@@ -159,7 +167,7 @@ def test_what_cannot_be_kept_did_not_happen(tmp_path: Path) -> None:
     register.listen(lambda before, after: told.append(after.id))
     store.close()
     with pytest.raises(Exception, match=r"closed|entries"):
-        register.give(job, Begin(number=1, gpus=GPUS[:1]))
+        register.give(job, StartCommand(number=1, gpus=GPUS[:1]))
     with pytest.raises(Exception, match=r"closed|entries"):
         register.submit(submission(nonce="two"))
     assert told == []

@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 from advisor.register import life
 from advisor.register.life import Refused, Unable, attained_gpu_s, in_flight, lapsing, leased
 from advisor.register.model import (
-    Begin,
+    CancelCommand,
     Command,
-    Continue,
     Elasticity,
     ExitReason,
     JobRecord,
     JobState,
-    Release,
+    NotifyCommand,
+    PauseCommand,
+    ReallocateCommand,
+    ReleaseMemoryCommand,
     Report,
-    Requeued,
-    Reshape,
-    Say,
-    Stop,
-    Suspend,
+    RequeueCommand,
+    ResumeCommand,
+    StartCommand,
 )
 from collector.model import GpuUuid, JobId
 from tests.advisor.register.register_world import GPUS, LAUNCHER, submission, word
@@ -37,14 +37,14 @@ def fresh(**changes: object) -> JobRecord:
 def told(number: int, verb: int, count: int) -> Command:
     gpus = GPUS[:count]
     kinds: tuple[Command, ...] = (
-        Begin(number=number, gpus=gpus),
-        Suspend(number=number),
-        Continue(number=number, gpus=gpus),
-        Reshape(number=number, gpus=tuple(reversed(GPUS))[:count]),
-        Release(number=number),
-        Requeued(number=number),
-        Say(number=number, message="hello"),
-        Stop(number=number),
+        StartCommand(number=number, gpus=gpus),
+        PauseCommand(number=number),
+        ResumeCommand(number=number, gpus=gpus),
+        ReallocateCommand(number=number, gpus=tuple(reversed(GPUS))[:count]),
+        ReleaseMemoryCommand(number=number),
+        RequeueCommand(number=number),
+        NotifyCommand(number=number, message="hello"),
+        CancelCommand(number=number),
     )
     return kinds[verb]
 
@@ -111,24 +111,28 @@ def test_whatever_comes_an_entry_stays_one_that_can_be(moves: list[tuple[str, in
 
 
 def test_a_number_is_given_once() -> None:
-    entry = life.given(fresh(), Begin(number=5, gpus=GPUS[:1]), 2_000)
+    entry = life.given(fresh(), StartCommand(number=5, gpus=GPUS[:1]), 2_000)
     entry = life.heard(entry, word(JobState.RUNNING, 5), 3_000)
     for number in (4, 5):
         with pytest.raises(Refused, match="not above 5"):
-            life.given(entry, Suspend(number=number), 4_000)
+            life.given(entry, PauseCommand(number=number), 4_000)
 
 
 def test_a_rigid_job_is_only_started_and_stopped() -> None:
-    entry = life.given(fresh(mobility=Elasticity.RIGID), Begin(number=1, gpus=GPUS[:1]), 2_000)
+    entry = life.given(fresh(mobility=Elasticity.RIGID), StartCommand(number=1, gpus=GPUS[:1]), 2_000)
     entry = life.heard(entry, word(JobState.RUNNING, 1), 3_000)
-    for directive in (Suspend(number=2), Requeued(number=2), Reshape(number=2, gpus=GPUS[:2])):
+    for directive in (
+        PauseCommand(number=2),
+        RequeueCommand(number=2),
+        ReallocateCommand(number=2, gpus=GPUS[:2]),
+    ):
         with pytest.raises(Unable, match="runs to its end"):
             life.given(entry, directive, 4_000)
-    assert life.given(entry, Stop(number=2), 4_000).stand is JobState.RUNNING
+    assert life.given(entry, CancelCommand(number=2), 4_000).stand is JobState.RUNNING
 
 
 def test_a_waiting_job_is_cancelled_at_once() -> None:
-    entry = life.given(fresh(), Stop(number=1, reason="cancelled by anna"), 2_000)
+    entry = life.given(fresh(), CancelCommand(number=1, reason="cancelled by anna"), 2_000)
     assert (entry.stand, entry.ending, entry.said) == (
         JobState.ENDED,
         ExitReason.CANCELLED,
@@ -137,16 +141,16 @@ def test_a_waiting_job_is_cancelled_at_once() -> None:
 
 
 def test_a_suspend_that_did_not_work_leaves_the_job_running_and_rested() -> None:
-    entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:2]), 2_000)
+    entry = life.given(fresh(), StartCommand(number=1, gpus=GPUS[:2]), 2_000)
     entry = life.heard(entry, word(JobState.RUNNING, 1), 3_000)
-    entry = life.given(entry, Suspend(number=2), 4_000)
+    entry = life.given(entry, PauseCommand(number=2), 4_000)
     entry = life.heard(entry, word(JobState.RUNNING, 2, failed="no checkpoint within its grace"), 5_000)
     assert (entry.stand, entry.gpus, entry.acted_ms) == (JobState.RUNNING, GPUS[:2], 5_000)
     assert "no checkpoint" in entry.said
 
 
 def test_a_lost_launcher_keeps_its_gpus_until_its_workers_are_gone_and_may_come_back() -> None:
-    entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:2]), 2_000)
+    entry = life.given(fresh(), StartCommand(number=1, gpus=GPUS[:2]), 2_000)
     entry = life.heard(entry, word(JobState.RUNNING, 1), 3_000)
     lost = life.silent(entry, 4_000, "its launcher is silent")
     assert lapsing(lost) and leased(lost) == GPUS[:2]
@@ -157,20 +161,20 @@ def test_a_lost_launcher_keeps_its_gpus_until_its_workers_are_gone_and_may_come_
 
 
 def test_gpu_time_counts_every_world_that_it_had() -> None:
-    entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:1]), 0)
+    entry = life.given(fresh(), StartCommand(number=1, gpus=GPUS[:1]), 0)
     entry = life.heard(entry, word(JobState.RUNNING, 1), 0)
-    entry = life.given(entry, Reshape(number=2, gpus=GPUS[:3]), 10_000)
+    entry = life.given(entry, ReallocateCommand(number=2, gpus=GPUS[:3]), 10_000)
     entry = life.heard(entry, word(JobState.RUNNING, 2), 10_000)
-    entry = life.given(entry, Suspend(number=3), 20_000)
+    entry = life.given(entry, PauseCommand(number=3), 20_000)
     entry = life.heard(entry, word(JobState.PAUSED, 3), 20_000)
     assert attained_gpu_s(entry, 99_000) == 10 + 30
 
 
 def test_stop_follows_a_directive_in_flight_and_frees_all_of_it() -> None:
-    entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:1]), 0)
+    entry = life.given(fresh(), StartCommand(number=1, gpus=GPUS[:1]), 0)
     entry = life.heard(entry, word(JobState.RUNNING, 1), 0)
-    entry = life.given(entry, Reshape(number=2, gpus=GPUS[:3]), 0)
-    entry = life.given(entry, Stop(number=3), 0)
+    entry = life.given(entry, ReallocateCommand(number=2, gpus=GPUS[:3]), 0)
+    entry = life.given(entry, CancelCommand(number=3), 0)
     assert set(leased(entry)) == set(GPUS[:3]) and in_flight(entry)
     entry = life.heard(entry, word(JobState.RUNNING, 2), 0)
     assert set(leased(entry)) == set(GPUS[:3]) and in_flight(entry)
@@ -179,9 +183,9 @@ def test_stop_follows_a_directive_in_flight_and_frees_all_of_it() -> None:
 
 
 def test_a_report_that_names_foreign_gpus_is_not_believed() -> None:
-    entry = life.given(fresh(), Begin(number=1, gpus=GPUS[:1]), 0)
+    entry = life.given(fresh(), StartCommand(number=1, gpus=GPUS[:1]), 0)
     entry = life.heard(entry, word(JobState.RUNNING, 1), 0)
-    entry = life.given(entry, Reshape(number=2, gpus=GPUS[:2]), 0)
+    entry = life.given(entry, ReallocateCommand(number=2, gpus=GPUS[:2]), 0)
     lying = Report(
         at_ms=0, launcher=LAUNCHER, stand=JobState.RUNNING, handled=2, failed="x", gpus=(GpuUuid("GPU-9"),)
     )

@@ -12,16 +12,16 @@ from advisor.journal.journal import Order, StoreJournal
 from advisor.register.claims import Unproven
 from advisor.register.life import attained_gpu_s, in_flight, leased
 from advisor.register.model import (
-    Begin,
+    CancelCommand,
     Command,
     Elasticity,
     ExitReason,
     JobRecord,
     JobState,
-    Reshape,
-    Say,
-    Stop,
-    Suspend,
+    NotifyCommand,
+    PauseCommand,
+    ReallocateCommand,
+    StartCommand,
 )
 from advisor.register.register import Register, open_register
 from advisor.register.signing import CommandProof, CommandSigner
@@ -65,7 +65,7 @@ class World:
         entry, _ = self.register.submit(submission(nonce=nonce, **changes))
         return acknowledge(
             self.register,
-            self.register.give(entry.id, Begin(number=number, gpus=gpus)),  # type: ignore[arg-type]
+            self.register.give(entry.id, StartCommand(number=number, gpus=gpus)),  # type: ignore[arg-type]
         )
 
     def does(self, job: JobId, directive: Command) -> str:
@@ -96,8 +96,8 @@ def job(world: World) -> JobId:
 
 
 def test_a_job_stands_where_its_launcher_proves_that_it_does(world: World, job: JobId) -> None:
-    moved = world.does(job, Reshape(number=9, gpus=GPUS[2:4]))
-    paused = world.does(job, Suspend(number=10))
+    moved = world.does(job, ReallocateCommand(number=9, gpus=GPUS[2:4]))
+    paused = world.does(job, PauseCommand(number=10))
     register = world.restore()
     found = register.report(job, word(JobState.RUNNING, 9, gpus=GPUS[2:4], proof=moved))
     assert (found.stand, found.gpus, found.handled) == (JobState.RUNNING, GPUS[2:4], 9)
@@ -129,7 +129,7 @@ def test_what_is_shown_is_the_services_own_word_to_just_this_job_and_nothing_els
 ) -> None:
     other, _ = world.register.submit(submission(nonce="waits"))
     world.back_up()
-    shown = world.does(job, Reshape(number=9, gpus=GPUS[2:3]))
+    shown = world.does(job, ReallocateCommand(number=9, gpus=GPUS[2:3]))
     register = world.restore()
     said, _, mac = shown.partition(".")
     other_words = base64.urlsafe_b64encode(base64.urlsafe_b64decode(said).replace(b"GPU-2", b"GPU-1"))
@@ -159,9 +159,9 @@ def test_a_lease_that_was_over_before_the_backup_was_put_back_is_nothing_to_show
     world: World, job: JobId
 ) -> None:
     """It had the second GPU, and let it go for the third: only the newest order says what it holds."""
-    world.does(job, Reshape(number=8, gpus=GPUS[1:2]))
-    moved = world.does(job, Reshape(number=9, gpus=GPUS[2:3]))
-    told = world.does(job, Say(number=10, message="hello"))
+    world.does(job, ReallocateCommand(number=8, gpus=GPUS[1:2]))
+    moved = world.does(job, ReallocateCommand(number=9, gpus=GPUS[2:3]))
+    told = world.does(job, NotifyCommand(number=10, message="hello"))
     register = world.restore()
     found = register.report(job, word(JobState.RUNNING, 10, gpus=GPUS[1:2], proof=told))
     assert found.gpus == GPUS[:1]
@@ -172,7 +172,7 @@ def test_a_lease_that_was_over_before_the_backup_was_put_back_is_nothing_to_show
 
 
 def test_a_lost_key_proves_nothing_and_takes_nothing_away(world: World, job: JobId) -> None:
-    moved = world.does(job, Reshape(number=9, gpus=GPUS[2:3]))
+    moved = world.does(job, ReallocateCommand(number=9, gpus=GPUS[2:3]))
     register = world.restore(OTHER)
     found = register.report(job, word(JobState.RUNNING, 9, gpus=GPUS[2:3], proof=moved))
     assert (found.stand, found.gpus) == (JobState.RUNNING, GPUS[:1])
@@ -185,9 +185,9 @@ def test_what_it_holds_since_the_backup_is_nobody_elses_and_what_it_let_go_is_fr
     """The second job got the first one's GPU after that had moved: its lease is the newer one."""
     second, _ = world.register.submit(submission(nonce="two"))
     world.back_up()
-    moved = world.does(job, Reshape(number=4, gpus=GPUS[1:2]))
+    moved = world.does(job, ReallocateCommand(number=4, gpus=GPUS[1:2]))
     world.clock.pass_s(60)
-    started = world.does(second.id, Begin(number=5, gpus=GPUS[:1]))
+    started = world.does(second.id, StartCommand(number=5, gpus=GPUS[:1]))
     register = world.restore()
     found = register.report(second.id, word(JobState.RUNNING, 5, gpus=GPUS[:1], proof=started))
     assert (found.stand, found.gpus) == (JobState.RUNNING, GPUS[:1])
@@ -205,10 +205,10 @@ def test_what_it_holds_since_the_backup_is_nobody_elses_and_what_it_let_go_is_fr
 
 
 def test_what_was_given_since_the_opening_stays_whatever_is_shown(world: World, job: JobId) -> None:
-    moved = world.does(job, Reshape(number=4, gpus=GPUS[1:2]))
+    moved = world.does(job, ReallocateCommand(number=4, gpus=GPUS[1:2]))
     register = world.restore()
     new, _ = register.submit(submission(nonce="new"))
-    register.give(new.id, Begin(number=4, gpus=GPUS[1:2]))
+    register.give(new.id, StartCommand(number=4, gpus=GPUS[1:2]))
     found = register.report(job, word(JobState.RUNNING, 4, gpus=GPUS[1:2], proof=moved))
     assert found.gpus == GPUS[:1] and set(register.holders()[GPUS[1]]) == {new.id}
     assert new.id in world.doubts[-1].why
@@ -231,13 +231,13 @@ def test_an_order_under_a_number_that_its_launcher_knows_is_not_taken_for_done(
     world: World, job: JobId
 ) -> None:
     """It would be believed off its GPUs, which somebody else would get."""
-    told = world.does(job, Say(number=4, message="hello"))
+    told = world.does(job, NotifyCommand(number=4, message="hello"))
     register = world.restore()
-    register.give(job, Suspend(number=4, reason="make room"))
+    register.give(job, PauseCommand(number=4, reason="make room"))
     found = register.report(job, word(JobState.RUNNING, 4, gpus=GPUS[:1], proof=told))
     assert (found.stand, leased(found), in_flight(found)) == (JobState.RUNNING, GPUS[:1], False)
     assert "older backup" in (found.failed or "")
-    again = register.give(job, Suspend(number=5))
+    again = register.give(job, PauseCommand(number=5))
     assert again.directive is not None
     assert acknowledge(register, again, proof=again.directive.proof).stand is JobState.PAUSED
 
@@ -247,7 +247,7 @@ def test_nor_is_it_where_its_launcher_is_of_a_fallow_that_shows_nothing(
     world: World, job: JobId, known: int
 ) -> None:
     register = world.restart()
-    register.give(job, Suspend(number=4, reason="make room"))
+    register.give(job, PauseCommand(number=4, reason="make room"))
     register.met(job, known)
     found = register.report(job, word(JobState.RUNNING, known, gpus=GPUS[:1]))
     assert (found.stand, leased(found)) == (JobState.RUNNING, GPUS[:1])
@@ -259,7 +259,7 @@ def test_nor_is_it_where_its_launcher_is_of_a_fallow_that_shows_nothing(
 
 def test_a_report_that_comes_before_anybody_listens_acknowledges_nothing(world: World, job: JobId) -> None:
     register = world.restart()
-    register.give(job, Stop(number=4))
+    register.give(job, CancelCommand(number=4))
     found = register.report(job, word(JobState.RUNNING, 4, gpus=GPUS[:1]))
     assert (found.stand, found.gpus) == (JobState.RUNNING, GPUS[:1])
 
@@ -267,13 +267,13 @@ def test_a_report_that_comes_before_anybody_listens_acknowledges_nothing(world: 
 def test_what_was_given_before_its_launcher_came_back_is_carried_out(world: World, job: JobId) -> None:
     """After a mere restart nothing is given again."""
     register = world.restart()
-    told = register.give(job, Suspend(number=4))
+    told = register.give(job, PauseCommand(number=4))
     register.met(job, 3)
     assert acknowledge(register, told).stand is JobState.PAUSED
 
 
 def test_numbers_go_on_above_what_launchers_prove(world: World, job: JobId) -> None:
-    shown = world.does(job, Reshape(number=40, gpus=GPUS[1:2]))
+    shown = world.does(job, ReallocateCommand(number=40, gpus=GPUS[1:2]))
     register = world.restore()
     journal = StoreJournal(world.store, world.clock, above=register.newest_known)
     order = Order(job=job, verb="hold", reason="", no_undo="none")
@@ -290,13 +290,13 @@ def test_a_launcher_of_an_older_fallow_is_given_what_it_can_show_later(world: Wo
     waiting, _ = world.register.submit(submission(nonce="old"))
     world.back_up()
     world.register.met(waiting.id, 0)
-    begun = world.register.give(waiting.id, Begin(number=3, gpus=GPUS[:1]))
+    begun = world.register.give(waiting.id, StartCommand(number=3, gpus=GPUS[:1]))
     assert begun.directive is not None
     unsigned = replace(begun, directive=replace(begun.directive, proof=""), leased_ms=None, placed_ms=None)
     acknowledge(world.register, world.register.change(waiting.id, lambda _: unsigned))
     lease = world.register.lease(waiting.id)
     assert lease is not None and lease[0] == 3
-    world.does(waiting.id, Say(number=4, message="hello"))
+    world.does(waiting.id, NotifyCommand(number=4, message="hello"))
     assert world.register.lease(waiting.id) is None, "its newest command bears its own"
     register = world.restore()
     assert register.report(waiting.id, word(JobState.RUNNING, 3, gpus=GPUS[:1])).gpus == ()
@@ -317,7 +317,7 @@ def test_a_rigid_job_whose_lease_is_over_waits_anew(world: World) -> None:
     world.back_up()
     world.register.report(rigid.id, word(JobState.ENDED, 3, ending=ExitReason.DONE))
     world.clock.pass_s(60)
-    started = world.does(second.id, Begin(number=5, gpus=GPUS[:1]))
+    started = world.does(second.id, StartCommand(number=5, gpus=GPUS[:1]))
     register = world.restore()
     register.report(second.id, word(JobState.RUNNING, 5, gpus=GPUS[:1], proof=started))
     assert (register.entry(rigid.id).stand, register.entry(rigid.id).gpus) == (JobState.PENDING, ())

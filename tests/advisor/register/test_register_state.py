@@ -20,7 +20,15 @@ from advisor.model import (
     Use,
 )
 from advisor.register import life
-from advisor.register.model import Begin, Elasticity, JobRecord, JobState, Launcher, Reshape, Suspend
+from advisor.register.model import (
+    Elasticity,
+    JobRecord,
+    JobState,
+    Launcher,
+    PauseCommand,
+    ReallocateCommand,
+    StartCommand,
+)
 from advisor.register.state import Look, joined
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 from tests.advisor.register.register_world import GPUS, NODE, submission, word
@@ -56,12 +64,12 @@ def entry(number: int = 1, **asked: object) -> JobRecord:
 
 
 def running(number: int = 1, gpus: tuple[GpuUuid, ...] = GPUS[:1], **asked: object) -> JobRecord:
-    begun = life.given(entry(number, **asked), Begin(number=number, gpus=gpus), 2_000)
+    begun = life.given(entry(number, **asked), StartCommand(number=number, gpus=gpus), 2_000)
     return life.heard(begun, word(JobState.RUNNING, number), 3_000)
 
 
 def on_a_share(number: int, gpu: GpuUuid, share: float) -> JobRecord:
-    begun = life.given(entry(number), Begin(number=1, gpus=(gpu,), share=share), 2_000)
+    begun = life.given(entry(number), StartCommand(number=1, gpus=(gpu,), share=share), 2_000)
     return life.heard(begun, word(JobState.RUNNING, 1), 3_000)
 
 
@@ -72,7 +80,7 @@ def foreign(job: str, uuid: GpuUuid, **changes: object) -> tuple[dict[JobId, Job
 
 def test_who_waits_runs_and_is_paused_stands_so() -> None:
     paused = life.heard(
-        life.given(running(3, GPUS[2:3]), Suspend(number=9), 4_000), word(JobState.PAUSED, 9), 5_000
+        life.given(running(3, GPUS[2:3]), PauseCommand(number=9), 4_000), word(JobState.PAUSED, 9), 5_000
     )
     state = checked(joined(live(), (entry(1), running(2), paused), look()))
     assert {job: each.phase for job, each in state.jobs.items()} == {
@@ -91,7 +99,7 @@ def test_what_a_launched_job_does_is_measured_by_its_id_and_never_guessed() -> N
     job = joined(seen, (running(1),), look()).jobs[JobId("fallow:1")]
     assert (job.use, job.idle_since_ms, job.user) == (Use.IDLE, 7_000, "anna")
     assert joined(live(), (running(1),), look()).jobs[JobId("fallow:1")].use is Use.UNKNOWN
-    begun = life.given(entry(1), Begin(number=1, gpus=GPUS[:1]), 2_000)
+    begun = life.given(entry(1), StartCommand(number=1, gpus=GPUS[:1]), 2_000)
     assert joined(seen, (begun,), look()).jobs[JobId("fallow:1")].use is Use.STARTING
 
 
@@ -183,7 +191,7 @@ def test_what_ended_since_the_last_look_holds_nothing() -> None:
 
 
 def test_a_job_in_flight_holds_both_worlds_and_is_left_alone_with_its_node() -> None:
-    moving = life.given(running(1, GPUS[:2]), Reshape(number=5, gpus=GPUS[1:3]), 4_000)
+    moving = life.given(running(1, GPUS[:2]), ReallocateCommand(number=5, gpus=GPUS[1:3]), 4_000)
     state = checked(joined(live(), (moving,), look()))
     job = state.jobs[JobId("fallow:1")]
     assert set(state.placements[job.id].gpus) == set(GPUS[:3])
@@ -194,7 +202,7 @@ def test_a_job_in_flight_holds_both_worlds_and_is_left_alone_with_its_node() -> 
 def test_a_job_whose_launcher_is_away_or_whose_start_just_failed_is_not_started() -> None:
     state = joined(live(), (entry(1),), look(absent=frozenset({JobId("fallow:1")})))
     assert not state.jobs
-    begun = life.given(entry(2), Begin(number=2, gpus=GPUS[:1]), NOW)
+    begun = life.given(entry(2), StartCommand(number=2, gpus=GPUS[:1]), NOW)
     failed = life.heard(begun, word(JobState.PENDING, 2, failed="no such program"), NOW)
     assert not joined(live(), (failed,), look()).jobs
     assert joined(live(), (failed,), look(now_ms=NOW + 31_000)).jobs

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.journal.switch import SIMULATED, KillSwitch
 from advisor.register.devices import Taken
-from advisor.register.model import Begin
+from advisor.register.model import StartCommand
 from collector.model import SIMULATED_SOURCE, GpuUuid
 from tests.advisor.register.register_world import HandClock, opened, submission
 from tests.collector.store.store_parts import T0, older_file, sample, tick, uuid
@@ -18,7 +18,7 @@ def test_a_simulated_gpu_is_given_to_nobody(tmp_path: Path) -> None:
         store.write_tick(tick(T0, [sample(0, T0)], source=SIMULATED_SOURCE))
         entry, _ = register.submit(submission())
         with pytest.raises(Taken, match="simulated"):
-            register.give(entry.id, Begin(number=1, gpus=(uuid(0),), share=1.0))
+            register.give(entry.id, StartCommand(number=1, gpus=(uuid(0),), share=1.0))
         assert register.holders() == {}
         assert register.entry(entry.id).gpus == ()
 
@@ -34,8 +34,8 @@ def test_of_a_store_that_was_filled_from_both_only_real_gpus_are_given(tmp_path:
     with store:
         entry, _ = register.submit(submission())
         with pytest.raises(Taken, match="simulated"):
-            register.give(entry.id, Begin(number=1, gpus=(uuid(0), uuid(1)), share=1.0))
-        given = register.give(entry.id, Begin(number=2, gpus=(uuid(0),), share=1.0))
+            register.give(entry.id, StartCommand(number=1, gpus=(uuid(0), uuid(1)), share=1.0))
+        given = register.give(entry.id, StartCommand(number=2, gpus=(uuid(0),), share=1.0))
         assert given.gpus == (uuid(0),)
 
 
@@ -55,6 +55,6 @@ def test_gpus_of_a_real_store_are_given_as_ever(tmp_path: Path) -> None:
     with store:
         store.write_tick(tick(T0, [sample(0, T0)], source="nvml"))
         entry, _ = register.submit(submission())
-        assert register.give(entry.id, Begin(number=1, gpus=(GpuUuid(uuid(0)),), share=1.0)).gpus == (
+        assert register.give(entry.id, StartCommand(number=1, gpus=(GpuUuid(uuid(0)),), share=1.0)).gpus == (
             uuid(0),
         )

@@ -17,19 +17,19 @@ from typing import Any
 
 from advisor.model import ProjectName
 from advisor.register.model import (
-    Begin,
+    CancelCommand,
     Command,
-    Continue,
     Elasticity,
     ExitReason,
     JobState,
     Launcher,
+    PauseCommand,
+    ReallocateCommand,
     Report,
-    Requeued,
-    Reshape,
-    Stop,
+    RequeueCommand,
+    ResumeCommand,
+    StartCommand,
     Submission,
-    Suspend,
 )
 from advisor.written import from_tree
 from collector.clock import SystemClock
@@ -220,13 +220,13 @@ class StandIn:
             self.say(failed=self.failing)
             return
         match directive:
-            case Begin(gpus=gpus) | Continue(gpus=gpus) | Reshape(gpus=gpus):
+            case StartCommand(gpus=gpus) | ResumeCommand(gpus=gpus) | ReallocateCommand(gpus=gpus):
                 self.stand, self.gpus = JobState.RUNNING, gpus
-            case Suspend():
+            case PauseCommand():
                 self.stand, self.gpus = JobState.PAUSED, ()
-            case Requeued():
+            case RequeueCommand():
                 self.stand, self.gpus = JobState.PENDING, ()
-            case Stop():
+            case CancelCommand():
                 self.stand, self.gpus = JobState.ENDED, ()
             case _:
                 pass

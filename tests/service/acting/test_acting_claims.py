@@ -8,7 +8,7 @@ import pytest
 
 from advisor.engines.engine import Late
 from advisor.engines.local import MOST_WAIT_S, LocalEngine
-from advisor.register.model import Begin, JobState, Launcher, Report, Sharing
+from advisor.register.model import JobState, Launcher, Report, Sharing, StartCommand
 from advisor.register.shares import Terms
 from advisor.steps import Pause
 from collector.model import JobId
@@ -140,7 +140,7 @@ def test_nobody_waits_longer_than_is_usual_for_a_grace_of_a_jobs_own_choosing(tm
     store, register = opened(tmp_path, clock)
     with store:
         entry, _ = register.submit(submission(grace_s=86_400.0))
-        acknowledge(register, register.give(entry.id, Begin(number=1, gpus=GPUS[:1])))
+        acknowledge(register, register.give(entry.id, StartCommand(number=1, gpus=GPUS[:1])))
         engine = LocalEngine(register, clock, lambda *_: Terms(sharing=Sharing.WHOLE))
         begun_ms = clock.monotonic_ms()
         assert isinstance(engine.do(Pause(job=entry.id), 2), Late)

@@ -12,7 +12,7 @@ import pytest
 
 from advisor import cycle
 from advisor.check import BadState
-from advisor.register.model import JobState, Launcher, Report, Suspend
+from advisor.register.model import JobState, Launcher, PauseCommand, Report
 from collector.clock import SystemClock
 from collector.model import JobId
 from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
@@ -105,7 +105,7 @@ def test_what_a_launcher_did_while_the_service_was_away_is_taken_as_done(tmp_pat
         launcher.deaf = True
         row = there.desk.pause(ANNA, job, "")
         assert row["outcome"] == "under way"
-        until("it was told", lambda: isinstance(launcher.told[-1], Suspend))
+        until("it was told", lambda: isinstance(launcher.told[-1], PauseCommand))
         launcher.close()
     with stage(tmp_path) as there:
         assert there.stand(job) == "running" and len(there.leases()) == 1, "nobody has said otherwise"

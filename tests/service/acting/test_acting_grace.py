@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.model import ProjectName
-from advisor.register.model import Begin, Elasticity, Reshape
+from advisor.register.model import Elasticity, ReallocateCommand, StartCommand
 from collector.model import JobId
 from service.config.deciding import ModesConfig, QuotaConfig
 from tests.service.acting.acting_world import ANNA, CONFIG, ROOT, Stage, StandIn, stage, until, wanted
@@ -27,7 +27,9 @@ def test_others_start_while_a_job_takes_its_time_to_give_way(tmp_path: Path) -> 
         until("it runs", lambda: there.stand(rigid) == "running")
         launcher.deaf = True
         heir, heirs = begun(there, "heir", min_gpus=2, max_gpus=2, project="speech")
-        reshape = until("it is asked to shrink", lambda: [d for d in launcher.told if isinstance(d, Reshape)])
+        reshape = until(
+            "it is asked to shrink", lambda: [d for d in launcher.told if isinstance(d, ReallocateCommand)]
+        )
         assert len(reshape[0].gpus) == 1
         waits = until("the heir knows", lambda: [p for p in heirs.places if wide in p["waits_for"]])
         assert "give way to it" in waits[-1]["waits_for"]
@@ -35,11 +37,13 @@ def test_others_start_while_a_job_takes_its_time_to_give_way(tmp_path: Path) -> 
         other.finish()
         until("the late one runs on what came free", lambda: there.stand(late) == "running")
         assert there.stand(heir) == "pending", "the free GPU of its place was not borrowed under its eyes"
-        assert len([d for d in launcher.told if isinstance(d, Reshape)]) == 1, "nobody is asked twice"
+        assert len([d for d in launcher.told if isinstance(d, ReallocateCommand)]) == 1, (
+            "nobody is asked twice"
+        )
         launcher.deaf, launcher.gpus, launcher.handled = False, reshape[0].gpus, reshape[0].number
         launcher.say()
         until("the heir runs", lambda: there.stand(heir) == "running")
-        begin = next(d for d in heirs.told if isinstance(d, Begin))
+        begin = next(d for d in heirs.told if isinstance(d, StartCommand))
         assert not set(begin.gpus) & {*reshape[0].gpus, *late_begin.gpus}
         asked = [
             row for row in there.desk.actions(ROOT, since_ms=None, job=JobId(wide)) if row["verb"] == "resize"
@@ -55,7 +59,7 @@ def test_a_late_give_way_is_finished_after_a_restart_and_its_place_is_still_the_
         launcher.deaf = True
         heir, _ = begun(there, "heir", min_gpus=2, max_gpus=2, project="speech")
         reshape = until(
-            "it is asked to shrink", lambda: [d for d in launcher.told if isinstance(d, Reshape)]
+            "it is asked to shrink", lambda: [d for d in launcher.told if isinstance(d, ReallocateCommand)]
         )[0]
     with stage(tmp_path, SHRINKING) as again:
         rival = StandIn(again.desk, ANNA, begun_again(again, "rival"))

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import Begin, Continue, Elasticity, JobState, Stop, Suspend
+from advisor.register.model import (
+    CancelCommand,
+    Elasticity,
+    JobState,
+    PauseCommand,
+    ResumeCommand,
+    StartCommand,
+)
 from collector.model import JobId
 from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.api.port import Which
@@ -32,7 +39,7 @@ def test_a_job_is_started_runs_and_ends_and_the_journal_has_it(tmp_path: Path) -
         launcher = StandIn(there.desk, ANNA, job)
         until("it runs", lambda: there.stand(job) == "running")
         (begin,) = launcher.told
-        assert isinstance(begin, Begin) and ("TF_FORCE_GPU_ALLOW_GROWTH", "true") in begin.settings
+        assert isinstance(begin, StartCommand) and ("TF_FORCE_GPU_ALLOW_GROWTH", "true") in begin.settings
         assert there.leases() == {begin.gpus[0]: [job]}
         (action,) = there.desk.actions(ROOT, since_ms=None, job=JobId(job))
         assert (action["action"], action["verb"], action["outcome"]) == (begin.number, "start", "done")
@@ -82,7 +89,7 @@ def test_pause_gives_the_gpus_back_and_resume_brings_the_job_back(tmp_path: Path
         launcher = StandIn(there.desk, ANNA, job)
         until("it runs", lambda: there.stand(job) == "running")
         row = there.desk.pause(ANNA, JobId(job), "lunch")
-        assert row["outcome"] == "done" and isinstance(launcher.told[-1], Suspend)
+        assert row["outcome"] == "done" and isinstance(launcher.told[-1], PauseCommand)
         assert there.stand(job) == "paused" and there.leases() == {}
         other = submit(there, nonce="other", min_gpus=4, max_gpus=4)
         second = StandIn(there.desk, ANNA, other)
@@ -91,7 +98,7 @@ def test_pause_gives_the_gpus_back_and_resume_brings_the_job_back(tmp_path: Path
         assert there.stand(job) == "paused", "there is no room yet"
         second.finish()
         until("it runs again", lambda: there.stand(job) == "running")
-        assert isinstance(launcher.told[-1], Continue)
+        assert isinstance(launcher.told[-1], ResumeCommand)
 
 
 def test_a_paused_job_that_its_owner_holds_is_not_resumed_by_fallow(tmp_path: Path) -> None:
@@ -131,9 +138,9 @@ def test_cancel_ends_a_running_job_and_a_waiting_one(tmp_path: Path) -> None:
         until("it runs", lambda: there.stand(job) == "running")
         second = StandIn(there.desk, ANNA, waiting)
         assert there.desk.cancel(ANNA, JobId(waiting), "")["outcome"] == "done"
-        until("its launcher hears of it", lambda: second.told and isinstance(second.told[-1], Stop))
+        until("its launcher hears of it", lambda: second.told and isinstance(second.told[-1], CancelCommand))
         assert there.desk.cancel(ANNA, JobId(job), "enough")["outcome"] == "done"
-        assert isinstance(launcher.told[-1], Stop)
+        assert isinstance(launcher.told[-1], CancelCommand)
         row = there.desk.job(ANNA, JobId(job))
         assert (row["ending"], there.leases()) == ("cancelled", {})
         with pytest.raises(JobEnded):

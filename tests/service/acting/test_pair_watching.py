@@ -22,7 +22,7 @@ from advisor.limits import Limits, Mode
 from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
 from advisor.policies.pack import PAIRING
 from advisor.register.life import in_flight
-from advisor.register.model import ExitReason, JobRecord, JobState, Requeued
+from advisor.register.model import ExitReason, JobRecord, JobState, RequeueCommand
 from advisor.register.pair_book import SlowdownStore
 from advisor.register.pair_watch import Pair
 from advisor.register.register import Register, open_register
@@ -92,7 +92,7 @@ class Rig:
     def heard(self, before: JobRecord | None, after: JobRecord) -> None:
         directive = after.directive
         if directive is not None and after.handled < directive.number:
-            gpus = () if isinstance(directive, Requeued) else getattr(directive, "gpus", after.gpus)
+            gpus = () if isinstance(directive, RequeueCommand) else getattr(directive, "gpus", after.gpus)
             self.clock.at_ms += 1  # no launcher answers within the same millisecond
             more = {"gpus": gpus, "failed": self.fails}
             threading.Timer(self.takes_s, acknowledge, (self.register, after), more).start()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import Begin
+from advisor.register.model import StartCommand
 from collector.model import GpuUuid
 from service.launcher.calling_off import calling_off, why
 from tests.service.launcher.conftest import Launch
@@ -45,7 +45,7 @@ def test_a_stream_that_is_closed_leads_nowhere_and_the_job_runs(
     script = f"echo printed; echo said >&2; ls -l {links} | cat >{tmp_path}/streams"
     closing = " ".join(f"{number}{'>' if number else '<'}&-" for number in closed)
     job = launch("--", "sh", "-c", script, before=shell(closing))
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     assert job.end() == 0
     leads = [line.split(" -> ")[1] for line in (tmp_path / "streams").read_text().splitlines()]
     assert [leads[number] for number in closed] == ["/dev/null"] * len(closed)
@@ -56,7 +56,7 @@ def test_a_stream_that_is_closed_leads_nowhere_and_the_job_runs(
 def test_a_detached_job_runs_with_a_stream_closed(service: WireService, launch: Launch, closed: str) -> None:
     assert launch("--detach", "--", "true", before=shell(closed)).end() == 0
     service.until(lambda: service.listeners == 1 and service.reports, "it waits")
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     service.until(lambda: service.reports[-1]["ending"] == "done", "it is done")
 
 

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.policies.frameworks import launch_settings
-from advisor.register.model import Begin, Continue, Reshape, Say, Stop
+from advisor.register.model import (
+    CancelCommand,
+    NotifyCommand,
+    ReallocateCommand,
+    ResumeCommand,
+    StartCommand,
+)
 from advisor.register.shares import LEASE_NAMES
 from collector.model import GpuUuid
 from service.launcher import course as courses
@@ -27,14 +33,14 @@ RUNS_CODE = (
     "PYTHONSTARTUP",
     "PATH",
 )
-LEASES = (Begin, Continue, Reshape)
+LEASES = (StartCommand, ResumeCommand, ReallocateCommand)
 
 pytestmark = pytest.mark.quick
 
 
 @pytest.mark.parametrize("name", [*RUNS_CODE, "CUDA_INJECTION64_PATH", "NCCL_NET_PLUGIN", "HOME", "", "A B"])
 @pytest.mark.parametrize("lease", LEASES)
-def test_a_name_that_is_not_on_the_list_is_refused_and_named(lease: type[Begin], name: str) -> None:
+def test_a_name_that_is_not_on_the_list_is_refused_and_named(lease: type[StartCommand], name: str) -> None:
     settings = (("TF_FORCE_GPU_ALLOW_GROWTH", "true"), (name, "/tmp/evil.so"))
     why = objection(lease(number=1, gpus=(A,), settings=settings))
     assert why is not None and why.startswith(f"a lease may not set {name}")
@@ -42,7 +48,7 @@ def test_a_name_that_is_not_on_the_list_is_refused_and_named(lease: type[Begin],
 
 @given(st.sampled_from(LEASES), st.lists(st.tuples(st.text(), st.text()), max_size=4))
 def test_whatever_is_taken_sets_only_names_from_the_list(
-    lease: type[Begin], settings: list[tuple[str, str]]
+    lease: type[StartCommand], settings: list[tuple[str, str]]
 ) -> None:
     taken = objection(lease(number=1, gpus=(A,), settings=tuple(settings))) is None
     assert not taken or {name for name, _ in settings} <= LEASE_NAMES
@@ -55,7 +61,7 @@ def test_all_that_the_service_sets_is_on_the_list() -> None:
             for version in (None, (2, 13)):
                 made = launch_settings(framework, cap, 80 * gib, version)
                 assert made is not None
-                assert objection(Begin(number=1, gpus=(A,), settings=made.settings)) is None
+                assert objection(StartCommand(number=1, gpus=(A,), settings=made.settings)) is None
     text = Path("advisor/register/shares.py").read_text()
     assert set(re.findall(r'"((?:CUDA|TF|XLA|PYTORCH|FALLOW)_[A-Z_]+)"', text)) - LEASE_NAMES == {
         "XLA_PYTHON_CLIENT_ALLOCATOR"  # only looked for
@@ -72,29 +78,31 @@ def test_all_that_the_service_sets_is_on_the_list() -> None:
     ],
 )
 def test_a_value_that_is_none_is_refused(name: str, value: str) -> None:
-    why = objection(Begin(number=1, gpus=(A,), settings=((name, value),)))
+    why = objection(StartCommand(number=1, gpus=(A,), settings=((name, value),)))
     assert why is not None and name in why and why.isprintable()
 
 
 @pytest.mark.parametrize("device", ["", "-m", "GPU-a,GPU-b", "GPU-a\nstop", "GPU a", "x" * 200])
 def test_a_device_that_is_none_is_refused(device: str) -> None:
-    why = objection(Begin(number=1, gpus=(A, GpuUuid(device))))
+    why = objection(StartCommand(number=1, gpus=(A, GpuUuid(device))))
     assert why is not None and "is no device" in why and why.isprintable()
 
 
 def test_what_brings_no_lease_is_no_matter() -> None:
-    assert objection(Stop(number=1)) is None and objection(Say(number=2, message="x")) is None
+    assert (
+        objection(CancelCommand(number=1)) is None and objection(NotifyCommand(number=2, message="x")) is None
+    )
 
 
 def test_a_refused_lease_starts_nothing_and_is_told_as_failed() -> None:
     course = courses.begin(Terms())
-    bad = Begin(number=1, gpus=(A,), settings=(("LD_PRELOAD", "/tmp/evil.so"),))
+    bad = StartCommand(number=1, gpus=(A,), settings=(("LD_PRELOAD", "/tmp/evil.so"),))
     turn = courses.step(course, model.Told(directive=bad), 0.0)
     assert (turn.course.phase, turn.course.handled, turn.course.lease) == (Phase.WAITING, 1, None)
     assert turn.course.failed is not None and "LD_PRELOAD" in turn.course.failed
     kinds = [type(action) for action in turn.actions]
     assert model.Launch not in kinds and kinds == [model.Tell, model.Announce]
-    good = courses.step(turn.course, model.Told(directive=Begin(number=2, gpus=(A,))), 1.0)
+    good = courses.step(turn.course, model.Told(directive=StartCommand(number=2, gpus=(A,))), 1.0)
     assert good.course.phase is Phase.STARTING
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import Begin
+from advisor.register.model import StartCommand
 from collector.model import GpuUuid
 from service.cli import verb_run
 from service.cli.arguments import parse
@@ -30,7 +30,7 @@ def test_a_job_without_a_project_is_in_that_of_its_caller_as_the_service_knows_i
 ) -> None:
     service.caller = name
     job = launch("--", "true", env={"LOGNAME": "somebody-else"})
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     assert job.end() == 0
     assert service.submissions[0]["project"] == project
     assert ("project is" in job.said()) == (name != project)
@@ -39,7 +39,7 @@ def test_a_job_without_a_project_is_in_that_of_its_caller_as_the_service_knows_i
 def test_a_project_that_is_named_is_taken_whoever_calls(service: WireService, launch: Launch) -> None:
     service.caller = "DOM\\user"
     job = launch("--", "true", env={"FALLOW_PROJECT": "vision"})
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     assert job.end() == 0
     assert (service.submissions[0]["project"], "project" in job.said()) == ("vision", False)
 
@@ -50,7 +50,7 @@ def test_a_uid_without_an_account_submits_jobs(service: WireService, monkeypatch
         monkeypatch.delenv(name, raising=False)
     for name, value in service.env.items():
         monkeypatch.setenv(name, value)
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     cannot_read_our_python, flags = 126, parse(["run", "--", "true"]).flags
     assert as_uid(NOBODYS, lambda: verb_run.run(flags)) in (0, cannot_read_our_python)
     assert service.submissions[0]["project"] == f"uid-{NOBODYS}"

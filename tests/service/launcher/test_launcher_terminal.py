@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import Begin, Suspend
+from advisor.register.model import PauseCommand, StartCommand
 from collector.model import GpuUuid
 from tests.service.launcher.conftest import LIGHT, until
 from tests.service.launcher.wire_service import LIMIT_S, WireService
@@ -110,7 +110,7 @@ def test_a_waiting_job_has_one_line_that_is_redrawn_in_its_place(service: WireSe
     terminal.shows("3 of 7 in the queue: 2 free GPUs")
     service.place(2, 7, "1 free GPU")
     terminal.shows("2 of 7")
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     assert terminal.end() == 0
     assert "\n" not in terminal.shown
     assert terminal.shown.endswith("\r\x1b[K")
@@ -118,7 +118,7 @@ def test_a_waiting_job_has_one_line_that_is_redrawn_in_its_place(service: WireSe
 
 def test_the_job_has_the_terminal(service: WireService, sit: Sit, counter: list[str]) -> None:
     terminal = sit(*run("--interactive", "--", *counter))
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     terminal.shows("ready")
     terminal.type("hello\n")
     terminal.shows("got hello")
@@ -133,7 +133,7 @@ def test_ctrl_c_reaches_the_job_once_and_the_job_decides(
     service: WireService, sit: Sit, counter: list[str]
 ) -> None:
     terminal = sit(*run("--", *counter))
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     terminal.shows("ready")
     for count in (1, 2):
         terminal.type("\x03")
@@ -147,7 +147,7 @@ def test_ctrl_c_reaches_the_job_once_and_the_job_decides(
 
 def test_ctrl_c_ends_the_launcher_of_a_job_that_dies_of_it(service: WireService, sit: Sit) -> None:
     terminal = sit(*run("--", "sh", "-c", "echo ready; exec sleep 600"))
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     terminal.shows("ready")
     terminal.type("\x03")
     assert terminal.end() == -signal.SIGINT
@@ -170,7 +170,7 @@ def test_ctrl_z_stops_the_job_and_fg_goes_on_with_it(
     terminal.type("PS1='at the prompt> '\n")
     terminal.shows("at the prompt> ", 2)
     terminal.type(" ".join(run("--", *counter)) + "\n")
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     terminal.shows("ready")
     worker = service.handled(1)["pids"][0]
     terminal.type("\x1a")
@@ -198,9 +198,9 @@ def test_a_key_lets_a_paused_interactive_job_go_on(service: WireService, sit: Si
     (tmp_path / "saves.py").write_text("\n".join(saves))
     words = [sys.executable, "-u", str(tmp_path / "saves.py")]
     terminal = sit(*run("--interactive", "--checkpoint-signal", "USR1", "--", *words))
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     terminal.shows("ready")
-    service.tell(Suspend(number=2))
+    service.tell(PauseCommand(number=2))
     service.handled(2)
     terminal.shows("press Enter")
     assert service.orders == []
@@ -212,7 +212,7 @@ def test_a_key_lets_a_paused_interactive_job_go_on(service: WireService, sit: Si
 def test_ctrl_c_ends_a_shell_loop_around_the_launcher(service: WireService, sit: Sit) -> None:
     command = " ".join(run("--", "sleep", "600"))
     terminal = sit("bash", "-c", f"while :; do echo begins; {command}; done")
-    service.tell(Begin(number=1, gpus=(A,)))
+    service.tell(StartCommand(number=1, gpus=(A,)))
     service.handled(1)
     terminal.type("\x03")
     assert terminal.end() in (-signal.SIGINT, 128 + signal.SIGINT)
@@ -235,7 +235,7 @@ def test_nohup_is_respected(service: WireService, tmp_path: Path) -> None:
             env=environment | LIGHT | service.env,
         )
     try:
-        service.tell(Begin(number=1, gpus=(A,)))
+        service.tell(StartCommand(number=1, gpus=(A,)))
         pid = service.handled(1)["pids"][0]
         job.send_signal(signal.SIGHUP)
         os.kill(pid, signal.SIGHUP)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.model import ClusterState, ProjectName
-from advisor.register.model import Begin, Sharing
+from advisor.register.model import Sharing, StartCommand
 from advisor.register.shares import Mps
 from collector.model import JobId
 from service.acting.granting import LeaseTerms
@@ -40,7 +40,7 @@ def shared(there: Path, first: int, then: int, *, beside: bool = True) -> tuple[
                 name = "ann" if uid == ANNS else NAMES[uid]
                 asked = submission(user=name, uid=uid, share=0.5, nonce=str(number), max_gpus=1)
                 jobs.append(register.submit(asked)[0])
-            order = Begin(number=1, gpus=GPUS[:1], share=0.5, sharing=Sharing.MPS)
+            order = StartCommand(number=1, gpus=GPUS[:1], share=0.5, sharing=Sharing.MPS)
             register.give(jobs[0].id, order)
             granting = LeaseTerms(register, lambda: replace(DAEMON))
             granting.seen(ClusterState(as_of_ms=1))
