@@ -23,7 +23,7 @@ from advisor.register.model import (
 )
 from collector.model import GpuUuid
 from service.launcher import fitness, model, turns
-from service.launcher.model import Lease, Over, Phase, StateMachine, Transition
+from service.launcher.model import Exit, Lease, Phase, StateMachine, Transition
 
 ENDERS = (1, 2, 3, 15)
 """SIGHUP, SIGINT, SIGQUIT, SIGTERM: who sends one of these to a job wants its end."""
@@ -51,7 +51,7 @@ def step(course: StateMachine, event: model.Event, now_s: float) -> Transition:
         first, *later = turn.course.queue
         doing = replace(turn.course, queue=tuple(later), doing=first)
         why = fitness.objection(first)
-        refused = model.Tell(text=f"not done: {why}")
+        refused = model.Notify(text=f"not done: {why}")
         taken = _take(doing, first, now_s) if why is None else turns.done(doing, why, refused)
         turn = Transition(course=taken.course, actions=turn.actions + taken.actions)
     return turn
@@ -67,29 +67,29 @@ def wakes_s(course: StateMachine) -> float | None:
 
 def _happened(course: StateMachine, event: model.Event, now_s: float) -> Transition:
     match event:
-        case model.Told(directive=directive):
+        case model.CommandGiven(directive=directive):
             return _told(course, directive, now_s)
         case model.Signalled(number=number):
             return _signalled(course, number, now_s)
         case model.Resubmitted(text=text):
             return _anew(course, text)
         case model.TurnedAway(why=why):
-            refused = Over(ending=ExitReason.FAILED, code=TURNED_AWAY, why=why)
+            refused = Exit(ending=ExitReason.FAILED, code=TURNED_AWAY, why=why)
             empty = course.phase in EMPTY
             return turns.entered(replace(course, code=0), refused) if empty else Transition(course=course)
         case model.Leased(number=number, proof=proof):
             fits = number == course.handled and not course.proof
             return Transition(course=replace(course, proof=proof) if fits else course)
         case model.Disowned():
-            over = Over(
+            over = Exit(
                 ending=ExitReason.CANCELLED, code=turns.CANCELLED, why="the service has ended this job"
             )
             return _stopped(course, over, now_s)
         case model.Tick():
             return _ticked(course, now_s)
-        case model.Saved() | model.Unsaved() | model.Changed() | model.Released():
+        case model.Saved() | model.Unsaved() | model.Reallocated() | model.MemoryReleased():
             return _answered(course, event, now_s)
-        case model.Began() | model.NotBegun() | model.WorkerEnded() | model.Swept():
+        case model.Started() | model.NotStarted() | model.WorkerEnded() | model.Swept():
             return _lived(course, event, now_s)
         case _:
             assert_never(event)
@@ -104,7 +104,7 @@ def _told(course: StateMachine, directive: Command, now_s: float) -> Transition:
         return Transition(course=course)
     match directive:
         case CancelCommand(reason=reason):
-            over = Over(ending=ExitReason.CANCELLED, code=turns.CANCELLED, why=f"stopped{_because(reason)}")
+            over = Exit(ending=ExitReason.CANCELLED, code=turns.CANCELLED, why=f"stopped{_because(reason)}")
             return _stopped(replace(course, doing=directive, queue=()), over, now_s)
         case (
             StartCommand()
@@ -124,7 +124,7 @@ def _take(course: StateMachine, directive: Command, now_s: float) -> Transition:
     phase = course.phase
     match directive:
         case NotifyCommand(message=message):
-            return turns.done(course, None, model.Tell(text=message))
+            return turns.done(course, None, model.Notify(text=message))
         case StartCommand() if phase is Phase.WAITING:
             return turns.launched(course, model.lease_of(directive))
         case ResumeCommand() if phase is Phase.PAUSED:
@@ -133,7 +133,7 @@ def _take(course: StateMachine, directive: Command, now_s: float) -> Transition:
             return turns.done(course, f"the job is {phase.value}: it has not asked for devices")
         case ReleaseMemoryCommand() if phase is Phase.RUNNING:
             releasing = replace(course, phase=Phase.RELEASING)
-            return Transition(course=releasing, actions=(model.ReleaseCaches(),))
+            return Transition(course=releasing, actions=(model.ReleaseMemory(),))
         case ReleaseMemoryCommand():
             return turns.done(course, f"the job is {phase.value}: it holds no memory")
         case ReallocateCommand() | PauseCommand() | RequeueCommand() if (
@@ -146,7 +146,9 @@ def _take(course: StateMachine, directive: Command, now_s: float) -> Transition:
         case PauseCommand():
             return _left(course, model.Pause(), f"pausing{_because(directive.reason)}", now_s)
         case RequeueCommand():
-            return _left(course, model.Queue(), f"going back to the queue{_because(directive.reason)}", now_s)
+            return _left(
+                course, model.Requeue(), f"going back to the queue{_because(directive.reason)}", now_s
+            )
         case CancelCommand():
             raise AssertionError("Cancel is carried out at once, never queued")
         case _:
@@ -162,9 +164,9 @@ def _reshaped(course: StateMachine, lease: Lease, reason: str, now_s: float) -> 
     count = len(lease.gpus)
     text = f"changing to {count} GPU{'' if count == 1 else 's'}{_because(reason)}"
     if course.terms.mobility is Elasticity.ELASTIC and lease.settings == course.lease.settings:
-        actions = (model.Tell(text=text), model.Change(gpus=lease.gpus))
+        actions = (model.Notify(text=text), model.Reallocate(gpus=lease.gpus))
         return Transition(course=replace(course, phase=Phase.CHANGING), actions=actions)
-    return turns.saving(course, model.Again(lease=lease), now_s, text)
+    return turns.saving(course, model.Restart(lease=lease), now_s, text)
 
 
 def _left(course: StateMachine, after: model.Next, text: str, now_s: float) -> Transition:
@@ -186,32 +188,34 @@ def _anew(course: StateMachine, text: str) -> Transition:
     anew = StateMachine(
         terms=course.terms, launch=course.launch, restarted=course.restarted, ran_s=course.ran_s
     )
-    return Transition(course=anew, actions=(model.Tell(text=text), model.Announce()))
+    return Transition(course=anew, actions=(model.Notify(text=text), model.Announce()))
 
 
-def _stopped(course: StateMachine, over: Over, now_s: float) -> Transition:
+def _stopped(course: StateMachine, over: Exit, now_s: float) -> Transition:
     """End it for good, wherever it stands."""
     if course.phase in EMPTY:
         turn = turns.entered(replace(course, code=0), over)
-        return Transition(course=turn.course, actions=(model.Tell(text=over.why), *turn.actions))
+        return Transition(course=turn.course, actions=(model.Notify(text=over.why), *turn.actions))
     if course.phase in (Phase.ENDING, Phase.SWEEPING):
         return Transition(course=replace(course, then=over))
-    return turns.halted(course, over, now_s, model.Tell(text=over.why))
+    return turns.halted(course, over, now_s, model.Notify(text=over.why))
 
 
 # -- workers -----------------------------------------------------------------------------------------------
 
 
 def _lived(
-    course: StateMachine, event: model.Began | model.NotBegun | model.WorkerEnded | model.Swept, now_s: float
+    course: StateMachine,
+    event: model.Started | model.NotStarted | model.WorkerEnded | model.Swept,
+    now_s: float,
 ) -> Transition:
     match event:
-        case model.Began(pids=pids) if course.phase is Phase.STARTING:
+        case model.Started(pids=pids) if course.phase is Phase.STARTING:
             begun = replace(course, phase=Phase.RUNNING, pids=pids, since_s=now_s)
             return turns.done(begun, None)
-        case model.NotBegun(why=why, code=code) if course.phase in (Phase.STARTING, Phase.ENDING):
-            over = Over(ending=ExitReason.FAILED, code=code, why=why)
-            then = course.then if isinstance(course.then, Over) else over
+        case model.NotStarted(why=why, code=code) if course.phase in (Phase.STARTING, Phase.ENDING):
+            over = Exit(ending=ExitReason.FAILED, code=code, why=why)
+            then = course.then if isinstance(course.then, Exit) else over
             return turns.swept(replace(course, then=then))
         case model.WorkerEnded(worker=worker, code=code) if worker in course.alive:
             return _worker_ended(course, worker, code)
@@ -241,7 +245,7 @@ def _swept(course: StateMachine, by_force: bool, now_s: float) -> Transition:
         ran_s=turns.ran_s(course, now_s),
         since_s=None,
     )
-    if isinstance(course.then, Over):
+    if isinstance(course.then, Exit):
         return turns.entered(course, course.then)
     ready = course.saved or (course.code in (0, turns.STOPPED) and not turns.is_asked(course, now_s))
     if course.then is not None and ready:
@@ -254,17 +258,19 @@ def _swept(course: StateMachine, by_force: bool, now_s: float) -> Transition:
 
 
 def _answered(
-    course: StateMachine, event: model.Saved | model.Unsaved | model.Changed | model.Released, now_s: float
+    course: StateMachine,
+    event: model.Saved | model.Unsaved | model.Reallocated | model.MemoryReleased,
+    now_s: float,
 ) -> Transition:
     match event:
         case model.Saved(ends_itself=ends_itself) if course.phase is Phase.SAVING:
             halted = turns.halted(replace(course, saved=True), course.then, now_s)
             return Transition(course=halted.course) if ends_itself else halted
         case model.Unsaved(why=why) if course.phase is Phase.SAVING:
-            return turns.done(turns.back(course), why, model.Tell(text=f"not done: {why}"))
-        case model.Released(why=why) if course.phase is Phase.RELEASING:
+            return turns.done(turns.back(course), why, model.Notify(text=f"not done: {why}"))
+        case model.MemoryReleased(why=why) if course.phase is Phase.RELEASING:
             return turns.done(turns.back(course), why)
-        case model.Changed(gpus=gpus, why=why) if course.phase is Phase.CHANGING:
+        case model.Reallocated(gpus=gpus, why=why) if course.phase is Phase.CHANGING:
             return _changed(course, gpus, why)
         case _:
             return Transition(course=course)
@@ -275,7 +281,7 @@ def _changed(course: StateMachine, gpus: tuple[GpuUuid, ...], why: str | None) -
     granted = course.lease
     if why is None and isinstance(course.doing, ReallocateCommand):
         granted = model.lease_of(course.doing)
-    told = () if why is None else (model.Tell(text=f"not changed: {why}"),)
+    told = () if why is None else (model.Notify(text=f"not changed: {why}"),)
     return turns.done(turns.back(replace(course, lease=replace(granted, gpus=gpus))), why, *told)
 
 
@@ -289,14 +295,14 @@ def _signalled(course: StateMachine, number: int, now_s: float) -> Transition:
         return Transition(course=course, actions=(model.Forward(number=number),))
     if number not in ENDERS:
         return Transition(course=course)
-    over = Over(ending=ExitReason.CANCELLED, code=-number, why=f"cancelled by signal {number}")
+    over = Exit(ending=ExitReason.CANCELLED, code=-number, why=f"cancelled by signal {number}")
     return turns.entered(replace(course, code=0), over)
 
 
 def _ticked(course: StateMachine, now_s: float) -> Transition:
     limit_s = course.terms.limit_s
     if limit_s is not None and course.phase in LIMITED and turns.ran_s(course, now_s) >= limit_s:
-        over = Over(
+        over = Exit(
             ending=ExitReason.FAILED, code=turns.TIME_IS_UP, why=f"its time limit of {limit_s:g} s is over"
         )
         return turns.halted(course, over, now_s)
@@ -306,7 +312,7 @@ def _ticked(course: StateMachine, now_s: float) -> Transition:
         case Phase.SAVING:
             grace = f"{course.terms.grace_s:g} s"
             why = f"the job did not say within its grace of {grace} that it had saved itself; it goes on"
-            return turns.done(turns.back(course), why, model.Tell(text=why))
+            return turns.done(turns.back(course), why, model.Notify(text=why))
         case Phase.ENDING:
             return turns.swept(course)
         case Phase.RESTING if course.lease is not None:

@@ -25,7 +25,7 @@ Connect = Callable[[], ActingClient]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Came:
+class CommandGiven:
     """A directive."""
 
     directive: Command
@@ -73,11 +73,11 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Over:
+class JobOver:
     """The service says that this job has ended."""
 
 
-Word = Came | Leased | Placed | Lost | Found | Refused | Unknown | Over
+Word = CommandGiven | Leased | Placed | Lost | Found | Refused | Unknown | JobOver
 
 
 class Link:
@@ -163,7 +163,7 @@ class Link:
             case {"directive": dict(tree)}:
                 try:
                     directive = from_tree(Command, tree)
-                    self._say(Came(directive=directive))
+                    self._say(CommandGiven(directive=directive))
                     self._knows(directive)
                 except Unreadable as error:
                     self._say(Refused(why=f"the service said what this launcher cannot read: {error}"))
@@ -230,7 +230,7 @@ class Link:
 
     def _went_wrong(self, error: ClientError) -> None:
         if isinstance(error, JobEnded):
-            self._say(Over())
+            self._say(JobOver())
         elif isinstance(error, UnknownJob):
             self._is_lost = True
             self._say(Unknown(why=str(error)))

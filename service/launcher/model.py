@@ -85,19 +85,19 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
+class Requeue:
     """Wait for a new lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class Restart:
     """Be started with this lease."""
 
     lease: Lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Over:
+class Exit:
     """Be over. ``code`` counts where no worker has one of its own; ``why`` is for people."""
 
     ending: ExitReason
@@ -105,7 +105,7 @@ class Over:
     why: str = ""
 
 
-Next = Pause | Queue | Again | Over
+Next = Pause | Requeue | Restart | Exit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ class StateMachine:
     until_s: float | None = None
     ran_s: float = 0.0
     since_s: float | None = None
-    over: Over | None = None
+    over: Exit | None = None
 
     @property
     def stand(self) -> JobState:
@@ -149,21 +149,21 @@ class StateMachine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class CommandGiven:
     """A directive came."""
 
     directive: Command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Began:
+class Started:
     """All workers of the launch run."""
 
     pids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotBegun:
+class NotStarted:
     """The command can't be run. ``code`` is the shell's: 127 not found, 126 not to be executed."""
 
     why: str
@@ -193,7 +193,7 @@ class Unsaved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class Reallocated:
     """The controller has resized, or says why not; ``gpus`` are those it holds now."""
 
     gpus: tuple[GpuUuid, ...]
@@ -201,7 +201,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
+class MemoryReleased:
     """The job's library gave its caches back, or there is a reason why not."""
 
     why: str | None = None
@@ -254,8 +254,8 @@ class Tick:
 
 
 Event = (
-    Told | Began | NotBegun | WorkerEnded | Saved | Unsaved | Changed | Released | Swept | Signalled
-    | Resubmitted | TurnedAway | Leased | Disowned | Tick
+    CommandGiven | Started | NotStarted | WorkerEnded | Saved | Unsaved | Reallocated | MemoryReleased | Swept
+    | Signalled | Resubmitted | TurnedAway | Leased | Disowned | Tick
 )  # fmt: skip
 
 
@@ -263,8 +263,8 @@ Event = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """Start the workers on the course's lease; the answer is ``Began`` or ``NotBegun``."""
+class Start:
+    """Start the workers on the course's lease; the answer is ``Started`` or ``NotStarted``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,15 +285,15 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """Have the controller hold exactly these devices; the answer is ``Changed``."""
+class Reallocate:
+    """Have the controller hold exactly these devices; the answer is ``Reallocated``."""
 
     gpus: tuple[GpuUuid, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseCaches:
-    """Have the job's library give cached memory back; the answer is ``Released``."""
+class ReleaseMemory:
+    """Have the job's library give cached memory back; the answer is ``MemoryReleased``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +304,7 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class Notify:
     """A line for the person at the job."""
 
     text: str
@@ -322,7 +322,7 @@ class Leave:
     code: int
 
 
-Action = Launch | Save | End | Sweep | Change | ReleaseCaches | Forward | Tell | Announce | Leave
+Action = Start | Save | End | Sweep | Reallocate | ReleaseMemory | Forward | Notify | Announce | Leave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,9 +161,9 @@ class Running:
             case crews.Started(worker=worker, pid=pid):
                 self._pids[worker] = pid
                 if len(self._pids) == len(self._course.alive):
-                    self._happened(model.Began(pids=tuple(self._pids[each] for each in sorted(self._pids))))
+                    self._happened(model.Started(pids=tuple(self._pids[each] for each in sorted(self._pids))))
             case crews.Unstartable(why=why):
-                self._happened(model.NotBegun(why=why, code=127 if "[Errno 2]" in why else 126))
+                self._happened(model.NotStarted(why=why, code=127 if "[Errno 2]" in why else 126))
             case crews.Ended(worker=worker, code=code):
                 self._happened(model.WorkerEnded(worker=worker, code=code))
             case crews.Asked(heard=heard):
@@ -182,8 +182,8 @@ class Running:
     def _service_said(self, word: links.Word) -> None:
         waits = self._course.phase in (Phase.WAITING, Phase.PAUSED)
         match word:
-            case links.Came(directive=directive):
-                self._happened(model.Told(directive=directive))
+            case links.CommandGiven(directive=directive):
+                self._happened(model.CommandGiven(directive=directive))
             case links.Leased(number=number, proof=proof):
                 self._happened(model.Leased(number=number, proof=proof))
             case links.Placed(text=text):
@@ -200,7 +200,7 @@ class Running:
                 self._voice.say(f"{why}; the job goes on")
             case links.Unknown(why=why):
                 self._not_known(why)
-            case links.Over():
+            case links.JobOver():
                 self._happened(model.Disowned())
             case _:
                 assert_never(word)
@@ -240,7 +240,7 @@ class Running:
 
     def _do(self, action: model.Action) -> None:
         match action:
-            case model.Launch():
+            case model.Start():
                 self._launch()
             case model.Save():
                 self._save()
@@ -248,14 +248,14 @@ class Running:
                 self._crew_of_job().signal(signal.SIGTERM, unless_heard=False)
             case model.Sweep(patience_s=patience_s):
                 self._sweep(patience_s)
-            case model.Change(gpus=gpus):
+            case model.Reallocate(gpus=gpus):
                 words = ("devices", ",".join(gpus))
                 self._ask(words, CHANGE_LIMIT_S, lambda answer: steer.changed(answer, gpus, self._held()))
-            case model.ReleaseCaches():
+            case model.ReleaseMemory():
                 self._release()
             case model.Forward(number=number):
                 self._crew_of_job().signal(number, unless_heard=True)
-            case model.Tell(text=text):
+            case model.Notify(text=text):
                 self._voice.say(f"{text}; press Enter to go on" if self._touch() else text)
             case model.Announce():
                 self._report(news=True)
@@ -285,7 +285,7 @@ class Running:
                 restarted=course.restarted,
             )
         except OSError as error:
-            self._happened(model.NotBegun(why=f"no process can be started: {error}", code=126))
+            self._happened(model.NotStarted(why=f"no process can be started: {error}", code=126))
             return
         death = signal.SIGTERM if course.lease.sharing is Sharing.MPS else signal.SIGKILL
         for worker, start in enumerate(made):
@@ -322,7 +322,7 @@ class Running:
         sockets = [self._meeting.job(worker) for worker in sorted(self._course.alive)]
         listening = [path for path in sockets if path.exists()]
         if not listening:
-            self._happened(model.Released(why="the job doesn't listen: it does not use fallow"))
+            self._happened(model.MemoryReleased(why="the job doesn't listen: it does not use fallow"))
             return
         launch = self._course.launch
         steer.asking(

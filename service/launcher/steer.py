@@ -69,12 +69,12 @@ def changed(told: Answer, wanted: tuple[GpuUuid, ...], held: tuple[GpuUuid, ...]
     """What an answer to ``devices`` means for the course of a job that held GPUs and is to have others."""
     why = told.get("error")
     if why is None:
-        return model.Changed(gpus=wanted)
+        return model.Reallocated(gpus=wanted)
     kept = told.get("devices")
     gpus = tuple(GpuUuid(str(each)) for each in kept) if kept else held
-    return model.Changed(gpus=gpus, why=str(why))
+    return model.Reallocated(gpus=gpus, why=str(why))
 
 
 def released(told: Answer) -> model.Event:
     """What an answer to ``release-caches`` means for the job's course."""
-    return model.Released(why=None if "error" not in told else str(told["error"]))
+    return model.MemoryReleased(why=None if "error" not in told else str(told["error"]))

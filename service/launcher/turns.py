@@ -5,7 +5,7 @@ from typing import assert_never
 
 from advisor.register.model import ExitReason, Sharing
 from service.launcher import model, world
-from service.launcher.model import Lease, Over, Phase, StateMachine, Transition
+from service.launcher.model import Exit, Lease, Phase, StateMachine, Transition
 
 LEFTOVERS_S = 5.0
 """For what workers left behind, from asking it to end to killing it."""
@@ -48,14 +48,14 @@ def launched(course: StateMachine, lease: Lease) -> Transition:
         saved=False,
         until_s=None,
     )
-    return Transition(course=started, actions=(model.Launch(), model.Announce()))
+    return Transition(course=started, actions=(model.Start(), model.Announce()))
 
 
 def saving(course: StateMachine, after: model.Next, now_s: float, text: str) -> Transition:
     """Have the job save itself, and say what follows when it has; it may take its grace."""
     until_s = now_s + course.terms.grace_s
     course = replace(course, phase=Phase.SAVING, then=after, saved=False, until_s=until_s)
-    return Transition(course=course, actions=(model.Tell(text=text), model.Save()))
+    return Transition(course=course, actions=(model.Notify(text=text), model.Save()))
 
 
 def back(course: StateMachine) -> StateMachine:
@@ -86,12 +86,12 @@ def entered(course: StateMachine, after: model.Next) -> Transition:
     free = replace(course, lease=None, then=None)
     match after:
         case model.Pause():
-            return done(replace(free, phase=Phase.PAUSED), None, model.Tell(text="paused"))
-        case model.Queue():
-            return done(replace(free, phase=Phase.WAITING), None, model.Tell(text="back in the queue"))
-        case model.Again(lease=lease):
+            return done(replace(free, phase=Phase.PAUSED), None, model.Notify(text="paused"))
+        case model.Requeue():
+            return done(replace(free, phase=Phase.WAITING), None, model.Notify(text="back in the queue"))
+        case model.Restart(lease=lease):
             return launched(course, lease)
-        case Over():
+        case Exit():
             return _ended(free, after)
         case _:
             assert_never(after)
@@ -107,7 +107,7 @@ def ended_by_itself(course: StateMachine, now_s: float, *actions: model.Action) 
     number = course.restarted + 1
     text = f"{over.why}; starting again in {rest_s:g} s ({number} of {course.terms.restarts})"
     resting = replace(course, phase=Phase.RESTING, restarted=number, until_s=now_s + rest_s, then=None)
-    return Transition(course=resting, actions=(*actions, model.Tell(text=text), model.Announce()))
+    return Transition(course=resting, actions=(*actions, model.Notify(text=text), model.Announce()))
 
 
 def ran_s(course: StateMachine, now_s: float) -> float:
@@ -125,15 +125,15 @@ def how(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
 
 
-def _verdict(course: StateMachine, now_s: float) -> Over:
+def _verdict(course: StateMachine, now_s: float) -> Exit:
     if course.code == 0:
-        return Over(ending=ExitReason.DONE, code=0)
+        return Exit(ending=ExitReason.DONE, code=0)
     if is_asked(course, now_s):
-        return Over(ending=ExitReason.CANCELLED, code=course.code, why=f"ended by signal {course.asked}")
-    return Over(ending=ExitReason.FAILED, code=course.code, why=f"a worker {how(course.code)}")
+        return Exit(ending=ExitReason.CANCELLED, code=course.code, why=f"ended by signal {course.asked}")
+    return Exit(ending=ExitReason.FAILED, code=course.code, why=f"a worker {how(course.code)}")
 
 
-def _ended(course: StateMachine, over: Over) -> Transition:
+def _ended(course: StateMachine, over: Exit) -> Transition:
     code = course.code if course.code and over.code != TIME_IS_UP else over.code
     failed = over.why if over.ending is ExitReason.FAILED else None
     course = replace(
@@ -143,5 +143,5 @@ def _ended(course: StateMachine, over: Over) -> Transition:
         failed=failed,
         until_s=None,
     )
-    told = () if failed is None else (model.Tell(text=failed),)
+    told = () if failed is None else (model.Notify(text=failed),)
     return Transition(course=course, actions=(*told, model.Announce(), model.Leave(code=code)))
