@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fallow.job import Job as Job
     from fallow.job import connect as connect
-    from fallow.recipe import Step as Step
-    from fallow.requests.listening import listen as listen
+    from fallow.requests.listener import listen as listen
     from fallow.trainer import Trainer as Trainer
+    from fallow.types import Step as Step
 
 __all__ = ["Job", "Step", "Trainer", "connect", "listen"]
 
@@ -28,13 +28,13 @@ def __getattr__(name: str) -> Any:
 
         return getattr(job, name)
     if name == "listen":
-        from fallow.requests import listening
+        from fallow.requests import listener
 
-        return listening.listen
+        return listener.listen
     if name == "Step":
-        from fallow import recipe
+        from fallow import types
 
-        return recipe.Step
+        return types.Step
     if name == "Trainer":
         from fallow import trainer
 

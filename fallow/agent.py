@@ -22,15 +22,13 @@ from datetime import timedelta
 from typing import Any
 
 from fallow import protocol
-from fallow.machines.gate import Refused, Relay, address, enter
-from fallow.machines.hosts import devices_here, encode_offer, offer_here
-from fallow.machines.nursery import Child, WorkerPool
-from fallow.machines.slots import Offer
-from fallow.machines.token import TokenMissing, token_of
-from fallow.machines.workers import threads
 from fallow.protocol import AgentId
 from fallow.sealed_store import SealedStore
 from fallow.secret import Secret
+from fallow.workers.hosts import Offer, devices_here, encode_offer, offer_here
+from fallow.workers.pool import Child, WorkerPool, threads
+from fallow.workers.relay import Refused, Relay, address, enter
+from fallow.workers.token import TokenMissing, token_of
 
 SLICE = timedelta(milliseconds=250)
 RETRY_S = 2.0
@@ -66,7 +64,7 @@ class Mission:
                 self._nursery.close()
 
     def _serve(self) -> None:
-        from fallow.world.channel import client  # imports torch
+        from fallow.process_group.rendezvous import client  # imports torch
 
         try:
             store = SealedStore(client(self._relay.address), self._secret, _say)

@@ -1,7 +1,7 @@
 """How a training script meets its scheduler: ``connect`` once, then ask for a trainer.
 
 The same script runs under nobody, and then nothing here opens a socket or starts a thread. Under a launcher
-that is no controller (``fallow run`` of a fixed world) it listens, as ``listening`` says.
+that is no controller (``fallow run`` of a fixed world) it listens, as ``requests.listener`` says.
 """
 
 import os
@@ -13,19 +13,18 @@ import torch
 from torch import nn
 
 from fallow import protocol
-from fallow.mistakes import Mistake, StateError
-from fallow.recipe import Recipe
-from fallow.reports.reporting import Reporter
-from fallow.requests.listening import listen
-from fallow.requests.memory import JobMemory
-from fallow.requests.share import keep_to_share
+from fallow.errors import Mistake, StateError
+from fallow.metrics.report import Reporter
+from fallow.process_group import static
+from fallow.process_group.collectives import Group
+from fallow.process_group.group import check_backend
+from fallow.process_group.rendezvous import Rendezvous, from_environment
+from fallow.process_group.state_transfer import check_portable
+from fallow.requests.listener import listen
+from fallow.requests.memory import JobMemory, keep_to_share
 from fallow.state.checkpoint import check_holdable
 from fallow.trainer import Trainer
-from fallow.world import static_world
-from fallow.world.channel import Rendezvous, from_environment
-from fallow.world.collectives import Group
-from fallow.world.group import check_backend
-from fallow.world.handover import check_portable
+from fallow.types import Recipe
 
 
 class Job:
@@ -177,11 +176,11 @@ def connect(device: torch.device | str = "cpu", environment: Mapping[str, str] |
     given = os.environ if environment is None else environment
     founder = given.get(protocol.ENV_ROLE, protocol.FOUNDER) == protocol.FOUNDER
     check_backend(given)
-    place = static_world.place(device, given)
+    place = static.place(device, given)
     channel = from_environment(given, place)
     if channel is None:
         listen(given)
     else:
         keep_to_share(given)
-    group = static_world.from_environment(given, place) if channel is None else None
+    group = static.from_environment(given, place) if channel is None else None
     return Job(channel, founder, place, group)

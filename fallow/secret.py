@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from fallow import protocol
-from fallow.mistakes import Mistake
+from fallow.errors import Mistake
 
 KEY_BYTES = 32
 """As long as HMAC-SHA256's result: a longer key protects no better (RFC 2104, section 3)."""

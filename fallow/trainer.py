@@ -3,7 +3,8 @@
 A step is a transaction. Gradients are summed in one go, together with the switch flag; only when that sum
 has arrived everywhere is the step committed. A broken group leaves the step uncommitted: it is taken
 again, with the same samples, in whatever group comes next. A resize is never counted as a retry.
-How this worker comes into another group, ``seat`` says; where its samples come from, ``intake`` and below.
+How this worker comes into another group, ``membership_client`` says; where its
+samples come from, ``adapters`` and below.
 """
 
 import time
@@ -17,30 +18,28 @@ from typing import Any
 import torch
 from torch import nn
 
-from fallow.batches import cut
-from fallow.batches.balance import Balance
-from fallow.batches.cut import BatchPlan
-from fallow.batches.feed import Feed
-from fallow.batches.intake import Adapter, Asked, length, take_in
-from fallow.batches.open_step import ONCE_EACH, OpenStep
-from fallow.batches.sampling import Order, Piece
-from fallow.gradients import choosing
-from fallow.gradients.losses import checked
-from fallow.gradients.reduction import MARKS, Local, Reducer, Summed
-from fallow.mistakes import LoopError
-from fallow.recipe import Recipe, Step
-from fallow.reports.late_steps import LateSteps
-from fallow.reports.measuring import measurements
-from fallow.reports.pace import Pace
-from fallow.reports.reporting import Measurements, Reporter
-from fallow.requests.wishes import PendingRequests
-from fallow.state import randomness
-from fallow.state.keeper import PeriodicCheckpoint
+from fallow.data import batch_plan
+from fallow.data.adapters import Adapter, Asked, length, take_in
+from fallow.data.balance import Balance
+from fallow.data.batch_plan import BatchPlan
+from fallow.data.feed import Feed
+from fallow.data.sampler import Order, Piece
+from fallow.data.step import ONCE_EACH, OpenStep
+from fallow.errors import LoopError
+from fallow.gradients import choose
+from fallow.gradients.checks import checked
+from fallow.gradients.reducer import MARKS, Local, Reducer, Summed
+from fallow.metrics.late_steps import LateSteps
+from fallow.metrics.report import Measurements, Pace, Reporter, measurements
+from fallow.process_group import static
+from fallow.process_group.collectives import Group, GroupBroken
+from fallow.process_group.membership_client import MembershipClient
+from fallow.process_group.rendezvous import Rendezvous
+from fallow.requests.listener import PendingRequests
+from fallow.state import rng
+from fallow.state.checkpoint import PeriodicCheckpoint
 from fallow.state.replica import Replica
-from fallow.world import static_world
-from fallow.world.channel import Rendezvous
-from fallow.world.collectives import Group, GroupBroken
-from fallow.world.seat import MembershipClient
+from fallow.types import Recipe, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +64,14 @@ class Trainer:
         group: Group | None = None,
         reporter: Reporter | None = None,
     ):
-        cut.check(recipe)
+        batch_plan.check(recipe)
         self.recipe = recipe
         self._replica = Replica(model, optimizer, recipe)
         self._seat = MembershipClient(self._replica, channel, founder, group, self._keep)
         self._reporter = reporter or Reporter(None)
         keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
         self._key = recipe.seed if keyed else None
-        self._seed = partial(randomness.seed, self._key, device=self._replica.device)
+        self._seed = partial(rng.seed, self._key, device=self._replica.device)
         self._late = LateSteps(self._replica.device, recipe)
         self._keeper = PeriodicCheckpoint(
             self._replica, recipe.checkpoint, self._late.look, generators=not keyed
@@ -270,7 +269,7 @@ class Trainer:
         self._keeper.resume()
         self._seat.found()
         if not self._seat.driven and self.world_size > 1:
-            static_world.spread(self._seat.group, self._replica)
+            static.spread(self._seat.group, self._replica)
 
     def _begin(self, feed: Feed) -> Iterator[Any]:
         """Cut the step for the group we sit in now, and forget what an uncommitted one gathered."""
@@ -290,7 +289,7 @@ class Trainer:
         self._open = OpenStep(self.next_step, shape, tuple(piece.micro for piece in pieces))
         self._reducer.begin()
         self._balance.start()
-        self._seed(self.next_step, stage=randomness.Stage.BEFORE)
+        self._seed(self.next_step, stage=rng.Stage.BEFORE)
         return self._micro_batches(feed, self._open, pieces)
 
     def _micro_batches(self, feed: Feed, opened: OpenStep, pieces: Sequence[Piece]) -> Iterator[Any]:
@@ -301,7 +300,7 @@ class Trainer:
             fetched = feed.fetch(piece)
             self._seed(piece.step, piece.micro.index)
             yield fetched
-        self._seed(opened.number, stage=randomness.Stage.AFTER)
+        self._seed(opened.number, stage=rng.Stage.AFTER)
 
     def _settle(self) -> None:
         """Scripts freeze and unfreeze parameters before a step's first pass: what is summed must follow.
@@ -315,7 +314,7 @@ class Trainer:
     def _new_reducer(self) -> Reducer:
         self._trainable = self._replica.trainable()
         spare = self._reducer.close()
-        return choosing.reducer(self._replica, self._seat.group, resized=self._seat.driven, spare=spare)
+        return choose.reducer(self._replica, self._seat.group, resized=self._seat.driven, spare=spare)
 
     def _sum(self, opened: OpenStep) -> Summed | None:
         """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would
@@ -348,7 +347,7 @@ class Trainer:
         loss = summed.loss * scale
         self._late.check(loss, opened.number)
         self._replica.scale(scale)
-        self._seed(opened.number, stage=randomness.Stage.UPDATE)
+        self._seed(opened.number, stage=rng.Stage.UPDATE)
         return _Outcome(summed, loss)
 
     def _commit(self, opened: OpenStep, summed: Summed, loss: float | torch.Tensor) -> Step:

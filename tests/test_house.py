@@ -92,7 +92,7 @@ MAY_IMPORT = {
         "collector.snapshot",
         "collector.store",
         "fallow.protocol",
-        "fallow.batches.batch",
+        "fallow.data.batch_plan",
         "fallow.controller.membership",
     ),
     "service": OURS[:-1],

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.elastic import pauses
 from bench.elastic.pauses import Change
 from fallow.controller.controller import Controller
-from fallow.machines.nursery import WorkerPool
+from fallow.workers.pool import WorkerPool
 
 SCRIPT = Path(__file__).with_name("training.py")
 STEPS_A_WORLD = 8

@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from fallow.batches import batch
-from fallow.gradients.folded import Tree
-from fallow.world import group as groups
+from fallow.data import batch_plan
+from fallow.gradients.deterministic import Tree
+from fallow.process_group import group as groups
 
 ELEMENTS = 8 * 1024 * 1024
 PIECES = 8
@@ -25,7 +25,7 @@ def rank(rank: int, world: int, port: int, steps: int, answers: Any) -> None:
     group = groups.connect(store, rank, world, torch.device("cpu"))
     model = nn.ParameterList([nn.Parameter(torch.zeros(ELEMENTS))])
     plain = torch.ones(ELEMENTS)
-    shape = batch.fixed(PIECES, 1, PIECES, world)
+    shape = batch_plan.fixed(PIECES, 1, PIECES, world)
     blocks = [(of_rank[0].index, of_rank[-1].index + 1) for of_rank in shape.ranks]
     tree = Tree(model, group, 0)
     took: dict[str, list[float]] = {"tree": [], "all-reduce": []}

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.elastic.training import ENDLESS, SIZES, SLEEP_S, Log, build
-from fallow.batches import batch
+from fallow.data import batch_plan
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
         optimizer.load_state_dict(state["optimizer"])
         first = state["step"]
     parallel = DistributedDataParallel(model)
-    shape = batch.balanced(size.global_batch, size.max_micro_batch, world_size)
+    shape = batch_plan.balanced(size.global_batch, size.max_micro_batch, world_size)
     loss_of = nn.CrossEntropyLoss()
     for number in range(first, ENDLESS):
         began_s = time.monotonic()

@@ -106,9 +106,9 @@ def main() -> None:
 
 def time_handovers(log: Log) -> None:
     """Note how long each end of a hand-over took; the rest of it is as it is."""
-    from fallow.world import handover, seat
+    from fallow.process_group import membership_client, state_transfer
 
-    send, receive = handover.send_state, handover.receive_state
+    send, receive = state_transfer.send_state, state_transfer.receive_state
 
     def timed_send(*arguments: Any) -> int:
         began_s = time.monotonic()
@@ -123,7 +123,7 @@ def time_handovers(log: Log) -> None:
         return state
 
     for name, timed in (("send_state", timed_send), ("receive_state", timed_receive)):
-        setattr(seat, name, timed)  # where the seat looks them up
+        setattr(membership_client, name, timed)  # where the seat looks them up
 
 
 if __name__ == "__main__":

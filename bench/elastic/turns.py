@@ -16,10 +16,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bench.elastic.training import ENDLESS, SIZES, Size, build
-from fallow.batches import batch
-from fallow.recipe import Recipe
+from fallow.data import batch_plan
+from fallow.process_group import group as groups
 from fallow.trainer import Trainer
-from fallow.world import group as groups
+from fallow.types import Recipe
 
 WARM_UP = 3
 SIZE = SIZES["50M"]
@@ -54,7 +54,7 @@ def _peer(rank: int, world: int) -> Step:
     """The loop that everybody writes; with DDP where there are several workers."""
     model, optimizer, data = build(SIZE)
     parallel = DistributedDataParallel(model) if world > 1 else model
-    shape = batch.balanced(SIZE.global_batch, SIZE.max_micro_batch, world)
+    shape = batch_plan.balanced(SIZE.global_batch, SIZE.max_micro_batch, world)
     loss_of = nn.CrossEntropyLoss()
 
     def step() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.elastic import text_training
 from fallow.controller.controller import Controller
-from fallow.machines.nursery import WorkerPool
+from fallow.workers.pool import WorkerPool
 
 SCRIPT = Path(text_training.__file__)
 ROOT = SCRIPT.parents[2]

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 
 from examples.toys.board import Device, NoDevice, OutOfMemory, visible
-from fallow.control_socket import Answer, ControlSocket
+from fallow.control_server import Answer, ControlSocket
 
 STOPPED = 75
 SOCKET_VARIABLE = "FALLOW_JOB_SOCKET"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from examples.toys import toil
 from examples.toys.board import CONTEXT_BYTES, GIB, Device
-from fallow.control_socket import Answer
+from fallow.control_server import Answer
 
 
 def main() -> None:

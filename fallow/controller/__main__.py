@@ -1,8 +1,8 @@
-"""``python -m fallow.controller``: see ``driving``."""
+"""``python -m fallow.controller``: see ``main``."""
 
 import sys
 
-from fallow.controller.driving import main
+from fallow.controller.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,7 +3,7 @@
     python -m fallow.controller --min 1 --max 4 --workers 2 -- train.py --epochs 3
     python -m fallow.controller --socket PATH resize 3
 
-It holds no rule about membership: it gathers a view, asks, and acts. The command line is ``driving``.
+It holds no rule about membership: it gathers a view, asks, and acts. The command line is ``main``.
 """
 
 import os
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from fallow import protocol
 from fallow.controller import actions, events, membership
 from fallow.controller.membership import Limits, Pending, Phase, View, Worker
-from fallow.machines import workers
-from fallow.machines.workers import Handle, Spawn, as_torchrun, command
 from fallow.protocol import MemberId, Plan
 from fallow.sealed_store import SealedStore
 from fallow.secret import Secret
+from fallow.workers import pool
+from fallow.workers.pool import Handle, Spawn, as_torchrun, command
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -166,7 +166,7 @@ class Controller:
 
     def stop(self) -> None:
         """End all workers: asked first, then killed."""
-        workers.stop(list(self.processes.values()))
+        pool.stop(list(self.processes.values()))
         self.processes.clear()
 
     # -- looking ----------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Controller:
                 self.view = replace(self.view, pending=self._switched(self.view.pending, now_ms))
             before = self.view
             worker = before.workers.get(member)
-            reason = workers.reason(process)
+            reason = pool.reason(process)
             if before.stopping and member in membership.leavers(before) and code != 0:
                 self.unsaved = f"{member} {events.how(code, Phase.LEAVING, reason)}"
             self.view = events.ended(before, member, code, reason, now_ms)

@@ -1,1 +1,1 @@
-"""Where workers run: slots on one machine or many, and the parent process that starts workers at once."""
+"""Where ``fallow.workers`` lay: controllers of before an upgrade still call its ``cradle`` by that name."""

@@ -30,10 +30,10 @@ from accelerate.optimizer import AcceleratedOptimizer
 from accelerate.utils import GradientAccumulationPlugin, send_to_device
 
 import fallow
-from fallow.mistakes import Mistake
+from fallow.errors import Mistake
 from fallow.plugins.single import single_process
-from fallow.recipe import Step
 from fallow.trainer import Trainer
+from fallow.types import Step
 
 
 class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc]

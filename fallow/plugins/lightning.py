@@ -25,10 +25,10 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 import fallow
-from fallow.mistakes import Mistake
-from fallow.recipe import Step
+from fallow.errors import Mistake
+from fallow.process_group.membership_client import Left
 from fallow.trainer import Trainer
-from fallow.world.seat import Left
+from fallow.types import Step
 
 
 class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]

@@ -4,23 +4,33 @@ Nothing in a checkpoint depends on the world size: the step number says which sa
 when to save, the trainer decides. A file is what ``torch.save`` writes, readable by ``torch.load``, and one
 line more with a checksum, because a flipped bit in a tensor is otherwise read as a number (296 of 300 flips
 went unseen by torch 2.13, November 2026).
+
+Where a training is kept: saved when the script or a signal asks, taken up again when it starts.
+
+SIGUSR1 asks a training to save itself at its next step boundary; here it is only remembered.
 """
 
 import io
+import logging
 import os
 import re
+import signal
 import stat
 import tempfile
+import threading
 import zlib
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 
 import torch
 
 from fallow import accounts
-from fallow.mistakes import StateError
+from fallow.errors import StateError
+from fallow.state.replica import Replica
 
 PART = ".part"
 TRAILER = b"\nfallow crc32 "
@@ -220,3 +230,93 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class SaveSignal:
+    """``asked`` is true from the signal's arrival until ``done``."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def done(self) -> None:
+        """Saved, by whichever worker saves."""
+        self.asked = False
+
+    @contextmanager
+    def heard(self, wanted: bool) -> Iterator[None]:
+        """Listen meanwhile, if ``wanted``; only a process's main thread can. The old handler comes back."""
+        if not wanted or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        old = signal.signal(signal.SIGUSR1, self._arrived)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGUSR1, old)
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+
+
+LOG = logging.getLogger("fallow")
+ENV_SAVED = "FALLOW_SAVED"
+"""The file to touch when what a signal asked for is saved: ``fallow run`` waits for it."""
+
+
+class PeriodicCheckpoint:
+    """Keeps ``replica`` at ``path``, if there is one; with ``generators`` also where random numbers stood.
+
+    ``look(wait=True)`` raises for a state that must not be saved, whose loss isn't finite.
+    ``saved_ms`` is when this worker saved or resumed it last, by its file's time.
+    """
+
+    def __init__(self, replica: Replica, path: Path | None, look: Callable[..., None], *, generators: bool):
+        self._look = look
+        self._replica = replica
+        self._path = path
+        self._generators = generators
+        self._signal = SaveSignal()
+        self.saved_ms: int | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether this worker was asked by a signal, since the last save that was."""
+        return self._signal.asked
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear the signal meanwhile, if there is a path to save to."""
+        with self._signal.heard(self._path is not None):
+            yield
+
+    def resume(self) -> None:
+        """Take up what was saved, if anything was. Raises CheckpointDamaged, StateMistake or OSError."""
+        if self._path is not None:
+            state = load(self._path, self._replica.device)
+            if state is not None:
+                self._replica.load(state)
+                self.saved_ms = self._path.stat().st_mtime_ns // 1_000_000
+
+    def save(self) -> int:
+        """Save; returns the bytes written. Blocks until they are on disk. Raises StateMistake, LossMistake or
+        OSError.
+        """
+        if self._path is None:
+            raise StateError("this training has no checkpoint path: pass checkpoint=PATH to job.elastic()")
+        self._look(wait=True)
+        size = save(self._path, self._replica.state(generators=self._generators))
+        self.saved_ms = self._path.stat().st_mtime_ns // 1_000_000
+        return size
+
+    def follow_signal(self, rank: int) -> None:
+        """Some worker was asked to save, so rank 0 does. If it cannot, the training still goes on."""
+        self._signal.done()
+        if rank != 0:
+            return
+        try:
+            self.save()
+            if told := os.environ.get(ENV_SAVED):
+                Path(told).touch()
+        except (OSError, StateError) as failure:
+            step = self._replica.next_step
+            LOG.error("step %d: asked to save the training, but could not: %s", step, failure)

@@ -2,6 +2,12 @@
 
 A replica can be gathered into one state and take one up, whether it goes to a joiner or to a disk; it can be
 updated, and it can be put back to where an uncommitted step began. Nothing here communicates.
+
+Takes up what an optimizer keeps beside the parameters, in the very dtypes that it was kept in.
+
+``Optimizer.load_state_dict`` casts floating state to its parameter's dtype (torch 2.13, ``step`` excepted).
+NAdam and ASGD keep float32 numbers for float64 parameters, others wide moments for narrow ones: cast, a
+joiner would go on with other roundings than those who handed over.
 """
 
 from collections.abc import Mapping
@@ -12,11 +18,35 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from fallow.mistakes import Mistake, StateError
-from fallow.recipe import Recipe
-from fallow.state import buffers, moments, randomness
+from fallow.errors import Mistake, StateError
+from fallow.state import buffers, rng
 from fallow.state.buffers import Buffers
 from fallow.transfers import if_known
+from fallow.types import Recipe
+
+
+def take_up(optimizer: torch.optim.Optimizer, given: Mapping[str, Any]) -> None:
+    """Load ``given``, the state of such an optimizer. Raises what ``load_state_dict`` raises."""
+    optimizer.load_state_dict(given)
+    numbers = [number for group in given["param_groups"] for number in group["params"]]
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, parameter in zip(numbers, parameters, strict=True):
+        if number in given["state"]:
+            mine = optimizer.state[parameter]
+            mine.update(_uncast(mine, given["state"][number]))
+
+
+def _uncast(now: Any, kept: Any) -> Any:
+    """``now``, with the tensors of ``kept`` where they are of another dtype, on the device of ``now``."""
+    if isinstance(kept, torch.Tensor):
+        cast = isinstance(now, torch.Tensor) and now.dtype != kept.dtype
+        return kept.to(now.device) if cast else now
+    if isinstance(kept, dict) and isinstance(now, dict):
+        return {key: _uncast(value, kept[key]) if key in kept else value for key, value in now.items()}
+    if type(kept) in (list, tuple) and isinstance(now, list | tuple) and len(kept) == len(now):
+        return type(kept)([_uncast(mine, theirs) for mine, theirs in zip(now, kept, strict=True)])
+    return now
+
 
 Identity = dict[str, int | float | bool | None]
 
@@ -68,7 +98,7 @@ class Replica:
             "schedulers": [scheduler.state_dict() for scheduler in recipe.schedulers],
             "scaler": recipe.scaler.state_dict() if recipe.scaler is not None else None,
             "extra": {name: part.state_dict() for name, part in (recipe.state or {}).items()},
-            "generators": randomness.snapshot(self.device) if generators else None,
+            "generators": rng.snapshot(self.device) if generators else None,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -80,7 +110,7 @@ class Replica:
                 buffers.part(self._bare, state["model"])
                 self._bare.load_state_dict(state["model"])
             buffers.take_up(self._bare, state.get("buffers", {}))  # saved since November 2026
-            moments.take_up(self.optimizer, state["optimizer"])
+            take_up(self.optimizer, state["optimizer"])
             for scheduler, part in zip(recipe.schedulers, state["schedulers"], strict=True):
                 scheduler.load_state_dict(part)
             if recipe.scaler is not None and state["scaler"] is not None:
@@ -97,7 +127,7 @@ class Replica:
         for name, parameter in self._bare.named_parameters():
             parameter.requires_grad_(name not in frozen)
         if state["generators"] is not None:
-            randomness.restore(state["generators"], self.device)
+            rng.restore(state["generators"], self.device)
         self.next_step = state["step"]
 
     def roll_back(self) -> None:

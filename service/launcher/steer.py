@@ -1,6 +1,6 @@
 """Asks a job's own socket (a controller's, or the library's in a plain job), and reads what it answers.
 
-One line, one line back (``fallow.control_socket``), on a thread that ends with its answer or its time. A
+One line, one line back (``fallow.control_server``), on a thread that ends with its answer or its time. A
 training that only starts does not listen yet: it is asked again until it does.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.model import GpuUuid
-from fallow.control_socket import ask
+from fallow.control_server import ask
 from service.launcher import model
 
 AGAIN_S = 0.2

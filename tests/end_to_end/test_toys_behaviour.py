@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from examples.toys.board import CONTEXT_BYTES, GIB, Board
-from fallow.control_socket import ask
+from fallow.control_server import ask
 from tests.driver.driver import Driver
 from tests.end_to_end.conftest import Start, until
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import fallow
-from fallow.batches.sampling import Order
+from fallow.data.sampler import Order
 from fallow.job import Job
 from tests.fallow.devices import DEVICE, NAME, moved
 
@@ -296,7 +296,7 @@ scheduler_of_plateaus = scheduler.ReduceLROnPlateau
 
 
 def global_batches(case: Case, count: int) -> Iterable[list[int]]:
-    """The samples of each step, by the rule that ``sampling`` states, worked out without the trainer."""
+    """The samples of each step, by the rule that ``sampler`` states, worked out without the trainer."""
     order = Order(samples=count, global_batch=GLOBAL_BATCH, seed=0)
     step = epoch = 0
     while step < STEPS:

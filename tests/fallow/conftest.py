@@ -12,7 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # many workers share the machine
 def _keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that leaves lowers the priority of its process: not so one that is a thread of the tests."""
     try:
-        from fallow.world import seat
+        from fallow.process_group import membership_client
     except ImportError:  # no torch: whoever needs it skips aloud
         return
-    monkeypatch.setattr(seat, "_step_back", lambda: None)
+    monkeypatch.setattr(membership_client, "_step_back", lambda: None)

@@ -19,8 +19,8 @@ from torch import nn
 
 import fallow
 from fallow import protocol
-from fallow.world import channel, group, neighbour, seat
-from fallow.world.collectives import Work
+from fallow.process_group import group, local_copy, membership_client, rendezvous
+from fallow.process_group.collectives import Work
 from tests.fallow.crew import network, task
 from tests.fallow.devices import DEVICE, NAME, moved
 from tests.fallow.ledger import Ledger
@@ -106,10 +106,12 @@ def summing(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    channel.Rendezvous.announce = announcing(channel.Rendezvous.announce)  # type: ignore[method-assign]
+    rendezvous.Rendezvous.announce = announcing(rendezvous.Rendezvous.announce)  # type: ignore[method-assign]
     group.connect = dying(group.connect, "before-connect", "after-connect")
-    seat.send_state = dying(seat.send_state, "before-send", "after-send")
-    seat.receive_state = dying(seat.receive_state, "before-receive", "after-receive")
+    membership_client.send_state = dying(membership_client.send_state, "before-send", "after-send")
+    membership_client.receive_state = dying(
+        membership_client.receive_state, "before-receive", "after-receive"
+    )
     group.TorchGroup.start_all_reduce = summing(  # type: ignore[method-assign]
         group.TorchGroup.start_all_reduce
     )
@@ -121,8 +123,8 @@ def main() -> None:
     group.TorchGroup.receive = dying(  # type: ignore[method-assign]
         group.TorchGroup.receive, "amid-hear", None
     )
-    neighbour.read = dying(neighbour.read, "before-read", "after-read")
-    seat.Proof.check = dying(seat.Proof.check, "before-proof", "after-proof")  # type: ignore[method-assign]
+    local_copy.read = dying(local_copy.read, "before-read", "after-read")
+    membership_client.Proof.check = dying(membership_client.Proof.check, "before-proof", "after-proof")  # type: ignore[method-assign]
 
     passes("start")
     model = moved(network())

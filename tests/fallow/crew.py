@@ -14,8 +14,8 @@ from torch import nn
 import fallow
 from fallow.controller.controller import Controller
 from fallow.controller.membership import Limits
-from fallow.recipe import Step
 from fallow.trainer import Trainer
+from fallow.types import Step
 from tests.fallow.devices import NAME, moved
 
 LIMITS = Limits(start_ms=30_000, connect_ms=5_000, switch_ms=10_000, report_ms=5_000)

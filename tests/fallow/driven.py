@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fallow.controller.controller import Controller
 from fallow.controller.membership import Limits
-from fallow.machines.nursery import WorkerPool
+from fallow.workers.pool import WorkerPool
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 240

@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 import fallow
-from fallow.gradients import choosing
-from fallow.mistakes import LossError
+from fallow.errors import LossError
+from fallow.gradients import choose
+from fallow.process_group import chunks
+from fallow.process_group.collectives import Group
+from fallow.process_group.state_transfer import receive_state, send_state
 from fallow.state import checkpoint
-from fallow.world import parcels
-from fallow.world.collectives import Group
-from fallow.world.handover import receive_state, send_state
 from tests.fallow import devices, pretend
 from tests.fallow.crew import Outcome, run, training
 from tests.fallow.ranks import together
@@ -51,13 +51,13 @@ def task() -> torch.utils.data.Dataset[tuple[torch.Tensor, ...]]:
 
 def train(device: str, *, driven: bool = False, cap: int = 8, **options: Any) -> tuple[list[str], list[int]]:
     """The losses of a training, exactly, and a sum over each part of its state; and each step's waits."""
-    own = choosing.reducer
+    own = choose.reducer
     if driven:  # as under a controller, which would take processes
 
         def resized(*arguments: Any, **named: Any) -> Any:
             return own(*arguments, **{**named, "resized": True})
 
-        choosing.reducer = resized
+        choose.reducer = resized
     try:
         net = network().to(device)
         trainer = fallow.connect(device, environment={}).elastic(
@@ -74,7 +74,7 @@ def train(device: str, *, driven: bool = False, cap: int = 8, **options: Any) ->
             assert "scaler" in options or not done.skipped  # known: no wait to read it
             waits.append(len(pretend.waits))
     finally:
-        choosing.reducer = own
+        choose.reducer = own
     state = {name: value.cpu() for name, value in net.state_dict().items()}
     told = [f"{step.loss.hex()} {step.skipped}" for step in learned]
     told += [f"{step.grad_norm:.4g}" for step in learned if step.grad_norm is not None]  # no foreach there
@@ -222,7 +222,7 @@ def resumed(path: Path) -> dict[str, Any]:
 def handed() -> dict[str, Any]:
     """A state handed along a chain of three: what arrived, where it lies, and whether it filled the twins."""
     device = torch.device(pretend.NAME)
-    elements = parcels.PIECE_BYTES // 4 * 2 + 12_345  # more than two pieces, and no multiple of one
+    elements = chunks.PIECE_BYTES // 4 * 2 + 12_345  # more than two pieces, and no multiple of one
 
     def state(seed: int) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(seed)

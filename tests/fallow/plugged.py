@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fallow.batches.sampling import Order
+from fallow.data.sampler import Order
 
 SAMPLES, BATCH, CAP, EPOCHS = 203, 32, 5, 30
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)

@@ -8,8 +8,8 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from fallow.world import group as groups
-from fallow.world.collectives import Group
+from fallow.process_group import group as groups
+from fallow.process_group.collectives import Group
 
 T = TypeVar("T")
 CPU = torch.device("cpu")

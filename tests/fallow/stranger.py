@@ -17,9 +17,9 @@ import torch
 import torch.distributed as dist
 
 from fallow import protocol
-from fallow.control_socket import ask
+from fallow.control_server import ask
+from fallow.process_group import group as groups
 from fallow.protocol import MemberId
-from fallow.world import group as groups
 
 ACCOUNT = 65_533
 """Owns nothing here."""

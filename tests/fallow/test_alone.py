@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow.batches.sampling import Order  # noqa: E402
+from fallow.data.sampler import Order  # noqa: E402
 from tests.fallow.combinations import samples  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -144,5 +144,5 @@ def others(before: set[int], model: "torch.nn.Module") -> "list[torch.Size]":
 
 
 def test_importing_the_pure_files_takes_no_torch() -> None:
-    code = "import sys, fallow.batches.batch, fallow.protocol; sys.exit('torch' in sys.modules)"
+    code = "import sys, fallow.data.batch_plan, fallow.protocol; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)

@@ -7,10 +7,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow.mistakes import Mistake  # noqa: E402
-from fallow.world import group as groups  # noqa: E402
-from fallow.world.collectives import Alone, Group, GroupBroken  # noqa: E402
-from fallow.world.staged_group import StagedGroup  # noqa: E402
+from fallow.errors import Mistake  # noqa: E402
+from fallow.process_group import group as groups  # noqa: E402
+from fallow.process_group.collectives import Alone, Group, GroupBroken  # noqa: E402
+from fallow.process_group.staged_group import StagedGroup  # noqa: E402
 from tests.fallow.ranks import side_by_side  # noqa: E402
 
 pytestmark = pytest.mark.quick

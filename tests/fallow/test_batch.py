@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.batches.batch import BatchError, StepShape, apportion, balanced, even_split, fixed
+from fallow.data.batch_plan import BatchError, StepShape, apportion, balanced, even_split, fixed
 
 pytestmark = pytest.mark.quick
 

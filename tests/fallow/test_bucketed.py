@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from fallow.gradients.bucketed import Plain  # noqa: E402
-from fallow.gradients.folded import Tree  # noqa: E402
-from fallow.world.collectives import Alone, Group, GroupBroken, Work  # noqa: E402
+from fallow.gradients.deterministic import Tree  # noqa: E402
+from fallow.gradients.overlapped import Plain  # noqa: E402
+from fallow.process_group.collectives import Alone, Group, GroupBroken, Work  # noqa: E402
 from tests.fallow.ranks import together  # noqa: E402
 
 pytestmark = pytest.mark.quick

@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 import fallow  # noqa: E402
 from fallow.job import Job  # noqa: E402
-from fallow.recipe import Recipe  # noqa: E402
+from fallow.process_group.collectives import Group  # noqa: E402
 from fallow.state.buffers import Buffers  # noqa: E402
 from fallow.state.replica import Replica  # noqa: E402
-from fallow.world.collectives import Group  # noqa: E402
+from fallow.types import Recipe  # noqa: E402
 from tests.fallow.crew import Outcome, run, task  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 

@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow.mistakes import LoopError, StateError  # noqa: E402
+from fallow.errors import LoopError, StateError  # noqa: E402
 from fallow.state import checkpoint  # noqa: E402
 from fallow.trainer import Trainer  # noqa: E402
 from tests.fallow.crew import Outcome, Train, noisy_network, run, task, training  # noqa: E402

@@ -9,12 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.control_socket import Answer, ControlSocket, Waiting, ask  # noqa: E402
+from fallow.control_server import Answer, ControlSocket, Waiting, ask  # noqa: E402
 from fallow.controller.controller import Controller  # noqa: E402
-from fallow.controller.steering import Steering  # noqa: E402
-from fallow.machines.gate import address  # noqa: E402
-from fallow.machines.hosts import Hosts  # noqa: E402
-from fallow.machines.slots import Offer  # noqa: E402
+from fallow.controller.requests import Steering  # noqa: E402
+from fallow.workers.hosts import Hosts, Offer  # noqa: E402
+from fallow.workers.relay import address  # noqa: E402
 
 pytestmark = pytest.mark.quick
 

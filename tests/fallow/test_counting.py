@@ -4,9 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
+from fallow.errors import LossError  # noqa: E402
 from fallow.job import Job  # noqa: E402
-from fallow.mistakes import LossError  # noqa: E402
-from fallow.world.collectives import Group  # noqa: E402
+from fallow.process_group.collectives import Group  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 
 pytestmark = pytest.mark.quick

@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from fallow.controller.controller import Controller  # noqa: E402
 from fallow.controller.membership import Limits  # noqa: E402
-from fallow.machines.nursery import WorkerPool  # noqa: E402
-from fallow.world import neighbour  # noqa: E402
+from fallow.process_group import local_copy  # noqa: E402
+from fallow.workers.pool import WorkerPool  # noqa: E402
 from tests.fallow.crew import Outcome, training  # noqa: E402
 from tests.fallow.devices import NAME  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
@@ -124,7 +124,7 @@ class Watched:
         self.out, self.ledger = folder / "end.pt", folder / "ledger"
         pace = "0.1" if spare else "0.02"  # steps must be left when a spare is ready, on a busy machine too
         variables = {"CRASH": crash, "OUT": str(self.out), "LEDGER": str(self.ledger), "PACE_S": pace}
-        variables[neighbour.ENV_SWITCH] = "0" if "parcel" in crash else "1"
+        variables[local_copy.ENV_SWITCH] = "0" if "parcel" in crash else "1"
         self.controller = Controller(
             lambda own: nursery.spawn({**own, **variables}),
             workers=workers,

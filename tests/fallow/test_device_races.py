@@ -14,8 +14,8 @@ from fallow import protocol
 from fallow.controller import events
 from fallow.controller.actions import Action, Kill, Publish, Start
 from fallow.controller.membership import Phase, View, decide
-from fallow.machines.slots import Machine, Offer
 from fallow.protocol import MemberId, Plan
+from fallow.workers.hosts import Machine, Offer
 from tests.fallow.test_membership import LIMITS, PATIENT, A, B, C, World, ready, view, worker
 
 DEVICES = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")

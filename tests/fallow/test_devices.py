@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 from fallow import protocol  # noqa: E402
-from fallow.machines.slots import Machine, Offer, Seating  # noqa: E402
+from fallow.workers.hosts import Machine, Offer, Seating  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
 from tests.fallow.test_driving import Shell, shell  # noqa: E402
 

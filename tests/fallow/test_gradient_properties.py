@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.batches.cut import BatchPlan  # noqa: E402
-from fallow.batches.open_step import OpenStep  # noqa: E402
-from fallow.gradients.bucketed import Plain  # noqa: E402
-from fallow.gradients.folded import Tree  # noqa: E402
-from fallow.gradients.reduction import Local  # noqa: E402
-from fallow.recipe import Recipe  # noqa: E402
-from fallow.world.collectives import Group  # noqa: E402
+from fallow.data.batch_plan import BatchPlan  # noqa: E402
+from fallow.data.step import OpenStep  # noqa: E402
+from fallow.gradients.deterministic import Tree  # noqa: E402
+from fallow.gradients.overlapped import Plain  # noqa: E402
+from fallow.gradients.reducer import Local  # noqa: E402
+from fallow.process_group.collectives import Group  # noqa: E402
+from fallow.types import Recipe  # noqa: E402
 from tests.fallow.ranks import together  # noqa: E402
 
 pytestmark = pytest.mark.quick

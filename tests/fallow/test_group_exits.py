@@ -14,7 +14,7 @@ DEADLINE_S = 60
 WORKER = """
 import os, sys, time
 import torch, torch.distributed as dist
-from fallow.world import group as groups
+from fallow.process_group import group as groups
 
 class Slow:
     def __del__(self):  # while the interpreter is taken down

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.world import neighbour, parcels  # noqa: E402
-from fallow.world.collectives import Group, GroupBroken  # noqa: E402
-from fallow.world.handover import Route, receive_state, route, send_state  # noqa: E402
+from fallow.process_group import chunks, local_copy  # noqa: E402
+from fallow.process_group.collectives import Group, GroupBroken  # noqa: E402
+from fallow.process_group.state_transfer import Route, receive_state, route, send_state  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 
 Pair = collections.namedtuple("Pair", "left right")
@@ -19,7 +19,7 @@ Pair = collections.namedtuple("Pair", "left right")
 
 def large(seed: int) -> "torch.Tensor":
     """More than two pieces, and no multiple of a piece."""
-    elements = parcels.PIECE_BYTES // 4 * 2 + 12_345
+    elements = chunks.PIECE_BYTES // 4 * 2 + 12_345
     return torch.randn(elements, generator=torch.Generator().manual_seed(seed))
 
 
@@ -75,8 +75,8 @@ def test_a_state_arrives_at_every_link_of_a_chain_as_it_was_sent(
     """Whoever of them can read the source's memory, and whoever stands behind one who can or can't."""
     transfers = tuple((0, rank) for rank in range(1, receivers + 1))
     here = threading.local()
-    able = neighbour.can_read
-    monkeypatch.setattr(neighbour, "can_read", lambda made: str(here.rank) in readers and able(made))
+    able = local_copy.can_read
+    monkeypatch.setattr(local_copy, "can_read", lambda made: str(here.rank) in readers and able(made))
 
     def work(group: Group) -> object:
         here.rank = group.rank
@@ -88,7 +88,7 @@ def test_a_state_arrives_at_every_link_of_a_chain_as_it_was_sent(
 
     sent, *received = together(receivers + 1, work)
     assert isinstance(sent, int)
-    assert sent > 3 * parcels.PIECE_BYTES
+    assert sent > 3 * chunks.PIECE_BYTES
     for state in received:
         assert isinstance(state, dict), state
         assert_same(state, odd_state())
@@ -119,10 +119,10 @@ def test_fitting_twins_are_filled_where_they_lie_and_others_are_left_alone() -> 
 
 
 def test_a_source_that_ends_while_it_is_read_breaks_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(made: neighbour.Offer, into: object) -> None:
-        raise neighbour.NeighbourGone("the memory of process 7 can no longer be read")
+    def gone(made: local_copy.Offer, into: object) -> None:
+        raise local_copy.NeighbourGone("the memory of process 7 can no longer be read")
 
-    monkeypatch.setattr(neighbour, "read", gone)
+    monkeypatch.setattr(local_copy, "read", gone)
 
     def work(group: Group) -> object:
         if group.rank == 0:
@@ -151,7 +151,7 @@ def test_a_link_that_breaks_is_told_to_all_others(
 ) -> None:
     """Whoever goes, nobody waits for ever and nobody takes a part for the whole."""
     if not reading:
-        monkeypatch.setattr(neighbour, "can_read", lambda made: False)
+        monkeypatch.setattr(local_copy, "can_read", lambda made: False)
 
     def work(group: Group) -> object:
         if group.rank == dying:

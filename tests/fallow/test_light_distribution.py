@@ -55,7 +55,7 @@ def ran(words: list[str], folder: Path) -> str:
 
 def test_it_brings_the_library_and_nothing_else_of_ours(python: Path, tmp_path: Path) -> None:
     question = """
-import sys, fallow.controller.driving, fallow.job
+import sys, fallow.controller.main, fallow.job
 from importlib.util import find_spec
 print(fallow.__file__)
 print([name for name in ("collector", "analytics", "advisor", "service", "app") if find_spec(name)])

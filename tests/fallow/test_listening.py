@@ -15,8 +15,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.control_socket import ask  # noqa: E402
-from fallow.requests.share import keep_to_share  # noqa: E402
+from fallow.control_server import ask  # noqa: E402
+from fallow.requests.memory import keep_to_share  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60

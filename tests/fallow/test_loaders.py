@@ -16,11 +16,11 @@ from torch.utils.data import (  # noqa: E402
     SequentialSampler,
 )
 
-from fallow.batches.cut import BatchPlan  # noqa: E402
-from fallow.batches.feed import Feed  # noqa: E402
-from fallow.batches.intake import Asked, take_in  # noqa: E402
-from fallow.mistakes import DataError  # noqa: E402
-from fallow.recipe import Recipe  # noqa: E402
+from fallow.data.adapters import Asked, take_in  # noqa: E402
+from fallow.data.batch_plan import BatchPlan  # noqa: E402
+from fallow.data.feed import Feed  # noqa: E402
+from fallow.errors import DataError  # noqa: E402
+from fallow.types import Recipe  # noqa: E402
 
 pytestmark = pytest.mark.quick
 

@@ -16,8 +16,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.machines.gate import HELLO, Refused, Relay, RelayServer, enter  # noqa: E402
 from fallow.secret import Secret  # noqa: E402
+from fallow.workers.relay import HELLO, Refused, Relay, RelayServer, enter  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow.batches.batch import BatchError  # noqa: E402
+from fallow.data.batch_plan import BatchError  # noqa: E402
+from fallow.errors import LoopError, LossError, Mistake, StateError  # noqa: E402
 from fallow.job import Job  # noqa: E402
-from fallow.mistakes import LoopError, LossError, Mistake, StateError  # noqa: E402
 from fallow.trainer import Trainer  # noqa: E402
 from tests.fallow.combinations import samples  # noqa: E402
 

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.mistakes import Mistake  # noqa: E402
-from fallow.reports.stopwatch import Stopwatch  # noqa: E402
-from fallow.requests import listening  # noqa: E402
-from fallow.state import checkpoint, randomness  # noqa: E402
-from fallow.world import static_world  # noqa: E402
+from fallow.errors import Mistake  # noqa: E402
+from fallow.metrics.stopwatch import Stopwatch  # noqa: E402
+from fallow.process_group import static  # noqa: E402
+from fallow.requests import listener  # noqa: E402
+from fallow.state import checkpoint, rng  # noqa: E402
 
 pytestmark = pytest.mark.quick
 
@@ -38,30 +38,30 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> "list[torch.Generator]":
 def test_a_gpu_that_is_named_becomes_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
     current: list[int] = []
     monkeypatch.setattr(torch.cuda, "set_device", current.append)
-    assert static_world.place("cuda:1", {}) == SECOND
-    assert static_world.place("cuda", {"LOCAL_RANK": "1"}) == SECOND
-    assert static_world.place("cpu", {}) == torch.device("cpu")
+    assert static.place("cuda:1", {}) == SECOND
+    assert static.place("cuda", {"LOCAL_RANK": "1"}) == SECOND
+    assert static.place("cpu", {}) == torch.device("cpu")
     assert current == [1, 1]
     with pytest.raises(Mistake, match="sees 2 GPUs"):
-        static_world.place("cuda:2", {})
+        static.place("cuda:2", {})
 
 
 def test_dropout_is_keyed_on_the_gpu_that_computes_it(gpus: "list[torch.Generator]") -> None:
     before = torch.get_rng_state()
     try:
-        randomness.seed(3, 7, 2, device=SECOND)
+        rng.seed(3, 7, 2, device=SECOND)
         assert [each.initial_seed() for each in gpus] == [1, torch.initial_seed()]
-        randomness.seed(3, 8, 2)
+        rng.seed(3, 8, 2)
         assert gpus[0].initial_seed() == torch.initial_seed(), "the current one, where none is named"
     finally:
         torch.set_rng_state(before)
 
 
 def test_where_random_numbers_stand_is_saved_of_the_gpu_that_computes(gpus: "list[torch.Generator]") -> None:
-    stood = randomness.snapshot(SECOND)
+    stood = rng.snapshot(SECOND)
     drawn = torch.rand(3, generator=gpus[1])
     first = gpus[0].get_state()
-    randomness.restore(stood, SECOND)
+    rng.restore(stood, SECOND)
     assert torch.equal(torch.rand(3, generator=gpus[1]), drawn)
     assert torch.equal(gpus[0].get_state(), first)
 
@@ -87,7 +87,7 @@ def test_the_stopwatch_marks_the_stream_of_its_own_gpu(monkeypatch: pytest.Monke
 def test_who_listens_tells_of_the_gpu_that_holds_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked in a thread of its own, whose current GPU is always the first."""
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: [0, 1 << 30][device])
-    assert listening._device() == SECOND
+    assert listener._device() == SECOND
 
 
 def test_what_is_copied_to_its_place_stays_on_the_cpu_when_it_is_read(tmp_path: Path) -> None:

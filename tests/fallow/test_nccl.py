@@ -11,13 +11,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.gradients.bucketed import Plain  # noqa: E402
-from fallow.gradients.folded import Tree  # noqa: E402
-from fallow.world import group as groups  # noqa: E402
-from fallow.world import nccl_group  # noqa: E402
-from fallow.world.collectives import Alone, GroupBroken  # noqa: E402
-from fallow.world.nccl_group import NcclGroup  # noqa: E402
-from fallow.world.seat import Proof  # noqa: E402
+from fallow.gradients.deterministic import Tree  # noqa: E402
+from fallow.gradients.overlapped import Plain  # noqa: E402
+from fallow.process_group import group as groups  # noqa: E402
+from fallow.process_group import nccl_group  # noqa: E402
+from fallow.process_group.collectives import Alone, GroupBroken  # noqa: E402
+from fallow.process_group.membership_client import Proof  # noqa: E402
+from fallow.process_group.nccl_group import NcclGroup  # noqa: E402
 from tests.fallow.crew import Outcome, run, training  # noqa: E402
 from tests.fallow.nccl_stand_in import StandIn  # noqa: E402
 from tests.fallow.ranks import side_by_side  # noqa: E402

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 import fallow  # noqa: E402
 from fallow.controller.controller import Controller  # noqa: E402
 from fallow.controller.membership import Limits  # noqa: E402
-from fallow.machines.nursery import WorkerPool  # noqa: E402
+from fallow.workers.pool import WorkerPool  # noqa: E402
 from tests.fallow import noisy_train  # noqa: E402
 from tests.fallow.noisy_train import STEPS, train  # noqa: E402
 

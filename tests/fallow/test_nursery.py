@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.machines.nursery import WorkerPool
+from fallow.workers.pool import WorkerPool
 
 DEADLINE_S = 60
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed: pip install .[test]")
 lightning = pytest.importorskip("lightning", reason="lightning is not installed: pip install .[test]")
 
-from fallow.mistakes import Mistake  # noqa: E402
+from fallow.errors import Mistake  # noqa: E402
 from fallow.plugins.accelerate import ElasticAccelerator  # noqa: E402
 from fallow.plugins.lightning import ElasticStrategy  # noqa: E402
 

@@ -20,9 +20,9 @@ from torch import nn  # noqa: E402
 from fallow import protocol  # noqa: E402
 from fallow.controller.controller import Controller  # noqa: E402
 from fallow.job import Job  # noqa: E402
+from fallow.process_group.rendezvous import Rendezvous, client  # noqa: E402
 from fallow.protocol import MemberId  # noqa: E402
 from fallow.secret import inherited  # noqa: E402
-from fallow.world.channel import Rendezvous, client  # noqa: E402
 from tests.fallow.crew import LIMITS, SEEDING, Outcome, ThreadWorker, Train, network, task  # noqa: E402
 
 SEEDS = int(os.environ.get("FALLOW_SEEDS", "3"))

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 import fallow  # noqa: E402
 from fallow.controller.controller import Controller  # noqa: E402
-from fallow.reports.reporting import EVERY_S, Reporter  # noqa: E402
+from fallow.metrics.report import EVERY_S, Reporter  # noqa: E402
 from tests.fallow.crew import LIMITS, Outcome, ThreadWorker, task  # noqa: E402
 
 pytestmark = pytest.mark.quick

@@ -15,10 +15,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 import torch.distributed as dist  # noqa: E402
 
 from fallow import protocol  # noqa: E402
-from fallow.mistakes import Mistake  # noqa: E402
+from fallow.errors import Mistake  # noqa: E402
+from fallow.process_group.address_store import Meeting, local_copy  # noqa: E402
 from fallow.sealed_store import SealedStore  # noqa: E402
 from fallow.secret import KEY_BYTES, MAC_BYTES, Secret, inherited  # noqa: E402
-from fallow.world.meeting import Meeting, local_copy  # noqa: E402
 
 pytestmark = pytest.mark.quick
 OURS = Secret(bytes(range(KEY_BYTES)))

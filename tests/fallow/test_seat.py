@@ -8,10 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
+from fallow.process_group.collectives import Group, GroupBroken  # noqa: E402
+from fallow.process_group.membership_client import MembershipClient  # noqa: E402
+from fallow.process_group.rendezvous import Ready  # noqa: E402
 from fallow.protocol import MemberId, Plan  # noqa: E402
-from fallow.world.channel import Ready  # noqa: E402
-from fallow.world.collectives import Group, GroupBroken  # noqa: E402
-from fallow.world.seat import MembershipClient  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 
 pytestmark = pytest.mark.quick

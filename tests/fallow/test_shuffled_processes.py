@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 from fallow import protocol  # noqa: E402
 from fallow.controller.controller import Controller  # noqa: E402
 from fallow.controller.membership import Limits  # noqa: E402
-from fallow.machines.nursery import WorkerPool  # noqa: E402
+from fallow.workers.pool import WorkerPool  # noqa: E402
 from tests.fallow.crew import Outcome, training  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
 from tests.fallow.postman import postman  # noqa: E402

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 numpy = pytest.importorskip("numpy", reason="numpy is not installed; pip install -c constraints.txt numpy")
 
-from fallow.world import skeleton  # noqa: E402
-from fallow.world.collectives import Group, GroupBroken  # noqa: E402
-from fallow.world.handover import _send_header, receive_state  # noqa: E402
-from fallow.world.skeleton import NotAState  # noqa: E402
+from fallow.process_group import state_text  # noqa: E402
+from fallow.process_group.collectives import Group, GroupBroken  # noqa: E402
+from fallow.process_group.state_text import NotAState  # noqa: E402
+from fallow.process_group.state_transfer import _send_header, receive_state  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 from tests.fallow.stranger import Evil  # noqa: E402
 
@@ -27,13 +27,13 @@ Pair = collections.namedtuple("Pair", "left right")
 
 
 def there_and_back(state: Any) -> Any:
-    node, tensors = skeleton.encode(state)
+    node, tensors = state_text.encode(state)
     told = json.loads(json.dumps(node))
-    found = skeleton.slots(told, state)
+    found = state_text.slots(told, state)
     assert [slot.index for slot, _ in found] == list(range(len(tensors)))
     for (slot, _), tensor in zip(found, tensors, strict=True):
         assert (slot.shape, slot.dtype) == (tensor.shape, tensor.dtype)
-    return skeleton.restore(told, tensors)
+    return state_text.restore(told, tensors)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_tensors_of_every_dtype_that_can_be_made_are_described(dtype: "torch.dty
         pytest.skip(f"this torch makes no tensor of {dtype}")
     if tensor.is_quantized:
         with pytest.raises(TypeError, match="quantized"):
-            skeleton.encode([tensor])
+            state_text.encode([tensor])
         return
     back = there_and_back([tensor, torch.empty((), dtype=dtype)])
     assert [each.dtype for each in back] == [dtype, dtype]
@@ -160,23 +160,23 @@ class OwnText(str):
 )  # fmt: skip
 def test_what_only_its_own_code_could_read_back_is_refused(value: Any) -> None:
     with pytest.raises(TypeError):
-        skeleton.encode({"it": [value]})
+        state_text.encode({"it": [value]})
 
 
 def test_what_holds_itself_is_refused() -> None:
     around: list[Any] = []
     around.append({"again": around})
     with pytest.raises(RecursionError, match="holds itself"):
-        skeleton.encode(around)
+        state_text.encode(around)
 
 
 def test_a_named_tuple_is_made_without_its_own_code_and_nothing_is_imported() -> None:
     with pytest.raises(NotAState, match="no named tuple"):
-        skeleton.restore(["named", "os", "system", ["true"]], [])
+        state_text.restore(["named", "os", "system", ["true"]], [])
     with pytest.raises(NotAState, match="no named tuple"):
-        skeleton.restore(["named", "antigravity", "geohash", [1, 2, 3]], [])
+        state_text.restore(["named", "antigravity", "geohash", [1, 2, 3]], [])
     with pytest.raises(NotAState, match="2 fields, not 1"):
-        skeleton.restore(["named", __name__, "Pair", [1]], [])
+        state_text.restore(["named", __name__, "Pair", [1]], [])
 
 
 JSON = st.recursive(
@@ -200,8 +200,8 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_json_is_a_state_or_no_state(node: Any) -> None:
     try:
-        found = skeleton.slots(node, {"a": [torch.ones(1)]})
-        skeleton.restore(node, [torch.zeros(2) for _ in found])
+        found = state_text.slots(node, {"a": [torch.ones(1)]})
+        state_text.restore(node, [torch.zeros(2) for _ in found])
     except NotAState:
         return
 

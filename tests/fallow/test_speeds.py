@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.batches.speeds import WINDOW_STEPS, WORTH_IT, Speeds, even
+from fallow.data.shares import WINDOW_STEPS, WORTH_IT, Speeds, even
 
 pytestmark = pytest.mark.quick
 

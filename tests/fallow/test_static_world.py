@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow.mistakes import Mistake  # noqa: E402
+from fallow.errors import Mistake  # noqa: E402
 from tests.fallow import noisy_train  # noqa: E402
 from tests.fallow.test_noisy_training import assert_equal, seen  # noqa: E402
 

@@ -19,14 +19,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 import torch.distributed as dist  # noqa: E402
 
-from fallow.control_socket import Answer, ControlSocket, Waiting, ask  # noqa: E402
+from fallow.control_server import Answer, ControlSocket, Waiting, ask  # noqa: E402
 from fallow.controller.controller import Controller  # noqa: E402
-from fallow.machines.nursery import WorkerPool  # noqa: E402
+from fallow.process_group import group as groups  # noqa: E402
+from fallow.process_group import peer_proof  # noqa: E402
+from fallow.process_group.address_store import Meeting  # noqa: E402
+from fallow.process_group.collectives import Group, GroupBroken  # noqa: E402
 from fallow.secret import Secret  # noqa: E402
-from fallow.world import group as groups  # noqa: E402
-from fallow.world import peers  # noqa: E402
-from fallow.world.collectives import Group, GroupBroken  # noqa: E402
-from fallow.world.meeting import Meeting  # noqa: E402
+from fallow.workers.pool import WorkerPool  # noqa: E402
 from tests.fallow.crew import LIMITS, run, training  # noqa: E402
 from tests.fallow.ranks import CPU  # noqa: E402
 from tests.fallow.stranger import ACCOUNT  # noqa: E402
@@ -198,7 +198,7 @@ class Rank(threading.Thread):
             self.result = broken
 
     def prove(self, group: Group) -> None:
-        peers.prove(group, self._proves, MEETING)
+        peer_proof.prove(group, self._proves, MEETING)
 
 
 def ports() -> set[int]:

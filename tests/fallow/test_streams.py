@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from torch.utils.data import ChainDataset, DataLoader, IterableDataset  # noqa: E402
 
-from fallow.batches.cut import BatchPlan  # noqa: E402
-from fallow.batches.feed import Feed  # noqa: E402
-from fallow.batches.intake import Asked, length, take_in  # noqa: E402
-from fallow.mistakes import DataError, LoopError  # noqa: E402
-from fallow.recipe import Recipe  # noqa: E402
+from fallow.data.adapters import Asked, length, take_in  # noqa: E402
+from fallow.data.batch_plan import BatchPlan  # noqa: E402
+from fallow.data.feed import Feed  # noqa: E402
+from fallow.errors import DataError, LoopError  # noqa: E402
+from fallow.types import Recipe  # noqa: E402
 
 pytestmark = pytest.mark.quick
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fallow import protocol
-from fallow.machines.token import TokenMissing, make_token, token_of
+from fallow.workers.token import TokenMissing, make_token, token_of
 
 pytestmark = pytest.mark.quick
 

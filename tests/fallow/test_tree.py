@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.gradients.tree import Node, Stack, block_nodes, push, root
+from fallow.gradients.deterministic import Node, Stack, block_nodes, push, root
 
 pytestmark = pytest.mark.quick
 

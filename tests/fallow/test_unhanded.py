@@ -11,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
-from fallow.mistakes import StateError  # noqa: E402
-from fallow.world.collectives import Group  # noqa: E402
-from fallow.world.handover import check_portable, receive_state, send_state  # noqa: E402
+from fallow.errors import StateError  # noqa: E402
+from fallow.process_group.collectives import Group  # noqa: E402
+from fallow.process_group.state_transfer import check_portable, receive_state, send_state  # noqa: E402
 from tests.fallow.crew import run, training  # noqa: E402
 from tests.fallow.driven import Resize, drive  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402

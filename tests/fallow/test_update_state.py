@@ -7,9 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from fallow.recipe import Recipe  # noqa: E402
 from fallow.state import checkpoint  # noqa: E402
 from fallow.state.replica import Replica  # noqa: E402
+from fallow.types import Recipe  # noqa: E402
 
 pytestmark = pytest.mark.quick
 

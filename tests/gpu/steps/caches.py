@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fallow.control_socket import ask
+from fallow.control_server import ask
 from tests.gpu import place
 from tests.gpu.answers import Figure, at_least, is_so, told
 

@@ -22,7 +22,7 @@ def main() -> dict[str, Any]:
     torch, device = place.torch(), place.torch_device()
     import torch.distributed as dist
 
-    from fallow.world import nccl_group
+    from fallow.process_group import nccl_group
 
     begun_s = time.monotonic()
     group = nccl_group.connect(dist.HashStore(), 0, 1, device, timeout_s=SUM_S, connect_timeout_s=CONNECT_S)

@@ -65,7 +65,7 @@ class Driven:
 
 def main() -> dict[str, Any]:
     """Plain, and with the same bits at any size."""
-    if find_spec("fallow.world.staged_group") is None:
+    if find_spec("fallow.process_group.staged_group") is None:
         raise Missing("fallow has no group of two workers on one GPU yet")
     figures: list[Figure] = []
     ways: tuple[tuple[str, ...], ...] = (("deterministic",),) if place.dry else ((), ("deterministic",))

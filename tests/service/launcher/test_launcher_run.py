@@ -620,7 +620,7 @@ def test_a_script_that_uses_fallow_is_paused_by_its_signal_with_nothing_more(
 
 LISTENER = """
 import os, pathlib, select, sys
-from fallow.control_socket import ControlSocket
+from fallow.control_server import ControlSocket
 
 def answer(words):
     with open(sys.argv[1], "a") as file:

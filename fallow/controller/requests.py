@@ -1,0 +1,168 @@
+"""What can be asked of a running training: another size, other devices, its state, its caches, its end.
+
+A request is a few words, and its answer a mapping: at once, or, for what takes until a step boundary or
+longer, when it is done. Nothing here decides about membership.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+
+from fallow import protocol
+from fallow.control_server import Answer, Waiting, quoted
+from fallow.controller.controller import Controller
+from fallow.controller.status import Tally
+from fallow.protocol import MemberId
+from fallow.workers.hosts import Hosts
+
+REQUESTS = "resize N, devices NAME[,NAME...], status, release WORKER, release-caches, suspend or stop"
+SLOW = frozenset({"devices", "release-caches", "suspend"})
+"""Requests that are answered when they are done."""
+SIZE = re.compile("0*[1-9][0-9]{0,8}")
+"""A number of workers, as a request spells it: ``isdigit`` would let through what ``int`` cannot read."""
+
+
+class Steering:
+    """Answers requests to one training that has ``minimum`` to ``maximum`` workers.
+
+    ``suspended`` is true once it was saved because somebody asked it to be suspended.
+    """
+
+    def __init__(self, controller: Controller, hosts: Hosts, minimum: int, maximum: int):
+        self._controller, self._hosts = controller, hosts
+        self._minimum, self._maximum = minimum, maximum
+        self._tally = Tally()
+        self._wishes = 0
+        self._orders, self._ordering = 0, False
+        self._failed: str | None = None
+        self.suspended = False
+
+    def answer(self, words: Sequence[str]) -> Answer | Waiting:
+        """What is answered, or what will know."""
+        controller = self._controller
+        match words:
+            case ["resize", number] if SIZE.fullmatch(number):
+                return {"target": controller.resize(int(number))}
+            case ["devices", names]:
+                return self._assign(tuple(name for name in names.split(",") if name))
+            case ["status"]:
+                return self._tally.status(controller, self._hosts.seating())
+            case ["release", member] if member in controller.view.workers:
+                controller.release(MemberId(member))
+                return {"releasing": member}
+            case ["release-caches"]:
+                return self._release_caches()
+            case ["suspend"]:
+                return self._suspend()
+            case ["stop"]:
+                controller.ask_to_stop("stopped on request")
+                return {"stopping": True}
+            case _:
+                return {"error": f"unknown request {quoted(words)}: {REQUESTS}"}
+
+    def look(self) -> None:
+        """Once a round: note what workers report; devices that came to nothing are given up."""
+        self._tally.look(self._controller)
+        if not self._ordering:
+            return
+        view = self._controller.view
+        if view.settled is not None:
+            self._failed, self._ordering = view.settled, False
+            sitting = [seat.device for seat in self._hosts.seating() if seat.member in view.members]
+            self._hosts.assign(sitting)
+        elif self._is_in_order():
+            self._ordering = False
+
+    # -- devices ----------------------------------------------------------------------------------------
+
+    def _assign(self, names: tuple[str, ...]) -> Answer | Waiting:
+        elsewhere = self._hosts.elsewhere()
+        refusal = self._refusal(names, len(names) + elsewhere)
+        if refusal is not None:
+            return {"error": refusal}
+        going = self._hosts.assign(names)
+        self._controller.reseat(going, len(names) + elsewhere)
+        self._orders, self._ordering, self._failed = self._orders + 1, True, None
+        number = self._orders
+        return lambda: self._assigned(number)
+
+    def _refusal(self, names: tuple[str, ...], size: int) -> str | None:
+        asked = ",".join(names)
+        if not self._hosts.seating():
+            return "this training was started without devices: start it with --devices"
+        if len(set(names)) < len(names):
+            return f"devices {asked}: one is named twice, and each takes one worker"
+        if not self._minimum <= size <= self._maximum:
+            return f"devices {asked}: {size} workers lie outside --min {self._minimum} --max {self._maximum}"
+        if self._controller.view.stopping or self._controller.view.finished:
+            return "the training is coming to its end"
+        return None
+
+    def _assigned(self, number: int) -> Answer | None:
+        """How the order went, once the devices that go are free and the others have their workers."""
+        view, seating = self._controller.view, self._hosts.seating()
+        kept = [seat.device for seat in seating if seat.kept]
+        if number != self._orders:
+            return {"error": "another order of devices has come since", "devices": kept}
+        if view.stopping or view.finished:
+            return {"error": "the training is coming to its end", "devices": kept}
+        if self._failed is not None and all(seat.kept for seat in seating):
+            return {"error": f"the training stays on {','.join(kept)}: {self._failed}", "devices": kept}
+        return {"devices": kept, "workers": len(view.members)} if self._is_in_order() else None
+
+    def _is_in_order(self) -> bool:
+        """Whether no process is left on a device that goes, and as many compute as were asked for."""
+        view = self._controller.view
+        calm = view.pending is None and view.settled is None and len(view.members) == view.target
+        return calm and all(seat.kept for seat in self._hosts.seating())
+
+    # -- wishes -----------------------------------------------------------------------------------------
+
+    def _release_caches(self) -> Answer | Waiting:
+        asked = self._controller.view.members
+        number = self._wish(protocol.RELEASE_CACHES)
+
+        def released() -> Answer | None:
+            told = self._granted(number, asked)
+            there = [member for member in asked if member in self._controller.view.members]
+            return {"workers": told} if all(member in told for member in there) else None
+
+        return released
+
+    def _suspend(self) -> Answer | Waiting:
+        """Save first, and stop only when that is done: what could not be saved goes on."""
+        view = self._controller.view
+        if view.stopping or not view.generation:
+            self._controller.ask_to_stop("suspended on request")
+            return {"stopping": True, "saved_bytes": None}
+        asked: dict[MemberId, int] = {}
+
+        def saved() -> Answer | None:
+            view = self._controller.view
+            if view.finished or not view.members:
+                return {"error": "the training is coming to its end"}
+            saver = view.members[0]
+            if saver not in asked:
+                asked[saver] = self._wish(protocol.SAVE)
+            told = [t for member, number in asked.items() for t in self._granted(number, (member,)).values()]
+            if not told:
+                return None
+            if "error" in told[-1]:
+                return told[-1]
+            self.suspended = True
+            self._controller.ask_to_stop("suspended on request")
+            return {"stopping": True, "saved_bytes": told[-1]["bytes"]}
+
+        return saved
+
+    def _wish(self, wish: str) -> int:
+        self._wishes += 1
+        box = self._controller.box
+        box.set(protocol.wish_key(self._wishes), wish)
+        box.set(protocol.WISHES, str(self._wishes))
+        return self._wishes
+
+    def _granted(self, number: int, members: Sequence[MemberId]) -> dict[str, Answer]:
+        box = self._controller.box
+        told = {member: box.get(protocol.granted_key(number, member)) for member in members}
+        return {member: json.loads(answer) for member, answer in told.items() if answer is not None}

@@ -1,0 +1,130 @@
+"""Connects the workers that compute together now, over whatever carries their tensors.
+
+``init_process_group`` is global state, so the old group and its successor could not live side by side;
+groups are built directly on a store prefix instead. No policy here: who is in a group, the plan says.
+
+    CPU                                                       gloo
+    GPUs, one a worker                                        NCCL
+    GPUs of which two workers name the same, or ENV_BACKEND   gloo over copies on the host (``staged_group``)
+    any other device                                          the same
+"""
+
+import atexit
+import os
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from weakref import WeakSet
+
+import torch
+import torch.distributed as dist
+
+from fallow.errors import Mistake
+from fallow.process_group import nccl_group
+from fallow.process_group.address_store import Meeting, local_copy
+from fallow.process_group.collectives import Alone, Group, GroupBroken
+from fallow.process_group.staged_group import StagedGroup
+from fallow.process_group.torch_group import TorchGroup
+
+CONNECT_TIMEOUT = timedelta(seconds=10)
+ENV_STEP_TIMEOUT = "FALLOW_STEP_TIMEOUT_S"
+STEP_TIMEOUT_S = 120.0
+"""How long a worker waits for another in a sum, unless ENV_STEP_TIMEOUT says otherwise.
+
+The dead are noticed at once, the frozen are ended by the controller; this is for peers that are cut off. A
+worker that is merely slower than that costs a step taken again, nothing more.
+"""
+ENV_BACKEND = "FALLOW_BACKEND"
+"""``gloo``: sums go over copies on the host though every worker has a GPU of its own. If one member says so,
+all do. ``nccl``, said by all: over NCCL though two have one GPU, which NCCL 2.30 allows where
+NCCL_MULTI_RANK_GPU_ENABLE=1; earlier ones refuse it."""
+BACKENDS = ("gloo", "nccl")
+OWN_SUMS: dict[str, Callable[..., Group]] = {"cuda": nccl_group.connect}
+"""Devices that sum among themselves, and what connects them."""
+
+
+def connect(
+    store: dist.Store,
+    rank: int,
+    world_size: int,
+    device: torch.device,
+    host: str | None = None,
+    *,
+    prove: Callable[[Group], None] = lambda group: None,
+) -> Group:
+    """Build the group of ``world_size`` workers that meet in ``store``; blocks until all are there.
+
+    ``host`` is the address at which the others reach this worker, for gloo; without it GLOO_SOCKET_IFNAME
+    decides, else whatever the machine's name resolves to. ``prove`` finds out whether gloo has connected the
+    right ones, before anything else goes over it. Raises GroupBroken when they are not there within
+    CONNECT_TIMEOUT, and what ``prove`` raises.
+    """
+    if world_size == 1:
+        return Alone()
+    try:
+        own_sums = OWN_SUMS.get(device.type)
+        if own_sums is not None and not _goes_over_the_host(store, rank, world_size, device):
+            met = local_copy(store, rank, CONNECT_TIMEOUT) if isinstance(store, Meeting) else store
+            times = {"timeout_s": _step_timeout_s(), "connect_timeout_s": CONNECT_TIMEOUT.total_seconds()}
+            return own_sums(met, rank, world_size, device, **times)
+        made = _gloo(store, rank, world_size, host)
+        group = (TorchGroup if device.type == "cpu" else StagedGroup)(made, store)
+        _prove(group, prove)
+        made.set_timeout(timedelta(seconds=_step_timeout_s()))
+        _connected.add(group)
+        return group
+    except RuntimeError as error:
+        raise GroupBroken(f"rank {rank} of {world_size} could not connect: {error}") from error
+
+
+def check_backend(environment: Mapping[str, str]) -> None:
+    """Raises Mistake for a backend that isn't known, before anybody waits for this worker."""
+    asked = environment.get(ENV_BACKEND, BACKENDS[0])
+    if asked not in BACKENDS:
+        raise Mistake(f"{ENV_BACKEND}={asked!r}: set it to {' or '.join(BACKENDS)}, or unset it")
+
+
+def _goes_over_the_host(store: dist.Store, rank: int, world_size: int, device: torch.device) -> bool:
+    """Whether some member asks for gloo, or two have one GPU and not all ask for NCCL. All agree."""
+    asks = os.environ.get(ENV_BACKEND, "")
+    store.set(f"device/{rank}", f"{asks} {torch.cuda.get_device_properties(device).uuid}")
+    keys = [f"device/{other}" for other in range(world_size)]
+    store.wait(keys, CONNECT_TIMEOUT)
+    told = [bytes(store.get(key)).decode() for key in keys]
+    wanted, gpus = zip(*(each.split(" ", 1) for each in told), strict=True)
+    return "gloo" in wanted or (len(set(gpus)) < world_size and set(wanted) != {"nccl"})
+
+
+_connected: "WeakSet[TorchGroup]" = WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    """End gloo's threads while Python is whole.
+
+    One that lets go of a tensor while the interpreter is taken down waits for a lock that it never gets, is
+    unwound by force, and C++ then ends the process: "terminate called without an active exception".
+    """
+    for group in list(_connected):
+        group.leave()
+
+
+def _prove(group: TorchGroup, prove: Callable[[Group], None]) -> None:
+    """A group that is not of the right ones ends at once: whoever waits in it is freed."""
+    try:
+        prove(group)
+    except BaseException:
+        group.abort()
+        raise
+
+
+def _step_timeout_s() -> float:
+    return float(os.environ.get(ENV_STEP_TIMEOUT, STEP_TIMEOUT_S))
+
+
+def _gloo(store: dist.Store, rank: int, world_size: int, host: str | None) -> dist.ProcessGroupGloo:
+    if host is None or "GLOO_SOCKET_IFNAME" in os.environ:
+        return dist.ProcessGroupGloo(store, rank, world_size, CONNECT_TIMEOUT)
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = CONNECT_TIMEOUT
+    options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
+    return dist.ProcessGroupGloo(store, rank, world_size, options)

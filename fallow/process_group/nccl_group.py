@@ -1,0 +1,274 @@
+"""Groups over NCCL, which fails otherwise than gloo does, and is kept here from failing the training.
+
+- A sum's ``wait`` only queues: the host waits where it reads a number. It never raises, and after an abort
+  the sum ends as if well, with garbage in it (torchft, pull request 147). So whoever has read a number that
+  hangs on a sum calls ``settle`` before believing it: nothing counts that was read after an abort had begun.
+- Nobody tells of a peer on the same machine that died (NCCL issue 279), and torch's watchdog and its monitor
+  end the whole process when they see a fault (PyTorch issue 110723). Both are off for these groups; a thread
+  of ours looks whether the device comes past each exchange in time, and aborts the group when not. Of peers
+  that died the controller tells, as it does with gloo.
+- A communicator comes into being in the first sum, and a peer's death meanwhile can block for ever. So one
+  number is summed before a group counts as connected, in a thread of its own that can be left behind.
+- An abort itself can hang (NCCL issue 1013): it is given ABORT_S.
+
+Written by the documentation of torch 2.11 to 2.13, and tried with a stand-in: no GPU has run it.
+"""
+
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from fallow.process_group.collectives import Group, GroupBroken, Work
+from fallow.process_group.torch_group import TorchGroup
+
+SETTINGS = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",  # the watchdog aborts nothing and ends nobody
+    "TORCH_NCCL_ENABLE_MONITORING": "0",  # nobody watches the watchdog and ends the process for it
+    "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0",  # not even when CUDA itself failed: the loop is told by CUDA
+    "TORCH_NCCL_BLOCKING_WAIT": "0",
+    "TORCH_NCCL_PROPAGATE_ERROR": "0",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+}
+"""Read by ProcessGroupNCCL when it is made; torchrun sets the first to 1 for its workers."""
+NEVER = timedelta(days=30)
+"""What torch is told for a timeout. Ours are the ones that count."""
+ABORT_S = 3.0
+"""One that works should take a second (not seen yet); the thread that shows that we live may call it."""
+LOOK_S = 0.25
+"""Between two looks at what is under way; a timeout is seconds at least."""
+
+_making = threading.Lock()  # the settings are the process's, and groups are made in threads
+
+
+class Event(Protocol):
+    """A mark in the device's queue, as ``torch.cuda.Event``."""
+
+    def query(self) -> bool:
+        """Whether the device has come past it."""
+        ...
+
+    def synchronize(self) -> None:
+        """Block until it has."""
+        ...
+
+
+Marker = Callable[[], Event]
+"""Puts a mark behind all that was queued so far."""
+
+
+class NcclGroup(TorchGroup):
+    """A communicator whose exchanges take ``timeout_s`` at most, or else are aborted."""
+
+    def __init__(self, backend: dist.Backend, store: dist.Store, timeout_s: float, mark: Marker):
+        super().__init__(backend, store)
+        self._timeout_s = timeout_s
+        self._mark = mark
+        self._lock = threading.Lock()
+        self._calls: dict[int, float] = {}  # calls into NCCL that have yet to return: until when they may
+        self._queued: deque[tuple[float, Event]] = deque()
+        self._reason = "this group was aborted"
+        threading.Thread(target=_guard, args=(weakref.ref(self),), name="fallow-nccl", daemon=True).start()
+
+    def all_to_all(
+        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
+    ) -> None:
+        """Give rank ``r`` the next ``send[r]`` elements, take ``receive[r]`` from it; flat tensors."""
+        with self.in_time():
+            super().all_to_all(incoming, outgoing, receive, send)
+
+    def all_gather(self, whole: torch.Tensor, part: torch.Tensor) -> None:
+        """Fill ``whole`` with every rank's equally long ``part``, in rank order; flat tensors."""
+        with self.in_time():
+            super().all_gather(whole, part)
+
+    def start_all_reduce(self, buffer: torch.Tensor) -> Work:
+        """Queue the sum of one flat buffer over all workers, in place."""
+        with self._returning():
+            return _Queued(self, super().start_all_reduce(buffer))
+
+    def start_send(self, tensor: torch.Tensor, to: int) -> Work:
+        """Queue a contiguous tensor for rank ``to``."""
+        with self._returning():
+            return _Queued(self, super().start_send(tensor, to))
+
+    def start_receive(self, tensor: torch.Tensor, source: int) -> Work:
+        """Queue that a contiguous tensor be filled from rank ``source``."""
+        with self._returning():
+            return _Queued(self, super().start_receive(tensor, source))
+
+    def start_exchange(
+        self, sends: Sequence[tuple[torch.Tensor, int]], receives: Sequence[tuple[torch.Tensor, int]]
+    ) -> Work:
+        """Queue all as one, lest they wait for each other in a ring."""
+        with self._returning():
+            return _Queued(self, super().start_exchange(sends, receives))
+
+    def settle(self) -> None:
+        """Wait until the device has come past all exchanges, and believe them if nobody aborted meanwhile."""
+        with self._lock:
+            last = self._queued[-1][1] if self._queued else None
+        if last is not None and not last.query():
+            last.synchronize()
+        self._alive()
+
+    def abort(self) -> None:
+        """Drop all connections; what is read from now on counts for nothing. Blocks for ABORT_S at most."""
+        with self._lock:
+            backend, self._group = self._group, None
+        if backend is not None:
+            ending = threading.Thread(target=backend.abort, name="fallow-abort", daemon=True)
+            ending.start()
+            ending.join(ABORT_S)
+
+    def check(self) -> bool:
+        """Abort if something took too long. False when there is nothing left to look after."""
+        now_s = time.monotonic()
+        with self._lock:
+            if self._group is None:
+                return False
+            while self._queued and _has_come(self._queued[0][1]):
+                self._queued.popleft()
+            until_s = [*self._calls.values(), *[until_s for until_s, _ in self._queued]]
+        if until_s and now_s > min(until_s):
+            self._reason = f"an exchange was not over within {self._timeout_s:g} s, and was aborted"
+            self.abort()
+        return True
+
+    @contextmanager
+    def in_time(self) -> Iterator[None]:
+        """What is called and queued meanwhile has ``timeout_s`` to come about."""
+        with self._returning():
+            yield
+        self._note()
+
+    @contextmanager
+    def _returning(self) -> Iterator[None]:
+        """A call into NCCL: it can block, where it connects to a peer, say."""
+        key = threading.get_ident()
+        with self._lock:
+            self._calls[key] = time.monotonic() + self._timeout_s
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls.pop(key, None)
+
+    def _note(self) -> None:
+        mark = self._mark()
+        with self._lock:
+            self._queued.append((time.monotonic() + self._timeout_s, mark))
+
+    def _broken(self) -> GroupBroken:
+        return GroupBroken(self._reason)
+
+
+class _Queued:
+    """An exchange that was begun; ``wait`` has the device wait for it, not the host."""
+
+    def __init__(self, group: NcclGroup, work: Work):
+        self._group = group
+        self._work = work
+
+    def wait(self) -> None:
+        """What is queued from now on comes after it."""
+        with self._group.in_time():
+            self._work.wait()
+
+
+def _has_come(mark: Event) -> bool:
+    """Whether there is nothing to wait for; a device that failed tells the loop so by itself."""
+    try:
+        return mark.query()
+    except RuntimeError:
+        return True
+
+
+def _guard(alive: "weakref.ref[NcclGroup]") -> None:
+    """Look after a group until it is aborted or nobody needs it."""
+    while (group := alive()) is not None and group.check():
+        del group
+        time.sleep(LOOK_S)
+
+
+Make = Callable[[dist.Store, int, int], dist.Backend]
+
+
+def connect(
+    store: dist.Store,
+    rank: int,
+    world_size: int,
+    device: torch.device,
+    *,
+    timeout_s: float,
+    connect_timeout_s: float,
+    make: Make | None = None,
+) -> Group:
+    """The group of ``world_size`` workers; blocks until they have summed a number over it.
+
+    Raises GroupBroken when they have not within ``connect_timeout_s``. ``make`` builds a backend of torch's.
+    """
+    with _making, _settings(os.environ):
+        backend = (make or _backend)(store, rank, world_size)
+    module: Any = torch.get_device_module(device)
+
+    def mark() -> Event:
+        event: Any = module.Event()
+        event.record(module.current_stream(device))
+        return event  # type: ignore[no-any-return]
+
+    group = NcclGroup(backend, store, timeout_s, mark)
+    came: list[float | RuntimeError] = []
+    trying = threading.Thread(
+        target=_try, args=(group, device, module, came), name="fallow-connect", daemon=True
+    )
+    trying.start()
+    trying.join(connect_timeout_s)
+    if came != [float(world_size)]:
+        # Before the abort, whose own word comes to the thread as well.
+        found = f"it summed {came[0]}" if came else f"nothing was summed within {connect_timeout_s:g} s"
+        group.abort()
+        raise GroupBroken(f"a communicator of {world_size} did not come about: {found}")
+    return group
+
+
+def _try(group: NcclGroup, device: torch.device, module: Any, came: list[float | RuntimeError]) -> None:
+    """Sum one number, on a stream of its own: the training's goes on meanwhile."""
+    try:
+        with module.stream(module.Stream(device)):
+            one = torch.ones(1, device=device)
+            group.all_reduce([one])
+            told = float(one)
+            group.settle()
+        came.append(told)
+    except (RuntimeError, GroupBroken) as error:
+        came.append(RuntimeError(str(error)))
+
+
+def _backend(store: dist.Store, rank: int, world_size: int) -> dist.Backend:
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = NEVER
+    return dist.ProcessGroupNCCL(store, rank, world_size, options)
+
+
+@contextmanager
+def _settings(environment: "os._Environ[str]") -> Iterator[None]:
+    """SETTINGS meanwhile: a script's own groups keep the script's."""
+    before = {name: environment.get(name) for name in SETTINGS}
+    environment.update(SETTINGS)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                environment.pop(name, None)
+            else:
+                environment[name] = value
