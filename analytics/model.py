@@ -67,7 +67,8 @@ class Rhythm:
 
     ``active_until_ms`` is the end of its newest active minute, however short, within seven days;
     ``known_since_ms`` the measured time since then. ``silence_p90_ms`` is the 90th percentile of the times
-    between its spells of activity in seven days. Of the last 24 hours, or of its hold if that is shorter:
+    between its spells of activity in seven days, ``absence_p90_ms`` that of those in which nobody was on the
+    GPU for ten minutes or more. Of the last 24 hours, or of its hold if that is shorter:
     ``known_ms`` was measured, ``busy_ms`` of it busy, in ``spells`` spells, the longest time between two
     ``silence_longest_ms``, and ``busy_ratio`` is the mean utilization while busy; ``idle_gpu_hours`` were
     idle or empty.
@@ -76,6 +77,7 @@ class Rhythm:
     active_until_ms: int | None = None
     known_since_ms: int = 0
     silence_p90_ms: int | None = None
+    absence_p90_ms: int | None = None
     known_ms: int = 0
     busy_ms: int = 0
     spells: int = 0

@@ -51,6 +51,7 @@ def _rhythm(row: Row) -> Rhythm:
         active_until_ms=row["active_until_ms"],
         known_since_ms=int(row["known_since_ms"]),
         silence_p90_ms=None if row["silence_p90_ms"] is None else int(row["silence_p90_ms"]),
+        absence_p90_ms=None if row["absence_p90_ms"] is None else int(row["absence_p90_ms"]),
         known_ms=int(row["known_ms"]),
         busy_ms=int(row["busy_ms"]),
         spells=row["spells"],

@@ -90,13 +90,18 @@ def idle_window_ms(claim: Claim, t: Thresholds, *, is_empty: bool = False) -> in
     """How long a GPU must have been quiet, in whole bins: the ladder's window, or the holder's own silences.
 
     For batch jobs and servers that have worked it grows to the 90th percentile of the silences between their
-    spells of activity, at most ``idle_longest_s``. An empty GPU and a terminal keep the ladder's clock.
+    spells of activity, at most ``idle_longest_s``. For an empty GPU these are the silences in which nobody
+    was there: a job whose process used to stay has no such excuse once it is gone. A server that frees its
+    model between questions may take its process away: it has the idle clock from the first. A terminal keeps
+    the ladder's clock.
     """
-    if is_empty:
-        return bins_in(t.empty_window_s) * BIN_MS
-    least_ms = bins_in(t.idle_window_s) * BIN_MS
-    own_ms = claim.rhythm.silence_p90_ms
-    if own_ms is None or _is_interactive(claim):
+    least_ms = bins_in(t.empty_window_s if is_empty else t.idle_window_s) * BIN_MS
+    if _is_interactive(claim):
+        return least_ms
+    if is_empty and claim.first_used_ms is not None and claim.holder.kind is JobKind.INFERENCE:
+        least_ms = max(least_ms, bins_in(t.idle_window_s) * BIN_MS)
+    own_ms = claim.rhythm.absence_p90_ms if is_empty else claim.rhythm.silence_p90_ms
+    if own_ms is None:
         return least_ms
     return max(least_ms, min(own_ms, t.idle_longest_s * MS_PER_S) // BIN_MS * BIN_MS)
 

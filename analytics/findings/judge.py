@@ -31,7 +31,7 @@ def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> V
         answers.append(intruders.unless_hidden(past, own, claim, hold, thresholds))
         looping = loops.crash_loop(past, claim, thresholds)
         about_use = (
-            rare.rarely_used(own, claim, thresholds) if looping is None else looping,
+            looping or (None if isinstance(hold, Finding) else rare.rarely_used(own, claim, thresholds)),
             saturation.low_saturation(past, claim, now_ms, thresholds),
             saturation.memory_hog(past, claim, now_ms, thresholds),
         )

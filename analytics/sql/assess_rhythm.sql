@@ -1,7 +1,8 @@
 -- When the present holders of some GPUs were active on them: seven days of minutes, and the newest 24 hours of them.
 --
 -- A minute is active when any of its bins was busy. Active minutes less than ten minutes apart are one spell; what
--- lies between two spells is a silence. The last two minutes may not be rolled up yet.
+-- lies between two spells is a silence, and one with ten minutes or more of which it is known that nobody was there
+-- is an absence. The last two minutes may not be rolled up yet.
 --
 -- @param as_of instant: the instant
 -- @param gpu_ids counts: the GPUs
@@ -10,6 +11,7 @@
 -- @column active_until_ms bigint (ms): end of the newest active minute
 -- @column known_since_ms double (ms): measured since then
 -- @column silence_p90_ms double (ms): 90th percentile of the silences of seven days
+-- @column absence_p90_ms double (ms): 90th percentile of the absences of seven days
 -- @column known_ms double (ms): measured in the last 24 hours
 -- @column busy_ms double (ms): of that, busy
 -- @column spells bigint: of activity in the last 24 hours
@@ -22,20 +24,26 @@ WITH claims AS (
 ), minutes AS (
     SELECT
         u.gpu_id, u.holder_id, u.ts, u.low_saturation_ms + u.moderate_ms + u.good_ms AS busy_ms, u.used_ms,
-        u.allocated_empty_ms + u.held_idle_ms AS idle_ms, busy_ms + idle_ms + u.free_ms AS known_ms
+        u.allocated_empty_ms AS empty_ms, empty_ms + u.held_idle_ms AS idle_ms, busy_ms + idle_ms + u.free_ms AS known_ms
     FROM rollup_1m AS u
     JOIN claims AS c ON c.gpu_id = u.gpu_id AND c.holder_id = u.holder_id AND u.ts >= c.from_ts - INTERVAL 1 MINUTE
     WHERE u.ts >= $as_of - INTERVAL 7 DAY AND u.ts < $as_of
+), so_far AS (
+    SELECT
+        gpu_id, holder_id, ts, busy_ms, sum(empty_ms) OVER (PARTITION BY gpu_id, holder_id ORDER BY ts) AS empty_so_far_ms
+    FROM minutes
 ), active AS (
     SELECT
-        gpu_id, holder_id, ts,
-        ts - lag(ts) OVER (PARTITION BY gpu_id, holder_id ORDER BY ts) - INTERVAL 1 MINUTE AS silence
-    FROM minutes
+        gpu_id, holder_id, ts, ts - lag(ts) OVER turns - INTERVAL 1 MINUTE AS silence,
+        empty_so_far_ms - lag(empty_so_far_ms) OVER turns AS empty_ms
+    FROM so_far
     WHERE busy_ms > 0
+    WINDOW turns AS (PARTITION BY gpu_id, holder_id ORDER BY ts)
 ), spells AS (
     SELECT
         gpu_id, holder_id, max(ts) + INTERVAL 1 MINUTE AS until_ts,
         quantile_disc(epoch_ms(silence), 0.9) FILTER (WHERE silence >= INTERVAL 10 MINUTE) AS silence_p90_ms,
+        quantile_disc(epoch_ms(silence), 0.9) FILTER (WHERE empty_ms >= 600000) AS absence_p90_ms,
         max(epoch_ms(silence)) FILTER (WHERE silence >= INTERVAL 10 MINUTE AND ts >= $as_of - INTERVAL 24 HOUR) AS silence_longest_ms,
         count(*) FILTER (WHERE ts >= $as_of - INTERVAL 24 HOUR AND (silence IS NULL OR silence >= INTERVAL 10 MINUTE)) AS spells
     FROM active
@@ -54,7 +62,7 @@ WITH claims AS (
 )
 SELECT
     m.gpu_id, m.holder_id, epoch_ms(s.until_ts) AS active_until_ms, coalesce(m.known_since_ms, 0)::DOUBLE AS known_since_ms,
-    s.silence_p90_ms::DOUBLE AS silence_p90_ms, coalesce(m.known_ms, 0)::DOUBLE AS known_ms,
+    s.silence_p90_ms::DOUBLE AS silence_p90_ms, s.absence_p90_ms::DOUBLE AS absence_p90_ms, coalesce(m.known_ms, 0)::DOUBLE AS known_ms,
     coalesce(m.busy_ms, 0)::DOUBLE AS busy_ms, coalesce(s.spells, 0) AS spells, s.silence_longest_ms,
     (m.used_ms / nullif(m.busy_ms, 0))::DOUBLE AS busy_ratio, coalesce(m.idle_gpu_hours, 0.0)::DOUBLE AS idle_gpu_hours
 FROM sums AS m

@@ -94,6 +94,41 @@ def test_window_grows_with_the_holders_own_silences(
     assert kinds(judged(silent(p90_h, active_h, kind=kind))) == ([FindingKind.HELD_IDLE] if idle else [])
 
 
+@pytest.mark.parametrize(
+    ("absence_min", "active_min", "kind", "empty"),
+    [
+        (45, 44, JobKind.BATCH, False),  # its process leaves for as long between two spells of work
+        (45, 45, JobKind.BATCH, True),
+        (45, 44, JobKind.INTERACTIVE, True),  # a terminal keeps the clock
+        (150, 140, JobKind.INFERENCE, False),
+        (500, 361, JobKind.BATCH, True),  # and never longer than six hours
+        (None, 31, JobKind.BATCH, True),  # its process was there in each silence before
+        (None, 59, JobKind.INFERENCE, False),  # a server may free its model and stay in use: the idle clock
+        (None, 60, JobKind.INFERENCE, True),
+        (20, 59, JobKind.INFERENCE, False),
+    ],
+)
+def test_empty_window_grows_with_the_holders_own_absences(
+    absence_min: int | None, active_min: int, kind: JobKind, empty: bool
+) -> None:
+    rhythm = Rhythm(
+        active_until_ms=minutes_before_noon(active_min),
+        known_since_ms=active_min * MINUTE_MS,
+        silence_p90_ms=20 * HOUR_MS,
+        absence_p90_ms=None if absence_min is None else absence_min * MINUTE_MS,
+    )
+    quiet = min(BINS, 2 * active_min)
+    gpu = past(
+        claim(20.0, kind=kind, rhythm=rhythm, busy_until_ms=minutes_before_noon(active_min)),
+        bins=bins(
+            utilization=then((BINS - quiet, 0.5), (quiet, 0.0)),
+            processes=then((BINS - quiet, 1), (quiet, 0)),
+            memory_bytes=then((BINS - quiet, 20 << 30), (quiet, 0)),
+        ),
+    )
+    assert kinds(judged(gpu)) == ([FindingKind.ALLOCATED_EMPTY] if empty else [])
+
+
 def test_long_window_of_which_too_little_was_measured_is_unknown() -> None:
     rhythm = Rhythm(
         active_until_ms=minutes_before_noon(300), known_since_ms=4 * HOUR_MS, silence_p90_ms=4 * HOUR_MS

@@ -43,6 +43,7 @@ def claims(draw: st.DrawFn) -> Claim:
         active_until_ms=active,
         known_since_ms=held_ms if active is None else NOON_MS - active,
         silence_p90_ms=draw(st.none() | st.integers(10 * MINUTE_MS, 20 * HOUR_MS)),
+        absence_p90_ms=draw(st.none() | st.integers(10 * MINUTE_MS, 20 * HOUR_MS)),
         known_ms=known_ms,
         busy_ms=draw(st.integers(0, known_ms)),
         spells=draw(st.integers(0, 9)),

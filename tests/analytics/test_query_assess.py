@@ -86,7 +86,7 @@ def test_assess_rhythm_tells_when_holders_were_active(ask: Ask) -> None:
     fit, shell = rows[1], rows[3]
     assert (fit["active_until_ms"], fit["spells"]) == (ONE_MS, 1)  # busy from noon to one, and never since
     assert (fit["busy_ms"], fit["known_since_ms"]) == (60 * MINUTE_MS, 62 * MINUTE_MS)
-    assert (fit["silence_p90_ms"], fit["silence_longest_ms"]) == (None, None)
+    assert (fit["silence_p90_ms"], fit["absence_p90_ms"], fit["silence_longest_ms"]) == (None, None, None)
     assert (shell["active_until_ms"], shell["spells"], shell["busy_ratio"]) == (None, 0, None)
 
 
