@@ -143,7 +143,7 @@ def job_facts(job: Job, said: Said) -> tuple[str, ...]:
         else f"It waits for {size} GPUs.",
     ]
     if job.idle_since_ms is not None:
-        bound = "at least " if _is_bound(job.id, job.idle_since_ms, said) else ""
+        bound = "at least " if said.observed.is_bound(job.id, job.idle_since_ms) else ""
         idle = lasting((said.state.as_of_ms - job.idle_since_ms) / 1000)
         facts.append(f"It has been idle for {bound}{idle}.")
     else:
@@ -156,15 +156,6 @@ def job_facts(job: Job, said: Said) -> tuple[str, ...]:
         )
     facts += [finding.sentence for finding in said.observed.findings_of(job.id)]
     return tuple(facts)
-
-
-def _is_bound(job: JobId, since_ms: int, said: Said) -> bool:
-    """Whether it was idle already when the records of its GPU begin: it may have been for longer."""
-    for finding in said.observed.findings_of(job):
-        known = {each.name: each.value for each in finding.evidence}
-        if finding.since_ms == since_ms and known.get("older_than_records") and not known.get("has_computed"):
-            return True
-    return False
 
 
 def _held_back(advice: Advice) -> Iterable[WhyNot]:

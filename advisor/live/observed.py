@@ -120,6 +120,15 @@ class Observed:
             if finding.holder is not None and finding.holder.job == job
         )
 
+    def is_bound(self, job: JobId, since_ms: int | None) -> bool:
+        """Whether it was idle already when the records of its GPU begin: it may have been for longer."""
+        for finding in self.findings_of(job):
+            known = {each.name: each.value for each in finding.evidence}
+            began = finding.since_ms == since_ms and known.get("older_than_records")
+            if began and not known.get("has_computed"):
+                return True
+        return False
+
     def price_of(self, model: str | None) -> Price | None:
         """The model's own price, else the one for every model."""
         return self.prices.get(model or "") or self.prices.get("*")

@@ -67,6 +67,7 @@ def _advice(
 ) -> Advice:
     placement = state.placements[job.id]
     idle_s = (state.as_of_ms - (job.idle_since_ms or 0)) / MS_PER_S
+    idle = f"{'at least ' if observed.is_bound(job.id, job.idle_since_ms) else ''}{lasting(idle_s)}"
     quiet = Quiet(idle_s=idle_s, now_ms=state.as_of_ms, user=job.user, kind=job.kind)
     others = (each for each in observed.stretches if each.job != job.id or not each.open)
     seen = foresee(quiet, rules.horizon_s, others)
@@ -75,10 +76,10 @@ def _advice(
     return Advice(
         action=ActionClass.TERMINATE if found.due is Rung.TERMINATE else ActionClass.RECLAIM,
         what=_what(state, job, found),
-        why=_why(job, idle_s, seen, observed),
+        why=_why(job, idle, seen, observed),
         job=job.id,
         gpus=placement.gpus,
-        steps=_steps(job, found, state.as_of_ms, rules),
+        steps=_steps(job, found, (state.as_of_ms, idle), rules),
         evidence=_evidence(job, idle_s, seen, found),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, placement.gpus, gain),
@@ -119,9 +120,9 @@ def _what(state: ClusterState, job: Job, found: Standing) -> str:
             return f"End {name} and free {where}"
 
 
-def _why(job: Job, idle_s: float, seen: IdlePrediction | None, observed: Observed) -> str:
+def _why(job: Job, idle: str, seen: IdlePrediction | None, observed: Observed) -> str:
     found = next((each.sentence for each in observed.findings_of(job.id) if each.kind in IDLENESS), None)
-    first = found or f"It has done nothing for {lasting(idle_s)}."
+    first = found or f"It has done nothing for {idle}."
     if job.protected:
         first = f"{first} {PROTECTED[0].upper()}{PROTECTED[1:]}."
     if seen is None:
@@ -137,12 +138,13 @@ def _band(seen: IdlePrediction) -> str:
     return f"four of five went on for another {lasting(seen.low_s)} to {lasting(seen.high_s)}{more}"
 
 
-def _steps(job: Job, found: Standing, now_ms: int, rules: PlannerConfig) -> tuple[Action, ...]:
-    idle_s = (now_ms - (job.idle_since_ms or 0)) / MS_PER_S
-    reason = f"idle for {lasting(idle_s)}"
+def _steps(job: Job, found: Standing, now: tuple[int, str], rules: PlannerConfig) -> tuple[Action, ...]:
+    """What is to be done; ``now`` is the instant, and for how long the job has been idle in words."""
+    now_ms, idle = now
+    reason = f"idle for {idle}"
     match found.due:
         case Rung.TELL:
-            message = _message(job, found, idle_s, rules)
+            message = _message(job, found, idle, rules)
             said = _is_to_be_told(job, now_ms) or _is_to_be_warned(job, found, now_ms, rules)
             return (Notify(job=job.id, message=message, reason=reason),) if said else ()
         case Rung.RELEASE:
@@ -160,9 +162,9 @@ def _steps(job: Job, found: Standing, now_ms: int, rules: PlannerConfig) -> tupl
             return ()
 
 
-def _message(job: Job, found: Standing, idle_s: float, rules: PlannerConfig) -> str:
+def _message(job: Job, found: Standing, idle: str, rules: PlannerConfig) -> str:
     """What is told: what was seen, and the worst that may follow if nobody answers."""
-    seen = f"{job_name(job)} has held its GPUs without using them for {lasting(idle_s)}."
+    seen = f"{job_name(job)} has held its GPUs without using them for {idle}."
     skipped = dict(found.skipped)
     if skipped.get(Rung.TERMINATE) == warned_too_little(job, rules):
         return f"{seen} This is warning {job.tells + 1} of {rules.terminate_warnings}: then it is ended."

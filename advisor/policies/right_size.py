@@ -168,12 +168,15 @@ def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advi
     gpu = state.gpus[placement.gpus[0]]
     gain = use.held_gpu_hours * (1 - fit.hours_ratio)
     window_s = (use.to_ms - use.from_ms) / 1000
-    took, total = gib(use.memory_peak_bytes or 0), "?" if gpu.memory_bytes is None else gib(gpu.memory_bytes)
+    took, of = (
+        gib(use.memory_peak_bytes or 0),
+        "" if gpu.memory_bytes is None else f" of {gib(gpu.memory_bytes)}",
+    )
     return Advice(
         action=ActionClass.RIGHT_SIZE,
         what=f"Next time, ask for {fit.ask} for {job_name(job)}",
         why=(
-            f"It used {took} of {total} and {percent(use.utilization_p95_ratio or 0.0)} of a "
+            f"It used {took}{of} and {percent(use.utilization_p95_ratio or 0.0)} of a "
             f"{gpu.model or 'GPU'} in its busiest minutes, over {lasting(window_s)}."
         ),
         job=job.id,

@@ -177,8 +177,9 @@ def _says(facts: Facts, job: Job, place: str) -> str:
     if len(found) == 1:
         return found[0]
     since = clock(job.idle_since_ms or facts.now_ms)
+    bound = "at least " if facts.observed.is_bound(job.id, job.idle_since_ms) else ""
     hours = "" if job.idle_gpu_hours is None else f" ({job.idle_gpu_hours:.1f} GPU-hours)"
-    return f"{job_name(job)} has done nothing on {place} since {since}, for {lasting(idle_s)}{hours}."
+    return f"{job_name(job)} has done nothing on {place} since {since}, for {bound}{lasting(idle_s)}{hours}."
 
 
 def _advised(stand: Stand) -> str:

@@ -12,6 +12,7 @@ from advisor.policies import reclaim_idle
 from advisor.policies.ladder import KEEP_HOURS, NotKept, Rung, clock_ms, keep, standing
 from advisor.rules import PlannerConfig
 from advisor.steps import Cancel, Notify, Pause, ReleaseMemory, Requeue
+from analytics.model import Evidence, FindingKind
 from collector.model import JobKind
 from tests.advisor.policies.scene import (
     GIB,
@@ -20,6 +21,7 @@ from tests.advisor.policies.scene import (
     NOW_MS,
     advised,
     cluster,
+    hog,
     idle_job,
     observed,
     stretch,
@@ -66,6 +68,27 @@ def test_ending_a_job_comes_next_only_where_it_was_switched_on() -> None:
     late = RULES if clock_ms(Rung.TERMINATE, nearly, RULES) > NOW_MS else replace(RULES, terminate_s=90_000)
     assert standing(nearly, NOW_MS, LIMITS, late).next is None
     assert standing(nearly, NOW_MS, ON, late).next is Rung.TERMINATE
+
+
+@pytest.mark.parametrize("older", [True, False])
+def test_who_idles_since_the_records_begin_does_so_for_at_least_that_long(older: bool) -> None:
+    job = idle_job(minutes=1800, told_ms=None, tells=0)
+    found = replace(
+        hog(job.id).findings[0],
+        kind=FindingKind.HELD_IDLE,
+        since_ms=job.idle_since_ms or 0,
+        evidence=(
+            Evidence(name="older_than_records", value=older),
+            Evidence(name="has_computed", value=False),
+        ),
+    )
+    seen = observed(analysis=replace(hog(job.id), findings=(found,)))
+    (advice,) = advised(reclaim_idle.advise(cluster([(job, ("g0",))]), seen, LIMITS, RULES))
+    (step,) = advice.steps
+    assert isinstance(step, Notify)
+    bound = "at least " if older else ""
+    assert step.reason == f"idle for {bound}30 h"
+    assert f"without using them for {bound}30 h." in step.message
 
 
 def test_caches_are_released_before_anything_is_paused() -> None:

@@ -219,6 +219,17 @@ def test_gpus_that_never_computed_are_given_back() -> None:
     assert advice.gain_gpu_hours == pytest.approx(48)
 
 
+@pytest.mark.parametrize(
+    ("total", "shown"), [(80 * GIB, "It used 9 GiB of 80 GiB and"), (None, "It used 9 GiB and")]
+)
+def test_a_memory_whose_size_is_not_known_is_not_named(total: int | None, shown: str) -> None:
+    cards = tuple(gpu(f"g{at}", memory_bytes=total) for at in range(4))
+    state = cluster([(job("a", min_gpus=4, max_gpus=4), ("g0", "g1", "g2", "g3"))], gpus=cards)
+    seen = observed(use("a", gpus_used=2, held_gpu_hours=96.0))
+    (advice,) = advised(right_size.advise(state, seen, LIMITS, RULES))
+    assert advice.why.startswith(shown)
+
+
 def test_cheaper_model_is_named_with_a_warning() -> None:
     small = gpu("l4", "n2", model="NVIDIA L4", memory_bytes=24 * GIB)
     state = cluster([(job("a"), ("g0",))], gpus=(gpu("g0"), small))
