@@ -60,8 +60,21 @@ def held(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | U
     is_empty = newest(tuple(presence(past, past.bins))) is False
     if is_empty and not has_computed(past, claim, t):  # between two tries of a loop nobody is there either
         is_empty = _is_empty(past, past.bins.last(bins_in(t.empty_window_s)))
-    kind = FindingKind.ALLOCATED_EMPTY if is_empty else FindingKind.HELD_IDLE
     quiet_ms = idle_window_ms(claim, t, is_empty=is_empty)
+    found = _quiet(past, claim, quiet_ms, t, is_empty=is_empty)
+    if (
+        found is None and is_empty
+    ):  # its processes have just left: what they did not do before that counts too
+        quiet_ms = max(quiet_ms, idle_window_ms(claim, t))
+        found = _quiet(past, claim, quiet_ms, t, is_empty=False)
+    return found
+
+
+def _quiet(
+    past: GpuPast, claim: Claim, quiet_ms: int, t: Thresholds, *, is_empty: bool
+) -> Finding | Unknown | None:
+    """What is to be said where nothing was done for ``quiet_ms``, nor anybody there if ``is_empty``."""
+    kind = FindingKind.ALLOCATED_EMPTY if is_empty else FindingKind.HELD_IDLE
     from_ms = past.bins.end_ms - quiet_ms
     if claim.from_ms > from_ms:
         return None
@@ -246,10 +259,13 @@ def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost
     if kind is FindingKind.ALLOCATED_EMPTY:
         return f"{start}, and no process has used it for {quiet}."
     memory = newest(window.memory_bytes)
-    kept = "" if memory is None else f", keeping {gib(int(memory))} of its memory"
     there = newest(tuple(presence(past, window)))
+    is_kept = memory is not None and there is not False
+    kept = f", keeping {gib(int(memory or 0))} of its memory" if is_kept else ""
     what = "its processes have done nothing on it" if there else "nothing has run on it"
     unseen = "" if there else "; whether a process sits there cannot be seen"
+    if there is False:
+        unseen = "; its processes have left"
     busy = mean(known(window.busiest)) or 0.0
     return (
         f"{start}, and {what} for {quiet}{kept}: {percent(busy)} busy "

@@ -129,6 +129,40 @@ def test_empty_window_grows_with_the_holders_own_absences(
     assert kinds(judged(gpu)) == ([FindingKind.ALLOCATED_EMPTY] if empty else [])
 
 
+@pytest.mark.parametrize(
+    ("left_min", "quiet_min", "kind", "absence_min", "said"),
+    [
+        (15, 75, JobKind.INTERACTIVE, None, FindingKind.HELD_IDLE),
+        (15, 59, JobKind.INTERACTIVE, None, None),
+        (30, 75, JobKind.INTERACTIVE, None, FindingKind.ALLOCATED_EMPTY),
+        (15, 75, JobKind.BATCH, 90, None),  # quiet for less than its own absences
+        (15, 95, JobKind.BATCH, 90, FindingKind.HELD_IDLE),
+    ],
+)
+def test_who_leaves_an_idle_gpu_does_not_start_a_new_clock(
+    left_min: int, quiet_min: int, kind: JobKind, absence_min: int | None, said: FindingKind | None
+) -> None:
+    rhythm = Rhythm(
+        active_until_ms=minutes_before_noon(quiet_min),
+        known_since_ms=quiet_min * MINUTE_MS,
+        absence_p90_ms=None if absence_min is None else absence_min * MINUTE_MS,
+    )
+    held = then((BINS - 2 * left_min, 1), (2 * left_min, 0))
+    gpu = past(
+        claim(20.0, kind=kind, rhythm=rhythm, busy_until_ms=minutes_before_noon(quiet_min)),
+        bins=bins(
+            utilization=then((BINS - 2 * quiet_min, 0.5), (2 * quiet_min, 0.0)),
+            processes=held,
+            memory_bytes=tuple(count * 20 * GIB for count in held),
+        ),
+    )
+    assert kinds(judged(gpu)) == ([] if said is None else [said])
+    if said is FindingKind.HELD_IDLE:
+        sentence = only(judged(gpu)).sentence
+        assert "nothing has run on it for" in sentence and sentence.endswith("; its processes have left.")
+        assert "keeping" not in sentence
+
+
 def test_long_window_of_which_too_little_was_measured_is_unknown() -> None:
     rhythm = Rhythm(
         active_until_ms=minutes_before_noon(300), known_since_ms=4 * HOUR_MS, silence_p90_ms=4 * HOUR_MS
@@ -168,8 +202,10 @@ def test_gpu_with_no_process_for_half_an_hour_is_allocated_empty() -> None:
 
 
 def test_gpu_with_no_process_for_ten_minutes_is_left_alone() -> None:
-    empty = bins(processes=then((BINS - 20, 1), (20, 0)))
-    assert judged(past(claim(), bins=empty)) == Verdict()
+    # It worked until 50 minutes ago: less than any clock, with its process or without.
+    quiet = then((BINS - 100, 0.5), (100, 0.0))
+    empty = bins(utilization=quiet, processes=then((BINS - 20, 1), (20, 0)))
+    assert judged(past(claim(busy_until_ms=minutes_before_noon(50)), bins=empty)) == Verdict()
 
 
 def test_where_processes_are_not_counted_memory_betrays_them() -> None:
