@@ -15,16 +15,16 @@ from service.pages import (
     findings,
     gpu,
     job,
-    kiosk,
     overview,
     people,
     queue,
     reports,
     settings,
-    shell,
     sign_in,
     whatif,
 )
+from service.pages.parts import layout
+from service.pages.wall import wall as kiosk
 
 ABOUT = "**Fallow** finds the GPU hours that lie fallow: handed out, never used."
 
@@ -33,7 +33,7 @@ def main() -> None:
     """Draw the page that the address names."""
     st.set_page_config(
         page_title="Fallow",
-        page_icon=str(shell.MARK),
+        page_icon=str(layout.MARK),
         layout="wide",
         initial_sidebar_state="collapsed",
         menu_items={"About": ABOUT},
@@ -51,15 +51,15 @@ def main() -> None:
     site["reports"] = _page(site, reports.show, "Reports", "reports")
     site["settings"] = _page(site, settings.show, "Settings", "settings")
     site["gpu"] = _page(site, gpu.show, "GPU", "gpu")
-    shell.stop_strangers()
+    layout.stop_strangers()
     sign_in.sign_in_by_address()
     chosen = st.navigation(list(site.values()), position="hidden")
     if (wall := kiosk.wall()) is not None:
         kiosk.show_wall(site, wall)
         return
     name = next(name for name, page in site.items() if page.title == chosen.title)
-    shell.masthead(site, name)
-    shell.filters(site, name)
+    layout.masthead(site, name)
+    layout.filters(site, name)
     chosen.run()
 
 

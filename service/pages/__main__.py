@@ -22,7 +22,8 @@ def main() -> None:
     if len(sys.argv) < 2 or not Path(sys.argv[1]).is_file():
         sys.exit("fallow: which app? write: python -m service.pages app.py [--server.port=PORT]")
     logging.disable(logging.WARNING)  # Streamlit's, of caches that are declared before its server runs
-    from service.pages import overview, shell
+    from service.pages import overview
+    from service.pages.parts import layout
 
     _stand_before_it()
     options = dict(cli.main_run.make_context("run", sys.argv[1:], resilient_parsing=True).params)
@@ -30,7 +31,7 @@ def main() -> None:
     bootstrap.load_config_options(options)  # or the server finds, when it reads them, that they have changed
     run_path(sys.argv[1], run_name="loaded")
     overview.prepare()
-    shell.rehearse()
+    layout.rehearse()
     gc.collect()
     gc.freeze()  # Streamlit collects after every drawing: 0.1 s each, were all that is loaded looked at again
     logging.disable(logging.NOTSET)
@@ -59,10 +60,10 @@ def _stand_before_it() -> None:
 def behind_guard(make: Callable[..., Any]) -> Callable[..., Any]:
     """``make``, whose application answers to known names and own pages alone, and draws in turns.
 
-    ``service.pages.guard``, ``service.pages.drawing_turns``.
+    ``service.pages.server.host_check``, ``service.pages.server.drawing_turns``.
     """
-    from service.pages.drawing_turns import DrawingTurns
-    from service.pages.guard import guarded
+    from service.pages.server.drawing_turns import DrawingTurns
+    from service.pages.server.host_check import guarded
 
     def made(*given: Any, **named: Any) -> Any:
         return guarded(DrawingTurns().around(make(*given, **named)))
@@ -72,7 +73,7 @@ def behind_guard(make: Callable[..., Any]) -> Callable[..., Any]:
 
 def with_places(bind: Callable[..., socket]) -> Callable[..., socket]:
     """``bind``, whose socket accepts as many connections as there are places, and as one person may have."""
-    from service.pages.connections import bounded
+    from service.pages.server.connections import bounded
 
     def bound(*given: Any, **named: Any) -> socket:
         return bounded(bind(*given, **named))

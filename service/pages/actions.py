@@ -1,4 +1,7 @@
-"""Actions: the journal, newest first, with what came of each and how it is undone; and the kill switch."""
+"""Actions: the journal, newest first, with what came of each and how it is undone; and the kill switch.
+
+What the actions did give back, drawn above the journal.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -6,18 +9,35 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from service.pages import acting, compose, wording
-from service.pages.finder import find_box
-from service.pages.giving_drawn import giving
-from service.pages.pieces import facts, plain, tag
-from service.pages.pieces import ink_on as readable
-from service.pages.records import Action, Switch, action_of
-from service.pages.scene import Site
+from service import wording
+from service.charts.theme import ink_on as readable
+from service.client.errors import NoData, StoreOlder, UnknownQuery
+from service.pages.data import jobs, queries
+from service.pages.parts import submit_form
+from service.pages.parts.charted import grid, tabled
+from service.pages.parts.context import Site, Stage, linked, staged
+from service.pages.parts.kill_switch import kill_switch, read_switch, switch_banner
+from service.pages.parts.search_box import find_box
+from service.pages.parts.url_state import RANGES
+from service.pages.parts.widgets import facts, plain, tag
 from service.pages.sign_in import may_order
-from service.pages.stage import Stage, linked, staged
-from service.pages.switch import kill_switch, read_switch, switch_banner
-from service.pages.tabled import grid
-from service.pages.view import RANGES
+from service.schemas.records import Action, Switch, action_of
+from service.summaries.savings import giving_frame, told_total
+
+
+def giving(start: datetime, end: datetime) -> None:
+    """Draw it for a window of whole minutes; silent where the store or the service is older. Blocks.
+
+    Raises ``ClientError``.
+    """
+    try:
+        found = queries.given_back(start, end)
+    except (NoData, StoreOlder, UnknownQuery):
+        return
+    st.markdown(f"**What the actions did give back.** {told_total(found.total)}")
+    if found.classes:
+        tabled(giving_frame(found), "given-back", "What each class of action gave back, in GPU-hours")
+
 
 PER_PAGE = 25
 
@@ -29,7 +49,7 @@ def show(site: Site) -> None:
 
 def _body(stage: Stage) -> None:
     since = _since(stage)
-    actions = [action_of(each) for each in acting.ask("actions", since_ms=since, job=stage.view.job)]
+    actions = [action_of(each) for each in jobs.ask("actions", since_ms=since, job=stage.view.job)]
     actions.sort(key=lambda each: -each.number)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.header(_sentence(actions), anchor=False)
@@ -124,11 +144,11 @@ def _undo(action: Action) -> None:
             key=f"do-undo-{action.number}",
             type="primary",
             disabled=not may.may,
-            on_click=acting.order,
+            on_click=jobs.order,
             args=("undo", f"undo action {action.number}", action.number),
         )
         st.caption(may.why or "Or in a shell:")
-        st.code(compose.command("undo", str(action.number)), language="shell")
+        st.code(submit_form.command("undo", str(action.number)), language="shell")
 
 
 def _facts(stage: Stage, action: Action) -> list[tuple[str, str]]:
@@ -181,7 +201,7 @@ def _since(stage: Stage) -> int:
 def _window(stage: Stage, since_ms: int) -> tuple[datetime, datetime]:
     """The same time range in whole minutes, UTC."""
     start = datetime.fromtimestamp(since_ms / 1000, UTC).replace(second=0, microsecond=0)
-    until = stage.view.until.replace(tzinfo=UTC) if stage.view.until is not None else acting.now()
+    until = stage.view.until.replace(tzinfo=UTC) if stage.view.until is not None else jobs.now()
     return start, max(until.replace(second=0, microsecond=0), start + timedelta(minutes=1))
 
 

@@ -7,14 +7,15 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service.pages import feed, wording
-from service.pages.chart_frame import TimeAxis, rows
-from service.pages.chart_heat import MOST_GPUS, PICK, heat_map, most_steps, nodes_as_rows
-from service.pages.palette import label_of
-from service.pages.pieces import facts, heat_keys, kind_label
-from service.pages.scene import PageContext, Site, drawn, go, nothing_matches, open_gpu
-from service.pages.tabled import charted, grid
-from service.pages.view import step_for
+from service import wording
+from service.charts.frame import TimeAxis, rows
+from service.charts.heatmap import MOST_GPUS, PICK, heat_map, most_steps, nodes_as_rows
+from service.charts.theme import label_of
+from service.charts.window import step_for
+from service.pages.data import queries
+from service.pages.parts.charted import charted, grid
+from service.pages.parts.context import PageContext, Site, drawn, go, nothing_matches, open_gpu
+from service.pages.parts.widgets import facts, heat_keys, kind_label
 
 COLUMNS = {
     "gpu": "GPU",
@@ -39,9 +40,9 @@ def show(site: Site) -> None:
 
 
 def _body(scene: PageContext) -> None:
-    asked_gpus = feed.begin("gpus_now", **scene.view.filters)
-    asked_now = feed.begin("cluster_now", **scene.view.filters)
-    asked_findings = feed.begin("findings", open=True, **scene.asked_until_now)
+    asked_gpus = queries.begin("gpus_now", **scene.view.filters)
+    asked_now = queries.begin("cluster_now", **scene.view.filters)
+    asked_findings = queries.begin("findings", open=True, **scene.asked_until_now)
     gpus = asked_gpus()
     cells, axis, many = _cells(scene, gpus)
     if cells.empty:
@@ -75,9 +76,9 @@ def _cells(scene: PageContext, gpus: pd.DataFrame) -> tuple[pd.DataFrame, TimeAx
     shown = replace(scene.window, step_s=step_s)
     axis, many = replace(scene.axis, window=shown), len(gpus) > MOST_GPUS
     if many:
-        nodes = feed.ask("heatmap_by_node", **shown.steps, **scene.view.filters)
+        nodes = queries.ask("heatmap_by_node", **shown.steps, **scene.view.filters)
         return nodes_as_rows(nodes), axis, many
-    return feed.ask("heatmap", **shown.steps, **scene.view.filters), axis, many
+    return queries.ask("heatmap", **shown.steps, **scene.view.filters), axis, many
 
 
 def _now(scene: PageContext, now: pd.DataFrame) -> None:

@@ -1,4 +1,7 @@
-"""Findings: each in a sentence, with window, coverage, measure and evidence; and what is unknown."""
+"""Findings: each in a sentence, with window, coverage, measure and evidence; and what is unknown.
+
+What people are told of: the open cases of alerts. Part of the findings page.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,18 +10,65 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from service import wording
+from service.charts.frame import rows
+from service.charts.timelines import RUNGS
 from service.client.finding_groups import About, grouped, once_a_gpu, others
 from service.client.kinds import KINDS
-from service.pages import feed, judged, wording
-from service.pages.alerts import alerts
-from service.pages.chart_frame import rows
-from service.pages.evidence import told
-from service.pages.measures import RUNGS
-from service.pages.pieces import facts, kind_label, plain, spoken, tag_of_kind
-from service.pages.scene import PageContext, Site, current_view, drawn, go
-from service.pages.unjudged import unjudged
-from service.pages.unknowns import unknowns
-from service.pages.view import address, shared
+from service.pages.data import queries
+from service.pages.parts import freshness
+from service.pages.parts.charted import grid
+from service.pages.parts.context import PageContext, Site, current_view, drawn, go
+from service.pages.parts.evidence import told
+from service.pages.parts.unknown import unjudged, unknowns
+from service.pages.parts.url_state import address, shared
+from service.pages.parts.widgets import facts, kind_label, plain, spoken, tag_of_kind
+
+FILTERS = ("node", "project", "user")
+
+
+def alerts(scene: PageContext) -> None:
+    """The open cases in a table; a quiet line when there are none."""
+    st.subheader("Alerts", anchor=False)
+    window = {name: scene.asked_until_now[name] for name in ("from_ts", "to_ts")}
+    filters = {name: scene.asked.get(name) for name in FILTERS}
+    found = queries.ask_if_kept("alerts", open=True, **window, **filters)
+    if found is None:
+        st.caption("An older Fallow wrote this store and keeps none; start the service once.")
+        return
+    if found.empty:
+        st.caption("Nobody had to be told of anything that is still so.")
+        return
+    grid(
+        table(found, scene),
+        hide_index=True,
+        placeholder=wording.DASH,
+        alt="The open alerts: what, since when, what happens next, and whom a word reached",
+    )
+
+
+def table(found: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
+    """A row a case, in words."""
+    each = list(rows(found))
+    return pd.DataFrame(
+        {
+            "What": [row.title for row in each],
+            "Kind": [f"{row.kind}, {row.rung}" for row in each],
+            "Since": [scene.when(row.since_ts) for row in each],
+            "Next": [wording.localized(row.next, scene.zone) for row in each],
+            "Told": [_people(row.told) for row in each],
+            "On its way to": [_people(row.waiting) for row in each],
+            "Did not reach": [_people(row.missed) for row in each],
+            "Answer": [row.command or None for row in each],
+        }
+    )
+
+
+def _people(receivers: object) -> str | None:
+    if wording.missing(receivers):
+        return None
+    return str(receivers).replace("user:", "").replace("project:", "the head of ")
+
 
 PER_PAGE = 12
 
@@ -30,13 +80,13 @@ def show(site: Site) -> None:
 
 def _body(scene: PageContext) -> None:
     open_only = scene.view.closed != "yes"
-    found = feed.ask("findings", open=True if open_only else None, **scene.asked_until_now)
+    found = queries.ask("findings", open=True if open_only else None, **scene.asked_until_now)
     _head(scene, found, open_only)
     with st.container(horizontal=True, vertical_alignment="center"):
         _kinds(scene, found)
         _closed(open_only)
     shown = found if scene.view.kind is None else found[found["kind"] == scene.view.kind]
-    judged.lateness(scene)
+    freshness.lateness(scene)
     if shown.empty and not found.empty:
         st.caption("None of this kind in this time.")
     groups = grouped(rows(shown), _about)
@@ -51,9 +101,9 @@ def _body(scene: PageContext) -> None:
 
 def _head(scene: PageContext, found: pd.DataFrame, open_only: bool) -> None:
     # To this moment, as the findings: what was opened since the newest whole minute is open too.
-    waste = feed.ask_if_kept("waste", **scene.asked_until_now)
+    waste = queries.ask_if_kept("waste", **scene.asked_until_now)
     if found.empty:
-        st.header(f"{judged.calm()}{wasted(waste, open_only=open_only)}", anchor=False)
+        st.header(f"{freshness.calm()}{wasted(waste, open_only=open_only)}", anchor=False)
     else:
         st.header(sentence(found, waste, open_only=open_only), anchor=False)
     if waste is not None and not waste.empty:

@@ -5,17 +5,25 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service.pages import feed, wording
-from service.pages.chart_lanes import Strip, lanes_chart, measured_lanes, unmeasured
-from service.pages.chart_strips import holder_strip, state_strip
-from service.pages.measures import RUNGS, lanes_of
-from service.pages.notice import NO_SUCH_GPU
-from service.pages.palette import label_of
-from service.pages.pieces import facts, plain, state_keys, state_tag
-from service.pages.scene import PageContext, Site, drawn
-from service.pages.scene import show as show_notice
-from service.pages.tabled import charted, grid
-from service.pages.view import address, shared
+from service import wording
+from service.charts.theme import label_of
+from service.charts.timelines import (
+    RUNGS,
+    Strip,
+    holder_strip,
+    lanes_chart,
+    lanes_of,
+    measured_lanes,
+    state_strip,
+    unmeasured,
+)
+from service.pages.data import queries
+from service.pages.parts.charted import charted, grid
+from service.pages.parts.context import PageContext, Site, drawn
+from service.pages.parts.context import show as show_notice
+from service.pages.parts.messages import NO_SUCH_GPU
+from service.pages.parts.url_state import address, shared
+from service.pages.parts.widgets import facts, plain, state_keys, state_tag
 
 
 def show(site: Site) -> None:
@@ -30,7 +38,7 @@ def _body(scene: PageContext) -> None:
         icon=":material/arrow_back:",
         query_params=address(shared(scene.view)),
     )
-    gpus = feed.ask("gpus_now")
+    gpus = queries.ask("gpus_now")
     found = gpus[gpus["uuid"] == scene.view.gpu]
     if found.empty:
         show_notice(NO_SUCH_GPU)
@@ -81,8 +89,8 @@ def _head(scene: PageContext, row: Any) -> None:
 
 def _timeline(scene: PageContext, row: Any) -> None:
     asked = {"uuid": row["uuid"], **scene.window.steps}
-    timeline = feed.ask("gpu_timeline", **asked)
-    holders = feed.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
+    timeline = queries.ask("gpu_timeline", **asked)
+    holders = queries.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
     total = row["memory_total_bytes"]
     lanes = measured_lanes(lanes_of(None if wording.missing(total) else float(total)), timeline)
     state_keys(scene.colours)
@@ -104,7 +112,7 @@ def _timeline(scene: PageContext, row: Any) -> None:
 
 def _processes(scene: PageContext, row: Any) -> None:
     st.subheader("Processes now", anchor=False)
-    processes = feed.ask("processes_now", uuid=row["uuid"])
+    processes = queries.ask("processes_now", uuid=row["uuid"])
     if processes.empty:
         st.caption("None was seen when processes were last looked at.")
         return
@@ -138,7 +146,7 @@ def _processes(scene: PageContext, row: Any) -> None:
 
 def _events(scene: PageContext, row: Any) -> None:
     st.subheader("Events", anchor=False)
-    events = feed.ask("events", node=row["node"], **scene.window.span)
+    events = queries.ask("events", node=row["node"], **scene.window.span)
     mine = events[events["uuid"] == row["uuid"]]
     if mine.empty:
         st.caption("None in this time: no XID, no fall off the bus, no counter reset.")
@@ -150,7 +158,10 @@ def _events(scene: PageContext, row: Any) -> None:
 def _strangers(scene: PageContext, row: Any) -> None:
     """Who was on it though others were given it, and whose claim could not be read; silent when nobody."""
     asked = {"uuid": row["uuid"], **scene.window.span}
-    found, unclear = feed.ask_if_kept("intrusions", **asked), feed.ask_if_kept("unclear_claims", **asked)
+    found, unclear = (
+        queries.ask_if_kept("intrusions", **asked),
+        queries.ask_if_kept("unclear_claims", **asked),
+    )
     if found is not None and not found.empty:
         st.subheader("On it, though it was given to others", anchor=False)
         grid(intruders_table(found, scene), hide_index=True, placeholder=wording.DASH)
@@ -188,7 +199,7 @@ def intruders_table(found: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
 
 def _holders(scene: PageContext, row: Any) -> None:
     st.subheader("Holders in this time", anchor=False)
-    holders = feed.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
+    holders = queries.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
     if holders.empty:
         st.caption("Nobody held it.")
         return

@@ -6,24 +6,34 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from service import wording
+from service.charts.frame import rows
+from service.charts.heatmap import PICK, heat_map
+from service.charts.timelines import RUNGS, banded, lanes_chart, lanes_of, measured_lanes, over_gpus
 from service.client import energy
 from service.client.job_verdicts import efficiency, verdict
-from service.pages import acting, feed, launched, wording
-from service.pages.allowed import allowed
-from service.pages.chart_frame import rows
-from service.pages.chart_heat import PICK, heat_map
-from service.pages.chart_lanes import lanes_chart, measured_lanes
-from service.pages.measures import RUNGS, banded, lanes_of, over_gpus
-from service.pages.notice import NO_SUCH_JOB
-from service.pages.orders import keep_button
-from service.pages.patterns import pattern_of_job
-from service.pages.pieces import facts, heat_keys, plain
-from service.pages.runs import run_line
-from service.pages.scene import PageContext, Site, current_view, drawn, go, nothing_matches, open_gpu
-from service.pages.scene import show as show_notice
-from service.pages.stage import Stage, staged
-from service.pages.tabled import charted, grid
-from service.pages.view import UrlState
+from service.pages import submitted_jobs
+from service.pages.data import jobs as acting
+from service.pages.data import queries
+from service.pages.parts.charted import charted, grid
+from service.pages.parts.context import (
+    PageContext,
+    Site,
+    Stage,
+    current_view,
+    drawn,
+    go,
+    nothing_matches,
+    open_gpu,
+    staged,
+)
+from service.pages.parts.context import show as show_notice
+from service.pages.parts.job_buttons import allowed, keep_button
+from service.pages.parts.messages import NO_SUCH_JOB
+from service.pages.parts.search_box import run_line
+from service.pages.parts.url_state import UrlState
+from service.pages.parts.widgets import facts, heat_keys, plain
+from service.summaries.recommendations import pattern_of_job
 
 EARLIER = " {jobs} held a GPU when its records begin: From is then, or earlier, as Began says."
 HELD, SUBMITTED = "held", "submitted"
@@ -51,7 +61,7 @@ COLUMNS = {
 def show(site: Site) -> None:
     """Draw the page: jobs that held GPUs, or that were submitted; of one, its life and its measures."""
     view = current_view()
-    if launched.is_launched(view.job):
+    if submitted_jobs.is_launched(view.job):
         _back(view)
         staged(site, _life)
         drawn(site, _measured)
@@ -59,13 +69,13 @@ def show(site: Site) -> None:
     if view.job is None:
         _which(view)
     if view.job is None and view.by == SUBMITTED:
-        staged(site, launched.submitted)
+        staged(site, submitted_jobs.submitted)
         return
     drawn(site, _body)
 
 
 def _life(stage: Stage) -> None:
-    launched.one(stage, str(stage.view.job))
+    submitted_jobs.one(stage, str(stage.view.job))
 
 
 def _which(view: UrlState) -> None:
@@ -87,7 +97,7 @@ def _which_chosen() -> None:
 
 
 def _body(scene: PageContext) -> None:
-    jobs = feed.ask("jobs", **scene.asked)
+    jobs = queries.ask("jobs", **scene.asked)
     if jobs.empty:
         nothing_matches(scene)
         return
@@ -104,7 +114,7 @@ def _body(scene: PageContext) -> None:
 
 def _measured(scene: PageContext) -> None:
     """What was measured of a submitted job, if it held a GPU in the time range."""
-    timeline = feed.ask("job_timeline", job=scene.view.job, **scene.window.steps)
+    timeline = queries.ask("job_timeline", job=scene.view.job, **scene.window.steps)
     if timeline.empty:
         st.caption("It held no measured GPU in this time range.")
         return
@@ -181,7 +191,7 @@ def _back(view: UrlState) -> None:
         type="tertiary",
         key="all-jobs",
         on_click=go,
-        args=(replace(view, job=None, by=SUBMITTED if launched.is_launched(view.job) else None),),
+        args=(replace(view, job=None, by=SUBMITTED if submitted_jobs.is_launched(view.job) else None),),
     )
 
 
@@ -200,7 +210,7 @@ def _one(scene: PageContext, row: Any) -> None:
     if not wording.missing(row["command"]):
         st.code(str(row["command"]), language="shell", wrap_lines=True)
     _each_gpu(scene, str(row["job"]))
-    timeline = feed.ask("job_timeline", job=row["job"], **scene.window.steps)
+    timeline = queries.ask("job_timeline", job=row["job"], **scene.window.steps)
     if timeline.empty:
         st.caption("No sample of its GPUs lies in this time.")
         return
@@ -237,14 +247,14 @@ def _facts(scene: PageContext, row: Any) -> None:
         items.append(("energy", wording.energy(energy.used([row]))))
         items.append(("of it while it did nothing", wording.energy(energy.wasted([row]))))
     facts(items)
-    found = feed.ask_if_kept("patterns", project=scene.asked.get("project"), user=scene.asked.get("user"))
+    found = queries.ask_if_kept("patterns", project=scene.asked.get("project"), user=scene.asked.get("user"))
     if (told := pattern_of_job(found, str(row["job"]))) is not None:
         facts([("worked in the last 24 hours", told)])
 
 
 def _each_gpu(scene: PageContext, job: str) -> None:
     """A row for each GPU, under the verdict that is over all of them."""
-    gpus = feed.ask_if_kept("job_gpus", job=job, **scene.window.span)
+    gpus = queries.ask_if_kept("job_gpus", job=job, **scene.window.span)
     if gpus is None or gpus.empty:
         return
     shown = pd.DataFrame(

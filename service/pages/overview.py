@@ -3,18 +3,22 @@
 import pandas as pd
 import streamlit as st
 
+from service import wording
+from service.charts import bars
+from service.charts import usage as chart_usage
+from service.charts.bars import PARTS, most_wasted, part_colours, waste_bars
+from service.charts.frame import Clock, rows
+from service.charts.theme import DARK, LIGHT
+from service.charts.usage import allocated_and_used, gpus_by_state, ledger_bars
 from service.client.energy import Energy
-from service.pages import chart_ranks, chart_usage, feed, judged, wording
-from service.pages.chart_frame import Clock, rows
-from service.pages.chart_ranks import PARTS, most_wasted, part_colours, waste_bars
-from service.pages.chart_usage import allocated_and_used, gpus_by_state, ledger_bars
-from service.pages.headline import ALLOCATED, MEASURED, USED, Headline, headline, sentence
-from service.pages.health import show_health
-from service.pages.palette import DARK, LIGHT
-from service.pages.pieces import Figure, figures, keys, kind_label, plain, state_keys, striped, swatch
-from service.pages.scene import PageContext, Site, drawn, nothing_matches
-from service.pages.tabled import charted
-from service.pages.view import address
+from service.pages.data import queries
+from service.pages.parts import freshness
+from service.pages.parts.charted import charted
+from service.pages.parts.context import PageContext, Site, drawn, nothing_matches
+from service.pages.parts.health import show_health
+from service.pages.parts.url_state import address
+from service.pages.parts.widgets import Figure, figures, keys, kind_label, plain, state_keys, striped, swatch
+from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline, sentence
 
 PRICES = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 2.10 }'
 
@@ -31,17 +35,17 @@ def prepare() -> None:
     """Put the page's charts together as most will see them, and draw one with nobody looking."""
     for colours in (LIGHT, DARK):
         chart_usage.prepare(Clock(utc=False), colours)
-        chart_ranks.prepare(WASTERS, colours)
+        bars.prepare(WASTERS, colours)
     nothing = pd.DataFrame({"state": [], "gpu_hours": [], "share_ratio": []})
     charted(ledger_bars(nothing, LIGHT), "Nothing", nothing, "nothing", numbers="Nothing")
 
 
 def _body(scene: PageContext) -> None:
-    asked_usage = feed.begin("usage_over_time", **scene.asked_steps)
-    asked_ledger = feed.begin("ledger_by_state", **scene.asked)
-    asked_findings = feed.begin("findings", open=True, **scene.asked_until_now)
-    asked_states = feed.begin("states_over_time", **scene.asked_steps)
-    asked_people = feed.begin("people", **scene.asked)
+    asked_usage = queries.begin("usage_over_time", **scene.asked_steps)
+    asked_ledger = queries.begin("ledger_by_state", **scene.asked)
+    asked_findings = queries.begin("findings", open=True, **scene.asked_until_now)
+    asked_states = queries.begin("states_over_time", **scene.asked_steps)
+    asked_people = queries.begin("people", **scene.asked)
     usage, ledger = asked_usage(), asked_ledger()
     if usage.empty or not usage["installed_gpus"].fillna(0).gt(0).any():
         nothing_matches(scene)
@@ -85,7 +89,7 @@ def _withheld(scene: PageContext, head: Headline) -> None:
     """How many GPUs nobody may have now, and why; of a range that is over, how many hours it was."""
     if not head.withheld_gpu_hours:
         return
-    now = feed.ask("cluster_now", **scene.view.filters) if scene.view.live else pd.DataFrame()
+    now = queries.ask("cluster_now", **scene.view.filters) if scene.view.live else pd.DataFrame()
     many = float(now["withheld_gpus"].iloc[0]) if len(now) else 0.0
     if not many:
         st.caption(f"{wording.hours(head.withheld_gpu_hours)} were withheld: drained, down or reserved.")
@@ -229,7 +233,7 @@ def _wastes(scene: PageContext, people: pd.DataFrame) -> None:
 def _findings(scene: PageContext, found: pd.DataFrame) -> None:
     st.subheader(f"Open findings: {len(found)}", anchor=False)
     if found.empty:
-        st.caption(f"{judged.calm()}.")
+        st.caption(f"{freshness.calm()}.")
         return
     for row in rows(found.head(5)):
         hours = (

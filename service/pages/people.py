@@ -1,19 +1,149 @@
-"""People and projects: who wastes most, who uses best, the figures behind both, and what one could change."""
+"""People and projects: who wastes most, who uses best, the figures behind both, and what one could change.
 
-from dataclasses import replace
+One person on the People page: what they held, what they used, and what to change.
+
+The judgement and its words are ``service.summaries.recommendations``, as in the report my-week, so both
+say the same of the same time. Said to somebody's face only where they signed in as themselves; where visitors
+sign in, what to change is for the person and for operators, as that report is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from service.pages import feed, wording
-from service.pages.chart_ranks import PARTS, best_used, most_wasted, part_colours, use_bars, waste_bars
-from service.pages.naming import named
-from service.pages.patterns import in_short, kinds_by, patterns_by
-from service.pages.person import about_whom, held, to_change
-from service.pages.pieces import definitions, keys, plain, swatch
-from service.pages.scene import PageContext, Site, current_view, drawn, go, nothing_matches
-from service.pages.tabled import charted, grid
+from service import wording
+from service.charts.bars import PARTS, best_used, most_wasted, part_colours, use_bars, waste_bars
+from service.client import ClientError
+from service.client.recurring import told, told_to_owner
+from service.pages.data import jobs as acting
+from service.pages.data import queries
+from service.pages.parts.charted import charted, grid
+from service.pages.parts.context import PageContext, Site, current_view, drawn, go, nothing_matches
+from service.pages.parts.widgets import definitions, facts, keys, plain, swatch
+from service.pages.sign_in import may_read
+from service.summaries.headline import headline
+from service.summaries.holders import named
+from service.summaries.recommendations import (
+    Changes,
+    Held,
+    changes,
+    held_of,
+    in_short,
+    kinds_by,
+    measured_of,
+    patterns_by,
+    told_held,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Whom the section is about; ``you``: they signed in as themselves."""
+
+    name: str
+    you: bool
+
+    @property
+    def spoken_of(self) -> str | None:
+        """The name where somebody else reads; ``None`` to their face."""
+        return None if self.you else self.name
+
+
+def about_whom(scene: PageContext) -> Person | None:
+    """Who is chosen, else who signed in; ``None``: nobody."""
+    signed = acting.visitor()
+    own = None if signed is None else signed.caller.name
+    name = scene.view.user or own
+    return None if name is None else Person(name=name, you=name == own)
+
+
+def held(scene: PageContext, who: Person) -> list[dict[Any, Any]]:
+    """Draw what they held and used; the jobs that it was. Blocks while it asks. Raises ``ClientError``."""
+    asked = _asked(scene, who)
+    jobs = queries.ask("jobs", **asked).to_dict("records")
+    head = headline(
+        queries.ask("usage_over_time", **asked, step_s=scene.window.step_s),
+        queries.ask("ledger_by_state", **asked),
+        scene.window,
+    )
+    sums = held_of(jobs, utilization=head.utilization_ratio, measured=head.measured_ratio)
+    whose, they = ("you", "you") if who.you else (plain(who.name), "they")
+    st.subheader(f"What {whose} held, what {they} used, what to change", anchor=False)
+    st.markdown(plain(told_held(sums, who.spoken_of)))
+    if jobs:
+        facts(_figures(sums))
+    return jobs
+
+
+def to_change(scene: PageContext, who: Person, jobs: list[dict[Any, Any]]) -> None:
+    """Draw what to change about these jobs, for whom it may be shown. Blocks: every policy is asked.
+
+    Raises ``ClientError``, but for what is advised, of which it is said.
+    """
+    may = may_read(who.name)
+    if not may.may:
+        st.caption(f"What to change: {may.why}")
+        return
+    said, unsaid = _advised()
+    asked = _asked(scene, who)
+    findings = queries.ask("findings", **asked).to_dict("records")
+    measured = measured_of(queries.ask("ledger_by_job", **asked).to_dict("records"))
+    recurs = queries.recurred(scene.window.from_ts, scene.window.to_ts)
+    own = [] if recurs is None else [each for each in recurs.habits if each["user"] == who.name]
+    habits = [told_to_owner(each) if who.you else told(each) for each in own]
+    found = changes(jobs, said, findings, measured, name=who.spoken_of, habits=habits)
+    _changes(scene, found, unsaid)
+    st.caption(f"The same as a mail or a page: `fallow report my-week --user {_for_code(who.name)}`.")
+
+
+def _asked(scene: PageContext, who: Person) -> dict[str, Any]:
+    return {**scene.asked, "user": who.name}
+
+
+def _figures(sums: Held) -> list[tuple[str, str]]:
+    return [
+        ("held", wording.hours(sums.held_gpu_hours)),
+        ("used", wording.hours(sums.used_gpu_hours)),
+        ("did nothing", wording.hours(sums.wasted_gpu_hours)),
+        ("utilization", wording.percent(sums.utilization_ratio)),
+        ("measured", wording.percent(sums.measured_ratio)),
+        *_energy(sums),
+    ]
+
+
+def _energy(sums: Held) -> list[tuple[str, str]]:
+    if not sums.energy.kwh:
+        return []
+    return [
+        ("energy", wording.energy(sums.energy)),
+        ("of it while nothing was done", wording.energy(sums.wasted_energy)),
+    ]
+
+
+def _advised() -> tuple[Sequence[Mapping[Any, Any]], tuple[str, ...]]:
+    """What is advised now, of everybody; else why nothing is."""
+    try:
+        return queries.advised().advice, ()
+    except ClientError as error:
+        return (), (f"Nothing could be advised about what runs now: {error}",)
+
+
+def _changes(scene: PageContext, found: Changes, first: Sequence[str]) -> None:
+    st.markdown("**What to change**")
+    lines = (*first, *found.sentences)
+    st.markdown("\n".join(f"- {plain(wording.localized(line, scene.zone))}" for line in lines))
+    if found.commands:
+        st.code("\n".join(found.commands), language="shell")
+
+
+def _for_code(name: str) -> str:
+    """A name as a shell takes it, within a line of code, which no backtick may end."""
+    return quote(name).replace("`", "'")
+
 
 TOP = 12
 KINDS = {"people": "People", "projects": "Projects"}
@@ -54,7 +184,7 @@ def _body(scene: PageContext) -> None:
 
 def _ranked(scene: PageContext, head: Any, by: str) -> None:
     """Everybody in order, under a sentence at the ``head``."""
-    frame = named(feed.ask(by, **scene.asked), by)
+    frame = named(queries.ask(by, **scene.asked), by)
     if frame.empty:
         nothing_matches(scene)
         return
@@ -129,7 +259,7 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
         and (metered or column not in ENERGY)
         and not (by == "projects" and column == "project")
     ]
-    patterns = feed.ask_if_kept("patterns", **_filters(scene))
+    patterns = queries.ask_if_kept("patterns", **_filters(scene))
     shown = frame.assign(
         name=frame["user_name"] if by == "people" else frame["name"],
         wasted_share=frame["wasted_gpu_hours"] / frame["gpu_hours"].where(frame["gpu_hours"] > 0) * 100,

@@ -5,17 +5,17 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service.pages import acting, wording
-from service.pages.acting_frames import leases_frame, matching, queue_frame
-from service.pages.chart_projects import shares_chart, wanted_and_held
-from service.pages.composer import composer
-from service.pages.finder import find_box
-from service.pages.pieces import facts, keys, plain, swatch
-from service.pages.scene import Site
-from service.pages.stage import Stage, staged
-from service.pages.switch import read_switch, switch_banner
-from service.pages.tabled import charted, grid
-from service.pages.view import address, shared
+from service import wording
+from service.charts.bars import shares_chart, wanted_and_held
+from service.pages.data import jobs as acting
+from service.pages.data.jobs import leases_frame, matching, queue_frame
+from service.pages.parts.charted import charted, grid
+from service.pages.parts.context import Site, Stage, staged
+from service.pages.parts.kill_switch import read_switch, switch_banner
+from service.pages.parts.search_box import find_box
+from service.pages.parts.submit_form import composer
+from service.pages.parts.url_state import address, shared
+from service.pages.parts.widgets import facts, keys, plain, swatch
 
 PER_PAGE = 50
 MOST = 10_000

@@ -15,17 +15,17 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import streamlit as st
 
+from service import wording
 from service.client.reporting import Paper, read_paper
 from service.client.schedules import Delivery, Schedule
 from service.client.values import as_it_was
-from service.pages import report_feed, wording
-from service.pages.paper import sealed
-from service.pages.pieces import facts, plain
-from service.pages.scene import PageContext, current_view, go
-from service.pages.schedule_text import OFTEN, WEEKDAYS, Regular, length_text, often_for, toml_of
+from service.pages.data import reports
+from service.pages.data.reports import OFTEN, WEEKDAYS, Regular, length_text, often_for, toml_of
+from service.pages.parts.charted import grid
+from service.pages.parts.context import PageContext, Stage, current_view, go
+from service.pages.parts.report_view import sealed
+from service.pages.parts.widgets import facts, plain
 from service.pages.sign_in import may_read
-from service.pages.stage import Stage
-from service.pages.tabled import grid
 
 ELSEWHERE = "The reports of another machine"
 PAPER_PX = 900
@@ -42,7 +42,7 @@ STATES = {
 
 def scheduled(stage: Stage) -> None:
     """Draw the schedules and what they wrote; of an opened one, what it says."""
-    found, papers = report_feed.schedules(), report_feed.papers()
+    found, papers = reports.schedules(), reports.papers()
     if found is None or papers is None:
         st.header(ELSEWHERE, anchor=False)
         st.caption("This dashboard reads a service elsewhere; `fallow report --list` there says what comes.")
@@ -63,7 +63,7 @@ def how_to_schedule(
     scene: PageContext, kind: str, length: timedelta, *, user: str | None, project: str | None
 ) -> None:
     """The lines that have the report on the screen come by itself, from a few choices."""
-    known = report_feed.receivers()
+    known = reports.receivers()
     with st.expander("Have it come by itself", icon=":material/schedule_send:", key="report-schedule"):
         wanted = _wished(scene, kind, length, [*known.routes, OWNERS] if known.owners else list(known.routes))
         wanted = replace(wanted, user=user, project=project)

@@ -14,18 +14,18 @@ import streamlit as st
 
 from service.client import ClientError
 from service.client.reporting import FORMATS, Report, period
-from service.pages import acting, compose, feed, report_feed
-from service.pages.notice import Notice, explain
-from service.pages.pieces import plain
-from service.pages.report_drawn import draw_report
+from service.pages.data import jobs, queries, reports
+from service.pages.data.reports import length_text
+from service.pages.parts import submit_form
+from service.pages.parts.context import PageContext, Site, body_or_notice, current_view, go, stage_of
+from service.pages.parts.context import show as show_notice
+from service.pages.parts.layout import SCHEDULED
+from service.pages.parts.messages import Notice, explain
+from service.pages.parts.report_view import draw_report
+from service.pages.parts.url_state import UrlState
+from service.pages.parts.widgets import plain
 from service.pages.report_schedules import how_to_schedule, scheduled
-from service.pages.scene import PageContext, Site, body_or_notice, current_view, go
-from service.pages.scene import show as show_notice
-from service.pages.schedule_text import length_text
-from service.pages.shell import SCHEDULED
 from service.pages.sign_in import acting_allowed, may_read
-from service.pages.stage import stage_of
-from service.pages.view import UrlState
 
 READ = "read"
 WAYS = {READ: "Read one now", SCHEDULED: "What comes by itself"}
@@ -95,7 +95,7 @@ def _read(scene: PageContext) -> None:
         return
     window = _held_window(scene, wanted)
     with st.spinner("Making the report", show_time=False):
-        made = report_feed.report(kind, window, scene.zone, wanted.user, wanted.project)
+        made = reports.report(kind, window, scene.zone, wanted.user, wanted.project)
     st.header(plain(made.title), anchor=False)
     st.caption(period(made))
     st.markdown(f"**{plain(made.opening)}**")
@@ -146,7 +146,7 @@ def _wanted(scene: PageContext, kind: str) -> Wanted | None:
 
 def _which_project(view: UrlState) -> None:
     st.header("Which project?", anchor=False)
-    options = feed.ask("options")
+    options = queries.ask("options")
     names = [str(each) for each in options[options["dimension"] == "project"]["value"]]
     if not names:
         st.caption("No project is known; see [projects] in the configuration.")
@@ -159,7 +159,7 @@ def _which_project(view: UrlState) -> None:
 
 def _whose(view: UrlState) -> str | None:
     """The person whose week may be read here; ``None`` where that is to be said first, which was drawn."""
-    signed = acting.visitor() if acting_allowed() else None
+    signed = jobs.visitor() if acting_allowed() else None
     own = None if signed is None else signed.caller.name
     wanted = view.user or own
     if acting_allowed() and signed is None:
@@ -168,7 +168,7 @@ def _whose(view: UrlState) -> str | None:
                 title="Your own week",
                 found="This report is one person's own, and this dashboard does not know yet who you are.",
                 todo="Sign in at the top right, or make it in a shell of your own:",
-                command=compose.command("report", "my-week", "--preview"),
+                command=submit_form.command("report", "my-week", "--preview"),
             )
         )
         return None
@@ -178,7 +178,7 @@ def _whose(view: UrlState) -> str | None:
                 title="Whose week?",
                 found="This report is about one person: what they held and used, and what to change.",
                 todo="Choose a person above. In a shell it is about whoever asks:",
-                command=compose.command("report", "my-week", "--preview"),
+                command=submit_form.command("report", "my-week", "--preview"),
             )
         )
         return None
@@ -210,7 +210,7 @@ def _downloads(made: Report) -> None:
         label, mime = FILES[name]
         st.download_button(
             label,
-            partial(report_feed.report_text, made, name),
+            partial(reports.report_text, made, name),
             file_name=f"fallow-{made.kind}{about}-{made.span.end:%Y-%m-%d}.{name}",
             mime=mime,
             icon=":material/download:",
@@ -226,5 +226,5 @@ def _in_a_shell(scene: PageContext, wanted: Wanted, window: tuple[datetime, date
     for flag, value in (("--user", wanted.user), ("--project", wanted.project)):
         words += [flag, value] if value else []
     st.subheader("The same in a shell", anchor=False)
-    st.code(compose.command("report", *words), language="shell", wrap_lines=True)
+    st.code(submit_form.command("report", *words), language="shell", wrap_lines=True)
     st.caption("It writes HTML; `--format md`, `csv` or `json` write the others.")

@@ -4,12 +4,11 @@ import pandas as pd
 import streamlit as st
 
 from service.client.advising import SettingRow
-from service.pages import feed
-from service.pages.kiosk import kiosk_link
-from service.pages.pieces import plain
-from service.pages.scene import Site
-from service.pages.stage import Stage, staged
-from service.pages.tabled import grid, tabled
+from service.pages.data import queries
+from service.pages.parts.charted import grid, tabled
+from service.pages.parts.context import Site, Stage, staged
+from service.pages.parts.widgets import plain
+from service.pages.wall.wall import kiosk_link
 
 DEFAULT = "default"
 
@@ -21,7 +20,7 @@ def show(site: Site) -> None:
 
 
 def _body(stage: Stage) -> None:
-    found = feed.settings()
+    found = queries.settings()
     if found is None:
         st.header("The configuration of another machine", anchor=False)
         st.caption("It reads a service elsewhere; `fallow config` there prints what it runs with.")

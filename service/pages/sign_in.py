@@ -21,10 +21,10 @@ from service.client import ClientError
 from service.client.acting import connect_acting
 from service.client.place import CODE_VARIABLE
 from service.client.reporting import in_file_name
-from service.pages import acting
-from service.pages.acting import SIGNED, Visitor
-from service.pages.pieces import plain, spoken
-from service.pages.records import caller_of
+from service.pages.data import jobs
+from service.pages.data.jobs import SIGNED, Visitor
+from service.pages.parts.widgets import plain, spoken
+from service.schemas.records import caller_of
 
 PARAMETER = "code"
 LEAST_CODE = 16
@@ -52,7 +52,7 @@ def may_order(*, owner: str | None = None, switch: bool = False) -> May:
     """
     if not acting_allowed():
         return May(may=False, why=READS_ONLY)
-    signed = acting.visitor()
+    signed = jobs.visitor()
     if signed is None:
         return May(may=False, why=SIGN_IN_FIRST)
     caller = signed.caller
@@ -76,7 +76,7 @@ def may_read(person: str | None) -> May:
     """
     if not acting_allowed():
         return May(may=True)
-    signed = acting.visitor()
+    signed = jobs.visitor()
     if signed is None:
         return May(may=False, why="It is one person's own: sign in at the top right to read yours.")
     name = signed.caller.name
@@ -104,7 +104,7 @@ def who() -> None:
     """Who acts in this window, and the way in or out; drawn in the masthead where acting is allowed."""
     if not acting_allowed():
         return
-    signed = acting.visitor()
+    signed = jobs.visitor()
     if signed is not None:
         with st.popover(plain(signed.caller.name), icon=":material/person:", type="tertiary", key="who"):
             st.markdown(f"Acting as **{plain(signed.caller.name)}**, {plain(signed.caller.role)}.")
@@ -120,7 +120,7 @@ def who() -> None:
             given = st.text_input("Code or token", type="password", key="sign-in-secret")
             if st.form_submit_button("Sign in"):
                 _sign_in(given.strip())
-                if acting.visitor() is not None:
+                if jobs.visitor() is not None:
                     st.rerun()
         if trouble := st.session_state.get("sign-in-trouble"):
             st.error(spoken(trouble))

@@ -5,12 +5,13 @@ from typing import Any
 
 import streamlit as st
 
+from service import wording
+from service.charts.whatif import charged_chart, compared, given_chart
 from service.client.advising import Replayed, Rule
-from service.pages import feed, wording
-from service.pages.chart_whatif import charged_chart, compared, given_chart
-from service.pages.pieces import facts, keys, swatch
-from service.pages.scene import PageContext, Site, drawn
-from service.pages.tabled import charted
+from service.pages.data import queries
+from service.pages.parts.charted import charted
+from service.pages.parts.context import PageContext, Site, drawn
+from service.pages.parts.widgets import facts, keys, swatch
 
 MOVED: Mapping[str, tuple[str, float]] = {
     "tell_interactive_s": ("Tell somebody at a notebook after", 60.0),
@@ -81,13 +82,13 @@ def show(site: Site) -> None:
 
 
 def _body(scene: PageContext) -> None:
-    rules = {rule.name: rule for rule in feed.rules()}
+    rules = {rule.name: rule for rule in queries.rules()}
     head = st.container()
     changed = _sliders([rules[name] for name in MOVED if name in rules])
     consented = st.toggle("Only the jobs of those who consented", key="whatif-consented")
     window = (scene.window.from_ts, scene.window.to_ts)
-    before = feed.replayed(*window, (), consented)
-    after = feed.replayed(*window, tuple(sorted(changed.items())), consented) if changed else before
+    before = queries.replayed(*window, (), consented)
+    after = queries.replayed(*window, tuple(sorted(changed.items())), consented) if changed else before
     with head:
         st.header(_sentence(after, before, changed), anchor=False)
         facts(
@@ -129,7 +130,7 @@ def _body(scene: PageContext) -> None:
 
 def _charging(scene: PageContext) -> None:
     """Who would borrow less, and who more, were held-idle hours charged once more."""
-    frame = feed.charged(scene.window.to_ts)
+    frame = queries.charged(scene.window.to_ts)
     if len(frame) < 2:
         return
     st.subheader("If held-idle hours were charged", anchor=False)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from service.charts.window import Window, step_for
 from service.client import Client
 from service.client.advising import Replayed
-from service.pages.view import Window, step_for
 from service.reports.model import Chart, Span
 
 if TYPE_CHECKING:
-    from service.pages.chart_frame import TimeAxis
+    from service.charts.frame import TimeAxis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Source:
 
     def axis(self, *, utc: bool) -> "TimeAxis":
         """The time axis of its charts: in UTC, or in the zone of the browser that shows them."""
-        from service.pages.chart_frame import TimeAxis
+        from service.charts.frame import TimeAxis
 
         return TimeAxis(window=self.window, utc=utc)
 

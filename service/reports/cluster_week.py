@@ -3,13 +3,10 @@
 from dataclasses import asdict
 from datetime import datetime, tzinfo
 
+from service.charts.bars import most_wasted
 from service.client.advising import Replayed, given_back
 from service.client.given_back import Savings
 from service.client.recurring import recurred
-from service.pages.chart_ranks import most_wasted
-from service.pages.giving import told_class, told_total
-from service.pages.headline import sentence
-from service.pages.naming import named
 from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.shared import (
@@ -26,6 +23,9 @@ from service.reports.shared import (
     waste_chart,
     worst_jobs,
 )
+from service.summaries.headline import sentence
+from service.summaries.holders import named
+from service.summaries.savings import told_class, told_total
 
 PROJECT_COLUMNS = (
     Column(key="project", title="Project"),

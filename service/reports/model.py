@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Any
 
-from service.pages.palette import LIGHT, Theme
+from service.charts.theme import LIGHT, Theme
 
 Keys = tuple[tuple[str, str], ...]
 

@@ -2,9 +2,8 @@
 
 from datetime import datetime, tzinfo
 
-from service.pages import wording
-from service.pages.chart_ranks import most_wasted
-from service.pages.naming import named
+from service import wording
+from service.charts.bars import most_wasted
 from service.reports.asking import Source
 from service.reports.model import Column, Measure, Report, ReportKind, Section, Table
 from service.reports.shared import (
@@ -21,6 +20,7 @@ from service.reports.shared import (
     waste_chart,
     worst_jobs,
 )
+from service.summaries.holders import named
 
 PEOPLE = (
     Column(key="user_name", title="Who"),

@@ -14,8 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from service import wording
 from service.client.printable import on_a_line, unlinked
-from service.pages import wording
 from service.reports import charts
 from service.reports.model import Chart, Column, Format, Measure, Report, Table
 from service.reports.words import day, period, written

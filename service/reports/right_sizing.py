@@ -2,8 +2,8 @@
 
 from datetime import datetime, tzinfo
 
+from service import wording
 from service.client.advising import advised
-from service.pages import wording
 from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.shared import currency_of

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service import wording
+from service.charts.bars import PARTS, part_colours, waste_bars
+from service.charts.theme import STATES, Theme, label_of
+from service.charts.usage import allocated_and_used, ledger_bars
 from service.client.energy import Energy
 from service.client.job_verdicts import verdict
-from service.pages import wording
-from service.pages.chart_ranks import PARTS, part_colours, waste_bars
-from service.pages.chart_usage import allocated_and_used, ledger_bars
-from service.pages.headline import ALLOCATED, MEASURED, USED, Headline, headline
-from service.pages.palette import STATES, Theme, label_of
 from service.reports.asking import Source
 from service.reports.model import Chart, Column, Figure, Keys, Measure, Section, Table
+from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline
 
 TOP = 10
 WORTH_GPU_HOURS = 1.0

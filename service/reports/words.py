@@ -2,7 +2,7 @@
 
 from datetime import datetime, tzinfo
 
-from service.pages import wording
+from service import wording
 from service.reports.model import Measure, Report
 
 

@@ -5,20 +5,19 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import pytest
 
+from service import wording
+from service.charts.evidence import evidence_chart, evidence_window, measures_of, over_job
+from service.charts.frame import TimeAxis
+from service.charts.job_timeline import gpu_hours, life_chart, life_of
+from service.charts.theme import DARK, LIGHT
 from service.client import errors
-from service.pages import wording
-from service.pages.acting import answered
 from service.pages.actions import told_outcome, undoable
-from service.pages.advice import expected
-from service.pages.chart_evidence import evidence_chart, evidence_window, measures_of, over_job
-from service.pages.chart_frame import TimeAxis
-from service.pages.chart_life import gpu_hours, life_chart, life_of
-from service.pages.notice import explain_acting
-from service.pages.orders import CANCEL, KEEP, PAUSE, RESIZE, RESUME, unfit
-from service.pages.palette import DARK, LIGHT
-from service.pages.plans import gain_told
-from service.pages.records import Action, Launched, Told, action_of
+from service.pages.advice import expected, gain_told
+from service.pages.data.jobs import answered
+from service.pages.parts.job_buttons import CANCEL, KEEP, PAUSE, RESIZE, RESUME, unfit
+from service.pages.parts.messages import explain_acting
 from service.pages.sign_in import readable
+from service.schemas.records import Action, Launched, Told, action_of
 
 G = wording.GAP
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from service.pages.alerts import table
+from service.pages.findings import table
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from service.pages.answers import THREADS, Answers, Question
+from service.pages.data.queries import THREADS, Answers, Question
 
 SPAN: Question = ("span", ())
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.pages.changes import NOTHING, Held, changes, held_of, measured_of, told_held
+from service.summaries.recommendations import NOTHING, Held, changes, held_of, measured_of, told_held
 
 WHOLE = {"slurm:1": 1.0, "slurm:2": 1.0}
 

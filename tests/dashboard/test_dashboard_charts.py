@@ -11,21 +11,14 @@ import vl_convert
 from altair.utils.schemapi import SchemaValidationError
 from jsonschema import ValidationError
 
-from service.pages import (
-    chart_heat,
-    chart_lanes,
-    chart_ranks,
-    chart_strips,
-    chart_usage,
-    chart_whatif,
-    measures,
-    wording,
-)
-from service.pages.chart_frame import TimeAxis, percent_of, stripes, with_end
-from service.pages.chart_kept import Look
-from service.pages.headline import headline, sentence
-from service.pages.palette import DARK, LIGHT, STATES
-from service.pages.view import Window
+from service import wording
+from service.charts import bars, heatmap, timelines, whatif
+from service.charts import usage as chart_usage
+from service.charts.cache import Look
+from service.charts.frame import TimeAxis, percent_of, stripes, with_end
+from service.charts.theme import DARK, LIGHT, STATES
+from service.charts.window import Window
+from service.summaries.headline import headline, sentence
 
 at = datetime.fromisoformat
 WINDOW = Window(from_ts=at("2026-11-20T10:05"), to_ts=at("2026-11-20T11:00"), step_s=600)
@@ -147,7 +140,7 @@ def test_states_of_a_step_are_stacked_without_hole_or_overlap() -> None:
 
 
 def test_cells_without_a_row_are_unknown_and_never_zero(cells) -> None:
-    whole = chart_heat.every_cell(cells, AXIS)
+    whole = heatmap.every_cell(cells, AXIS)
     assert len(whole) == 3 * 6
     late = whole[whole["ts"] == STEPS[4]]
     assert late["utilization_ratio"].isna().all()
@@ -155,14 +148,14 @@ def test_cells_without_a_row_are_unknown_and_never_zero(cells) -> None:
 
 
 def test_held_cells_are_joined_into_one_outline_a_gpu(cells) -> None:
-    held = chart_heat.held_stretches(with_end(chart_heat.every_cell(cells, AXIS), WINDOW))
+    held = heatmap.held_stretches(with_end(heatmap.every_cell(cells, AXIS), WINDOW))
     assert list(held["uuid"]) == ["GPU-a", "GPU-b"]
     assert list(held["ts"]) == [STEPS[0], STEPS[0]]
     assert list(held["end"]) == [STEPS[3], STEPS[3]]
 
 
 def test_rows_stand_by_node_and_index_and_nodes_apart(cells) -> None:
-    rows = chart_heat.placed(cells.sample(frac=1, random_state=1))
+    rows = heatmap.placed(cells.sample(frac=1, random_state=1))
     assert list(rows["uuid"]) == ["GPU-a", "GPU-b", "GPU-c"]
     assert rows["y"].iloc[1] == rows["y2"].iloc[0]
     assert rows["y"].iloc[2] > rows["y2"].iloc[1]
@@ -170,23 +163,23 @@ def test_rows_stand_by_node_and_index_and_nodes_apart(cells) -> None:
 
 
 def test_gpus_without_an_index_are_told_apart_by_their_ids(cells) -> None:
-    rows = chart_heat.placed(cells.assign(gpu_index=float("nan"), gpu_place=None))
+    rows = heatmap.placed(cells.assign(gpu_index=float("nan"), gpu_place=None))
     assert list(rows["label"]) == ["n1  GPU-a", "GPU-b", "n2  GPU-c"]
 
 
 def test_many_gpus_are_shown_by_node(cells) -> None:
     by_node = cells.groupby(["node", "ts"], as_index=False)[["utilization_ratio", "held_ratio"]].mean()
-    nodes = chart_heat.nodes_as_rows(by_node)
+    nodes = heatmap.nodes_as_rows(by_node)
     assert list(nodes["uuid"]) == list(nodes["node"])
     assert nodes["gpu_index"].isna().all()
 
 
 @pytest.mark.parametrize(("gpus", "nodes"), [(1, 1), (32, 4), (72, 9), (1000, 125), (10_000, 1_250)])
 def test_a_map_has_no_more_cells_than_a_browser_draws_at_once(gpus, nodes) -> None:
-    lines = nodes if gpus > chart_heat.MOST_GPUS else gpus
-    steps = chart_heat.most_steps(gpus, nodes)
+    lines = nodes if gpus > heatmap.MOST_GPUS else gpus
+    steps = heatmap.most_steps(gpus, nodes)
     assert steps >= 40
-    assert steps == 40 or lines * steps <= chart_heat.MOST_CELLS
+    assert steps == 40 or lines * steps <= heatmap.MOST_CELLS
 
 
 def test_waste_ranks_the_worst_first_and_leaves_out_who_wasted_nothing() -> None:
@@ -199,9 +192,9 @@ def test_waste_ranks_the_worst_first_and_leaves_out_who_wasted_nothing() -> None
             "utilization_ratio": [0.4, 0.25, 1.0],
         }
     )
-    assert list(chart_ranks.most_wasted(people, top=5)["name"]) == ["bo", "ada"]
-    assert list(chart_ranks.best_used(people, top=2)["name"]) == ["cy", "ada"]
-    parts = chart_ranks.split_hours(people)
+    assert list(bars.most_wasted(people, top=5)["name"]) == ["bo", "ada"]
+    assert list(bars.best_used(people, top=2)["name"]) == ["cy", "ada"]
+    parts = bars.split_hours(people)
     lengths = (parts["high"] - parts["low"]).groupby(parts["name"]).sum()
     assert lengths.to_dict() == pytest.approx({"ada": 10.0, "bo": 20.0, "cy": 5.0})
 
@@ -215,29 +208,29 @@ def test_measures_nobody_took_get_no_lane_and_idle_video_none_either() -> None:
             "encoder_ratio": [0.0, 0.0],
         }
     )
-    kept = chart_lanes.measured_lanes(measures.lanes_of(), timeline)
+    kept = timelines.measured_lanes(timelines.lanes_of(), timeline)
     assert [lane.title for lane in kept] == ["Utilization"]
-    missing = chart_lanes.unmeasured(measures.lanes_of(), timeline)
+    missing = timelines.unmeasured(timelines.lanes_of(), timeline)
     assert "Power" in missing
     assert not {"Utilization", "Video"} & set(missing)
 
 
 def test_a_gap_in_a_timeline_stays_open() -> None:
     timeline = pd.DataFrame({"ts": STEPS[[0, 4]], "utilization_ratio": [0.5, 0.7]})
-    whole = chart_lanes.whole_timeline(timeline, AXIS)
+    whole = timelines.whole_timeline(timeline, AXIS)
     assert len(whole) == 6
     assert whole["utilization_ratio"].isna().sum() == 4
 
 
 def test_states_in_a_strip_are_joined_and_a_gap_is_unknown() -> None:
     timeline = pd.DataFrame({"ts": STEPS[:3], "state": ["good", "good", "free"]})
-    strip = chart_strips.state_strip(timeline, WINDOW, LIGHT)
+    strip = timelines.state_strip(timeline, WINDOW, LIGHT)
     assert list(strip.stretches["told"]) == ["good use", "free", "unknown"]
     assert strip.stretches["end"].iloc[-1] == pd.Timestamp("2026-11-20T11:00", tz="UTC")
 
 
 def test_a_holder_keeps_one_shade() -> None:
-    shades = chart_strips.shades_of(["ada", "bo", "ada"], LIGHT)
+    shades = timelines.shades_of(["ada", "bo", "ada"], LIGHT)
     assert shades[0] == shades[2] != shades[1]
 
 
@@ -257,17 +250,17 @@ def test_every_chart_is_a_valid_specification(usage, ledger, cells, colours) -> 
     timeline = pd.DataFrame(
         {"ts": STEPS, "state": "good", "utilization_ratio": 0.5, "gpu_utilization_ratio": 0.9}
     )
-    lanes = chart_lanes.measured_lanes(measures.lanes_of(), timeline)
-    strip = chart_strips.state_strip(timeline, WINDOW, colours)
+    lanes = timelines.measured_lanes(timelines.lanes_of(), timeline)
+    strip = timelines.state_strip(timeline, WINDOW, colours)
     charts = (
         chart_usage.allocated_and_used(usage, AXIS, colours),
         chart_usage.allocated_and_used(usage, AXIS, colours, held_only=True),
         chart_usage.gpus_by_state(pd.DataFrame({"ts": STEPS, **hours}), AXIS, colours),
         chart_usage.ledger_bars(ledger, colours),
-        chart_heat.heat_map(cells, AXIS, colours),
-        chart_ranks.waste_bars(people, colours),
-        chart_ranks.use_bars(people, colours),
-        chart_lanes.lanes_chart(timeline, lanes, AXIS, colours, strips=[strip]),
+        heatmap.heat_map(cells, AXIS, colours),
+        bars.waste_bars(people, colours),
+        bars.use_bars(people, colours),
+        timelines.lanes_chart(timeline, lanes, AXIS, colours, strips=[strip]),
     )
     for chart in charts:
         assert chart.to_dict()["layer"]
@@ -291,8 +284,8 @@ def test_other_rows_in_the_same_colours_need_no_other_specification(usage, ledge
         ),
         (chart_usage.ledger_bars(ledger, LIGHT), chart_usage.ledger_bars(ledger.head(1), LIGHT)),
         (
-            chart_ranks.waste_bars(people, LIGHT),
-            chart_ranks.waste_bars(people.assign(name="bo", gpu_hours=9.0), LIGHT),
+            bars.waste_bars(people, LIGHT),
+            bars.waste_bars(people.assign(name="bo", gpu_hours=9.0), LIGHT),
         ),
     ):
         assert one.look is other.look
@@ -312,7 +305,7 @@ def test_a_chart_without_its_look_in_the_schema_is_refused(ledger) -> None:
 def test_what_is_written_behind_the_longest_row_finds_room_on_a_phone() -> None:
     row = {"action": "tell", "how": "", "gpu_hours": 593.0, "low": 408.0, "high": 778.0, "before": 593.0}
     frame = pd.DataFrame([{**row, "jobs": 1, "disturbed": 0}])
-    spec = chart_whatif.given_chart(frame, LIGHT, both=False).to_dict()
+    spec = whatif.given_chart(frame, LIGHT, both=False).to_dict()
     drawn = vl_convert.vegalite_to_svg({**spec, "width": 260})
     (written,) = re.findall(r"translate\(([\d.]+),[^>]*>593[^<]*to 778\)", drawn)
     assert float(written) + 150 <= 260, "150 px is how wide it is"
@@ -344,12 +337,12 @@ def test_a_browser_writes_percents_as_the_pages_do() -> None:
 
 def test_a_map_of_nodes_tells_the_node_and_no_state(cells) -> None:
     def told(map_of: pd.DataFrame) -> list[str]:
-        layers = chart_heat.heat_map(map_of, AXIS, LIGHT).to_dict()["layer"]
+        layers = heatmap.heat_map(map_of, AXIS, LIGHT).to_dict()["layer"]
         return [each["title"] for each in layers[1]["encoding"]["tooltip"]]
 
     by_node = cells[["node", "ts", "utilization_ratio", "held_ratio"]].drop_duplicates(["node", "ts"])
     assert told(cells) == ["GPU", "Time", "Utilization", "Held", "State"]
-    assert told(chart_heat.nodes_as_rows(by_node)) == ["Node", "Time", "Utilization", "Held"]
+    assert told(heatmap.nodes_as_rows(by_node)) == ["Node", "Time", "Utilization", "Held"]
     assert told(cells.assign(state=None, gpu_index=float("nan"), gpu_place=None)) == [
         "GPU",
         "Time",
@@ -359,6 +352,6 @@ def test_a_map_of_nodes_tells_the_node_and_no_state(cells) -> None:
 
 
 def test_altair_checks_parts_again_after_a_chart_is_built(cells) -> None:
-    chart_heat.heat_map(cells, AXIS, LIGHT)
+    heatmap.heat_map(cells, AXIS, LIGHT)
     with pytest.raises(SchemaValidationError, match="notamark"):
         alt.MarkDef(type="notamark")

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from service.pages.connections import MOST, Listener, Places, bounded, person_at
+from service.pages.server.connections import MOST, Listener, Places, bounded, person_at
 
 HOLD = """
 import encodings.idna, os, socket, sys

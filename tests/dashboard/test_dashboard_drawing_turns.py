@@ -9,9 +9,9 @@ import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from service.pages import drawing_turns
-from service.pages.connections import Listener, Places, person_at, person_of_client
-from service.pages.drawing_turns import DrawingTurns, Message, Receive, Send
+from service.pages.server import drawing_turns
+from service.pages.server.connections import Listener, Places, person_at, person_of_client
+from service.pages.server.drawing_turns import DrawingTurns, Message, Receive, Send
 
 
 def asks() -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from service.pages.__main__ import behind_guard
-from service.pages.guard import guarded, listed_names, objection
+from service.pages.server.host_check import guarded, listed_names, objection
 from tests.dashboard.conftest import showing
 
 STREAM = "/_stcore/stream"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from service.pages.health import ages, unwell
+from service.pages.parts.health import ages, unwell
 
 
 def component(

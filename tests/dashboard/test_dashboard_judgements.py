@@ -4,8 +4,8 @@ import json
 
 import pandas as pd
 
-from service.pages.patterns import in_short, in_words, pattern_of_job, patterns_by
-from service.pages.unjudged import table
+from service.pages.parts.unknown import table
+from service.summaries.recommendations import in_short, in_words, pattern_of_job, patterns_by
 
 NUMBERS = {
     "minutes": 1440,

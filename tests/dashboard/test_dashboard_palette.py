@@ -4,8 +4,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from service.pages.palette import DARK, LIGHT, STATES, label_of, palette
-from service.pages.pieces import ink_on
+from service.charts.theme import DARK, LIGHT, STATES, ink_on, label_of, palette
 
 # Viénot, Brettel and Mollon 1999 (protan, deutan); Brettel's tritan in its one-plane form. On linear RGB.
 VISION = {

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.pages.acting_frames import asked_gpus, jobs_frame, leases_frame, matching, queue_frame
-from service.pages.chart_projects import wanted_and_held
-from service.pages.launched import Recent, unlisted
-from service.pages.records import action_of, launched_of, plan_of, switch_of
+from service.charts.bars import wanted_and_held
+from service.pages.data.jobs import asked_gpus, jobs_frame, leases_frame, matching, queue_frame
+from service.pages.submitted_jobs import Recent, unlisted
+from service.schemas.records import action_of, launched_of, plan_of, switch_of
 
 AT_MS = 1_795_000_000_000
 AT = datetime.fromtimestamp(AT_MS / 1000, UTC)

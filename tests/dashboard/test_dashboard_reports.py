@@ -212,7 +212,7 @@ def test_a_personal_report_is_for_that_person_alone(
 
 
 def test_a_table_on_the_screen_reads_as_in_the_files(simulated: Path, span: Span) -> None:
-    from service.pages.report_drawn import styled_table
+    from service.pages.parts.report_view import styled_table
 
     sent = made(simulated, span, ReportKind.CLUSTER_WEEK)
     for table in sent.tables:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from service.config.file import parse
 from service.config.telling import REPORT_KINDS
 from service.daemon.reporting import next_due
+from service.pages.data.reports import OFTEN, WEEKDAYS, Regular, length_text, often_for, toml_of
 from service.pages.reports import KINDS
-from service.pages.schedule_text import OFTEN, WEEKDAYS, Regular, length_text, often_for, toml_of
 from service.spans import parse_span
 
 WORDS = st.text(min_size=1, max_size=30).filter(lambda text: text.strip() != "")

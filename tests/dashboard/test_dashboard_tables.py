@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from service.pages.tabled import csv_of, marked
+from service.pages.parts.charted import csv_of, marked
 
 PAGES = Path(__file__).parents[2] / "service" / "pages"
 CHARTS = {
@@ -25,8 +25,8 @@ CHARTS = {
 }
 """What of Streamlit draws a chart."""
 
-OWNER = "tabled.py"
-WALL = "kiosk_panels.py"
+OWNER = "charted.py"
+WALL = "panels.py"
 """Nobody sits at the wall to open a table: each panel's chart stands on its page, with its numbers."""
 
 
@@ -45,7 +45,9 @@ def is_streamlit(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in {"st", "left", "right", "column", "box", "place"}
 
 
-@pytest.mark.parametrize("path", sorted(PAGES.glob("*.py")), ids=lambda path: str(path.stem))
+@pytest.mark.parametrize(
+    "path", sorted(PAGES.rglob("*.py")), ids=lambda path: path.relative_to(PAGES).as_posix()
+)
 def test_a_table_is_drawn_where_its_cells_are_marked(path: Path) -> None:
     calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     drawn = [
@@ -55,16 +57,18 @@ def test_a_table_is_drawn_where_its_cells_are_marked(path: Path) -> None:
         if is_streamlit(each.value)
     ]
     expected = 1 if path.name == OWNER else 0
-    assert len(drawn) == expected, f"{path.name}:{drawn}: draw it with service.pages.tabled.grid"
+    assert len(drawn) == expected, f"{path.name}:{drawn}: draw it with service.pages.parts.charted.grid"
 
 
-@pytest.mark.parametrize("path", sorted(PAGES.glob("*.py")), ids=lambda path: str(path.stem))
+@pytest.mark.parametrize(
+    "path", sorted(PAGES.rglob("*.py")), ids=lambda path: path.relative_to(PAGES).as_posix()
+)
 def test_a_chart_is_drawn_where_its_table_is(path: Path) -> None:
     found = drawn_in(path.read_text())
     if path.name in (OWNER, WALL):
         assert len(found) == 1, "one place each"
     else:
-        assert found == [], "draw it with service.pages.tabled.charted, which puts its table behind it"
+        assert found == [], "draw it with service.pages.parts.charted.charted, which puts its table behind it"
 
 
 def test_the_rule_sees_a_chart_without_a_table() -> None:

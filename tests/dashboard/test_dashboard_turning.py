@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.pages.enlarged import SIZES, enlarged
-from service.pages.kiosk_pieces import MOST_WRITTEN, figures_html, lines_html, tiles_html
-from service.pages.kiosk_turn import (
+from service.charts.theme import DARK, LIGHT
+from service.charts.wall_size import SIZES, enlarged
+from service.pages.wall.wall import (
     EARLY_S,
     EVERY_S,
     FRESH_S,
@@ -23,7 +23,7 @@ from service.pages.kiosk_turn import (
     turned,
     wall_of,
 )
-from service.pages.palette import DARK, LIGHT
+from service.pages.wall.widgets import MOST_WRITTEN, figures_html, lines_html, tiles_html
 
 
 def test_an_address_without_it_asks_for_a_page() -> None:

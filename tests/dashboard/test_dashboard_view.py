@@ -7,18 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.query import STEPS_MOST
-from service.pages.view import (
-    FILTERS,
-    MOST_STEPS,
-    RANGES,
-    UrlState,
-    address,
-    parse,
-    pinned,
-    shared,
-    step_for,
-    window,
-)
+from service.charts.window import MOST_STEPS, step_for
+from service.pages.parts.url_state import FILTERS, RANGES, UrlState, address, parse, pinned, shared, window
 
 at = datetime.fromisoformat
 NOW = datetime(2026, 11, 21, 9, 30, 45, tzinfo=UTC)

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from collector.nvml import process_list
-from service.pages import wording
+from service import wording
 
 T, G = wording.THIN, wording.GAP
 

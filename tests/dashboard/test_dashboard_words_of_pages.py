@@ -3,16 +3,15 @@
 import pandas as pd
 import pytest
 
-from service import client
-from service.pages import wording
-from service.pages.evidence import told
+from service import client, wording
+from service.charts.window import Window
 from service.pages.findings import sentence
 from service.pages.job import label_of_job
-from service.pages.naming import named
-from service.pages.notice import explain
-from service.pages.pieces import plain
-from service.pages.unknowns import by_reason
-from service.pages.view import Window
+from service.pages.parts.evidence import told
+from service.pages.parts.messages import explain
+from service.pages.parts.unknown import by_reason
+from service.pages.parts.widgets import plain
+from service.summaries.holders import named
 
 T, G = wording.THIN, wording.GAP
 ERRORS = [getattr(client, name) for name in client.__all__ if isinstance(getattr(client, name), type)]

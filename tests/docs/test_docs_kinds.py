@@ -8,10 +8,10 @@ import pytest
 
 from analytics.model import FindingKind
 from service.alerts.model import AlertKind
+from service.charts.theme import STATES
 from service.cli.verb_findings import what_to_do
 from service.client.kinds import KINDS
-from service.pages.palette import STATES
-from service.pages.pieces import kind_label
+from service.pages.parts.widgets import kind_label
 from tests.docs.docs_reading import ROOT
 
 

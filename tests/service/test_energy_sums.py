@@ -2,9 +2,9 @@
 
 import pytest
 
+from service import wording
 from service.cli import words
 from service.client.energy import Energy, used, wasted
-from service.pages import wording
 
 NAN = float("nan")
 

@@ -10,20 +10,20 @@ import pandas as pd
 import pytest
 
 from collector.model import WASTE_STATES
+from service import wording
+from service.charts.window import Window
 from service.cli import main
 from service.client import Client, connect
 from service.client.finding_groups import grouped, once_a_gpu, others
 from service.client.recurring import known_gain, recurred, told, told_to_owner
 from service.pages import findings as findings_page
 from service.pages import people as people_page
-from service.pages import wording
-from service.pages.headline import headline
 from service.pages.job import began_earlier
-from service.pages.naming import named
-from service.pages.view import Window
 from service.reports.making import Wanted, make
 from service.reports.model import ReportKind, Span
 from service.reports.render import plain
+from service.summaries.headline import headline
+from service.summaries.holders import named
 from tests.service import one_sum_world as world
 
 RANGE = {"from_ts": world.NOON, "to_ts": world.END}

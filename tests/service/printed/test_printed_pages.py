@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from streamlit.testing.v1 import AppTest
 
 from service.client.printable import on_a_line
-from service.pages.tabled import visible
+from service.pages.parts.charted import visible
 from tests.service.printed.hostile import EVIL, HOSTILE, MARKER, PLAIN, fill
 
 pytestmark = pytest.mark.slow

@@ -15,13 +15,12 @@ import pytest
 from markdown_it import MarkdownIt
 
 from collector.clock import SystemClock
-from service import wiring
+from service import wiring, wording
+from service.charts.theme import LIGHT
 from service.cli.asking import SIMULATED as SAID
 from service.client import Client, connect
 from service.config.model import Config
 from service.opening import own_store
-from service.pages import wording
-from service.pages.palette import LIGHT
 from service.reports.making import SIMULATED, BadReport, Wanted, make
 from service.reports.model import Column, Format, Measure, Report, ReportKind, Section, Span, Table
 from service.reports.render import BadTemplate, Pictures, Style, attachments, plain, render

@@ -1,0 +1,130 @@
+"""A launched job's life: where it stood, and on how many GPUs, from submission to its end or now. Pure.
+
+It is read off the directives that its launcher carried out, so it shows what was done, not what was wished.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from service import wording
+from service.charts.frame import styled, unchecked
+from service.charts.theme import Theme, ink_on
+from service.schemas.records import Launched, Told
+
+STANDS: Mapping[str, str] = {
+    "pending": "waits",
+    "starting": "starts",
+    "running": "runs",
+    "paused": "paused",
+    "ended": "ended",
+}
+"""The words for where a job stands."""
+
+DAY_S, SHORT_S = 86_400, 900
+MOST_TICKS = 8
+_GOES_ON = ("start", "resume", "reallocate")
+_GIVES_BACK: Mapping[str, str] = {"pause": "paused", "requeue": "pending", "cancel": "ended"}
+
+
+def life_of(job: Launched, now: datetime) -> pd.DataFrame:
+    """One row a stretch: ``ts, end, stand, gpus`` (devices, each a share if the job has one) and ``why``.
+
+    Empty where the submission's time is not known.
+    """
+    if job.submitted is None:
+        return pd.DataFrame({"ts": [], "end": [], "stand": [], "gpus": [], "why": []})
+    turns: list[tuple[datetime, str, int, str]] = [(job.submitted, "pending", 0, job.said)]
+    for told in sorted(job.directives, key=lambda each: each.number):
+        at = told.handled or (told.given if told is job.directives[-1] else None)
+        if at is None or told.failed:
+            continue
+        if (turn := _turn(told, turns[-1][2])) is not None:
+            turns.append((at, *turn, told.reason))
+    end = job.ended or now
+    if job.ended is not None:
+        turns = [turn for turn in turns if turn[0] <= job.ended and turn[1] != "ended"] or turns[:1]
+    starts = [turn[0] for turn in turns]
+    ends = [*starts[1:], max(end, starts[-1])]
+    frame = pd.DataFrame(turns, columns=["ts", "stand", "gpus", "why"]).assign(end=ends)
+    for name in ("ts", "end"):
+        frame[name] = pd.to_datetime(frame[name], utc=True).dt.as_unit("us")
+    return frame[["ts", "end", "stand", "gpus", "why"]]
+
+
+def gpu_hours(life: pd.DataFrame, share: float | None) -> float:
+    """GPU-hours that the job held, by its directives."""
+    if life.empty:
+        return 0.0
+    hours = (life["end"] - life["ts"]).dt.total_seconds() / 3600
+    return float((hours * life["gpus"]).sum() * (share if share is not None else 1.0))
+
+
+@unchecked
+def life_chart(life: pd.DataFrame, colours: Theme, *, utc: bool, height: int = 150) -> Any:
+    """A strip of where it stood, above the world over time as a stepped area."""
+    stands = stand_colours(colours)
+    most = float(life["gpus"].max() or 1.0)
+    span_s = max(1.0, (life["end"].max() - life["ts"].min()).total_seconds())
+    fills = [stands.get(stand, colours.muted) for stand in life["stand"]]
+    room = [(end - ts).total_seconds() / span_s for ts, end in zip(life["ts"], life["end"], strict=True)]
+    words = [STANDS.get(stand, stand) for stand in life["stand"]]
+    frame = life.assign(
+        fill=fills,
+        ink=[ink_on(fill) for fill in fills],
+        word=words,
+        label=[word if part * 120 > len(word) else "" for word, part in zip(words, room, strict=True)],
+        world=[wording.count(gpus) for gpus in life["gpus"]],
+        low=most * 1.12,
+        high=most * 1.42,
+        middle=most * 1.27,
+        zero=0.0,
+        lasted=[wording.span(part * span_s) for part in room],
+    )
+    scale: Any = alt.Scale(type="utc") if utc else alt.Scale(type="time")
+    written = "%d %b %H:%M" if span_s > DAY_S else "%H:%M" if span_s > SHORT_S else "%H:%M:%S"
+    x_axis = alt.Axis(title=None, grid=False, format=written, tickCount=8, labelOverlap=True)
+    x = alt.X("ts:T", scale=scale, axis=x_axis)
+    few = list(range(int(most) + 1)) if most <= MOST_TICKS else alt.Undefined
+    axis = alt.Axis(title="GPUs", format="d", tickMinStep=1, values=few)
+    y = alt.Y("zero:Q", scale=alt.Scale(domain=[0, most * 1.45], nice=False), axis=axis)
+    tooltip = [
+        alt.Tooltip("word:N", title="Stands"),
+        alt.Tooltip("world:N", title="GPUs"),
+        alt.Tooltip("lasted:N", title="For"),
+        alt.Tooltip("why:N", title="Why"),
+    ]
+    base = alt.Chart(frame).encode(x=x, x2="end:T", tooltip=tooltip)
+    world = base.mark_rect(color=colours.used, opacity=0.88).encode(y=y, y2="gpus:Q")
+    strip = base.mark_rect(cornerRadius=2).encode(
+        y=alt.Y("low:Q"), y2="high:Q", color=alt.Color("fill:N", scale=None)
+    )
+    text = (
+        alt.Chart(frame)
+        .mark_text(align="left", dx=6, fontSize=12)
+        .encode(x=x, y="middle:Q", text="label:N", color=alt.Color("ink:N", scale=None))
+    )
+    return styled(alt.layer(world, strip, text), colours, height=height)
+
+
+def stand_colours(colours: Theme) -> dict[str, str]:
+    """A colour for each stand, from those that states have: what works is blue, what waits is pale."""
+    return {
+        "pending": colours.states["free"],
+        "starting": colours.states["low-saturation"],
+        "running": colours.states["good"],
+        "paused": colours.states["held-idle"],
+        "ended": colours.states["unknown"],
+    }
+
+
+def _turn(told: Told, gpus: int) -> tuple[str, int] | None:
+    """Where the job stands once this was carried out; ``None`` where it changes nothing."""
+    if told.verb in _GOES_ON:
+        return "running", len(told.gpus) or gpus
+    if told.verb in _GIVES_BACK:
+        return _GIVES_BACK[told.verb], 0
+    return None

@@ -1,0 +1,371 @@
+"""Many measures on one time axis: a lane for each, one ruler through all of them. Pure.
+
+A lane has its own scale, from 0 to ``full``, which is written at its right edge. Steps without a value
+are left open: a gap is drawn as a gap.
+
+Strips of labelled stretches above a timeline: the states a GPU went through, and who held it. Pure.
+
+Which measures share a lane, what they are called, and how they are written. Pure; for all pages.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from service import wording
+from service.charts.frame import TimeAxis, closed, hover, rows, steps_of, styled, unchecked, utc, with_end
+from service.charts.theme import Theme, colour_of, ink_on, label_of
+from service.charts.window import Window
+
+LANE_PX = 62
+STRIP = 0.42
+FILL = 0.74
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One column in a lane; ``low`` and ``high`` name columns that bound it, for a band."""
+
+    column: str
+    label: str
+    low: str | None = None
+    high: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """Measures of one unit that share a scale; ``full`` is its top, by default the largest value seen.
+
+    A ``rare`` lane is left out where all it has are zeros.
+    """
+
+    title: str
+    traces: tuple[Trace, ...]
+    write: Callable[[float | None], str]
+    full: float | None = None
+    rare: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """A row of labelled stretches above the lanes; its columns are
+    ``ts, end, fill, ink, text, told``."""
+
+    title: str
+    stretches: pd.DataFrame
+
+
+def measured_lanes(lanes: Sequence[Lane], timeline: pd.DataFrame) -> tuple[Lane, ...]:
+    """The lanes in which at least one value was measured, with only the traces that have one."""
+    kept: list[Lane] = []
+    for lane in lanes:
+        traces = tuple(t for t in lane.traces if _seen(timeline, t.column, lane.rare))
+        if traces:
+            kept.append(replace(lane, traces=traces))
+    return tuple(kept)
+
+
+def unmeasured(lanes: Sequence[Lane], timeline: pd.DataFrame) -> tuple[str, ...]:
+    """The titles of the lanes in which nothing was measured; a rare lane that is all zeros was."""
+    seen = {lane.title for lane in measured_lanes([replace(lane, rare=False) for lane in lanes], timeline)}
+    return tuple(lane.title for lane in lanes if lane.title not in seen)
+
+
+def whole_timeline(timeline: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
+    """The timeline with a row for each step of the window, empty where there was none."""
+    grid = steps_of(axis.window)
+    return grid.merge(timeline.astype({"ts": grid["ts"].dtype}), on="ts", how="left")
+
+
+@unchecked
+def lanes_chart(
+    timeline: pd.DataFrame,
+    lanes: Sequence[Lane],
+    axis: TimeAxis,
+    colours: Theme,
+    *,
+    strips: Sequence[Strip] = (),
+) -> Any:
+    """One chart of all strips and lanes, top to bottom, over the window of ``axis``."""
+    whole = with_end(whole_timeline(timeline, axis), axis.window)
+    head = len(strips) * STRIP
+    bottom = head + len(lanes)
+    sheet = _Sheet(axis=axis, colours=colours, scale=alt.Scale(domain=[bottom, 0], nice=False))
+    titles = {(at + 0.5) * STRIP: strip.title for at, strip in enumerate(strips)}
+    titles |= {head + at + 0.5: lane.title for at, lane in enumerate(lanes)}
+    layers = [axis.anchors(), _feet(sheet, [head + at for at in range(len(lanes))], titles)]
+    for at, strip in enumerate(strips):
+        layers += _strip(sheet, strip, at * STRIP)
+    for at, lane in enumerate(lanes):
+        layers += _lane(sheet, lane, whole, head + at)
+    traces = [trace for lane in lanes for trace in lane.traces]
+    told = [(f"told{number}", trace.label) for number, trace in enumerate(traces)]
+    layers.append(hover(_told(whole, lanes), axis.clock, colours, told))
+    return styled(alt.layer(*layers), colours, height=round(bottom * LANE_PX) + 8)
+
+
+def trace_colours(colours: Theme) -> tuple[str, ...]:
+    """The colours of a lane's traces, first to last."""
+    return (colours.used, colours.allocated, colours.third, colours.muted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sheet:
+    axis: TimeAxis
+    colours: Theme
+    scale: alt.Scale
+
+    def y(self, field: str = "y", axis: alt.Axis | None = None) -> alt.Y:
+        if axis is None:
+            return alt.Y(field, type="quantitative", scale=self.scale)
+        return alt.Y(field, type="quantitative", scale=self.scale, axis=axis)
+
+
+def _lane(sheet: _Sheet, lane: Lane, whole: pd.DataFrame, top: float) -> list[Any]:
+    full = lane.full or float(whole[[t.high or t.column for t in lane.traces]].max().max()) or 1.0
+    foot = top + 0.96
+    layers: list[Any] = []
+    for number, (trace, colour) in enumerate(zip(lane.traces, trace_colours(sheet.colours), strict=False)):
+        curve: dict[str, Any] = {"y": _heights(whole[trace.column], full, foot), "foot": foot}
+        if trace.low and trace.high:
+            curve |= {name: _heights(whole[getattr(trace, name)], full, foot) for name in ("low", "high")}
+        line = alt.Chart(closed(whole[["ts", "end"]].assign(**curve))).encode(x=sheet.axis.x())
+        area = line.mark_area(interpolate="step-after", color=colour, opacity=0.20)
+        if "low" in curve:
+            layers.append(area.encode(y=sheet.y("low"), y2="high:Q"))
+        elif number == 0:
+            layers.append(area.encode(y=sheet.y(), y2="foot:Q"))
+        stroke = line.mark_line(interpolate="step-after", color=colour, strokeWidth=1.4)
+        layers.append(stroke.encode(y=sheet.y()))
+    return [*layers, *_words(sheet, lane, top, full)]
+
+
+def _words(sheet: _Sheet, lane: Lane, top: float, full: float) -> list[Any]:
+    words = [_word(sheet, lane.write(full), top, sheet.colours.muted, x=None)]
+    if len(lane.traces) > 1:
+        words += [
+            _word(sheet, f"\u2501 {trace.label}", top, colour, x=6 + number * 150)
+            for number, (trace, colour) in enumerate(
+                zip(lane.traces, trace_colours(sheet.colours), strict=False)
+            )
+        ]
+    return words
+
+
+def _word(sheet: _Sheet, text: str, top: float, colour: str, *, x: int | None) -> Any:
+    frame = pd.DataFrame({"y": [top + 0.11], "text": [text]})
+    side: Any = "right" if x is None else "left"
+    mark = alt.Chart(frame).mark_text(align=side, dx=-4 if x is None else 0, fontSize=11, color=colour)
+    return mark.encode(x=alt.value("width" if x is None else x), y=sheet.y(), text="text:N")
+
+
+def _strip(sheet: _Sheet, strip: Strip, top: float) -> list[Any]:
+    middle = top + STRIP / 2 - 0.02
+    frame = strip.stretches.assign(y=top + 0.05, y2=top + STRIP - 0.09, middle=middle)
+    base = alt.Chart(frame)
+    tooltip = [
+        alt.Tooltip("told:N", title=strip.title),
+        alt.Tooltip("when:N", title="From"),
+        alt.Tooltip("until:N", title="To"),
+    ]
+    boxes = (
+        base.transform_calculate(when=sheet.axis.when("ts"), until=sheet.axis.when("end"))
+        .mark_rect(cornerRadius=2)
+        .encode(
+            x=sheet.axis.x(),
+            x2="end:T",
+            y=sheet.y(),
+            y2="y2:Q",
+            color=alt.Color("fill:N", scale=None),
+            tooltip=tooltip,
+        )
+    )
+    words = base.mark_text(align="left", dx=5, fontSize=11).encode(
+        x=sheet.axis.x(), y=sheet.y("middle"), text="text:N", color=alt.Color("ink:N", scale=None)
+    )
+    return [boxes, words]
+
+
+def _feet(sheet: _Sheet, tops: Sequence[float], titles: dict[float, str]) -> Any:
+    frame = pd.DataFrame({"y": [top + 0.96 for top in tops]})
+    places = "{" + ",".join(f"'{round(at * 1000)}':'{title}'" for at, title in titles.items()) + "}"
+    axis = alt.Axis(
+        values=list(titles),
+        labelExpr=f"{places}[toString(round(datum.value*1000))]",
+        labelColor=sheet.colours.ink,
+        labelFontSize=12,
+        labelLimit=150,
+        minExtent=100,
+        title=None,
+        grid=False,
+    )
+    return alt.Chart(frame).mark_rule(color=sheet.colours.rule).encode(y=sheet.y(axis=axis))
+
+
+def _seen(timeline: pd.DataFrame, column: str, rare: bool) -> bool:
+    if column not in timeline:
+        return False
+    known = timeline[column].dropna()
+    return bool((known > 0).any()) if rare else not known.empty
+
+
+def _heights(values: "pd.Series[float]", full: float, foot: float) -> "pd.Series[float]":
+    return foot - (values.astype(float) / full).clip(0.0, 1.0) * FILL
+
+
+def _told(whole: pd.DataFrame, lanes: Sequence[Lane]) -> pd.DataFrame:
+    texts: dict[str, list[str]] = {}
+    for lane in lanes:
+        for trace in lane.traces:
+            texts[f"told{len(texts)}"] = [
+                lane.write(None if wording.missing(value) else value) for value in whole[trace.column]
+            ]
+    return whole[["ts", "end"]].assign(**texts)
+
+
+ROOM = 0.055
+"""The part of the window a stretch must fill before its label has room."""
+
+
+def state_strip(timeline: pd.DataFrame, window: Window, colours: Theme) -> Strip:
+    """The state of each step, neighbours of one state joined; a step without one is unknown."""
+    whole = steps_of(window)
+    known = timeline[["ts", "state"]].astype({"ts": whole["ts"].dtype})
+    steps = with_end(whole.merge(known, on="ts", how="left"), window)
+    states = steps["state"].astype(object).where(steps["state"].notna(), "unknown")
+    runs = steps.assign(state=states, run=(states != states.shift()).cumsum())
+    joined = runs.groupby("run", as_index=False).agg(
+        ts=("ts", "min"), end=("end", "max"), state=("state", "first")
+    )
+    fills = [colour_of(state, colours, colours.muted) for state in joined["state"]]
+    labels = [label_of(state) for state in joined["state"]]
+    return Strip(title="State", stretches=_labelled(joined, fills, labels, labels, window))
+
+
+def holder_strip(holders: pd.DataFrame, window: Window, colours: Theme) -> Strip:
+    """Who held the GPU and when; each person keeps one shade within the strip."""
+    start, stop = utc(window.from_ts), utc(window.to_ts)
+    ends = holders["to_ts"].fillna(stop)
+    frame = pd.DataFrame(
+        {
+            "ts": holders["from_ts"].where(holders["from_ts"] > start, start),
+            "end": ends.where(ends < stop, stop),
+        }
+    )
+    people = [_person(row) for row in rows(holders)]
+    shades = shades_of(people, colours)
+    told = [
+        f"{who} · {row.job_name or row.job} · {row.source}"
+        for who, row in zip(people, rows(holders), strict=True)
+    ]
+    labels = [
+        f"{who} · {row.job_name}" if not wording.missing(row.job_name) else who
+        for who, row in zip(people, rows(holders), strict=True)
+    ]
+    return Strip(title="Held by", stretches=_labelled(frame, shades, labels, told, window))
+
+
+def shades_of(people: Sequence[str], colours: Theme) -> list[str]:
+    """A shade for each, the same for the same person, from a ramp that differs in lightness."""
+    ramp = (colours.ramp[3], colours.ramp[1], colours.ramp[4], colours.ramp[2])
+    seen = list(dict.fromkeys(people))
+    return [ramp[seen.index(who) % len(ramp)] for who in people]
+
+
+def _labelled(
+    frame: pd.DataFrame, fills: list[str], labels: list[str], told: list[str], window: Window
+) -> pd.DataFrame:
+    seconds = (frame["end"] - frame["ts"]).dt.total_seconds()
+    room = [length / window.seconds for length in seconds]
+    return frame[["ts", "end"]].assign(
+        fill=fills,
+        ink=[ink_on(fill) for fill in fills],
+        text=[
+            label if part > ROOM and part * 170 > len(label) else ""
+            for label, part in zip(labels, room, strict=True)
+        ],
+        told=told,
+    )
+
+
+def _person(row: object) -> str:
+    user = getattr(row, "user_name", None)
+    return "unknown" if wording.missing(user) else str(user)
+
+
+RUNGS = {
+    0: "no measure",
+    1: "GPU utilization, an upper bound",
+    2: "graphics engine active",
+    3: "SM active",
+}
+"""The words for ``rung``."""
+
+
+def percent_of(value: float | None) -> str:
+    """A ratio for a lane's tooltip."""
+    return wording.percent(value)
+
+
+def celsius(value: float | None) -> str:
+    """A temperature."""
+    return wording.DASH if wording.missing(value) else f"{wording.count(value)}{wording.THIN}°C"
+
+
+def megahertz(value: float | None) -> str:
+    """A clock."""
+    return wording.DASH if wording.missing(value) else f"{wording.count(value)}{wording.THIN}MHz"
+
+
+def lanes_of(memory_total_bytes: float | None = None) -> tuple[Lane, ...]:
+    """Every lane of a GPU's timeline, most telling first; memory's top is the card's total where known."""
+    return (
+        _ratios("Utilization", utilization_ratio="best measure", gpu_utilization_ratio="any kernel ran"),
+        _ratios(
+            "SMs",
+            sm_active_ratio="SM active",
+            sm_occupancy_ratio="occupancy",
+            tensor_active_ratio="tensor active",
+        ),
+        _measures_lane("Memory used", wording.gibibytes, memory_total_bytes, memory_used_bytes="memory used"),
+        _ratios(
+            "Memory traffic", dram_active_ratio="DRAM active", memory_controller_ratio="memory controller"
+        ),
+        _measures_lane("Power", wording.watts, power_w="power"),
+        _measures_lane("Temperature", celsius, temperature_c="temperature"),
+        _measures_lane("Clocks", megahertz, sm_clock_mhz="SM clock", memory_clock_mhz="memory clock"),
+        replace(_ratios("Video", encoder_ratio="encoder", decoder_ratio="decoder"), rare=True),
+        _measures_lane("Processes", wording.count, process_count="processes"),
+    )
+
+
+def over_gpus(timeline: pd.DataFrame) -> pd.DataFrame:
+    """A job's timeline with one row a step: each measure's mean over its GPUs, and ``_low`` and ``_high``."""
+    measures = [trace.column for lane in lanes_of() for trace in lane.traces if trace.column in timeline]
+    steps = timeline.groupby("ts")[measures]
+    low, high = steps.min().add_suffix("_low"), steps.max().add_suffix("_high")
+    merged: pd.DataFrame = steps.mean().join(low).join(high).reset_index()
+    return merged
+
+
+def banded(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
+    """The lanes with a band about the first measure of each, from its lowest to its highest GPU."""
+    return tuple(replace(lane, traces=(_band(lane.traces[0]), *lane.traces[1:])) for lane in lanes)
+
+
+def _band(trace: Trace) -> Trace:
+    return replace(trace, low=f"{trace.column}_low", high=f"{trace.column}_high")
+
+
+def _ratios(title: str, **labels: str) -> Lane:
+    return _measures_lane(title, percent_of, 1.0, **labels)
+
+
+def _measures_lane(
+    title: str, write: Callable[[float | None], str], full: float | None = None, **labels: str
+) -> Lane:
+    traces = tuple(Trace(column=column, label=label) for column, label in labels.items())
+    return Lane(title=title, traces=traces, write=write, full=full)

@@ -1,0 +1,197 @@
+"""Where the acting pages ask and order, through ``service.client``, and whose power is used for it.
+
+Reading is done as the dashboard's own user, whose answers everybody who looks may see. Ordering is done only
+with the power of a visitor who signed in (``service.pages.sign_in``): the dashboard's own power is lent to
+nobody else, because a loopback address says nothing about who sits at the other end
+(docs/decisions/0008-acting-from-the-dashboard.md). Nothing here decides whether an order is allowed: the
+service does.
+
+The lists of the acting routes as frames: the queue, leases and launched jobs. Pure.
+
+Times are UTC instants; a field that a service does not send is an empty column.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service.client import ClientError
+from service.client.acting import ActingClient, connect_acting
+from service.pages.parts.widgets import spoken
+from service.schemas.records import Caller
+
+KEPT_S = 4
+TICK_S = 5
+SIGNED = "signed-in"
+SAID = "acting-said"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """Somebody who signed in for this window: whom the service takes them for, and their own line to it."""
+
+    caller: Caller
+    line: ActingClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What came of an order, for the head of the page. ``undo`` is an action's number, if it has one."""
+
+    well: bool
+    sentence: str
+
+
+def ask(route: str, **params: object) -> Any:
+    """The answer of a reading route, at most ``KEPT_S`` old. Blocks. Raises ``ClientError``."""
+    return _answer(route, tuple(sorted((k, v) for k, v in params.items() if v is not None)))
+
+
+def now() -> datetime:
+    """The service's calendar now, at most ``KEPT_S`` old: a rehearsal's runs faster than the machine's clock.
+
+    Blocks. Raises ``ClientError``.
+    """
+    return datetime.fromtimestamp(ask("now_ms") / 1000, UTC)
+
+
+def visitor() -> Visitor | None:
+    """Who signed in for this window, if anybody did."""
+    found: Visitor | None = st.session_state.get(SIGNED)
+    return found
+
+
+def order(route: str, what: str, *args: object, **params: object) -> None:
+    """Have the service do something as the visitor, and keep what it said for the head of the page. Blocks.
+
+    ``what`` names it for people: "pause fallow:7". Never raises ``ClientError``: a refusal is an answer.
+    """
+    signed = visitor()
+    if signed is None:
+        _say(Answered(well=False, sentence=f"Not done: {what}. Sign in first, at the top right."))
+        return
+    ask_for: Callable[..., Any] = getattr(signed.line, route)
+    try:
+        _say(answered(what, ask_for(*args, **params)))
+    except ClientError as error:
+        _say(Answered(well=False, sentence=f"Not done: {what}. {error}"))
+    _answer.clear()
+
+
+def answered(what: str, said: Any) -> Answered:
+    """What a route answered as a sentence; an outcome that is no success says so."""
+    held = said if isinstance(said, dict) else {}
+    outcome, message = str(held.get("outcome") or "begun"), str(held.get("message") or "")
+    well = outcome.lower() in ("done", "begun", "given", "waiting", "applied", "rejected", "kept", "pending")
+    sentence = f"{what[:1].upper()}{what[1:]}: {outcome}"
+    return Answered(well=well, sentence=f"{sentence}. {message}" if message else f"{sentence}.")
+
+
+def say_what_came() -> None:
+    """Draw what came of the newest order, once it was given, until the next one or until it is closed."""
+    came: Answered | None = st.session_state.get(SAID)
+    if came is None:
+        return
+    drawn = st.success if came.well else st.error
+    with st.container(key="came", horizontal=True, vertical_alignment="center"):
+        drawn(spoken(came.sentence), icon=":material/check:" if came.well else ":material/error:")
+        st.button("Close", key="came-close", type="tertiary", on_click=_unsay)
+
+
+def forget() -> None:
+    """Drop every kept answer, so that the next question starts afresh."""
+    _answer.clear()
+    _line.clear()
+
+
+def _say(came: Answered) -> None:
+    st.session_state[SAID] = came
+
+
+def _unsay() -> None:
+    st.session_state.pop(SAID, None)
+
+
+@st.cache_resource(show_spinner=False)
+def _line() -> ActingClient:
+    """Everybody sees what comes by it, so it asks as a viewer, whoever started the dashboard."""
+    return connect_acting(only_looks=True)
+
+
+@st.cache_data(ttl=KEPT_S, max_entries=64, show_spinner=False)
+def _answer(route: str, given: tuple[tuple[str, object], ...]) -> Any:
+    asked: Callable[..., Any] = getattr(_line(), route)
+    return asked(**dict(given))
+
+
+QUEUE = ("job", "name", "user", "project", "gpus", "place", "waits_for", "since_ms", "promised_ms")
+LEASES = ("job", "user", "project", "gpu", "node", "share", "sharing", "since_ms")
+ENTRY = ("stand", "said", "ending", "submitted_ms", "started_ms", "ended_ms", "share")
+ASKED = ("name", "user", "project", "kind", "mobility", "min_gpus", "max_gpus", "priority")
+TIMES = ("since_ms", "promised_ms", "submitted_ms", "started_ms", "ended_ms")
+
+
+def queue_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """``GET /v1/queue``: a row a waiting job in order of place, with ``since`` and ``promised``."""
+    frame = _framed(rows, QUEUE)
+    return frame.sort_values("place", kind="stable", ignore_index=True)
+
+
+def leases_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """``GET /v1/leases``: a row a GPU lent."""
+    return _framed(rows, LEASES)
+
+
+def jobs_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """``GET /v1/jobs``: a row a submitted job, the newest first; ``held`` is how many GPUs it has now."""
+    flat = [_flat(row) for row in rows]
+    frame = _framed(flat, ("job", *ENTRY, *ASKED, "held"))
+    return frame.sort_values("submitted", ascending=False, kind="stable", ignore_index=True)
+
+
+def matching(frame: pd.DataFrame, find: str | None, **filters: str | None) -> pd.DataFrame:
+    """The rows that a text is found in (job, name, person, project), and that pass the filters."""
+    kept = pd.Series(True, index=frame.index)
+    for name, value in filters.items():
+        if value is not None:
+            kept &= frame[name] == value
+    if find:
+        whole = frame["job"].astype(str)
+        for name in ("name", "user", "project"):
+            whole = whole + " " + frame[name].fillna("").astype(str)
+        kept &= whole.str.contains(find, case=False, regex=False)
+    return frame[kept]
+
+
+def asked_gpus(low: float | None, high: float | None, share: float | None) -> str:
+    """How many GPUs were asked for, as it is typed: ``1-4``, ``2``, ``0.5``."""
+    if low is None or pd.isna(low):
+        return "\u2013"
+    if share is not None and not pd.isna(share) and share < 1:
+        return f"{share:g}" if low == 1 else f"{int(low)}x{share:g}"
+    return f"{int(low)}" if high is None or high == low else f"{int(low)}-{int(high)}"
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    asked = row.get("submission") or row
+    return {
+        "job": row.get("job") or row.get("id"),
+        **{name: row.get(name) for name in ENTRY},
+        **{name: asked.get(name) for name in ASKED},
+        "held": len(row.get("gpus") or ()),
+    }
+
+
+def _framed(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:
+    frame = pd.DataFrame.from_records(
+        [{name: row.get(name) for name in columns} for row in rows], columns=columns
+    )
+    for name in TIMES:
+        if name in frame:
+            stamped = pd.to_datetime(pd.to_numeric(frame.pop(name)), unit="ms", utc=True)
+            frame[name.removesuffix("_ms")] = stamped.dt.as_unit("us")
+    return frame

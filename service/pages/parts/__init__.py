@@ -1,0 +1,1 @@
+"""What several pages are made of: what surrounds a page, and pieces of it."""

@@ -1,0 +1,128 @@
+"""The evidence of an advice or of a step on the screen: its job's measures with the lines it turns on.
+
+A finding's evidence as words: each number by the unit its name ends with. Pure.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import streamlit as st
+
+from service import wording
+from service.charts.evidence import evidence_chart, evidence_window, measures_of, over_job, steps_table
+from service.charts.frame import TimeAxis
+from service.pages.data import queries
+from service.pages.parts.charted import charted
+from service.pages.parts.context import Stage
+from service.pages.parts.widgets import facts
+
+WRITERS: Mapping[str, Callable[[Any], str]] = {
+    "ratio": wording.percent,
+    "bytes": wording.gibibytes,
+    "hours": wording.hours,
+    "s": wording.span,
+    "min": lambda minutes: wording.span(minutes * 60),
+    "mw": lambda power: wording.watts(power / 1000),
+    "w": wording.watts,
+    "ms": lambda length: _moment(length) if length > AN_INSTANT_MS else wording.span(length / 1000),
+}
+AN_INSTANT_MS = 10**11
+"""No length is this long (three years), and no time of ours this early."""
+
+
+def told(evidence: object) -> list[tuple[str, str]]:
+    """(what, how much) for each number, in the order given; ``evidence`` is JSON text or what it held."""
+    held = _loaded(evidence)
+    return [written(name, value) for name, value in _pairs(held)]
+
+
+def written(name: str, value: object) -> tuple[str, str]:
+    """One number: ``idle_ratio`` 0.97 is ("idle", "97 %"); an unlisted unit leaves the name as it is."""
+    words = name.split("_")
+    unit = words[-1]
+    match value:
+        case None:
+            return " ".join(words), "not measured"
+        case bool():
+            return " ".join(words), "yes" if value else "no"
+        case int() | float() if unit in WRITERS and len(words) > 1:
+            shown = words[:-2] if unit == "hours" and words[-2:-1] == ["gpu"] else words[:-1]
+            return " ".join(shown) or name, WRITERS[unit](value)
+        case int() | float():
+            return " ".join(words), wording.amount(value) if isinstance(value, float) else wording.count(
+                value
+            )
+        case _:
+            return " ".join(words), str(value)
+
+
+def _moment(ms: float) -> str:
+    return f"{wording.moment(datetime.fromtimestamp(ms / 1000, UTC))} UTC"
+
+
+def _loaded(evidence: object) -> object:
+    if not isinstance(evidence, str):
+        return evidence
+    try:
+        return json.loads(evidence)
+    except ValueError:
+        return {"evidence": evidence}
+
+
+def _pairs(held: object) -> Iterator[tuple[str, object]]:
+    match held:
+        case Mapping():
+            yield from ((str(name), value) for name, value in held.items())
+        case list():
+            for each in held:
+                if isinstance(each, Mapping) and "name" in each:
+                    yield str(each["name"]), each.get("value")
+        case _:
+            return
+
+
+SIGNS = (
+    ("idle_s", "reclaim"),
+    ("memory_held_bytes", "cap-memory"),
+    ("foreground_job", "pack"),
+    ("utilization_p95_ratio", "right-size"),
+)
+
+
+def class_of(evidence: Mapping[str, Any]) -> str:
+    """The class of action that evidence speaks for, by what it measures; empty where it measures nothing."""
+    return next((action for sign, action in SIGNS if sign in evidence), "")
+
+
+def evidence_box(
+    stage: Stage, row: Mapping[str, Any], *, lines: Mapping[str, float], as_of: datetime, key: str
+) -> None:
+    """A box that draws the evidence once it is opened; ``row`` has ``class``, ``job`` and ``evidence``."""
+    box = st.expander("Evidence", icon=":material/query_stats:", key=f"evidence-{key}", on_change="rerun")
+    with box:
+        if box.open:
+            _draw(stage, row, lines, as_of, key)
+
+
+def _draw(
+    stage: Stage, row: Mapping[str, Any], lines: Mapping[str, float], as_of: datetime, key: str
+) -> None:
+    window = evidence_window(row["evidence"], as_of)
+    axis = TimeAxis(window=window, utc=stage.view.tz == "utc")
+    if row["job"]:
+        timeline = queries.ask("job_timeline", job=row["job"], **window.steps)
+        if timeline.empty:
+            st.caption("No sample of its GPUs lies in this time.")
+        else:
+            for measure in measures_of(row, lines):
+                steps = over_job(timeline, measure.column)
+                charted(
+                    evidence_chart(steps, measure, axis, stage.colours),
+                    f"{measure.title} of the job over time, with the line that the advice turns on",
+                    steps_table(steps, measure),
+                    f"evidence-{key}-{measure.column}",
+                    numbers=f"{measure.title} of the job, step by step, and the line",
+                )
+    facts(told(row["evidence"]))

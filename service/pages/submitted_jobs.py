@@ -1,0 +1,276 @@
+"""Jobs that were submitted to Fallow: the list, and one of them with its life, its orders and its buttons."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service import wording
+from service.charts.job_timeline import STANDS, gpu_hours, life_chart, life_of, stand_colours
+from service.charts.theme import ink_on as readable
+from service.client.errors import UnknownJob
+from service.pages.actions import action_table
+from service.pages.data import jobs as acting
+from service.pages.data.jobs import asked_gpus, jobs_frame, matching
+from service.pages.parts.charted import charted, grid
+from service.pages.parts.context import Stage, current_view, go
+from service.pages.parts.context import show as show_notice
+from service.pages.parts.job_buttons import allowed, buttons
+from service.pages.parts.messages import NO_SUCH_JOB
+from service.pages.parts.search_box import find_box, run_line
+from service.pages.parts.widgets import facts, keys, plain, swatch, tag
+from service.pages.queue import queued
+from service.schemas.records import Launched, launched_of
+
+PER_PAGE = 50
+MOST, MOST_LIVE = 1_000, 10_000
+"""So many of all, and of those that have not ended, are asked for; where there are more, the page says so."""
+LIVE = ("pending", "starting", "running", "paused")
+COLUMNS = {
+    "stood": "Stands",
+    "name": "Job",
+    "user": "Person",
+    "project": "Project",
+    "held": "Has",
+    "asked": "Asked for",
+    "priority": "Priority",
+    "said": "Why",
+    "submitted": "Submitted",
+    "started": "Started",
+    "ended": "Ended",
+    "job": "Id",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recent:
+    """The jobs that a page lists, and how many there are: of those that have not ended, and of all."""
+
+    jobs: pd.DataFrame
+    of_live: int
+    of_all: int
+
+
+def submitted(stage: Stage) -> None:
+    """Draw the list of submitted jobs."""
+    found_jobs = recent()
+    jobs = found_jobs.jobs
+    st.header(_sentence(jobs), anchor=False)
+    if jobs.empty:
+        st.caption("A job started with `fallow run` appears here; the Queue page composes the command.")
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        ended = st.toggle("Also what has ended", key="launched-ended")
+        st.space("stretch")
+        find_box(stage.view)
+    found = matching(jobs, stage.view.find, user=stage.view.user, project=stage.view.project)
+    found = found if ended else found[found["stand"].isin(LIVE)]
+    if found.empty:
+        st.caption("No job matches what was chosen above." if len(jobs) else "Nothing is running or waiting.")
+        return
+    _table(stage, found)
+    left = unlisted(found_jobs, ended=ended)
+    if left:
+        st.caption(left)
+
+
+def one(stage: Stage, name: str) -> None:
+    """Draw one submitted job, or a notice where the register does not know it."""
+    try:
+        job = launched_of(acting.ask("job", job=name))
+    except UnknownJob:
+        show_notice(NO_SUCH_JOB)
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.header(_told(stage, job), anchor=False)
+        ground = stand_colours(stage.colours).get(job.stand, stage.colours.muted)
+        st.html(tag(STANDS.get(job.stand, job.stand), ground, readable(ground)), width="content")
+    for line in job.explain or (job.said,):
+        st.markdown(plain(wording.localized(line, stage.zone)))
+    buttons(job)
+    _facts(stage, job)
+    run_line(job.job)
+    if job.command:
+        st.code(" ".join(job.command), language="shell", wrap_lines=True)
+    _life(stage, job)
+    _told_and_done(stage, job)
+    allowed(stage.when, job.job)
+
+
+@st.cache_data(ttl=acting.KEPT_S, show_spinner=False)
+def recent() -> Recent:
+    """Jobs that have not ended, and the newest of all. Blocks. Raises ``ClientError``.
+
+    Those that matter are asked for by themselves: behind many that ended they would not be among the newest.
+    """
+    live, newest = (
+        acting.ask("jobs_listed", limit=MOST_LIVE, ended=False),
+        acting.ask("jobs_listed", limit=MOST),
+    )
+    rows = {row.get("job") or row.get("id"): row for row in (*live.rows, *newest.rows)}
+    return Recent(jobs=jobs_frame(rows.values()), of_live=live.total, of_all=newest.total)
+
+
+def unlisted(recent: Recent, *, ended: bool) -> str | None:
+    """How many jobs the list leaves out, in words; ``None`` where it is whole. Pure."""
+    live = int(recent.jobs["stand"].isin(LIVE).sum())
+    more = recent.of_all - len(recent.jobs) if ended else recent.of_live - live
+    if more <= 0:
+        return None
+    what = "older ones" if ended else "older ones that have not ended"
+    flag = " --all" if ended else ""
+    return (
+        f"{wording.count(more)} {what} are not listed here; `fallow jobs{flag} --user NAME` lists somebody's."
+    )
+
+
+def is_launched(job: str | None) -> bool:
+    """Whether a job's id is one that Fallow gives."""
+    return job is not None and job.startswith("fallow:")
+
+
+def _sentence(jobs: pd.DataFrame) -> str:
+    if jobs.empty:
+        return "Nothing was submitted yet"
+    counted = jobs["stand"].value_counts()
+    running, paused = int(counted.get("running", 0)), int(counted.get("paused", 0))
+    waiting = max(int(counted.get("pending", 0)), len(queued()))
+    held = int(jobs["held"].sum())
+    parts = [
+        f"{wording.count(running)} {'job runs' if running == 1 else 'jobs run'} on {wording.count(held)} GPUs"
+    ]
+    parts += [f"{wording.count(waiting)} {'waits' if waiting == 1 else 'wait'}"] if waiting else []
+    parts += [f"{wording.count(paused)} {'is' if paused == 1 else 'are'} paused"] if paused else []
+    return ", ".join(parts)
+
+
+def _table(stage: Stage, found: pd.DataFrame) -> None:
+    pages = -(-len(found) // PER_PAGE)
+    at = st.pagination(pages, key="launched-page") - 1 if pages > 1 else 0
+    part = found.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
+    shown = part.assign(
+        name=part["name"].where(part["name"].fillna("").astype(bool), part["job"]),
+        stood=[_stood(row) for row in part.itertuples()],
+        asked=[
+            asked_gpus(low, high, share)
+            for low, high, share in zip(part["min_gpus"], part["max_gpus"], part["share"], strict=True)
+        ],
+        **{each: part[each].dt.tz_convert(stage.zone) for each in ("submitted", "started", "ended")},
+    )
+    picked = grid(
+        shown[list(COLUMNS)],
+        hide_index=True,
+        height=min(38 + 35 * len(part), 38 + 35 * 20),
+        column_config=_columns(),
+        placeholder=wording.DASH,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=f"launched-table-{at}",
+        alt="The jobs that were submitted to Fallow, the newest first",
+    )
+    st.caption("The newest first. Choose a row to look into a job, or to order something.")
+    if chosen := picked["selection"]["rows"]:
+        go(replace(current_view(), job=str(part.iloc[chosen[0]]["job"]), find=None))
+        st.rerun()
+
+
+def _stood(row: Any) -> str:
+    if row.stand == "ended" and not wording.missing(row.ending):
+        return str(row.ending)
+    return STANDS.get(row.stand, str(row.stand))
+
+
+def _told(stage: Stage, job: Launched) -> str:
+    name = plain(job.name or job.job)
+    match job.stand:
+        case "running":
+            return f"{name} runs on {_devices(job)}"
+        case "ended":
+            how = {"done": "is done", "failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
+            code = f" with exit status {job.exit_code}" if job.exit_code else ""
+            return f"{name} {how.get(job.ending or '', 'ended')}{code}"
+        case "paused":
+            return f"{name} is paused" + (" by its owner" if job.held_by_user else "")
+        case "starting":
+            return f"{name} is being started on {_devices(job)}"
+        case _:
+            return f"{name} waits for {_asked(job)}"
+
+
+def _devices(job: Launched) -> str:
+    many = len(job.gpus)
+    if job.share is not None and job.share < 1:
+        return f"{wording.percent(job.share)} of {many} GPU{'' if many == 1 else 's'}"
+    return f"{many} GPU{'' if many == 1 else 's'}"
+
+
+def _asked(job: Launched) -> str:
+    asked = asked_gpus(job.min_gpus, job.max_gpus, job.share)
+    return f"{asked} GPU" if asked == "1" else f"{asked} GPUs"
+
+
+def _facts(stage: Stage, job: Launched) -> None:
+    items = [("by", job.user or "unknown"), ("project", job.project or wording.DASH)]
+    items.append(("asked for", _asked(job)))
+    if job.memory_bytes is not None:
+        items.append(("memory on each", wording.gibibytes(job.memory_bytes)))
+    items += [("priority", str(job.priority))] if job.priority else []
+    items += [(what, text) for what, text in (("kind", job.kind), ("world", job.mobility)) if text]
+    items += [("kept apart by", job.sharing)] if job.sharing and job.sharing != "whole" else []
+    if job.preemptible is not None:
+        items.append(("may be paused for others", "yes" if job.preemptible else "no"))
+    times = (("submitted", job.submitted), ("started", job.started), ("ended", job.ended))
+    items += [(what, stage.when(at)) for what, at in times if at is not None]
+    now = acting.now()
+    if job.kept_until is not None and job.kept_until > now:
+        items.append(("kept until", stage.when(job.kept_until)))
+    if job.heard is not None and job.stand != "ended":
+        items.append(("last heard of", f"{wording.span((now - job.heard).total_seconds())} ago"))
+    facts([*items, ("id", job.job)])
+
+
+def _life(stage: Stage, job: Launched) -> None:
+    life = life_of(job, acting.now())
+    if life.empty:
+        return
+    st.subheader("Its life, and its world over time", anchor=False)
+    colours = stand_colours(stage.colours)
+    seen = [stand for stand in STANDS if stand in set(life["stand"])]
+    keys([(swatch(colours[stand]), STANDS[stand], None) for stand in seen])
+    charted(
+        life_chart(life, stage.colours, utc=stage.view.tz == "utc"),
+        "Where the job stood over time, and on how many GPUs it ran",
+        life,
+        f"life-of-{job.job.replace(':', '-')}",
+        numbers="Where the job stood, and on how many GPUs",
+    )
+    facts([("GPU-hours by what it was told", wording.hours(gpu_hours(life, job.share)))])
+
+
+def _told_and_done(stage: Stage, job: Launched) -> None:
+    if job.directives:
+        st.subheader("What it was told", anchor=False)
+        told = pd.DataFrame(
+            {
+                "Number": [each.number for each in job.directives],
+                "Told to": [each.verb for each in job.directives],
+                "GPUs": [len(each.gpus) or None for each in job.directives],
+                "Given": [stage.when(each.given) for each in job.directives],
+                "Carried out": [each.failed or stage.when(each.handled) for each in job.directives],
+                "Why": [each.reason for each in job.directives],
+            }
+        )
+        grid(told.iloc[::-1], hide_index=True, placeholder=wording.DASH, alt="The directives of this job")
+    if job.actions:
+        st.subheader("What was done about it", anchor=False)
+        action_table(stage, job.actions)
+
+
+def _columns() -> dict[str, Any]:
+    told: dict[str, Any] = dict(COLUMNS)
+    told["held"] = st.column_config.NumberColumn("Has", width="small", help="GPUs that it has now")
+    told["said"] = st.column_config.TextColumn("Why", width="medium")
+    for name in ("submitted", "started", "ended"):
+        told[name] = st.column_config.DatetimeColumn(COLUMNS[name], format="D MMM HH:mm")
+    return told

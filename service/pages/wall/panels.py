@@ -1,0 +1,193 @@
+"""What stands on the wall: five panels that can be read from three metres. Effects: they ask and draw.
+
+The wall names GPUs, jobs and projects, and no person: everybody who walks by reads it.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from service import wording
+from service.charts.bars import PARTS, most_wasted, part_colours, waste_bars
+from service.charts.frame import rows
+from service.charts.usage import allocated_and_used
+from service.charts.wall_size import enlarged
+from service.pages.data import queries
+from service.pages.findings import sentence as findings_sentence
+from service.pages.parts import freshness
+from service.pages.parts.context import PageContext
+from service.pages.parts.widgets import keys, kind_label, state_keys, striped, swatch
+from service.pages.queue import lent, queued
+from service.pages.wall.widgets import figures_html, lines_html, tiles_html
+from service.summaries.headline import Headline, headline, sentence
+from service.summaries.holders import named
+
+LARGER, LARGEST = 2.05, 2.8
+CHART_PX, BARS_PX, BAR_PX = 560, 640, 32
+MOST_LINES, MOST_BARS = 6, 9
+NOTHING = "Nothing was measured here in this time"
+
+
+def overview(scene: PageContext) -> None:
+    """Given against used, in one sentence, five figures and a curve."""
+    usage = queries.ask("usage_over_time", **scene.asked_steps)
+    ledger = queries.ask("ledger_by_state", **scene.asked)
+    if usage.empty or not usage["installed_gpus"].fillna(0).gt(0).any():
+        st.header(NOTHING, anchor=False)
+        return
+    head = headline(usage, ledger, scene.window)
+    whose = scene.view.of_whom
+    st.header(sentence(head, whose), anchor=False)
+    st.html(figures_html(_head_figures(head)))
+    colours = scene.colours
+    keys(
+        (
+            (swatch(colours.used), "used", None),
+            (swatch(striped(colours.fallow, colours.fallow_stripe)), "fallow: allocated, not used", None),
+            (swatch("transparent", outline=colours.allocated), "allocated", None),
+            (swatch(striped(colours.paper, colours.stripe)), "not measured", None),
+        )
+    )
+    drawn = allocated_and_used(usage, scene.axis, colours, held_only=whose is not None)
+    _chart(drawn, "What was allocated and used over time", by=LARGER, height=CHART_PX)
+
+
+def cluster(scene: PageContext) -> None:
+    """Each GPU as a tile, in the colour of what it does now."""
+    now = queries.ask("cluster_now", **scene.view.filters)
+    gpus = queries.ask("gpus_now", **scene.view.filters)
+    if gpus.empty or now.empty or wording.missing(now.iloc[0]["gpus"]):
+        st.header(NOTHING, anchor=False)
+        return
+    row = now.iloc[0]
+    st.header(wording.held_now(row), anchor=False)
+    state_keys(scene.colours)
+    st.html(tiles_html(rows(gpus.sort_values(["node", "gpu_index"])), scene.colours))
+
+
+def findings(scene: PageContext) -> None:
+    """How many of each kind are open, and the largest of them."""
+    found = queries.ask("findings", open=True, **scene.asked_until_now)
+    if found.empty:
+        st.header(freshness.calm(), anchor=False)
+        return
+    waste = queries.ask_if_kept("waste", **scene.asked_until_now)
+    st.header(findings_sentence(found, waste, open_only=True), anchor=False)
+    counts = found["kind"].value_counts()
+    st.html(figures_html([(kind_label(str(kind)), wording.count(n)) for kind, n in counts.items()][:6]))
+    largest = found.sort_values("wasted_gpu_hours", ascending=False, na_position="last")
+    lines = [_finding_line(scene, row) for row in rows(largest.head(MOST_LINES))]
+    titles = ("GPU", "What", "Project", "Found", "Wasted")
+    st.html(lines_html(lines, titles, frozenset({4})))
+
+
+def projects(scene: PageContext) -> None:
+    """Projects by the GPU-hours they wasted, of what they held."""
+    frame = named(queries.ask("projects", **scene.asked), "projects")
+    held, used = frame["gpu_hours"].sum(), frame["used_gpu_hours"].sum()
+    if frame.empty or not held:
+        st.header("No project held a GPU in this time", anchor=False)
+        return
+    many = "1 project" if len(frame) == 1 else f"{len(frame)} projects"
+    st.header(
+        f"{many} held {wording.hours(held)} and used {wording.percent(used / held)} of them", anchor=False
+    )
+    named_parts = zip(part_colours(scene.colours), PARTS, strict=True)
+    keys([(swatch(colour), part, None) for colour, part in named_parts])
+    wasted = most_wasted(frame, top=MOST_BARS)
+    if wasted.empty:
+        st.html('<p class="wall-said">Nobody wasted anything.</p>')
+        return
+    by = min(LARGEST, max(LARGER, BARS_PX / (BAR_PX * len(wasted))))
+    height = round(min(BARS_PX, BAR_PX * by * len(wasted)))
+    _chart(
+        waste_bars(wasted, scene.colours), "Projects by wasted GPU-hours, most first", by=by, height=height
+    )
+
+
+def queue(scene: PageContext) -> None:
+    """What waits, and for what."""
+    waiting, leases = queued(), lent()
+    if waiting.empty:
+        st.header("Nothing waits in the queue", anchor=False)
+    else:
+        many = "1 job waits" if len(waiting) == 1 else f"{wording.count(len(waiting))} jobs wait"
+        gpus = waiting["gpus"].astype(float).sum()
+        st.header(f"{many} for {wording.gpus(gpus)} GPUs", anchor=False)
+    st.html(figures_html(_queue_figures(waiting, leases)))
+    if waiting.empty:
+        st.html(
+            '<p class="wall-said">A job that is submitted with fallow run and finds no room waits here.</p>'
+        )
+        return
+    lines = [_queue_line(scene, row) for row in rows(waiting.head(MOST_LINES))]
+    titles = ("Place", "Job", "Project", "GPUs", "Waits for", "Promised start")
+    st.html(lines_html(lines, titles, frozenset({0, 3})))
+
+
+DRAWN: Mapping[str, Callable[[PageContext], None]] = {
+    "overview": overview,
+    "cluster": cluster,
+    "findings": findings,
+    "projects": projects,
+    "queue": queue,
+}
+"""Who draws which panel."""
+
+
+def _head_figures(head: Headline) -> list[tuple[str, str]]:
+    items = [
+        ("Used, of measured", wording.percent(head.utilization_ratio)),
+        ("Allocated, of known", wording.percent(head.allocated_ratio)),
+        ("Lay fallow", wording.hours(head.fallow_gpu_hours)),
+        ("Wasted outright", wording.hours(head.wasted_gpu_hours)),
+    ]
+    if head.wasted_cost is not None:
+        items.append(("Cost of the waste", wording.money(head.wasted_cost, head.currency)))
+    elif head.energy.kwh:  # there is room for five
+        items.append(
+            (wording.measured_part("Energy wasted", head.wasted_energy), wording.kwh(head.wasted_energy.kwh))
+        )
+    return items
+
+
+def _finding_line(scene: PageContext, row: Any) -> tuple[str, ...]:
+    return (
+        wording.short_gpu(row.node, row.gpu_place, row.uuid),
+        kind_label(row.kind),
+        wording.DASH if wording.missing(row.project) else str(row.project),
+        scene.when(row.opened_at),
+        wording.hours(row.wasted_gpu_hours),
+    )
+
+
+def _queue_figures(waiting: pd.DataFrame, leases: pd.DataFrame) -> list[tuple[str, str]]:
+    items = [
+        ("Waiting", wording.count(len(waiting))),
+        ("GPUs lent now", wording.gpus(leases["share"].astype(float).sum())),
+        ("Jobs that hold them", wording.count(leases["job"].nunique())),
+    ]
+    if not waiting.empty:
+        longest = pd.Timestamp(datetime.now(UTC)) - waiting["since"].min()
+        items.append(("Longest wait", wording.span(longest.total_seconds())))
+    return items
+
+
+def _queue_line(scene: PageContext, row: Any) -> tuple[str, ...]:
+    return (
+        wording.count(row.place),
+        str(row.name or row.job),
+        str(row.project or wording.DASH),
+        wording.gpus(float(row.gpus)),
+        str(row.waits_for or wording.DASH),
+        scene.when(row.promised),
+    )
+
+
+def _chart(drawn: Any, told: str, *, by: float, height: int) -> None:
+    spec = enlarged(drawn.to_dict(validate=False), by, height=height)
+    with st.container(key="wall-chart"):
+        st.vega_lite_chart(spec, theme=None, width="stretch", alt=told)

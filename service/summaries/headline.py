@@ -1,0 +1,118 @@
+"""The figures at the head of the overview, worked out from the frames below them. Pure."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from service import wording
+from service.charts.frame import with_end
+from service.charts.usage import step_hours
+from service.charts.window import Window
+from service.client import energy
+from service.client.energy import Energy
+from service.client.recurring import WASTED
+
+WHOLE = 0.995
+USED, ALLOCATED, MEASURED = (
+    "GPU utilization, of measured time",
+    "Allocated, of known time",
+    "Measured, of installed time",
+)
+"""Three shares in a row have three denominators, since what is unknown is in none but the last; so each label
+says its own, on pages and reports, the wall's shorter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """Averages over the window; ``None`` is not measured.
+
+    ``there_ratio`` is the part of the window in which there were GPUs at all (of somebody: in which they had
+    some); before the first measurement there were none that anybody knows of.
+    """
+
+    installed_gpus: float | None
+    allocated_gpus: float | None
+    used_gpus: float | None
+    utilization_ratio: float | None
+    allocated_ratio: float | None
+    fallow_gpu_hours: float | None
+    wasted_gpu_hours: float
+    wasted_cost: float | None
+    currency: str | None
+    measured_ratio: float | None
+    unknown_gpu_hours: float
+    withheld_gpu_hours: float
+    energy: Energy
+    wasted_energy: Energy
+    there_ratio: float
+
+    def of_the_cluster(self, gpus: float | None) -> float | None:
+        """A number of GPUs as an average over the time in which there were any, and not over the window."""
+        return None if gpus is None else gpus / (self.there_ratio or 1.0)
+
+
+def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headline:
+    """The overview's figures from ``usage_over_time`` and ``ledger_by_state`` over the same window.
+
+    Utilization is used over measured time, allocated is held over known time, as in the queries; a step
+    in which nothing was measured weighs nothing.
+    """
+    span = step_hours(with_end(usage, window))
+    installed, unknown = (usage[name].fillna(0.0) for name in ("installed_gpus", "unknown_gpus"))
+    allocated, used = (usage[name].fillna(0.0) for name in ("allocated_gpus", "used_gpus"))
+    known = (installed - unknown).clip(lower=0.0)
+    busy = usage["utilization_ratio"].fillna(0.0)
+    measured = (used / busy.where(busy > 0)).fillna(known).where(usage["utilization_ratio"].notna(), 0.0)
+    hours = ledger.set_index("state")["gpu_hours"]
+    wasted = ledger[ledger["state"].isin(WASTED)]
+    total = float(hours.sum())
+    unknown_hours = float(hours.get("unknown", 0.0))
+    return Headline(
+        installed_gpus=_ratio(installed * span, span),
+        allocated_gpus=_ratio(allocated * span, span),
+        used_gpus=_ratio(used * span, span),
+        utilization_ratio=_ratio(used * span, measured * span),
+        allocated_ratio=_ratio(allocated * span, _held_base(usage, allocated, known) * span),
+        fallow_gpu_hours=float(((allocated - used).clip(lower=0.0) * span).sum()) if len(usage) else None,
+        wasted_gpu_hours=float(wasted["gpu_hours"].sum()),
+        wasted_cost=_cost(wasted),
+        currency=next((str(c) for c in ledger["currency"] if not wording.missing(c)), None),
+        measured_ratio=1 - unknown_hours / total if total > 0 else None,
+        unknown_gpu_hours=unknown_hours,
+        withheld_gpu_hours=float(hours.get("withheld", 0.0)),
+        energy=energy.used(ledger.to_dict("records")),
+        wasted_energy=energy.used(wasted.to_dict("records")),
+        there_ratio=_ratio(span.where(installed > 0, 0.0), span) or 0.0,
+    )
+
+
+def sentence(head: Headline, of_whom: str | None) -> str:
+    """The overview in one sentence."""
+    if not head.measured_ratio or head.used_gpus is None:
+        return "Nothing was measured in this time"
+    if of_whom:
+        held, used = wording.gpus(head.allocated_gpus), wording.gpus(head.used_gpus)
+        return f"{of_whom} held {held} GPUs on average and used {used}"
+    fallow = max((head.allocated_gpus or 0.0) - head.used_gpus, 0.0)
+    installed, allocated, used, lay = (
+        wording.gpus(head.of_the_cluster(gpus))
+        for gpus in (head.installed_gpus, head.allocated_gpus, head.used_gpus, fallow)
+    )
+    return f"Of {installed} GPUs, {allocated} were handed out and {used} worked: {lay} lay fallow"
+
+
+def _held_base(
+    usage: pd.DataFrame, allocated: "pd.Series[float]", known: "pd.Series[float]"
+) -> "pd.Series[float]":
+    share = usage["allocated_ratio"].fillna(0.0)
+    return (allocated / share.where(share > 0)).fillna(known).where(usage["allocated_ratio"].notna(), 0.0)
+
+
+def _ratio(part: "pd.Series[float]", whole: "pd.Series[float]") -> float | None:
+    total = float(whole.sum())
+    return float(part.sum()) / total if total > 0 else None
+
+
+def _cost(wasted: pd.DataFrame) -> float | None:
+    spent = wasted[wasted["gpu_hours"] > 0]["cost"]
+    return None if spent.empty or bool(spent.isna().any()) else float(spent.sum())

@@ -1,0 +1,340 @@
+"""What a person held, what they used, and what they could change: one judgement for the page and the report.
+
+Pure. Rows are those of the queries ``jobs``, ``findings`` and ``ledger_by_job`` over the person's window, and
+of ``service.client.advising.advised``. Nobody is reproached with what was not measured: of a job of which
+under ``ENOUGH_MEASURED`` is known only that is said.
+
+How a holder works, in words with the numbers that made it so. Pure.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+import pandas as pd
+
+from service import wording
+from service.client import energy
+from service.client.energy import Energy
+from service.client.finding_groups import grouped
+
+Row = Mapping[Any, Any]
+
+ENOUGH_MEASURED = 0.95
+"""As findings are judged: with less, the answer is unknown."""
+SMALL_WASTE = 0.05
+MOST_SENTENCES = 5
+MOST_JOBS = 3
+WORTH_TELLING_GPU_HOURS = 1.0
+NOTHING = "Nothing: nothing was found to complain about."
+IDLE = ("reclaim", "terminate")
+GIVES_BACK = "Ending it when it is done, or stopping it until it is needed again, gives its GPUs back."
+TOLD_BY: Mapping[str, tuple[str, ...]] = {
+    "reclaim": ("held-idle", "allocated-empty"),
+    "terminate": ("held-idle", "allocated-empty"),
+    "cap-memory": ("memory-hog",),
+}
+"""The findings that an advice of a class is made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What somebody held in a window, in GPU-hours; ``measured_ratio`` is how much of it is known."""
+
+    jobs: int
+    held_gpu_hours: float
+    used_gpu_hours: float
+    wasted_gpu_hours: float
+    utilization_ratio: float | None
+    measured_ratio: float | None
+    energy: Energy
+    wasted_energy: Energy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What to change: sentences, and the settings among them as a shell takes them."""
+
+    sentences: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+
+
+def held_of(jobs: Iterable[Row], *, utilization: float | None, measured: float | None) -> Held:
+    """The sums of somebody's jobs, with the figures of the ledger's head over the same window."""
+    rows = list(jobs)
+    return Held(
+        jobs=len(rows),
+        held_gpu_hours=_sum(rows, "gpu_hours"),
+        used_gpu_hours=_sum(rows, "used_gpu_hours"),
+        wasted_gpu_hours=_sum(rows, "wasted_gpu_hours"),
+        utilization_ratio=utilization,
+        measured_ratio=measured,
+        energy=energy.used(rows),
+        wasted_energy=energy.wasted(rows),
+    )
+
+
+def told_held(held: Held, name: str | None) -> str:
+    """The opening: said to ``name``'s face where ``name`` is ``None``."""
+    if not held.jobs:
+        return f"{name or 'You'} held no GPU in this time."
+    many = "One job" if held.jobs == 1 else f"{held.jobs} jobs"
+    whose = name or "yours"
+    used = wording.hours(held.used_gpu_hours)
+    said = f"{many} of {whose} held {wording.hours(held.held_gpu_hours)} and used {used} of them."
+    if held.measured_ratio is not None and held.measured_ratio < ENOUGH_MEASURED:
+        return f"{said} Only {wording.percent(held.measured_ratio)} of that time was measured."
+    if held.held_gpu_hours and held.wasted_gpu_hours / held.held_gpu_hours <= SMALL_WASTE:
+        return f"{said} Next to nothing was wasted: thank you."
+    return f"{said} {wording.hours(held.wasted_gpu_hours)} did nothing at all."
+
+
+def measured_of(ledger: Iterable[Row]) -> dict[str, float]:
+    """How much of each job's time is known, from ``ledger_by_job``."""
+    return {
+        str(row["key"]): 1 - _hours(row, "unknown_gpu_hours") / _hours(row, "gpu_hours")
+        for row in ledger
+        if not wording.missing(row["key"]) and _hours(row, "gpu_hours") > 0
+    }
+
+
+def changes(
+    jobs: Sequence[Row],
+    said: Iterable[Row],
+    findings: Iterable[Row],
+    measured: Mapping[str, float],
+    *,
+    name: str | None,
+    habits: Sequence[str] = (),
+) -> Changes:
+    """What to change, with the exact setting where there is one: advice, habits, findings, else numbers.
+
+    ``said`` is the advice about anybody: pieces about these jobs count. ``name`` as in ``told_held``.
+    """
+    ids = {row["job"] for row in jobs}
+    mine = [row for row in said if row["job"] in ids]
+    found = _found([row for row in findings if not _is_told(row, mine)])[:MOST_SENTENCES]
+    names = {row["job"]: f"{called(row)} ({row['job']})" for row in jobs}
+    sentences = [*(_to_owner(row, names[row["job"]]) for row in mine), *habits, *found]
+    if not sentences:
+        sentences = _by_numbers(jobs, measured, name)
+    unknown = _not_judged(jobs, measured, {row["job"] for row in mine})
+    return Changes(
+        sentences=(*(sentences or ([] if unknown else [NOTHING])), *unknown),
+        commands=tuple(dict.fromkeys(line for row in mine for line in _commands(row))),
+    )
+
+
+def called(row: Row) -> str:
+    """What to call a job: its name, else its command, else its id."""
+    return str(next((row[key] for key in ("job_name", "command") if _is_text(row, key)), row["job"]))
+
+
+def _by_numbers(jobs: Sequence[Row], measured: Mapping[str, float], name: str | None) -> list[str]:
+    """Where most was wasted, when nothing else is known of it; only of what was measured."""
+    told = []
+    judged = [row for row in jobs if measured.get(str(row["job"]), 0.0) >= ENOUGH_MEASURED]
+    for row in sorted(judged, key=lambda each: -_hours(each, "wasted_gpu_hours"))[:MOST_JOBS]:
+        wasted, held = _hours(row, "wasted_gpu_hours"), _hours(row, "gpu_hours")
+        if held and wasted >= WORTH_TELLING_GPU_HOURS:
+            told.append(
+                f"{called(row)} ({row['job']}) held {wording.hours(held)} on "
+                f"{wording.many(row['gpus'], 'GPU')}; "
+                f"{wording.percent(wasted / held)} of that did nothing."
+            )
+    why = (
+        f"Did it wait for data, for itself to start, or for {name or 'you'}? Asking for GPUs later, or "
+        "ending a job when it is done, gives them back."
+    )
+    return [*told, why] if told else []
+
+
+def _not_judged(jobs: Sequence[Row], measured: Mapping[str, float], told: set[Any]) -> list[str]:
+    """The largest jobs of which too little is known to say anything."""
+    dark = [
+        row
+        for row in jobs
+        if row["job"] not in told
+        and measured.get(str(row["job"]), 0.0) < ENOUGH_MEASURED
+        and _hours(row, "gpu_hours") >= WORTH_TELLING_GPU_HOURS
+    ]
+    return [
+        f"Of {called(row)} ({row['job']}) only {wording.percent(measured.get(str(row['job']), 0.0))} was "
+        "measured: it is not judged."
+        for row in sorted(dark, key=lambda each: -_hours(each, "gpu_hours"))[:MOST_JOBS]
+    ]
+
+
+def _is_text(row: Row, key: str) -> bool:
+    return not wording.missing(row.get(key)) and bool(row[key])
+
+
+def _found(findings: Sequence[Row]) -> list[str]:
+    """One sentence a job and kind; that a job uses a part of its GPUs stands for those of each idle one."""
+    part = {row["job"] for row in findings if row["kind"] == "uses-part"}
+    told = [row for row in findings if not (row["job"] in part and row["kind"] in TOLD_BY["reclaim"])]
+    sentences = []
+    for first, *more in grouped(told, lambda row: (str(row["kind"]), _job(row), True)):
+        gpus = len({each.get("uuid") for each in more} - {first.get("uuid")})
+        same = f" The same on {gpus} more of its GPUs." if gpus else ""
+        sentences.append(f"{first['sentence']}{same}")
+    return sentences
+
+
+def _job(row: Row) -> str | None:
+    return None if wording.missing(row["job"]) else str(row["job"])
+
+
+def _to_owner(row: Row, name: str) -> str:
+    """An advice as its job's owner reads it: that somebody is to be told of it is no news to them."""
+    if row["class"] in IDLE:
+        why = str(row["why"])  # without a finding it speaks of "it", which only a heading had named
+        return f"{name}{why[2:]} {GIVES_BACK}" if why.startswith("It ") else f"{why} {GIVES_BACK}"
+    what = str(row["what"])
+    return f"{what}{'' if what.endswith(('.', '!', '?')) else '.'} {row['why']}"
+
+
+def _is_told(finding: Row, advised: Iterable[Row]) -> bool:
+    """Whether an advice about the same job says already what a finding says."""
+    return any(
+        row["job"] == finding["job"] and finding["kind"] in TOLD_BY.get(str(row["class"]), ())
+        for row in advised
+    )
+
+
+def _commands(row: Row) -> list[str]:
+    """What to type: the settings that an advice's steps name; for an idle job of ours, how it makes way."""
+    ours = row["class"] in IDLE and str(row["job"]).startswith("fallow:")
+    settings = [
+        f"export {key}={quote(str(value))}"
+        for step in row["steps"]
+        for key, value in (step.get("settings") or [])
+    ]
+    return [*settings, *([f"fallow pause {quote(str(row['job']))}"] if ours else [])]
+
+
+def _sum(rows: Iterable[Row], name: str) -> float:
+    return float(sum(_hours(row, name) for row in rows))
+
+
+def _hours(row: Row, name: str) -> float:
+    value = row[name]
+    return 0.0 if wording.missing(value) else float(value)
+
+
+NAMES: Mapping[str, str] = {
+    "analysis-bursts": "Analysis in bursts",
+    "low-saturation": "Low saturation",
+    "gaps-between-runs": "Gaps between runs",
+    "saturated": "Saturated",
+    "steady": "Steady",
+    "unclear": "Not clear yet",
+    "unknown": "Unknown",
+}
+LAST = ("unclear", "unknown")
+
+
+Said = tuple[str, object, object]
+"""Kind, evidence and reason."""
+
+
+def in_words(kind: str, evidence: object, reason: object = None) -> str:
+    """One pattern: ``Saturated: active 92 % of 24 h, 88 % used while active``; why, if unknown."""
+    if kind == "unknown":
+        return f"{NAMES[kind]}: {'too little was measured' if wording.missing(reason) else reason}"
+    numbers = _numbers(evidence)
+    measured = wording.span((numbers.get("minutes") or 0) * 60)
+    active = f"active {wording.percent(numbers.get('active_ratio'))} of {measured} measured"
+    used = f"{wording.percent(numbers.get('utilization_active_mean_ratio'))} used while active"
+    match kind:
+        case "analysis-bursts":
+            told = [f"{numbers.get('runs')} runs, median {_span(numbers, 'run_median')}", active]
+        case "gaps-between-runs":
+            told = [f"runs up to {_span(numbers, 'run_longest')}, gaps up to {_span(numbers, 'gap_longest')}"]
+        case "unclear" if numbers.get("active_ratio") == 0.0:
+            return f"Never active in {measured} measured"
+        case "unclear":
+            told = [active]
+        case _:
+            told = [active, used]
+    return f"{NAMES.get(kind, kind)}: {', '.join(told)}"
+
+
+def pattern_of_job(found: pd.DataFrame | None, job: str) -> str | None:
+    """The pattern of one job in words; ``None`` when none is kept."""
+    if found is None or found.empty:
+        return None
+    own = found[found["job"] == job]
+    return None if own.empty else in_words(*_said(own.iloc[0].to_dict()))
+
+
+def patterns_by(found: pd.DataFrame | None, frame: pd.DataFrame) -> list[str | None]:
+    """For each person or project of ``frame`` the patterns of their jobs, the commonest first."""
+    keys = [name for name in ("user_name", "project") if name in frame]
+    kept: dict[tuple[str | None, ...], list[Said]] = {}
+    for row in () if found is None else found.to_dict("records"):
+        kept.setdefault(_key(row, keys), []).append(_said(row))
+    return [_together(kept.get(_key(row, keys), ())) for row in frame.to_dict("records")]
+
+
+def in_short(kinds: Sequence[str]) -> str | None:
+    """Of one person or project: each kind of pattern once, the commonest first, with how many jobs."""
+    counts = Counter(kinds)
+    ranked = sorted(counts, key=lambda kind: (kind in LAST, -counts[kind], kind))
+    return ", ".join(f"{NAMES.get(k, k)}{f' ({counts[k]})' if counts[k] > 1 else ''}" for k in ranked) or None
+
+
+def kinds_by(found: pd.DataFrame | None, frame: pd.DataFrame) -> list[list[str]]:
+    """For each person or project of ``frame`` the kinds of their jobs' patterns."""
+    keys = [name for name in ("user_name", "project") if name in frame]
+    kept: dict[tuple[str | None, ...], list[str]] = {}
+    for row in () if found is None else found.to_dict("records"):
+        kept.setdefault(_key(row, keys), []).append(row["kind"])
+    return [kept.get(_key(row, keys), []) for row in frame.to_dict("records")]
+
+
+def _said(row: Mapping[Any, Any]) -> Said:
+    return row["kind"], row["evidence"], row["reason"]
+
+
+def _together(patterns: Sequence[Said]) -> str | None:
+    """Several jobs of one holder: each kind with how many jobs, and the numbers from least to most."""
+    if len(patterns) <= 1:
+        return in_words(*patterns[0]) if patterns else None
+    kinds: dict[str, list[Said]] = {}
+    for said in patterns:
+        kinds.setdefault(said[0], []).append(said)
+    told = []
+    for kind, each in sorted(kinds.items(), key=lambda pair: (pair[0] in LAST, -len(pair[1]))):
+        if len(each) == 1:
+            told.append(in_words(*each[0]))
+        elif kind == "unknown":
+            told.append(f"{NAMES[kind]}: {len(each)} jobs, too little of them measured")
+        else:
+            told.append(f"{NAMES.get(kind, kind)}: {len(each)} jobs, active {_range(each, 'active_ratio')}")
+    return "; ".join(told)
+
+
+def _range(patterns: Sequence[Said], name: str) -> str:
+    values = [value for _, each, _ in patterns if (value := _numbers(each).get(name)) is not None]
+    if not values:
+        return wording.DASH
+    least, most = wording.percent(min(values)), wording.percent(max(values))
+    return least if least == most else f"{least} to {most}"
+
+
+def _key(row: Mapping[Any, Any], keys: Sequence[str]) -> tuple[str | None, ...]:
+    return tuple(None if wording.missing(row[name]) else str(row[name]) for name in keys)
+
+
+def _span(numbers: Mapping[str, Any], name: str) -> str:
+    minutes = numbers.get(f"{name}_minutes")
+    return wording.DASH if minutes is None else wording.span(minutes * 60)
+
+
+def _numbers(evidence: object) -> Mapping[str, Any]:
+    held = json.loads(evidence) if isinstance(evidence, str) else evidence
+    return held if isinstance(held, Mapping) else {}
