@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from service.cli import alert_flags, credentials, job_flags, paper_flags, report_flags, service_flags
+from service.cli import (
+    alert_flags,
+    burst_flags,
+    credentials,
+    job_flags,
+    paper_flags,
+    report_flags,
+    service_flags,
+)
 from service.trouble import FallowError
 
 TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
@@ -84,6 +92,7 @@ def make_parser() -> argparse.ArgumentParser:
     ):
         add(verbs)
     service_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
+    burst_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
     job_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
     paper_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
     return parser

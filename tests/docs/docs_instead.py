@@ -121,6 +121,20 @@ def packaged(_: Site, text: str) -> None:
     assert found[2] is None or re.search(rf"^{found[2]} = \[", project, flags=re.MULTILINE), found[2]
 
 
+SMALL_MODEL = """
+from torch import nn
+
+model = nn.Sequential(nn.Conv2d(3, 4, 8, stride=8), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(3136, 10))
+"""
+
+
+def profiled(site: Site, text: str) -> None:
+    """It is run, on a small model of another file."""
+    (site.work / "small.py").write_text(SMALL_MODEL)
+    done = site.shell(text.replace("train:model", "small:model"))
+    assert done.status == 0, done.text
+
+
 def nothing(_: Site, __: str) -> None:
     """Nothing: it needs what no test has."""
 
@@ -135,6 +149,11 @@ INSTEAD = (
         pattern=r"(FALLOW_PEER_TOKEN_FILE=\S+ )?fallow (up|serve)( .*)?",
         why="stays until Ctrl-C; tests/service/test_cli_up.py starts and stops both",
         check=read_once,
+    ),
+    Instead(
+        pattern=r"fallow burst profile train:model .*",
+        why="that name stands for the reader's own training",
+        check=profiled,
     ),
     Instead(pattern=r"fallow status --watch", why="stays until Ctrl-C", check=parsed),
     Instead(

@@ -1,0 +1,1 @@
+"""Burst plans held against published profiles and the published planner."""

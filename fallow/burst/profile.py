@@ -1,0 +1,234 @@
+"""Measures a model's layers one by one: what ``fallow burst plan`` plans with.
+
+Each layer runs alone at each batch, forward and backward, on the device of the model's parameters. A layer
+that works in place on the result before it is measured together with that layer, as it has no result of its
+own to give back.
+"""
+
+import importlib
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fallow.burst.table import BadTable, Layer, LayerTable, Timing
+
+WARM_UP, REPEATS = 2, 7
+"""Runs that don't count (allocation, choice of kernels), and runs of which the median counts."""
+
+
+def profile(
+    model: nn.Module, sample: torch.Tensor, batches: Sequence[int], *, name: str = "model"
+) -> LayerTable:
+    """The layer table of a model whose modules run in a row.
+
+    ``sample``: one sample's input without a batch dimension. ``batches``: the local batches to measure at, of
+    which the largest has to be the global batch if one GPU is to be compared. Parameters and their gradients
+    are left as they are; buffers of layers in training mode (BatchNorm's means) take part in the runs.
+
+    Raises: BadTable for a model whose layers are not in a row, and for a layer that changes the number of
+    samples.
+    """
+    if not batches or min(batches) < 1:
+        raise BadTable("give the batches to measure at: whole numbers from 1 on")
+    groups = _groups(_in_a_row(model))
+    kept_gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    for parameter, _ in kept_gradients:
+        parameter.grad = None
+    timings: list[list[Timing]] = [[] for _ in groups]
+    sizes: list[tuple[int, int]] = []
+    try:
+        for batch in sorted(set(batches)):
+            x = sample.unsqueeze(0).expand(batch, *sample.shape).contiguous()
+            x = x.to(_device(model)) if _device(model) is not None else x
+            sizes = []
+            for place, (title, layers) in enumerate(groups):
+                timing, y, held = _measured(title, layers, x)
+                timings[place].append(timing)
+                sizes.append((y[0].numel(), held // batch))
+                x = y
+    finally:
+        for parameter, gradient in kept_gradients:
+            parameter.grad = gradient
+    device = _device(model) or torch.device("cpu")
+    return LayerTable(
+        model=name,
+        hardware=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        layers=tuple(
+            Layer(
+                name=title,
+                timings=tuple(timed),
+                parameters=sum(p.numel() for layer in layers for p in layer.parameters() if p.requires_grad),
+                output=output,
+                kept_bytes=held,
+            )
+            for (title, layers), timed, (output, held) in zip(groups, timings, sizes, strict=True)
+        ),
+    )
+
+
+def profile_named(named: str, shape: Sequence[int], batches: Sequence[int]) -> LayerTable:
+    """The layer table of ``module:name`` from the current folder or what is installed.
+
+    The name is a module, or a function that returns one. Samples are random, of ``shape``.
+
+    Raises: BadTable also where the model cannot be had or does not take such samples.
+    """
+    model = _named(named)
+    try:
+        return profile(model, torch.randn(*shape), batches, name=named)
+    except (RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, BadTable):
+            raise
+        raise BadTable(f"the model does not take it: {error}") from error
+
+
+def _named(named: str) -> nn.Module:
+    module, _, name = named.partition(":")
+    if not module or not name:
+        raise BadTable(f"{named!r} is not MODULE:NAME, as train:model is for the variable model in train.py")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise BadTable(f"{named} cannot be had: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not isinstance(found, nn.Module) and callable(found):
+        found = found()
+    if not isinstance(found, nn.Module):
+        raise BadTable(f"{named} is of {type(found)}, not a torch.nn.Module nor a function that returns one")
+    return found
+
+
+def _device(model: nn.Module) -> torch.device | None:
+    return next((parameter.device for parameter in model.parameters()), None)
+
+
+def _in_a_row(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """The layers of nested ``nn.Sequential``s, else those of a traced graph without branches."""
+    if isinstance(model, nn.Sequential):
+        return list(_flat(model, ""))
+    try:
+        graph = torch.fx.symbolic_trace(model).graph
+    except Exception as error:
+        raise BadTable(
+            f"{type(model).__name__} cannot be traced ({type(error).__name__}: {error}): give its layers as "
+            "an nn.Sequential"
+        ) from error
+    nodes = [node for node in graph.nodes if node.op != "output"]
+    row = all(
+        node.op == "call_module" and node.all_input_nodes == [before] for before, node in pairwise(nodes)
+    )
+    if len(nodes) < 2 or nodes[0].op != "placeholder" or not row:
+        odd = next((node for before, node in pairwise(nodes) if node.all_input_nodes != [before]), None)
+        where = "" if odd is None else f" (at {odd.name!r})"
+        raise BadTable(
+            f"{type(model).__name__} has branches, or computes outside its modules{where}: give its layers "
+            "as an nn.Sequential of blocks, each of which becomes one layer"
+        )
+    modules = dict(model.named_modules())
+    return [(str(node.target), modules[str(node.target)]) for node in nodes[1:]]
+
+
+def _flat(model: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module]]:
+    for name, child in model.named_children():
+        if isinstance(child, nn.Sequential):
+            yield from _flat(child, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", child
+
+
+def _groups(row: Sequence[tuple[str, nn.Module]]) -> list[tuple[str, list[nn.Module]]]:
+    """Each layer with those behind it that work in place on its result."""
+    groups: list[tuple[str, list[nn.Module]]] = []
+    for name, layer in row:
+        if groups and getattr(layer, "inplace", False):
+            groups[-1][1].append(layer)
+        else:
+            groups.append((f"{name} {type(layer).__name__}", [layer]))
+    return groups
+
+
+def _measured(title: str, layers: Sequence[nn.Module], x: torch.Tensor) -> tuple[Timing, torch.Tensor, int]:
+    """A layer's median times on ``x``, its result, and the bytes that its backward pass needs."""
+    held = _Held(layers)
+    with torch.autograd.graph.saved_tensors_hooks(held.pack, held.unpack):
+        y = _forward(layers, _given(x))
+    if y.ndim == 0 or y.shape[0] != x.shape[0]:
+        raise BadTable(
+            f"layer {title!r} makes {tuple(y.shape)} of {x.shape[0]} samples: a layer has to keep the first "
+            "dimension, which is the batch"
+        )
+    forwards, backwards = [], []
+    for run in range(WARM_UP + REPEATS):
+        forward, backward = _one_run(layers, x)
+        if run >= WARM_UP:
+            forwards.append(forward)
+            backwards.append(backward)
+    timing = Timing(x.shape[0], statistics.median(forwards), statistics.median(backwards))
+    return timing, y.detach(), held.bytes
+
+
+def _given(x: torch.Tensor) -> torch.Tensor:
+    """What the layer before would give, with a gradient if it is floating. A copy: layers work in place."""
+    given = x.detach().clone()
+    if not given.is_floating_point():
+        return given
+    return given.requires_grad_().clone()
+
+
+def _forward(layers: Sequence[nn.Module], x: torch.Tensor) -> torch.Tensor:
+    for layer in layers:
+        x = layer(x)
+    return x
+
+
+def _one_run(layers: Sequence[nn.Module], x: torch.Tensor) -> tuple[float, float]:
+    """Microseconds of one forward and one backward pass, each until the device is done."""
+    given = _given(x)
+    _wait(x.device)
+    begun = time.perf_counter_ns()
+    result = _forward(layers, given)
+    _wait(x.device)
+    between = time.perf_counter_ns()
+    if not result.requires_grad:
+        return (between - begun) / 1000, 0.0
+    gradient = torch.ones_like(result)
+    _wait(x.device)
+    begun_backward = time.perf_counter_ns()
+    result.backward(gradient)
+    _wait(x.device)
+    return (between - begun) / 1000, (time.perf_counter_ns() - begun_backward) / 1000
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class _Held:
+    """Counts the bytes that are kept for the backward pass, parameters aside, each storage once."""
+
+    def __init__(self, layers: Sequence[nn.Module]) -> None:
+        self.bytes = 0
+        self._seen = {p.untyped_storage().data_ptr() for layer in layers for p in layer.parameters()}
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._seen:
+            self._seen.add(storage.data_ptr())
+            self.bytes += storage.nbytes()
+        return tensor
+
+    @staticmethod
+    def unpack(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
