@@ -13,10 +13,22 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from collector.batch import fitting
-from collector.model import Gpu, Holder, JobId, Process, ProcessKey
+from collector.model import Gpu, GpuSample, GpuUuid, Holder, JobId, Process, ProcessKey
 from collector.store.columns import distinct_uuids
+from collector.store.cuts import BIN_MS, Former, Word, as_it_was, due_ms, former_uuid, is_cut_anew, read_cuts
 from collector.store.latest import Times, grown
+from collector.store.registry_rows import (
+    GPU_ARROW,
+    GPU_FIELDS,
+    HOLDER_ARROW,
+    HOLDER_FIELDS,
+    PROCESS_ARROW,
+    gpu_row,
+    holder_row,
+    process_from,
+    process_row,
+    storable,
+)
 from collector.store.statements import statement
 
 UNKNOWN_NODE = "unknown"
@@ -48,48 +60,85 @@ class Registry:
         """Since when each GPU counts as installed, UTC ms, by its id."""
         known = connection.execute(statement("known_gpus")).fetchall()
         for gpu_id, _, *said in known:
-            gpu = Gpu(**dict(zip(_GPU_FIELDS, said, strict=True)))
+            gpu = Gpu(**dict(zip(GPU_FIELDS, said, strict=True)))
             self.gpu_ids[gpu.uuid] = gpu_id
             self._gpus[gpu.uuid] = gpu
         self._note_installed({gpu_id: installed_ms for gpu_id, installed_ms, *_ in known})
+        self.cuts = read_cuts(connection)
 
     @property
     def gpus(self) -> Iterable[Gpu]:
         """Every GPU that the store has, those that are gone too."""
         return self._gpus.values()
 
-    def register_gpus(self, gpus: Iterable[Gpu], source: str, installed_from_ms: int) -> None:
+    def register_gpus(
+        self,
+        gpus: Iterable[Gpu],
+        source: str,
+        installed_from_ms: int,
+        *,
+        samples: Iterable[GpuSample] = (),
+        rivals: frozenset[str] = frozenset(),
+    ) -> None:
         """Add the unknown ones and write down what changed; what is None now keeps its old value.
 
         A source describes the same GPUs tick after tick: what all of them said is kept while nothing changes.
+        ``samples`` are those that come with it, ``rivals`` the other sources of the tick. A GPU that is cut
+        anew is another row from then on (``cuts``).
         """
         described = tuple(gpus)
-        if self._described.get(source) == described:
+        if self._described.get(source) == described and not self.cuts.waiting:
             return
-        if self._note_gpus(described, source, installed_from_ms):
+        fresh: dict[str, Gpu] = {}
+        changed = False
+        words: list[tuple[Gpu, Word]] = []
+        for gpu in described:
+            old = self._gpus.get(gpu.uuid)
+            if old is None:
+                fresh[gpu.uuid] = storable(gpu)
+                continue
+            merged = old if old is gpu or old == gpu else _merged(old, storable(gpu))
+            if old.node != UNKNOWN_NODE and is_cut_anew(old, merged):
+                word = Word(gpu=merged, source=source, since_ms=installed_from_ms, rivals=rivals)
+                words.append((old, word))
+                merged = as_it_was(old, merged)
+            else:
+                self.cuts.waiting.pop(gpu.uuid, None)
+            changed |= self._update(old, merged)
+        if fresh:
+            self._add_gpus(fresh, source, installed_from_ms)
+        for old, word in words:
+            cut_ms = due_ms(self._connection, self.cuts, old, word, samples=samples, fresh=fresh)
+            if cut_ms is not None:
+                self._cut(word, cut_ms)
+                changed = True
+        if changed or fresh:
             self._described.clear()
         self._described[source] = described
 
-    def _note_gpus(self, gpus: Iterable[Gpu], source: str, installed_from_ms: int) -> bool:
-        """The same, one by one; whether anything was learnt."""
-        fresh: dict[str, Gpu] = {}
-        changed = False
-        for gpu in gpus:
-            old = self._gpus.get(gpu.uuid)
-            if old is gpu or old == gpu:
-                continue
-            storable = _storable(gpu)
-            if old is None:
-                fresh[gpu.uuid] = storable
-                continue
-            merged = _merged(old, storable)
-            if merged != old:
-                self._connection.execute(statement("update_gpu"), _gpu_row(merged))
-                changed = True
-            self._gpus[gpu.uuid] = merged
-        if fresh:
-            self._add_gpus(fresh, source, installed_from_ms)
-        return changed or bool(fresh)
+    def _update(self, old: Gpu, merged: Gpu) -> bool:
+        """Write down what is new of a GPU; whether anything is."""
+        if merged == old:
+            return False
+        self._connection.execute(statement("update_gpu"), gpu_row(merged))
+        self._gpus[merged.uuid] = merged
+        return True
+
+    def _cut(self, word: Word, cut_ms: int) -> None:
+        """The GPU is another row from ``cut_ms`` on; one that was not there before has been so all along."""
+        old, gpu_id = self._gpus[word.gpu.uuid], self.gpu_ids[word.gpu.uuid]
+        if cut_ms <= self.installed_ms[gpu_id] // BIN_MS * BIN_MS:
+            self.cuts.waiting.pop(old.uuid, None)
+            self._update(old, word.gpu)
+            return
+        former = former_uuid(old.uuid, cut_ms)
+        told = {"uuid": old.uuid, "former": former, "to_ms": cut_ms}
+        self._connection.execute(statement("end_cut"), told)
+        self.gpu_ids[former], self._gpus[former] = gpu_id, replace(old, uuid=GpuUuid(former))
+        self._add_gpus({old.uuid: word.gpu}, word.source, cut_ms)
+        self._connection.execute(statement("begin_cut"), {"uuid": old.uuid, "from_ms": cut_ms})
+        self._row_ids.clear()
+        self.cuts.note(old.uuid, self.gpu_ids[old.uuid], Former(gpu_id=gpu_id, until_ms=cut_ms), word.source)
 
     def register_uuids(self, uuids: Iterable[str], source: str, installed_from_ms: int) -> None:
         """Make sure that every UUID has an id, even where nobody described the GPU."""
@@ -113,13 +162,13 @@ class Registry:
         """
         said = self._row_ids.get(source)
         if said is not None and said[0].equals(samples["uuid"]):
-            return said[1]
+            return self._by_time(samples, said[1])
         uuids, which = distinct_uuids(samples)
         self.register_uuids(uuids, source, installed_from_ms)
         ids = np.fromiter(map(self.gpu_ids.__getitem__, uuids), dtype=np.int32, count=len(uuids))
         rows = pa.array(ids[which.to_numpy(zero_copy_only=False)])
         self._row_ids[source] = (samples["uuid"], rows)
-        return rows
+        return self._by_time(samples, rows)
 
     def holder_ids(self, holders: Iterable[Holder], at_ms: int) -> dict[str, int]:
         """The id of each holder's job; unknown holders are added, and what was learnt is written down."""
@@ -134,7 +183,7 @@ class Registry:
             elif known[1] is not holder and known[1] != holder:
                 merged = _merged(known[1], holder)
                 if merged != known[1]:
-                    self._connection.execute(statement("update_holder"), _holder_row(merged))
+                    self._connection.execute(statement("update_holder"), holder_row(merged))
                 self._holders[job] = (known[0], merged)
         self._add_holders(fresh, at_ms)
         return {job: self._holders[job][0] for job in wanted}
@@ -153,7 +202,7 @@ class Registry:
                 merged = _merged(known[1], process)
                 if merged != known[1]:
                     self._connection.execute(
-                        statement("update_process"), {**_process_row(merged), "process_id": known[0]}
+                        statement("update_process"), {**process_row(merged), "process_id": known[0]}
                     )
                 self._processes[key] = (known[0], merged)
         self._add_processes(fresh, at_ms)
@@ -169,6 +218,12 @@ class Registry:
             if key in self._processes and job in self._holders
         }
 
+    def _by_time(self, samples: pa.Table, ids: pa.Array) -> pa.Array:
+        if not self.cuts.formers:
+            return ids
+        ends_ms = samples["at_ms"].to_numpy()
+        return pa.array(self.cuts.by_time(ids.to_numpy(zero_copy_only=False), ends_ms))
+
     def _turn(self, at_ms: int) -> None:
         """Forget what was not named since the last turn, when that is long ago. Never in the past."""
         if at_ms - self._turned_ms >= FORGET_MS:
@@ -181,27 +236,28 @@ class Registry:
         self.installed_ms[list(since_ms)] = list(since_ms.values())
 
     def _add_gpus(self, fresh: dict[str, Gpu], source: str, installed_from_ms: int) -> None:
-        rows = [{**_gpu_row(gpu), "source": source, "from_ms": installed_from_ms} for gpu in fresh.values()]
-        added = self._insert("insert_gpus", rows, _GPU_ARROW)
+        rows = [{**gpu_row(gpu), "source": source, "from_ms": installed_from_ms} for gpu in fresh.values()]
+        added = self._insert("insert_gpus", rows, GPU_ARROW)
         for gpu_id, uuid in added:
             self.gpu_ids[uuid] = gpu_id
             self._gpus[uuid] = fresh[uuid]
+            self.cuts.sources[uuid] = source
         self._note_installed({gpu_id: installed_from_ms for gpu_id, _ in added})
 
     def _add_holders(self, fresh: list[Holder], at_ms: int) -> None:
         if not fresh:
             return
         by_job = {holder.job: holder for holder in fresh}
-        rows = [{**_holder_row(holder), "at_ms": at_ms} for holder in fresh]
-        for holder_id, job in self._insert("insert_holders", rows, _HOLDER_ARROW):
+        rows = [{**holder_row(holder), "at_ms": at_ms} for holder in fresh]
+        for holder_id, job in self._insert("insert_holders", rows, HOLDER_ARROW):
             self._holders[job] = (holder_id, by_job[job])
 
     def _add_processes(self, fresh: list[Process], at_ms: int) -> None:
         if not fresh:
             return
         by_key = {(p.key.node, p.key.pid, p.key.started_ms): p for p in fresh}
-        rows = [{**_process_row(process), "at_ms": at_ms} for process in fresh]
-        for process_id, node, pid, started_ms in self._insert("insert_processes", rows, _PROCESS_ARROW):
+        rows = [{**process_row(process), "at_ms": at_ms} for process in fresh]
+        for process_id, node, pid, started_ms in self._insert("insert_processes", rows, PROCESS_ARROW):
             process = by_key[(node, pid, started_ms)]
             self._processes[process.key] = (process_id, process)
 
@@ -210,7 +266,7 @@ class Registry:
         if not unknown:
             return
         for row in self._connection.execute(statement("known_holders"), {"jobs": unknown}).fetchall():
-            holder = Holder(**dict(zip(_HOLDER_FIELDS, row[1:], strict=True)))
+            holder = Holder(**dict(zip(HOLDER_FIELDS, row[1:], strict=True)))
             self._holders[holder.job] = (row[0], holder)
 
     def _recall_processes(self, keys: list[ProcessKey]) -> None:
@@ -223,7 +279,7 @@ class Registry:
             "started": [key.started_ms for key in unknown],
         }
         for row in self._connection.execute(statement("known_processes"), parameters).fetchall():
-            process = _process_from(row)
+            process = process_from(row)
             self._processes[process.key] = (row[0], process)
 
     def _insert(self, name: str, rows: list[dict[str, object]], schema: pa.Schema) -> list[tuple[Any, ...]]:
@@ -234,53 +290,6 @@ class Registry:
         finally:
             with suppress(duckdb.Error):  # where the statement failed, that is what is to be said
                 cursor.unregister("incoming")
-
-
-_GPU_FIELDS = tuple(column.name for column in fields(Gpu))
-_HOLDER_FIELDS = tuple(column.name for column in fields(Holder))
-_GPU_ARROW = pa.schema(
-    [
-        ("uuid", pa.string()),
-        ("node", pa.string()),
-        ("index", pa.int32()),
-        ("model", pa.string()),
-        ("memory_total_bytes", pa.int64()),
-        ("driver_version", pa.string()),
-        ("power_limit_mw", pa.int32()),
-        ("parent_uuid", pa.string()),
-        ("mig_profile", pa.string()),
-        ("share_of_device", pa.float64()),
-        ("persistence_mode", pa.bool_()),
-        ("gpu_instance", pa.int32()),
-        ("compute_instance", pa.int32()),
-        ("source", pa.string()),
-        ("from_ms", pa.int64()),
-    ]
-)
-_HOLDER_ARROW = pa.schema([*((name, pa.string()) for name in _HOLDER_FIELDS), ("at_ms", pa.int64())])
-_PROCESS_ARROW = pa.schema(
-    [
-        ("node", pa.string()),
-        ("pid", pa.int32()),
-        ("started_ms", pa.int64()),
-        ("user_name", pa.string()),
-        ("uid", pa.int64()),
-        ("process_name", pa.string()),
-        ("command", pa.string()),
-        ("frameworks", pa.list_(pa.string())),
-        ("container", pa.string()),
-        ("pod", pa.string()),
-        ("pod_namespace", pa.string()),
-        ("slurm_job", pa.string()),
-        ("notebook", pa.string()),
-        ("parent_pid", pa.int32()),
-        ("environment_keys", pa.list_(pa.string())),
-        ("environment_values", pa.list_(pa.string())),
-        ("unreadable", pa.list_(pa.string())),
-        ("listens", pa.list_(pa.int32())),
-        ("at_ms", pa.int64()),
-    ]
-)
 
 
 def _found(older: dict[_K, _V], newer: dict[_K, _V], keys: list[_K]) -> list[_K]:
@@ -300,63 +309,3 @@ def _merged(old: _T, new: _T) -> _T:
         and (value != () or getattr(old, column.name) is None)
     }
     return replace(old, **learnt)
-
-
-def _storable(gpu: Gpu) -> Gpu:
-    """The GPU without the numbers that no column holds."""
-    said = {name: getattr(gpu, name) for name in _GPU_FIELDS}
-    held = {name: fitting((said[name],), _GPU_ARROW.field(name).type)[0] for name in _GPU_FIELDS}
-    return gpu if held == said else replace(gpu, **held)
-
-
-def _gpu_row(gpu: Gpu) -> dict[str, object]:
-    return {name: getattr(gpu, name) for name in _GPU_FIELDS}
-
-
-def _holder_row(holder: Holder) -> dict[str, object]:
-    return {name: getattr(holder, name) for name in _HOLDER_FIELDS}
-
-
-def _process_row(process: Process) -> dict[str, object]:
-    return {
-        "node": process.key.node,
-        "pid": process.key.pid,
-        "started_ms": process.key.started_ms,
-        "user_name": process.user,
-        "uid": process.uid,
-        "process_name": process.name,
-        "command": process.command,
-        "frameworks": list(process.frameworks),
-        "container": process.container,
-        "pod": process.pod,
-        "pod_namespace": process.namespace,
-        "slurm_job": process.slurm_job,
-        "notebook": process.notebook,
-        "parent_pid": process.parent_pid,
-        "environment_keys": [key for key, _ in process.environment],
-        "environment_values": [value for _, value in process.environment],
-        "unreadable": list(process.unreadable),
-        "listens": None if process.listens is None else list(process.listens),
-    }
-
-
-def _process_from(row: tuple[object, ...]) -> Process:
-    _, node, pid, started_ms, user, uid, name, command, frameworks, *rest = row
-    container, pod, namespace, slurm_job, notebook, parent_pid, environment, unreadable, listens = rest
-    return Process(
-        key=ProcessKey(node=node, pid=pid, started_ms=started_ms),  # type: ignore[arg-type]
-        user=user,  # type: ignore[arg-type]
-        uid=uid,  # type: ignore[arg-type]
-        name=name,  # type: ignore[arg-type]
-        command=command,  # type: ignore[arg-type]
-        frameworks=tuple(frameworks or ()),  # type: ignore[arg-type]
-        container=container,  # type: ignore[arg-type]
-        pod=pod,  # type: ignore[arg-type]
-        namespace=namespace,  # type: ignore[arg-type]
-        slurm_job=slurm_job,  # type: ignore[arg-type]
-        notebook=notebook,  # type: ignore[arg-type]
-        parent_pid=parent_pid,  # type: ignore[arg-type]
-        environment=tuple((environment or {}).items()),  # type: ignore[attr-defined]
-        unreadable=tuple(unreadable or ()),  # type: ignore[arg-type]
-        listens=None if listens is None else tuple(listens),  # type: ignore[arg-type]
-    )

@@ -103,6 +103,7 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     live.recent_ms = 0
     readings = [outcome for outcome in tick.outcomes if isinstance(outcome, Reading)]
     late = [_write_reading(connection, live, reading, tick) for reading in readings]
+    late += _cut_anew(live, tick.at_ms)
     live.newest = follow(connection, live.newest, ends_by(connection, live.newest_ms, tick.at_ms))
     if live.ticked_ms is not None and tick.at_ms < live.ticked_ms:
         set_back(connection, tick.at_ms)
@@ -168,7 +169,10 @@ def _write_reading(
     began_ms = tick.at_ms - tick.width_ms
     if reading.gpus or reading.samples:
         claim(connection, live.origin, reading.source, tick.at_ms)
-    live.registry.register_gpus(reading.gpus, reading.source, began_ms)
+    rivals = frozenset(outcome.source for outcome in tick.outcomes) - {reading.source}
+    live.registry.register_gpus(
+        reading.gpus, reading.source, began_ms, samples=reading.samples, rivals=rivals
+    )
     late = None
     if reading.samples:
         samples = to_table(reading.samples)
@@ -183,6 +187,14 @@ def _write_reading(
         row = {"gpu_id": live.registry.gpu_ids[event.uuid], "kind": event.kind, "detail": event.detail}
         connection.execute(statement("insert_event"), {"at_ms": event.at_ms, **row})
     return late
+
+
+def _cut_anew(live: Live, at_ms: int) -> list[Stretch]:
+    """What must be rolled up again of GPUs that the tick cut anew; who holds them is said anew."""
+    made, live.registry.cuts.made = live.registry.cuts.made, []
+    if made:
+        live.said = None
+    return [Stretch(from_ms=one.until_ms, to_ms=at_ms, gpu_ids=(one.gpu_id,)) for one in made]
 
 
 def write_processes(

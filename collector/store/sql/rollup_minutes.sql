@@ -22,12 +22,17 @@ WITH wanted AS (
 ),
 instances AS (
     SELECT i.gpu_id, b.gpu_id AS board_id, i.share_of_device
-    FROM gpus AS i JOIN gpus AS b ON b.uuid = i.parent_uuid
+    FROM gpus AS i JOIN gpus AS b ON coalesce(b.cut_of, b.uuid) = i.parent_uuid
 ),
 family AS (
     SELECT gpu_id FROM wanted
     UNION SELECT board_id FROM instances SEMI JOIN wanted USING (gpu_id)
     UNION SELECT i.gpu_id FROM instances AS i JOIN wanted AS w ON w.gpu_id = i.board_id
+),
+-- A GPU that was cut anew is another row before and after: a bin belongs to one of them.
+cuts AS (
+    SELECT gpu_id, epoch_ms(cut_from) AS cut_from_ms, epoch_ms(installed_to) AS cut_to_ms
+    FROM gpus WHERE cut_of IS NOT NULL OR cut_from IS NOT NULL
 ),
 -- One order for all GPUs at once: parts by GPU would be thousands of small ones.
 near AS (
@@ -51,7 +56,7 @@ near AS (
 ),
 parts AS (
     SELECT
-        * EXCLUDE (bin),
+        * EXCLUDE (bin, cut_from_ms, cut_to_ms),
         bin,
         least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS within_ms,
         CASE
@@ -63,7 +68,9 @@ parts AS (
         SELECT *, unnest(range((end_ms - width_ms) // 30000, (end_ms - 1) // 30000 + 1)) AS bin
         FROM near
     )
+    LEFT JOIN cuts USING (gpu_id)
     WHERE bin >= $from_ms // 30000 AND bin < $to_ms // 30000
+        AND bin * 30000 >= coalesce(cut_from_ms, 0) AND bin * 30000 < coalesce(cut_to_ms, $to_ms)
 ),
 held AS (
     SELECT gpu_id, holder_id, sum(share) AS share, bin
