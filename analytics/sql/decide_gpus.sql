@@ -33,7 +33,7 @@ SELECT
     CASE WHEN g.parent_uuid IS NOT NULL THEN g.share_of_device END AS part_of_device,
     EXISTS (
         SELECT 1 FROM gpus AS i
-        WHERE i.parent_uuid = g.uuid AND i.installed_from <= $as_of
+        WHERE i.parent_uuid = coalesce(g.cut_of, g.uuid) AND i.installed_from <= $as_of
             AND (i.installed_to IS NULL OR i.installed_to > $as_of)) AS is_parent,
     epoch_ms(n.ts) AS newest_ms, n.memory_used_bytes, n.busiest_e4 > 100 AS is_busy,
     CASE WHEN w.gpu_id IS NULL THEN coalesce(n.busiest_e4 > 100, false) OR process_is_present(

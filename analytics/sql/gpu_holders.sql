@@ -18,5 +18,5 @@ SELECT
 FROM allocations AS a
 JOIN holders AS h USING (holder_id)
 JOIN gpus AS g USING (gpu_id)
-WHERE g.uuid = $uuid AND a.from_ts < $to_ts AND (a.to_ts IS NULL OR a.to_ts > $from_ts)
+WHERE $uuid IN (g.uuid, g.cut_of) AND a.from_ts < $to_ts AND (a.to_ts IS NULL OR a.to_ts > $from_ts)
 ORDER BY a.from_ts, h.job;

@@ -31,7 +31,7 @@
 -- @column holders text: who held it, comma-separated
 -- @null not measured; holders: nobody held it; state: the step is not rolled up yet
 WITH wanted AS (
-    SELECT gpu_id FROM gpus WHERE uuid = $uuid
+    SELECT gpu_id FROM gpus WHERE $uuid IN (uuid, cut_of)
 ), means AS (
     SELECT
         step_start(ts - to_milliseconds(width_ms // 2), $from_ts, $step_s) AS ts,
@@ -46,21 +46,21 @@ WITH wanted AS (
         avg(power_mw) / 1000.0 AS power_w, avg(temperature_c) AS temperature_c, avg(sm_clock_mhz) AS sm_clock_mhz,
         avg(memory_clock_mhz) AS memory_clock_mhz, max(process_count) AS process_count
     FROM samples_all
-    WHERE gpu_id = (SELECT gpu_id FROM wanted) AND samples_all.ts > $from_ts AND samples_all.ts <= $to_ts
+    WHERE gpu_id IN (SELECT gpu_id FROM wanted) AND samples_all.ts > $from_ts AND samples_all.ts <= $to_ts
     GROUP BY ALL
 ), states AS (
     SELECT step_start(ts, $from_ts, $step_s) AS ts, main_state(sum(free_ms), sum(allocated_empty_ms),
         sum(held_idle_ms), sum(low_saturation_ms), sum(moderate_ms), sum(good_ms), sum(suspect_ms),
         sum(withheld_ms), sum(unknown_ms)) AS state
     FROM usage($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to))
-    WHERE gpu_id = (SELECT gpu_id FROM wanted)
+    WHERE gpu_id IN (SELECT gpu_id FROM wanted)
     GROUP BY ALL
 ), held AS (
     SELECT s.ts, string_agg(DISTINCT coalesce(h.user_name, h.job), ', ' ORDER BY coalesce(h.user_name, h.job)) AS holders
     FROM steps($from_ts, $to_ts, $step_s) AS s
     JOIN allocations AS a ON a.from_ts < s.ts + to_milliseconds(s.step_ms) AND (a.to_ts IS NULL OR a.to_ts > s.ts)
     JOIN holders AS h USING (holder_id)
-    WHERE a.gpu_id = (SELECT gpu_id FROM wanted)
+    WHERE a.gpu_id IN (SELECT gpu_id FROM wanted)
     GROUP BY s.ts
 )
 SELECT m.*, s.state, h.holders

@@ -29,7 +29,7 @@ WITH wanted AS (
         g.model
     FROM intrusions AS i JOIN gpus AS g USING (gpu_id)
     WHERE i.from_ts <= $to_ts AND (i.to_ts IS NULL OR i.to_ts > $from_ts)
-        AND ($open IS NULL OR (i.to_ts IS NULL) = $open) AND ($uuid IS NULL OR g.uuid = $uuid)
+        AND ($open IS NULL OR (i.to_ts IS NULL) = $open) AND ($uuid IS NULL OR $uuid IN (g.uuid, g.cut_of))
         AND ($node IS NULL OR g.node = $node) AND ($model IS NULL OR g.model = $model)
 ), given AS (
     SELECT

@@ -22,6 +22,7 @@ FROM gpus AS g
 WHERE g.installed_from < $to_ts AND (g.installed_to IS NULL OR g.installed_to > $from_ts)
     AND NOT EXISTS (
         SELECT 1 FROM gpus AS i
-        WHERE i.parent_uuid = g.uuid AND i.installed_from < $to_ts
-            AND (i.installed_to IS NULL OR i.installed_to > $from_ts))
+        WHERE i.parent_uuid = coalesce(g.cut_of, g.uuid)
+            AND i.installed_from < least($to_ts, g.installed_to)
+            AND (i.installed_to IS NULL OR i.installed_to > greatest($from_ts, g.installed_from)))
 ORDER BY g.node, g.gpu_index, g.uuid;

@@ -6,7 +6,7 @@ of the two. A board from which instances are taken grows once they are gone: one
 moment does not cut the board twice.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -38,6 +38,10 @@ class Word:
     rivals: frozenset[str] = frozenset()
 
 
+Decide = Callable[[Gpu, Word, Mapping[str, Gpu]], int | None]
+"""When a GPU was cut as the word says, these being new beside it; ``None``: it was not, or not yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Former:
     """A row as it was before a cut; what ended by ``until_ms`` is its own."""
@@ -67,6 +71,16 @@ class Cuts:
         """The row that the GPU had at a time."""
         return next((one.gpu_id for one in self.formers.get(gpu_id, ()) if at_ms <= one.until_ms), gpu_id)
 
+    def spans(self, gpu_id: int, from_ms: int, to_ms: int | None) -> Iterator[tuple[int, int, int | None]]:
+        """The parts of a time (UTC ms; ``to_ms`` ``None``: it lasts) by the rows that the GPU had in them."""
+        for former in self.formers.get(gpu_id, ()):
+            if from_ms < former.until_ms:
+                end_ms = former.until_ms if to_ms is None else min(to_ms, former.until_ms)
+                yield former.gpu_id, from_ms, end_ms
+                from_ms = end_ms
+        if to_ms is None or from_ms < to_ms:
+            yield gpu_id, from_ms, to_ms
+
     def by_time(self, ids: Ids, ends_ms: Times) -> Ids:
         """The rows that samples with these ends belong to; ``ids`` are those of the GPUs now."""
         latest_ms = max((each[-1].until_ms for each in self.formers.values()), default=-1)
@@ -94,7 +108,7 @@ def read_cuts(connection: duckdb.DuckDBPyConnection) -> Cuts:
 
 def is_cut_anew(old: Gpu, new: Gpu) -> bool:
     """Whether its part of the board is another one. Pure."""
-    other_profile = old.mig_profile is not None and new.mig_profile != old.mig_profile
+    other_profile = None not in (old.mig_profile, new.mig_profile) and new.mig_profile != old.mig_profile
     return other_profile or abs(old.share_of_device - new.share_of_device) > TINY
 
 
@@ -115,11 +129,11 @@ def due_ms(
     cuts: Cuts,
     old: Gpu,
     word: Word,
+    fresh: Mapping[str, Gpu],
     *,
     samples: Iterable[GpuSample],
-    fresh: Mapping[str, Gpu],
 ) -> int | None:
-    """When (UTC ms, a whole bin) the GPU was cut as the word says; ``None``: not yet, or it is not believed.
+    """When (UTC ms, a whole bin) a tick's word holds from; ``None``: not yet, or it is not believed.
 
     Two sources may count parts of instances differently. The word of another than the one that is known for
     the GPU counts where that one is not asked at this tick, or where its word leaves the instances no room.

@@ -4,13 +4,19 @@ Runs inside the caller's transaction. What a repeated history brings twice is re
 samples, by overlap for intervals, and by equality for the rest.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.batch import HeldInterval, History
+from collector.model import Gpu
 from collector.store.allocations import read_open
 from collector.store.columns import stored_rows
+from collector.store.cuts import BIN_MS, Word, is_cut_anew
 from collector.store.doubts import write_intruded
 from collector.store.gaps import write_gaps
 from collector.store.latest import read_newest, stored_ends
@@ -29,7 +35,11 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
     _merge_held(connection, live, history.held, gap_ms=_last_width_ms(history.samples, last_ms))
     for event in history.events:
         live.registry.register_uuids([event.uuid], history.source, first_ms)
-        row = {"gpu_id": live.registry.gpu_ids[event.uuid], "kind": event.kind, "detail": event.detail}
+        row = {
+            "gpu_id": live.registry.id_at(event.uuid, event.at_ms),
+            "kind": event.kind,
+            "detail": event.detail,
+        }
         connection.execute(statement("insert_event"), {"at_ms": event.at_ms, **row})
     write_gaps(connection, history.gaps, live.registry.gpu_ids, live.book)
     if history.processes or history.process_samples:
@@ -55,11 +65,32 @@ def _span(history: History) -> tuple[int, int]:
 
 
 def _register_gpus(live: Live, history: History, first_ms: int, last_ms: int) -> None:
-    """A new GPU with samples counts from its first one, which adding them finds; others from the start."""
+    """A new GPU with samples counts from its first one, which adding them finds; others from the start.
+
+    One that was cut otherwise before it was known is another row until then.
+    """
+    registry = live.registry
     measured = set(pc.unique(history.samples["uuid"]).to_pylist()) if len(history.samples) else set()
+    for gpu in history.gpus:
+        known = registry.since(gpu.uuid)
+        if known is not None and known[1] >= last_ms and gpu.uuid in measured and is_cut_anew(known[0], gpu):
+            registry.register_former(gpu, history.source, last_ms, known[1] // BIN_MS * BIN_MS)
+    decide = partial(_cut_ms, live, history)
     for at_ms, there in ((last_ms, True), (first_ms, False)):
         gpus = [gpu for gpu in history.gpus if (gpu.uuid in measured) == there]
-        live.registry.register_gpus(gpus, history.source, at_ms)
+        registry.register_gpus(gpus, history.source, at_ms, decide)
+
+
+def _cut_ms(live: Live, history: History, old: Gpu, _: Word, fresh: Mapping[str, Gpu]) -> int | None:
+    """When in the history a GPU was cut as it is at its end; ``None`` where more is known of it already."""
+    first_ms, _last_ms = _span(history)
+    gpu_id = live.registry.gpu_ids[old.uuid]
+    if gpu_id < len(live.newest_ms) and live.newest_ms[gpu_id] > first_ms:
+        return None
+    own = [uuid for uuid, gpu in fresh.items() if gpu.parent_uuid == old.uuid]
+    rows = history.samples.filter(pc.is_in(history.samples["uuid"], pa.array(own, pa.string())))
+    start_ms = _span(replace(history, samples=rows))[0] if len(rows) else first_ms
+    return start_ms // BIN_MS * BIN_MS
 
 
 def _add_samples(
@@ -101,15 +132,21 @@ def _merge_held(
     first_ms = min(interval.from_ms for interval in held)
     live.registry.register_uuids({a.uuid for a in allocations}, "allocations", first_ms)
     holders = live.registry.holder_ids({a.holder.job: a.holder for a in allocations}.values(), first_ms)
-    gpu_ids = live.registry.gpu_ids
+    parts = [
+        (interval.allocation, *span)
+        for interval in held
+        for span in live.registry.cuts.spans(
+            live.registry.gpu_ids[interval.allocation.uuid], interval.from_ms, interval.to_ms
+        )
+    ]
     table = pa.table(
         {
-            "gpu_id": pa.array([gpu_ids[a.uuid] for a in allocations], pa.int32()),
-            "holder_id": pa.array([holders[a.holder.job] for a in allocations], pa.int32()),
-            "share": pa.array([a.share for a in allocations], pa.float64()),
-            "source": pa.array([a.source.value for a in allocations], pa.string()),
-            "from_ms": pa.array([interval.from_ms for interval in held], pa.int64()),
-            "to_ms": pa.array([interval.to_ms for interval in held], pa.int64()),
+            "gpu_id": pa.array([gpu_id for _, gpu_id, _, _ in parts], pa.int32()),
+            "holder_id": pa.array([holders[a.holder.job] for a, *_ in parts], pa.int32()),
+            "share": pa.array([a.share for a, *_ in parts], pa.float64()),
+            "source": pa.array([a.source.value for a, *_ in parts], pa.string()),
+            "from_ms": pa.array([from_ms for _, _, from_ms, _ in parts], pa.int64()),
+            "to_ms": pa.array([to_ms for *_, to_ms in parts], pa.int64()),
         }
     )
     connection.register("incoming", table)

@@ -13,9 +13,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from collector.model import Gpu, GpuSample, GpuUuid, Holder, JobId, Process, ProcessKey
+from collector.model import Gpu, GpuUuid, Holder, JobId, Process, ProcessKey
 from collector.store.columns import distinct_uuids
-from collector.store.cuts import BIN_MS, Former, Word, as_it_was, due_ms, former_uuid, is_cut_anew, read_cuts
+from collector.store.cuts import BIN_MS, Decide, Former, Word, as_it_was, former_uuid, is_cut_anew, read_cuts
 from collector.store.latest import Times, grown
 from collector.store.registry_rows import (
     GPU_ARROW,
@@ -76,15 +76,14 @@ class Registry:
         gpus: Iterable[Gpu],
         source: str,
         installed_from_ms: int,
-        *,
-        samples: Iterable[GpuSample] = (),
+        decide: Decide,
         rivals: frozenset[str] = frozenset(),
     ) -> None:
         """Add the unknown ones and write down what changed; what is None now keeps its old value.
 
         A source describes the same GPUs tick after tick: what all of them said is kept while nothing changes.
-        ``samples`` are those that come with it, ``rivals`` the other sources of the tick. A GPU that is cut
-        anew is another row from then on (``cuts``).
+        ``rivals`` are the other sources of the tick. A GPU that is cut anew, as ``decide`` says, is another
+        row from then on (``cuts``).
         """
         described = tuple(gpus)
         if self._described.get(source) == described and not self.cuts.waiting:
@@ -108,7 +107,7 @@ class Registry:
         if fresh:
             self._add_gpus(fresh, source, installed_from_ms)
         for old, word in words:
-            cut_ms = due_ms(self._connection, self.cuts, old, word, samples=samples, fresh=fresh)
+            cut_ms = decide(old, word, fresh)
             if cut_ms is not None:
                 self._cut(word, cut_ms)
                 changed = True
@@ -140,6 +139,30 @@ class Registry:
         self._row_ids.clear()
         self.cuts.note(old.uuid, self.gpu_ids[old.uuid], Former(gpu_id=gpu_id, until_ms=cut_ms), word.source)
 
+    def since(self, uuid: str) -> tuple[Gpu, int] | None:
+        """The first row of a GPU, and since when (UTC ms) it is installed; ``None`` for an unknown GPU."""
+        gpu_id = self.gpu_ids.get(uuid)
+        if gpu_id is None or self._gpus[uuid].node == UNKNOWN_NODE:
+            return None
+        first_id = next((former.gpu_id for former in self.cuts.formers.get(gpu_id, ())), gpu_id)
+        first = uuid if first_id == gpu_id else next(u for u, i in self.gpu_ids.items() if i == first_id)
+        return self._gpus[first], int(self.installed_ms[first_id])
+
+    def register_former(self, gpu: Gpu, source: str, at_ms: int, until_ms: int) -> None:
+        """What a GPU was before ``until_ms``, a whole bin, from where on it is known otherwise."""
+        known = self.since(gpu.uuid)
+        assert known is not None, "only a known GPU was something else before"
+        first, now = known[0].uuid, self.gpu_ids[gpu.uuid]
+        former = former_uuid(gpu.uuid, until_ms)
+        self._add_gpus({former: replace(storable(gpu), uuid=GpuUuid(former))}, source, at_ms)
+        told = {"former": former, "uuid": gpu.uuid, "to_ms": until_ms}
+        self._connection.execute(statement("make_former"), told)
+        self._connection.execute(statement("begin_cut"), {"uuid": first, "from_ms": until_ms})
+        self.cuts.formers[now] = (
+            Former(gpu_id=self.gpu_ids[former], until_ms=until_ms),
+            *self.cuts.formers.get(now, ()),
+        )
+
     def register_uuids(self, uuids: Iterable[str], source: str, installed_from_ms: int) -> None:
         """Make sure that every UUID has an id, even where nobody described the GPU."""
         missing = set(uuids) - self.gpu_ids.keys()
@@ -154,6 +177,10 @@ class Registry:
         """
         incoming = rows.to_reader()  # noqa: F841  DuckDB finds it by its name
         self._note_installed(dict(self._connection.execute(statement("install_earlier")).fetchall()))
+
+    def id_at(self, uuid: str, at_ms: int) -> int:
+        """The row of a known GPU that it had at a time, UTC ms."""
+        return self.cuts.id_at(self.gpu_ids[uuid], at_ms)
 
     def row_ids(self, samples: pa.Table, source: str, installed_from_ms: int) -> pa.Array:
         """The GPU id of every row of a table of samples, UUIDs never heard of included.

@@ -6,6 +6,7 @@ may have run ahead of what was committed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import duckdb
 import numpy as np
@@ -25,6 +26,7 @@ from collector.store.allocations import (
     write_change,
 )
 from collector.store.columns import MAX_SMALLINT, RATIO_SCALE, stored_rows
+from collector.store.cuts import due_ms
 from collector.store.gaps import GapStore, gaps_of, note_ticks, write_gaps
 from collector.store.latest import Newest, Times, ends_by, follow, grown, read_newest, stored_ends
 from collector.store.origin import OriginMark, claim, read_mark
@@ -170,9 +172,8 @@ def _write_reading(
     if reading.gpus or reading.samples:
         claim(connection, live.origin, reading.source, tick.at_ms)
     rivals = frozenset(outcome.source for outcome in tick.outcomes) - {reading.source}
-    live.registry.register_gpus(
-        reading.gpus, reading.source, began_ms, samples=reading.samples, rivals=rivals
-    )
+    decide = partial(due_ms, connection, live.registry.cuts, samples=reading.samples)
+    live.registry.register_gpus(reading.gpus, reading.source, began_ms, decide, rivals)
     late = None
     if reading.samples:
         samples = to_table(reading.samples)
@@ -184,7 +185,11 @@ def _write_reading(
         )
     for event in reading.events:
         live.registry.register_uuids([event.uuid], reading.source, began_ms)
-        row = {"gpu_id": live.registry.gpu_ids[event.uuid], "kind": event.kind, "detail": event.detail}
+        row = {
+            "gpu_id": live.registry.id_at(event.uuid, event.at_ms),
+            "kind": event.kind,
+            "detail": event.detail,
+        }
         connection.execute(statement("insert_event"), {"at_ms": event.at_ms, **row})
     return late
 
@@ -212,11 +217,11 @@ def write_processes(
     if not samples:
         return
     live.registry.register_uuids({s.uuid for s in samples}, "processes", at_ms)
-    gpu_ids = live.registry.gpu_ids
+    id_at = live.registry.id_at
     table = pa.table(
         {
             "at_ms": pa.array([s.at_ms for s in samples], pa.int64()),
-            "gpu_id": pa.array([gpu_ids[s.uuid] for s in samples], pa.int32()),
+            "gpu_id": pa.array([id_at(s.uuid, s.at_ms) for s in samples], pa.int32()),
             "process_id": pa.array([ids[s.key] for s in samples], pa.int32()),
             "width_ms": pa.array([s.width_ms for s in samples], pa.int32()),
             "process_type": pa.array([s.type.value for s in samples], pa.string()),

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from analytics.query import run
+from collector.batch import HeldInterval, History, to_table
 from collector.model import Gpu, GpuUuid, Tick, Unavailable
 from collector.store.database import Store
 from tests.collector.store.store_parts import (
@@ -96,6 +97,7 @@ def rows_of_gpus(store: Store) -> list[tuple[object, ...]]:
     )
 
 
+@pytest.mark.slow
 def test_cutting_a_board_leaves_the_hours_before_as_they_were(store: Store) -> None:
     end = play(store, T0, 4, [WHOLE])
     before = ledger(store, T0, T0 + 3 * MINUTE_MS)
@@ -105,6 +107,7 @@ def test_cutting_a_board_leaves_the_hours_before_as_they_were(store: Store) -> N
     assert board_hours(store, T0, T0 + 7 * MINUTE_MS) == pytest.approx(7 / 60)
 
 
+@pytest.mark.slow
 def test_board_made_whole_leaves_the_hours_before_as_they_were(store: Store) -> None:
     end = play(store, T0, 4, cut_into(part(1, 3), part(2, 3)))
     before = ledger(store, T0, T0 + 3 * MINUTE_MS)
@@ -162,6 +165,7 @@ def test_any_history_of_cuts_keeps_each_past_and_sums_to_the_board(
                 assert -1 <= sum(hours.values()) * 3_600_000 - (closed_ms - T0) <= most + 1, by
 
 
+@pytest.mark.slow
 def test_number_of_an_instance_is_used_again_with_another_profile(store: Store) -> None:
     end = play(store, T0, 4, cut_into(part(1, 1), part(2, 3)))
     before = ledger(store, T0, T0 + 3 * MINUTE_MS)
@@ -190,6 +194,7 @@ def test_other_source_that_counts_otherwise_cuts_nothing(store: Store) -> None:
     assert len(rows_of_gpus(store)) == 2
 
 
+@pytest.mark.slow
 def test_board_cut_while_the_service_was_down_keeps_its_past(tmp_path: Path) -> None:
     with open_store(at_path(tmp_path)) as store:
         end = play(store, T0, 4, [WHOLE])
@@ -209,6 +214,37 @@ def test_late_sample_goes_to_the_board_as_it_was_then(store: Store) -> None:
     store.write_tick(tick(end + TICK_MS, [late], gpus=cut_into(part(1, 3))))
     at = "SELECT uuid <> ? FROM samples JOIN gpus USING (gpu_id) WHERE width_ms = 1000"
     assert ask(store, at, uuid(0)) == [(True,)]
+
+
+def past(from_ms: int, minutes: int, gpus: Iterable[Gpu]) -> History:
+    """What was imported of the minutes after ``from_ms``."""
+    told = tuple(gpus)
+    ends = range(from_ms + STEP_MS, from_ms + minutes * MINUTE_MS + 1, STEP_MS)
+    rows = [replace(sample(0, at, width_ms=STEP_MS), uuid=each.uuid) for at in ends for each in told]
+    interval = HeldInterval(allocation=held(0, "a"), from_ms=from_ms, to_ms=from_ms + minutes * MINUTE_MS)
+    return History(source="prometheus", gpus=told, samples=to_table(rows), held=(interval,))
+
+
+def test_board_cut_within_an_imported_past_keeps_the_hours_before(store: Store) -> None:
+    store.write_history(past(T0, 30, [WHOLE]))
+    before = ledger(store, T0, T0 + 28 * MINUTE_MS)
+    store.write_history(past(T0 + 30 * MINUTE_MS, 30, cut_into(part(1, 3), part(2, 4))))
+    assert ledger(store, T0, T0 + 28 * MINUTE_MS) == before
+    assert board_hours(store, T0, T0 + 58 * MINUTE_MS) == pytest.approx(58 / 60)
+    store.write_history(past(T0, 30, [WHOLE]))
+    assert ledger(store, T0, T0 + 28 * MINUTE_MS) == before
+
+
+@pytest.mark.slow
+def test_past_in_which_the_board_was_another_is_imported_as_it_was(store: Store) -> None:
+    begun = T0 + 60 * MINUTE_MS
+    end = play(store, begun, 4, cut_into(part(1, 3)))
+    since = ledger(store, begun, begun + 3 * MINUTE_MS)
+    store.write_history(past(T0, 60, [WHOLE]))
+    assert ledger(store, begun, begun + 3 * MINUTE_MS) == since
+    assert ledger(store, T0, begun)["user"] == pytest.approx({"user-a": 1.0})
+    play(store, end, 2, cut_into(part(1, 3)))
+    assert len(rows_of_gpus(store)) == 3
 
 
 def test_older_store_opens_and_keeps_its_gpus(tmp_path: Path) -> None:

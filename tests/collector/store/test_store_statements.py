@@ -71,6 +71,7 @@ PARAMETERS = {
     "first_kept_day": "",
     "forget_sealed": "day",
     "gpu_standings": "",
+    "make_former": "former to_ms uuid",
     "mark_worked_minutes": "from_ms gpu_ids to_ms",
     "hot_days": "before_ms",
     "imported_ranges": "origin",
