@@ -15,6 +15,7 @@ from collector.inventory.holders import JobUsers, holder_of, job_among, tree_job
 from collector.inventory.ownership import Nobody, Owned, Unknown, Verdict, verdict_on
 from collector.inventory.placement import Where, as_on_gpus, withheld, without_jobs
 from collector.inventory.projects import ProjectOf
+from collector.inventory.reused_numbers import with_job_of_now
 from collector.model import (
     PEER_SOURCE,
     Allocation,
@@ -78,10 +79,13 @@ def effective(
         return None
     own = [reading for reading in readings if reading.source != PEER_SOURCE]
     gpus, others = _with_peers(own, [reading for reading in readings if reading.source == PEER_SOURCE])
-    processes = tuple(process for reading in readings for process in reading.processes or ())
+    node_claims = tuple(claim for reading in readings for claim in reading.claims or ())
+    processes = with_job_of_now(
+        tuple(process for reading in readings for process in reading.processes or ()),
+        {claim.holder.job for claim in node_claims},
+    )
     samples = tuple(sample for reading in readings for sample in reading.process_samples or ())
     said = tuple(allocation for reading in own for allocation in reading.allocations or ())
-    node_claims = tuple(claim for reading in readings for claim in reading.claims or ())
     users = users_of((*(claim.holder for claim in said), *(claim.holder for claim in node_claims)))
     environments = environment_claims(_hardware(gpus).values(), processes, samples, users)
     found = attribute(

@@ -6,7 +6,10 @@ zero; times are UTC milliseconds since the Unix epoch. What a value *means* is d
 
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import NewType
+from typing import TYPE_CHECKING, NewType
+
+if TYPE_CHECKING:
+    from collector.managers.model import Look
 
 GpuUuid = NewType("GpuUuid", str)
 NodeName = NewType("NodeName", str)
@@ -319,7 +322,7 @@ class Reading:
     ``processes``, ``process_samples``, ``allocations``, ``claims`` and ``nodes`` are ``None`` when the source
     did not look, and empty when it looked and found none. ``nodes`` are those whose GPUs it gives out.
     ``withheld``: what another collector says of GPUs that nobody holds. ``mig_places``: where its MIG
-    instances lie, if it knows.
+    instances lie, if it knows. ``look``: all that a workload manager showed, its queue with it.
     """
 
     source: str
@@ -335,6 +338,7 @@ class Reading:
     nodes: tuple[NodeState, ...] | None = None
     withheld: tuple[Withheld, ...] = ()
     mig_places: tuple[MigPlace, ...] = ()
+    look: "Look | None" = None
     duration_ms: float = 0.0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service import acting_doctor
+from service import acting_doctor, slurm_doctor
 from service.client import place as client_place
 from service.client import running
 from service.examined import Finding, Verdict, driver_version
@@ -38,7 +38,7 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
     examinations: tuple[Callable[[], Finding], ...] = (
         processes,
         pid_namespace,
-        lambda: slurm(config),
+        lambda: slurm_doctor.slurm(config),
         lambda: disk(data),
         lambda: store(data),
         lambda: service(data),
@@ -98,32 +98,6 @@ def pid_namespace(proc: Path = PROC) -> Finding:
             )
         case _:
             return Finding(subject="container", verdict=Verdict.GOOD, found=f"{where}, with the host's pids")
-
-
-def slurm(config: "Config") -> Finding:
-    """Whether Slurm can be asked who holds what."""
-    if not config.collect.slurm:
-        return Finding(subject="Slurm", verdict=Verdict.ABSENT, found="switched off by collect.slurm")
-    if shutil.which("squeue") is None:
-        return Finding(
-            subject="Slurm",
-            verdict=Verdict.ABSENT,
-            found="squeue is not on the PATH",
-            advice="nothing to do without Slurm; with it, install its client tools",
-        )
-    from collector.clock import SystemClock
-    from collector.inventory.slurm import SlurmSource
-    from collector.model import Unavailable
-
-    match SlurmSource().read(SystemClock().now_ms()):
-        case Unavailable(reason=reason):
-            advice = "see that squeue works for this user, or set slurm = false under [collect]"
-            return Finding(subject="Slurm", verdict=Verdict.LIMITED, found=reason, advice=advice)
-        case reading:
-            count = len(reading.claims or ())
-            return Finding(
-                subject="Slurm", verdict=Verdict.GOOD, found=f"squeue answers: {count} GPUs given out"
-            )
 
 
 def disk(data: Path) -> Finding:

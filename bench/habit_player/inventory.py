@@ -1,4 +1,6 @@
-"""Who was given what, as those who give GPUs say it: squeue's JSON through its parser, pods, leases."""
+"""Who was given what, as those who give GPUs say it: Slurm's text through its parsers, pods, leases."""
+
+from dataclasses import replace
 
 from bench.habit_player.model import USES
 from bench.habit_player.naming import job_name, namespace, pod_name, slurm_number
@@ -6,8 +8,14 @@ from bench.habit_player.timeline import Holding
 from bench.habit_player.world import World
 from collector.inventory.kubernetes import pod_holder
 from collector.inventory.leases import Lease, as_allocation
-from collector.inventory.squeue import claims
+from collector.managers.model import Look
+from collector.managers.slurm import queue_text
+from collector.managers.slurm.details import grants_of
+from collector.managers.source import claims_of
 from collector.model import Allocation, ClaimSource, GpuUuid, JobId, Reading
+
+MARK = "\x1fmark\x1f"
+"""In place of what the reader draws for each call."""
 
 
 def holding_at(world: World, at_ms: int) -> tuple[Holding, ...]:
@@ -21,7 +29,7 @@ def given(world: World, held: tuple[Holding, ...], names: dict[int, str], at_ms:
 
     A pod's labels come with an exporter's rows too; said twice, they are one claim.
     """
-    jobs = [_job(world, one) for one in held if one.plan.by == "slurm"]
+    slurm = [one for one in held if one.plan.by == "slurm"]
     leases = [
         _lease(world, one, names[gpu]) for one in held if one.plan.by == "lease" for gpu in one.plan.gpus
     ]
@@ -40,7 +48,7 @@ def given(world: World, held: tuple[Holding, ...], names: dict[int, str], at_ms:
         source="inventory",
         at_ms=at_ms,
         allocations=(*map(as_allocation, leases), *pods),
-        claims=claims({"jobs": jobs}),
+        claims=claims_of(_look(world, slurm, at_ms)),
     )
 
 
@@ -57,17 +65,36 @@ def _lease(world: World, holding: Holding, uuid: str) -> Lease:
     )
 
 
-def _job(world: World, holding: Holding) -> dict[str, object]:
-    """A job as ``squeue --json`` of Slurm 23 prints it, as far as it is read."""
+def _look(world: World, held: list[Holding], at_ms: int) -> Look:
+    """The jobs as squeue and scontrol of Slurm 22.05 print them, as far as they are read."""
+    text = "".join(_row(world, one) for one in held)
+    listed = queue_text.jobs_of(text, MARK, world.node)
+    details = "".join(_details(world, one) for one in held)
+    given = grants_of(details, {each.job.key.id: each.name for each in listed})
+    jobs = tuple(replace(each.job, given=given[each.job.key.id]) for each in listed)
+    return Look(cluster=world.node, at_ms=at_ms, jobs=jobs, nodes=())
+
+
+def _row(world: World, holding: Holding) -> str:
+    plan = holding.plan
+    said = {
+        "JobID": str(slurm_number(world, holding)),
+        "State": "RUNNING",
+        "UserName": plan.user,
+        "Account": plan.project or "",
+        "NodeList": world.node,
+        "SubmitTime": str((world.begin_ms + holding.from_ms) // 1000),
+        "BatchFlag": str(int(plan.use != "interactive")),
+        "Name": plan.title or plan.name,
+    }
+    return "".join(f"{said.get(name, 'N/A')}{MARK}" for name in queue_text.FIELDS)
+
+
+def _details(world: World, holding: Holding) -> str:
     plan = holding.plan
     indices = ",".join(map(str, plan.gpus))
-    return {
-        "job_id": slurm_number(world, holding),
-        "user_name": plan.user,
-        "account": plan.project or "",
-        "name": plan.title or plan.name,
-        "batch_flag": plan.use != "interactive",
-        "job_state": ["RUNNING"],
-        "nodes": world.node,
-        "gres_detail": [f"gpu:{len(plan.gpus)}(IDX:{indices})"],
-    }
+    gres = f"gpu:{len(plan.gpus)}"
+    return (
+        f"JobId={slurm_number(world, holding)} JobName={plan.title or plan.name} UserId={plan.user}(1000) "
+        f"JOB_GRES={gres}   Nodes={world.node} CPU_IDs=0 Mem=0 GRES={gres}(IDX:{indices})\n"
+    )

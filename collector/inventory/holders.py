@@ -18,8 +18,8 @@ CONTAINER_DIGITS = 12
 
 _HEX_ID = re.compile(r"[0-9a-f]{64}")
 
-_NUMBER = re.compile(r"[1-9][0-9]{0,9}")
-"""Slurm's job ids are 32 bit numbers (slurm.h, ``uint32_t job_id``)."""
+_NUMBER = re.compile(r"[1-9][0-9]{0,9}(@[0-9]{1,12})?")
+"""Slurm's job ids are 32 bit numbers (slurm.h, ``uint32_t job_id``); used again: see ``reused_numbers``."""
 
 
 JobUsers = Mapping[JobId, str | None]

@@ -44,13 +44,14 @@ def parsed(text: str) -> tuple[NodeState, ...]:
         told, _, rest = rest.partition("|")
         user, _, reason = rest.partition("|")
         if node and told:
-            state = _state(told)
-            why = "" if state is None else _reason(user, reason)
+            state = state_of(told)
+            why = "" if state is None else reason_of(user, reason)
             found[NodeName(node)] = NodeState(node=NodeName(node), state=state, reason=why)
     return tuple(found.values())
 
 
-def _state(told: str) -> OutOfService | None:
+def state_of(told: str) -> OutOfService | None:
+    """Why a node in this state gets no jobs; ``None``: it does, or the word is a new one."""
     words, flags = told.rstrip(FLAGS).lower(), told[len(told.rstrip(FLAGS)) :]
     named = next((STATES[word] for word in words.split("+") if word in STATES), None)
     if named is None and NO_ANSWER in flags:
@@ -58,7 +59,8 @@ def _state(told: str) -> OutOfService | None:
     return OutOfService.RESERVED if named is None and IN_MAINTENANCE in flags else named
 
 
-def _reason(user: str, reason: str) -> str:
+def reason_of(user: str, reason: str) -> str:
+    """Why, and by whom, as far as Slurm says."""
     why = "" if reason.strip().lower() in NO_REASON else bounded(reason.strip(), REASON_CHARS)
     by = "" if user.strip().lower() in NOBODY else f"by {user.strip()}"
     return " ".join(each for each in (why, by) if each)

@@ -6,9 +6,10 @@ so; root, SlurmUser, operators and administrators see all.
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from collector.inventory.slurm_programs import output
+from collector.inventory.slurm_programs import NoAnswer, output
 
 _SETTING = re.compile(r"^(?P<name>\w+)\s*=\s*(?P<value>.*?)\s*$", re.MULTILINE)
 _SLURM_USER = re.compile(r".*\((?P<uid>\d+)\)$")
@@ -18,16 +19,43 @@ Run = Callable[[tuple[str, ...]], str | None]
 """The output of a command; ``None`` where it could not be asked."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """As whom Slurm is asked: of which cluster, and why others' jobs are hidden, if they are."""
+
+    cluster: str
+    hidden: str | None = None
+
+
 def hidden_jobs(run: Run | None = None, uid: int | None = None) -> str | None:
     """Why other people's jobs may be missing from squeue's list; ``None`` where nothing says so. Blocks.
 
     Where the configuration cannot be read nothing is said: squeue itself fails then, or it is no Slurm.
     """
-    ask, own = run or output, os.geteuid() if uid is None else uid
+    ask = run or output
     config = ask(("scontrol", "show", "config"))
-    if config is None:
-        return None
-    settings = {match["name"]: match["value"] for match in _SETTING.finditer(config)}
+    return None if config is None else _hidden(_settings(config), ask, uid)
+
+
+def account_of(ask: Callable[[Sequence[str]], str], uid: int | None = None) -> Account:
+    """The cluster, and what this account does not see of it. Blocks. Raises NoAnswer as ``ask`` does."""
+
+    def asked(command: tuple[str, ...]) -> str | None:
+        try:
+            return ask(command)
+        except NoAnswer:
+            return None
+
+    settings = _settings(ask(("scontrol", "show", "config")))
+    return Account(cluster=settings.get("ClusterName", ""), hidden=_hidden(settings, asked, uid))
+
+
+def _settings(config: str) -> dict[str, str]:
+    return {match["name"]: match["value"] for match in _SETTING.finditer(config)}
+
+
+def _hidden(settings: Mapping[str, str], ask: Run, uid: int | None) -> str | None:
+    own = os.geteuid() if uid is None else uid
     private = {each.strip().lower() for each in settings.get("PrivateData", "").split(",")}
     slurm_user = _SLURM_USER.match(settings.get("SlurmUser", ""))
     if not private & {"jobs", "all"} or own == 0 or (slurm_user and int(slurm_user["uid"]) == own):

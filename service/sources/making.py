@@ -1,6 +1,5 @@
 """Makes the configured sources and inventories out of their names; imports only what is asked for."""
 
-import shutil
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -215,10 +214,13 @@ def _peers(urls: tuple[str, ...], config: "Config") -> "Source":
 
 
 def _inventories(config: "Config") -> "Iterator[Source]":
-    if config.collect.slurm and shutil.which("squeue") is not None:
-        from collector.inventory.slurm import SlurmSource
+    from collector.inventory.slurm_programs import is_a_site
 
-        yield SlurmSource()
+    if config.collect.slurm and is_a_site():
+        from collector.managers.slurm.reader import SlurmManager
+        from collector.managers.source import ManagerSource
+
+        yield ManagerSource(SlurmManager())
 
 
 def _lease_source(leases: "Callable[[], Any]", launched: "Launched | None") -> "Source":

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from collector.inventory.leases import Lease, LeaseSource
-from collector.inventory.slurm import SlurmSource
+from collector.managers.slurm.reader import SlurmManager
+from collector.managers.source import ManagerSource
 from collector.model import Gpu, GpuUuid, JobId, NodeName, Reading, Unavailable
 from collector.nvml.source import NvmlOptions, NvmlSource
 from collector.replay.mapping import mapping_from
@@ -21,7 +22,7 @@ from collector.replay.open import open_replay
 from collector.simulated.cluster import SimulatedCluster
 from collector.source import Source
 from tests.collector.dcgm import dcgm_cases
-from tests.collector.inventory.squeue_writer import Job, printing, stand_in
+from tests.collector.managers.slurm_world import World
 from tests.driver.driver import UNKNOWN, CompilerMissing, Driver
 
 START_MS = 1_800_000_000_000
@@ -101,14 +102,14 @@ def replay(request: pytest.FixtureRequest) -> Case:
     return Case(source=open_replay(path, starts_ms=START_MS, mapping=mapping_from(given, "the suite")))
 
 
-def slurm(request: pytest.FixtureRequest) -> Case:
-    """A squeue on the PATH whose controller can fall silent."""
-    folder = request.getfixturevalue("tmp_path")
-    program = printing(folder, [Job(id=812)], "v41")
+def slurm(_: pytest.FixtureRequest) -> Case:
+    """Slurm's programs, whose controller can fall silent."""
+    world = World()
+    reason = "squeue ended with 1: slurm_load_jobs error"
     return Case(
-        source=SlurmSource([str(program)]),
-        break_world=lambda: none_of(stand_in(folder, "echo 'slurm_load_jobs error' >&2; exit 1")),
-        mend_world=lambda: none_of(printing(folder, [Job(id=812)], "v41")),
+        source=ManagerSource(SlurmManager(run=world.run)),
+        break_world=lambda: world.failing.update(squeue=reason),
+        mend_world=world.failing.clear,
     )
 
 

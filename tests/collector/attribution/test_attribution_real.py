@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from collector.attribution import effective
-from collector.inventory.slurm import SlurmSource
+from collector.managers.slurm.reader import SlurmManager
+from collector.managers.source import ManagerSource
 from collector.model import NodeName, Reading
 from collector.nvml.source import NvmlOptions, NvmlSource
 from service.sources.described import Described
-from tests.collector.inventory.squeue_writer import Job, printing
+from tests.collector.managers.slurm_world import Job, World
+from tests.collector.managers.slurm_world import Node as SlurmNode
 from tests.driver.driver import GRAPHICS, CompilerMissing, Driver
 
 NODE = NodeName("node-a")
@@ -68,7 +70,7 @@ def test_driver_processes_and_squeue_become_holders(tmp_path: Path, monkeypatch:
         options = NvmlOptions(processes_every=1, host_pids=True)
         nvml = Described(NvmlSource(node=NODE, options=options), NODE)
         stack.callback(nvml.close)
-        queue = SlurmSource([str(printing(tmp_path, [_job(812, "0"), _job(9, "1")], "v41"))])
+        queue = _slurm([_job(812, "0"), _job(9, "1")])
         readings = [nvml.read(NOW_MS), queue.read(NOW_MS)]
 
     assert all(isinstance(reading, Reading) for reading in readings), readings
@@ -89,7 +91,12 @@ def test_driver_processes_and_squeue_become_holders(tmp_path: Path, monkeypatch:
 
 def _job(number: int, index: str) -> Job:
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
-    return Job(id=number, user=user, nodes=NODE, node_names=(NODE,), gres=(f"gpu:1(IDX:{index})",))
+    return Job(id=number, user=user, nodes=(NODE,), gres=(f"gpu:1(IDX:{index})",))
+
+
+def _slurm(jobs: list[Job]) -> ManagerSource:
+    world = World(jobs=jobs, nodes=[SlurmNode(name=NODE, used=f"gpu:{len(jobs)}")])
+    return ManagerSource(SlurmManager(run=world.run))
 
 
 LIAR = """
@@ -143,7 +150,7 @@ def test_another_account_s_words_put_nothing_on_its_victim(
         options = NvmlOptions(processes_every=1, host_pids=True)
         nvml = Described(NvmlSource(node=NODE, options=options), NODE)
         stack.callback(nvml.close)
-        queue = SlurmSource([str(printing(tmp_path, [_job(812, "0"), _job(9, "3")], "v41"))])
+        queue = _slurm([_job(812, "0"), _job(9, "3")])
         readings = [reading for each in (nvml, queue) if isinstance(reading := each.read(NOW_MS), Reading)]
         uuids = [driver.gpu(slot).uuid for slot in range(4)]
 

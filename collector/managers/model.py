@@ -1,0 +1,137 @@
+"""What a workload manager says at one look: its jobs, running and waiting, and its nodes. Pure values.
+
+Which of a node's GPUs a job has, in indices, is as far as a manager knows; UUIDs are attribution's. Times are
+UTC milliseconds; ``None`` is "not said".
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from collector.model import Holder, NodeName, OutOfService, Unavailable
+
+
+class JobState(StrEnum):
+    """Where a job stands with its manager.
+
+    PENDING --> RUNNING <--> PAUSED
+       ^           |           |
+       |           v           |
+       +------- ENDING <-------+      (a requeued job waits again, as a further run)
+                   |
+                   v
+                 ENDED
+    """
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    ENDING = "ending"
+    ENDED = "ended"
+
+
+HOLDING = frozenset({JobState.RUNNING, JobState.PAUSED, JobState.ENDING})
+"""States in which a job keeps what it was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobKey:
+    """One run of a job. A manager may use an id again; id, submission and run together it does not.
+
+    ``restarts``: how often the job was put back into the queue before this run.
+    """
+
+    cluster: str
+    id: str
+    submitted_ms: int
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a job asked for. ``gpus`` are all nodes' together; ``shards`` are parts of GPUs.
+
+    ``None``: it isn't said, for example because GPUs were asked for a task.
+    """
+
+    nodes: int
+    gpus: int | None
+    shards: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """GPUs of one node that a job has. ``indices`` are as the manager counts; fewer than ``gpus``: not told.
+
+    ``is_shared``: of each of these GPUs a part, and ``gpus`` counts the parts.
+    """
+
+    node: NodeName
+    gpus: int
+    indices: tuple[int, ...] = ()
+    is_shared: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagedJob:
+    """A run of a job, as its manager shows it now.
+
+    ``shown_id`` is what people call it (``4_[2-3]``); ``state_name`` and ``reason``, why it waits, are the
+    manager's words. ``tasks``: how many a waiting array stands for. ``nodes``: where it is. ``given`` is
+    ``None`` when it may hold GPUs and nobody says which.
+    """
+
+    key: JobKey
+    holder: Holder
+    state: JobState
+    ask: Ask
+    shown_id: str = ""
+    state_name: str = ""
+    nodes: tuple[NodeName, ...] = ()
+    given: tuple[Grant, ...] | None = ()
+    reason: str = ""
+    partition: str = ""
+    qos: str = ""
+    reservation: str = ""
+    tasks: int = 1
+    priority: int | None = None
+    limit_s: int | None = None
+    eligible_ms: int | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagedNode:
+    """A node of a manager: why it gets no jobs (``None``: it does), its GPUs, and how many are given out.
+
+    ``given_gpus`` counts whole GPUs, ``given_shards`` parts; both by the node's own word, not by jobs.
+    """
+
+    name: NodeName
+    state: OutOfService | None = None
+    reason: str = ""
+    gpus: int | None = None
+    given_gpus: int | None = None
+    given_shards: int = 0
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """All that a manager showed at one time: its jobs, some that are over among them, and every node."""
+
+    cluster: str
+    at_ms: int
+    jobs: tuple[ManagedJob, ...]
+    nodes: tuple[ManagedNode, ...]
+
+
+class Manager(Protocol):
+    """The read side of a workload manager."""
+
+    name: str
+
+    def look(self, now_ms: int) -> Look | Unavailable:
+        """Everything now, or why it can't be told. Blocks; an empty answer is given only if it is proven."""
+        ...

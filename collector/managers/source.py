@@ -1,0 +1,76 @@
+"""A workload manager as a source of the tick: who was given what, which nodes get no jobs, and its queue."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from collector.managers.model import HOLDING, Look, ManagedJob, ManagedNode, Manager
+from collector.model import NodeClaim, NodeState, Reading, Unavailable
+
+
+class ManagerSource:
+    """Reads ``manager``; the look itself rides along for the store."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.name = manager.name
+        self._manager = manager
+
+    def read(self, now_ms: int) -> Reading | Unavailable:
+        """Blocks as long as the manager's look does."""
+        look = self._manager.look(now_ms)
+        if isinstance(look, Unavailable):
+            return look
+        return Reading(
+            source=self.name,
+            at_ms=now_ms,
+            claims=claims_of(look),
+            nodes=tuple(map(_node_state, look.nodes)),
+            look=look,
+        )
+
+    def close(self) -> None:
+        """Nothing is held between two reads."""
+
+
+def claims_of(look: Look) -> tuple[NodeClaim, ...]:
+    """A claim for every GPU that a job of the look holds."""
+    whole: list[NodeClaim] = []
+    shared: list[NodeClaim] = []
+    for job in look.jobs:
+        if job.state in HOLDING:
+            for claim, is_shared in _claims(job, look.nodes):
+                (shared if is_shared else whole).append(claim)
+    return (*whole, *_with_shares(shared))
+
+
+def _claims(job: ManagedJob, nodes: Sequence[ManagedNode]) -> Iterator[tuple[NodeClaim, bool]]:
+    """One for each index, and one without for each GPU whose index isn't said."""
+    if job.given is None:
+        has = {node.name for node in nodes if node.gpus}
+        each = max(1, (job.ask.gpus or 0) // max(1, len(job.nodes)))
+        for node in job.nodes:
+            if node in has and job.ask.gpus != 0:
+                yield from ((NodeClaim(node=node, holder=job.holder), False) for _ in range(each))
+        return
+    for grant in job.given:
+        if grant.is_shared:
+            share = grant.gpus / len(grant.indices) if grant.indices else 0.0
+            for index in grant.indices:
+                yield NodeClaim(node=grant.node, holder=job.holder, index=index, share=share), True
+            continue
+        unnamed = max(0, grant.gpus - len(grant.indices))
+        named = (*grant.indices, *(None,) * unnamed)
+        yield from ((NodeClaim(node=grant.node, holder=job.holder, index=at), False) for at in named)
+
+
+def _with_shares(shared: Sequence[NodeClaim]) -> Iterator[NodeClaim]:
+    """Shards as fractions of what is given of their GPU: how many it has Slurm tells for nodes alone."""
+    given: defaultdict[tuple[str, int | None], float] = defaultdict(float)
+    for claim in shared:
+        given[claim.node, claim.index] += claim.share
+    for claim in shared:
+        yield replace(claim, share=claim.share / given[claim.node, claim.index])
+
+
+def _node_state(node: ManagedNode) -> NodeState:
+    return NodeState(node=node.name, state=node.state, reason=node.reason)

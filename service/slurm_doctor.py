@@ -1,0 +1,68 @@
+"""What ``fallow doctor`` says of Slurm: whether it can be asked, and what this account does not see of it."""
+
+import shutil
+from typing import TYPE_CHECKING
+
+from service.cli.words import many
+from service.examined import Finding, Verdict
+
+if TYPE_CHECKING:
+    from collector.managers.model import Look
+    from collector.model import Unavailable
+    from service.config.model import Config
+
+MOST_NAMES = 8
+"""Of nodes, in one sentence."""
+
+
+def slurm(config: "Config") -> Finding:
+    """Whether Slurm can be asked who holds what."""
+    if not config.collect.slurm:
+        return Finding(subject="Slurm", verdict=Verdict.ABSENT, found="switched off by collect.slurm")
+    from collector.clock import SystemClock
+    from collector.inventory.slurm_programs import is_a_site
+    from collector.managers.slurm.reader import SlurmManager
+
+    if shutil.which("squeue") is not None and not is_a_site():
+        return Finding(
+            subject="Slurm",
+            verdict=Verdict.ABSENT,
+            found="its programs are here, and know of no cluster",
+            advice="nothing to do without Slurm; with it, set SLURM_CONF or put slurm.conf into /etc/slurm",
+        )
+    if shutil.which("squeue") is None:
+        return Finding(
+            subject="Slurm",
+            verdict=Verdict.ABSENT,
+            found="squeue is not on the PATH",
+            advice="nothing to do without Slurm; with it, install its client tools",
+        )
+    return slurm_finding(SlurmManager().look(SystemClock().now_ms()))
+
+
+def slurm_finding(look: "Look | Unavailable") -> Finding:
+    """What a look at Slurm showed, and what it could not."""
+    from collector.managers.model import HOLDING, JobState
+    from collector.model import OutOfService, Unavailable
+
+    if isinstance(look, Unavailable):
+        advice = "see that squeue works for this user, or set slurm = false under [collect]"
+        return Finding(subject="Slurm", verdict=Verdict.LIMITED, found=look.reason, advice=advice)
+    given = sum(grant.gpus for job in look.jobs for grant in job.given or () if not grant.is_shared)
+    runs = sum(job.state in HOLDING for job in look.jobs)
+    waits = sum(job.tasks for job in look.jobs if job.state is JobState.PENDING)
+    gpus = sum(node.gpus or 0 for node in look.nodes)
+    found = (
+        f"cluster {look.cluster}: {many(len(look.nodes), 'node')}, {given} of {gpus} GPUs given out, "
+        f"{many(runs, 'job')} {'runs' if runs == 1 else 'run'}, {waits} {'waits' if waits == 1 else 'wait'}"
+    )
+    doubted = [node for node in look.nodes if node.state is OutOfService.UNASKED]
+    if doubted:
+        names = ", ".join(node.name for node in doubted[:MOST_NAMES])
+        return Finding(
+            subject="Slurm",
+            verdict=Verdict.LIMITED,
+            found=f"{found}; on {many(len(doubted), 'node')} ({names}) more is given out than its jobs show",
+            advice="give this account AdminLevel=Operator (sacctmgr), or run the service as SlurmUser",
+        )
+    return Finding(subject="Slurm", verdict=Verdict.GOOD, found=found)

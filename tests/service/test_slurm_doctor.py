@@ -1,0 +1,34 @@
+"""What ``fallow doctor`` says of a Slurm."""
+
+from collector.managers.slurm.reader import SlurmManager
+from service.examined import Verdict
+from service.slurm_doctor import slurm_finding
+from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World
+
+
+def found(world: World) -> tuple[Verdict, str, str]:
+    finding = slurm_finding(SlurmManager(run=world.run).look(SUBMITTED_S * 1000))
+    return finding.verdict, finding.found, finding.advice or ""
+
+
+def test_a_cluster_that_shows_all_is_summed_up() -> None:
+    world = World(
+        jobs=[Job(id=1), Job(id=2, state="PENDING", reason="Priority")],
+        nodes=[Node(), Node(name="gpu2", used="")],
+    )
+    verdict, said, _ = found(world)
+    assert verdict is Verdict.GOOD
+    assert said == "cluster lab: 2 nodes, 2 of 8 GPUs given out, 1 job runs, 1 waits"
+
+
+def test_nodes_that_gave_out_more_than_is_shown_are_named() -> None:
+    verdict, said, advice = found(World(nodes=[Node(used="gpu:4")]))
+    assert verdict is Verdict.LIMITED
+    assert "on 1 node (gpu1) more is given out than its jobs show" in said
+    assert "AdminLevel=Operator" in advice
+
+
+def test_a_silent_slurm_is_no_empty_one() -> None:
+    verdict, said, advice = found(World(failing={"squeue": "squeue gave no answer in 6 s; is slurmctld up?"}))
+    assert (verdict, said) == (Verdict.LIMITED, "squeue gave no answer in 6 s; is slurmctld up?")
+    assert "slurm = false" in advice
