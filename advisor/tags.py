@@ -1,4 +1,4 @@
-"""The name of each action and command where it is written down or sent, and what older Fallows called it.
+"""The name of each action, command and field where it is written or sent, and what older Fallows called it.
 
 The only place that knows old names: what was stored under one is read for ever, and a launcher that an older
 Fallow started is still told its commands by theirs. Pure.
@@ -8,6 +8,7 @@ Fallow started is still told its commands by theirs. Pure.
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 FORMER_ACTIONS: Mapping[str, str] = {
     "Terminate": "Cancel",
@@ -30,6 +31,12 @@ FORMER_COMMANDS: Mapping[str, str] = {
 }
 """The tag of a command until 0.1.0, and its tag now; stored with jobs, and sent to launchers."""
 
+FORMER_FIELDS: Mapping[str, Mapping[str, str]] = {
+    "JobRecord": {"state": "stand"},
+    "Report": {"state": "stand"},
+}
+"""By class, a field and its name until 0.1.0: in stored jobs, and in what launchers say."""
+
 FORMER: Mapping[str, str] = {**FORMER_ACTIONS, **FORMER_COMMANDS}
 """Every tag that is read besides today's, and today's."""
 
@@ -44,6 +51,18 @@ def tag_of(kind: type) -> str:
 def verb_of(act: object) -> str:
     """What an action or a command does, as the journal names it: ``release-memory``."""
     return re.sub(r"(?<!^)([A-Z])", r"-\1", tag_of(type(act))).lower()
+
+
+def as_before(kind: type, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a class as a Fallow of before 0.1.0 calls them."""
+    former = FORMER_FIELDS.get(kind.__name__, {})
+    return {former.get(name, name): value for name, value in fields.items()}
+
+
+def as_now(kind: type, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a class under today's names, whichever they came with."""
+    now = {former: name for name, former in FORMER_FIELDS.get(kind.__name__, {}).items()}
+    return {now.get(name, name): value for name, value in fields.items()}
 
 
 def former_command(tag: str) -> str:

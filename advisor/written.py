@@ -19,7 +19,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
-from advisor.tags import FORMER, tag_of
+from advisor.tags import FORMER, FORMER_FIELDS, tag_of
 
 TAG = "is"
 
@@ -261,26 +261,28 @@ def _class_reader(kind: Any) -> Reader:
         if type(tree) is not dict:
             _expect(dict, tree)
         values = {}
-        for name, read_part, needed in _read_parts(kind):
+        for field, former, read_part, needed in _read_parts(kind):
+            name = field if field in tree else former
             if name in tree:
                 try:
-                    values[name] = read_part(tree[name])
+                    values[field] = read_part(tree[name])
                 except _Amiss as error:
                     raise error.within(f".{name}") from None
             elif needed:
-                raise _Amiss(f"{name} is missing")
+                raise _Amiss(f"{field} is missing")
         return kind(**values)
 
     return read
 
 
 @cache
-def _read_parts(kind: Any) -> tuple[tuple[str, Reader, bool], ...]:
-    """The fields of a dataclass: name, what reads it, and whether it has no default."""
-    hints = get_type_hints(kind)
+def _read_parts(kind: Any) -> tuple[tuple[str, str, Reader, bool], ...]:
+    """The fields of a dataclass: name, former name or the same, what reads it, whether it has no default."""
+    hints, formers = get_type_hints(kind), FORMER_FIELDS.get(kind.__name__, {})
     return tuple(
         (
             item.name,
+            formers.get(item.name, item.name),
             _reader(hints[item.name]),
             item.default is MISSING and item.default_factory is MISSING,
         )

@@ -223,7 +223,7 @@ async def report(path: Path, name: str, at: int, until_s: float, seen: Seen) -> 
     await asyncio.sleep(REPORT_S * at / LAUNCHERS)
     body: dict[str, object] = {
         "launcher": {"node": "bench", "pid": 100_000 + at, "started_ms": 1},
-        "stand": "pending",
+        "state": "pending",
     }
     while time.monotonic() < until_s:
         body["at_ms"] = time.time_ns() // 1_000_000

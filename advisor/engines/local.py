@@ -232,7 +232,7 @@ def outcome(entry: JobRecord, number: int) -> Outcome | None:
         if entry.failed is not None and newest == number:
             return Failed(found=entry.failed)
         return Done(note=entry.said)
-    if entry.stand is JobState.ENDED:
+    if entry.state is JobState.ENDED:
         if newest == number and isinstance(entry.directive, CancelCommand):
             return Done(note=entry.said)
         return Failed(found=f"{entry.id} ended before it was carried out")
@@ -242,8 +242,8 @@ def outcome(entry: JobRecord, number: int) -> Outcome | None:
 
 
 def _promised(entry: JobRecord, step: HoldForJob) -> JobRecord:
-    if entry.stand not in (JobState.PENDING, JobState.PAUSED):
-        raise Refused(f"HoldForJob {entry.id}: the job is {entry.stand.value}, and waits no more")
+    if entry.state not in (JobState.PENDING, JobState.PAUSED):
+        raise Refused(f"HoldForJob {entry.id}: the job is {entry.state.value}, and waits no more")
     return replace(entry, promised_ms=step.start_ms, promised_gpus=step.gpus)
 
 

@@ -51,7 +51,7 @@ def claim_of(
 
     ``given_again``: the number of an order that its launcher, which shows no proofs, took for an earlier one.
     """
-    if entry.stand is JobState.ENDED or report.ending is not None:
+    if entry.state is JobState.ENDED or report.ending is not None:
         return None
     proof = proof if proof is not None and proof.number == report.handled else None
     directive = entry.directive
@@ -62,7 +62,7 @@ def claim_of(
     if is_other or report.handled > newest_number(entry):
         return _ahead(entry, report, proof)
     strange = [uuid for uuid in report.gpus if uuid not in leased(entry)]
-    if strange and report.stand in HOLDING:
+    if strange and report.state in HOLDING:
         return Unproven(
             why=f"it says that it runs on {', '.join(strange)}, which it was not given", is_ahead=False
         )
@@ -96,7 +96,7 @@ def displaced(entry: JobRecord, why: str, now_ms: int) -> JobRecord:
     left = replace(entry, attained_gpu_s=attained_gpu_s(entry, now_ms), counted_ms=None, gpus=())
     return replace(
         left,
-        stand=JobState.PENDING if entry.submission.mobility is Elasticity.RIGID else JobState.PAUSED,
+        state=JobState.PENDING if entry.submission.mobility is Elasticity.RIGID else JobState.PAUSED,
         share=entry.submission.share,
         paused_on=entry.gpus,
         started_ms=None,
@@ -110,7 +110,7 @@ def _caught_up(entry: JobRecord, report: Report, claim: Proven, now_ms: int) -> 
     holds = bool(report.gpus)
     return replace(
         entry,
-        stand=report.stand,
+        state=report.state,
         gpus=report.gpus,
         share=claim.share if holds else entry.submission.share,
         handled=report.handled,
@@ -120,7 +120,7 @@ def _caught_up(entry: JobRecord, report: Report, claim: Proven, now_ms: int) -> 
         leased_ms=(entry.leased_ms or entry.submitted_ms) if holds else None,
         placed_ms=claim.proof.given_ms if holds else None,
         started_ms=(entry.started_ms or now_ms) if holds else None,
-        paused_on=entry.gpus if report.stand is JobState.PAUSED else (),
+        paused_on=entry.gpus if report.state is JobState.PAUSED else (),
         promised_ms=None,
         promised_gpus=(),
         held_by_user=False,
@@ -135,14 +135,14 @@ def _ahead(entry: JobRecord, report: Report, proof: CommandProof | None) -> Clai
             why=f"it says that it carried out order {report.handled}{on}, and cannot show that order",
             is_ahead=True,
         )
-    holds = report.stand in HOLDING
+    holds = report.state in HOLDING
     allowed, share = _lease_after(proof, failed=report.failed is not None)
     strange = [uuid for uuid in report.gpus if uuid not in allowed]
     count, wanted = len(report.gpus), entry.submission
     can_be = wanted.min_gpus <= count <= wanted.max_gpus if holds else count == 0
     if strange or len(set(report.gpus)) != count or not can_be:
         where = ", ".join(strange or report.gpus) or "no GPU"
-        why = f"it says that it is {report.stand.value} on {where}, and order {proof.number} says otherwise"
+        why = f"it says that it is {report.state.value} on {where}, and order {proof.number} says otherwise"
         return Unproven(why=why, is_ahead=True)
     return Proven(proof=proof, share=share)
 

@@ -148,7 +148,7 @@ def _entry_row(entry: JobRecord) -> Row:
         "nonce": entry.submission.nonce,
         "user_name": entry.submission.user,
         "project": entry.submission.project,
-        "stand": entry.stand.value,
+        "stand": entry.state.value,
         "submitted_ms": entry.submitted_ms,
         "ended_ms": entry.ended_ms,
         "body": to_text(replace(entry, heard_ms=None)),

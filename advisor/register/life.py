@@ -50,7 +50,7 @@ def submitted(job: JobId, submission: Submission, now_ms: int) -> JobRecord:
 def in_flight(entry: JobRecord) -> bool:
     """Whether its newest directive is still being carried out."""
     return (
-        entry.stand is not JobState.ENDED
+        entry.state is not JobState.ENDED
         and entry.directive is not None
         and entry.directive.number > entry.handled
     )
@@ -58,7 +58,7 @@ def in_flight(entry: JobRecord) -> bool:
 
 def lapsing(entry: JobRecord) -> bool:
     """Whether its launcher is lost and its workers hold its GPUs still."""
-    return entry.ending is not None and entry.stand is not JobState.ENDED
+    return entry.ending is not None and entry.state is not JobState.ENDED
 
 
 def leased(entry: JobRecord) -> tuple[GpuUuid, ...]:
@@ -86,7 +86,7 @@ def share_held(entry: JobRecord) -> float:
 def objection(entry: JobRecord, directive: Command) -> Refused | None:
     """Why the entry cannot be given this directive now; ``None`` when it can."""
     what = f"{verb_of(directive)} {entry.id}"
-    if entry.stand is JobState.ENDED:
+    if entry.state is JobState.ENDED:
         return Refused(f"{what}: the job has ended")
     if lapsing(entry):
         return Refused(f"{what}: its launcher is gone; only its processes are awaited")
@@ -110,7 +110,7 @@ def given(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
         case StartCommand() | ResumeCommand():
             placed = replace(
                 entry,
-                stand=JobState.STARTING,
+                state=JobState.STARTING,
                 gpus=directive.gpus,
                 share=directive.share,
                 sharing=directive.sharing,
@@ -140,21 +140,21 @@ def heard(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
 
     A number that was never given to it acknowledges nothing (``claims``).
     """
-    if entry.stand is JobState.ENDED:
+    if entry.state is JobState.ENDED:
         return entry
     entry, directive = seen(entry, report, now_ms), entry.directive
     if directive is not None and in_flight(entry) and report.handled == directive.number:
         entry = _acknowledged(replace(entry, handled=directive.number), directive, report, now_ms)
     elif entry.handled < report.handled < newest_number(entry):
         entry = replace(entry, handled=report.handled)
-    if report.ending is not None and entry.stand is not JobState.ENDED:
+    if report.ending is not None and entry.state is not JobState.ENDED:
         entry = _ended(entry, report.ending, now_ms, report.failed or "", report.exit_code)
     return entry
 
 
 def seen(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
     """The entry with its launcher's sign of life, and no more of its word than that."""
-    touched = entry.stand is JobState.PAUSED and entry.idled and report.attached is True
+    touched = entry.state is JobState.PAUSED and entry.idled and report.attached is True
     return replace(
         entry,
         idled=entry.idled and not touched,
@@ -174,7 +174,7 @@ def newest_number(entry: JobRecord) -> int:
 
 def silent(entry: JobRecord, now_ms: int, why: str) -> JobRecord:
     """Its launcher is lost: ended when it holds nothing, else its GPUs stay its own until ``vacated``."""
-    if entry.stand is JobState.ENDED:
+    if entry.state is JobState.ENDED:
         return entry
     if not leased(entry):
         return _ended(entry, ExitReason.LOST, now_ms, why)
@@ -186,7 +186,7 @@ def unlaunched(entry: JobRecord, now_ms: int) -> JobRecord:
     directive = entry.directive
     if (
         entry.launcher is not None
-        or entry.stand is JobState.ENDED
+        or entry.state is JobState.ENDED
         or not isinstance(directive, CancelCommand)
     ):
         return entry
@@ -198,7 +198,7 @@ def forced(entry: JobRecord, directive: CancelCommand, now_ms: int) -> JobRecord
 
     Raises ``Refused`` where it has ended already.
     """
-    if entry.stand is JobState.ENDED:
+    if entry.state is JobState.ENDED:
         raise Refused(f"cancel {entry.id}: the job has ended")
     return _ended(replace(entry, directive=directive), ExitReason.CANCELLED, now_ms, directive.reason)
 
@@ -210,15 +210,15 @@ def vacated(entry: JobRecord, now_ms: int) -> JobRecord:
 
 def held(entry: JobRecord, said: str = HELD_BY_OWNER) -> JobRecord:
     """A waiting job is kept from being started, until its owner or an operator lets it go on."""
-    if entry.stand not in (JobState.PENDING, JobState.PAUSED):
-        raise Refused(f"hold {entry.id}: the job is {entry.stand.value}, and must be waiting")
+    if entry.state not in (JobState.PENDING, JobState.PAUSED):
+        raise Refused(f"hold {entry.id}: the job is {entry.state.value}, and must be waiting")
     return replace(entry, held_by_user=True, said=said)
 
 
 def let_go(entry: JobRecord) -> JobRecord:
     """A waiting job may start again, and need not rest first."""
-    if entry.stand not in (JobState.PENDING, JobState.PAUSED):
-        raise Refused(f"resume {entry.id}: the job is {entry.stand.value}, and must be waiting or paused")
+    if entry.state not in (JobState.PENDING, JobState.PAUSED):
+        raise Refused(f"resume {entry.id}: the job is {entry.state.value}, and must be waiting or paused")
     return replace(entry, held_by_user=False, idled=False, acted_ms=None, failed=None, said="")
 
 
@@ -261,9 +261,9 @@ def _misplaced(entry: JobRecord, directive: Command, what: str) -> Refused | Non
             return None
         case _:
             assert_never(directive)
-    if entry.stand in wanted:
+    if entry.state in wanted:
         return None
-    return Refused(f"{what}: the job is {entry.stand.value}, and must be {' or '.join(wanted)}")
+    return Refused(f"{what}: the job is {entry.state.value}, and must be {' or '.join(wanted)}")
 
 
 def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: int) -> JobRecord:
@@ -275,7 +275,7 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
         case StartCommand() | ResumeCommand():
             return replace(
                 entry,
-                stand=JobState.RUNNING,
+                state=JobState.RUNNING,
                 started_ms=now_ms,
                 paused_on=(),
                 next_launch=(),
@@ -288,7 +288,7 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
             left = _emptied(entry, now_ms)
             return replace(
                 left,
-                stand=JobState.PAUSED,
+                state=JobState.PAUSED,
                 paused_on=entry.gpus,
                 acted_ms=now_ms,
                 idled=directive.for_idling,
@@ -298,7 +298,7 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
             left = _emptied(entry, now_ms)
             return replace(
                 left,
-                stand=JobState.PENDING,
+                state=JobState.PENDING,
                 paused_on=(),
                 acted_ms=now_ms,
                 requeues=entry.requeues + 1,
@@ -322,9 +322,9 @@ def _unworked(entry: JobRecord, directive: Command, report: Report, now_ms: int)
     said = f"{verb_of(directive)} did not work: {report.failed}"
     match directive:
         case StartCommand():
-            return replace(_emptied(entry, now_ms), stand=JobState.PENDING, acted_ms=now_ms, said=said)
+            return replace(_emptied(entry, now_ms), state=JobState.PENDING, acted_ms=now_ms, said=said)
         case ResumeCommand():
-            return replace(_emptied(entry, now_ms), stand=JobState.PAUSED, acted_ms=now_ms, said=said)
+            return replace(_emptied(entry, now_ms), state=JobState.PAUSED, acted_ms=now_ms, said=said)
         case ReallocateCommand():
             had = set(entry.gpus) | set(directive.gpus)
             kept = report.gpus if report.gpus and set(report.gpus) <= had else entry.gpus
@@ -374,7 +374,7 @@ def _ended(
 ) -> JobRecord:
     return replace(
         _emptied(entry, now_ms),
-        stand=JobState.ENDED,
+        state=JobState.ENDED,
         started_ms=entry.started_ms,
         ending=ending,
         ended_ms=now_ms,

@@ -85,7 +85,7 @@ def draws(
     state: ClusterState, entries: Iterable[JobRecord], held: Mapping[JobId, Mapping[GpuUuid, int]]
 ) -> tuple[Draw, ...]:
     """What each running job with a share of a device's memory holds; nothing where that was not measured."""
-    running = {each.id: each for each in entries if each.stand is JobState.RUNNING and each.gpus}
+    running = {each.id: each for each in entries if each.state is JobState.RUNNING and each.gpus}
     allowed = {id: _allowed(state, entry) for id, entry in running.items()}
     found = []
     for id, entry in sorted(running.items()):

@@ -116,7 +116,7 @@ class Report:
 
     at_ms: int
     launcher: Launcher
-    stand: JobState
+    state: JobState
     handled: int = 0
     failed: str | None = None
     pids: tuple[int, ...] = ()
@@ -255,7 +255,7 @@ class JobRecord:
 
     id: JobId
     submission: Submission
-    stand: JobState = JobState.PENDING
+    state: JobState = JobState.PENDING
     submitted_ms: int = 0
     started_ms: int | None = None
     ended_ms: int | None = None

@@ -34,7 +34,7 @@ class Numbers:
     """The register guards it. ``given`` is the highest number below ``CEILING`` that the store knows of."""
 
     def __init__(self, entries: Iterable[JobRecord], given: int) -> None:
-        living = [entry for entry in entries if entry.stand is not JobState.ENDED]
+        living = [entry for entry in entries if entry.state is not JobState.ENDED]
         own = ((entry.id, 0 if entry.directive is None else entry.directive.number) for entry in living)
         self._given, self._proven = given, 0
         self._beyond = {job: number for job, number in own if number >= CEILING}

@@ -276,7 +276,7 @@ def _free_like(state: ClusterState, uuid: GpuUuid) -> GpuUuid | None:
 def _is_steady(entry: JobRecord) -> bool:
     """Whether it runs, and has done what it was last asked to."""
     changing = in_flight(entry) or lapsing(entry)
-    return entry.stand is JobState.RUNNING and bool(entry.gpus) and not changing
+    return entry.state is JobState.RUNNING and bool(entry.gpus) and not changing
 
 
 def _is_occupied(state: ClusterState, uuid: GpuUuid) -> bool:

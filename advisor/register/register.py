@@ -81,7 +81,7 @@ class Register:
         self._working, self._seen = dict(entries), dict(entries)
         self._nonces = {_nonce(entry.submission): entry.id for entry in entries.values()}
         self._number = kept.number
-        self._ended = sum(1 for entry in entries.values() if entry.stand is JobState.ENDED)
+        self._ended = sum(1 for entry in entries.values() if entry.state is JobState.ENDED)
         self._guard = threading.Lock()
         self._changed = threading.Condition(self._guard)
         self._commits = Commits(self._guard, self._write)
@@ -202,7 +202,7 @@ class Register:
         """Since which command the job stands as it does, and a proof of that; ``None`` where its launcher has
         one from the command itself. Never blocks."""
         entry = self.known(job)
-        if entry is None or entry.stand is JobState.ENDED:
+        if entry is None or entry.state is JobState.ENDED:
             return None
         newest = entry.directive
         has = newest is not None and newest.number == entry.handled and newest.proof
@@ -341,7 +341,7 @@ class Register:
         with self._guard:
             for change in batch.changes:
                 self._seen[change.after.id] = change.after
-                if change.after.stand is JobState.ENDED:
+                if change.after.state is JobState.ENDED:
                     self._numbers.forget(change.after)
             self._forget(batch)
             batch.settle()
@@ -368,10 +368,10 @@ class Register:
 
     def _forget(self, batch: Batch) -> None:
         """Let go of what ended longest ago; the caller has the guard."""
-        self._ended += sum(1 for each in batch.changes if each.after.stand is JobState.ENDED)
+        self._ended += sum(1 for each in batch.changes if each.after.state is JobState.ENDED)
         if self._ended < ENDED_KEPT + FORGOTTEN_AT_ONCE:
             return
-        ended = [entry for entry in self._seen.values() if entry.stand is JobState.ENDED]
+        ended = [entry for entry in self._seen.values() if entry.state is JobState.ENDED]
         self._ended = len(ended)
         for entry in sorted(ended, key=lambda each: each.ended_ms or 0)[: max(0, len(ended) - ENDED_KEPT)]:
             if entry.id not in self._open.jobs:

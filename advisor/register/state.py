@@ -79,7 +79,7 @@ def joined(
     waiting_as: Callable[[JobRecord], Job] | None = None,
 ) -> ClusterState:
     """The state of the machine with its submitted jobs. ``waiting_as``: ``waiting_job``, or its memory."""
-    present = [entry for entry in entries if entry.stand is not JobState.ENDED]
+    present = [entry for entry in entries if entry.state is not JobState.ENDED]
     holding = {entry.id: entry for entry in present if leased(entry) and _is_known(entry, live)}
     stale = {uuid for uuid in live.gpus if look.now_ms - look.newest_ms.get(uuid, 0) > look.stale_ms}
     leases: defaultdict[GpuUuid, float] = defaultdict(float)
@@ -129,7 +129,7 @@ def waiting_job(entry: JobRecord) -> Job:
     """A job that holds nothing: all that is known of it is its entry.
 
     Who was paused for idling goes on when touched where somebody can touch it, else after its cooldown."""
-    phase = Phase.PAUSED if entry.stand is JobState.PAUSED else Phase.PENDING
+    phase = Phase.PAUSED if entry.state is JobState.PAUSED else Phase.PENDING
     untouched = entry.idled and entry.submission.kind is JobKind.INTERACTIVE
     return replace(
         _asked(entry, None, 0),
@@ -224,7 +224,7 @@ def _running(entry: JobRecord, live: ClusterState, look: Look, stale: set[GpuUui
     """A job with a lease; while something is in flight, or its launcher is away, nothing is done to it."""
     wanted, report, seen = entry.submission, entry.report, live.jobs.get(entry.id)
     job = _asked(entry, seen, look.now_ms)
-    starting = entry.stand is JobState.STARTING or entry.started_ms is None
+    starting = entry.state is JobState.STARTING or entry.started_ms is None
     unseen = seen is None or any(uuid in stale for uuid in leased(entry))
     job = replace(
         job,

@@ -74,7 +74,7 @@ class Launcher:
     def __init__(self, made: Service, job: str, number: int, heard: Heard) -> None:
         self._made, self._job, self._heard = made, job, heard
         self._self = {"node": "soak", "pid": 100_000 + number, "started_ms": 1}
-        self._stand, self._handled, self._gpus = "pending", 0, list[str]()
+        self._state, self._handled, self._gpus = "pending", 0, list[str]()
         self._ran, self._over = asyncio.Event(), asyncio.Event()
 
     async def live(self, fate: str, chance: random.Random) -> None:
@@ -91,7 +91,7 @@ class Launcher:
                 return
             self._heard.counted[fate if self._ran.is_set() else "never started"] += 1
             if not self._over.is_set() and fate != "cancelled" and self._ran.is_set():
-                await self._say(stand="ended", ending="done", exit_code=0)
+                await self._say(state="ended", ending="done", exit_code=0)
             elif not self._over.is_set():
                 await self._order("cancel", {})
         finally:
@@ -120,7 +120,7 @@ class Launcher:
         body = {
             "at_ms": time.time_ns() // 1_000_000,
             "launcher": self._self,
-            "stand": self._stand,
+            "state": self._state,
             "handled": self._handled,
             "gpus": self._gpus,
             **more,
@@ -148,16 +148,16 @@ class Launcher:
         self._handled = directive["number"]
         match directive["is"]:
             case "Start" | "Resume" | "Reallocate":
-                self._stand, self._gpus = "running", directive["gpus"]
+                self._state, self._gpus = "running", directive["gpus"]
             case "Pause":
-                self._stand, self._gpus = "paused", []
+                self._state, self._gpus = "paused", []
             case "Requeue":
-                self._stand, self._gpus = "pending", []
+                self._state, self._gpus = "pending", []
             case "Cancel":
-                await self._say(stand="ended", ending="cancelled")
+                await self._say(state="ended", ending="cancelled")
                 return
         await self._say()
-        if self._stand == "running":
+        if self._state == "running":
             self._ran.set()
 
 

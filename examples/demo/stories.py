@@ -239,7 +239,7 @@ def _id_of(stage: Stage, name: str) -> str:
 
 
 def _stands(stage: Stage, prefix: str, stand: str) -> int:
-    return sum(row["name"].startswith(prefix) and row["stand"] == stand for row in stage.jobs())
+    return sum(row["name"].startswith(prefix) and row["state"] == stand for row in stage.jobs())
 
 
 def _ran_s(stage: Stage, names: Sequence[str]) -> float:

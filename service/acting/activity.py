@@ -79,7 +79,7 @@ class Activity:
             log_event(log, "command-handled", job=after.id, action=after.handled, failed=after.failed)
         if after.gpus != before.gpus or after.share != before.share:
             _lease_changed(before, after)
-        if after.stand is not before.stand:
+        if after.state is not before.state:
             _state_changed(before, after)
 
     def action_begun(self, begun: Begun) -> None:
@@ -185,13 +185,13 @@ def _lease_changed(before: JobRecord, after: JobRecord) -> None:
 
 
 def _state_changed(before: JobRecord, after: JobRecord) -> None:
-    ended = after.stand is JobState.ENDED
+    ended = after.state is JobState.ENDED
     log_event(
         log,
-        "job-ended" if ended else f"job-{after.stand.value}",
+        "job-ended" if ended else f"job-{after.state.value}",
         job=after.id,
         user=after.submission.user,
-        before=before.stand.value,
+        before=before.state.value,
         exit_reason=None if after.ending is None or not ended else after.ending.value,
         exit_code=after.exit_code if ended else None,
         reason=after.said or None,

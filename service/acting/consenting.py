@@ -65,7 +65,7 @@ class Consents:
 
     def told(self, entry: JobRecord) -> tuple[str, ...]:
         """The sentence on what may be done to a launched job; none once it has ended."""
-        if entry.stand is JobState.ENDED:
+        if entry.state is JobState.ENDED:
             return ()
         words, now_ms = self._parts.book.words(), self._parts.clock.now_ms()
         return (sentence(holding(waiting_job(entry), words, now_ms)),)
@@ -97,13 +97,13 @@ class Consents:
         """Every job that runs or waits, as it is without its owner's later words."""
         self.observe()
         present = [
-            each for each in self._parts.register.entries().values() if each.stand is not JobState.ENDED
+            each for each in self._parts.register.entries().values() if each.state is not JobState.ENDED
         ]
         return (*(waiting_job(each) for each in present), *self._foreign.values())
 
     def _job(self, job: JobId) -> "Job":
         entry = self._parts.register.entries().get(job)
-        if entry is not None and entry.stand is not JobState.ENDED:
+        if entry is not None and entry.state is not JobState.ENDED:
             return waiting_job(entry)
         if not is_ours(job):
             self.observe()

@@ -181,7 +181,7 @@ class JobCommands:
         Raises for somebody else's job, and for one that ended unless ``CancelCommand`` is news.
         """
         entry = self._own(caller, job, nonce)
-        if entry.stand is JobState.ENDED and not is_news(entry, after):
+        if entry.state is JobState.ENDED and not is_news(entry, after):
             raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
         is_launcher = self._reports.is_launcher(caller, entry)
         return follow(self._register, self._organs.loop, job, after, is_launcher=is_launcher)
@@ -189,7 +189,7 @@ class JobCommands:
     def report(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row:
         """Take a launcher's word. Blocks only when something changed."""
         before = self._own(caller, job, nonce)
-        if before.stand is JobState.ENDED:
+        if before.state is JobState.ENDED:
             raise JobEnded(f"{job} has ended: {before.said or (before.ending and before.ending.value)}")
         self._reports.take(caller, before, report)
         return {"known": True}
@@ -197,7 +197,7 @@ class JobCommands:
     def sign_of_life(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row | None:
         """Take a launcher's word that says nothing new; ``None``: ``report`` has to. Never blocks."""
         entry = self._register.known(job)
-        if entry is None or entry.stand is JobState.ENDED or not is_meant(entry, nonce):
+        if entry is None or entry.state is JobState.ENDED or not is_meant(entry, nonce):
             return None
         if not caller.may_act_for(entry.submission.user, entry.submission.uid):
             return None
@@ -208,7 +208,7 @@ class JobCommands:
         if not is_ours(job):
             return self._organs.foreign.pause(caller, job, because)
         entry = self._changeable(caller, job)
-        if entry.stand in (JobState.PENDING, JobState.PAUSED) and not in_flight(entry):
+        if entry.state in (JobState.PENDING, JobState.PAUSED) and not in_flight(entry):
             return self._turned(caller, Pause(job=job, reason=because), life.held, "held in the queue")
         return self._ordered(
             caller,
@@ -252,8 +252,8 @@ class JobCommands:
                 f"{job} was submitted for {wanted.min_gpus} to {wanted.max_gpus} GPUs, not for {gpus}; "
                 "submit it anew with other bounds"
             )
-        if entry.stand is not JobState.RUNNING or in_flight(entry):
-            doing = "is just carrying something out" if in_flight(entry) else f"is {entry.stand.value}"
+        if entry.state is not JobState.RUNNING or in_flight(entry):
+            doing = "is just carrying something out" if in_flight(entry) else f"is {entry.state.value}"
             raise WrongState(f"{job} {doing}; a running job is resized")
         step = Resize(
             job=job,
@@ -363,7 +363,7 @@ class JobCommands:
 
     def _changeable(self, caller: Caller, job: JobId, nonce: str = "") -> JobRecord:
         entry = self._own(caller, job, nonce)
-        if entry.stand is JobState.ENDED:
+        if entry.state is JobState.ENDED:
             raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
         return entry
 

@@ -27,7 +27,7 @@ def is_news(entry: JobRecord, after: int) -> bool:
     directive = entry.directive
     if directive is None or directive.number <= after:
         return False
-    return in_flight(entry) or (entry.stand is JobState.ENDED and isinstance(directive, CancelCommand))
+    return in_flight(entry) or (entry.state is JobState.ENDED and isinstance(directive, CancelCommand))
 
 
 def is_meant(entry: JobRecord, nonce: str) -> bool:
@@ -66,7 +66,7 @@ async def follow(
             if entry.directive is not None and is_news(entry, told):
                 told = entry.directive.number
                 yield {"directive": to_tree(entry.directive, Command)}
-            if entry.stand is JobState.ENDED:
+            if entry.state is JobState.ENDED:
                 return
             known = register.lease(job) if is_launcher else None
             if known is not None and known != lease:

@@ -79,7 +79,7 @@ class Holdings:
                 self._add(person, jobs=-1, chars=-length(submission), with_gpus=0)
 
     def _count(self, entry: JobRecord, sign: int) -> None:
-        if entry.stand is JobState.ENDED:
+        if entry.state is JobState.ENDED:
             return
         asked = entry.submission
         with self._guard:  # taken off whom it was counted for: who is one person changes with /etc/subuid

@@ -207,7 +207,7 @@ class ActingLoop:
         lost = {
             entry.id: why
             for entry in register.entries().values()
-            if entry.stand is not JobState.ENDED
+            if entry.state is not JobState.ENDED
             and (why := self._why_lost(entry, entry.id in silent_long)) is not None
         }
         register.change_all(lost, lambda each: silent(each, now_ms, lost[each.id]))
@@ -247,7 +247,7 @@ class ActingLoop:
 def matters(before: JobRecord, after: JobRecord) -> bool:
     """Whether a change may let somebody start, or call for a new decision. Pure."""
     return (
-        before.stand is not after.stand
+        before.state is not after.state
         or before.gpus != after.gpus
         or in_flight(before) != in_flight(after)
         or before.held_by_user != after.held_by_user

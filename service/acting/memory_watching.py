@@ -62,7 +62,7 @@ class MemoryWatchdog:
             return
         state, before = cycle.state, self._noted
         entries = self._register.entries().values()
-        paused = {each.id for each in entries if each.stand is JobState.PAUSED}
+        paused = {each.id for each in entries if each.state is JobState.PAUSED}
         seen = self._snapshot()
         held = holdings(seen.process_samples, dict(seen.owners))
         watched = watch(draws(state, entries, held), before, self._clock.now_ms(), paused)

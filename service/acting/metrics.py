@@ -94,9 +94,9 @@ def service_exposition(facts: ServiceFacts) -> bytes:
 
 
 def _jobs(facts: Facts) -> Iterator[str]:
-    entries = [each for each in facts.entries if each.stand is not JobState.ENDED]
-    states = Counter(each.stand.value for each in entries)
-    waiting = [each.submitted_ms for each in entries if each.stand is JobState.PENDING]
+    entries = [each for each in facts.entries if each.state is not JobState.ENDED]
+    states = Counter(each.state.value for each in entries)
+    waiting = [each.submitted_ms for each in entries if each.state is JobState.PENDING]
     leased: dict[str, float] = {}
     for each in entries:
         for uuid in each.gpus:

@@ -68,8 +68,8 @@ def without_proof(entry: JobRecord) -> JobRecord:
 def fits(entry: JobRecord, which: Which) -> bool:
     """Whether an entry is one of those that are meant. Pure."""
     return (
-        which.stand in (None, entry.stand)
-        and which.ended in (None, entry.stand is JobState.ENDED)
+        which.state in (None, entry.state)
+        and which.ended in (None, entry.state is JobState.ENDED)
         and which.user in (None, entry.submission.user)
         and which.project in (None, entry.submission.project)
     )
@@ -80,7 +80,7 @@ def explained(entry: JobRecord, wait: Wait | None, held: Terms | None = None) ->
 
     ``held`` are the terms that it would get now: what its lease says goes before.
     """
-    lines = [f"It is {entry.stand.value}" + (f": {entry.said}." if entry.said else ".")]
+    lines = [f"It is {entry.state.value}" + (f": {entry.said}." if entry.said else ".")]
     if wait is not None:
         lines.append(f"It is number {wait.place} of {wait.of} in the queue and waits for: {wait.waits_for}.")
     if in_flight(entry):

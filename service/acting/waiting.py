@@ -114,12 +114,12 @@ def _unmeasured(cycle: "Cycle") -> str:
 
 def stands(entry: JobRecord) -> bool:
     """Whether it stands in the queue."""
-    return entry.stand in (JobState.PENDING, JobState.PAUSED) and not in_flight(entry)
+    return entry.state in (JobState.PENDING, JobState.PAUSED) and not in_flight(entry)
 
 
 def never_began(entry: JobRecord) -> bool:
     """Whether it waits for its first start: what has begun goes on, whoever its project's members are."""
-    return entry.stand is JobState.PENDING and entry.started_ms is None
+    return entry.state is JobState.PENDING and entry.started_ms is None
 
 
 def _key(

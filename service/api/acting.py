@@ -154,13 +154,14 @@ def _jobs(router: APIRouter, desk: ControlInterface, hands: Hands, closing: Clos
     async def jobs(
         asker: Asker,
         *,
-        stand: JobState | None = None,
+        state: JobState | None = None,
+        stand: Annotated[JobState | None, Query(include_in_schema=False)] = None,  # its former name
         ended: bool | None = None,
         user: Filter = None,
         project: Filter = None,
         limit: Limit = 200,
     ) -> Response:
-        which = Which(stand=stand, ended=ended, user=user, project=project)
+        which = Which(state=state or stand, ended=ended, user=user, project=project)
         return await _listed(hands, asker, lambda: desk.jobs(asker, which, limit))
 
     @router.post(

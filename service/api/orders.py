@@ -23,6 +23,7 @@ from pydantic_core import PydanticCustomError
 from advisor.consent import Kind
 from advisor.model import ActionClass, ProjectName
 from advisor.register.model import Elasticity, ExitReason, JobState, Launcher, Report, Submission
+from advisor.tags import as_now
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 from collector.procfs.commands import without_secrets
 from service import names
@@ -203,11 +204,16 @@ class LauncherOrder(Order):
 
 
 class ReportOrder(Order):
-    """What a launcher says of its job."""
+    """What a launcher says of its job; one that an older Fallow started says it in its own words."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_todays_names(cls, given: Any) -> Any:
+        return as_now(Report, given) if isinstance(given, dict) else given
 
     at_ms: Moment
     launcher: LauncherOrder
-    stand: JobState
+    state: JobState
     handled: Ordinal = 0
     failed: Said | None = None
     pids: Annotated[list[Annotated[int, Field(strict=True, ge=1, le=2**31)]], Field(max_length=4_096)] = []
@@ -239,7 +245,7 @@ class ReportOrder(Order):
                 pid=self.launcher.pid,
                 started_ms=self.launcher.started_ms,
             ),
-            stand=self.stand,
+            state=self.state,
             handled=self.handled,
             failed=None if self.failed is None else shown(without_secrets(self.failed)),
             pids=tuple(self.pids),

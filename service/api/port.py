@@ -82,7 +82,7 @@ Row = dict[str, Any]
 class Which:
     """Which submitted jobs are meant: all that fit everything that is said. ``ended``: whether they have."""
 
-    stand: JobState | None = None
+    state: JobState | None = None
     ended: bool | None = None
     user: str | None = None
     project: str | None = None

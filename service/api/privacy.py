@@ -45,7 +45,6 @@ SHOWN = frozenset(
         "kind",
         "kinds",
         "state",
-        "stand",
         "mode",
         "modes",
         "project_modes",

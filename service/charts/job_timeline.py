@@ -36,7 +36,7 @@ def life_of(job: Launched, now: datetime) -> pd.DataFrame:
     Empty where the submission's time is not known.
     """
     if job.submitted is None:
-        return pd.DataFrame({"ts": [], "end": [], "stand": [], "gpus": [], "why": []})
+        return pd.DataFrame({"ts": [], "end": [], "state": [], "gpus": [], "why": []})
     turns: list[tuple[datetime, str, int, str]] = [(job.submitted, "pending", 0, job.said)]
     for told in sorted(job.directives, key=lambda each: each.number):
         at = told.handled or (told.given if told is job.directives[-1] else None)
@@ -49,10 +49,10 @@ def life_of(job: Launched, now: datetime) -> pd.DataFrame:
         turns = [turn for turn in turns if turn[0] <= job.ended and turn[1] != "ended"] or turns[:1]
     starts = [turn[0] for turn in turns]
     ends = [*starts[1:], max(end, starts[-1])]
-    frame = pd.DataFrame(turns, columns=["ts", "stand", "gpus", "why"]).assign(end=ends)
+    frame = pd.DataFrame(turns, columns=["ts", "state", "gpus", "why"]).assign(end=ends)
     for name in ("ts", "end"):
         frame[name] = pd.to_datetime(frame[name], utc=True).dt.as_unit("us")
-    return frame[["ts", "end", "stand", "gpus", "why"]]
+    return frame[["ts", "end", "state", "gpus", "why"]]
 
 
 def gpu_hours(life: pd.DataFrame, share: float | None) -> float:
@@ -69,9 +69,9 @@ def life_chart(life: pd.DataFrame, colours: Theme, *, utc: bool, height: int = 1
     stands = stand_colours(colours)
     most = float(life["gpus"].max() or 1.0)
     span_s = max(1.0, (life["end"].max() - life["ts"].min()).total_seconds())
-    fills = [stands.get(stand, colours.muted) for stand in life["stand"]]
+    fills = [stands.get(stand, colours.muted) for stand in life["state"]]
     room = [(end - ts).total_seconds() / span_s for ts, end in zip(life["ts"], life["end"], strict=True)]
-    words = [STANDS.get(stand, stand) for stand in life["stand"]]
+    words = [STANDS.get(stand, stand) for stand in life["state"]]
     frame = life.assign(
         fill=fills,
         ink=[ink_on(fill) for fill in fills],

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 AddVerb = Callable[[str, str], argparse.ArgumentParser]
 
-STANDS = ("pending", "starting", "running", "paused", "ended")
+STATES = ("pending", "starting", "running", "paused", "ended")
 LAYOUTS = ("torchrun", "tensorflow")
 
 
@@ -69,7 +69,8 @@ def _lists(add: AddVerb) -> None:
     jobs = add("jobs", "submitted jobs, the newest first")
     jobs.add_argument("job", nargs="?", metavar="JOB", help="all about this one instead")
     jobs.add_argument("--all", action="store_true", help="those that have ended too")
-    jobs.add_argument("--stand", choices=STANDS, metavar="STAND", help=", ".join(STANDS))
+    jobs.add_argument("--state", choices=STATES, metavar="STATE", help=", ".join(STATES))
+    jobs.add_argument("--stand", choices=STATES, dest="state", help=argparse.SUPPRESS)  # its former name
     jobs.add_argument("--user", help="only this user's")
     jobs.add_argument("--project", help="only this project's")
     jobs.add_argument("--limit", type=int, default=200, metavar="N", help="so many at most (default 200)")

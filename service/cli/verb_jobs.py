@@ -31,8 +31,8 @@ def run(flags: argparse.Namespace) -> int:
     if flags.job is not None:
         return _show(client.job(job_id(flags.job)), flags)
     listed = client.jobs_listed(
-        stand=flags.stand,
-        ended=None if flags.all or flags.stand is not None else False,
+        state=flags.state,
+        ended=None if flags.all or flags.state is not None else False,
         user=flags.user,
         project=flags.project,
         limit=flags.limit,
@@ -40,7 +40,7 @@ def run(flags: argparse.Namespace) -> int:
     rows = listed.rows
     if flags.json:
         print_json(rows, flags)
-        say_what_is_left(listed, "--user, --project or --stand")
+        say_what_is_left(listed, "--user, --project or --state")
         return 0
     screen = console()
     if not rows:
@@ -50,7 +50,7 @@ def run(flags: argparse.Namespace) -> int:
         return 0
     now_ms = client.now_ms()
     screen.print(table(COLUMNS, [_line(row, now_ms) for row in rows]))
-    say_what_is_left(listed, "--user, --project or --stand")
+    say_what_is_left(listed, "--user, --project or --state")
     return 0
 
 
@@ -91,8 +91,8 @@ def _show(row: dict[str, Any], flags: argparse.Namespace) -> int:
 
 def _stands(row: dict[str, Any]) -> str:
     ending = row.get("ending")
-    if row["stand"] != ENDED or ending is None:
-        return str(row["stand"])
+    if row["state"] != ENDED or ending is None:
+        return str(row["state"])
     code = row.get("exit_code")
     return f"{ending} ({code})" if ending == "failed" and code is not None else str(ending)
 

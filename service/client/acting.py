@@ -86,7 +86,7 @@ class ActingClient:
     def jobs_listed(
         self,
         *,
-        stand: str | None = None,
+        state: str | None = None,
         ended: bool | None = None,
         user: str | None = None,
         project: str | None = None,
@@ -94,7 +94,7 @@ class ActingClient:
     ) -> Listed:
         """The newest ``limit`` entries of those that are meant; ``ended``: whether they have."""
         over = None if ended is None else str(ended).lower()
-        return self._listed("/v1/jobs", stand=stand, ended=over, user=user, project=project, limit=limit)
+        return self._listed("/v1/jobs", state=state, ended=over, user=user, project=project, limit=limit)
 
     def job(self, job: str) -> Row:
         """One entry, with its ``directives``, ``actions`` and ``explain`` lines."""

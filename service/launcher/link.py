@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.register.model import CancelCommand, Command, Report
+from advisor.tags import as_before
 from advisor.written import Unreadable, from_tree, to_tree
 from collector.model import JobId
 from service.client.acting import ActingClient, Told
 from service.client.errors import BadOrder, ClientError, JobEnded, UnknownJob
 
 FIRST_PATIENCE_S, LONGEST_PATIENCE_S = 0.5, 15.0
+BARE, TODAYS = 0, 2
+"""What a service understands of a report. 0: the names of before 0.1.0, no proof; 1: a proof; 2: today's."""
 
 Connect = Callable[[], ActingClient]
 """A client of the service that answers now; raises ClientError."""
@@ -93,7 +96,7 @@ class Link:
         os.set_blocking(self._wake, False)
         self._closed = threading.Event()
         self._known = 0
-        self._shows_proofs = True
+        self._edition = TODAYS
         self._told: Told | None = None
         self._is_lost = False
         self._reports: deque[Report] = deque()
@@ -191,8 +194,8 @@ class Link:
             try:
                 self._connect().report(self._job, self._body(report), self._nonce)
             except ClientError as error:
-                if isinstance(error, BadOrder) and report.proof and self._shows_proofs:
-                    self._shows_proofs = False  # the service is of an older Fallow, which knows of none
+                if isinstance(error, BadOrder) and self._edition > BARE:
+                    self._edition -= 1  # the service is of an older Fallow, which doesn't know these words
                     continue
                 self._went_wrong(error)
                 if isinstance(error, JobEnded | UnknownJob):
@@ -207,9 +210,9 @@ class Link:
     def _body(self, report: Report) -> dict[str, Any]:
         """The report as it is sent: without a word that an older service would refuse."""
         tree: dict[str, Any] = to_tree(report)
-        if not report.proof or not self._shows_proofs:
+        if not report.proof or self._edition == BARE:
             del tree["proof"]
-        return tree
+        return tree if self._edition == TODAYS else as_before(Report, tree)
 
     def _next(self) -> Report | None:
         with self._changed:

@@ -140,7 +140,7 @@ class StateMachine:
     over: Exit | None = None
 
     @property
-    def stand(self) -> JobState:
+    def state(self) -> JobState:
         """As it is reported."""
         return STANDS.get(self.phase, JobState.RUNNING)
 

@@ -62,7 +62,7 @@ def report(
     return Report(
         at_ms=now_ms,
         launcher=launcher,
-        stand=course.stand,
+        state=course.state,
         handled=course.handled,
         failed=None if course.failed is None else course.failed[:LONGEST_WHY],
         pids=tuple(dict.fromkeys((*course.pids, *known.pids))) if course.alive else (),

@@ -388,7 +388,7 @@ class Running:
     def _touch(self) -> list[int]:
         """Standard input while a paused job's user sits before it."""
         interactive = self._order.submission.kind is JobKind.INTERACTIVE
-        if self._course.stand is JobState.PAUSED and interactive and is_attached():
+        if self._course.state is JobState.PAUSED and interactive and is_attached():
             return [sys.stdin.fileno()]
         return []
 

@@ -65,7 +65,7 @@ def submitted(stage: Stage) -> None:
         st.space("stretch")
         find_box(stage.view)
     found = matching(jobs, stage.view.find, user=stage.view.user, project=stage.view.project)
-    found = found if ended else found[found["stand"].isin(LIVE)]
+    found = found if ended else found[found["state"].isin(LIVE)]
     if found.empty:
         st.caption("No job matches what was chosen above." if len(jobs) else "Nothing is running or waiting.")
         return
@@ -84,8 +84,8 @@ def one(stage: Stage, name: str) -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.header(_told(stage, job), anchor=False)
-        ground = stand_colours(stage.colours).get(job.stand, stage.colours.muted)
-        st.html(tag(STANDS.get(job.stand, job.stand), ground, readable(ground)), width="content")
+        ground = stand_colours(stage.colours).get(job.state, stage.colours.muted)
+        st.html(tag(STANDS.get(job.state, job.state), ground, readable(ground)), width="content")
     for line in job.explain or (job.said,):
         st.markdown(plain(wording.localized(line, stage.zone)))
     buttons(job)
@@ -114,7 +114,7 @@ def recent() -> Recent:
 
 def unlisted(recent: Recent, *, ended: bool) -> str | None:
     """How many jobs the list leaves out, in words; ``None`` where it is whole. Pure."""
-    live = int(recent.jobs["stand"].isin(LIVE).sum())
+    live = int(recent.jobs["state"].isin(LIVE).sum())
     more = recent.of_all - len(recent.jobs) if ended else recent.of_live - live
     if more <= 0:
         return None
@@ -133,7 +133,7 @@ def is_launched(job: str | None) -> bool:
 def _sentence(jobs: pd.DataFrame) -> str:
     if jobs.empty:
         return "Nothing was submitted yet"
-    counted = jobs["stand"].value_counts()
+    counted = jobs["state"].value_counts()
     running, paused = int(counted.get("running", 0)), int(counted.get("paused", 0))
     waiting = max(int(counted.get("pending", 0)), len(queued()))
     held = int(jobs["held"].sum())
@@ -176,14 +176,14 @@ def _table(stage: Stage, found: pd.DataFrame) -> None:
 
 
 def _stood(row: Any) -> str:
-    if row.stand == "ended" and not wording.missing(row.ending):
+    if row.state == "ended" and not wording.missing(row.ending):
         return str(row.ending)
-    return STANDS.get(row.stand, str(row.stand))
+    return STANDS.get(row.state, str(row.state))
 
 
 def _told(stage: Stage, job: Launched) -> str:
     name = plain(job.name or job.job)
-    match job.stand:
+    match job.state:
         case "running":
             return f"{name} runs on {_devices(job)}"
         case "ended":
@@ -225,7 +225,7 @@ def _facts(stage: Stage, job: Launched) -> None:
     now = acting.now()
     if job.kept_until is not None and job.kept_until > now:
         items.append(("kept until", stage.when(job.kept_until)))
-    if job.heard is not None and job.stand != "ended":
+    if job.heard is not None and job.state != "ended":
         items.append(("last heard of", f"{wording.span((now - job.heard).total_seconds())} ago"))
     facts([*items, ("id", job.job)])
 
@@ -236,7 +236,7 @@ def _life(stage: Stage, job: Launched) -> None:
         return
     st.subheader("Its life, and its world over time", anchor=False)
     colours = stand_colours(stage.colours)
-    seen = [stand for stand in STANDS if stand in set(life["stand"])]
+    seen = [stand for stand in STANDS if stand in set(life["state"])]
     keys([(swatch(colours[stand]), STANDS[stand], None) for stand in seen])
     charted(
         life_chart(life, stage.colours, utc=stage.view.tz == "utc"),

@@ -58,7 +58,7 @@ class Launched:
     """A job that was submitted to Fallow, as the register has it. ``share`` is the part of each GPU."""
 
     job: str
-    stand: str
+    state: str
     name: str = ""
     user: str | None = None
     project: str | None = None
@@ -188,7 +188,7 @@ def launched_of(row: Mapping[str, Any]) -> Launched:
     asked: Mapping[str, Any] = row.get("submission") or row
     return Launched(
         job=str(row.get("job") or row.get("id")),
-        stand=str(row.get("stand") or "unknown"),
+        state=str(row.get("state") or "unknown"),
         name=str(asked.get("name") or ""),
         user=asked.get("user"),
         project=asked.get("project"),

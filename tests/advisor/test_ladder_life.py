@@ -174,7 +174,7 @@ class Launched(Story):
 
     def observe(self) -> ClusterState:
         now_ms = self.clock.at_ms
-        stand = self.entry.stand
+        stand = self.entry.state
         self.entry = self._said(self.entry, stand, now_ms)
         live = machine_state(now_ms)
         if stand is JobState.RUNNING:
@@ -209,7 +209,7 @@ class Launched(Story):
         number = 0 if entry.directive is None else entry.directive.number
         attached = now_ms - self.typed_ms < 15 * MINUTE_MS
         report = Report(
-            at_ms=now_ms, launcher=LAUNCHER, stand=stand, handled=number, gpus=entry.gpus, attached=attached
+            at_ms=now_ms, launcher=LAUNCHER, state=stand, handled=number, gpus=entry.gpus, attached=attached
         )
         return life.heard(entry, report, now_ms)
 
@@ -234,7 +234,7 @@ class Obeys:
                 return Unsupported(why=f"{step} is not part of this story")
         story, now_ms = self.story, self.story.clock.at_ms
         given = life.given(story.entry, directive, now_ms)
-        stands = {PauseCommand: JobState.PAUSED, NotifyCommand: given.stand, ResumeCommand: JobState.RUNNING}
+        stands = {PauseCommand: JobState.PAUSED, NotifyCommand: given.state, ResumeCommand: JobState.RUNNING}
         story.entry = story._said(given, stands[type(directive)], now_ms)  # type: ignore[index]
         if isinstance(step, Resume):
             story.worked_ms = now_ms

@@ -226,7 +226,7 @@ def _forging(path: str, dice: random.Random, jobs: list[str]) -> None:
         report = {
             "at_ms": time.time_ns() // 10**6,
             "launcher": launcher,
-            "stand": dice.choice(["running", "ended", "paused", "pending"]),
+            "state": dice.choice(["running", "ended", "paused", "pending"]),
             "handled": dice.choice([0, 1, 2**31, 2**53, -1]),
             "gpus": [],
             "pids": [1],
@@ -265,7 +265,7 @@ def _claiming(path: str, dice: random.Random, _: list[str]) -> None:
         report = {
             "at_ms": time.time_ns() // 10**6,
             "launcher": {"node": socket.gethostname(), "pid": os.getpid(), "started_ms": 1},
-            "stand": "running",
+            "state": "running",
             "handled": handled,
             "gpus": uuids,
             "pids": [os.getpid()],

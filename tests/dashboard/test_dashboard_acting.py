@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
                 yield Site(data=data, base=base, line=line)
             finally:
                 for row in line.jobs():
-                    if row["stand"] != "ended":
+                    if row["state"] != "ended":
                         line.cancel(row["job"])
 
 
@@ -56,7 +56,7 @@ def job(site: Site, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def stand(site: Site, job: str) -> str:
-    return str(site.line.job(job)["stand"])
+    return str(site.line.job(job)["state"])
 
 
 def signed(site: Site, look: Callable[..., Screen], path: str, **window: Any) -> Screen:

@@ -36,7 +36,7 @@ def told(number: int, verb: str, gpus: int, at: float | None, **more: object) ->
 
 
 def job(*directives: Told, **more: object) -> Launched:
-    return Launched(job="fallow:1", stand="running", submitted=START, directives=directives, **more)  # type: ignore[arg-type]
+    return Launched(job="fallow:1", state="running", submitted=START, directives=directives, **more)  # type: ignore[arg-type]
 
 
 def test_a_life_is_read_off_what_was_carried_out() -> None:
@@ -50,7 +50,7 @@ def test_a_life_is_read_off_what_was_carried_out() -> None:
         ),
         NOW,
     )
-    assert list(life["stand"]) == ["pending", "running", "running", "paused", "running"]
+    assert list(life["state"]) == ["pending", "running", "running", "paused", "running"]
     assert list(life["gpus"]) == [0, 1, 3, 0, 2]
     assert gpu_hours(life, None) == 1 + 3 + 2 * 2
     assert gpu_hours(life, 0.5) == 4
@@ -78,12 +78,12 @@ def test_an_ended_job_ends_where_it_ended() -> None:
 
 def test_a_job_cancelled_while_it_waited_has_only_waited() -> None:
     life = life_of(job(ended=hour(1)), NOW)
-    assert list(life["stand"]) == ["pending"]
+    assert list(life["state"]) == ["pending"]
     assert gpu_hours(life, 1.0) == 0
 
 
 def test_an_unknown_submission_draws_no_life() -> None:
-    assert life_of(Launched(job="x", stand="running"), NOW).empty
+    assert life_of(Launched(job="x", state="running"), NOW).empty
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK])
@@ -158,7 +158,7 @@ def test_a_gain_is_told_in_whatever_shape_it_comes(gain, said) -> None:
 
 
 def test_a_rigid_job_is_neither_paused_nor_resized_and_a_share_keeps_its_size() -> None:
-    rigid = Launched(job="x", stand="running", mobility="rigid")
+    rigid = Launched(job="x", state="running", mobility="rigid")
     assert [unfit(order, rigid) is None for order in (PAUSE, RESUME, RESIZE, KEEP, CANCEL)] == [
         False,
         True,
@@ -166,12 +166,12 @@ def test_a_rigid_job_is_neither_paused_nor_resized_and_a_share_keeps_its_size() 
         True,
         True,
     ]
-    waiting = Launched(job="x", stand="pending", mobility="rigid")
+    waiting = Launched(job="x", state="pending", mobility="rigid")
     assert unfit(PAUSE, waiting) is None
     assert unfit(RESUME, waiting) is not None
-    fixed = Launched(job="x", stand="running", mobility="elastic", min_gpus=2, max_gpus=2)
+    fixed = Launched(job="x", state="running", mobility="elastic", min_gpus=2, max_gpus=2)
     assert "--gpus 1-4" in (unfit(RESIZE, fixed) or "")
-    elastic = Launched(job="x", stand="running", mobility="elastic", share=0.5)
+    elastic = Launched(job="x", state="running", mobility="elastic", share=0.5)
     assert unfit(PAUSE, elastic) is None
     assert unfit(RESIZE, elastic) is not None
 

@@ -29,7 +29,7 @@ def test_an_empty_answer_has_its_columns_all_the_same() -> None:
     queue, leases, jobs = queue_frame([]), leases_frame([]), jobs_frame([])
     assert {"since", "promised", "waits_for"} <= set(queue)
     assert {"since", "share"} <= set(leases)
-    assert {"submitted", "held", "stand"} <= set(jobs)
+    assert {"submitted", "held", "state"} <= set(jobs)
     assert wanted_and_held(queue, leases).empty
 
 
@@ -72,7 +72,7 @@ def test_an_entry_with_a_submission_and_one_without_its_extras_are_both_read() -
     job = launched_of(
         {
             "id": "fallow:7",
-            "stand": "running",
+            "state": "running",
             "submission": {"command": ["python", "t.py"], "user": "ada", "project": "vision", "min_gpus": 1},
             "gpus": ["GPU-a"],
             "submitted_ms": AT_MS,
@@ -95,7 +95,7 @@ def test_an_entry_with_a_submission_and_one_without_its_extras_are_both_read() -
     assert job.heard is None
     assert job.memory_bytes is None
     bare = launched_of({"id": "fallow:8"})
-    assert (bare.stand, bare.gpus, bare.user) == ("unknown", (), None)
+    assert (bare.state, bare.gpus, bare.user) == ("unknown", (), None)
 
 
 def test_a_plan_keeps_its_steps_evidence_and_refusals() -> None:
@@ -143,7 +143,7 @@ def test_an_action_that_is_still_being_done_has_no_outcome_and_the_switch_says_w
 
 
 def test_a_list_of_jobs_that_was_cut_says_so() -> None:
-    jobs = jobs_frame([{"job": "fallow:1", "stand": "running"}, {"job": "fallow:2", "stand": "ended"}])
+    jobs = jobs_frame([{"job": "fallow:1", "state": "running"}, {"job": "fallow:2", "state": "ended"}])
     whole = Recent(jobs=jobs, of_live=1, of_all=2)
     assert unlisted(whole, ended=True) is None
     assert unlisted(whole, ended=False) is None

@@ -297,14 +297,14 @@ class Site:
 
     def job(self) -> str:
         """A job that runs and saves itself when asked; submitted anew when the last one has ended."""
-        mine = [row for row in self.line.jobs() if row["name"] == "saver" and row["stand"] != "ended"]
+        mine = [row for row in self.line.jobs() if row["name"] == "saver" and row["state"] != "ended"]
         if not mine:
             flags = "--detach --name saver --project vision --checkpoint-signal USR1"
             done = self.shell(
                 f"fallow run {flags} --gpu-model '{self.driver.gpu(0).name}' -- python saves.py"
             )
             assert done.status == 0, done.text
-            mine = [row for row in self.line.jobs() if row["name"] == "saver" and row["stand"] != "ended"]
+            mine = [row for row in self.line.jobs() if row["name"] == "saver" and row["state"] != "ended"]
         job = str(mine[0]["job"])
         self._until("the job has settled", lambda: self._listens(job) or self._stands(job, "paused"))
         return job
@@ -349,7 +349,7 @@ class Site:
         return found[1]
 
     def _alive(self) -> list[dict[str, Any]]:
-        return [row for row in self.line.jobs() if row["stand"] != "ended"]
+        return [row for row in self.line.jobs() if row["state"] != "ended"]
 
     def _launchers(self) -> list[str]:
         """Pids of those that were let go of by ``fallow run --detach`` here."""
@@ -362,7 +362,7 @@ class Site:
         return found
 
     def _stands(self, job: str, stand: str) -> bool:
-        return bool(self.line.job(job)["stand"] == stand)
+        return bool(self.line.job(job)["state"] == stand)
 
     def _listens(self, job: str) -> bool:
         """Whether it runs, and its process is as far as to save itself: before, it refuses to be paused."""

@@ -45,7 +45,7 @@ def rows(stage: Stage, *words: str) -> list[dict[str, Any]]:
 
 
 def stands(stage: Stage) -> dict[str, str]:
-    return {row["name"]: row["stand"] for row in stage.jobs()}
+    return {row["name"]: row["state"] for row in stage.jobs()}
 
 
 def test_a_plan_waits_for_a_yes_and_is_done_with_it(stage: Stage) -> None:

@@ -40,7 +40,7 @@ def journal(stage: Stage, name: str) -> list[dict[str, Any]]:
 
 
 def stand(stage: Stage, name: str) -> str:
-    return next(str(row["stand"]) for row in stage.jobs() if row["name"] == name)
+    return next(str(row["state"]) for row in stage.jobs() if row["name"] == name)
 
 
 def holding(stage: Stage) -> list[int]:

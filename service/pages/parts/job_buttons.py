@@ -83,27 +83,27 @@ def buttons(job: Launched) -> None:
     may = may_order(owner=job.user)
     with st.container(horizontal=True, gap="small", key="orders"):
         for order in (PAUSE, RESUME, RESIZE, KEEP, CANCEL):
-            if job.stand in order.stands and (why := unfit(order, job)) is None:
+            if job.state in order.stands and (why := unfit(order, job)) is None:
                 _button(order, job, may)
-            elif job.stand in order.stands:
+            elif job.state in order.stands:
                 st.button(order.label, icon=order.icon, disabled=True, help=why, key=f"order-{order.route}")
-    if not may.may and job.stand != "ended":
+    if not may.may and job.state != "ended":
         st.caption(may.why)
 
 
 def keep_button(job: str, owner: str | None) -> None:
     """The one order that also works for a job that Fallow did not launch."""
     may = may_order(owner=owner)
-    _button(KEEP, Launched(job=job, stand="running", user=owner), may)
+    _button(KEEP, Launched(job=job, state="running", user=owner), may)
     if not may.may:
         st.caption(may.why)
 
 
 def unfit(order: Order, job: Launched) -> str | None:
     """Why this order cannot be carried out on such a job; ``None`` where it can."""
-    if order is RESUME and job.stand == "pending" and not job.held_by_user:
+    if order is RESUME and job.state == "pending" and not job.held_by_user:
         return "It is not held: it starts as soon as there is room."
-    if order is PAUSE and job.stand == "pending":
+    if order is PAUSE and job.state == "pending":
         return "It is held in the queue already." if job.held_by_user else None
     if order in (PAUSE, RESIZE) and job.mobility and job.mobility not in RESIZED:
         return "It neither uses fallow nor says that it checkpoints, so it is only run and finished."
@@ -117,7 +117,7 @@ def unfit(order: Order, job: Launched) -> str | None:
 def _button(order: Order, job: Launched, may: May) -> None:
     name = plain(job.name or job.job)
     with st.popover(order.label, icon=order.icon, key=f"order-{order.route}"):
-        meaning = HELD if order is PAUSE and job.stand == "pending" else order.meaning
+        meaning = HELD if order is PAUSE and job.state == "pending" else order.meaning
         st.markdown(f"**{order.label} {name}?** {meaning}")
         rest, given = _asked(order, job)
         because = ""

@@ -102,24 +102,24 @@ class StandIn:
             ReallocateCommand: "running",
         }
         expected = wanted.get(type(directive))
-        if expected is not None and self.stand != expected:
-            self.wrong.append(f"{type(directive).__name__} while {self.stand}")
+        if expected is not None and self.state != expected:
+            self.wrong.append(f"{type(directive).__name__} while {self.state}")
         match directive:
             case StartCommand() | ResumeCommand() | ReallocateCommand():
-                self.stand, self.gpus = "running", list(directive.gpus)
+                self.state, self.gpus = "running", list(directive.gpus)
             case PauseCommand():
-                self.stand, self.gpus = "paused", []
+                self.state, self.gpus = "paused", []
             case RequeueCommand():
-                self.stand, self.gpus = "pending", []
+                self.state, self.gpus = "pending", []
             case CancelCommand():
-                self.stand, self.gpus = "ended", []
+                self.state, self.gpus = "ended", []
 
     def report(self) -> Any:
         """Its word, as JSON."""
         said = Report(
             at_ms=SystemClock().now_ms(),
             launcher=Launcher(node="n", pid=os.getpid(), started_ms=1),
-            stand=JobState(self.stand),
+            state=JobState(self.state),
             handled=self.handled,
             gpus=tuple(self.gpus),
         )
@@ -182,7 +182,7 @@ class Service:
         self.settling.settle()
         first = self.register.entries().get("fallow:1")
         cap = SetEnvAtRestart(job="fallow:1", settings=SETTINGS, reason="it grew")
-        due = first is not None and not first.next_launch and first.stand is JobState.RUNNING
+        due = first is not None and not first.next_launch and first.state is JobState.RUNNING
         advice = Advice(action=ActionClass.CAP_MEMORY, what="", why="", steps=(cap,) if due else ())
         cycle = run_cycle(
             self.journal.watching(self.look),
@@ -200,7 +200,7 @@ class Service:
         return {
             "entries": {
                 id: {
-                    "stand": each.stand.value,
+                    "state": each.state.value,
                     "gpus": list(each.gpus),
                     "handled": each.handled,
                     "capped": bool(each.next_launch),
@@ -241,9 +241,9 @@ def act(service: Service) -> None:
     service.register.submit(wanted("c"))
     service.cycle()
     entry = service.register.entries()["fallow:2"]
-    if not entry.held_by_user and entry.stand is JobState.RUNNING:
+    if not entry.held_by_user and entry.state is JobState.RUNNING:
         service.orders.give(Pause(job="fallow:2"), "user ann", _held)
-    if service.register.entries()["fallow:1"].stand is not JobState.ENDED:
+    if service.register.entries()["fallow:1"].state is not JobState.ENDED:
         service.orders.give(Cancel(job="fallow:1"), "user ann")
     service.cycle()
 
@@ -322,7 +322,7 @@ def serve(line: socket.socket, launchers: dict[str, StandIn]) -> None:
     for text in file:
         said = json.loads(text)
         if "hello" in said:
-            answer: Any = [[job, each.report()] for job, each in launchers.items() if each.stand != "ended"]
+            answer: Any = [[job, each.report()] for job, each in launchers.items() if each.state != "ended"]
         else:
             each = launchers.setdefault(said["job"], StandIn(job=said["job"]))
             each.carry_out(from_tree(Command, said["directive"]))

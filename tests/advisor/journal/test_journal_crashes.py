@@ -143,9 +143,9 @@ def agree(facts: dict[str, Any], launchers: dict[str, Any], jobs: int, what: str
     done = {number for number, _, _, result in deeds if result == "done"}
     logged: set[int] = set()
     for job, entry in entries.items():
-        launcher = launchers.get(job, {"stand": "pending", "gpus": [], "handled": 0, "log": [], "wrong": []})
+        launcher = launchers.get(job, {"state": "pending", "gpus": [], "handled": 0, "log": [], "wrong": []})
         assert launcher["wrong"] == [], f"{what}: {job} was told {launcher['wrong']}"
-        stands = ("stand", "gpus") if entry["stand"] == "ended" else ("stand", "gpus", "handled")
+        stands = ("state", "gpus") if entry["state"] == "ended" else ("state", "gpus", "handled")
         for name in stands:
             assert entry[name] == launcher[name], f"{what}: {name} of {job}"
         numbers = [number for number, _ in launcher["log"]]

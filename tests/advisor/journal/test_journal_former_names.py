@@ -8,11 +8,11 @@ import pytest
 
 from advisor.journal.journal import StoreJournal
 from advisor.register.kept import read_directives
-from advisor.register.model import Command, StartCommand
+from advisor.register.model import Command, JobState, Launcher, Report, StartCommand
 from advisor.steps import Action, Pause
-from advisor.tags import FORMER_ACTIONS, FORMER_COMMANDS, former_command, tag_of, verb_of
+from advisor.tags import FORMER_ACTIONS, FORMER_COMMANDS, as_before, as_now, former_command, tag_of, verb_of
 from advisor.written import from_tree, to_tree
-from collector.model import JobId
+from collector.model import JobId, NodeName
 from tests.advisor.journal.journal_parts import T0, Hands
 from tests.advisor.register.register_world import GPUS, HandClock, opened, submission
 
@@ -89,3 +89,14 @@ def test_a_store_of_before_has_its_jobs_commands_and_journal(tmp_path: Path) -> 
     deeds = [StoreJournal(store, Hands()).deed(number) for number in numbers]
     assert [(each.step, each.verb) for each in deeds if each] == [(act, verb_of(act)) for act in acts]
     store.close()
+
+
+def test_a_former_name_of_a_field_is_read_and_can_be_said_again() -> None:
+    report = Report(
+        at_ms=1, launcher=Launcher(node=NodeName("n"), pid=2, started_ms=3), state=JobState.PAUSED
+    )
+    former = as_before(Report, to_tree(report))
+    assert former["stand"] == "paused" and "state" not in former
+    assert from_tree(Report, former) == report == from_tree(Report, as_now(Report, former))
+    both = {**to_tree(report), "stand": "ended"}
+    assert from_tree(Report, both) == report, "today's goes before"

@@ -51,7 +51,7 @@ def entry(**changes: Any) -> JobRecord:
 
 
 GIVEN = Directed(handled=False)
-IN_FLIGHT = entry(directive=PauseCommand(number=5), stand=JobState.RUNNING, gpus=("g",))
+IN_FLIGHT = entry(directive=PauseCommand(number=5), state=JobState.RUNNING, gpus=("g",))
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ IN_FLIGHT = entry(directive=PauseCommand(number=5), stand=JobState.RUNNING, gpus
         (Pause(job="fallow:1"), Facts(directed=GIVEN, entry=None), Result.UNKNOWN),
         (
             Pause(job="fallow:1"),
-            Facts(directed=GIVEN, entry=entry(directive=PauseCommand(number=5), stand=JobState.ENDED)),
+            Facts(directed=GIVEN, entry=entry(directive=PauseCommand(number=5), state=JobState.ENDED)),
             Result.FAILED,
         ),
         (
             Cancel(job="fallow:1"),
-            Facts(directed=GIVEN, entry=entry(directive=CancelCommand(number=5), stand=JobState.ENDED)),
+            Facts(directed=GIVEN, entry=entry(directive=CancelCommand(number=5), state=JobState.ENDED)),
             Result.DONE,
         ),
         (

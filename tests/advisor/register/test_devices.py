@@ -133,7 +133,7 @@ def test_a_gpu_is_never_leased_twice_whoever_says_what(
 
 def next_order(leases: Leases, entry: JobRecord, gpus: tuple[GpuUuid, ...], share: float) -> Command:
     leases.number = number = max(leases.number, leases.numbers.newest_known()) + 1
-    match entry.stand:
+    match entry.state:
         case JobState.RUNNING if share < 1:
             return PauseCommand(number=number)
         case JobState.RUNNING:
@@ -168,9 +168,9 @@ def test_no_change_of_an_entry_takes_what_another_holds(tmp_path: Path) -> None:
     one, two = (register.submit(submission(nonce=n))[0].id for n in "ab")
     acknowledge(register, register.give(one, StartCommand(number=1, gpus=GPUS[:2])))
     with pytest.raises(Taken, match=one):
-        register.change(two, lambda entry: replace(entry, stand=JobState.RUNNING, gpus=GPUS[1:3]))
+        register.change(two, lambda entry: replace(entry, state=JobState.RUNNING, gpus=GPUS[1:3]))
     with pytest.raises(Taken):
-        register.change_all((one, two), lambda entry: replace(entry, stand=JobState.RUNNING, gpus=GPUS[:2]))
+        register.change_all((one, two), lambda entry: replace(entry, state=JobState.RUNNING, gpus=GPUS[:2]))
     assert register.entry(two).gpus == () and set(register.holders()) == set(GPUS[:2])
     assert {row["job"] for row in read_leases(store)} == {one}
     acknowledge(register, register.give(two, StartCommand(number=2, gpus=GPUS[2:3])))
@@ -185,14 +185,14 @@ def test_a_store_that_has_two_leases_of_a_gpu_is_opened_with_the_one_that_was_gi
     honest = acknowledge(register, register.give(given, StartCommand(number=1, gpus=GPUS[:2])))
     liar = register.entry(claimed)
     word_taken = replace(
-        liar, stand=JobState.RUNNING, gpus=GPUS[1:3], handled=2**53, started_ms=clock.now_ms()
+        liar, state=JobState.RUNNING, gpus=GPUS[1:3], handled=2**53, started_ms=clock.now_ms()
     )
     write_changes(store, [Change(before=liar, after=word_taken)], clock.now_ms())
     store.close()
     store = open_store(tmp_path / "fallow.duckdb")
     register = open_register(store, clock)
     assert register.entry(given).gpus == honest.gpus
-    assert (register.entry(claimed).gpus, register.entry(claimed).stand) == ((), JobState.PAUSED)
+    assert (register.entry(claimed).gpus, register.entry(claimed).state) == ((), JobState.PAUSED)
     (double,) = register.doubles
     assert (double.entry.id, double.gpu, double.stays) == (claimed, GPUS[1], given)
     assert sorted((row["gpu"], row["job"]) for row in read_leases(store)) == [

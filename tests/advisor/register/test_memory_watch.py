@@ -38,7 +38,7 @@ def entry(job: JobId, share: float = 0.5, **changes: object) -> JobRecord:
     return JobRecord(
         id=job,
         submission=wanted,
-        stand=JobState.RUNNING,
+        state=JobState.RUNNING,
         gpus=(GPU,),
         share=share,
         sharing=Sharing.WHOLE if share == 1 else Sharing.TIME_SLICED,
@@ -98,7 +98,7 @@ def test_what_a_job_holds_is_what_its_processes_hold_and_a_missing_figure_is_no_
         (state({HOG: None}), [entry(HOG)]),
         (state({HOG: 80 * GIB}, total=None), [entry(HOG)]),
         (state({HOG: 80 * GIB}), [entry(HOG, share=1.0)]),
-        (state({HOG: 80 * GIB}), [replace(entry(HOG), stand=JobState.STARTING)]),
+        (state({HOG: 80 * GIB}), [replace(entry(HOG), state=JobState.STARTING)]),
         (state({HOG: 80 * GIB}), [replace(entry(HOG), sharing=Sharing.MIG)]),
         (state({}), [entry(HOG)]),
     ],

@@ -160,7 +160,7 @@ def test_what_was_learnt_holds_for_its_model_and_the_parted_stay_apart() -> None
 
 def entry(job: JobId, gpus: tuple[GpuUuid, ...] = (G0,), share: float = 0.5, **changes: Any) -> JobRecord:
     wanted = submission(name=str(job), share=changes.pop("asked", 1.0), max_gpus=1)
-    plain = JobRecord(id=job, submission=wanted, stand=JobState.RUNNING, gpus=gpus, share=share)
+    plain = JobRecord(id=job, submission=wanted, state=JobState.RUNNING, gpus=gpus, share=share)
     return replace(plain, **changes)
 
 

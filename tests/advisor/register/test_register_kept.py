@@ -35,7 +35,7 @@ def held(store: object) -> dict[str, set[str]]:
 def test_a_submitted_job_is_there_after_a_restart(tmp_path: Path) -> None:
     store, register = opened(tmp_path, HandClock())
     entry, new = register.submit(submission(nonce="one"))
-    assert (entry.id, entry.stand, new) == ("fallow:1", JobState.PENDING, True)
+    assert (entry.id, entry.state, new) == ("fallow:1", JobState.PENDING, True)
     store.close()
     store, register = opened(tmp_path, HandClock())
     again = register.entry(JobId("fallow:1"))
@@ -84,7 +84,7 @@ def test_a_whole_gpu_never_has_two_holders(tmp_path: Path) -> None:
     register.give(one, StartCommand(number=1, gpus=GPUS[:2]))
     with pytest.raises(Taken):
         register.give(two, StartCommand(number=2, gpus=GPUS[1:3]))
-    assert register.entry(two).stand is JobState.PENDING
+    assert register.entry(two).state is JobState.PENDING
     half = register.submit(submission(nonce="c", share=0.5))[0].id
     other = register.submit(submission(nonce="d", share=0.5))[0].id
     register.give(half, StartCommand(number=3, gpus=GPUS[3:], share=0.5))
@@ -134,9 +134,9 @@ def test_no_directive_follows_one_in_flight_but_stop(tmp_path: Path) -> None:
     entry = register.give(job, CancelCommand(number=4))
     assert set(leased(entry)) == set(GPUS[:3])
     register.report(job, word(JobState.RUNNING, 2))
-    assert register.entry(job).stand is JobState.RUNNING and set(register.entry(job).gpus) == set(GPUS[:3])
+    assert register.entry(job).state is JobState.RUNNING and set(register.entry(job).gpus) == set(GPUS[:3])
     acknowledge(register, entry)
-    assert (register.entry(job).stand, register.entry(job).ending) == (JobState.ENDED, ExitReason.CANCELLED)
+    assert (register.entry(job).state, register.entry(job).ending) == (JobState.ENDED, ExitReason.CANCELLED)
     assert held(store) == {}
     store.close()
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_kept_did_not_happen(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"closed|entries"):
         register.submit(submission(nonce="two"))
     assert told == []
-    assert register.entry(job).stand is JobState.PENDING
+    assert register.entry(job).state is JobState.PENDING
     assert register.holders() == {}
     assert list(register.entries()) == [job]
 

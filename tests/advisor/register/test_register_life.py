@@ -96,14 +96,14 @@ def test_whatever_comes_an_entry_stays_one_that_can_be(moves: list[tuple[str, in
             entry = turned(entry, move, number, now_ms)
         except Refused:
             entry = before
-        may_hold = entry.stand in (JobState.STARTING, JobState.RUNNING) or lapsing(entry)
+        may_hold = entry.state in (JobState.STARTING, JobState.RUNNING) or lapsing(entry)
         assert bool(leased(entry)) == may_hold, (move, entry)
         assert len(set(leased(entry))) == len(leased(entry))
         assert entry.handled <= (0 if entry.directive is None else entry.directive.number)
         assert attained_gpu_s(entry, now_ms) >= attained_gpu_s(before, now_ms) - 1e-9
         assert (entry.counted_ms is not None) == bool(entry.gpus)
-        assert (entry.ended_ms is not None) == (entry.stand is JobState.ENDED)
-        if before.stand is JobState.ENDED:
+        assert (entry.ended_ms is not None) == (entry.state is JobState.ENDED)
+        if before.state is JobState.ENDED:
             assert entry == before, "nothing comes after the end"
         lost = set(leased(before)) - set(leased(entry))
         if lost:
@@ -128,12 +128,12 @@ def test_a_rigid_job_is_only_started_and_stopped() -> None:
     ):
         with pytest.raises(Unable, match="runs to its end"):
             life.given(entry, directive, 4_000)
-    assert life.given(entry, CancelCommand(number=2), 4_000).stand is JobState.RUNNING
+    assert life.given(entry, CancelCommand(number=2), 4_000).state is JobState.RUNNING
 
 
 def test_a_waiting_job_is_cancelled_at_once() -> None:
     entry = life.given(fresh(), CancelCommand(number=1, reason="cancelled by anna"), 2_000)
-    assert (entry.stand, entry.ending, entry.said) == (
+    assert (entry.state, entry.ending, entry.said) == (
         JobState.ENDED,
         ExitReason.CANCELLED,
         "cancelled by anna",
@@ -145,7 +145,7 @@ def test_a_suspend_that_did_not_work_leaves_the_job_running_and_rested() -> None
     entry = life.heard(entry, word(JobState.RUNNING, 1), 3_000)
     entry = life.given(entry, PauseCommand(number=2), 4_000)
     entry = life.heard(entry, word(JobState.RUNNING, 2, failed="no checkpoint within its grace"), 5_000)
-    assert (entry.stand, entry.gpus, entry.acted_ms) == (JobState.RUNNING, GPUS[:2], 5_000)
+    assert (entry.state, entry.gpus, entry.acted_ms) == (JobState.RUNNING, GPUS[:2], 5_000)
     assert "no checkpoint" in entry.said
 
 
@@ -157,7 +157,7 @@ def test_a_lost_launcher_keeps_its_gpus_until_its_workers_are_gone_and_may_come_
     back = life.heard(lost, word(JobState.RUNNING, 1), 5_000)
     assert not lapsing(back) and back.gpus == GPUS[:2] and back.said == ""
     gone = life.vacated(lost, 6_000)
-    assert (gone.stand, gone.ending, gone.gpus) == (JobState.ENDED, ExitReason.LOST, ())
+    assert (gone.state, gone.ending, gone.gpus) == (JobState.ENDED, ExitReason.LOST, ())
 
 
 def test_gpu_time_counts_every_world_that_it_had() -> None:
@@ -187,7 +187,7 @@ def test_a_report_that_names_foreign_gpus_is_not_believed() -> None:
     entry = life.heard(entry, word(JobState.RUNNING, 1), 0)
     entry = life.given(entry, ReallocateCommand(number=2, gpus=GPUS[:2]), 0)
     lying = Report(
-        at_ms=0, launcher=LAUNCHER, stand=JobState.RUNNING, handled=2, failed="x", gpus=(GpuUuid("GPU-9"),)
+        at_ms=0, launcher=LAUNCHER, state=JobState.RUNNING, handled=2, failed="x", gpus=(GpuUuid("GPU-9"),)
     )
     assert life.heard(entry, lying, 0).gpus == GPUS[:1]
     assert replace(entry).gpus == GPUS[:1]

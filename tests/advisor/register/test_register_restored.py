@@ -100,11 +100,11 @@ def test_a_job_stands_where_its_launcher_proves_that_it_does(world: World, job: 
     paused = world.does(job, PauseCommand(number=10))
     register = world.restore()
     found = register.report(job, word(JobState.RUNNING, 9, gpus=GPUS[2:4], proof=moved))
-    assert (found.stand, found.gpus, found.handled) == (JobState.RUNNING, GPUS[2:4], 9)
+    assert (found.state, found.gpus, found.handled) == (JobState.RUNNING, GPUS[2:4], 9)
     assert set(register.holders()) == set(GPUS[2:4])
     assert attained_gpu_s(found, world.clock.now_ms()) == pytest.approx(600)
     found = register.report(job, word(JobState.PAUSED, 10, proof=paused))
-    assert (found.stand, found.gpus, found.paused_on) == (JobState.PAUSED, (), GPUS[2:4])
+    assert (found.state, found.gpus, found.paused_on) == (JobState.PAUSED, (), GPUS[2:4])
     assert register.holders() == {} and world.doubts == []
 
 
@@ -115,7 +115,7 @@ def test_nobody_takes_a_gpu_or_lifts_a_number_by_a_word_alone(world: World, job:
     for id, before in ((job, (JobState.RUNNING, GPUS[:1])), (waiting.id, (JobState.PENDING, ()))):
         register.met(id, number)
         found = register.report(id, word(JobState.RUNNING, number, gpus=GPUS[1:3]))
-        assert (found.stand, found.gpus) == before and found.handled <= 3
+        assert (found.state, found.gpus) == before and found.handled <= 3
         assert id in register.absent(20), "nothing that it would take for known is asked of it"
     assert register.holders() == {GPUS[0]: {job: 1.0}}
     assert [each.is_ahead for each in world.doubts] == [True, True]
@@ -147,7 +147,7 @@ def test_what_is_shown_is_the_services_own_word_to_just_this_job_and_nothing_els
         found = register.report(job, word(JobState.RUNNING, 9, gpus=GPUS[2:3], proof=proof))
         assert (found.gpus, register.newest_known()) == (GPUS[:1], 0)
     found = register.report(other.id, word(JobState.RUNNING, 9, gpus=GPUS[2:3], proof=shown))
-    assert (found.stand, found.gpus) == (JobState.PENDING, ())
+    assert (found.state, found.gpus) == (JobState.PENDING, ())
     for gpus in (GPUS[1:2], GPUS[2:4], GPUS[2:3] * 2, ()):
         found = register.report(job, word(JobState.RUNNING, 9, gpus=gpus, proof=shown))
         assert found.gpus == GPUS[:1], "no more, and no other, than that order says"
@@ -175,7 +175,7 @@ def test_a_lost_key_proves_nothing_and_takes_nothing_away(world: World, job: Job
     moved = world.does(job, ReallocateCommand(number=9, gpus=GPUS[2:3]))
     register = world.restore(OTHER)
     found = register.report(job, word(JobState.RUNNING, 9, gpus=GPUS[2:3], proof=moved))
-    assert (found.stand, found.gpus) == (JobState.RUNNING, GPUS[:1])
+    assert (found.state, found.gpus) == (JobState.RUNNING, GPUS[:1])
     assert register.holders() == {GPUS[0]: {job: 1.0}}
 
 
@@ -190,13 +190,13 @@ def test_what_it_holds_since_the_backup_is_nobody_elses_and_what_it_let_go_is_fr
     started = world.does(second.id, StartCommand(number=5, gpus=GPUS[:1]))
     register = world.restore()
     found = register.report(second.id, word(JobState.RUNNING, 5, gpus=GPUS[:1], proof=started))
-    assert (found.stand, found.gpus) == (JobState.RUNNING, GPUS[:1])
+    assert (found.state, found.gpus) == (JobState.RUNNING, GPUS[:1])
     assert register.holders() == {GPUS[0]: {second.id: 1.0}}
     assert "after the backup" in register.entry(job).said
     stale = register.report(job, word(JobState.RUNNING, 3, gpus=GPUS[:1]))
     assert stale.gpus == () and register.holders() == {GPUS[0]: {second.id: 1.0}}
     found = register.report(job, word(JobState.RUNNING, 4, gpus=GPUS[1:2], proof=moved))
-    assert (found.stand, found.gpus) == (JobState.RUNNING, GPUS[1:2])
+    assert (found.state, found.gpus) == (JobState.RUNNING, GPUS[1:2])
     world.restart()
     assert {uuid: set(jobs) for uuid, jobs in world.register.holders().items()} == {
         GPUS[0]: {second.id},
@@ -224,7 +224,7 @@ def test_a_submission_that_comes_again_is_another_job(world: World) -> None:
     again, _ = register.submit(submission(nonce="same"))
     register = world.restart()
     found = register.report(again.id, word(JobState.RUNNING, 3, gpus=GPUS[:1], proof=proof))
-    assert (again.id, found.stand, found.gpus) == (entry.id, JobState.PENDING, ())
+    assert (again.id, found.state, found.gpus) == (entry.id, JobState.PENDING, ())
 
 
 def test_an_order_under_a_number_that_its_launcher_knows_is_not_taken_for_done(
@@ -235,11 +235,11 @@ def test_an_order_under_a_number_that_its_launcher_knows_is_not_taken_for_done(
     register = world.restore()
     register.give(job, PauseCommand(number=4, reason="make room"))
     found = register.report(job, word(JobState.RUNNING, 4, gpus=GPUS[:1], proof=told))
-    assert (found.stand, leased(found), in_flight(found)) == (JobState.RUNNING, GPUS[:1], False)
+    assert (found.state, leased(found), in_flight(found)) == (JobState.RUNNING, GPUS[:1], False)
     assert "older backup" in (found.failed or "")
     again = register.give(job, PauseCommand(number=5))
     assert again.directive is not None
-    assert acknowledge(register, again, proof=again.directive.proof).stand is JobState.PAUSED
+    assert acknowledge(register, again, proof=again.directive.proof).state is JobState.PAUSED
 
 
 @pytest.mark.parametrize("known", [4, 5, 9])
@@ -250,7 +250,7 @@ def test_nor_is_it_where_its_launcher_is_of_a_fallow_that_shows_nothing(
     register.give(job, PauseCommand(number=4, reason="make room"))
     register.met(job, known)
     found = register.report(job, word(JobState.RUNNING, known, gpus=GPUS[:1]))
-    assert (found.stand, leased(found)) == (JobState.RUNNING, GPUS[:1])
+    assert (found.state, leased(found)) == (JobState.RUNNING, GPUS[:1])
     if known == 4:
         assert "older backup" in (found.failed or "") and not in_flight(found)
     else:
@@ -261,7 +261,7 @@ def test_a_report_that_comes_before_anybody_listens_acknowledges_nothing(world: 
     register = world.restart()
     register.give(job, CancelCommand(number=4))
     found = register.report(job, word(JobState.RUNNING, 4, gpus=GPUS[:1]))
-    assert (found.stand, found.gpus) == (JobState.RUNNING, GPUS[:1])
+    assert (found.state, found.gpus) == (JobState.RUNNING, GPUS[:1])
 
 
 def test_what_was_given_before_its_launcher_came_back_is_carried_out(world: World, job: JobId) -> None:
@@ -269,7 +269,7 @@ def test_what_was_given_before_its_launcher_came_back_is_carried_out(world: Worl
     register = world.restart()
     told = register.give(job, PauseCommand(number=4))
     register.met(job, 3)
-    assert acknowledge(register, told).stand is JobState.PAUSED
+    assert acknowledge(register, told).state is JobState.PAUSED
 
 
 def test_numbers_go_on_above_what_launchers_prove(world: World, job: JobId) -> None:
@@ -308,7 +308,7 @@ def test_a_launcher_of_an_older_fallow_is_given_what_it_can_show_later(world: Wo
 def test_an_end_counts_whatever_number_it_comes_with(world: World, job: JobId) -> None:
     register = world.restart()
     ended = register.report(job, word(JobState.ENDED, 77, ending=ExitReason.DONE, exit_code=0))
-    assert (ended.stand, leased(ended), register.holders()) == (JobState.ENDED, (), {})
+    assert (ended.state, leased(ended), register.holders()) == (JobState.ENDED, (), {})
 
 
 def test_a_rigid_job_whose_lease_is_over_waits_anew(world: World) -> None:
@@ -320,4 +320,4 @@ def test_a_rigid_job_whose_lease_is_over_waits_anew(world: World) -> None:
     started = world.does(second.id, StartCommand(number=5, gpus=GPUS[:1]))
     register = world.restore()
     register.report(second.id, word(JobState.RUNNING, 5, gpus=GPUS[:1], proof=started))
-    assert (register.entry(rigid.id).stand, register.entry(rigid.id).gpus) == (JobState.PENDING, ())
+    assert (register.entry(rigid.id).state, register.entry(rigid.id).gpus) == (JobState.PENDING, ())

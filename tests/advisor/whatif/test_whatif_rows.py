@@ -42,7 +42,7 @@ def entries() -> Iterator[JobRecord]:
         ending=ExitReason.DONE,
     )
     elastic = submission(name="firm", mobility=Elasticity.ELASTIC, opted_out=frozenset({ActionClass.PACK}))
-    ended = {"stand": JobState.ENDED, "ending": ExitReason.DONE}
+    ended = {"state": JobState.ENDED, "ending": ExitReason.DONE}
     yield JobRecord(id=FIRM, submission=elastic, submitted_ms=NOON_MS, ended_ms=at(120), report=said, **ended)  # type: ignore[arg-type]
     rigid = submission(nonce="late", max_gpus=1, mobility=Elasticity.RIGID, gpu_models=("H100",))
     yield JobRecord(id=LATE, submission=rigid, submitted_ms=NOON_MS, ended_ms=at(150), **ended)  # type: ignore[arg-type]

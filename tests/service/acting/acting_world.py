@@ -109,8 +109,8 @@ class Stage:
     def desk(self) -> Any:
         return self.acting.desk
 
-    def stand(self, job: str) -> str:
-        return str(self.desk.job(ROOT, JobId(job))["stand"])
+    def state(self, job: str) -> str:
+        return str(self.desk.job(ROOT, JobId(job))["state"])
 
     def leases(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -162,7 +162,7 @@ class StandIn:
         self.places: list[dict[str, Any]] = []
         self.handled, self.deaf = after, deaf
         self.gpus: tuple[GpuUuid, ...] = ()
-        self.stand = JobState.PENDING
+        self.state = JobState.PENDING
         self.failing: str | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -173,7 +173,7 @@ class StandIn:
         plain = Report(
             at_ms=SystemClock().now_ms(),
             launcher=Launcher(node=NODE, pid=os.getpid(), started_ms=1),
-            stand=self.stand,
+            state=self.state,
             handled=self.handled,
             gpus=self.gpus,
         )
@@ -182,7 +182,7 @@ class StandIn:
     def finish(self, code: int = 0) -> None:
         """Its workers have ended."""
         ending = ExitReason.DONE if code == 0 else ExitReason.FAILED
-        self.stand = JobState.ENDED
+        self.state = JobState.ENDED
         self.say(ending=ending, exit_code=code)
 
     def close(self) -> None:
@@ -221,19 +221,19 @@ class StandIn:
             return
         match directive:
             case StartCommand(gpus=gpus) | ResumeCommand(gpus=gpus) | ReallocateCommand(gpus=gpus):
-                self.stand, self.gpus = JobState.RUNNING, gpus
+                self.state, self.gpus = JobState.RUNNING, gpus
             case PauseCommand():
-                self.stand, self.gpus = JobState.PAUSED, ()
+                self.state, self.gpus = JobState.PAUSED, ()
             case RequeueCommand():
-                self.stand, self.gpus = JobState.PENDING, ()
+                self.state, self.gpus = JobState.PENDING, ()
             case CancelCommand():
-                self.stand, self.gpus = JobState.ENDED, ()
+                self.state, self.gpus = JobState.ENDED, ()
             case _:
                 pass
         try:
-            self.say(ending=ExitReason.CANCELLED if self.stand is JobState.ENDED else None)
+            self.say(ending=ExitReason.CANCELLED if self.state is JobState.ENDED else None)
         except ActingError:
-            assert self.stand is JobState.ENDED, "only a job that ended is not heard any more"
+            assert self.state is JobState.ENDED, "only a job that ended is not heard any more"
 
 
 def until(what: str, holds: Callable[[], Any], limit_s: float = 15) -> Any:

@@ -55,11 +55,11 @@ def test_who_holds_gpus_is_known_while_they_do(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         job = str(there.desk.submit(ANNA, wanted(nonce="n"))[0]["job"])
         launcher = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         holdings = there.desk.holdings
         assert (holdings.has_gpus(f"uid {ANNA.uid}"), holdings.jobs_of(f"uid {ANNA.uid}")) == (True, 1)
         launcher.finish()
-        until("it has ended", lambda: there.stand(job) == "ended")
+        until("it has ended", lambda: there.state(job) == "ended")
         assert (holdings.has_gpus(f"uid {ANNA.uid}"), holdings.jobs_of(f"uid {ANNA.uid}")) == (False, 0)
 
 

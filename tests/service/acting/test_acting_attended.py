@@ -18,6 +18,6 @@ def test_somebody_sits_at_a_terminal_while_it_is_typed_at(
     with stage(tmp_path) as there:
         job = str(there.desk.submit(ANNA, wanted())[0]["job"])
         launcher = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         launcher.say(attached=attached, quiet_s=quiet_s)
         assert there.desk.job(ANNA, JobId(job))["report"]["attached"] is said

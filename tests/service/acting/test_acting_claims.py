@@ -28,7 +28,7 @@ from tests.service.acting.acting_world import (
     wanted,
 )
 
-WORD = Report(at_ms=1_000, launcher=Launcher(node=NODE, pid=2**22 - 1, started_ms=1), stand=JobState.RUNNING)
+WORD = Report(at_ms=1_000, launcher=Launcher(node=NODE, pid=2**22 - 1, started_ms=1), state=JobState.RUNNING)
 LIE = replace(WORD, handled=500, gpus=GPUS[:2])
 
 
@@ -50,7 +50,7 @@ def test_a_claim_is_kept_logged_and_told_once_a_minute(
             there.desk.report(ANNA, job, LIE)
         assert rows(there) == [(job, GPUS[0], "anna"), (job, GPUS[1], "anna")]
         row = there.desk.job(BO, job)
-        assert (row["stand"], row["gpus"], there.leases()) == ("pending", [], {})
+        assert (row["state"], row["gpus"], there.leases()) == ("pending", [], {})
         assert [line for line in row["explain"] if "not believed" in line] == [
             "Its launcher is not believed: it says that it carried out order 500 and runs on GPU-0, GPU-1, "
             "and cannot show that order."
@@ -64,12 +64,12 @@ def test_a_job_that_cannot_be_told_anything_holds_up_nobody(tmp_path: Path) -> N
     with stage(tmp_path) as there:
         deaf = submitted(there, nonce="deaf")
         there.desk.pause(ANNA, deaf, "")
-        there.desk.report(ANNA, deaf, replace(WORD, stand=JobState.PENDING, handled=2**63 - 1))
+        there.desk.report(ANNA, deaf, replace(WORD, state=JobState.PENDING, handled=2**63 - 1))
         there.desk.resume(ANNA, deaf, "")
         other = submitted(there, nonce="other", min_gpus=4, max_gpus=4)
         StandIn(there.desk, ANNA, other)
-        until("the other runs", lambda: there.stand(other) == "running")
-        assert there.stand(deaf) == "pending" and there.troubles == []
+        until("the other runs", lambda: there.state(other) == "running")
+        assert there.state(deaf) == "pending" and there.troubles == []
         refused = there.desk.cancel(ROOT, deaf, "", force=True)
         assert refused["outcome"] == "done"
 
@@ -78,15 +78,15 @@ def test_an_operator_ends_what_nobody_else_can(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         job = submitted(there, min_gpus=3, max_gpus=3)
         launcher = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         launcher.deaf = True
         there.desk.cancel(ANNA, job, "please")
-        assert there.stand(job) == "running" and len(there.leases()) == 3, "it does not obey"
+        assert there.state(job) == "running" and len(there.leases()) == 3, "it does not obey"
         for caller in (ANNA, BO, GUEST):
             with pytest.raises(NotAllowed):
                 there.desk.cancel(caller, job, "", force=True)
         row = there.desk.cancel(ROOT, job, "it does not obey", force=True)
-        assert (row["outcome"], there.stand(job), there.leases()) == ("done", "ended", {})
+        assert (row["outcome"], there.state(job), there.leases()) == ("done", "ended", {})
         (action, *_) = there.desk.actions(ROOT, since_ms=None, job=job)
         assert (action["action"], action["actor"], action["outcome"]) == (row["action"], "user root", "done")
         assert action["reason"] == "it does not obey" and "GPU-0" in action["found"]
@@ -103,28 +103,28 @@ def test_what_was_ended_by_force_is_given_to_nobody_before_it_was_measured(tmp_p
     with stage(tmp_path) as there:
         job = submitted(there, nonce="one", min_gpus=3, max_gpus=3)
         launcher = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         held = set(launcher.gpus)
         there.desk.cancel(ROOT, job, "", force=True)
         other = submitted(there, nonce="two", min_gpus=1, max_gpus=1)
         second = StandIn(there.desk, ANNA, other)
-        until("it runs", lambda: there.stand(other) == "running")
+        until("it runs", lambda: there.state(other) == "running")
         assert not set(second.gpus) & held
         third = submitted(there, nonce="three", min_gpus=1, max_gpus=1)
         waiting = StandIn(there.desk, ANNA, third)
         until("it waits", lambda: waiting.places)
-        assert there.stand(third) == "pending"
+        assert there.state(third) == "pending"
 
 
 def test_what_is_let_go_by_its_launchers_word_is_given_on_at_once(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         job = submitted(there, nonce="one", min_gpus=4, max_gpus=4)
         launcher = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         other = submitted(there, nonce="two", min_gpus=4, max_gpus=4)
         StandIn(there.desk, ANNA, other)
         launcher.finish()
-        until("the next one runs", lambda: there.stand(other) == "running")
+        until("the next one runs", lambda: there.state(other) == "running")
 
 
 def test_a_job_without_gpus_leaves_nothing(tmp_path: Path) -> None:

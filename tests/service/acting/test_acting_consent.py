@@ -36,7 +36,7 @@ from tests.service.acting.acting_world import (
 def running(there: Stage, **asked: object) -> str:
     job = str(there.desk.submit(ANNA, wanted(**asked))[0]["job"])
     StandIn(there.desk, ANNA, job)
-    until("it runs", lambda: there.stand(job) == "running")
+    until("it runs", lambda: there.state(job) == "running")
     return job
 
 

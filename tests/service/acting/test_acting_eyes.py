@@ -63,7 +63,7 @@ def test_one_whose_first_thread_has_ended_lives_while_another_does() -> None:
         assert eyes.launcher(launcher) is True
         assert launcher.launcher is not None and is_alive(launcher.launcher)
         report = Report(
-            at_ms=at_ms + 60_000, launcher=launcher.launcher, stand=JobState.RUNNING, pids=(process.pid,)
+            at_ms=at_ms + 60_000, launcher=launcher.launcher, state=JobState.RUNNING, pids=(process.pid,)
         )
         assert eyes.living(replace(launcher, report=report, submitted_ms=at_ms)) == (process.pid,)
         process.kill()

@@ -52,7 +52,7 @@ def word_of(pid: int, stand: JobState, handled: int, pids: tuple[int, ...] = ())
     return Report(
         at_ms=SystemClock().now_ms(),
         launcher=Launcher(node=NODE, pid=pid, started_ms=began_ms(pid)),
-        stand=stand,
+        state=stand,
         handled=handled,
         pids=pids,
     )
@@ -70,17 +70,17 @@ def test_a_running_job_runs_on_over_a_restart_and_is_told_nothing_twice(tmp_path
     with stage(tmp_path) as there:
         job = submit(there)
         first = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         number, gpus = first.handled, first.gpus
         first.close()
     with stage(tmp_path) as there:
-        assert there.stand(job) == "running" and there.leases() == {gpus[0]: [job]}
+        assert there.state(job) == "running" and there.leases() == {gpus[0]: [job]}
         other = submit(there, nonce="other", min_gpus=3, max_gpus=3)
         second = StandIn(there.desk, ANNA, other)
         again = StandIn(there.desk, ANNA, job, after=number)
-        again.stand, again.gpus = JobState.RUNNING, gpus
+        again.state, again.gpus = JobState.RUNNING, gpus
         again.say()
-        until("the other runs beside it", lambda: there.stand(other) == "running")
+        until("the other runs beside it", lambda: there.state(other) == "running")
         assert again.told == [] and set(second.gpus) == set(GPUS) - set(gpus)
         assert outcomes(there, job) == {number: "done"}
 
@@ -92,27 +92,27 @@ def test_a_waiting_job_is_not_started_before_its_launcher_is_back(tmp_path: Path
         job = submit(there)
     with stage(tmp_path, config) as there:
         until("it is away", lambda: "not connected" in str(there.desk.job(ROOT, job)["explain"]))
-        assert there.stand(job) == "pending" and there.leases() == {}
+        assert there.state(job) == "pending" and there.leases() == {}
         StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
 
 
 def test_what_a_launcher_did_while_the_service_was_away_is_taken_as_done(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         job = submit(there)
         launcher = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         launcher.deaf = True
         row = there.desk.pause(ANNA, job, "")
         assert row["outcome"] == "under way"
         until("it was told", lambda: isinstance(launcher.told[-1], PauseCommand))
         launcher.close()
     with stage(tmp_path) as there:
-        assert there.stand(job) == "running" and len(there.leases()) == 1, "nobody has said otherwise"
+        assert there.state(job) == "running" and len(there.leases()) == 1, "nobody has said otherwise"
         back = StandIn(there.desk, ANNA, job, after=row["action"])
-        back.stand = JobState.PAUSED
+        back.state = JobState.PAUSED
         back.say()
-        assert there.stand(job) == "paused" and there.leases() == {}
+        assert there.state(job) == "paused" and there.leases() == {}
         until("the journal has it", lambda: outcomes(there, job)[row["action"]] == "done")
         assert back.told == []
 
@@ -126,20 +126,20 @@ def test_a_killed_launchers_gpu_is_free_only_when_its_workers_are_gone(
         job = submit(there, SELF, min_gpus=4, max_gpus=4)
         there.desk.report(SELF, job, word_of(launcher.pid, JobState.PENDING, 0))
         there.acting.loop.cycle()
-        assert there.stand(job) == "starting"
+        assert there.state(job) == "starting"
         number = there.desk.job(ROOT, job)["directive"]["number"]
         there.desk.report(SELF, job, word_of(launcher.pid, JobState.RUNNING, number, (worker.pid,)))
-        assert there.stand(job) == "running"
+        assert there.state(job) == "running"
         launcher.send_signal(signal.SIGKILL)
         launcher.wait()
         there.acting.loop.cycle()
         row = there.desk.job(ROOT, job)
-        assert (row["stand"], row["ending"]) == ("running", "lost") and len(there.leases()) == 4
+        assert (row["state"], row["ending"]) == ("running", "lost") and len(there.leases()) == 4
         worker.send_signal(signal.SIGKILL)
         worker.wait()
         there.acting.loop.cycle()
         row = there.desk.job(ROOT, job)
-        assert (row["stand"], row["ending"], there.leases()) == ("ended", "lost", {})
+        assert (row["state"], row["ending"], there.leases()) == ("ended", "lost", {})
         with pytest.raises(JobEnded):
             there.desk.report(SELF, job, word_of(os.getpid(), JobState.RUNNING, number))
 
@@ -149,10 +149,10 @@ def test_a_launcher_that_cannot_be_seen_is_only_lost_after_its_grace(tmp_path: P
         job = submit(there)
         elsewhere = Launcher(node=NODE, pid=2**22 - 1, started_ms=1)
         there.desk.report(
-            ANNA, job, Report(at_ms=SystemClock().now_ms(), launcher=elsewhere, stand=JobState.PENDING)
+            ANNA, job, Report(at_ms=SystemClock().now_ms(), launcher=elsewhere, state=JobState.PENDING)
         )
         there.acting.loop.cycle()
-        assert there.stand(job) != "ended", "its pid may be one of another namespace"
+        assert there.state(job) != "ended", "its pid may be one of another namespace"
 
 
 def test_a_fault_that_stays_is_logged_once_told_always_and_its_end_is_logged(

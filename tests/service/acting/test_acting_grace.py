@@ -22,9 +22,9 @@ def begun(there: Stage, name: str, **asked: object) -> tuple[str, StandIn]:
 def test_others_start_while_a_job_takes_its_time_to_give_way(tmp_path: Path) -> None:
     with stage(tmp_path, SHRINKING) as there:
         wide, launcher = begun(there, "wide", min_gpus=1, max_gpus=2)
-        until("it has two", lambda: there.stand(wide) == "running" and len(launcher.gpus) == 2)
+        until("it has two", lambda: there.state(wide) == "running" and len(launcher.gpus) == 2)
         rigid, other = begun(there, "rigid", mobility=Elasticity.RIGID, preemptible=False)
-        until("it runs", lambda: there.stand(rigid) == "running")
+        until("it runs", lambda: there.state(rigid) == "running")
         launcher.deaf = True
         heir, heirs = begun(there, "heir", min_gpus=2, max_gpus=2, project="speech")
         reshape = until(
@@ -35,14 +35,14 @@ def test_others_start_while_a_job_takes_its_time_to_give_way(tmp_path: Path) -> 
         assert "give way to it" in waits[-1]["waits_for"]
         late, late_begin = begun(there, "late")
         other.finish()
-        until("the late one runs on what came free", lambda: there.stand(late) == "running")
-        assert there.stand(heir) == "pending", "the free GPU of its place was not borrowed under its eyes"
+        until("the late one runs on what came free", lambda: there.state(late) == "running")
+        assert there.state(heir) == "pending", "the free GPU of its place was not borrowed under its eyes"
         assert len([d for d in launcher.told if isinstance(d, ReallocateCommand)]) == 1, (
             "nobody is asked twice"
         )
         launcher.deaf, launcher.gpus, launcher.handled = False, reshape[0].gpus, reshape[0].number
         launcher.say()
-        until("the heir runs", lambda: there.stand(heir) == "running")
+        until("the heir runs", lambda: there.state(heir) == "running")
         begin = next(d for d in heirs.told if isinstance(d, StartCommand))
         assert not set(begin.gpus) & {*reshape[0].gpus, *late_begin.gpus}
         asked = [
@@ -55,7 +55,7 @@ def test_others_start_while_a_job_takes_its_time_to_give_way(tmp_path: Path) -> 
 def test_a_late_give_way_is_finished_after_a_restart_and_its_place_is_still_the_heirs(tmp_path: Path) -> None:
     with stage(tmp_path, SHRINKING) as there:
         wide, launcher = begun(there, "wide", min_gpus=1, max_gpus=4)
-        until("it has four", lambda: there.stand(wide) == "running" and len(launcher.gpus) == 4)
+        until("it has four", lambda: there.state(wide) == "running" and len(launcher.gpus) == 4)
         launcher.deaf = True
         heir, _ = begun(there, "heir", min_gpus=2, max_gpus=2, project="speech")
         reshape = until(
@@ -65,11 +65,11 @@ def test_a_late_give_way_is_finished_after_a_restart_and_its_place_is_still_the_
         rival = StandIn(again.desk, ANNA, begun_again(again, "rival"))
         second = StandIn(again.desk, ANNA, heir)
         first = StandIn(again.desk, ANNA, wide, after=reshape.number)
-        first.gpus, first.stand = reshape.gpus, launcher.stand
+        first.gpus, first.state = reshape.gpus, launcher.state
         first.say()
-        until("the heir runs", lambda: again.stand(heir) == "running")
+        until("the heir runs", lambda: again.state(heir) == "running")
         assert not set(second.gpus) & set(reshape.gpus)
-        assert again.stand(str(rival.job)) == "pending"
+        assert again.state(str(rival.job)) == "pending"
 
 
 def begun_again(there: Stage, name: str) -> str:

@@ -37,7 +37,7 @@ def test_a_job_is_started_runs_and_ends_and_the_journal_has_it(tmp_path: Path) -
     with stage(tmp_path) as there:
         job = submit(there, name="first")
         launcher = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         (begin,) = launcher.told
         assert isinstance(begin, StartCommand) and ("TF_FORCE_GPU_ALLOW_GROWTH", "true") in begin.settings
         assert there.leases() == {begin.gpus[0]: [job]}
@@ -45,7 +45,7 @@ def test_a_job_is_started_runs_and_ends_and_the_journal_has_it(tmp_path: Path) -
         assert (action["action"], action["verb"], action["outcome"]) == (begin.number, "start", "done")
         launcher.finish()
         row = there.desk.job(ANNA, JobId(job))
-        assert (row["stand"], row["ending"], row["exit_code"]) == ("ended", "done", 0)
+        assert (row["state"], row["ending"], row["exit_code"]) == ("ended", "done", 0)
         assert there.leases() == {} and there.troubles == []
 
 
@@ -53,8 +53,8 @@ def test_five_jobs_on_four_gpus_never_share_one_and_the_fifth_starts_when_one_en
     with stage(tmp_path) as there:
         jobs = [submit(there, name=str(n), nonce=str(n)) for n in range(5)]
         launchers = {job: StandIn(there.desk, ANNA, job) for job in jobs}
-        until("four run", lambda: [there.stand(job) for job in jobs].count("running") == 4)
-        last = next(job for job in jobs if there.stand(job) == "pending")
+        until("four run", lambda: [there.state(job) for job in jobs].count("running") == 4)
+        last = next(job for job in jobs if there.state(job) == "pending")
         place = until("it knows its place", lambda: launchers[last].places)[-1]
         assert (place["place"], place["of"]) == (1, 1) and place["waits_for"]
         (row,) = there.desk.queue(ROOT, 10).rows
@@ -62,7 +62,7 @@ def test_five_jobs_on_four_gpus_never_share_one_and_the_fifth_starts_when_one_en
         assert all(len(holders) == 1 for holders in there.leases().values())
         first = next(job for job in jobs if job != last)
         launchers[first].finish()
-        until("the fifth runs", lambda: there.stand(last) == "running")
+        until("the fifth runs", lambda: there.state(last) == "running")
         assert all(len(holders) == 1 for holders in there.leases().values())
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_given_away_while_nothing_is_measured(tmp_path: Path) -> None
         launcher = StandIn(there.desk, ANNA, job)
         until("it was looked at", lambda: launcher.places)
         until("it says why", lambda: "no GPU is measured yet" in launcher.places[-1]["waits_for"])
-        assert there.stand(job) == "pending" and there.leases() == {}
+        assert there.state(job) == "pending" and there.leases() == {}
 
 
 def test_a_gpu_measured_long_ago_is_given_to_nobody(tmp_path: Path) -> None:
@@ -80,24 +80,24 @@ def test_a_gpu_measured_long_ago_is_given_to_nobody(tmp_path: Path) -> None:
         job = submit(there)
         launcher = StandIn(there.desk, ANNA, job)
         until("it says why", lambda: any("not measured" in each["waits_for"] for each in launcher.places))
-        assert there.stand(job) == "pending"
+        assert there.state(job) == "pending"
 
 
 def test_pause_gives_the_gpus_back_and_resume_brings_the_job_back(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         job = submit(there)
         launcher = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         row = there.desk.pause(ANNA, JobId(job), "lunch")
         assert row["outcome"] == "done" and isinstance(launcher.told[-1], PauseCommand)
-        assert there.stand(job) == "paused" and there.leases() == {}
+        assert there.state(job) == "paused" and there.leases() == {}
         other = submit(there, nonce="other", min_gpus=4, max_gpus=4)
         second = StandIn(there.desk, ANNA, other)
-        until("the other has its GPUs", lambda: there.stand(other) == "running")
+        until("the other has its GPUs", lambda: there.state(other) == "running")
         assert there.desk.resume(ANNA, JobId(job), "")["outcome"] == "done"
-        assert there.stand(job) == "paused", "there is no room yet"
+        assert there.state(job) == "paused", "there is no room yet"
         second.finish()
-        until("it runs again", lambda: there.stand(job) == "running")
+        until("it runs again", lambda: there.state(job) == "running")
         assert isinstance(launcher.told[-1], ResumeCommand)
 
 
@@ -105,11 +105,11 @@ def test_a_paused_job_that_its_owner_holds_is_not_resumed_by_fallow(tmp_path: Pa
     with stage(tmp_path) as there:
         job = submit(there)
         StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         there.desk.pause(ANNA, JobId(job), "")
         for _ in range(3):
             there.acting.loop.cycle()
-        assert there.stand(job) == "paused"
+        assert there.state(job) == "paused"
 
 
 def test_resize_grows_onto_free_gpus_and_shrinks_in_place(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_resize_grows_onto_free_gpus_and_shrinks_in_place(tmp_path: Path) -> Non
         other = submit(there, nonce="other")
         StandIn(there.desk, ANNA, job)
         StandIn(there.desk, ANNA, other)
-        until("both run", lambda: there.stand(job) == there.stand(other) == "running")
+        until("both run", lambda: there.state(job) == there.state(other) == "running")
         held = {row["gpu"] for row in there.desk.leases(ROOT) if row["job"] == job}
         wish = 3 if len(held) != 3 else 2
         assert there.desk.resize(ANNA, JobId(job), wish, "")["outcome"] == "done"
@@ -135,7 +135,7 @@ def test_cancel_ends_a_running_job_and_a_waiting_one(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         job, waiting = submit(there, min_gpus=4, max_gpus=4), submit(there, nonce="w")
         launcher = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         second = StandIn(there.desk, ANNA, waiting)
         assert there.desk.cancel(ANNA, JobId(waiting), "")["outcome"] == "done"
         until("its launcher hears of it", lambda: second.told and isinstance(second.told[-1], CancelCommand))
@@ -150,10 +150,10 @@ def test_cancel_ends_a_running_job_and_a_waiting_one(tmp_path: Path) -> None:
 def test_cancel_ends_at_once_what_no_launcher_ever_spoke_of(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         job = submit(there, min_gpus=4, max_gpus=4)
-        until("it is given GPUs", lambda: there.stand(job) == "starting" and there.leases())
+        until("it is given GPUs", lambda: there.state(job) == "starting" and there.leases())
         assert there.desk.cancel(ANNA, JobId(job), "never came")["outcome"] == "done"
         row = there.desk.job(ANNA, JobId(job))
-        assert (row["stand"], row["ending"], row["said"]) == ("ended", "cancelled", "never came")
+        assert (row["state"], row["ending"], row["said"]) == ("ended", "cancelled", "never came")
         assert there.leases() == {}
         with pytest.raises(JobEnded):
             StandIn(there.desk, ANNA, job, after=99).say()
@@ -165,7 +165,7 @@ def test_cancel_waits_for_a_launcher_that_listens_and_has_not_spoken_yet(tmp_pat
         launcher = StandIn(there.desk, ANNA, job, deaf=True)
         until("it was told", lambda: launcher.told)
         assert there.desk.cancel(ANNA, JobId(job), "")["outcome"] == "under way"
-        assert there.stand(job) == "starting" and set(there.leases()) == set(GPUS)
+        assert there.state(job) == "starting" and set(there.leases()) == set(GPUS)
         launcher.close()
 
 
@@ -173,11 +173,11 @@ def test_what_a_launcher_cannot_do_is_written_down_and_the_job_goes_on(tmp_path:
     with stage(tmp_path) as there:
         job = submit(there)
         launcher = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         launcher.failing = "no checkpoint within its grace"
         row = there.desk.pause(ANNA, JobId(job), "")
         assert (row["outcome"], row["message"]) == ("failed", "no checkpoint within its grace")
-        assert there.stand(job) == "running" and list(there.leases().values()) == [[job]]
+        assert there.state(job) == "running" and list(there.leases().values()) == [[job]]
         newest = there.desk.actions(ROOT, since_ms=None, job=JobId(job))[0]
         assert (newest["actor"], newest["outcome"]) == ("user anna", "failed")
 
@@ -196,10 +196,10 @@ def test_a_launcher_that_does_not_answer_is_told_once_and_its_gpu_is_nobody_else
         for _ in range(3):
             there.acting.loop.cycle()
         assert len(launcher.told) == 1 and not second.told
-        assert there.stand(job) == "starting" and set(there.leases()) == set(GPUS)
-        launcher.deaf, launcher.stand, launcher.handled = False, JobState.RUNNING, launcher.told[0].number
+        assert there.state(job) == "starting" and set(there.leases()) == set(GPUS)
+        launcher.deaf, launcher.state, launcher.handled = False, JobState.RUNNING, launcher.told[0].number
         launcher.say()
-        assert there.stand(job) == "running"
+        assert there.state(job) == "running"
         until(
             "the journal has the late answer",
             lambda: there.desk.actions(ROOT, since_ms=None, job=JobId(job))[0]["outcome"] == "done",
@@ -210,7 +210,7 @@ def test_who_may_do_what(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         job = JobId(submit(there))
         StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         assert there.desk.job(BO, job)["user"] == "anna"
         for order in (
             lambda: there.desk.pause(BO, job, ""),
@@ -232,7 +232,7 @@ def test_a_rigid_job_cannot_be_paused_and_says_so(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         job = JobId(submit(there, mobility=Elasticity.RIGID))
         launcher = StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         with pytest.raises(BadOrder, match="runs to its end"):
             there.desk.pause(ANNA, job, "")
         assert len(launcher.told) == 1
@@ -242,7 +242,7 @@ def test_keeping_is_the_owners_three_times(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         job = JobId(submit(there))
         StandIn(there.desk, ANNA, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         for _ in range(3):
             assert there.desk.keep(ANNA, job, 4, "")["outcome"] == "done"
         with pytest.raises(WrongState, match="kept 3 times"):
@@ -258,9 +258,9 @@ def test_the_switch_stops_starting_and_starting_again_goes_on(tmp_path: Path) ->
         job = submit(there)
         launcher = StandIn(there.desk, ANNA, job)
         until("it says why", lambda: any("stopped" in each["waits_for"] for each in launcher.places))
-        assert there.stand(job) == "pending"
+        assert there.state(job) == "pending"
         there.desk.start_acting(ROOT)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
 
 
 def test_unfit_submissions_are_refused_with_what_would_be_right(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def test_jobs_are_listed_the_newest_first_and_so_many_as_asked_for(tmp_path: Pat
         assert listed(limit=2) == ["d", "c"]
         assert listed(user="anna", limit=2) == ["d", "b"]
         there.desk.cancel(ANNA, JobId("fallow:4"), "")
-        assert listed(stand=JobState.PENDING, limit=1) == ["c"]
-        assert listed(stand=JobState.ENDED) == listed(ended=True) == ["d"]
+        assert listed(state=JobState.PENDING, limit=1) == ["c"]
+        assert listed(state=JobState.ENDED) == listed(ended=True) == ["d"]
         assert listed(ended=False, limit=1) == ["c"], "what has ended takes nobody's place in the list"
         assert there.desk.jobs(ROOT, Which(ended=False), 1).total == 3
 

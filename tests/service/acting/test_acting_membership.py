@@ -171,9 +171,9 @@ def test_what_has_begun_goes_on_after_its_owner_left_the_project(tmp_path: Path)
     with stage(tmp_path, OPEN) as there:
         job = str(there.desk.submit(BO, wanted(nonce="b"))[0]["job"])
         launcher = StandIn(there.desk, BO, job)
-        until("it runs", lambda: there.stand(job) == "running")
+        until("it runs", lambda: there.state(job) == "running")
         launcher.close()
     with stage(tmp_path, OURS, begin=False) as there:
-        assert there.stand(job) == "running"
+        assert there.state(job) == "running"
         assert there.leases() == {launcher.gpus[0]: [job]}
         assert len(GPUS) == 4

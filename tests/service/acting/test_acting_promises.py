@@ -22,13 +22,13 @@ def test_a_promise_outlives_a_restart_and_is_not_borrowed_while_its_launcher_is_
     with stage(tmp_path) as there:
         long = submit(there, "long", min_gpus=3, max_gpus=3, limit_s=3600.0)
         first = StandIn(there.desk, ANNA, long)
-        until("it runs", lambda: there.stand(long) == "running")
+        until("it runs", lambda: there.state(long) == "running")
         head = submit(there, "head", min_gpus=4, max_gpus=4)
         StandIn(there.desk, ANNA, head)
         before_ms = until("it is promised a start", lambda: promised(there, head))
     with stage(tmp_path) as again:
         back = StandIn(again.desk, ANNA, long, after=first.handled)
-        back.stand, back.gpus = first.stand, first.gpus
+        back.state, back.gpus = first.state, first.gpus
         back.say()
         rival = submit(again, "rival")
         eager = StandIn(again.desk, ANNA, rival)
@@ -38,9 +38,9 @@ def test_a_promise_outlives_a_restart_and_is_not_borrowed_while_its_launcher_is_
         )
         for _ in range(3):
             again.acting.loop.cycle()
-        assert again.stand(rival) == "pending", "the free GPU is promised to the head"
+        assert again.state(rival) == "pending", "the free GPU is promised to the head"
         StandIn(again.desk, ANNA, head)
         until("the head is in line", lambda: "promised" in again.desk.queue(ROOT, 1).rows[0]["waits_for"])
         assert promised(again, head) == before_ms
         back.finish()
-        until("the head runs", lambda: again.stand(head) == "running")
+        until("the head runs", lambda: again.state(head) == "running")

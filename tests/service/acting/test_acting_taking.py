@@ -20,7 +20,7 @@ def submit(there: Stage, name: str, **asked: object) -> JobId:
 def running(there: Stage, name: str, **asked: object) -> JobId:
     job = submit(there, name, **asked)
     StandIn(there.desk, ANNA, job)
-    until(f"{name} runs", lambda: there.stand(job) == "running")
+    until(f"{name} runs", lambda: there.state(job) == "running")
     return job
 
 

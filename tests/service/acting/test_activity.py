@@ -39,12 +39,12 @@ def test_a_job_is_followed_by_its_id_from_its_submission_to_its_end(
     with stage(tmp_path) as world:
         job = submitted(world, ANNA)
         launcher = StandIn(world.desk, ANNA, job)
-        until("it runs", lambda: world.stand(job) == "running")
+        until("it runs", lambda: world.state(job) == "running")
         text = world.acting.metrics().decode()
         assert metric(text, "fallow_jobs", state="running") == 1
         assert metric(text, "fallow_leases") == 1 == metric(text, "fallow_leased_gpus")
         launcher.finish()
-        until("it has ended", lambda: world.stand(job) == "ended")
+        until("it has ended", lambda: world.state(job) == "ended")
         text = world.acting.metrics().decode()
     rows = events(caplog, job)
     order = ["job-submitted", "action-begun", "command-given", "lease-begun", "command-handled", "job-ended"]

@@ -136,7 +136,7 @@ def test_the_engine_gives_nothing_that_it_cannot_lock(tmp_path: Path, clock: Han
         entry, _ = register.submit(submission())
         found = engine.give(Start(job=entry.id, gpus=(A,), reason="there is room"), 1)
         assert isinstance(found, Stale) and "process 9, /other" in found.found
-        assert register.holders() == {} and register.entry(entry.id).stand is JobState.PENDING
+        assert register.holders() == {} and register.entry(entry.id).state is JobState.PENDING
 
 
 def test_after_a_restart_what_is_leased_is_locked_again_and_let_go_at_its_end(
@@ -206,7 +206,7 @@ def test_a_lease_that_a_launcher_proves_is_locked_as_well(tmp_path: Path, clock:
         mine, other = locks_in(tmp_path, clock), locks_in(tmp_path, clock, "process 2, /other")
         hold_leased(mine, register)
         job = register.submit(submission())[0].id
-        register.change(job, lambda entry: replace(entry, stand=JobState.RUNNING, gpus=(A,)))
+        register.change(job, lambda entry: replace(entry, state=JobState.RUNNING, gpus=(A,)))
         assert other.take([A]) is not None and other.take([B]) is None
         register.report(job, word(JobState.ENDED, 0, ending=ExitReason.DONE))
         clock.pass_s(120)

@@ -26,7 +26,7 @@ ENTRY = JobRecord(
     submission=Submission(command=("train",), user="anna", uid=os.getuid(), project=ProjectName("lab")),
 )
 WORD = Report(
-    at_ms=NOW_MS, launcher=Launcher(node=NODE, pid=os.getpid(), started_ms=1), stand=JobState.RUNNING
+    at_ms=NOW_MS, launcher=Launcher(node=NODE, pid=os.getpid(), started_ms=1), state=JobState.RUNNING
 )
 
 

@@ -122,8 +122,8 @@ def test_it_is_told_and_then_paused_and_its_neighbour_is_not_touched(store: Stor
     rig.clock.pass_s(MEND_MS / 1000)
     rig.look()
     assert rig.done() == [("notify", "done"), ("pause", "done")]
-    assert rig.register.entry(rig.hog).stand is JobState.PAUSED
-    assert rig.register.entry(rig.calm).stand is JobState.RUNNING
+    assert rig.register.entry(rig.hog).state is JobState.PAUSED
+    assert rig.register.entry(rig.calm).state is JobState.RUNNING
     assert rig.register.entry(rig.calm).handled == 2, "its start, and nothing since"
 
 
@@ -167,7 +167,7 @@ def test_whoever_was_not_reached_was_not_told_and_is_not_paused(store: Store) ->
     rig.clock.pass_s(MEND_MS / 1000)
     rig.look()
     assert all(verb == "notify" and outcome != "done" for verb, outcome in rig.done())
-    assert rig.register.entry(rig.hog).stand is JobState.RUNNING
+    assert rig.register.entry(rig.hog).state is JobState.RUNNING
 
 
 def test_who_was_paused_waits_for_room_for_as_much_as_it_held(store: Store) -> None:

@@ -128,7 +128,7 @@ class Rig:
             self.clock.pass_s(5)
             for id in self.speed:
                 entry = self.register.entry(id)
-                if entry.stand is JobState.RUNNING:
+                if entry.state is JobState.RUNNING:
                     self.steps[id] += 5 * self.speed[id]
                     told = {"step": int(self.steps[id]), "counted_ms": self.clock.steady_ms}
                     self.register.report(id, word(JobState.RUNNING, entry.handled, gpus=entry.gpus, **told))
@@ -284,7 +284,7 @@ def test_without_a_free_gpu_the_guest_goes_back_into_the_queue(store: Store) -> 
     rig.gpus = GPUS[:1]
     rig.speed[rig.host] = 8.0
     rig.live(160)
-    assert rig.register.entry(rig.guest).stand is JobState.PENDING
+    assert rig.register.entry(rig.guest).state is JobState.PENDING
     assert rig.register.entry(rig.host).share == 1.0
 
 

@@ -61,7 +61,7 @@ def test_sizes_that_no_cluster_has_are_one_mistake() -> None:
             {
                 "at_ms": 1,
                 "launcher": {"node": "n", "pid": 1, "started_ms": 1},
-                "stand": "running",
+                "state": "running",
                 "step_s": {str(number): 1 for number in range(MOST_GPUS + 1)},
             }
         )
@@ -87,7 +87,7 @@ def test_a_report_of_a_mebibyte_counts_as_sixty_requests(length: str | None) -> 
 def test_sixty_usual_requests_are_hardly_more_than_sixty() -> None:
     rate = Rate(per_minute=60, at_once=60, what="requests", setting="limits.calls_per_minute")
     allowance = Allowance({Kind.CALL: rate}, now_s=lambda: 0.0)
-    body = json.dumps({"at_ms": 1, "stand": "running", "step": 12}).encode()
+    body = json.dumps({"at_ms": 1, "state": "running", "step": 12}).encode()
     headers = [(b"content-length", str(len(body)).encode())]
     report: dict[str, Any] = {"method": "POST", "path": "/v1/jobs/fallow:1/reports", "headers": headers}
     assert all(_excess(EVE, report, allowance) is None for _ in range(59))

@@ -71,16 +71,16 @@ def test_nobody_orders_anything_of_somebody_elses_job(door: Door, order: str) ->
     asked = ("POST", f"/v1/jobs/{job}/{order}")
     assert as_uid(BOB, lambda: door.ask(*asked, body=more))[0] == 403
     assert door.ask(*asked, body=more, who="other")[0] == 403
-    assert as_uid(BOB, lambda: door.client().job(job))["stand"] == "pending", "seeing is for everybody"
+    assert as_uid(BOB, lambda: door.client().job(job))["state"] == "pending", "seeing is for everybody"
     assert as_uid(ALICE, lambda: door.ask(*asked, body=more))[0] in (202, 409)
 
 
 def test_nobody_listens_to_or_speaks_for_somebody_elses_launcher(door: Door) -> None:
     job = as_uid(ALICE, lambda: door.client().submit(submission(nonce="stream")))["job"]
-    report = {"at_ms": 1, "launcher": {"node": "n", "pid": 2, "started_ms": 1}, "stand": "ended"}
+    report = {"at_ms": 1, "launcher": {"node": "n", "pid": 2, "started_ms": 1}, "state": "ended"}
     assert as_uid(BOB, lambda: door.ask("GET", f"/v1/jobs/{job}/directives"))[0] == 403
     assert as_uid(BOB, lambda: door.ask("POST", f"/v1/jobs/{job}/reports", body=report))[0] == 403
-    assert door.client().job(job)["stand"] == "pending"
+    assert door.client().job(job)["state"] == "pending"
 
 
 def test_nobody_reads_the_secrets_in_somebody_elses_command(door: Door) -> None:
@@ -117,7 +117,7 @@ def test_a_page_of_another_origin_is_not_answered(door: Door) -> None:
 def test_operator_acts_on_everybodys_jobs(door: Door) -> None:
     job = as_uid(ALICE, lambda: door.client().submit(submission(nonce="operated")))["job"]
     assert as_uid(DAEMON, lambda: door.client().cancel(job, "made room"))["outcome"]
-    assert door.client().job(job)["stand"] == "ended"
+    assert door.client().job(job)["state"] == "ended"
 
 
 def test_same_nonce_of_two_people_is_two_jobs(door: Door) -> None:

@@ -17,7 +17,7 @@ BODIES: dict[str, object] = {
     "/v1/jobs/{job}/reports": {
         "at_ms": 1,
         "launcher": {"node": "n", "pid": 2, "started_ms": 1},
-        "stand": "running",
+        "state": "running",
     },
     "/v1/consents": {"withdraw": ["share"]},
     "/v1/plans/{plan}/reject": {"because": "a test"},

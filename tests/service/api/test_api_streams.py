@@ -47,7 +47,7 @@ def test_a_launcher_that_asks_for_no_names_is_told_those_of_before(door: Door) -
 
 def test_number_of_another_submission_is_unknown_to_its_launcher(door: Door) -> None:
     job = door.client().submit(submission(nonce="this-one"))["job"]
-    report = {"at_ms": 1, "launcher": {"node": "n", "pid": 1, "started_ms": 1}, "stand": "pending"}
+    report = {"at_ms": 1, "launcher": {"node": "n", "pid": 1, "started_ms": 1}, "state": "pending"}
     for nonce, status in (("another", 404), ("this-one", 200)):
         assert door.ask("POST", f"/v1/jobs/{job}/reports?nonce={nonce}", body=report)[0] == status
         assert door.ask("POST", f"/v1/jobs/{job}/reports", body=report)[0] == 200

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from advisor.register.model import JobRecord, Report
+from advisor.tags import as_now
 from service.client.acting import ActingClient
 from service.client.errors import ClientError
 from service.client.wire import UNIX, Wire
@@ -99,8 +101,15 @@ class Site:
         return next((str(row["job"]) for row in rows if row["submission"]["name"] == name), None)
 
     def stands(self, job: str, state: str) -> dict[str, Any]:
-        until(lambda: self.client().job(job)["stand"] == state, f"{job} is {state}", LIMIT_S)
-        return self.client().job(job)
+        until(lambda: self.row(job)["state"] == state, f"{job} is {state}", LIMIT_S)
+        return self.row(job)
+
+    def row(self, job: str) -> dict[str, Any]:
+        """What the service says of a job; an older one's in today's words."""
+        found = as_now(JobRecord, self.client().job(job))
+        if found["report"] is not None:
+            found["report"] = as_now(Report, found["report"])
+        return found
 
     def holders(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

@@ -58,7 +58,7 @@ def report(job: str, stand: str, **more: object) -> dict[str, object]:
     """A report of a launcher that is no process at all."""
     launcher = {"node": socket.gethostname(), "pid": 999_999, "started_ms": 1}
     now_ms = time.time_ns() // 1_000_000
-    return {"at_ms": now_ms, "launcher": launcher, "stand": stand, "handled": 0, **more}
+    return {"at_ms": now_ms, "launcher": launcher, "state": stand, "handled": 0, **more}
 
 
 def says(site: Site, uid: int, job: str, stand: str, **more: object) -> None:
@@ -71,7 +71,7 @@ def keeps_waiting(site: Site, uid: int, job: str) -> dict[str, Any]:
     def begun() -> dict[str, Any] | None:
         says(site, uid, job, "pending")
         row = site.client().job(job)
-        return row["directive"] if row["stand"] == "starting" else None
+        return row["directive"] if row["state"] == "starting" else None
 
     return dict(until_some(begun, f"{job} is given a GPU"))
 
@@ -86,7 +86,7 @@ def test_no_word_after_a_restart_takes_a_gpu_or_stops_acting(site: Site, tmp_pat
     for handled, gpus in ((500, [gpu]), (FAR, site.gpus), (2**63 - 1, [other]), (0, [gpu])):
         says(site, ALICE, attacker, "running", handled=handled, gpus=gpus)
         assert site.holders() == {gpu: [held]}
-    assert site.client().job(attacker)["stand"] == "pending"
+    assert site.client().job(attacker)["state"] == "pending"
     assert any("not believed" in line for line in site.client().job(attacker)["explain"])
     assert "report-not-believed" in site.log() and "report-not-believed" in security(site)
     found = until_some(lambda: claims(site), "it is a finding")
@@ -131,7 +131,7 @@ def test_a_lost_launchers_own_workers_are_awaited(site: Site) -> None:
         told = {"handled": command["number"], "gpus": command["gpus"], "pids": [worker.pid]}
         says(site, ALICE, job, "running", **told)
         until(lambda: site.client().job(job)["ending"] == "lost", "its launcher is lost", LIMIT_S)
-        assert site.client().job(job)["stand"] == "running" and len(site.holders()) == 1
+        assert site.client().job(job)["state"] == "running" and len(site.holders()) == 1
     finally:
         worker.kill()
         worker.wait()
@@ -205,7 +205,7 @@ def test_an_operator_ends_any_lease_and_what_runs_on_is_a_stranger(site: Site) -
         for _ in range(5):
             says(site, BOB, both, "pending")
             time.sleep(0.5)
-        assert site.client().job(both)["stand"] == "pending", "the GPU is no longer leased, and not free"
+        assert site.client().job(both)["state"] == "pending", "the GPU is no longer leased, and not free"
     finally:
         worker.kill()
         worker.wait()

@@ -68,7 +68,7 @@ class World:
                 held = () if lease is None else lease.gpus
                 if self.living:
                     assert held, "devices are given back while workers live"
-                self.reported.append((self.course.stand, self.course.handled, held))
+                self.reported.append((self.course.state, self.course.handled, held))
             case model.Leave(code=code):
                 assert self.left is None, "left twice"
                 assert not self.living, "left while workers live"

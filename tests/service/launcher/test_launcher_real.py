@@ -135,13 +135,13 @@ class Machine:
         return found
 
     def stands(self, job: str, stand: str) -> dict[str, Any]:
-        until(lambda: self.stand(job) == stand, f"{job} is {stand}", LIMIT_S)
+        until(lambda: self.state(job) == stand, f"{job} is {stand}", LIMIT_S)
         return self.entry(job)
 
-    def stand(self, job: str) -> str | None:
+    def state(self, job: str) -> str | None:
         """Where it stands; ``None`` before it is submitted."""
         try:
-            return str(self.entry(job)["stand"])
+            return str(self.entry(job)["state"])
         except UnknownJob:
             return None
 
@@ -162,7 +162,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
                 job.kill()
                 job.wait()
         for entry in made.client().jobs():
-            if entry["stand"] != "ended" and entry["launcher"] is not None:
+            if entry["state"] != "ended" and entry["launcher"] is not None:
                 with suppress(ProcessLookupError):
                     os.kill(entry["launcher"]["pid"], signal.SIGKILL)
         assert made.service is not None
@@ -191,7 +191,7 @@ def test_a_job_runs_on_what_it_was_leased_and_the_next_one_waits(machine: Machin
     assert machine.client().leases() == []
     assert machine.rows("queue") == []
     newest = machine.rows("jobs", "--all")[:2]
-    assert [(row["job"], row["stand"]) for row in newest] == [(second.id, "ended"), (first.id, "ended")]
+    assert [(row["job"], row["state"]) for row in newest] == [(second.id, "ended"), (first.id, "ended")]
     assert machine.rows("jobs") == []
 
 
@@ -259,7 +259,7 @@ def test_a_service_killed_under_a_running_job_finds_it_again(machine: Machine, t
     machine.serve()
     until(lambda: machine.entry(job.id)["heard_ms"] is not None, "it is heard of", LIMIT_S)
     after = machine.entry(job.id)
-    assert (after["stand"], after["gpus"]) == ("running", before["gpus"])
+    assert (after["state"], after["gpus"]) == ("running", before["gpus"])
     assert {row["gpu"] for row in machine.client().leases()} == set(before["gpus"])
     assert (tmp_path / "begun").read_text() == "begun\n"
     (tmp_path / "go").touch()

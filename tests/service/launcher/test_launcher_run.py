@@ -65,7 +65,7 @@ def test_output_and_exit_code_are_the_jobs_own(service: WireService, launch: Lau
     assert job.out.read_bytes() == b"a\x00\xff\x1b[1m"
     assert "err" in job.said()
     last = service.reports[-1]
-    assert (last["stand"], last["ending"], last["exit_code"]) == ("ended", "failed", 7)
+    assert (last["state"], last["ending"], last["exit_code"]) == ("ended", "failed", 7)
 
 
 def test_a_submission_says_what_was_asked_for_and_not_who_asks(service: WireService, launch: Launch) -> None:
@@ -126,7 +126,7 @@ def test_a_lease_that_would_run_code_starts_nothing_and_says_which_name(
     job = launch("--", sys.executable, "-c", "print('ran')")
     service.tell(StartCommand(number=1, gpus=(A,), settings=(("BASH_ENV", "/tmp/evil"),)))
     told = service.handled(1)
-    assert told["stand"] == "pending" and "a lease may not set BASH_ENV" in told["failed"]
+    assert told["state"] == "pending" and "a lease may not set BASH_ENV" in told["failed"]
     service.tell(StartCommand(number=2, gpus=(A,)))
     assert job.end() == 0
     assert job.printed() == "ran\n"
@@ -233,7 +233,7 @@ def test_a_job_that_saves_itself_is_paused_and_goes_on_elsewhere(
     until(lambda: starts(tmp_path) == ["GPU-a"], "it runs")
     service.tell(PauseCommand(number=2, reason="others are owed"))
     paused = service.handled(2)
-    assert (paused["stand"], paused["failed"], paused["gpus"], paused["pids"]) == ("paused", None, [], [])
+    assert (paused["state"], paused["failed"], paused["gpus"], paused["pids"]) == ("paused", None, [], [])
     assert (tmp_path / "state").read_text() == "saved"
     assert not any(lives(pid) for pid in pids)
     assert "others are owed" in job.said()
@@ -256,7 +256,7 @@ def test_a_job_whose_folder_is_cleaned_away_is_paused_and_goes_on(
     shutil.rmtree(place)
     service.tell(PauseCommand(number=2))
     paused = service.handled(2)
-    assert (paused["stand"], paused["failed"]) == ("paused", None)
+    assert (paused["state"], paused["failed"]) == ("paused", None)
     (place / "left" / "by-the-job").mkdir(parents=True)
     service.tell(ResumeCommand(number=3, gpus=(B,)))
     until(lambda: starts(tmp_path) == ["GPU-a", "GPU-b"], "it runs again")
@@ -288,11 +288,11 @@ def test_a_job_that_saves_itself_is_moved_with_other_settings_and_requeued(
     until(lambda: len(starts(tmp_path)) == 1, "it runs")
     service.tell(ReallocateCommand(number=2, gpus=(B, C)))
     moved = service.handled(2)
-    assert (moved["stand"], moved["failed"], moved["gpus"]) == ("running", None, ["GPU-b", "GPU-c"])
+    assert (moved["state"], moved["failed"], moved["gpus"]) == ("running", None, ["GPU-b", "GPU-c"])
     until(lambda: len(starts(tmp_path)) == 2, "it runs again")
     service.tell(RequeueCommand(number=3))
     back = service.handled(3)
-    assert (back["stand"], back["failed"], back["gpus"]) == ("pending", None, [])
+    assert (back["state"], back["failed"], back["gpus"]) == ("pending", None, [])
     service.tell(StartCommand(number=4, gpus=(A,)))
     until(lambda: starts(tmp_path) == ["GPU-a", "GPU-b,GPU-c", "GPU-a"], "it runs a third time")
     service.tell(CancelCommand(number=5, reason="enough"))
@@ -309,7 +309,7 @@ def test_a_job_that_nobody_can_ask_is_not_signalled_and_goes_on(
     service.tell(PauseCommand(number=2))
     told = service.handled(2)
     assert "listens for SIGUSR1" in told["failed"]
-    assert (told["stand"], told["gpus"]) == ("running", ["GPU-a"])
+    assert (told["state"], told["gpus"]) == ("running", ["GPU-a"])
     assert all(lives(pid) for pid in told["pids"])
     (tmp_path / "finish").touch()
     assert job.end() == 0
@@ -324,7 +324,7 @@ def test_a_job_that_does_not_say_that_it_saved_is_not_killed(
     service.tell(PauseCommand(number=2))
     told = service.handled(2)
     assert "grace" in told["failed"]
-    assert told["stand"] == "running"
+    assert told["state"] == "running"
     assert all(lives(pid) for pid in told["pids"])
     (tmp_path / "finish").touch()
     assert job.end() == 0
@@ -359,7 +359,7 @@ def test_a_rigid_job_refuses_to_be_moved(
     service.tell(order)
     told = service.handled(2)
     assert "only runs to its end" in told["failed"]
-    assert (told["stand"], told["gpus"]) == ("running", ["GPU-a"])
+    assert (told["state"], told["gpus"]) == ("running", ["GPU-a"])
     (tmp_path / "finish").touch()
     assert job.end() == 0
 
@@ -411,7 +411,7 @@ def test_the_service_goes_away_and_comes_back_and_the_job_goes_on(
     assert starts(tmp_path) == ["GPU-a"]
     assert job.said().count("the job goes on") == 1
     service.tell(PauseCommand(number=2))
-    assert service.handled(2)["stand"] == "paused"
+    assert service.handled(2)["state"] == "paused"
 
 
 def test_a_job_ends_while_the_service_is_away_and_its_end_is_told_when_it_is_back(
@@ -497,7 +497,7 @@ def test_a_paused_job_that_the_service_lost_waits_anew_and_takes_numbers_from_th
     service.lose("fallow:7")
     job.hears("is fallow:7 now")
     service.until(lambda: service.reports[-1]["handled"] == 0, "it begins anew")
-    assert service.reports[-1]["stand"] == "pending"
+    assert service.reports[-1]["state"] == "pending"
     service.tell(StartCommand(number=2, gpus=(B,)))
     until(lambda: starts(tmp_path) == ["GPU-a", "GPU-b"], "it runs again")
     (tmp_path / "finish").touch()
@@ -607,7 +607,7 @@ def test_a_script_that_uses_fallow_is_paused_by_its_signal_with_nothing_more(
     until(lambda: steps.exists() and len(steps.read_text().split()) > 2, "it trains")
     service.tell(PauseCommand(number=2))
     paused = service.handled(2)
-    assert (paused["stand"], paused["failed"]) == ("paused", None)
+    assert (paused["state"], paused["failed"]) == ("paused", None)
     assert paused["checkpoint_ms"] is not None
     before = [int(step) for step in steps.read_text().split()]
     service.tell(ResumeCommand(number=3, gpus=()))
@@ -677,7 +677,7 @@ def test_a_launcher_shows_the_proof_of_what_it_has_carried_out(
     assert service.handled(5)["proof"] == "say.5"
     assert not any(each.get("proof") in ("stands.3", "other.4") for each in service.reports)
     (tmp_path / "go").touch()
-    service.until(lambda: service.reports[-1]["stand"] == "ended", "it ends")
+    service.until(lambda: service.reports[-1]["state"] == "ended", "it ends")
 
 
 def test_a_service_that_knows_no_proofs_is_shown_none(

@@ -78,7 +78,7 @@ def test_launchers_of_before_go_on_over_the_upgrade(site: Site, old_code: Path, 
     waiting = site.run("waiting", "--gpus", "1", "--", "true")
     site.code = None
     site.restart()
-    until(lambda: site.client().job(job)["heard_ms"] is not None, "its launcher is back", LIMIT_S)
+    until(lambda: site.row(job)["heard_ms"] is not None, "its launcher is back", LIMIT_S)
     assert {uuid: jobs[0] for uuid, jobs in site.holders().items()} == {
         gpu: job,
         next(uuid for uuid in site.gpus if uuid != gpu): plain,
@@ -90,7 +90,7 @@ def test_launchers_of_before_go_on_over_the_upgrade(site: Site, old_code: Path, 
     site.stands(job, "running")
     until(lambda: (tmp_path / "begun").read_text().count("begun") == 2, "it runs again", LIMIT_S)
     site.restart()
-    until(lambda: site.client().job(job)["heard_ms"] is not None, "its launcher is back", LIMIT_S)
+    until(lambda: site.row(job)["heard_ms"] is not None, "its launcher is back", LIMIT_S)
     site.client().cancel(plain)
     assert site.stands(plain, "ended")["ending"] == "cancelled"
     (tmp_path / "go").touch()
@@ -106,16 +106,16 @@ def test_a_launcher_of_this_fallow_under_the_service_of_before_can_prove_its_lea
     site.serve()
     site.code = None
     job = site.run("job", "--gpus", "1", "--", *waits(tmp_path / "first"))
-    assert site.stands(job, "running")["report"]["stand"] == "running", "a report that it takes"
+    assert site.stands(job, "running")["report"]["state"] == "running", "a report that it takes"
     second = site.run("second", "--gpus", "2", "--", *waits(tmp_path / "second"))
     until(lambda: "in the queue" in site.said("second"), "it waits", LIMIT_S)
     site.restart()
-    until(lambda: site.client().job(job)["heard_ms"] is not None, "its launcher is back", LIMIT_S)
+    until(lambda: site.row(job)["heard_ms"] is not None, "its launcher is back", LIMIT_S)
     site.stop(signal.SIGTERM)
     kept = shutil.copytree(site.data, tmp_path / "kept", ignore=shutil.ignore_patterns("*.sock"))
     site.serve()
     for each in (job, second):
-        until(lambda each=each: site.client().job(each)["heard_ms"] is not None, "it is back", LIMIT_S)
+        until(lambda each=each: site.row(each)["heard_ms"] is not None, "it is back", LIMIT_S)
     (tmp_path / "first").touch()
     assert site.stands(job, "ended")["ending"] == "done"
     held = site.stands(second, "running")["gpus"]
@@ -197,15 +197,15 @@ def test_the_recorded_words_of_a_launcher_of_before_are_understood(site: Site) -
     def begun() -> dict[str, object] | None:
         site.client().report(job, words("pending", launcher=own))
         row = site.client().job(job)
-        return row["directive"] if row["stand"] == "starting" else None
+        return row["directive"] if row["state"] == "starting" else None
 
     begin = until_some(begun, "it is given a GPU")
     site.client().report(job, words("running", handled=begin["number"], gpus=begin["gpus"], launcher=own))
-    assert site.client().job(job)["stand"] == "running"
+    assert site.client().job(job)["state"] == "running"
     site.restart()
     site.client().report(job, words("running", handled=begin["number"], gpus=begin["gpus"], launcher=own))
     row = site.client().job(job)
-    assert (row["stand"], row["gpus"]) == ("running", begin["gpus"])
+    assert (row["state"], row["gpus"]) == ("running", begin["gpus"])
     lines = site.client().directives(job, after=begin["number"])
     for line in lines:
         assert set(line) <= {"alive", "place", "directive"}, "how it stands is told to its launcher alone"
@@ -213,7 +213,7 @@ def test_the_recorded_words_of_a_launcher_of_before_are_understood(site: Site) -
     lines.close()
     number = site.client().pause(job)["action"]
     site.client().report(job, words("paused", handled=number, launcher=own))
-    assert site.client().job(job)["stand"] == "paused"
+    assert site.client().job(job)["state"] == "paused"
     ended = words("ended", handled=number, ending="cancelled", exit_code=-15, launcher=own)
     site.client().report(job, ended)
     assert site.client().job(job)["ending"] == "cancelled"

@@ -104,7 +104,7 @@ class WireService:
         with self.changed:
             while not holds():
                 left = deadline - time.monotonic()
-                said = [(each["stand"], each["handled"], each["failed"]) for each in self.reports]
+                said = [(each["state"], each["handled"], each["failed"]) for each in self.reports]
                 assert left > 0, f"not within {limit_s:g} s: {what}; reports {said}"
                 self.changed.wait(min(left, 0.05))
 
