@@ -9,6 +9,9 @@ proc(5)): a service whose unit has a /tmp of its own sees another. What counts i
 they live where the machine's first process does. The program of that name also talks to a daemon: only the
 one that the process id in the directory names is one.
 
+A folder that an account chose may lie on a file system that never answers (FUSE, a dead NFS server): each
+process is looked at on a thread of its own, and one that does not come back holds up nobody.
+
 None of this is believed of anybody. What a share's programs meet in that directory computes for them. So the
 process has to be one account's through and through (a set-uid program that waits for a password is its
 caller's), its program, its directory and the pipes in it have to be that account's or root's, and nobody else
@@ -17,6 +20,7 @@ may be able to exchange them.
 
 import os
 import stat
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +32,7 @@ from collector.file_trust import ROOT_UID, distrust_way
 from collector.procfs.accounts import name_of
 from collector.procfs.stat import parse_uids
 
+PROC = Path("/proc")
 DEFAULT_DIRECTORY = "/tmp/nvidia-mps"
 PID_FILE = "nvidia-cuda-mps-control.pid"
 DAEMON = "nvidia-cuda-mps-control"
@@ -44,23 +49,64 @@ MOST_PROGRAM_BYTES = 4096
 MOST_ENVIRONMENT_BYTES = 1 << 18
 """More than a shell with an HPC site's modules has; who is told of a directory beyond that is no daemon."""
 MOST_PID_BYTES = 32
+PROCESS_S = 1.0
+"""For a look at one process: a millisecond where its file system answers."""
+MOST_HUNG_OF_ONE, MOST_HUNG = 2, 16
+"""Looks that did not come back, of one account and of all: so many threads wait, and no more are begun."""
 LOOK_S = 5.0
 """A daemon that was started meanwhile is found so much later at most."""
 
 
-def find_mps(environment: Mapping[str, str] = os.environ, processes: Path = Path("/proc")) -> Mps:
-    """The daemon that jobs of this machine could use; without ``users``, which leases know. Never blocks.
+def find_mps(environment: Mapping[str, str] = os.environ, processes: Path = PROC) -> Mps:
+    """One look of an ``MpsSearch`` of its own."""
+    return MpsSearch(processes).find(environment)
 
-    Where ``environment`` names a directory, only a daemon of that one counts; else root's before others.
-    """
-    named = environment.get(PIPE_DIRECTORY)
-    found = [_looked_at(process, processes) for process in _controls(processes)]
-    fit = [mps for mps in found if named in (None, mps.pipe_directory) and mps.pipe_directory is not None]
-    if fit:
-        return min(fit, key=lambda mps: mps.owner is not None)
-    if named is not None:
-        return Mps(why=f"no MPS control daemon was found at {named}")
-    return found[0] if found else Mps(why="no MPS control daemon runs")
+
+class MpsSearch:
+    """Looks again and again, and remembers whose looks have not come back. For one thread."""
+
+    def __init__(self, processes: Path = PROC, process_s: float = PROCESS_S) -> None:
+        self._processes, self._process_s = processes, process_s
+        self._hung: dict[int, list[threading.Thread]] = {}
+
+    def find(self, environment: Mapping[str, str] = os.environ) -> Mps:
+        """The daemon that jobs of this machine could use; without ``users``, which leases know.
+
+        Where ``environment`` names a directory, only a daemon of that one counts; else root's before others.
+        Blocks for a second at most for each account whose processes cannot be looked at.
+        """
+        named = environment.get(PIPE_DIRECTORY)
+        found = [self._seen(process, uid) for process, uid in _controls(self._processes)]
+        fit = [mps for mps in found if named in (None, mps.pipe_directory) and mps.pipe_directory is not None]
+        if fit:
+            return min(fit, key=lambda mps: mps.owner is not None)
+        if named is not None:
+            return Mps(why=f"no MPS control daemon was found at {named}")
+        return found[0] if found else Mps(why="no MPS control daemon runs")
+
+    def _seen(self, process: Path, uid: int) -> Mps:
+        hung = {
+            each: left for each, looks in self._hung.items() if (left := [t for t in looks if t.is_alive()])
+        }
+        self._hung = hung
+        if len(hung.get(uid, ())) >= MOST_HUNG_OF_ONE or sum(map(len, hung.values())) >= MOST_HUNG:
+            return Mps(why=_unseen(process))
+        found: list[Mps] = []
+        looking = threading.Thread(
+            target=lambda: found.append(_looked_at(process, self._processes)), name="mps-look", daemon=True
+        )
+        looking.start()
+        looking.join(self._process_s)
+        if looking.is_alive():
+            hung.setdefault(uid, []).append(looking)
+        return found[0] if found else Mps(why=_unseen(process))
+
+
+def _unseen(process: Path) -> str:
+    return (
+        f"process {process.name}, an MPS control program, cannot be looked at: the file system that its "
+        "folder is on does not answer"
+    )
 
 
 def seldom(find: Callable[[], Mps], clock: Clock, every_s: float = LOOK_S) -> Callable[[], Mps]:
@@ -77,8 +123,8 @@ def seldom(find: Callable[[], Mps], clock: Clock, every_s: float = LOOK_S) -> Ca
     return found
 
 
-def _controls(processes: Path) -> Iterator[Path]:
-    """The processes of that name, the oldest numbers first; of each account a few."""
+def _controls(processes: Path) -> Iterator[tuple[Path, int]]:
+    """The processes of that name and their accounts, the oldest numbers first; of each account a few."""
     seen: Counter[int] = Counter()
     pids = sorted(int(entry.name) for entry in os.scandir(processes) if entry.name.isdigit())
     for pid in pids:
@@ -92,7 +138,7 @@ def _controls(processes: Path) -> Iterator[Path]:
             continue
         if uids and program.rpartition(b"/")[2].startswith(DAEMON.encode()) and seen[uids[0]] < MOST_OF_ONE:
             seen[uids[0]] += 1
-            yield process
+            yield process, uids[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ from service.acting.taking import FreeGpus
 from service.advising import ask_policies, limits_of, site_of
 from service.alerts.notifier import LaunchedToo, MessageNotifier
 from service.delivery.glance import Undelivered
-from service.privileged.client import find_daemon
+from service.privileged.client import daemon_finder
 
 if TYPE_CHECKING:
     from advisor.limits import Limits
@@ -213,7 +213,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     foreigners = ExternalJobs(foreign, config, clock, site_of(config).protect, sight, lease=lease)
     entry_of, settle = partial(_entry, register), foreigners.engine.settle
     books = open_books(store, clock, ground.folder, entry_of, settle, known=register.newest_known)
-    granting = LeaseTerms(register, seldom(find_daemon, clock))
+    granting = LeaseTerms(register, seldom(daemon_finder(), clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
     dispatch = Dispatch(local, foreigners.engine, foreign.told)

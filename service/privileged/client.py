@@ -15,7 +15,7 @@ from advisor.engines.checkpoint import TRIED_DRIVERS, Deed, Host, Target
 from advisor.engines.checkpointer import Over, major
 from advisor.engines.gpu_room import Held
 from advisor.engines.moving import Ongoing
-from advisor.engines.mps import find_mps
+from advisor.engines.mps import MpsSearch
 from advisor.engines.telling import Notice, Told
 from advisor.register.foreign import Seen
 from advisor.register.shares import PIPE_DIRECTORY, Mps
@@ -111,11 +111,17 @@ class ProbeTable:
         self._away = why
 
 
-def find_daemon(trusted: Sequence[int] = (0,)) -> Mps:
+def daemon_finder(trusted: Sequence[int] = (0,)) -> Callable[[], Mps]:
+    """Looks for the MPS daemon that jobs may use, each time it is called; see ``find_daemon``."""
+    search = MpsSearch()
+    return lambda: find_daemon(trusted, search)
+
+
+def find_daemon(trusted: Sequence[int] = (0,), search: MpsSearch | None = None) -> Mps:
     """The MPS daemon that jobs may use; the probe looks where there is one, for root's powers are needed."""
     path = probe_socket()
     if path is None:
-        return find_mps()
+        return (search or MpsSearch()).find()
     request: wire.Request = {"verb": "mps", "directory": os.environ.get(PIPE_DIRECTORY)}
     try:
         found: Mps = from_tree(Mps, wire.ask(path, request, trusted)["mps"])

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from advisor.engines.mps import find_mps
+from advisor.engines.mps import MpsSearch
 from advisor.register.shares import PIPE_DIRECTORY
 from advisor.written import to_tree
 from collector.model import NodeName, Process
@@ -36,11 +36,12 @@ TOO_MUCH = "environ: left out, for the answer about all processes was too long"
 
 def handler(table: ProcessTable) -> Handler:
     """The closed list of what is answered."""
+    search = MpsSearch()
 
     def handle(request: Request, uid: int) -> Mapping[str, Any]:
         if request["verb"] == "mps":
             named = request["directory"]
-            return {"mps": to_tree(find_mps({} if named is None else {PIPE_DIRECTORY: str(named)}))}
+            return {"mps": to_tree(search.find({} if named is None else {PIPE_DIRECTORY: str(named)}))}
         if request["verb"] != "look":
             raise Refused(f"{request['verb']!r} is not a verb of fallow-probe: it has `look` and `mps`")
         pids = [int(pid) for pid in request["pids"]]

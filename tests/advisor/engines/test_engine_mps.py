@@ -12,9 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engines.mps import DAEMON, DEFAULT_DIRECTORY, MOST_OF_ONE, PID_FILE, find_mps, seldom
+from advisor.engines.mps import (
+    DAEMON,
+    DEFAULT_DIRECTORY,
+    MOST_HUNG_OF_ONE,
+    MOST_OF_ONE,
+    PID_FILE,
+    MpsSearch,
+    find_mps,
+    seldom,
+)
 from advisor.register.shares import Mps
 from collector.clock import SystemClock
+from tests.hung_mount import hung_mount
 
 VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 
@@ -154,6 +164,30 @@ def test_who_may_not_read_a_daemons_environment_takes_it_at_the_default(proc: Pr
     proc.add(20, DAEMON, directory=DEFAULT_DIRECTORY)
     (proc.path / "20" / "environ").unlink()
     assert proc.found().pipe_directory == DEFAULT_DIRECTORY
+
+
+def test_a_folder_that_never_answers_holds_up_nobody_and_hides_nobodys_daemon(
+    proc: Proc, tmp_path: Path
+) -> None:
+    """FUSE and a dead file server wait for ever; the number of looks that wait with them is bounded."""
+    hung = proc.machine / "hung"
+    hung.mkdir()
+    proc.add(30, DAEMON, directory="/tmp/nvidia-mps")
+    (proc.machine / "tmp" / "nvidia-mps" / "control").touch()
+    for pid in range(20, 24):
+        proc.add(pid, DAEMON, env=f"{VARIABLE}=/hung\0".encode())
+        proc.be(pid, 4003)
+    search = MpsSearch(proc.path, process_s=0.05)
+    with hung_mount(hung):
+        before = threading.active_count()
+        for _ in range(5):
+            assert search.find({}).pipe_directory == "/tmp/nvidia-mps"
+        assert threading.active_count() == before + MOST_HUNG_OF_ONE
+        shutil.rmtree(proc.path / "30")
+        assert "the file system that its folder is on does not answer" in search.find({}).why
+    while threading.active_count() > before:
+        pass  # the threads come back with an error
+    assert "does not answer" not in search.find({}).why, "and are let go of"
 
 
 def test_it_is_looked_for_again_only_now_and_then() -> None:
