@@ -117,6 +117,7 @@ REASONS = {
     404: "there is no such thing",
     409: "it stands where this cannot be done",
     410: "it has ended",
+    411: "a request's body comes in pieces, without its length",
     413: "more was sent than an order can hold",
     421: "this service does not answer to that name",
     422: "the request is not understood",

@@ -93,6 +93,9 @@ def _unwanted(headers: dict[bytes, str], scope: Message, rules: RequestLimits) -
     if not scope["path"].isprintable():
         message = "a path holds no control characters, and nothing that cannot be seen"
         return _Refused(status=400, kind="bad-order", message=message)
+    if b"transfer-encoding" in headers:
+        message = "a request's body is sent whole, with its Content-Length: it may not come in pieces"
+        return _Refused(status=411, kind="bad-order", message=message)
     length = headers.get(b"content-length", "0")
     if length.isdigit() and int(length) > MOST_BODY_BYTES:
         return _too_much()
@@ -197,7 +200,7 @@ async def _answer(send: Send, refused: _Refused) -> None:
         headers.append((b"retry-after", str(refused.retry_after_s).encode()))
     if refused.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if refused.status == 413:
+    if refused.status in (411, 413):
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

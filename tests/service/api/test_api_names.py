@@ -173,10 +173,28 @@ def test_body_in_pieces_that_add_up_to_too_much_is_refused(door: Door) -> None:
         head = "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
         made.sendall(f"{head}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             for _ in range(20):
                 made.sendall(piece)
         assert made.recv(65_536).startswith(b"HTTP/1.1 4")
+
+
+def test_a_body_in_pieces_is_refused_by_its_head_and_nothing_behind_it_is_a_request(door: Door) -> None:
+    """A piece of a byte costs the loop as much as a request; and two lengths make two readings."""
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    pieces = head + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * (1 << 18) + b"0\r\n\r\n"
+    both = head + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    for sent in (pieces, both + b"GET /v1/whoami HTTP/1.1\r\nHost: x\r\n\r\n"):
+        answer = b""
+        with socket.socket(socket.AF_UNIX) as made, contextlib.suppress(ConnectionResetError):
+            made.settimeout(20)
+            made.connect(str(door.socket))
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                made.sendall(sent)
+            while piece := made.recv(65_536):
+                answer += piece
+        assert answer.startswith(b"HTTP/1.1 411")
+        assert answer.count(b"HTTP/1.1") == 1 and b"Content-Length" in answer.partition(b"\r\n\r\n")[2]
 
 
 def test_unknown_path_and_method_are_told_in_json(door: Door) -> None:
