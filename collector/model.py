@@ -245,6 +245,18 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HolderSample:
+    """What one holder did on one GPU in the ``width_ms`` to ``at_ms``, all of its processes together."""
+
+    uuid: GpuUuid
+    job: JobId
+    at_ms: int
+    width_ms: int
+    gpu_utilization_ratio: float | None = None
+    memory_used_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeClaim:
     """A GPU given to a holder by somebody who knows no UUIDs: Slurm speaks of nodes and indices.
 
@@ -323,6 +335,7 @@ class Reading:
     did not look, and empty when it looked and found none. ``nodes`` are those whose GPUs it gives out.
     ``withheld``: what another collector says of GPUs that nobody holds. ``mig_places``: where its MIG
     instances lie, if it knows. ``look``: all that a workload manager showed, its queue with it.
+    ``holder_samples``: what each holder of a shared GPU did, if that is told.
     """
 
     source: str
@@ -339,6 +352,7 @@ class Reading:
     withheld: tuple[Withheld, ...] = ()
     mig_places: tuple[MigPlace, ...] = ()
     look: "Look | None" = None
+    holder_samples: tuple[HolderSample, ...] = ()
     duration_ms: float = 0.0
 
 

@@ -81,6 +81,11 @@ def _renamed(reading: Reading, names: Names) -> Reading:
         if reading.allocations is None
         else tuple(replace(each, uuid=to) for each in reading.allocations if (to := name[each.uuid])),
         events=tuple(replace(event, uuid=to) for event in reading.events if (to := name[event.uuid])),
+        holder_samples=tuple(
+            replace(each, uuid=to)
+            for each in reading.holder_samples
+            if (to := names.get(each.uuid, each.uuid))
+        ),
         gaps=tuple(
             gap if gap.uuid is None else replace(gap, uuid=to)
             for gap in reading.gaps

@@ -1,7 +1,7 @@
 -- What part of the work on GPUs that several use, intruders too, is each holder's own, bin by bin, as the driver tells it of processes.
 --
 -- The driver has a sample of each process that did something, so one without a sample beside others with one did
--- nothing. A process is its job's; where that is not known, its person's, if one of the holders is. A bin in which
+-- nothing; so it is with what an exporter tells of whole pods. A process is its job's; where that is not known, its person's, if one of the holders is. A bin in which
 -- nothing was told, or in which a process is of unknown owner, has no row. An intruder's work is nobody's here, but only
 -- where it is known to be of another person than the holders.
 --
@@ -43,14 +43,31 @@ WITH claims AS (
     LEFT JOIN persons AS u ON u.gpu_id = t.gpu_id AND u.user_name = p.user_name
     LEFT JOIN (SELECT DISTINCT gpu_id, process_id FROM intrusions) AS i
         ON i.gpu_id = t.gpu_id AND i.process_id = t.process_id
+), pods AS (  -- what an exporter tells of whole pods, where nothing is told of processes
+    SELECT gpu_id, holder_id, bin,
+        used_e4 * (least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000)) AS work
+    FROM (
+        SELECT *, unnest(range((end_ms - width_ms) // 30000, (end_ms - 1) // 30000 + 1)) AS bin
+        FROM (
+            SELECT gpu_id, holder_id, gpu_utilization_e4 AS used_e4, width_ms, epoch_ms(ts) - epoch_ms($bins_from) AS end_ms
+            FROM holder_samples
+            WHERE ts > $bins_from AND ts <= $as_of AND gpu_id IN (SELECT unnest($gpu_ids))
+                AND gpu_utilization_e4 IS NOT NULL))
+    WHERE bin >= 0 AND bin < (epoch_ms($bins_to) - epoch_ms($bins_from)) // 30000
+), told AS (
+    SELECT gpu_id, bin, intrudes, holder_id, work FROM owned
+    UNION ALL
+    SELECT p.gpu_id, p.bin, false AS intrudes, c.holder_id, p.work
+    FROM (FROM pods ANTI JOIN touching USING (gpu_id, bin)) AS p
+    LEFT JOIN claims AS c ON c.gpu_id = p.gpu_id AND c.holder_id = p.holder_id
 ), totals AS (
     SELECT gpu_id, bin, sum(work) AS all_work
-    FROM owned GROUP BY ALL
+    FROM told GROUP BY ALL
     HAVING sum(work) > 0 AND bool_and(holder_id IS NOT NULL OR intrudes)
 )
 SELECT c.gpu_id, c.holder_id, t.bin, coalesce(sum(o.work), 0) / t.all_work AS part
 FROM totals AS t
 JOIN claims AS c USING (gpu_id)
-LEFT JOIN owned AS o ON o.gpu_id = t.gpu_id AND o.bin = t.bin AND o.holder_id = c.holder_id
+LEFT JOIN told AS o ON o.gpu_id = t.gpu_id AND o.bin = t.bin AND o.holder_id = c.holder_id
 GROUP BY c.gpu_id, c.holder_id, t.bin, t.all_work
 ORDER BY c.gpu_id, c.holder_id, t.bin;

@@ -30,7 +30,7 @@
 -- @column wasted_energy_kwh double (kWh): used while wasted
 -- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
 -- @column shared_with bigint: other jobs that held it at the same time
--- @column is_told_apart boolean: meanwhile use of single processes was told; where it was not, all are charged alike, by share
+-- @column is_told_apart boolean: meanwhile use of single processes or pods was told; where it was not, all are charged alike, by share
 -- @null is_told_apart: nobody shared it; to_ts: it still holds it; found: nothing; ratios of energy: no hours; else: not known or not measured
 WITH own AS (
     SELECT holder_id FROM holders WHERE job = $job
@@ -54,11 +54,17 @@ WITH own AS (
     FROM beside AS b JOIN holders AS h ON h.holder_id = b.holder_id OR h.job = $job
     WHERE h.user_name IS NOT NULL
     GROUP BY ALL
+), pods AS (
+    SELECT DISTINCT b.gpu_id
+    FROM beside AS b
+    JOIN holder_samples AS s ON s.gpu_id = b.gpu_id AND s.ts > b.from_ts AND s.ts <= b.to_ts
+    WHERE s.gpu_utilization_e4 IS NOT NULL
 ), shared AS (
     SELECT
         b.gpu_id, count(DISTINCT b.holder_id) AS shared_with,
         coalesce(bool_or(s.sm_e4 IS NOT NULL) AND NOT bool_or(
-            coalesce(s.sm_e4, 0) > 0 AND p.holder_id IS NULL AND u.gpu_id IS NULL AND i.process_id IS NULL), false) AS is_told_apart
+            coalesce(s.sm_e4, 0) > 0 AND p.holder_id IS NULL AND u.gpu_id IS NULL AND i.process_id IS NULL), false)
+            OR b.gpu_id IN (SELECT gpu_id FROM pods) AS is_told_apart
     FROM beside AS b
     LEFT JOIN process_samples AS s ON s.gpu_id = b.gpu_id AND s.ts > b.from_ts AND s.ts <= b.to_ts
     LEFT JOIN processes AS p ON p.process_id = s.process_id

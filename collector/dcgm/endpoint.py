@@ -17,7 +17,18 @@ from collector.dcgm.labels import identity
 from collector.dcgm.readout import Readout, read_out
 from collector.dcgm.text import MalformedText, Row, names_in, parse
 from collector.dcgm.vocabulary import is_dcgm, is_known
-from collector.model import Allocation, Event, Gap, Gpu, GpuSample, GpuUuid, NodeName, OutOfService, Withheld
+from collector.model import (
+    Allocation,
+    Event,
+    Gap,
+    Gpu,
+    GpuSample,
+    GpuUuid,
+    HolderSample,
+    NodeName,
+    OutOfService,
+    Withheld,
+)
 from collector.nvml.reasons import xid as xid_words
 
 XID = "xid"
@@ -70,6 +81,7 @@ class News:
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
     withheld: tuple[Withheld, ...] = ()
+    holder_samples: tuple[HolderSample, ...] = ()
 
 
 def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str = "dcgm") -> tuple[Endpoint, News]:
@@ -119,6 +131,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str = "dcgm")
         events=tuple(_events(endpoint.samples, fresh)),
         gaps=_gaps(endpoint, unseen, source, now_ms),
         withheld=nobody_says(endpoint, after, UNNAMED) if unnamed else (),
+        holder_samples=_of_holders(readout, fresh),
     )
     return after, news
 
@@ -198,6 +211,16 @@ def _timed(last: GpuSample | None, sample: GpuSample, interval_ms: int) -> GpuSa
     if elapsed < _REFRESHED * interval_ms and _same(last, sample):
         return None
     return replace(sample, width_ms=elapsed if elapsed <= _STRETCH * interval_ms else interval_ms)
+
+
+def _of_holders(readout: Readout, fresh: tuple[GpuSample, ...]) -> tuple[HolderSample, ...]:
+    """What holders did, for the times that the devices' new samples cover."""
+    times = {sample.uuid: (sample.at_ms, sample.width_ms) for sample in fresh}
+    return tuple(
+        replace(each, at_ms=times[each.uuid][0], width_ms=times[each.uuid][1])
+        for each in readout.holder_samples
+        if each.uuid in times
+    )
 
 
 def _same(one: GpuSample, other: GpuSample) -> bool:

@@ -3,10 +3,13 @@
 While MIG is on the exporter repeats the board's power, temperature, energy and clocks for each instance.
 They are the board's, so they go to the parent, once, and nothing is ever summed. Where two rows of a board
 differ (read a moment apart) the larger is taken: for a counter that is the newer one.
+
+Of a GPU that pods share an exporter (4.8.2 and later) says utilization and memory with a row of the device,
+which names no pod, and one of each pod's own processes: those are the holders', and not the device's.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from collector.dcgm.crowd import CROWDED, MOST_OF_ONE_GPU
@@ -24,7 +27,7 @@ from collector.dcgm.vocabulary import (
     utilization_scale,
     without_blanks,
 )
-from collector.model import Allocation, Basis, Gpu, GpuSample, GpuUuid
+from collector.model import Allocation, Basis, Gpu, GpuSample, GpuUuid, HolderSample
 
 SCALE_UNKNOWN = "utilization-scale-unknown"
 LADDER = (
@@ -48,6 +51,9 @@ WHOLES = (
     "xid",
 )
 """The quantities that a sample holds as whole numbers."""
+OF_HOLDERS = frozenset({"gpu_utilization_ratio", "memory_used_bytes"})
+"""What an exporter tells of each pod, beside the device's own (NVIDIA/dcgm-exporter, pull request 594)."""
+_Values = dict[str, tuple[int, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +63,18 @@ class Readout:
     gpus: tuple[Gpu, ...]
     samples: tuple[GpuSample, ...]
     allocations: tuple[Allocation, ...] | None
+    holder_samples: tuple[HolderSample, ...] = ()
 
 
 @dataclass(slots=True)
 class _Device:
-    """What the rows of one device add up to."""
+    """What the rows of one device add up to; ``of_holders`` are those that name one, of OF_HOLDERS."""
 
     identity: Identity
-    values: dict[str, tuple[int, float]]
-    claims: dict[Claim, Claim]
+    values: _Values = field(default_factory=dict)
+    claims: dict[Claim, Claim] = field(default_factory=dict)
     undecided: bool = False
+    of_holders: dict[Claim, _Values] = field(default_factory=dict)
     crowded: bool = False
 
 
@@ -74,6 +82,7 @@ def read_out(rows: Iterable[Row], *, fallback_node: str, at_ms: int, width_ms: i
     """The devices of one scrape, with samples for the ``width_ms`` that end at ``at_ms``."""
     known = [(row, measure) for row in rows if (measure := measure_of(row.name)) is not None]
     devices, looked = _devices(known, fallback_node)
+    told = tuple(each for device in devices.values() for each in _holder_samples(device, at_ms, width_ms))
     parents = {device.identity.parent for device in devices.values()} - {None}
     for uuid in parents:
         assert uuid is not None
@@ -83,6 +92,7 @@ def read_out(rows: Iterable[Row], *, fallback_node: str, at_ms: int, width_ms: i
         gpus=tuple(_gpu(device, shares[uuid]) for uuid, device in devices.items()),
         samples=tuple(_sample(device, at_ms, width_ms) for device in devices.values()),
         allocations=_allocations(devices) if looked else None,
+        holder_samples=told,
     )
 
 
@@ -98,13 +108,14 @@ def _devices(known: list[tuple[Row, Measure]], fallback_node: str) -> tuple[dict
         if who is None:
             continue
         if who.parent is not None:
-            devices.setdefault(who.parent, _Device(parent_of(who), {}, {}))
-        device = devices.setdefault(who.uuid, _Device(who, {}, {}))
-        for claim in holders[id(row.labels)] or ():
+            devices.setdefault(who.parent, _Device(parent_of(who)))
+        device = devices.setdefault(who.uuid, _Device(who))
+        named = holders[id(row.labels)] or ()
+        for claim in named:
             _claim(device, claim)
         if who.parent is not None and measure.scope is Scope.BOARD:
             device = devices[who.parent]
-        _note(device, measure, row.value, scale)
+        _note(device, measure, row.value, scale, named if measure.quantity in OF_HOLDERS else ())
     return devices, any(found is not None for found in holders.values())
 
 
@@ -128,7 +139,8 @@ def _scale_of(rows: Iterable[tuple[Row, Measure]]) -> float | None:
     return utilization_scale(undecided, frozenset(dialects - {Dialect.NEUTRAL}))
 
 
-def _note(device: _Device, measure: Measure, raw: float, scale: float | None) -> None:
+def _note(device: _Device, measure: Measure, raw: float, scale: float | None, named: Iterable[Claim]) -> None:
+    """Keep a row's value: as that of the holders whom it names, else as the device's."""
     value = without_blanks(raw)
     factor = scale if measure.unit is Unit.UNDECIDED else measure.unit.factor
     if value is None or value < 0:
@@ -137,7 +149,29 @@ def _note(device: _Device, measure: Measure, raw: float, scale: float | None) ->
         device.undecided = True
         return
     found = (-measure.rank, value * factor)
-    device.values[measure.quantity] = max(device.values.get(measure.quantity, found), found)
+    for values in [device.of_holders.setdefault(claim, {}) for claim in named] or [device.values]:
+        values[measure.quantity] = max(values.get(measure.quantity, found), found)
+
+
+def _holder_samples(device: _Device, at_ms: int, width_ms: int) -> list[HolderSample]:
+    """What each holder did; where no row is the device's own, the rows of holders tell it, repeated."""
+    own = OF_HOLDERS & device.values.keys()
+    for values in device.of_holders.values():
+        for name in values.keys() - own:
+            device.values[name] = max(device.values.get(name, values[name]), values[name])
+    return [
+        HolderSample(
+            uuid=device.identity.uuid,
+            job=claim.holder.job,
+            at_ms=at_ms,
+            width_ms=width_ms,
+            gpu_utilization_ratio=None if used is None else min(used[1], 1.0),
+            memory_used_bytes=_whole(values.get("memory_used_bytes")),
+        )
+        for claim, told in device.of_holders.items()
+        if (values := {name: found for name, found in told.items() if name in own})
+        for used in (values.get("gpu_utilization_ratio"),)
+    ]
 
 
 def _keep_board_values(parent: _Device) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from collector.dcgm.endpoint import Endpoint, News, missed
 from collector.dcgm.fetch import MOST_GPUS, Body, Failure, Fetcher, Limits, Request, place
 from collector.dcgm.text import MalformedText
-from collector.model import Allocation, Gpu, GpuSample, GpuUuid, Reading, Unavailable
+from collector.model import Allocation, Gpu, GpuSample, GpuUuid, HolderSample, Reading, Unavailable
 
 Hear = Callable[[Endpoint, bytes, int], tuple[Endpoint, News]]
 """Endpoint as remembered, its answer, now: the endpoint after it, and what is new. Raises MalformedText."""
@@ -105,11 +105,13 @@ def metrics_url(url: str) -> str:
 def _reading(source: str, now_ms: int, news: Sequence[News], took_ms: float) -> Reading:
     gpus: dict[GpuUuid, Gpu] = {}
     samples: dict[GpuUuid, GpuSample] = {}
+    of_holders: list[HolderSample] = []
     for part in news:
         mine = [gpu for gpu in part.gpus if gpu.uuid not in gpus]
         uuids = {gpu.uuid for gpu in mine}
         gpus.update((gpu.uuid, gpu) for gpu in mine)
         samples.update((sample.uuid, sample) for sample in part.samples if sample.uuid in uuids)
+        of_holders += (sample for sample in part.holder_samples if sample.uuid in uuids)
     return Reading(
         source=source,
         at_ms=now_ms,
@@ -119,6 +121,7 @@ def _reading(source: str, now_ms: int, news: Sequence[News], took_ms: float) -> 
         events=tuple({event: None for part in news for event in part.events}),
         gaps=tuple(gap for part in news for gap in part.gaps),
         withheld=tuple(each for part in news for each in part.withheld),
+        holder_samples=tuple(of_holders),
         duration_ms=took_ms,
     )
 

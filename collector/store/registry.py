@@ -251,6 +251,12 @@ class Registry:
         ends_ms = samples["at_ms"].to_numpy()
         return pa.array(self.cuts.by_time(ids.to_numpy(zero_copy_only=False), ends_ms))
 
+    def known_holder_ids(self, jobs: Iterable[JobId]) -> dict[JobId, int]:
+        """The ids of those holders that are known by now."""
+        wanted = sorted(set(jobs))
+        self._recall_holders([job for job in wanted if job not in self._holders])
+        return {job: self._holders[job][0] for job in wanted if job in self._holders}
+
     def _turn(self, at_ms: int) -> None:
         """Forget what was not named since the last turn, when that is long ago. Never in the past."""
         if at_ms - self._turned_ms >= FORGET_MS:

@@ -22,10 +22,11 @@ RECENT_DAYS = 14
 class Retention:
     """Days to keep; samples count whether sealed or not.
 
-    ``samples_days`` also holds for the record of ticks, ``process_samples_days`` for ended intrusions and
-    unclear claims, ``hours_days`` for the days made of them, gaps, events, ended allocations, closed
-    findings and the journal; plans that nobody settled go with the samples. ``jobs_days`` holds for
-    submitted jobs that ended, their pauses and leases, ``consents_days`` for words that hold no more.
+    ``samples_days`` also holds for the record of ticks, ``process_samples_days`` for what single
+    holders did, ended intrusions and unclear claims, ``hours_days`` for the days made of them, gaps, events,
+    ended allocations, closed findings and the journal; plans that nobody settled go with the samples.
+    ``jobs_days`` holds for submitted jobs that ended, their pauses and leases, ``consents_days`` for words
+    that hold no more.
     Nothing goes before something was measured ``settled_days`` ago: a clock that is years ahead would empty
     the store, and is noticed by then.
     """
@@ -81,6 +82,7 @@ _LEVELS = (
     ("expire_samples", "samples"),
     ("expire_ticks", "samples"),
     ("expire_process_samples", "process_samples"),
+    ("expire_holder_samples", "process_samples"),
     ("expire_minutes", "minutes"),
     ("expire_hours", "hours"),
     ("expire_worked_minutes", "hours"),

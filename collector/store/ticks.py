@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from collector.batch import fitting, to_table
-from collector.model import Holder, JobId, Process, ProcessKey, ProcessSample, Reading, Tick
+from collector.model import Holder, HolderSample, JobId, Process, ProcessKey, ProcessSample, Reading, Tick
 from collector.store.allocations import (
     RESUME_MS,
     Claim,
@@ -118,6 +118,9 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     )
     _write_allocations(connection, live, tick)
     _write_owners(connection, live, tick)
+    write_holder_samples(
+        connection, live.registry, [s for reading in readings for s in reading.holder_samples]
+    )
     write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)
     note_ticks(tick, live.book)
     _write_outcomes(connection, tick)
@@ -232,6 +235,29 @@ def write_processes(
         }
     )
     feed(connection, "insert_process_samples", table)
+
+
+def write_holder_samples(
+    connection: duckdb.DuckDBPyConnection, registry: Registry, samples: Sequence[HolderSample]
+) -> None:
+    """Append what holders did; a GPU or holder that nothing else tells of is nobody's to charge."""
+    known = registry.known_holder_ids({sample.job for sample in samples}) if samples else {}
+    told = [s for s in samples if s.uuid in registry.gpu_ids and s.job in known]
+    if not told:
+        return
+    table = pa.table(
+        {
+            "at_ms": pa.array([s.at_ms for s in told], pa.int64()),
+            "gpu_id": pa.array([registry.id_at(s.uuid, s.at_ms) for s in told], pa.int32()),
+            "holder_id": pa.array([known[s.job] for s in told], pa.int32()),
+            "width_ms": pa.array([s.width_ms for s in told], pa.int32()),
+            "gpu_utilization_e4": pa.array([_e4(s.gpu_utilization_ratio) for s in told], pa.int16()),
+            "memory_used_bytes": pa.array(
+                fitting([s.memory_used_bytes for s in told], pa.int64()), pa.int64()
+            ),
+        }
+    )
+    feed(connection, "insert_holder_samples", table)
 
 
 def _write_allocations(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:

@@ -230,14 +230,41 @@ owned AS (
     LEFT JOIN persons AS u ON u.gpu_id = b.gpu_id AND u.bin = b.bin AND u.user_name = p.user_name
     LEFT JOIN intruding AS i ON i.gpu_id = b.gpu_id AND i.process_id = b.process_id
 ),
+-- What an exporter tells of whole pods, where nothing is told of processes: a pod without a row beside one with one did
+-- nothing.
+by_holder AS (
+    SELECT gpu_id, bin, holder_id, sum(used_e4 * ms) AS work
+    FROM (
+        SELECT
+            gpu_id, holder_id, used_e4, bin,
+            least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS ms
+        FROM (
+            SELECT *, unnest(range((end_ms - width_ms) // 30000, (end_ms - 1) // 30000 + 1)) AS bin
+            FROM (
+                SELECT gpu_id, holder_id, gpu_utilization_e4 AS used_e4, width_ms, epoch_ms(ts) AS end_ms
+                FROM holder_samples SEMI JOIN divided USING (gpu_id)
+                WHERE ts > epoch_ms(CAST($from_ms AS BIGINT)) AND ts < epoch_ms(CAST($read_to_ms AS BIGINT))
+                  AND gpu_id IN (SELECT gpu_id FROM wanted) AND gpu_utilization_e4 IS NOT NULL)
+        )
+        WHERE bin >= $from_ms // 30000 AND bin < $to_ms // 30000
+    )
+    ANTI JOIN by_process USING (gpu_id, bin)
+    GROUP BY gpu_id, bin, holder_id
+),
+told AS (
+    SELECT gpu_id, bin, work, intrudes, owner_id FROM owned
+    UNION ALL
+    SELECT b.gpu_id, b.bin, b.work, false AS intrudes, h.holder_id AS owner_id
+    FROM by_holder AS b LEFT JOIN held AS h USING (gpu_id, bin, holder_id)
+),
 own_work AS (
     SELECT gpu_id, bin, owner_id AS holder_id, sum(work) AS own_work
-    FROM owned WHERE owner_id IS NOT NULL GROUP BY gpu_id, bin, owner_id
+    FROM told WHERE owner_id IS NOT NULL GROUP BY gpu_id, bin, owner_id
 ),
 -- Only where it is known whose each process is.
 all_work AS (
     SELECT gpu_id, bin, sum(work) AS all_work
-    FROM owned GROUP BY gpu_id, bin
+    FROM told GROUP BY gpu_id, bin
     HAVING sum(work) > 0 AND bool_and(owner_id IS NOT NULL OR intrudes)
 ),
 -- The same as fractions of what all holders did, for the energy: an intruder's part is borne by them all.

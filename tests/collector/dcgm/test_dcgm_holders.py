@@ -218,7 +218,36 @@ def test_what_single_pods_used_of_a_shared_gpu_is_not_taken_for_the_gpu_s_own() 
     (sample,) = found.samples
     assert (sample.gpu_utilization_ratio, sample.memory_used_bytes) == (0.9, 3000 << 20)
     assert sample.sm_active_ratio == 0.5
+    assert [(s.uuid, s.job, s.gpu_utilization_ratio, s.memory_used_bytes) for s in found.holder_samples] == [
+        ("GPU-a", "pod:lab/x", 0.6, 2000 << 20),
+        ("GPU-a", "pod:lab/y", 0.2, 500 << 20),
+    ]
     assert held(found) == [
         ("GPU-a", "pod:lab/x", "lab", 0.5),
         ("GPU-a", "pod:lab/y", "lab", 0.5),
     ]
+
+
+def test_values_repeated_for_each_pod_are_the_gpu_s_and_nobody_s_own() -> None:
+    # before 4.8.2, KUBERNETES_VIRTUAL_GPUS: no row is without a pod
+    rows = "".join(
+        f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-a",hostname="n1",pod="{pod}",namespace="lab"}} 90\n'
+        for pod in "xy"
+    )
+    found = read_out(parse(rows, is_known), fallback_node="n", at_ms=1, width_ms=1)
+    assert [sample.gpu_utilization_ratio for sample in found.samples] == [0.9]
+    assert found.holder_samples == ()
+
+
+def test_of_a_mig_instance_memory_is_told_by_pod() -> None:
+    labels = 'gpu="0",UUID="GPU-a",hostname="n1",GPU_I_ID="7",GPU_I_PROFILE="1g.10gb"'
+    rows = f"DCGM_FI_DEV_FB_USED{{{labels}}} 900\n" + "".join(
+        f'DCGM_FI_DEV_FB_USED{{{labels},pod="{pod}",namespace="lab"}} {used}\n'
+        for pod, used in (("x", 600), ("y", 300))
+    )
+    found = read_out(parse(rows, is_known), fallback_node="n", at_ms=1, width_ms=1)
+    assert [(s.uuid, s.job, s.gpu_utilization_ratio, s.memory_used_bytes) for s in found.holder_samples] == [
+        ("MIG-GPU-a/7", "pod:lab/x", None, 600 << 20),
+        ("MIG-GPU-a/7", "pod:lab/y", None, 300 << 20),
+    ]
+    assert {s.uuid: s.memory_used_bytes for s in found.samples}["MIG-GPU-a/7"] == 900 << 20
