@@ -48,6 +48,7 @@ def _body(scene: PageContext) -> None:
     _timeline(scene, row)
     left, right = st.columns([1, 1], gap="large")
     with left:
+        _use_by_holder(scene, row)
         _processes(scene, row)
     with right:
         _events(scene, row)
@@ -108,6 +109,25 @@ def _timeline(scene: PageContext, row: Any) -> None:
     missing = unmeasured(lanes_of(), timeline)
     if missing:
         st.caption(f"Not measured on this GPU in this time: {', '.join(missing).lower()}.")
+
+
+def _use_by_holder(scene: PageContext, row: Any) -> None:
+    """What each of those who share it did lately; silent where nobody tells."""
+    use = queries.ask_if_kept("use_by_holder", uuid=row["uuid"])
+    if use is None or use.empty:
+        return
+    st.subheader("Each holder's own use", anchor=False)
+    shown = pd.DataFrame(
+        {
+            "Job": use["job"],
+            "Person": use["user_name"],
+            "Project": use["project"],
+            "GPU time": use["gpu_utilization_ratio"].map(wording.percent),
+            "Memory": use["memory_used_bytes"].map(wording.gibibytes),
+        }
+    )
+    grid(shown.dropna(axis="columns", how="all"), hide_index=True, placeholder=wording.DASH)
+    st.caption(f"As the exporter told it of each pod at {scene.when(use['ts'].iloc[0])}.")
 
 
 def _processes(scene: PageContext, row: Any) -> None:

@@ -38,3 +38,24 @@ def test_a_shared_gpu_says_whether_each_one_s_use_is_told_apart(
     with open_store(at_path(tmp_path)) as store, store.reader() as connection:
         (row,) = run(connection, "job_gpus", {"job": "slurm:ann", **SPAN}).to_pylist()
     assert (row["shared_with"], row["is_told_apart"]) == (shared_with, is_told_apart)
+
+
+def test_what_an_exporter_tells_of_whole_pods_tells_holders_apart(tmp_path: Path) -> None:
+    charged(tmp_path, ("ann", "bob"), {})
+    with open_store(at_path(tmp_path)) as store, store.reader() as connection:
+        connection.execute(
+            "INSERT INTO holder_samples SELECT ts, gpu_id, holder_id, width_ms, "
+            "CASE WHEN user_name = 'ann' THEN 9500 ELSE 0 END, CASE WHEN user_name = 'ann' THEN 7 ELSE 5 END "
+            "FROM samples JOIN allocations USING (gpu_id) JOIN holders USING (holder_id)"
+        )
+        (row,) = run(connection, "job_gpus", {"job": "slurm:ann", **SPAN}).to_pylist()
+        now = run(connection, "use_by_holder", {"uuid": row["uuid"]}).to_pylist()
+        instants = {"bins_from": T0, "bins_to": T0 + ALL_MS, "as_of": T0 + ALL_MS}
+        parts = run(connection, "assess_shared", {**instants, "gpu_ids": [1]}).to_pylist()
+    assert row["is_told_apart"] is True
+    assert [(each["job"], each["gpu_utilization_ratio"], each["memory_used_bytes"]) for each in now] == [
+        ("slurm:ann", 0.95, 7),
+        ("slurm:bob", 0.0, 5),
+    ]
+    assert {(each["holder_id"], each["part"]) for each in parts} == {(1, 1.0), (2, 0.0)}
+    assert len({each["bin"] for each in parts}) == ALL_MS // 30_000
