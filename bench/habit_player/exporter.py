@@ -1,9 +1,12 @@
 """A world through dcgm-exporter: the text that it would serve, of the classic names and units.
 
-The exporter shows the newest of DCGM's samples, not a mean over its interval; so does this. A pod's labels
-stand on the rows as the kubelet names it; who holds a GPU by Slurm's or Fallow's word comes from the
-inventory.
+The exporter shows the newest of DCGM's values. Those of devices (GPU utilization, memory, power) are of an
+instant; a profiling value is a mean over the interval at which it is watched, which is the exporter's own
+(DCGM's user guide, "Profiling metrics"). A pod's labels stand on the rows as the kubelet names it; who holds a
+GPU by Slurm's or Fallow's word comes from the inventory.
 """
+
+import numpy as np
 
 from bench.habit_player.driver import RESERVED_BYTES, board_uuid
 from bench.habit_player.naming import namespace, pod_name
@@ -78,12 +81,14 @@ def _labels(world: World, gpu: int, held: tuple[Holding, ...], number: int) -> s
 def _values(world: World, gpu: int, tick: int, *, lowest: bool) -> list[tuple[str, float]]:
     series, hardware = world.gpus[gpu], world.habit.hardware
     loads = {name: float(values[tick]) for name, values in series.loads.items()}
+    watched = slice(max(0, tick + 1 - INTERVAL_MS // TICK_MS), tick + 1)
+    means = {name: float(np.mean(values[watched])) for name, values in series.loads.items()}
     whole = hardware.mig is None
     if lowest:  # a MIG instance has no GPU utilization: the graphics engine is its lowest measure
         return [
             ("DCGM_FI_DEV_GPU_UTIL", 100 * loads["gpu"])
             if whole
-            else ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", loads["graphics"])
+            else ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", means["graphics"])
         ]
     found = [("DCGM_FI_DEV_GPU_UTIL", 100 * loads["gpu"])] if whole else []
     if whole:
@@ -103,8 +108,8 @@ def _values(world: World, gpu: int, tick: int, *, lowest: bool) -> list[tuple[st
     found += [("DCGM_FI_DEV_POWER_USAGE", float(series.power[tick])), ("DCGM_FI_DEV_GPU_TEMP", 45.0)]
     if hardware.board.dcgm_sm:
         found += [
-            ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", loads["graphics"]),
-            ("DCGM_FI_PROF_SM_ACTIVE", loads["sm"]),
-            ("DCGM_FI_PROF_DRAM_ACTIVE", loads["controller"]),
+            ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", means["graphics"]),
+            ("DCGM_FI_PROF_SM_ACTIVE", means["sm"]),
+            ("DCGM_FI_PROF_DRAM_ACTIVE", means["controller"]),
         ]
     return found
