@@ -31,7 +31,7 @@
 -- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
 -- @column shared_with bigint: other jobs that held it at the same time
 -- @column is_told_apart boolean: meanwhile use of single processes or pods was told; where it was not, all are charged alike, by share
--- @null is_told_apart: nobody shared it; to_ts: it still holds it; found: nothing; ratios of energy: no hours; else: not known or not measured
+-- @null is_told_apart: nobody shared it, or what its processes did is not kept that long; to_ts: it still holds it; found: nothing; ratios of energy: no hours; else: not known or not measured
 WITH own AS (
     SELECT holder_id FROM holders WHERE job = $job
 ), given AS (
@@ -62,15 +62,18 @@ WITH own AS (
 ), shared AS (
     SELECT
         b.gpu_id, count(DISTINCT b.holder_id) AS shared_with,
-        coalesce(bool_or(s.sm_e4 IS NOT NULL) AND NOT bool_or(
-            coalesce(s.sm_e4, 0) > 0 AND p.holder_id IS NULL AND u.gpu_id IS NULL AND i.process_id IS NULL), false)
-            OR b.gpu_id IN (SELECT gpu_id FROM pods) AS is_told_apart
+        coalesce(bool_or(
+            coalesce(s.sm_e4, 0) > 0 AND p.holder_id IS NULL AND u.gpu_id IS NULL AND i.process_id IS NULL), false) AS any_unknown,
+        min(b.from_ts) < any_value(k.complete_to) AS is_cut,
+        CASE WHEN b.gpu_id IN (SELECT gpu_id FROM pods) THEN true WHEN any_unknown THEN false WHEN is_cut THEN NULL
+            ELSE coalesce(bool_or(s.sm_e4 IS NOT NULL), false) END AS is_told_apart
     FROM beside AS b
     LEFT JOIN process_samples AS s ON s.gpu_id = b.gpu_id AND s.ts > b.from_ts AND s.ts <= b.to_ts
     LEFT JOIN processes AS p ON p.process_id = s.process_id
     LEFT JOIN (SELECT DISTINCT gpu_id, process_id FROM intrusions) AS i
         ON i.gpu_id = s.gpu_id AND i.process_id = s.process_id
     LEFT JOIN persons AS u ON u.gpu_id = b.gpu_id AND u.user_name = p.user_name
+    LEFT JOIN watermarks AS k ON k.name = 'processes_kept'
     GROUP BY b.gpu_id
 ), rolled AS (
     SELECT

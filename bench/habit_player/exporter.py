@@ -2,8 +2,8 @@
 
 The exporter shows the newest of DCGM's values. Those of devices (GPU utilization, memory, power) are of an
 instant; a profiling value is a mean over the interval at which it is watched, which is the exporter's own
-(DCGM's user guide, "Profiling metrics"). A pod's labels stand on the rows as the kubelet names it; who holds a
-GPU by Slurm's or Fallow's word comes from the inventory.
+(DCGM's user guide, "Profiling metrics"). A pod's labels stand on the rows as the kubelet names it; who holds
+a GPU by Slurm's or Fallow's word comes from the inventory.
 """
 
 import numpy as np

@@ -14,6 +14,7 @@ from collector.store.statements import statement
 
 KEPT_SAMPLES = "samples_kept"
 KEPT_MINUTES = "minutes_kept"
+KEPT_PROCESSES = "processes_kept"
 RECENT_DAYS = 14
 """After a longer stop the clock has to show itself right again."""
 
@@ -71,7 +72,8 @@ def drop_expired(
     for question, level in _LEVELS:
         counted = connection.execute(statement(question), {"before_ms": cuts[level]}).fetchone()
         rows.append((question.removeprefix("expire_"), int(counted[0]) if counted else 0))
-    for name, level in ((KEPT_SAMPLES, "samples"), (KEPT_MINUTES, "minutes")):
+    marks = ((KEPT_SAMPLES, "samples"), (KEPT_MINUTES, "minutes"), (KEPT_PROCESSES, "process_samples"))
+    for name, level in marks:
         connection.execute(statement("raise_watermark"), {"name": name, "complete_to_ms": cuts[level]})
     return Dropped(
         rows=tuple((table, count) for table, count in rows if count), files=tuple(row[0] for row in files)

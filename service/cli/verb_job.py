@@ -101,6 +101,13 @@ def _draw(
             "all who held it are charged alike, by their shares",
             style="bright_black",
         )
+    lost = (each for each in gpus if each.get("shared_with") and each.get("is_told_apart") is None)
+    if forgotten := [place(each) for each in lost]:
+        screen.print(
+            f"{', '.join(forgotten)}: shared with other jobs; what single processes did is not kept that "
+            "long, so whether each is charged for its own use cannot be seen any more",
+            style="bright_black",
+        )
     for each in found:
         over = "" if each["closed_at"] is None else " (over)"
         screen.print(f"{each['kind']}{over}", style="bold")

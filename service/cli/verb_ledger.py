@@ -21,6 +21,8 @@ NAMED = ("gpu", "job")
 BAR_WIDTH = 24
 """So that states, hours, energy and cost stand on a line of 80."""
 NO_ROOM = "Left out for want of room: {}; --json has them."
+LEAST_SAID_HOURS = 0.05
+"""Less shows as 0.0."""
 OF_MEASURED = "use is of the time that was measured; the other columns are hours of all time."
 NOBODY, NOT_KNOWN = "(nobody)", "(not known)"
 Row = dict[str, Any]
@@ -32,6 +34,7 @@ def run(flags: argparse.Namespace) -> int:
     filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
     with asked(flags) as client:
         rows = client.rows(f"ledger_by_{flags.by}", from_ts=start, to_ts=end, **filters)
+        alike = None if flags.json else client.rows("charged_alike", from_ts=start, to_ts=end, **filters)[0]
         names = {} if flags.json else _names(client, flags.by, (start, end))
     if flags.json:
         print_json(rows, flags)
@@ -44,6 +47,7 @@ def run(flags: argparse.Namespace) -> int:
     if flags.by == "state":
         screen.print(_states(rows))
         _say_measured(energy.used(rows), energy.used(row for row in rows if row["state"] in WASTED))
+        _say_alike(alike)
         return 0
     shown = _named(rows, flags.by, names)
     if flags.by in ("hour", "day"):
@@ -51,7 +55,25 @@ def run(flags: argparse.Namespace) -> int:
     screen.print(_keys(shown, flags.by))
     screen.print(OF_MEASURED, style="bright_black")
     _say_measured(energy.used(shown), energy.wasted(shown))
+    _say_alike(alike)
     return 0
+
+
+def _say_alike(alike: Row | None) -> None:
+    """Hours of which nobody tells whose the use was: the columns of people and jobs are shares there."""
+    if alike is None:
+        return
+    if alike["alike_gpu_hours"] >= LEAST_SAID_HOURS:
+        console().print(
+            f"{words.hours(alike['alike_gpu_hours'])} GPU-hours are of GPUs that several held at once, and "
+            "nobody tells whose the use was: all who held them are charged alike, by their shares.",
+            style="bright_black",
+        )
+    if alike["unclear_gpu_hours"] >= LEAST_SAID_HOURS:
+        console().print(
+            f"Of {words.hours(alike['unclear_gpu_hours'])} more it is not kept whether it was told.",
+            style="bright_black",
+        )
 
 
 def _say_measured(used: energy.Energy, wasted: energy.Energy) -> None:

@@ -19,7 +19,7 @@ LEAST_SAID_HOURS = 0.1
 if TYPE_CHECKING:
     from advisor.charging import Charged
     from advisor.whatif.earned import Earned, Given
-    from advisor.whatif.replay import WhatIf
+    from advisor.whatif.replay import Past, WhatIf
 
 
 def run(flags: argparse.Namespace) -> int:
@@ -42,7 +42,7 @@ def run(flags: argparse.Namespace) -> int:
     found = what_if(past, config.advice, limits_of(config), allowed)
     currency = next((price.currency for price in past.prices.values()), None)
     if flags.json:
-        print_json(_rows(found, currency), flags)
+        print_json(_rows(found, currency, _unmeasured_gpu_hours(past)), flags)
         return 0
     screen = console()
     hours = sum(each.use.held_gpu_hours for each in past.jobs)
@@ -59,7 +59,7 @@ def run(flags: argparse.Namespace) -> int:
             f"Nothing by {', '.join(found.bare)}. Only jobs of `fallow run` can say what these need to know.",
             style="bright_black",
         )
-    unmeasured = sum(each.unmeasured_ms * each.gpus for each in past.stretches) / HOUR_MS
+    unmeasured = _unmeasured_gpu_hours(past)
     if unmeasured >= LEAST_SAID_HOURS:
         screen.print(
             f"Of idle times, {words.hours(unmeasured)} GPU-hours were not measured and are not counted; what "
@@ -171,10 +171,17 @@ def _others(found: "WhatIf") -> list[str]:
     ]
 
 
-def _rows(found: "WhatIf", currency: str | None) -> list[dict[str, Any]]:
+def _unmeasured_gpu_hours(past: "Past") -> float:
+    """Of idle times, what was not measured: no action is credited with it."""
+    return sum(each.unmeasured_ms * each.gpus for each in past.stretches) / HOUR_MS
+
+
+def _rows(found: "WhatIf", currency: str | None, unmeasured: float) -> list[dict[str, Any]]:
+    """A row an action; ``unmeasured_gpu_hours`` is of the whole past, and the same in each."""
     rows = []
     for each in found.given:
         row = asdict(each)
         earned = {f"earned_{name}": value for name, value in row.pop("earned").items()}
-        rows.append({**row, "currency": currency if each.money is not None else None, **earned})
+        money = {"currency": currency if each.money is not None else None}
+        rows.append({**row, **money, **earned, "unmeasured_gpu_hours": unmeasured})
     return rows

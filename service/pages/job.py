@@ -286,7 +286,7 @@ def _each_gpu(scene: PageContext, job: str) -> None:
         key="job-each-gpu",
         alt="What the job made of each of its GPUs in this time range",
     )
-    alike = gpus[gpus["shared_with"].gt(0) & ~gpus["is_told_apart"].eq(True)]
+    alike = gpus[gpus["shared_with"].gt(0) & gpus["is_told_apart"].eq(False)]
     if not alike.empty:
         names = ", ".join(wording.short_gpu(row.node, row.gpu_place, row.uuid) for row in rows(alike))
         st.caption(

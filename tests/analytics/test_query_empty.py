@@ -12,6 +12,7 @@ EXPECTED_ROWS = {
     "span": 1,
     "judgement": 1,
     "cluster_now": 1,
+    "charged_alike": 1,
     "ledger_by_state": 9,
     "usage_over_time": 0,
     "waste": 1,

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from analytics.query import run
+from collector.store.retention import Retention
 from tests.collector.store.store_parts import T0, at_path
 from tests.collector.store.test_store_shared import ALL_MS, charged
 from tests.stores import open_store
@@ -37,7 +38,14 @@ def test_a_shared_gpu_says_whether_each_one_s_use_is_told_apart(
     charged(tmp_path, people, uses)
     with open_store(at_path(tmp_path)) as store, store.reader() as connection:
         (row,) = run(connection, "job_gpus", {"job": "slurm:ann", **SPAN}).to_pylist()
+        (whole,) = run(connection, "charged_alike", SPAN).to_pylist()
+        (anns,) = run(connection, "charged_alike", {**SPAN, "user": "ann"}).to_pylist()
     assert (row["shared_with"], row["is_told_apart"]) == (shared_with, is_told_apart)
+    hours = ALL_MS / 3_600_000
+    shared = hours if shared_with else 0.0
+    assert whole["shared_gpu_hours"] == pytest.approx(shared)
+    assert whole["alike_gpu_hours"] == pytest.approx(shared if is_told_apart is False else 0.0)
+    assert anns["alike_gpu_hours"] == pytest.approx(whole["alike_gpu_hours"] / 2)
 
 
 def test_what_an_exporter_tells_of_whole_pods_tells_holders_apart(tmp_path: Path) -> None:
@@ -51,11 +59,26 @@ def test_what_an_exporter_tells_of_whole_pods_tells_holders_apart(tmp_path: Path
         (row,) = run(connection, "job_gpus", {"job": "slurm:ann", **SPAN}).to_pylist()
         now = run(connection, "use_by_holder", {"uuid": row["uuid"]}).to_pylist()
         instants = {"bins_from": T0, "bins_to": T0 + ALL_MS, "as_of": T0 + ALL_MS}
+        (whole,) = run(connection, "charged_alike", SPAN).to_pylist()
         parts = run(connection, "assess_shared", {**instants, "gpu_ids": [1]}).to_pylist()
-    assert row["is_told_apart"] is True
+    assert row["is_told_apart"] is True and whole["alike_gpu_hours"] == 0.0
     assert [(each["job"], each["gpu_utilization_ratio"], each["memory_used_bytes"]) for each in now] == [
         ("slurm:ann", 0.95, 7),
         ("slurm:bob", 0.0, 5),
     ]
     assert {(each["holder_id"], each["part"]) for each in parts} == {(1, 1.0), (2, 0.0)}
     assert len({each["bin"] for each in parts}) == ALL_MS // 30_000
+
+
+@pytest.mark.parametrize(("days", "is_told_apart"), [(30.0, True), (1.0, None)])
+def test_what_is_not_kept_that_long_is_not_known(
+    tmp_path: Path, days: float, is_told_apart: bool | None
+) -> None:
+    charged(tmp_path, ("ann", "bob"), {"ann": 0.95, "bob": 0.0})
+    with open_store(at_path(tmp_path)) as store, store.reader() as connection:
+        store.apply_retention(Retention(process_samples_days=days), T0 + 3 * 86_400_000)
+        (row,) = run(connection, "job_gpus", {"job": "slurm:ann", **SPAN}).to_pylist()
+        (whole,) = run(connection, "charged_alike", SPAN).to_pylist()
+    assert (row["shared_with"], row["is_told_apart"]) == (1, is_told_apart)
+    assert whole["alike_gpu_hours"] == 0.0
+    assert (whole["unclear_gpu_hours"] > 0) is (is_told_apart is None)

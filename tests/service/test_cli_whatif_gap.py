@@ -68,4 +68,5 @@ def test_whatif_counts_what_was_measured_and_says_the_gap(tmp_path: Path) -> Non
     assert "Of idle times, 3.0 GPU-hours were not measured and are not counted" in said
     done = verb("whatif", "--since", "1d", "--json", data=tmp_path)
     (tell,) = (row for row in json.loads(done.stdout) if row["action"] == "tell")
+    assert tell["unmeasured_gpu_hours"] == pytest.approx(3.0, abs=0.05)
     assert tell["times"] == 2 and 0 < tell["gpu_hours"] < 4 + 4
