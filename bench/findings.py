@@ -17,8 +17,9 @@ A *case* is one GPU, one kind and one instant. The rules, stated so that they ca
   true in that time counts as wrong.
 * A job that had its GPU before the records begin and has been idle ever since cannot be told from one that
   never started; Fallow says the latter, which accuses nobody. These are counted apart (*older than records*).
-* *held-idle* follows the holder's own silences, up to six hours, where it is no notebook: missed within six
-  hours of such a holder's last work the case is borderline; found within them, after an hour, it is right.
+* *held-idle* and *allocated-empty* follow the holder's own silences where it is no notebook: missed for as
+  long as 90% of the silences that the labels show of this holder on this GPU in seven days (at most six
+  hours) the case is borderline, and no longer; found within them, after the rule's own time, it is right.
 * A job that by its labels never worked since it was given the GPU is starting for two hours; then, if it is
   no notebook, *not-started*, and after six hours *sleeping-batch*. Until then an idle or empty GPU of it is
   borderline.

@@ -18,6 +18,12 @@ IDLE_LABELS = {
 ACCUSING = {FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY}
 START_LIMIT_MS = 2 * 3_600_000
 """A job that has not worked yet is starting for so long, a notebook too (``Thresholds.start_limit_s``)."""
+EMPTY_LABELS = {LabelKind.BETWEEN_RUNS_EMPTY, LabelKind.HELD_EMPTY}
+RHYTHM_MS = 7 * 86_400_000
+LEAST_SILENCE_MS = 600_000
+"""Shorter is a pause within work (``analytics/sql/assess_rhythm.sql``)."""
+SLACK_MS = 120_000
+"""Labels change at any second, and the newest two minutes may not be rolled up yet."""
 OWN_SILENCE_S = 6 * 3600
 """The longest window of held-idle, where its holder's silences are long (``Thresholds.idle_longest_s``)."""
 
@@ -103,10 +109,33 @@ def is_excused(case: Case, kind: FindingKind) -> bool:
         return True
     if slept_since_ms < math.inf and not _is_notebook(case):
         return bool(case.found & {FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH})
-    if kind is FindingKind.ALLOCATED_EMPTY or _is_notebook(case):
+    if _is_notebook(case):
         return False
-    longest = case.truth.during(case.now_ms - OWN_SILENCE_S * 1000, case.now_ms)
-    return not all(_says(rows, kind) for rows in longest)
+    quiet_ms, own_ms = own_silences(case, kind)
+    return quiet_ms < min(own_ms, OWN_SILENCE_S * 1000) + SLACK_MS if own_ms else False
+
+
+def own_silences(case: Case, kind: FindingKind) -> tuple[int, int]:
+    """How long the holder has done nothing here, and the 90th percentile of such times that work has ended.
+
+    By the labels alone, of seven days; 0 where there was none of ten minutes or more. For allocated-empty: of
+    those in which nobody was there for ten minutes.
+    """
+    holders = {row.holder for row in case.present}
+    quiet_ms, empty_ms, ended = 0, 0, []
+    times = [at for at in case.truth.starts_ms if at < case.now_ms]
+    for from_ms, to_ms in zip(times, [*times[1:], case.now_ms], strict=True):
+        rows = [row for row in case.truth.at(from_ms) if row.holder in holders]
+        if not rows or to_ms <= case.now_ms - RHYTHM_MS:
+            quiet_ms = empty_ms = 0
+        elif any(row.kind not in IDLE_LABELS for row in rows):
+            if (quiet_ms if kind is FindingKind.HELD_IDLE else empty_ms) >= LEAST_SILENCE_MS:
+                ended.append(quiet_ms)
+            quiet_ms = empty_ms = 0
+        else:
+            quiet_ms += to_ms - from_ms
+            empty_ms += (to_ms - from_ms) * any(row.kind in EMPTY_LABELS for row in rows)
+    return quiet_ms, sorted(ended)[math.ceil(0.9 * len(ended)) - 1] if ended else 0
 
 
 def _says(rows: tuple[Label, ...], kind: FindingKind) -> bool:
