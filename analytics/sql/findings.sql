@@ -34,10 +34,12 @@
 -- @column low_saturation_gpu_hours double (GPU-hours): low saturation likewise, which is no waste
 -- @column wasted_cost double (currency): of wasted_gpu_hours
 -- @column currency text: of the cost
+-- @column wasted_energy_kwh double (kWh): used in wasted_gpu_hours
+-- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
 -- @column sentence text: the finding in words
 -- @column judged_gpu_hours double (GPU-hours): idle or empty since it began, as judged last
 -- @column evidence json: the numbers behind it
--- @null closed_at: still so; user_name, project, job: nobody holds it, or not known; cost: no price; hours: no waste
+-- @null closed_at: still so; user_name, project, job: nobody holds it, or not known; cost: no price; hours: no waste; wasted_energy_kwh: not measured, or no waste; its ratio: no waste
 WITH chosen AS (
     SELECT
         f.*, g.uuid, g.node, g.gpu_index,
@@ -57,7 +59,9 @@ WITH chosen AS (
 ), spent AS (
     SELECT
         gpu_id, holder_id, sum(allocated_empty_ms + held_idle_ms)::BIGINT AS wasted_ms,
-        sum(low_saturation_ms)::BIGINT AS low_ms
+        sum(low_saturation_ms)::BIGINT AS low_ms,
+        sum(coalesce(allocated_empty_energy_mj, 0) + coalesce(held_idle_energy_mj, 0))::BIGINT AS wasted_energy_mj,
+        sum(wasted_energy_ms)::BIGINT AS wasted_energy_ms
     FROM usage($from_ts, $to_ts, $hours_to, $days_to)
     WHERE holder_id IN (SELECT holder_id FROM chosen)
     GROUP BY gpu_id, holder_id
@@ -66,7 +70,9 @@ WITH chosen AS (
         c.finding_id, coalesce(sum_hours(s.wasted_ms, g.share_of_device), 0.0) AS wasted_gpu_hours,
         coalesce(sum_hours(s.low_ms, g.share_of_device), 0.0) AS low_saturation_gpu_hours,
         sum_money(s.wasted_ms, g.share_of_device, p.per_gpu_hour, p.currency) AS wasted_cost,
-        one_currency(p.currency) AS currency
+        one_currency(p.currency) AS currency,
+        kwh(sum(s.wasted_energy_mj), sum(s.wasted_energy_ms), sum(s.wasted_ms)) AS wasted_energy_kwh,
+        sum(coalesce(s.wasted_energy_ms, 0)) / nullif(sum(s.wasted_ms), 0) AS wasted_energy_known_ratio
     FROM chosen AS c
     JOIN spent AS s ON s.holder_id = c.holder_id AND (c.is_of_job OR s.gpu_id = c.gpu_id)
     JOIN gpus AS g ON g.gpu_id = s.gpu_id
@@ -77,7 +83,8 @@ WITH chosen AS (
 SELECT
     c.finding_id, c.kind, c.uuid, c.node, c.gpu_index, c.gpu_place, c.model, c.user_name, c.project, c.job, c.job_name,
     c.opened_at, c.last_seen_at, c.closed_at, c.window_from, c.window_to, c.coverage, c.rung, s.wasted_gpu_hours,
-    s.low_saturation_gpu_hours, s.wasted_cost, s.currency, c.sentence, c.wasted_gpu_hours AS judged_gpu_hours, c.evidence
+    s.low_saturation_gpu_hours, s.wasted_cost, s.currency,
+    s.wasted_energy_kwh, s.wasted_energy_known_ratio, c.sentence, c.wasted_gpu_hours AS judged_gpu_hours, c.evidence
 FROM chosen AS c
 LEFT JOIN sums AS s USING (finding_id)
 ORDER BY s.wasted_gpu_hours DESC NULLS LAST, c.opened_at, c.finding_id;

@@ -11,6 +11,7 @@ from rich.text import Text
 from service.cli import judged, patterns, words
 from service.cli.asking import asked
 from service.cli.screen import console, place, print_json
+from service.client import energy
 from service.client.finding_groups import grouped, once_a_gpu, others
 from service.client.kinds import KINDS
 from service.spans import parse_point, window
@@ -147,10 +148,12 @@ def _wasted(waste: dict[str, Any], only_open: bool, of: str) -> str:
     """What was wasted in the range, the ledger's sum, and how much of it is about what was found."""
     named = waste["open_gpu_hours" if only_open else "found_gpu_hours"]
     priced = words.priced(waste["wasted_cost"], waste["currency"])
+    drawn = energy.wasted([waste]) if "wasted_energy_kwh" in waste else None
+    metered = f", {words.energy(drawn)}" if drawn is not None and drawn.kwh else ""
     about = "about something open" if only_open else "about these"
     wasted, low = words.hours(waste["wasted_gpu_hours"]), words.hours(waste["low_saturation_gpu_hours"])
     return (
-        f"{of}: {wasted} GPU-hours wasted{priced}, {words.hours(named)} of them {about}; "
+        f"{of}: {wasted} GPU-hours wasted{priced}{metered}, {words.hours(named)} of them {about}; "
         f"{low} GPU-hours at low saturation beside it"
     )
 

@@ -13,6 +13,7 @@ import streamlit as st
 from service import wording
 from service.charts.frame import rows
 from service.charts.timelines import RUNGS
+from service.client import energy
 from service.client.finding_groups import About, grouped, once_a_gpu, others
 from service.client.kinds import KINDS
 from service.pages.data import queries
@@ -131,10 +132,13 @@ def wasted(waste: pd.DataFrame | None, *, open_only: bool) -> str:
 
 def beside(waste: pd.DataFrame) -> str:
     """What the sum is made of, and the figure that is no part of it."""
-    low = wording.hours(waste["low_saturation_gpu_hours"].iloc[0])
+    row = waste.to_dict("records")[0]
+    low = wording.hours(row["low_saturation_gpu_hours"])
+    drawn = energy.wasted([row]) if "wasted_energy_kwh" in row else None
+    metered = f" What was wasted drew {wording.energy(drawn)}." if drawn is not None and drawn.kwh else ""
     return (
         "Wasted is held with no process on it, or with one that did nothing; each GPU-hour counts once, "
-        f"whatever is found about it. {low} at low saturation are beside it."
+        f"whatever is found about it. {low} at low saturation are beside it.{metered}"
     )
 
 

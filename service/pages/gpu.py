@@ -17,6 +17,7 @@ from service.charts.timelines import (
     state_strip,
     unmeasured,
 )
+from service.client import energy
 from service.pages.data import queries
 from service.pages.parts.charted import charted, grid
 from service.pages.parts.context import PageContext, Site, drawn
@@ -45,6 +46,7 @@ def _body(scene: PageContext) -> None:
         return
     row = found.iloc[0]
     _head(scene, row)
+    _energy(scene, row)
     _timeline(scene, row)
     left, right = st.columns([1, 1], gap="large")
     with left:
@@ -86,6 +88,17 @@ def _head(scene: PageContext, row: Any) -> None:
             ("UUID", str(row["uuid"])),
         )
     )
+
+
+def _energy(scene: PageContext, row: Any) -> None:
+    """What it drew in the range, and how much of it while it was held and nothing ran."""
+    ledger = queries.ask("ledger_by_gpu", node=row["node"], **scene.window.span)
+    own = ledger[ledger["key"] == row["uuid"]].to_dict("records")
+    used, wasted = energy.used(own), energy.wasted(own)
+    if own and used.kwh is not None:
+        told = f"{wording.energy(used)} in this time"
+        idle = f", {wording.energy(wasted)} of it while it was held and did nothing" if wasted.kwh else ""
+        st.caption(f"Energy: {told}{idle}.")
 
 
 def _timeline(scene: PageContext, row: Any) -> None:

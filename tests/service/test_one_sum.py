@@ -99,6 +99,22 @@ def test_energy_is_in_the_state_in_which_it_was_used(client: Client) -> None:
     assert [row["wasted_energy_kwh"] for row in on] == pytest.approx([0.2, 0.2])
 
 
+def test_a_finding_bears_the_energy_of_what_its_holder_wasted(client: Client) -> None:
+    found = {row["kind"]: row for row in client.rows("findings", **RANGE) if row["job"] == "slurm:1"}
+    wasted = {
+        row["uuid"]: row["wasted_energy_kwh"] for row in client.rows("job_gpus", job="slurm:1", **RANGE)
+    }
+    idle, part = found["held-idle"], found["uses-part"]
+    assert idle["wasted_energy_kwh"] == pytest.approx(wasted[idle["uuid"]])
+    assert part["wasted_energy_kwh"] == pytest.approx(sum(wasted.values()))
+    assert part["wasted_energy_known_ratio"] == 1.0
+
+
+def test_the_verb_findings_says_what_the_waste_drew(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = " ".join(said(data, capsys, "findings", *FLAGS).split())
+    assert f"GPU-hours wasted, 30.00 EUR, {world.WASTED_KWH:.1f} kWh" in head
+
+
 def test_waste_says_what_findings_name_and_counts_an_hour_once(client: Client) -> None:
     (row,) = client.rows("waste", **RANGE)
     assert (row["open_gpu_hours"], row["found_gpu_hours"]) == pytest.approx((world.OPEN, world.FOUND))
