@@ -34,7 +34,8 @@ def run(flags: argparse.Namespace) -> int:
     filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
     with asked(flags) as client:
         rows = client.rows(f"ledger_by_{flags.by}", from_ts=start, to_ts=end, **filters)
-        alike = None if flags.json else client.rows("charged_alike", from_ts=start, to_ts=end, **filters)[0]
+        told = {"from_ts": start, "to_ts": end, **filters}
+        alike = [] if flags.json else client.rows_if_kept("charged_alike", **told) or []
         names = {} if flags.json else _names(client, flags.by, (start, end))
     if flags.json:
         print_json(rows, flags)
@@ -59,10 +60,11 @@ def run(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _say_alike(alike: Row | None) -> None:
+def _say_alike(rows: Sequence[Row]) -> None:
     """Hours of which nobody tells whose the use was: the columns of people and jobs are shares there."""
-    if alike is None:
+    if not rows:  # of an older service
         return
+    (alike,) = rows
     if alike["alike_gpu_hours"] >= LEAST_SAID_HOURS:
         console().print(
             f"{words.hours(alike['alike_gpu_hours'])} GPU-hours are of GPUs that several held at once, and "

@@ -19,7 +19,8 @@ LEAST_SAID_HOURS = 0.1
 if TYPE_CHECKING:
     from advisor.charging import Charged
     from advisor.whatif.earned import Earned, Given
-    from advisor.whatif.replay import Past, WhatIf
+    from advisor.whatif.past import Past
+    from advisor.whatif.replay import WhatIf
 
 
 def run(flags: argparse.Namespace) -> int:
