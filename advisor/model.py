@@ -139,7 +139,7 @@ class Job:
     ``attached`` says whether a person sits at it now. ``opted_out`` are the classes of action its owner
     refuses; ``keep_until_ms`` the owner's word to be left alone until then.
     ``protected`` is the site's word: nothing is ever done to it. ``held`` while it is paused until somebody
-    touches it or lets it go on. ``told_ms`` is when its owner was first reached in this idle time, and
+    touches it or lets it go on. ``notified_ms`` is when its owner was first reached in this idle time, and
     ``warned_ms`` most lately, and ``unreached_ms`` when telling was last tried and reached nobody.
     ``cannot`` names steps, by verb (``advisor.tags``), that no engine here can carry out on it, each with the
     reason; ``withheld`` those that its owner does not allow (``advisor.consent``). ``paced``: its steps are
@@ -170,7 +170,7 @@ class Job:
     may_share: bool = False
     opted_out: frozenset[ActionClass] = frozenset()
     keep_until_ms: int | None = None
-    keeps: int = 0
+    keep_count: int = 0
     use: Use = Use.UNKNOWN
     idle_since_ms: int | None = None
     idle_gpu_hours: float | None = None
@@ -178,8 +178,8 @@ class Job:
     acted_ms: int | None = None
     resized_ms: int | None = None
     requeues: int = 0
-    told_ms: int | None = None
-    tells: int = 0
+    notified_ms: int | None = None
+    notifications: int = 0
     warned_ms: int | None = None
     unreached_ms: int | None = None
     protected: bool = False

@@ -32,8 +32,18 @@ FORMER_COMMANDS: Mapping[str, str] = {
 """The tag of a command until 0.1.0, and its tag now; stored with jobs, and sent to launchers."""
 
 FORMER_FIELDS: Mapping[str, Mapping[str, str]] = {
-    "JobRecord": {"state": "stand"},
-    "Report": {"state": "stand"},
+    "JobRecord": {
+        "state": "stand",
+        "message": "said",
+        "notifications": "tells",
+        "notified_ms": "told_ms",
+        "paused_for_idling": "idled",
+        "keep_count": "keeps",
+        "last_seen_ms": "heard_ms",
+        "exit_reason": "ending",
+        "acknowledged": "handled",
+    },
+    "Report": {"state": "stand", "exit_reason": "ending", "acknowledged": "handled"},
 }
 """By class, a field and its name until 0.1.0: in stored jobs, and in what launchers say."""
 

@@ -246,8 +246,8 @@ class Draft:
                 kept = tuple(pair for pair in job.next_launch if pair[0] not in dict(step.settings))
                 self._put(job, next_launch=kept + step.settings)
             case Notify():
-                first = job.told_ms if job.told_ms is not None else self._now
-                self._put(job, told_ms=first, tells=job.tells + 1)
+                first = job.notified_ms if job.notified_ms is not None else self._now
+                self._put(job, notified_ms=first, notifications=job.notifications + 1)
             case HoldForJob():
                 self.reservations[step.job] = Reservation(start_ms=step.start_ms, gpus=step.gpus)
 

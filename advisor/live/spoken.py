@@ -74,15 +74,15 @@ def _job(job: Job, words: Iterable[Word]) -> Job:
     since_ms = max(job.idle_since_ms or 0, until_ms or 0)
     told = [w for w in words if isinstance(w, Telling) and job.idle_since_ms is not None]
     heard = sorted(word.at_ms for word in told if word.reached is not None and word.at_ms >= since_ms)
-    before = job.told_ms is not None and job.told_ms >= since_ms
-    first = [*heard[:1], *((job.told_ms,) if before and job.told_ms is not None else ())]
+    before = job.notified_ms is not None and job.notified_ms >= since_ms
+    first = [*heard[:1], *((job.notified_ms,) if before and job.notified_ms is not None else ())]
     missed = max((word.at_ms for word in told if word.reached is None), default=None)
     return replace(
         job,
         keep_until_ms=until_ms if job.keep_until_ms is None else max(job.keep_until_ms, until_ms or 0),
-        keeps=max(job.keeps, own),
-        told_ms=min(first, default=None),
-        tells=max(len(heard), job.tells if before else 0),
+        keep_count=max(job.keep_count, own),
+        notified_ms=min(first, default=None),
+        notifications=max(len(heard), job.notifications if before else 0),
         warned_ms=heard[-1] if heard else None,
         unreached_ms=missed,
     )

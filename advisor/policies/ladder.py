@@ -120,7 +120,7 @@ def told_too_late(rules: PlannerConfig) -> str:
 
 def warned_too_little(job: Job, rules: PlannerConfig) -> str:
     """Why the last rung waits: warnings are missing."""
-    return f"its owner was warned {job.tells} of {rules.terminate_warnings} times"
+    return f"its owner was warned {job.notifications} of {rules.terminate_warnings} times"
 
 
 def keep(
@@ -129,10 +129,10 @@ def keep(
     """The job as its owner wishes to keep it: for 4, 8 or 24 h, three times; then only an administrator."""
     if hours not in KEEP_HOURS:
         return NotKept(reason=f"a job is kept for {', '.join(map(str, KEEP_HOURS))} h, not for {hours}")
-    if job.keeps >= rules.keeps and not by_administrator:
-        return NotKept(reason=f"it was kept {job.keeps} times already; now an administrator has to")
+    if job.keep_count >= rules.keeps and not by_administrator:
+        return NotKept(reason=f"it was kept {job.keep_count} times already; now an administrator has to")
     until_ms = max(job.keep_until_ms or 0, now_ms + hours * 3600 * MS_PER_S)
-    return replace(job, keep_until_ms=until_ms, keeps=job.keeps + (not by_administrator))
+    return replace(job, keep_until_ms=until_ms, keep_count=job.keep_count + (not by_administrator))
 
 
 def _refusal(
@@ -153,7 +153,7 @@ def _refusal(
         known = job.memory_held_bytes is not None and job.memory_bytes is not None
         spare = known and (job.memory_held_bytes or 0) > (job.memory_bytes or 0)
         return None if spare else "only the job's own library could, and it reports no cache"
-    if job.told_ms is None or now_ms - job.told_ms < rules.grace_s * MS_PER_S:
+    if job.notified_ms is None or now_ms - job.notified_ms < rules.grace_s * MS_PER_S:
         return told_too_late(rules)
     if rung is Rung.PAUSE:
         return None if job.checkpointable else "it cannot be checkpointed"
@@ -161,7 +161,7 @@ def _refusal(
         return _not_fresh(job, now_ms, rules)
     if limits.mode(ActionClass.TERMINATE) not in (Mode.ASK, Mode.AUTO):
         return "no administrator switched terminating on"
-    if job.tells < rules.terminate_warnings:
+    if job.notifications < rules.terminate_warnings:
         return warned_too_little(job, rules)
     return None
 

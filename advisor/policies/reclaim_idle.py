@@ -157,7 +157,7 @@ def _steps(job: Job, found: Standing, now: tuple[int, str], rules: PlannerConfig
                 Requeue(job=job.id, action=ActionClass.RECLAIM, reason=f"{reason}, with a fresh checkpoint"),
             )
         case Rung.TERMINATE:
-            return (Cancel(job=job.id, reason=f"{reason}, after {job.tells} warnings"),)
+            return (Cancel(job=job.id, reason=f"{reason}, after {job.notifications} warnings"),)
         case _:
             return ()
 
@@ -167,7 +167,9 @@ def _message(job: Job, found: Standing, idle: str, rules: PlannerConfig) -> str:
     seen = f"{job_name(job)} has held its GPUs without using them for {idle}."
     skipped = dict(found.skipped)
     if skipped.get(Rung.TERMINATE) == warned_too_little(job, rules):
-        return f"{seen} This is warning {job.tells + 1} of {rules.terminate_warnings}: then it is ended."
+        return (
+            f"{seen} This is warning {job.notifications + 1} of {rules.terminate_warnings}: then it is ended."
+        )
     if found.next is Rung.PAUSE or skipped.get(Rung.PAUSE) == told_too_late(rules):
         return (
             f"{seen} It may be paused, {rules.grace_s // 60} min from now at the earliest; nothing is lost."
@@ -177,7 +179,7 @@ def _message(job: Job, found: Standing, idle: str, rules: PlannerConfig) -> str:
 
 def _is_to_be_told(job: Job, now_ms: int) -> bool:
     """Once in an idle time; where nobody could be reached, again after a while."""
-    if job.told_ms is not None:
+    if job.notified_ms is not None:
         return False
     return job.unreached_ms is None or now_ms - job.unreached_ms >= TELL_AGAIN_MS
 
@@ -186,7 +188,7 @@ def _is_to_be_warned(job: Job, found: Standing, now_ms: int, rules: PlannerConfi
     """Whether only a further warning is missing before the end; warnings are a grace apart."""
     if dict(found.skipped).get(Rung.TERMINATE) != warned_too_little(job, rules):
         return False
-    newest_ms = max(job.warned_ms or 0, job.told_ms or 0, job.unreached_ms or 0)
+    newest_ms = max(job.warned_ms or 0, job.notified_ms or 0, job.unreached_ms or 0)
     return now_ms - newest_ms >= rules.grace_s * MS_PER_S
 
 

@@ -51,15 +51,15 @@ def claim_of(
 
     ``given_again``: the number of an order that its launcher, which shows no proofs, took for an earlier one.
     """
-    if entry.state is JobState.ENDED or report.ending is not None:
+    if entry.state is JobState.ENDED or report.exit_reason is not None:
         return None
-    proof = proof if proof is not None and proof.number == report.handled else None
+    proof = proof if proof is not None and proof.number == report.acknowledged else None
     directive = entry.directive
-    answers = in_flight(entry) and directive is not None and directive.number == report.handled
-    if answers and proof is None and given_again == report.handled:
+    answers = in_flight(entry) and directive is not None and directive.number == report.acknowledged
+    if answers and proof is None and given_again == report.acknowledged:
         return Void()
     is_other = answers and proof is not None and directive is not None and report.proof != directive.proof
-    if is_other or report.handled > newest_number(entry):
+    if is_other or report.acknowledged > newest_number(entry):
         return _ahead(entry, report, proof)
     strange = [uuid for uuid in report.gpus if uuid not in leased(entry)]
     if strange and report.state in HOLDING:
@@ -102,7 +102,7 @@ def displaced(entry: JobRecord, why: str, now_ms: int) -> JobRecord:
         started_ms=None,
         leased_ms=None,
         placed_ms=None,
-        said=why,
+        message=why,
     )
 
 
@@ -113,7 +113,7 @@ def _caught_up(entry: JobRecord, report: Report, claim: Proven, now_ms: int) -> 
         state=report.state,
         gpus=report.gpus,
         share=claim.share if holds else entry.submission.share,
-        handled=report.handled,
+        acknowledged=report.acknowledged,
         failed=UNDONE if in_flight(entry) else None,
         attained_gpu_s=attained_gpu_s(entry, now_ms),
         counted_ms=now_ms if holds else None,
@@ -124,7 +124,7 @@ def _caught_up(entry: JobRecord, report: Report, claim: Proven, now_ms: int) -> 
         promised_ms=None,
         promised_gpus=(),
         held_by_user=False,
-        said="",
+        message="",
     )
 
 
@@ -132,7 +132,7 @@ def _ahead(entry: JobRecord, report: Report, proof: CommandProof | None) -> Clai
     if proof is None:
         on = f" and runs on {', '.join(report.gpus)}" if report.gpus else ""
         return Unproven(
-            why=f"it says that it carried out order {report.handled}{on}, and cannot show that order",
+            why=f"it says that it carried out order {report.acknowledged}{on}, and cannot show that order",
             is_ahead=True,
         )
     holds = report.state in HOLDING

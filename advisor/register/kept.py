@@ -63,7 +63,7 @@ def read_entry(store: "Store", job: JobId) -> JobRecord | None:
 
 
 def read_directives(store: "Store", job: JobId) -> tuple[Row, ...]:
-    """What one job's launcher was told: number, given_ms, directive, handled_ms, failed. Blocks."""
+    """What one job's launcher was told: number, given_ms, directive, acknowledged_ms, failed. Blocks."""
     rows = asked(store, "read_directives", {"job": job})
     return tuple({**row, "body": from_text(Command, row["body"])} for row in rows)
 
@@ -151,7 +151,7 @@ def _entry_row(entry: JobRecord) -> Row:
         "stand": entry.state.value,
         "submitted_ms": entry.submitted_ms,
         "ended_ms": entry.ended_ms,
-        "body": to_text(replace(entry, heard_ms=None)),
+        "body": to_text(replace(entry, last_seen_ms=None)),
     }
 
 
@@ -170,8 +170,8 @@ def _told(change: Change, at_ms: int) -> Iterable[Row]:
 
 def _handled(change: Change, at_ms: int) -> Iterable[Row]:
     after = change.after
-    if change.before is not None and after.handled > change.before.handled:
-        yield {"job": after.id, "handled": after.handled, "at_ms": at_ms, "failed": after.failed}
+    if change.before is not None and after.acknowledged > change.before.acknowledged:
+        yield {"job": after.id, "handled": after.acknowledged, "at_ms": at_ms, "failed": after.failed}
 
 
 def _holds(entry: JobRecord | None) -> dict[GpuUuid, float]:
@@ -188,7 +188,7 @@ def _released(change: Change, at_ms: int) -> Iterable[Row]:
 def _granted(change: Change, at_ms: int) -> Iterable[Row]:
     had, has, entry = _holds(change.before), _holds(change.after), change.after
     wanted = entry.submission
-    number = max(entry.handled, 0 if entry.directive is None else entry.directive.number)
+    number = max(entry.acknowledged, 0 if entry.directive is None else entry.directive.number)
     for uuid, share in has.items():
         if had.get(uuid) != share:
             yield {

@@ -43,7 +43,7 @@ class Unable(Refused):
 def submitted(job: JobId, submission: Submission, now_ms: int) -> JobRecord:
     """A new entry, waiting. Its launcher counts as heard: it has just asked."""
     return JobRecord(
-        id=job, submission=submission, submitted_ms=now_ms, heard_ms=now_ms, share=submission.share
+        id=job, submission=submission, submitted_ms=now_ms, last_seen_ms=now_ms, share=submission.share
     )
 
 
@@ -52,13 +52,13 @@ def in_flight(entry: JobRecord) -> bool:
     return (
         entry.state is not JobState.ENDED
         and entry.directive is not None
-        and entry.directive.number > entry.handled
+        and entry.directive.number > entry.acknowledged
     )
 
 
 def lapsing(entry: JobRecord) -> bool:
     """Whether its launcher is lost and its workers hold its GPUs still."""
-    return entry.ending is not None and entry.state is not JobState.ENDED
+    return entry.exit_reason is not None and entry.state is not JobState.ENDED
 
 
 def leased(entry: JobRecord) -> tuple[GpuUuid, ...]:
@@ -120,7 +120,7 @@ def given(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
                 promised_ms=None,
                 promised_gpus=(),
                 held_by_user=False,
-                said=directive.reason,
+                message=directive.reason,
             )
             return replace(placed, directive=directive)
         case CancelCommand() if not leased(entry):
@@ -143,33 +143,33 @@ def heard(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
     if entry.state is JobState.ENDED:
         return entry
     entry, directive = seen(entry, report, now_ms), entry.directive
-    if directive is not None and in_flight(entry) and report.handled == directive.number:
-        entry = _acknowledged(replace(entry, handled=directive.number), directive, report, now_ms)
-    elif entry.handled < report.handled < newest_number(entry):
-        entry = replace(entry, handled=report.handled)
-    if report.ending is not None and entry.state is not JobState.ENDED:
-        entry = _ended(entry, report.ending, now_ms, report.failed or "", report.exit_code)
+    if directive is not None and in_flight(entry) and report.acknowledged == directive.number:
+        entry = _acknowledged(replace(entry, acknowledged=directive.number), directive, report, now_ms)
+    elif entry.acknowledged < report.acknowledged < newest_number(entry):
+        entry = replace(entry, acknowledged=report.acknowledged)
+    if report.exit_reason is not None and entry.state is not JobState.ENDED:
+        entry = _ended(entry, report.exit_reason, now_ms, report.failed or "", report.exit_code)
     return entry
 
 
 def seen(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
     """The entry with its launcher's sign of life, and no more of its word than that."""
-    touched = entry.state is JobState.PAUSED and entry.idled and report.attached is True
+    touched = entry.state is JobState.PAUSED and entry.paused_for_idling and report.attached is True
     return replace(
         entry,
-        idled=entry.idled and not touched,
+        paused_for_idling=entry.paused_for_idling and not touched,
         acted_ms=None if touched else entry.acted_ms,
         launcher=report.launcher,
         report=report,
-        heard_ms=now_ms,
-        ending=None,
-        said="" if lapsing(entry) else entry.said,
+        last_seen_ms=now_ms,
+        exit_reason=None,
+        message="" if lapsing(entry) else entry.message,
     )
 
 
 def newest_number(entry: JobRecord) -> int:
     """The newest number of a directive that the register knows of."""
-    return max(entry.handled, 0 if entry.directive is None else entry.directive.number)
+    return max(entry.acknowledged, 0 if entry.directive is None else entry.directive.number)
 
 
 def silent(entry: JobRecord, now_ms: int, why: str) -> JobRecord:
@@ -178,7 +178,7 @@ def silent(entry: JobRecord, now_ms: int, why: str) -> JobRecord:
         return entry
     if not leased(entry):
         return _ended(entry, ExitReason.LOST, now_ms, why)
-    return replace(entry, ending=ExitReason.LOST, said=why)
+    return replace(entry, exit_reason=ExitReason.LOST, message=why)
 
 
 def unlaunched(entry: JobRecord, now_ms: int) -> JobRecord:
@@ -205,21 +205,21 @@ def forced(entry: JobRecord, directive: CancelCommand, now_ms: int) -> JobRecord
 
 def vacated(entry: JobRecord, now_ms: int) -> JobRecord:
     """No process of a job whose launcher is lost is left: what it held is free."""
-    return _ended(entry, ExitReason.LOST, now_ms, entry.said) if lapsing(entry) else entry
+    return _ended(entry, ExitReason.LOST, now_ms, entry.message) if lapsing(entry) else entry
 
 
 def held(entry: JobRecord, said: str = HELD_BY_OWNER) -> JobRecord:
     """A waiting job is kept from being started, until its owner or an operator lets it go on."""
     if entry.state not in (JobState.PENDING, JobState.PAUSED):
         raise Refused(f"hold {entry.id}: the job is {entry.state.value}, and must be waiting")
-    return replace(entry, held_by_user=True, said=said)
+    return replace(entry, held_by_user=True, message=said)
 
 
 def let_go(entry: JobRecord) -> JobRecord:
     """A waiting job may start again, and need not rest first."""
     if entry.state not in (JobState.PENDING, JobState.PAUSED):
         raise Refused(f"resume {entry.id}: the job is {entry.state.value}, and must be waiting or paused")
-    return replace(entry, held_by_user=False, idled=False, acted_ms=None, failed=None, said="")
+    return replace(entry, held_by_user=False, paused_for_idling=False, acted_ms=None, failed=None, message="")
 
 
 def attained_gpu_s(entry: JobRecord, now_ms: int) -> float:
@@ -279,8 +279,8 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
                 started_ms=now_ms,
                 paused_on=(),
                 next_launch=(),
-                idled=False,
-                said="",
+                paused_for_idling=False,
+                message="",
             )
         case ReallocateCommand():
             return _reshaped(entry, directive, now_ms)
@@ -291,8 +291,8 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
                 state=JobState.PAUSED,
                 paused_on=entry.gpus,
                 acted_ms=now_ms,
-                idled=directive.for_idling,
-                said=directive.reason,
+                paused_for_idling=directive.for_idling,
+                message=directive.reason,
             )
         case RequeueCommand():
             left = _emptied(entry, now_ms)
@@ -302,16 +302,16 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
                 paused_on=(),
                 acted_ms=now_ms,
                 requeues=entry.requeues + 1,
-                said=directive.reason,
+                message=directive.reason,
             )
         case NotifyCommand():
-            first = entry.told_ms if entry.told_ms is not None else now_ms
-            return replace(entry, told_ms=first, tells=entry.tells + 1)
+            first = entry.notified_ms if entry.notified_ms is not None else now_ms
+            return replace(entry, notified_ms=first, notifications=entry.notifications + 1)
         case ReleaseMemoryCommand():
             return entry
         case CancelCommand():
             return _ended(
-                entry, report.ending or ExitReason.CANCELLED, now_ms, directive.reason, report.exit_code
+                entry, report.exit_reason or ExitReason.CANCELLED, now_ms, directive.reason, report.exit_code
             )
         case _:
             assert_never(directive)
@@ -322,19 +322,19 @@ def _unworked(entry: JobRecord, directive: Command, report: Report, now_ms: int)
     said = f"{verb_of(directive)} did not work: {report.failed}"
     match directive:
         case StartCommand():
-            return replace(_emptied(entry, now_ms), state=JobState.PENDING, acted_ms=now_ms, said=said)
+            return replace(_emptied(entry, now_ms), state=JobState.PENDING, acted_ms=now_ms, message=said)
         case ResumeCommand():
-            return replace(_emptied(entry, now_ms), state=JobState.PAUSED, acted_ms=now_ms, said=said)
+            return replace(_emptied(entry, now_ms), state=JobState.PAUSED, acted_ms=now_ms, message=said)
         case ReallocateCommand():
             had = set(entry.gpus) | set(directive.gpus)
             kept = report.gpus if report.gpus and set(report.gpus) <= had else entry.gpus
             counted = replace(entry, attained_gpu_s=attained_gpu_s(entry, now_ms), counted_ms=now_ms)
-            return replace(counted, gpus=kept, resized_ms=now_ms, said=said)
+            return replace(counted, gpus=kept, resized_ms=now_ms, message=said)
         case PauseCommand():
-            return replace(entry, acted_ms=now_ms, held_by_user=False, said=said)
+            return replace(entry, acted_ms=now_ms, held_by_user=False, message=said)
         case RequeueCommand() | CancelCommand() | ReleaseMemoryCommand() | NotifyCommand():
             acted_ms = now_ms if isinstance(directive, RequeueCommand) else entry.acted_ms
-            return replace(entry, acted_ms=acted_ms, said=said)
+            return replace(entry, acted_ms=acted_ms, message=said)
         case _:
             assert_never(directive)
 
@@ -352,7 +352,7 @@ def _reshaped(entry: JobRecord, directive: ReallocateCommand, now_ms: int) -> Jo
         resized_ms=now_ms if resized else entry.resized_ms,
         acted_ms=entry.acted_ms if resized else now_ms,
         next_launch=() if directive.settings else entry.next_launch,
-        said="",
+        message="",
     )
 
 
@@ -376,10 +376,10 @@ def _ended(
         _emptied(entry, now_ms),
         state=JobState.ENDED,
         started_ms=entry.started_ms,
-        ending=ending,
+        exit_reason=ending,
         ended_ms=now_ms,
         exit_code=exit_code,
         promised_ms=None,
         promised_gpus=(),
-        said=said,
+        message=said,
     )

@@ -107,17 +107,17 @@ class Launcher:
 class Report:
     """What a launcher says of its job: every few seconds, and at once when something changed.
 
-    ``handled`` is the number of the newest directive it has carried out, ``failed`` why that did not work.
-    ``steps_left``, ``step_s`` (by world size) and ``checkpoint_ms`` are the job's own word, where it has one.
-    ``counted_ms`` is when ``step`` was counted, by the launcher's steady clock: two counts make a speed.
-    ``attached`` is whether somebody may sit at its terminal, ``quiet_s`` for how long nobody has typed there.
-    ``proof`` is that of the newest command that it has carried out, empty where that one bore none.
+    ``acknowledged`` is the number of the newest directive it has carried out, ``failed`` why that did not
+    work. ``steps_left``, ``step_s`` (by world size) and ``checkpoint_ms`` are the job's own word, where it
+    has one. ``counted_ms`` is when ``step`` was counted, by the launcher's steady clock: two counts make a
+    speed. ``attached`` is whether somebody may sit at its terminal, ``quiet_s`` for how long nobody has typed
+    there. ``proof`` is that of the newest command that it has carried out, empty where that one bore none.
     """
 
     at_ms: int
     launcher: Launcher
     state: JobState
-    handled: int = 0
+    acknowledged: int = 0
     failed: str | None = None
     pids: tuple[int, ...] = ()
     gpus: tuple[GpuUuid, ...] = ()
@@ -131,7 +131,7 @@ class Report:
     checkpoint_ms: int | None = None
     attached: bool | None = None
     quiet_s: float | None = None
-    ending: ExitReason | None = None
+    exit_reason: ExitReason | None = None
     exit_code: int | None = None
     proof: str = ""
 
@@ -249,7 +249,7 @@ class JobRecord:
     """A submitted job as the register has it.
 
     ``gpus`` are its leased devices in rank order, empty while it holds none. ``directive`` is the newest one
-    given, ``handled`` the newest one that its launcher has acknowledged: while they differ, it is being
+    given, ``acknowledged`` the newest one that its launcher has acknowledged: while they differ, it is being
     carried out. ``heard_ms`` is when its launcher was last heard of, ``None`` since the service started.
     """
 
@@ -263,20 +263,20 @@ class JobRecord:
     share: float = 1.0
     sharing: Sharing = Sharing.WHOLE
     directive: Command | None = None
-    handled: int = 0
+    acknowledged: int = 0
     failed: str | None = None
     """Why the newest acknowledged directive did not work; ``None`` when it did."""
     launcher: Launcher | None = None
     report: Report | None = None
-    heard_ms: int | None = None
+    last_seen_ms: int | None = None
     paused_on: tuple[GpuUuid, ...] = ()
     keep_until_ms: int | None = None
-    keeps: int = 0
+    keep_count: int = 0
     requeues: int = 0
     acted_ms: int | None = None
     resized_ms: int | None = None
-    told_ms: int | None = None
-    tells: int = 0
+    notified_ms: int | None = None
+    notifications: int = 0
     attained_gpu_s: float = 0.0
     counted_ms: int | None = None
     """Up to when ``attained_gpu_s`` counts; ``None`` while it holds no GPU."""
@@ -290,11 +290,11 @@ class JobRecord:
     next_launch: tuple[tuple[str, str], ...] = ()
     held_by_user: bool = False
     """Paused by its owner: only its owner or an operator lets it go on."""
-    idled: bool = False
+    paused_for_idling: bool = False
     """Paused because it did nothing. An interactive one goes on when its launcher reports somebody at it
     (``attached``), or its owner or an operator resumes it; a batch job after its cooldown."""
-    ending: ExitReason | None = None
+    exit_reason: ExitReason | None = None
     """How it ended; set while it does not stand ENDED yet when its launcher is lost and workers linger."""
     exit_code: int | None = None
-    said: str = ""
+    message: str = ""
     """Why it stands where it stands, for people: what it waits for, or how it ended."""

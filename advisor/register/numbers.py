@@ -39,7 +39,7 @@ class Numbers:
         self._given, self._proven = given, 0
         self._beyond = {job: number for job, number in own if number >= CEILING}
         self._earlier = {entry.id: _Earlier() for entry in living}
-        self._told = {entry.id: entry.handled for entry in living if entry.handled > given}
+        self._told = {entry.id: entry.acknowledged for entry in living if entry.acknowledged > given}
 
     def newest_known(self) -> int:
         """What the next number must lie above, beside those in the store."""

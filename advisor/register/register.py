@@ -53,7 +53,8 @@ def open_register(store: "Store", clock: Clock, signer: CommandSigner | None = N
     """
     kept = read_register(store, ENDED_KEPT)
     entries = {
-        entry.id: entry if entry.heard_ms is None else replace(entry, heard_ms=None) for entry in kept.entries
+        entry.id: entry if entry.last_seen_ms is None else replace(entry, last_seen_ms=None)
+        for entry in kept.entries
     }
     entries, doubles = without_doubles(store, entries, clock.now_ms())
     signer = signer or CommandSigner(secrets.token_bytes(KEY_BYTES))
@@ -205,8 +206,8 @@ class Register:
         if entry is None or entry.state is JobState.ENDED:
             return None
         newest = entry.directive
-        has = newest is not None and newest.number == entry.handled and newest.proof
-        return None if has else (entry.handled, self._signer.lease(entry))
+        has = newest is not None and newest.number == entry.acknowledged and newest.proof
+        return None if has else (entry.acknowledged, self._signer.lease(entry))
 
     def heard(self, job: JobId) -> None:
         """A sign of life that says nothing else, as an open connection is. Never blocks."""
@@ -320,7 +321,7 @@ class Register:
         Raises ``Taken`` where others leave no room for what it holds, whoever says that it does.
         """
         self._devices.change(before, after)
-        if before is not None and after.ending is ExitReason.LOST:
+        if before is not None and after.exit_reason is ExitReason.LOST:
             self._devices.doubt(before, after, self._clock.now_ms())
         self._working[after.id] = after
         self._open.add(Change(before=before, after=after))
@@ -394,4 +395,4 @@ def _alike(before: JobRecord, after: JobRecord) -> bool:
             return False
     elif old is not new:
         return False
-    return replace(before, report=None, heard_ms=None) == replace(after, report=None, heard_ms=None)
+    return replace(before, report=None, last_seen_ms=None) == replace(after, report=None, last_seen_ms=None)

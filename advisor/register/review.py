@@ -42,7 +42,7 @@ class Reviewer:
         whole GPU away after it, and only a restored backup does not know. What is younger stays.
         """
         proof = self._signer.read(before, report.proof) if report.proof else None
-        self._numbers.hear(before.id, report.handled)
+        self._numbers.hear(before.id, report.acknowledged)
         if proof is not None:
             self._numbers.prove(proof.number)
         claim = claims.claim_of(before, report, proof, self._numbers.given_again(before.id))

@@ -97,7 +97,7 @@ class CommandSigner:
         """A proof of how the entry stands since the newest command that its launcher has carried out."""
         held, share = leased(entry), share_held(entry)
         said = CommandProof(
-            number=entry.handled,
+            number=entry.acknowledged,
             kind=LEASE,
             gpus=held,
             share=share,

@@ -130,13 +130,13 @@ def waiting_job(entry: JobRecord) -> Job:
 
     Who was paused for idling goes on when touched where somebody can touch it, else after its cooldown."""
     phase = Phase.PAUSED if entry.state is JobState.PAUSED else Phase.PENDING
-    untouched = entry.idled and entry.submission.kind is JobKind.INTERACTIVE
+    untouched = entry.paused_for_idling and entry.submission.kind is JobKind.INTERACTIVE
     return replace(
         _asked(entry, None, 0),
         phase=phase,
         paused_on=entry.paused_on,
         held=entry.held_by_user or untouched,
-        use=Use.IDLE if entry.idled else Use.UNKNOWN,
+        use=Use.IDLE if entry.paused_for_idling else Use.UNKNOWN,
         memory_bytes=_needed(entry.report) or entry.submission.memory_bytes,
     )
 
@@ -283,13 +283,13 @@ def _asked(entry: JobRecord, seen: Job | None, now_ms: int) -> Job:
         may_share=wanted.may_share,
         opted_out=wanted.opted_out,
         keep_until_ms=entry.keep_until_ms if seen is None else seen.keep_until_ms or entry.keep_until_ms,
-        keeps=max(entry.keeps, 0 if seen is None else seen.keeps),
+        keep_count=max(entry.keep_count, 0 if seen is None else seen.keep_count),
         attained_gpu_s=attained_gpu_s(entry, now_ms),
         acted_ms=entry.acted_ms,
         resized_ms=entry.resized_ms,
         requeues=entry.requeues,
-        told_ms=None if seen is None else seen.told_ms,
-        tells=0 if seen is None else seen.tells,
+        notified_ms=None if seen is None else seen.notified_ms,
+        notifications=0 if seen is None else seen.notifications,
         warned_ms=None if seen is None else seen.warned_ms,
         unreached_ms=None if seen is None else seen.unreached_ms,
         protected=False if seen is None else seen.protected,

@@ -4,9 +4,9 @@
 -- @column number bigint: the journal's intent
 -- @column given_ms bigint (ms): when it was given
 -- @column body text: the directive as JSON
--- @column handled_ms bigint (ms): when its launcher acknowledged it, or a newer one
+-- @column acknowledged_ms bigint (ms): when its launcher acknowledged it, or a newer one
 -- @column failed text: why it did not work
--- @null handled_ms: not acknowledged; failed: it worked, or is not acknowledged
-SELECT number, epoch_ms(given_at) AS given_ms, body, epoch_ms(handled_at) AS handled_ms, failed
+-- @null acknowledged_ms: not acknowledged; failed: it worked, or is not acknowledged
+SELECT number, epoch_ms(given_at) AS given_ms, body, epoch_ms(handled_at) AS acknowledged_ms, failed
 FROM (FROM directives WHERE job = $job ORDER BY number DESC LIMIT 1000)
 ORDER BY number;

@@ -91,7 +91,7 @@ class Launcher:
                 return
             self._heard.counted[fate if self._ran.is_set() else "never started"] += 1
             if not self._over.is_set() and fate != "cancelled" and self._ran.is_set():
-                await self._say(state="ended", ending="done", exit_code=0)
+                await self._say(state="ended", exit_reason="done", exit_code=0)
             elif not self._over.is_set():
                 await self._order("cancel", {})
         finally:
@@ -121,7 +121,7 @@ class Launcher:
             "at_ms": time.time_ns() // 1_000_000,
             "launcher": self._self,
             "state": self._state,
-            "handled": self._handled,
+            "acknowledged": self._handled,
             "gpus": self._gpus,
             **more,
         }
@@ -154,7 +154,7 @@ class Launcher:
             case "Requeue":
                 self._state, self._gpus = "pending", []
             case "Cancel":
-                await self._say(state="ended", ending="cancelled")
+                await self._say(state="ended", exit_reason="cancelled")
                 return
         await self._say()
         if self._state == "running":

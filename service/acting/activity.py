@@ -75,8 +75,8 @@ class Activity:
             return
         if after.directive is not None and after.directive != before.directive:
             _command_given(after, after.directive)
-        if after.handled > before.handled:
-            log_event(log, "command-handled", job=after.id, action=after.handled, failed=after.failed)
+        if after.acknowledged > before.acknowledged:
+            log_event(log, "command-handled", job=after.id, action=after.acknowledged, failed=after.failed)
         if after.gpus != before.gpus or after.share != before.share:
             _lease_changed(before, after)
         if after.state is not before.state:
@@ -192,9 +192,9 @@ def _state_changed(before: JobRecord, after: JobRecord) -> None:
         job=after.id,
         user=after.submission.user,
         before=before.state.value,
-        exit_reason=None if after.ending is None or not ended else after.ending.value,
+        exit_reason=None if after.exit_reason is None or not ended else after.exit_reason.value,
         exit_code=after.exit_code if ended else None,
-        reason=after.said or None,
+        reason=after.message or None,
     )
 
 

@@ -157,7 +157,7 @@ class JobCommands:
         """One entry, with what it was told, what was done to it, and why it stands where it stands."""
         entry = self._entry(job)
         told = [
-            {name: row[name] for name in ("number", "given_ms", "handled_ms", "failed")}
+            {name: row[name] for name in ("number", "given_ms", "acknowledged_ms", "failed")}
             | {"verb": verb_of(row["body"]), "directive": to_tree(replace(row["body"], proof=""), Command)}
             for row in read_directives(self._organs.store, job)
         ]
@@ -182,7 +182,9 @@ class JobCommands:
         """
         entry = self._own(caller, job, nonce)
         if entry.state is JobState.ENDED and not is_news(entry, after):
-            raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
+            raise JobEnded(
+                f"{job} has ended: {entry.message or (entry.exit_reason and entry.exit_reason.value)}"
+            )
         is_launcher = self._reports.is_launcher(caller, entry)
         return follow(self._register, self._organs.loop, job, after, is_launcher=is_launcher)
 
@@ -190,7 +192,9 @@ class JobCommands:
         """Take a launcher's word. Blocks only when something changed."""
         before = self._own(caller, job, nonce)
         if before.state is JobState.ENDED:
-            raise JobEnded(f"{job} has ended: {before.said or (before.ending and before.ending.value)}")
+            raise JobEnded(
+                f"{job} has ended: {before.message or (before.exit_reason and before.exit_reason.value)}"
+            )
         self._reports.take(caller, before, report)
         return {"known": True}
 
@@ -364,7 +368,9 @@ class JobCommands:
     def _changeable(self, caller: Caller, job: JobId, nonce: str = "") -> JobRecord:
         entry = self._own(caller, job, nonce)
         if entry.state is JobState.ENDED:
-            raise JobEnded(f"{job} has ended: {entry.said or (entry.ending and entry.ending.value)}")
+            raise JobEnded(
+                f"{job} has ended: {entry.message or (entry.exit_reason and entry.exit_reason.value)}"
+            )
         return entry
 
     def _ordered(self, caller: Caller, step: Pause | Resize | Cancel, also: "Turn | None" = None) -> Row:

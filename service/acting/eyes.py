@@ -79,7 +79,7 @@ class Liveness:
             return ()
         leased_ms = entry.submitted_ms if entry.leased_ms is None else entry.leased_ms
         since_ms = 0 if self._is_rehearsal else leased_ms - CORRECTED_MS
-        until_ms = report.at_ms if entry.heard_ms is None else max(report.at_ms, entry.heard_ms)
+        until_ms = report.at_ms if entry.last_seen_ms is None else max(report.at_ms, entry.last_seen_ms)
         return tuple(
             pid
             for pid in report.pids

@@ -48,7 +48,7 @@ class LauncherReports:
 
     def take(self, caller: "Caller", entry: JobRecord, report: Report) -> None:
         """Take a word on this entry. Blocks only when something changed."""
-        lets_go = set(leased(entry)) - set(report.gpus) or report.ending is not None
+        lets_go = set(leased(entry)) - set(report.gpus) or report.exit_reason is not None
         in_doubt = bool(lets_go and leased(entry) and self._eyes.living(entry))
         self._register.report(entry.id, self._as_taken(caller, entry, report), in_doubt=in_doubt)
 

@@ -80,7 +80,7 @@ def explained(entry: JobRecord, wait: Wait | None, held: Terms | None = None) ->
 
     ``held`` are the terms that it would get now: what its lease says goes before.
     """
-    lines = [f"It is {entry.state.value}" + (f": {entry.said}." if entry.said else ".")]
+    lines = [f"It is {entry.state.value}" + (f": {entry.message}." if entry.message else ".")]
     if wait is not None:
         lines.append(f"It is number {wait.place} of {wait.of} in the queue and waits for: {wait.waits_for}.")
     if in_flight(entry):

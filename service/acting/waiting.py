@@ -93,7 +93,7 @@ def in_line(
     new = [entry for job, entry in entries.items() if job not in known and stands(entry)]
     of = last + len(new)
     for at, entry in enumerate(new, start=last + 1):
-        yield entry, Wait(place=at, of=of, waits_for=entry.said or NOT_LOOKED)
+        yield entry, Wait(place=at, of=of, waits_for=entry.message or NOT_LOOKED)
 
 
 def wait_of(entry: JobRecord, known: Mapping[JobId, Wait], entries: Mapping[JobId, JobRecord]) -> Wait | None:
@@ -137,7 +137,7 @@ def _key(
 
 def _waits_for(entry: JobRecord, reasons: Reasons, absent: frozenset[JobId]) -> str:
     if entry.held_by_user:
-        return HELD if entry.said in ("", life.HELD_BY_OWNER) else f"{HELD} ({entry.said})"
+        return HELD if entry.message in ("", life.HELD_BY_OWNER) else f"{HELD} ({entry.message})"
     if entry.id in absent:
         return AWAY
-    return reasons.by_job.get(entry.id) or entry.said or reasons.otherwise
+    return reasons.by_job.get(entry.id) or entry.message or reasons.otherwise

@@ -106,7 +106,7 @@ def stand_of(facts: Facts, job: Job, cover: Cover) -> Stand:
     held = restraint(facts.state, job, ActionClass.RECLAIM, facts.limits, cover)
     why = None if held is None else held.reason
     own = facts.limits.within(job.project, facts.state.projects)
-    told = replace(job, told_ms=job.idle_since_ms, tells=facts.advice.terminate_warnings)
+    told = replace(job, notified_ms=job.idle_since_ms, notifications=facts.advice.terminate_warnings)
 
     def at(now_ms: int) -> Standing:
         return standing(told, now_ms, own, facts.advice, why)

@@ -214,7 +214,7 @@ class ReportOrder(Order):
     at_ms: Moment
     launcher: LauncherOrder
     state: JobState
-    handled: Ordinal = 0
+    acknowledged: Ordinal = 0
     failed: Said | None = None
     pids: Annotated[list[Annotated[int, Field(strict=True, ge=1, le=2**31)]], Field(max_length=4_096)] = []
     gpus: Annotated[list[Device], Field(max_length=MOST_GPUS)] = []
@@ -232,7 +232,7 @@ class ReportOrder(Order):
     checkpoint_ms: Moment | None = None
     attached: Truth | None = None
     quiet_s: Number | None = None
-    ending: ExitReason | None = None
+    exit_reason: ExitReason | None = None
     exit_code: Annotated[int, Field(strict=True, ge=-255, le=255)] | None = None
     proof: Annotated[str, Field(strict=True, max_length=MOST_PROOF, pattern=PROOF)] = ""
 
@@ -246,7 +246,7 @@ class ReportOrder(Order):
                 started_ms=self.launcher.started_ms,
             ),
             state=self.state,
-            handled=self.handled,
+            acknowledged=self.acknowledged,
             failed=None if self.failed is None else shown(without_secrets(self.failed)),
             pids=tuple(self.pids),
             gpus=tuple(GpuUuid(each) for each in self.gpus),
@@ -260,7 +260,7 @@ class ReportOrder(Order):
             checkpoint_ms=self.checkpoint_ms,
             attached=self.attached,
             quiet_s=self.quiet_s,
-            ending=self.ending,
+            exit_reason=self.exit_reason,
             exit_code=self.exit_code,
             proof=self.proof,
         )

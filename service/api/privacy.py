@@ -51,7 +51,7 @@ SHOWN = frozenset(
         "mobility",
         "sharing",
         "origin",
-        "ending",
+        "exit_reason",
         "outcome",
         "verb",
         "action",

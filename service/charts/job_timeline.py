@@ -37,9 +37,9 @@ def life_of(job: Launched, now: datetime) -> pd.DataFrame:
     """
     if job.submitted is None:
         return pd.DataFrame({"ts": [], "end": [], "state": [], "gpus": [], "why": []})
-    turns: list[tuple[datetime, str, int, str]] = [(job.submitted, "pending", 0, job.said)]
+    turns: list[tuple[datetime, str, int, str]] = [(job.submitted, "pending", 0, job.message)]
     for told in sorted(job.directives, key=lambda each: each.number):
-        at = told.handled or (told.given if told is job.directives[-1] else None)
+        at = told.acknowledged or (told.given if told is job.directives[-1] else None)
         if at is None or told.failed:
             continue
         if (turn := _turn(told, turns[-1][2])) is not None:

@@ -65,7 +65,7 @@ def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
         f"{_gpus(row)}",
         words.span(_since_s(row, now_ms)),
         " ".join(asked["command"]),
-        row.get("said") or "",
+        row.get("message") or "",
     )
 
 
@@ -90,7 +90,7 @@ def _show(row: dict[str, Any], flags: argparse.Namespace) -> int:
 
 
 def _stands(row: dict[str, Any]) -> str:
-    ending = row.get("ending")
+    ending = row.get("exit_reason")
     if row["state"] != ENDED or ending is None:
         return str(row["state"])
     code = row.get("exit_code")

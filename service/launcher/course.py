@@ -74,15 +74,15 @@ def _happened(course: StateMachine, event: model.Event, now_s: float) -> Transit
         case model.Resubmitted(text=text):
             return _anew(course, text)
         case model.TurnedAway(why=why):
-            refused = Exit(ending=ExitReason.FAILED, code=TURNED_AWAY, why=why)
+            refused = Exit(exit_reason=ExitReason.FAILED, code=TURNED_AWAY, why=why)
             empty = course.phase in EMPTY
             return turns.entered(replace(course, code=0), refused) if empty else Transition(course=course)
         case model.Leased(number=number, proof=proof):
-            fits = number == course.handled and not course.proof
+            fits = number == course.acknowledged and not course.proof
             return Transition(course=replace(course, proof=proof) if fits else course)
         case model.Disowned():
             over = Exit(
-                ending=ExitReason.CANCELLED, code=turns.CANCELLED, why="the service has ended this job"
+                exit_reason=ExitReason.CANCELLED, code=turns.CANCELLED, why="the service has ended this job"
             )
             return _stopped(course, over, now_s)
         case model.Tick():
@@ -100,11 +100,13 @@ def _happened(course: StateMachine, event: model.Event, now_s: float) -> Transit
 
 def _told(course: StateMachine, directive: Command, now_s: float) -> Transition:
     known = course.queue if course.doing is None else (course.doing, *course.queue)
-    if directive.number <= max(course.handled, *(each.number for each in known), 0):
+    if directive.number <= max(course.acknowledged, *(each.number for each in known), 0):
         return Transition(course=course)
     match directive:
         case CancelCommand(reason=reason):
-            over = Exit(ending=ExitReason.CANCELLED, code=turns.CANCELLED, why=f"stopped{_because(reason)}")
+            over = Exit(
+                exit_reason=ExitReason.CANCELLED, code=turns.CANCELLED, why=f"stopped{_because(reason)}"
+            )
             return _stopped(replace(course, doing=directive, queue=()), over, now_s)
         case (
             StartCommand()
@@ -214,7 +216,7 @@ def _lived(
             begun = replace(course, phase=Phase.RUNNING, pids=pids, since_s=now_s)
             return turns.done(begun, None)
         case model.NotStarted(why=why, code=code) if course.phase in (Phase.STARTING, Phase.ENDING):
-            over = Exit(ending=ExitReason.FAILED, code=code, why=why)
+            over = Exit(exit_reason=ExitReason.FAILED, code=code, why=why)
             then = course.then if isinstance(course.then, Exit) else over
             return turns.swept(replace(course, then=then))
         case model.WorkerEnded(worker=worker, code=code) if worker in course.alive:
@@ -295,7 +297,7 @@ def _signalled(course: StateMachine, number: int, now_s: float) -> Transition:
         return Transition(course=course, actions=(model.Forward(number=number),))
     if number not in ENDERS:
         return Transition(course=course)
-    over = Exit(ending=ExitReason.CANCELLED, code=-number, why=f"cancelled by signal {number}")
+    over = Exit(exit_reason=ExitReason.CANCELLED, code=-number, why=f"cancelled by signal {number}")
     return turns.entered(replace(course, code=0), over)
 
 
@@ -303,7 +305,9 @@ def _ticked(course: StateMachine, now_s: float) -> Transition:
     limit_s = course.terms.limit_s
     if limit_s is not None and course.phase in LIMITED and turns.ran_s(course, now_s) >= limit_s:
         over = Exit(
-            ending=ExitReason.FAILED, code=turns.TIME_IS_UP, why=f"its time limit of {limit_s:g} s is over"
+            exit_reason=ExitReason.FAILED,
+            code=turns.TIME_IS_UP,
+            why=f"its time limit of {limit_s:g} s is over",
         )
         return turns.halted(course, over, now_s)
     if course.until_s is None or now_s < course.until_s:

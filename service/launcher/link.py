@@ -124,7 +124,7 @@ class Link:
     def report(self, report: Report, *, news: bool) -> None:
         """Tell the service; ``news`` is delivered in order, the rest only while it is fresh."""
         with self._changed:
-            self._known = max(self._known, report.handled)
+            self._known = max(self._known, report.acknowledged)
             if news:
                 self._reports.append(report)
                 self._life = None

@@ -100,7 +100,7 @@ class Restart:
 class Exit:
     """Be over. ``code`` counts where no worker has one of its own; ``why`` is for people."""
 
-    ending: ExitReason
+    exit_reason: ExitReason
     code: int
     why: str = ""
 
@@ -112,7 +112,7 @@ Next = Pause | Requeue | Restart | Exit
 class StateMachine:
     """A job as its launcher has it. ``launch`` counts its starts; what is said of an earlier one is void.
 
-    ``doing`` is being carried out, ``queue`` comes after it; ``handled`` is the newest one that was,
+    ``doing`` is being carried out, ``queue`` comes after it; ``acknowledged`` is the newest one that was,
     ``failed`` why that didn't work, and ``proof`` what can be shown of it. ``asked`` is the user's signal to
     end it, which came at ``asked_s``.
     """
@@ -127,7 +127,7 @@ class StateMachine:
     restarted: int = 0
     doing: Command | None = None
     queue: tuple[Command, ...] = ()
-    handled: int = 0
+    acknowledged: int = 0
     failed: str | None = None
     proof: str = ""
     then: Next | None = None

@@ -63,7 +63,7 @@ def report(
         at_ms=now_ms,
         launcher=launcher,
         state=course.state,
-        handled=course.handled,
+        acknowledged=course.acknowledged,
         failed=None if course.failed is None else course.failed[:LONGEST_WHY],
         pids=tuple(dict.fromkeys((*course.pids, *known.pids))) if course.alive else (),
         gpus=() if course.lease is None else course.lease.gpus,
@@ -77,7 +77,7 @@ def report(
         checkpoint_ms=known.checkpoint_ms,
         attached=quiet_s is not None,
         quiet_s=quiet_s,
-        ending=None if over is None else over.ending,
+        exit_reason=None if over is None else over.exit_reason,
         exit_code=None if over is None else over.code,
         proof=course.proof,
     )

@@ -95,7 +95,7 @@ class Running:
 
     def _farewell(self, ears: Signals) -> None:
         """Tell a service that knows the job the end; for a while when it doesn't answer, or until Ctrl-C."""
-        asked = self._course.over is not None and self._course.over.ending is ExitReason.CANCELLED
+        asked = self._course.over is not None and self._course.over.exit_reason is ExitReason.CANCELLED
         limit_s = DETACHED_FAREWELL_S if self._order.detach and not asked else FAREWELL_S
         until_s = time.monotonic() + limit_s
         if self._link.settle(min(limit_s, AWAY_S)) or self._said_unknown:

@@ -30,7 +30,7 @@ def handled(course: StateMachine) -> StateMachine:
     doing = course.doing
     if doing is None:
         return course
-    return replace(course, doing=None, handled=doing.number, proof=doing.proof)
+    return replace(course, doing=None, acknowledged=doing.number, proof=doing.proof)
 
 
 def launched(course: StateMachine, lease: Lease) -> Transition:
@@ -100,7 +100,7 @@ def entered(course: StateMachine, after: model.Next) -> Transition:
 def ended_by_itself(course: StateMachine, now_s: float, *actions: model.Action) -> Transition:
     """The workers ended and nobody had asked them to: the end, or another start."""
     over = _verdict(course, now_s)
-    if over.ending is not ExitReason.FAILED or course.restarted >= course.terms.restarts:
+    if over.exit_reason is not ExitReason.FAILED or course.restarted >= course.terms.restarts:
         turn = entered(course, over)
         return Transition(course=turn.course, actions=actions + turn.actions)
     rest_s = min(LONGEST_REST_S, FIRST_REST_S * 2**course.restarted)
@@ -127,15 +127,15 @@ def how(code: int) -> str:
 
 def _verdict(course: StateMachine, now_s: float) -> Exit:
     if course.code == 0:
-        return Exit(ending=ExitReason.DONE, code=0)
+        return Exit(exit_reason=ExitReason.DONE, code=0)
     if is_asked(course, now_s):
-        return Exit(ending=ExitReason.CANCELLED, code=course.code, why=f"ended by signal {course.asked}")
-    return Exit(ending=ExitReason.FAILED, code=course.code, why=f"a worker {how(course.code)}")
+        return Exit(exit_reason=ExitReason.CANCELLED, code=course.code, why=f"ended by signal {course.asked}")
+    return Exit(exit_reason=ExitReason.FAILED, code=course.code, why=f"a worker {how(course.code)}")
 
 
 def _ended(course: StateMachine, over: Exit) -> Transition:
     code = course.code if course.code and over.code != TIME_IS_UP else over.code
-    failed = over.why if over.ending is ExitReason.FAILED else None
+    failed = over.why if over.exit_reason is ExitReason.FAILED else None
     course = replace(
         handled(course),
         phase=Phase.ENDED,

@@ -35,7 +35,7 @@ COLUMNS = {
     "held": "Has",
     "asked": "Asked for",
     "priority": "Priority",
-    "said": "Why",
+    "message": "Why",
     "submitted": "Submitted",
     "started": "Started",
     "ended": "Ended",
@@ -86,7 +86,7 @@ def one(stage: Stage, name: str) -> None:
         st.header(_told(stage, job), anchor=False)
         ground = stand_colours(stage.colours).get(job.state, stage.colours.muted)
         st.html(tag(STANDS.get(job.state, job.state), ground, readable(ground)), width="content")
-    for line in job.explain or (job.said,):
+    for line in job.explain or (job.message,):
         st.markdown(plain(wording.localized(line, stage.zone)))
     buttons(job)
     _facts(stage, job)
@@ -176,8 +176,8 @@ def _table(stage: Stage, found: pd.DataFrame) -> None:
 
 
 def _stood(row: Any) -> str:
-    if row.state == "ended" and not wording.missing(row.ending):
-        return str(row.ending)
+    if row.state == "ended" and not wording.missing(row.exit_reason):
+        return str(row.exit_reason)
     return STANDS.get(row.state, str(row.state))
 
 
@@ -189,7 +189,7 @@ def _told(stage: Stage, job: Launched) -> str:
         case "ended":
             how = {"done": "is done", "failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
             code = f" with exit status {job.exit_code}" if job.exit_code else ""
-            return f"{name} {how.get(job.ending or '', 'ended')}{code}"
+            return f"{name} {how.get(job.exit_reason or '', 'ended')}{code}"
         case "paused":
             return f"{name} is paused" + (" by its owner" if job.held_by_user else "")
         case "starting":
@@ -257,7 +257,7 @@ def _told_and_done(stage: Stage, job: Launched) -> None:
                 "Told to": [each.verb for each in job.directives],
                 "GPUs": [len(each.gpus) or None for each in job.directives],
                 "Given": [stage.when(each.given) for each in job.directives],
-                "Carried out": [each.failed or stage.when(each.handled) for each in job.directives],
+                "Carried out": [each.failed or stage.when(each.acknowledged) for each in job.directives],
                 "Why": [each.reason for each in job.directives],
             }
         )
@@ -270,7 +270,7 @@ def _told_and_done(stage: Stage, job: Launched) -> None:
 def _columns() -> dict[str, Any]:
     told: dict[str, Any] = dict(COLUMNS)
     told["held"] = st.column_config.NumberColumn("Has", width="small", help="GPUs that it has now")
-    told["said"] = st.column_config.TextColumn("Why", width="medium")
+    told["message"] = st.column_config.TextColumn("Why", width="medium")
     for name in ("submitted", "started", "ended"):
         told[name] = st.column_config.DatetimeColumn(COLUMNS[name], format="D MMM HH:mm")
     return told

@@ -29,7 +29,7 @@ class Told:
     verb: str
     gpus: tuple[str, ...] = ()
     given: datetime | None = None
-    handled: datetime | None = None
+    acknowledged: datetime | None = None
     failed: str | None = None
     reason: str = ""
 
@@ -80,10 +80,10 @@ class Launched:
     ended: datetime | None = None
     heard: datetime | None = None
     kept_until: datetime | None = None
-    keeps: int | None = None
-    ending: str | None = None
+    keep_count: int | None = None
+    exit_reason: str | None = None
     exit_code: int | None = None
-    said: str = ""
+    message: str = ""
     held_by_user: bool = False
     directives: tuple[Told, ...] = ()
     actions: tuple[Action, ...] = ()
@@ -177,7 +177,7 @@ def told_of(row: Mapping[str, Any]) -> Told:
         verb=str(row.get("verb") or ""),
         gpus=_texts(body.get("gpus")),
         given=instant(row.get("given_ms") or row.get("at_ms")),
-        handled=instant(row.get("handled_ms")),
+        acknowledged=instant(row.get("acknowledged_ms")),
         failed=row.get("failed"),
         reason=str(body.get("reason") or body.get("message") or ""),
     )
@@ -208,12 +208,12 @@ def launched_of(row: Mapping[str, Any]) -> Launched:
         submitted=instant(row.get("submitted_ms")),
         started=instant(row.get("started_ms")),
         ended=instant(row.get("ended_ms")),
-        heard=instant(row.get("heard_ms")),
+        heard=instant(row.get("last_seen_ms")),
         kept_until=instant(row.get("keep_until_ms")),
-        keeps=row.get("keeps"),
-        ending=row.get("ending"),
+        keep_count=row.get("keep_count"),
+        exit_reason=row.get("exit_reason"),
         exit_code=row.get("exit_code"),
-        said=str(row.get("said") or ""),
+        message=str(row.get("message") or ""),
         held_by_user=bool(row.get("held_by_user")),
         directives=tuple(told_of(each) for each in row.get("directives") or ()),
         actions=tuple(action_of(each) for each in row.get("actions") or ()),

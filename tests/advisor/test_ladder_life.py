@@ -209,7 +209,12 @@ class Launched(Story):
         number = 0 if entry.directive is None else entry.directive.number
         attached = now_ms - self.typed_ms < 15 * MINUTE_MS
         report = Report(
-            at_ms=now_ms, launcher=LAUNCHER, state=stand, handled=number, gpus=entry.gpus, attached=attached
+            at_ms=now_ms,
+            launcher=LAUNCHER,
+            state=stand,
+            acknowledged=number,
+            gpus=entry.gpus,
+            attached=attached,
         )
         return life.heard(entry, report, now_ms)
 

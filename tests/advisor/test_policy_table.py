@@ -44,11 +44,11 @@ def ago(minutes: float) -> int:
 
 
 def untold(minutes: float, **changes: Any) -> Job:
-    return idle_job("j", minutes=minutes, **{"told_ms": None, "tells": 0, **changes})
+    return idle_job("j", minutes=minutes, **{"notified_ms": None, "notifications": 0, **changes})
 
 
 def told(minutes: float, told_ago: float = 60, **changes: Any) -> Job:
-    return idle_job("j", minutes=minutes, **{"told_ms": ago(told_ago), **changes})
+    return idle_job("j", minutes=minutes, **{"notified_ms": ago(told_ago), **changes})
 
 
 def done(state: ClusterState, limits: Limits = AUTO) -> set[str]:
@@ -250,13 +250,13 @@ def test_the_modes_as_the_policy_says_them(mode: Mode | None, thus: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("mode", "tells", "thus"),
+    ("mode", "notifications", "thus"),
     [(None, 9, PAUSED), (Mode.ADVISE, 9, PAUSED), (Mode.AUTO, 1, PAUSED), (Mode.AUTO, 2, ENDED)],
     ids=["off by default", "off while it is advice", "two warnings first", "an administrator's switch"],
 )
 def test_terminating_as_the_policy_says_it(mode: Mode | None, tells: int, thus: str) -> None:
     modes = {ActionClass.RECLAIM: Mode.AUTO} | ({} if mode is None else {ActionClass.TERMINATE: mode})
-    old = told(24 * 60, tells=tells, started_ms=ago(48 * 60))
+    old = told(24 * 60, notifications=tells, started_ms=ago(48 * 60))
     assert done(cluster([(old, ("g0",))]), Limits(modes=modes)) == {thus}
 
 

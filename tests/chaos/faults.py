@@ -227,7 +227,7 @@ def _forging(path: str, dice: random.Random, jobs: list[str]) -> None:
             "at_ms": time.time_ns() // 10**6,
             "launcher": launcher,
             "state": dice.choice(["running", "ended", "paused", "pending"]),
-            "handled": dice.choice([0, 1, 2**31, 2**53, -1]),
+            "acknowledged": dice.choice([0, 1, 2**31, 2**53, -1]),
             "gpus": [],
             "pids": [1],
         }
@@ -266,7 +266,7 @@ def _claiming(path: str, dice: random.Random, _: list[str]) -> None:
             "at_ms": time.time_ns() // 10**6,
             "launcher": {"node": socket.gethostname(), "pid": os.getpid(), "started_ms": 1},
             "state": "running",
-            "handled": handled,
+            "acknowledged": handled,
             "gpus": uuids,
             "pids": [os.getpid()],
         }

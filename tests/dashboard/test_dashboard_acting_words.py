@@ -32,7 +32,7 @@ def told(number: int, verb: str, gpus: int, at: float | None, **more: object) ->
     devices = tuple(f"GPU-{each}" for each in range(gpus))
     given = hour(number / 10) if at is None else hour(at)
     handled = None if at is None else hour(at)
-    return Told(number=number, verb=verb, gpus=devices, given=given, handled=handled, **more)  # type: ignore[arg-type]
+    return Told(number=number, verb=verb, gpus=devices, given=given, acknowledged=handled, **more)  # type: ignore[arg-type]
 
 
 def job(*directives: Told, **more: object) -> Launched:
@@ -70,7 +70,7 @@ def test_what_failed_or_was_superseded_unseen_changed_nothing() -> None:
 
 def test_an_ended_job_ends_where_it_ended() -> None:
     life = life_of(
-        job(told(1, "start", 2, 1), told(2, "cancel", 0, 3), ended=hour(3), ending="cancelled"), NOW
+        job(told(1, "start", 2, 1), told(2, "cancel", 0, 3), ended=hour(3), exit_reason="cancelled"), NOW
     )
     assert life["end"].max() == pd.Timestamp(hour(3))
     assert gpu_hours(life, 1.0) == 4

@@ -81,7 +81,7 @@ def test_an_entry_with_a_submission_and_one_without_its_extras_are_both_read() -
                     "verb": "start",
                     "directive": {"number": 4, "is": "Start", "gpus": ["GPU-a"]},
                     "given_ms": AT_MS,
-                    "handled_ms": None,
+                    "acknowledged_ms": None,
                 }
             ],
             "actions": [{"action": 4, "at_ms": AT_MS, "job": "fallow:7", "verb": "start", "actor": "fallow"}],
@@ -90,7 +90,7 @@ def test_an_entry_with_a_submission_and_one_without_its_extras_are_both_read() -
     assert job.command == ("python", "t.py")
     assert job.submitted == AT
     assert job.directives[0].verb == "start"
-    assert job.directives[0].handled is None
+    assert job.directives[0].acknowledged is None
     assert job.actions[0].outcome is None
     assert job.heard is None
     assert job.memory_bytes is None

@@ -130,7 +130,7 @@ def _answer(route: str, given: tuple[tuple[str, object], ...]) -> Any:
 
 QUEUE = ("job", "name", "user", "project", "gpus", "place", "waits_for", "since_ms", "promised_ms")
 LEASES = ("job", "user", "project", "gpu", "node", "share", "sharing", "since_ms")
-ENTRY = ("state", "said", "ending", "submitted_ms", "started_ms", "ended_ms", "share")
+ENTRY = ("state", "message", "exit_reason", "submitted_ms", "started_ms", "ended_ms", "share")
 ASKED = ("name", "user", "project", "kind", "mobility", "min_gpus", "max_gpus", "priority")
 TIMES = ("since_ms", "promised_ms", "submitted_ms", "started_ms", "ended_ms")
 

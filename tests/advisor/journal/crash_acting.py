@@ -120,7 +120,7 @@ class StandIn:
             at_ms=SystemClock().now_ms(),
             launcher=Launcher(node="n", pid=os.getpid(), started_ms=1),
             state=JobState(self.state),
-            handled=self.handled,
+            acknowledged=self.handled,
             gpus=tuple(self.gpus),
         )
         return to_tree(said)
@@ -202,7 +202,7 @@ class Service:
                 id: {
                     "state": each.state.value,
                     "gpus": list(each.gpus),
-                    "handled": each.handled,
+                    "handled": each.acknowledged,
                     "capped": bool(each.next_launch),
                 }
                 for id, each in entries.items()

@@ -81,7 +81,7 @@ IN_FLIGHT = entry(directive=PauseCommand(number=5), state=JobState.RUNNING, gpus
             Facts(
                 directed=GIVEN,
                 entry=entry(
-                    directive=StartCommand(number=5, gpus=("g",)), gpus=("g",), ending=ExitReason.LOST
+                    directive=StartCommand(number=5, gpus=("g",)), gpus=("g",), exit_reason=ExitReason.LOST
                 ),
             ),
             Result.FAILED,

@@ -65,7 +65,7 @@ def test_what_was_told_and_kept_is_in_the_live_state(store: Store) -> None:
     book = ExternalJobStore(store, HandClock(at_ms=TWO_MS - 60_000))
     book.told(JOB, "tell", "It idles.", ("terminal pts/1",))
     told = seen(store).state.jobs[JOB]
-    assert (told.told_ms, told.tells) == (TWO_MS - 60_000, 1)
+    assert (told.notified_ms, told.notifications) == (TWO_MS - 60_000, 1)
     book.keep(JOB, TWO_MS + 3_600_000, told.user or "")
     kept = seen(store).state.jobs[JOB]
-    assert (kept.told_ms, kept.keep_until_ms, kept.keeps) == (None, TWO_MS + 3_600_000, 1)
+    assert (kept.notified_ms, kept.keep_until_ms, kept.keep_count) == (None, TWO_MS + 3_600_000, 1)

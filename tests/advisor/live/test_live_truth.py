@@ -74,7 +74,7 @@ class Past:
             RULES,
         )
         jobs = {
-            name: replace(job, told_ms=now_ms - HOUR_MS, tells=2, attached=False)
+            name: replace(job, notified_ms=now_ms - HOUR_MS, notifications=2, attached=False)
             for name, job in live.state.jobs.items()
         }
         return replace(live, state=replace(live.state, jobs=jobs))

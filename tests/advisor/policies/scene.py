@@ -73,8 +73,8 @@ def idle_job(name: str = "idle", minutes: float = 150, **changes: Any) -> Job:
         "use": Use.IDLE,
         "idle_since_ms": NOW_MS - round(minutes * MINUTE_MS),
         "idle_gpu_hours": minutes / 60,
-        "told_ms": NOW_MS - HOUR_MS,
-        "tells": 1,
+        "notified_ms": NOW_MS - HOUR_MS,
+        "notifications": 1,
     }
     return job(name, **(defaults | changes))
 

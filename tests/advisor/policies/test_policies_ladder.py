@@ -72,7 +72,7 @@ def test_ending_a_job_comes_next_only_where_it_was_switched_on() -> None:
 
 @pytest.mark.parametrize("older", [True, False])
 def test_who_idles_since_the_records_begin_does_so_for_at_least_that_long(older: bool) -> None:
-    job = idle_job(minutes=1800, told_ms=None, tells=0)
+    job = idle_job(minutes=1800, notified_ms=None, notifications=0)
     found = replace(
         hog(job.id).findings[0],
         kind=FindingKind.HELD_IDLE,
@@ -102,7 +102,7 @@ def test_nobody_is_paused_without_a_word_a_quarter_of_an_hour_before(
     told_minutes_ago: int | None, due: Rung
 ) -> None:
     told_ms = None if told_minutes_ago is None else NOW_MS - told_minutes_ago * MINUTE_MS
-    found = standing(fresh(200, told_ms=told_ms), NOW_MS, LIMITS, RULES)
+    found = standing(fresh(200, notified_ms=told_ms), NOW_MS, LIMITS, RULES)
     assert found.due is due
     if due is Rung.TELL:
         assert dict(found.skipped)[Rung.PAUSE] == "its owner must have been told 15 min before"
@@ -126,13 +126,13 @@ def test_requeue_waits_two_hours_from_the_start_even_when_idle_all_along() -> No
 
 
 def test_nothing_is_ended_unless_an_administrator_switched_it_on() -> None:
-    old = fresh(3000, started_ms=NOW_MS - 100 * HOUR_MS, tells=5)
+    old = fresh(3000, started_ms=NOW_MS - 100 * HOUR_MS, notifications=5)
     assert standing(old, NOW_MS, LIMITS, RULES).due is Rung.REQUEUE
     assert standing(old, NOW_MS, ON, RULES).due is Rung.TERMINATE
 
 
 def test_two_warnings_come_before_the_end() -> None:
-    once = fresh(3000, started_ms=NOW_MS - 100 * HOUR_MS, tells=1)
+    once = fresh(3000, started_ms=NOW_MS - 100 * HOUR_MS, notifications=1)
     found = standing(once, NOW_MS, ON, RULES)
     assert found.due is Rung.REQUEUE
     assert dict(found.skipped)[Rung.TERMINATE] == "its owner was warned 1 of 2 times"
@@ -150,7 +150,7 @@ def test_longer_idleness_never_lowers_the_rung(first: float, second: float, inte
     long_ago = NOW_MS - 9000 * MINUTE_MS
     low, high = sorted((first, second))
     rungs = [
-        standing(fresh(minutes, started_ms=long_ago, tells=9, **kind), NOW_MS, ON, RULES).due
+        standing(fresh(minutes, started_ms=long_ago, notifications=9, **kind), NOW_MS, ON, RULES).due
         for minutes in (low, high)
     ]
     assert rungs[0] <= rungs[1]
@@ -160,7 +160,7 @@ def test_longer_idleness_never_lowers_the_rung(first: float, second: float, inte
 def test_owner_keeps_a_job_for_as_long_as_asked(hours: int) -> None:
     kept = keep(idle_job(), hours, NOW_MS, RULES)
     assert isinstance(kept, Job)
-    assert (kept.keep_until_ms, kept.keeps) == (NOW_MS + hours * HOUR_MS, 1)
+    assert (kept.keep_until_ms, kept.keep_count) == (NOW_MS + hours * HOUR_MS, 1)
 
 
 def test_owner_keeps_a_job_three_times_then_an_administrator_has_to() -> None:
@@ -172,7 +172,7 @@ def test_owner_keeps_a_job_three_times_then_an_administrator_has_to() -> None:
     refused = keep(held, 4, NOW_MS, RULES)
     assert refused == NotKept(reason="it was kept 3 times already; now an administrator has to")
     by_other = keep(held, 4, NOW_MS, RULES, by_administrator=True)
-    assert isinstance(by_other, Job) and by_other.keeps == 3
+    assert isinstance(by_other, Job) and by_other.keep_count == 3
 
 
 def test_a_job_is_kept_for_4_8_or_24_hours_only() -> None:
@@ -189,11 +189,11 @@ def test_keeping_never_shortens_what_was_granted() -> None:
 @pytest.mark.parametrize(
     ("job", "step"),
     [
-        (fresh(90, told_ms=None), Notify),
+        (fresh(90, notified_ms=None), Notify),
         (fresh(70, memory_held_bytes=30 * GIB), ReleaseMemory),
         (fresh(150), Pause),
         (fresh(400), Requeue),
-        (fresh(3000, tells=2, started_ms=NOW_MS - 99 * HOUR_MS), Cancel),
+        (fresh(3000, notifications=2, started_ms=NOW_MS - 99 * HOUR_MS), Cancel),
     ],
 )
 def test_each_rung_has_its_step_with_a_reason(job: Job, step: type) -> None:
@@ -207,13 +207,13 @@ def test_each_rung_has_its_step_with_a_reason(job: Job, step: type) -> None:
 @pytest.mark.parametrize(("minutes_ago", "again"), [(None, True), (59, False), (60, True)])
 def test_owner_who_was_not_reached_is_told_again_after_an_hour(minutes_ago: int | None, again: bool) -> None:
     tried_ms = None if minutes_ago is None else NOW_MS - minutes_ago * MINUTE_MS
-    untold = idle_job(minutes=90, told_ms=None, tells=0, unreached_ms=tried_ms)
+    untold = idle_job(minutes=90, notified_ms=None, notifications=0, unreached_ms=tried_ms)
     (advice,) = advised(reclaim_idle.advise(cluster([(untold, ("g0",))]), observed(), LIMITS, RULES))
     assert [type(step) for step in advice.steps] == ([Notify] if again else [])
 
 
 def test_owner_is_told_what_may_follow_and_when() -> None:
-    untold = idle_job(minutes=150, told_ms=None, tells=0)
+    untold = idle_job(minutes=150, notified_ms=None, notifications=0)
     (advice,) = advised(reclaim_idle.advise(cluster([(untold, ("g0",))]), observed(), LIMITS, RULES))
     (step,) = advice.steps
     assert isinstance(step, Notify) and "may be paused, 15 min from now at the earliest" in step.message
@@ -231,9 +231,9 @@ def test_second_warning_comes_a_grace_after_the_first_where_ending_is_switched_o
     old = idle_job(
         minutes=3000,
         started_ms=NOW_MS - 100 * HOUR_MS,
-        told_ms=told_ms,
+        notified_ms=told_ms,
         warned_ms=told_ms,
-        tells=1,
+        notifications=1,
         checkpointable=False,
     )
     state = cluster([(old, ("g0",))])
@@ -252,7 +252,7 @@ def test_a_rung_that_no_engine_here_can_do_is_skipped_with_the_reason() -> None:
 
 
 def test_the_site_protects_from_being_told() -> None:
-    state = cluster([(idle_job(minutes=3000, protected=True, told_ms=None, tells=0), ("g0",))])
+    state = cluster([(idle_job(minutes=3000, protected=True, notified_ms=None, notifications=0), ("g0",))])
     (advice,) = advised(reclaim_idle.advise(state, observed(), ON, RULES))
     assert advice.steps == ()
     assert "The site protects it: nothing is ever done to it." in advice.why

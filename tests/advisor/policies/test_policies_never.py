@@ -170,7 +170,7 @@ def test_no_mixture_of_circumstances_gets_a_protected_job_touched(
         use=state_of_use,
         opted_out=opted_out,
         started_ms=started_ms,
-        told_ms=NOW_MS - HOUR_MS if told else None,
+        notified_ms=NOW_MS - HOUR_MS if told else None,
         idle_since_ms=max(started_ms, NOW_MS - 7 * HOUR_MS) if idle else None,
         memory_held_bytes=70 * GIB,
     )

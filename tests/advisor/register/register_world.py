@@ -61,7 +61,7 @@ def submission(**changes: object) -> Submission:
 
 
 def word(stand: JobState, handled: int = 0, **more: object) -> Report:
-    plain = Report(at_ms=1_000_000, launcher=LAUNCHER, state=stand, handled=handled)
+    plain = Report(at_ms=1_000_000, launcher=LAUNCHER, state=stand, acknowledged=handled)
     return replace(plain, **more)  # type: ignore[arg-type]
 
 

@@ -185,7 +185,7 @@ def test_a_store_that_has_two_leases_of_a_gpu_is_opened_with_the_one_that_was_gi
     honest = acknowledge(register, register.give(given, StartCommand(number=1, gpus=GPUS[:2])))
     liar = register.entry(claimed)
     word_taken = replace(
-        liar, state=JobState.RUNNING, gpus=GPUS[1:3], handled=2**53, started_ms=clock.now_ms()
+        liar, state=JobState.RUNNING, gpus=GPUS[1:3], acknowledged=2**53, started_ms=clock.now_ms()
     )
     write_changes(store, [Change(before=liar, after=word_taken)], clock.now_ms())
     store.close()

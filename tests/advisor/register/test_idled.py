@@ -35,12 +35,12 @@ def running(kind: JobKind = JobKind.INTERACTIVE) -> JobRecord:
         preemptible=True,
     )
     entry = life.given(life.submitted(JOB, wanted, 0), StartCommand(number=1, gpus=(GPU,)), 10)
-    return life.heard(entry, report(20, handled=1), 20)
+    return life.heard(entry, report(20, acknowledged=1), 20)
 
 
 def suspended(entry: JobRecord, *, for_idling: bool, attached: bool | None = False) -> JobRecord:
     entry = life.given(entry, PauseCommand(number=2, reason="idle for 1 h", for_idling=for_idling), 30)
-    return life.heard(entry, report(40, handled=2, state=JobState.PAUSED, attached=attached), 40)
+    return life.heard(entry, report(40, acknowledged=2, state=JobState.PAUSED, attached=attached), 40)
 
 
 def seen(entry: JobRecord) -> tuple[Phase, bool, Use]:
@@ -53,9 +53,9 @@ def seen(entry: JobRecord) -> tuple[Phase, bool, Use]:
 def test_an_interactive_job_paused_for_idling_is_held_until_it_is_touched() -> None:
     paused = suspended(running(), for_idling=True)
     assert seen(paused) == (Phase.PAUSED, True, Use.IDLE)
-    still = life.heard(paused, report(60, handled=2, state=JobState.PAUSED, attached=False), 60)
+    still = life.heard(paused, report(60, acknowledged=2, state=JobState.PAUSED, attached=False), 60)
     assert seen(still)[1] is True
-    touched = life.heard(paused, report(60, handled=2, state=JobState.PAUSED, attached=True), 60)
+    touched = life.heard(paused, report(60, acknowledged=2, state=JobState.PAUSED, attached=True), 60)
     assert seen(touched) == (Phase.PAUSED, False, Use.UNKNOWN)
     assert touched.acted_ms is None
 

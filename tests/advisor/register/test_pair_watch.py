@@ -193,7 +193,7 @@ def test_of_three_on_a_gpu_nobody_is_blamed() -> None:
 
 
 def test_who_is_being_changed_or_beside_a_stranger_is_not_measured() -> None:
-    moving = entry(HOST, directive=StartCommand(number=4, gpus=(G0,)), handled=3)
+    moving = entry(HOST, directive=StartCommand(number=4, gpus=(G0,)), acknowledged=3)
     assert set(ways(state(moving, entry(GUEST)), [moving, entry(GUEST)])) == {GUEST}
     both = entry(HOST), entry(GUEST)
     seen = state(*both)

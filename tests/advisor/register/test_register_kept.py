@@ -39,7 +39,7 @@ def test_a_submitted_job_is_there_after_a_restart(tmp_path: Path) -> None:
     store.close()
     store, register = opened(tmp_path, HandClock())
     again = register.entry(JobId("fallow:1"))
-    assert again == replace(entry, heard_ms=None)
+    assert again == replace(entry, last_seen_ms=None)
     assert register.submit(submission(nonce="one")) == (again, False)
     assert register.submit(submission(nonce="two"))[0].id == "fallow:2"
     store.close()
@@ -60,7 +60,7 @@ def test_a_lease_comes_with_its_directive_and_goes_with_the_acknowledgement(tmp_
     acknowledge(register, entry)
     assert held(store) == {}
     assert register.entry(job).paused_on == GPUS[1:4]
-    numbers = [(row["number"], row["handled_ms"] is not None) for row in read_directives(store, job)]
+    numbers = [(row["number"], row["acknowledged_ms"] is not None) for row in read_directives(store, job)]
     assert numbers == [(1, True), (2, True), (3, True)]
     store.close()
 
@@ -136,7 +136,10 @@ def test_no_directive_follows_one_in_flight_but_stop(tmp_path: Path) -> None:
     register.report(job, word(JobState.RUNNING, 2))
     assert register.entry(job).state is JobState.RUNNING and set(register.entry(job).gpus) == set(GPUS[:3])
     acknowledge(register, entry)
-    assert (register.entry(job).state, register.entry(job).ending) == (JobState.ENDED, ExitReason.CANCELLED)
+    assert (register.entry(job).state, register.entry(job).exit_reason) == (
+        JobState.ENDED,
+        ExitReason.CANCELLED,
+    )
     assert held(store) == {}
     store.close()
 

@@ -73,7 +73,7 @@ def turned(entry: JobRecord, move: tuple[str, int, int], number: int, now_ms: in
             return life.heard(entry, word(JobState.RUNNING, max(0, newest - 1)), now_ms)
         case "end":
             return life.heard(
-                entry, word(JobState.ENDED, newest, ending=ExitReason.DONE, exit_code=0), now_ms
+                entry, word(JobState.ENDED, newest, exit_reason=ExitReason.DONE, exit_code=0), now_ms
             )
         case "silent":
             return life.silent(entry, now_ms, "its launcher is gone")
@@ -99,7 +99,7 @@ def test_whatever_comes_an_entry_stays_one_that_can_be(moves: list[tuple[str, in
         may_hold = entry.state in (JobState.STARTING, JobState.RUNNING) or lapsing(entry)
         assert bool(leased(entry)) == may_hold, (move, entry)
         assert len(set(leased(entry))) == len(leased(entry))
-        assert entry.handled <= (0 if entry.directive is None else entry.directive.number)
+        assert entry.acknowledged <= (0 if entry.directive is None else entry.directive.number)
         assert attained_gpu_s(entry, now_ms) >= attained_gpu_s(before, now_ms) - 1e-9
         assert (entry.counted_ms is not None) == bool(entry.gpus)
         assert (entry.ended_ms is not None) == (entry.state is JobState.ENDED)
@@ -133,7 +133,7 @@ def test_a_rigid_job_is_only_started_and_stopped() -> None:
 
 def test_a_waiting_job_is_cancelled_at_once() -> None:
     entry = life.given(fresh(), CancelCommand(number=1, reason="cancelled by anna"), 2_000)
-    assert (entry.state, entry.ending, entry.said) == (
+    assert (entry.state, entry.exit_reason, entry.message) == (
         JobState.ENDED,
         ExitReason.CANCELLED,
         "cancelled by anna",
@@ -146,7 +146,7 @@ def test_a_suspend_that_did_not_work_leaves_the_job_running_and_rested() -> None
     entry = life.given(entry, PauseCommand(number=2), 4_000)
     entry = life.heard(entry, word(JobState.RUNNING, 2, failed="no checkpoint within its grace"), 5_000)
     assert (entry.state, entry.gpus, entry.acted_ms) == (JobState.RUNNING, GPUS[:2], 5_000)
-    assert "no checkpoint" in entry.said
+    assert "no checkpoint" in entry.message
 
 
 def test_a_lost_launcher_keeps_its_gpus_until_its_workers_are_gone_and_may_come_back() -> None:
@@ -155,9 +155,9 @@ def test_a_lost_launcher_keeps_its_gpus_until_its_workers_are_gone_and_may_come_
     lost = life.silent(entry, 4_000, "its launcher is silent")
     assert lapsing(lost) and leased(lost) == GPUS[:2]
     back = life.heard(lost, word(JobState.RUNNING, 1), 5_000)
-    assert not lapsing(back) and back.gpus == GPUS[:2] and back.said == ""
+    assert not lapsing(back) and back.gpus == GPUS[:2] and back.message == ""
     gone = life.vacated(lost, 6_000)
-    assert (gone.state, gone.ending, gone.gpus) == (JobState.ENDED, ExitReason.LOST, ())
+    assert (gone.state, gone.exit_reason, gone.gpus) == (JobState.ENDED, ExitReason.LOST, ())
 
 
 def test_gpu_time_counts_every_world_that_it_had() -> None:
@@ -178,8 +178,8 @@ def test_stop_follows_a_directive_in_flight_and_frees_all_of_it() -> None:
     assert set(leased(entry)) == set(GPUS[:3]) and in_flight(entry)
     entry = life.heard(entry, word(JobState.RUNNING, 2), 0)
     assert set(leased(entry)) == set(GPUS[:3]) and in_flight(entry)
-    ended = life.heard(entry, word(JobState.ENDED, 3, ending=ExitReason.CANCELLED), 0)
-    assert leased(ended) == () and ended.ending is ExitReason.CANCELLED
+    ended = life.heard(entry, word(JobState.ENDED, 3, exit_reason=ExitReason.CANCELLED), 0)
+    assert leased(ended) == () and ended.exit_reason is ExitReason.CANCELLED
 
 
 def test_a_report_that_names_foreign_gpus_is_not_believed() -> None:
@@ -187,7 +187,12 @@ def test_a_report_that_names_foreign_gpus_is_not_believed() -> None:
     entry = life.heard(entry, word(JobState.RUNNING, 1), 0)
     entry = life.given(entry, ReallocateCommand(number=2, gpus=GPUS[:2]), 0)
     lying = Report(
-        at_ms=0, launcher=LAUNCHER, state=JobState.RUNNING, handled=2, failed="x", gpus=(GpuUuid("GPU-9"),)
+        at_ms=0,
+        launcher=LAUNCHER,
+        state=JobState.RUNNING,
+        acknowledged=2,
+        failed="x",
+        gpus=(GpuUuid("GPU-9"),),
     )
     assert life.heard(entry, lying, 0).gpus == GPUS[:1]
     assert replace(entry).gpus == GPUS[:1]

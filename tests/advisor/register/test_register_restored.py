@@ -100,7 +100,7 @@ def test_a_job_stands_where_its_launcher_proves_that_it_does(world: World, job: 
     paused = world.does(job, PauseCommand(number=10))
     register = world.restore()
     found = register.report(job, word(JobState.RUNNING, 9, gpus=GPUS[2:4], proof=moved))
-    assert (found.state, found.gpus, found.handled) == (JobState.RUNNING, GPUS[2:4], 9)
+    assert (found.state, found.gpus, found.acknowledged) == (JobState.RUNNING, GPUS[2:4], 9)
     assert set(register.holders()) == set(GPUS[2:4])
     assert attained_gpu_s(found, world.clock.now_ms()) == pytest.approx(600)
     found = register.report(job, word(JobState.PAUSED, 10, proof=paused))
@@ -115,7 +115,7 @@ def test_nobody_takes_a_gpu_or_lifts_a_number_by_a_word_alone(world: World, job:
     for id, before in ((job, (JobState.RUNNING, GPUS[:1])), (waiting.id, (JobState.PENDING, ()))):
         register.met(id, number)
         found = register.report(id, word(JobState.RUNNING, number, gpus=GPUS[1:3]))
-        assert (found.state, found.gpus) == before and found.handled <= 3
+        assert (found.state, found.gpus) == before and found.acknowledged <= 3
         assert id in register.absent(20), "nothing that it would take for known is asked of it"
     assert register.holders() == {GPUS[0]: {job: 1.0}}
     assert [each.is_ahead for each in world.doubts] == [True, True]
@@ -192,7 +192,7 @@ def test_what_it_holds_since_the_backup_is_nobody_elses_and_what_it_let_go_is_fr
     found = register.report(second.id, word(JobState.RUNNING, 5, gpus=GPUS[:1], proof=started))
     assert (found.state, found.gpus) == (JobState.RUNNING, GPUS[:1])
     assert register.holders() == {GPUS[0]: {second.id: 1.0}}
-    assert "after the backup" in register.entry(job).said
+    assert "after the backup" in register.entry(job).message
     stale = register.report(job, word(JobState.RUNNING, 3, gpus=GPUS[:1]))
     assert stale.gpus == () and register.holders() == {GPUS[0]: {second.id: 1.0}}
     found = register.report(job, word(JobState.RUNNING, 4, gpus=GPUS[1:2], proof=moved))
@@ -307,7 +307,7 @@ def test_a_launcher_of_an_older_fallow_is_given_what_it_can_show_later(world: Wo
 
 def test_an_end_counts_whatever_number_it_comes_with(world: World, job: JobId) -> None:
     register = world.restart()
-    ended = register.report(job, word(JobState.ENDED, 77, ending=ExitReason.DONE, exit_code=0))
+    ended = register.report(job, word(JobState.ENDED, 77, exit_reason=ExitReason.DONE, exit_code=0))
     assert (ended.state, leased(ended), register.holders()) == (JobState.ENDED, (), {})
 
 
@@ -315,7 +315,7 @@ def test_a_rigid_job_whose_lease_is_over_waits_anew(world: World) -> None:
     rigid = world.runs("rigid", 3, GPUS[:1], mobility=Elasticity.RIGID, max_gpus=1, preemptible=False)
     second, _ = world.register.submit(submission(nonce="two"))
     world.back_up()
-    world.register.report(rigid.id, word(JobState.ENDED, 3, ending=ExitReason.DONE))
+    world.register.report(rigid.id, word(JobState.ENDED, 3, exit_reason=ExitReason.DONE))
     world.clock.pass_s(60)
     started = world.does(second.id, StartCommand(number=5, gpus=GPUS[:1]))
     register = world.restore()

@@ -39,10 +39,10 @@ def entries() -> Iterator[JobRecord]:
         resize_s=2.5,
         memory_held_bytes=60 * GIB,
         memory_needed_bytes=12 * GIB,
-        ending=ExitReason.DONE,
+        exit_reason=ExitReason.DONE,
     )
     elastic = submission(name="firm", mobility=Elasticity.ELASTIC, opted_out=frozenset({ActionClass.PACK}))
-    ended = {"state": JobState.ENDED, "ending": ExitReason.DONE}
+    ended = {"state": JobState.ENDED, "exit_reason": ExitReason.DONE}
     yield JobRecord(id=FIRM, submission=elastic, submitted_ms=NOON_MS, ended_ms=at(120), report=said, **ended)  # type: ignore[arg-type]
     rigid = submission(nonce="late", max_gpus=1, mobility=Elasticity.RIGID, gpu_models=("H100",))
     yield JobRecord(id=LATE, submission=rigid, submitted_ms=NOON_MS, ended_ms=at(150), **ended)  # type: ignore[arg-type]

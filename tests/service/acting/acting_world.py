@@ -174,7 +174,7 @@ class StandIn:
             at_ms=SystemClock().now_ms(),
             launcher=Launcher(node=NODE, pid=os.getpid(), started_ms=1),
             state=self.state,
-            handled=self.handled,
+            acknowledged=self.handled,
             gpus=self.gpus,
         )
         self._desk.report(self.caller, self.job, replace(plain, **more))  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ class StandIn:
         """Its workers have ended."""
         ending = ExitReason.DONE if code == 0 else ExitReason.FAILED
         self.state = JobState.ENDED
-        self.say(ending=ending, exit_code=code)
+        self.say(exit_reason=ending, exit_code=code)
 
     def close(self) -> None:
         """It is gone, without a word."""
@@ -231,7 +231,7 @@ class StandIn:
             case _:
                 pass
         try:
-            self.say(ending=ExitReason.CANCELLED if self.state is JobState.ENDED else None)
+            self.say(exit_reason=ExitReason.CANCELLED if self.state is JobState.ENDED else None)
         except ActingError:
             assert self.state is JobState.ENDED, "only a job that ended is not heard any more"
 

@@ -29,7 +29,7 @@ from tests.service.acting.acting_world import (
 )
 
 WORD = Report(at_ms=1_000, launcher=Launcher(node=NODE, pid=2**22 - 1, started_ms=1), state=JobState.RUNNING)
-LIE = replace(WORD, handled=500, gpus=GPUS[:2])
+LIE = replace(WORD, acknowledged=500, gpus=GPUS[:2])
 
 
 def submitted(there: Stage, **asked: object) -> JobId:
@@ -64,7 +64,7 @@ def test_a_job_that_cannot_be_told_anything_holds_up_nobody(tmp_path: Path) -> N
     with stage(tmp_path) as there:
         deaf = submitted(there, nonce="deaf")
         there.desk.pause(ANNA, deaf, "")
-        there.desk.report(ANNA, deaf, replace(WORD, state=JobState.PENDING, handled=2**63 - 1))
+        there.desk.report(ANNA, deaf, replace(WORD, state=JobState.PENDING, acknowledged=2**63 - 1))
         there.desk.resume(ANNA, deaf, "")
         other = submitted(there, nonce="other", min_gpus=4, max_gpus=4)
         StandIn(there.desk, ANNA, other)

@@ -53,7 +53,7 @@ def word_of(pid: int, stand: JobState, handled: int, pids: tuple[int, ...] = ())
         at_ms=SystemClock().now_ms(),
         launcher=Launcher(node=NODE, pid=pid, started_ms=began_ms(pid)),
         state=stand,
-        handled=handled,
+        acknowledged=handled,
         pids=pids,
     )
 
@@ -134,12 +134,12 @@ def test_a_killed_launchers_gpu_is_free_only_when_its_workers_are_gone(
         launcher.wait()
         there.acting.loop.cycle()
         row = there.desk.job(ROOT, job)
-        assert (row["state"], row["ending"]) == ("running", "lost") and len(there.leases()) == 4
+        assert (row["state"], row["exit_reason"]) == ("running", "lost") and len(there.leases()) == 4
         worker.send_signal(signal.SIGKILL)
         worker.wait()
         there.acting.loop.cycle()
         row = there.desk.job(ROOT, job)
-        assert (row["state"], row["ending"], there.leases()) == ("ended", "lost", {})
+        assert (row["state"], row["exit_reason"], there.leases()) == ("ended", "lost", {})
         with pytest.raises(JobEnded):
             there.desk.report(SELF, job, word_of(os.getpid(), JobState.RUNNING, number))
 

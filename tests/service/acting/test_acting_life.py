@@ -45,7 +45,7 @@ def test_a_job_is_started_runs_and_ends_and_the_journal_has_it(tmp_path: Path) -
         assert (action["action"], action["verb"], action["outcome"]) == (begin.number, "start", "done")
         launcher.finish()
         row = there.desk.job(ANNA, JobId(job))
-        assert (row["state"], row["ending"], row["exit_code"]) == ("ended", "done", 0)
+        assert (row["state"], row["exit_reason"], row["exit_code"]) == ("ended", "done", 0)
         assert there.leases() == {} and there.troubles == []
 
 
@@ -142,7 +142,7 @@ def test_cancel_ends_a_running_job_and_a_waiting_one(tmp_path: Path) -> None:
         assert there.desk.cancel(ANNA, JobId(job), "enough")["outcome"] == "done"
         assert isinstance(launcher.told[-1], CancelCommand)
         row = there.desk.job(ANNA, JobId(job))
-        assert (row["ending"], there.leases()) == ("cancelled", {})
+        assert (row["exit_reason"], there.leases()) == ("cancelled", {})
         with pytest.raises(JobEnded):
             there.desk.cancel(ANNA, JobId(job), "")
 
@@ -153,7 +153,7 @@ def test_cancel_ends_at_once_what_no_launcher_ever_spoke_of(tmp_path: Path) -> N
         until("it is given GPUs", lambda: there.state(job) == "starting" and there.leases())
         assert there.desk.cancel(ANNA, JobId(job), "never came")["outcome"] == "done"
         row = there.desk.job(ANNA, JobId(job))
-        assert (row["state"], row["ending"], row["said"]) == ("ended", "cancelled", "never came")
+        assert (row["state"], row["exit_reason"], row["message"]) == ("ended", "cancelled", "never came")
         assert there.leases() == {}
         with pytest.raises(JobEnded):
             StandIn(there.desk, ANNA, job, after=99).say()

@@ -157,7 +157,7 @@ def test_who_lost_membership_while_waiting_is_held_and_told(tmp_path: Path) -> N
         by_root = str(there.desk.submit(ROOT, wanted(nonce="r"))[0]["job"])
     with stage(tmp_path, OURS) as there:
         entry = there.desk.job(BO, JobId(waits))
-        assert entry["held_by_user"] and "not a member of vision" in entry["said"]
+        assert entry["held_by_user"] and "not a member of vision" in entry["message"]
         assert "not a member of vision" in " ".join(entry["explain"])
         with pytest.raises(NotAllowed, match="not a member of vision"):
             there.desk.resume(BO, JobId(waits), "")

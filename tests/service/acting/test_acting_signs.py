@@ -32,12 +32,12 @@ def test_only_a_word_that_says_nothing_new_is_taken_at_once(tmp_path: Path) -> N
         for news in (
             replace(later, pids=(1,)),
             replace(later, checkpoint_ms=5),
-            replace(later, handled=3),
-            replace(later, ending=ExitReason.DONE, state=JobState.ENDED),
+            replace(later, acknowledged=3),
+            replace(later, exit_reason=ExitReason.DONE, state=JobState.ENDED),
         ):
             assert there.desk.sign_of_life(ANNA, job, news) is None
         assert there.desk.job(ROOT, job)["report"]["at_ms"] == 2_000, "what was not taken left nothing behind"
-        there.desk.report(ANNA, job, replace(later, ending=ExitReason.DONE, state=JobState.ENDED))
+        there.desk.report(ANNA, job, replace(later, exit_reason=ExitReason.DONE, state=JobState.ENDED))
         assert there.desk.sign_of_life(ANNA, job, later) is None
 
 
@@ -68,7 +68,7 @@ def test_a_launcher_whose_number_is_another_job_now_is_unknown_and_touches_nothi
         row, _ = there.desk.submit(ANNA, wanted(nonce="new", min_gpus=9, max_gpus=9))
         job = JobId(row["job"])
         there.desk.report(ANNA, job, WORD, "new")
-        stranger = replace(WORD, at_ms=9_000, pids=(7,), ending=ExitReason.DONE, state=JobState.ENDED)
+        stranger = replace(WORD, at_ms=9_000, pids=(7,), exit_reason=ExitReason.DONE, state=JobState.ENDED)
         for caller in (ANNA, BO):
             assert there.desk.sign_of_life(caller, job, replace(WORD, at_ms=9_000), "old") is None
             for order in (

@@ -155,7 +155,7 @@ def test_after_a_restart_what_is_leased_is_locked_again_and_let_go_at_its_end(
         hold_leased(again, register)
         assert other.take([A]) is not None
         clock.pass_s(61)
-        register.report(entry.id, word(JobState.ENDED, 1, ending=ExitReason.DONE))
+        register.report(entry.id, word(JobState.ENDED, 1, exit_reason=ExitReason.DONE))
         assert register.holders() == {}
         assert other.take([A]) is None
 
@@ -208,7 +208,7 @@ def test_a_lease_that_a_launcher_proves_is_locked_as_well(tmp_path: Path, clock:
         job = register.submit(submission())[0].id
         register.change(job, lambda entry: replace(entry, state=JobState.RUNNING, gpus=(A,)))
         assert other.take([A]) is not None and other.take([B]) is None
-        register.report(job, word(JobState.ENDED, 0, ending=ExitReason.DONE))
+        register.report(job, word(JobState.ENDED, 0, exit_reason=ExitReason.DONE))
         clock.pass_s(120)
         register.submit(submission(nonce="next"))
         assert other.take([A]) is None

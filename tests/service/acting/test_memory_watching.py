@@ -77,7 +77,7 @@ class Rig:
 
     def heard(self, before: JobRecord | None, after: JobRecord) -> None:
         directive: Command | None = after.directive
-        if self.there and directive is not None and after.handled < directive.number:
+        if self.there and directive is not None and after.acknowledged < directive.number:
             threading.Thread(target=acknowledge, args=(self.register, after)).start()
 
     def snapshot(self) -> Snapshot:
@@ -124,7 +124,7 @@ def test_it_is_told_and_then_paused_and_its_neighbour_is_not_touched(store: Stor
     assert rig.done() == [("notify", "done"), ("pause", "done")]
     assert rig.register.entry(rig.hog).state is JobState.PAUSED
     assert rig.register.entry(rig.calm).state is JobState.RUNNING
-    assert rig.register.entry(rig.calm).handled == 2, "its start, and nothing since"
+    assert rig.register.entry(rig.calm).acknowledged == 2, "its start, and nothing since"
 
 
 @pytest.mark.parametrize(

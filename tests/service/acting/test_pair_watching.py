@@ -91,7 +91,7 @@ class Rig:
 
     def heard(self, before: JobRecord | None, after: JobRecord) -> None:
         directive = after.directive
-        if directive is not None and after.handled < directive.number:
+        if directive is not None and after.acknowledged < directive.number:
             gpus = () if isinstance(directive, RequeueCommand) else getattr(directive, "gpus", after.gpus)
             self.clock.at_ms += 1  # no launcher answers within the same millisecond
             more = {"gpus": gpus, "failed": self.fails}
@@ -99,8 +99,8 @@ class Rig:
 
     def over(self, job: JobId) -> None:
         """It ends by itself."""
-        handled = self.register.entry(job).handled
-        self.register.report(job, word(JobState.ENDED, handled, ending=ExitReason.DONE, exit_code=0))
+        handled = self.register.entry(job).acknowledged
+        self.register.report(job, word(JobState.ENDED, handled, exit_reason=ExitReason.DONE, exit_code=0))
         del self.speed[job]
 
     def pack(self) -> None:
@@ -131,7 +131,9 @@ class Rig:
                 if entry.state is JobState.RUNNING:
                     self.steps[id] += 5 * self.speed[id]
                     told = {"step": int(self.steps[id]), "counted_ms": self.clock.steady_ms}
-                    self.register.report(id, word(JobState.RUNNING, entry.handled, gpus=entry.gpus, **told))
+                    self.register.report(
+                        id, word(JobState.RUNNING, entry.acknowledged, gpus=entry.gpus, **told)
+                    )
             state = self.watching.remember(self.state())
             self.journal.saw(state)
             plan = decide(state, self.limits)

@@ -215,7 +215,7 @@ def test_standing_is_reckoned_as_if_the_owner_had_been_told() -> None:
     """A site at advise tells nobody by the ladder, and its rungs are reached all the same."""
     from advisor.arithmetic.quota import quota_cover
 
-    of = facts(state(idle(90, told_ms=None)))
+    of = facts(state(idle(90, notified_ms=None)))
     stand = stand_of(of, of.state.jobs[ANN], quota_cover(of.state))
     assert (stand.rung, stand.next, stand.mode) == (Rung.PAUSE, None, Mode.ADVISE)
     assert next_words(of, stand).startswith("Fallow does nothing to it by itself")

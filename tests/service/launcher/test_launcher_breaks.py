@@ -57,7 +57,7 @@ def test_a_detached_job_runs_with_a_stream_closed(service: WireService, launch: 
     assert launch("--detach", "--", "true", before=shell(closed)).end() == 0
     service.until(lambda: service.listeners == 1 and service.reports, "it waits")
     service.tell(StartCommand(number=1, gpus=(A,)))
-    service.until(lambda: service.reports[-1]["ending"] == "done", "it is done")
+    service.until(lambda: service.reports[-1]["exit_reason"] == "done", "it is done")
 
 
 def test_ctrl_c_before_the_answer_to_the_submission_cancels_what_it_made(

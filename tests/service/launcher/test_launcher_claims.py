@@ -58,7 +58,7 @@ def report(job: str, stand: str, **more: object) -> dict[str, object]:
     """A report of a launcher that is no process at all."""
     launcher = {"node": socket.gethostname(), "pid": 999_999, "started_ms": 1}
     now_ms = time.time_ns() // 1_000_000
-    return {"at_ms": now_ms, "launcher": launcher, "state": stand, "handled": 0, **more}
+    return {"at_ms": now_ms, "launcher": launcher, "state": stand, "acknowledged": 0, **more}
 
 
 def says(site: Site, uid: int, job: str, stand: str, **more: object) -> None:
@@ -84,7 +84,7 @@ def test_no_word_after_a_restart_takes_a_gpu_or_stops_acting(site: Site, tmp_pat
     as_uid(ALICE, lambda: site.client().pause(attacker))  # so that nothing is given to it meanwhile
     site.restart()
     for handled, gpus in ((500, [gpu]), (FAR, site.gpus), (2**63 - 1, [other]), (0, [gpu])):
-        says(site, ALICE, attacker, "running", handled=handled, gpus=gpus)
+        says(site, ALICE, attacker, "running", acknowledged=handled, gpus=gpus)
         assert site.holders() == {gpu: [held]}
     assert site.client().job(attacker)["state"] == "pending"
     assert any("not believed" in line for line in site.client().job(attacker)["explain"])
@@ -98,7 +98,7 @@ def test_no_word_after_a_restart_takes_a_gpu_or_stops_acting(site: Site, tmp_pat
     (tmp_path / "held").touch()
     (tmp_path / "begun").touch()
     for job in (held, begun):
-        assert site.stands(job, "ended")["ending"] == "done"
+        assert site.stands(job, "ended")["exit_reason"] == "done"
 
 
 def security(site: Site) -> str:
@@ -117,10 +117,18 @@ def test_a_process_that_is_not_its_owners_holds_no_gpu(site: Site) -> None:
     """Pid 1 lives for ever, and so did the lease of whoever named it."""
     job = asks(site, ALICE)
     command = keeps_waiting(site, ALICE, job)
-    says(site, ALICE, job, "running", handled=command["number"], gpus=command["gpus"], pids=[1, os.getpid()])
+    says(
+        site,
+        ALICE,
+        job,
+        "running",
+        acknowledged=command["number"],
+        gpus=command["gpus"],
+        pids=[1, os.getpid()],
+    )
     assert site.stands(job, "running")["gpus"] == command["gpus"]
     ended = site.stands(job, "ended")
-    assert (ended["ending"], site.holders()) == ("lost", {})
+    assert (ended["exit_reason"], site.holders()) == ("lost", {})
 
 
 def test_a_lost_launchers_own_workers_are_awaited(site: Site) -> None:
@@ -128,14 +136,14 @@ def test_a_lost_launchers_own_workers_are_awaited(site: Site) -> None:
     command = keeps_waiting(site, ALICE, job)
     worker = subprocess.Popen(["sleep", "600"], user=ALICE, group=ALICE, extra_groups=[])
     try:
-        told = {"handled": command["number"], "gpus": command["gpus"], "pids": [worker.pid]}
+        told = {"acknowledged": command["number"], "gpus": command["gpus"], "pids": [worker.pid]}
         says(site, ALICE, job, "running", **told)
-        until(lambda: site.client().job(job)["ending"] == "lost", "its launcher is lost", LIMIT_S)
+        until(lambda: site.client().job(job)["exit_reason"] == "lost", "its launcher is lost", LIMIT_S)
         assert site.client().job(job)["state"] == "running" and len(site.holders()) == 1
     finally:
         worker.kill()
         worker.wait()
-    assert site.stands(job, "ended")["ending"] == "lost"
+    assert site.stands(job, "ended")["exit_reason"] == "lost"
     assert site.holders() == {}
 
 
@@ -156,7 +164,7 @@ def test_a_job_in_a_pid_namespace_ends_with_its_launcher(site: Site, tmp_path: P
     assert b"service.cli" in Path(f"/proc/{launcher}/cmdline").read_bytes(), "as it is called outside"
     assert Path(f"/proc/{worker}/cmdline").read_bytes() == b"sleep\x00600\x00"
     assert site.client().cancel(job)["outcome"] in ("done", "under way")
-    assert site.stands(job, "ended")["ending"] == "cancelled"
+    assert site.stands(job, "ended")["exit_reason"] == "cancelled"
     job = site.run(
         "killed",
         "--gpus",
@@ -168,7 +176,7 @@ def test_a_job_in_a_pid_namespace_ends_with_its_launcher(site: Site, tmp_path: P
     )
     launcher = site.stands(job, "running")["launcher"]["pid"]
     os.kill(launcher, signal.SIGKILL)
-    assert site.stands(job, "ended")["ending"] == "lost"
+    assert site.stands(job, "ended")["exit_reason"] == "lost"
     assert site.holders() == {}
 
 
@@ -182,8 +190,8 @@ def test_an_operator_ends_any_lease_and_what_runs_on_is_a_stranger(site: Site) -
     gpu.process(worker.pid, memory=8 * GIB)
     gpu.memory_used = 9 * GIB
     try:
-        says(site, ALICE, job, "running", handled=command["number"], gpus=[uuid], pids=[worker.pid])
-        until(lambda: site.client().job(job)["ending"] == "lost", "its launcher is lost", LIMIT_S)
+        says(site, ALICE, job, "running", acknowledged=command["number"], gpus=[uuid], pids=[worker.pid])
+        until(lambda: site.client().job(job)["exit_reason"] == "lost", "its launcher is lost", LIMIT_S)
         with pytest.raises(WrongState):
             site.client().cancel(job)
         for uid in (ALICE, BOB):
@@ -192,7 +200,7 @@ def test_an_operator_ends_any_lease_and_what_runs_on_is_a_stranger(site: Site) -
         done = site.client().cancel(job, because="nobody answers", force=True)
         assert done["outcome"] == "done" and str(worker.pid) in done["message"]
         ended = site.stands(job, "ended")
-        assert (ended["ending"], ended["said"], site.holders()) == ("cancelled", "nobody answers", {})
+        assert (ended["exit_reason"], ended["message"], site.holders()) == ("cancelled", "nobody answers", {})
         row = next(each for each in site.client().actions(job=job) if each["verb"] == "cancel")
         assert (row["outcome"], row["actor"]) == ("done", "user root")
         assert str(worker.pid) in row["found"] and "stranger" in row["found"]
@@ -227,9 +235,9 @@ def test_nobody_speaks_for_anothers_job_by_socket_or_token(site: Site, tmp_path:
     held = site.run("held", "--gpus", "1", "--", *waits(tmp_path / "held"))
     row = site.stands(held, "running")
     lies = (
-        report(held, "ended", ending="done", exit_code=0),
-        report(held, "paused", handled=row["handled"]),
-        report(held, "running", handled=FAR, gpus=site.gpus),
+        report(held, "ended", exit_reason="done", exit_code=0),
+        report(held, "paused", acknowledged=row["acknowledged"]),
+        report(held, "running", acknowledged=FAR, gpus=site.gpus),
     )
     for lie in lies:
         said = as_uid(BOB, lambda lie=lie: outcome_of(lambda: site.client().report(held, lie)))
@@ -240,12 +248,12 @@ def test_nobody_speaks_for_anothers_job_by_socket_or_token(site: Site, tmp_path:
         each["directive"]["proof"] == "" for each in shown["directives"]
     )
     after = site.stands(held, "running")
-    assert (after["gpus"], after["handled"], after["launcher"]) == (
+    assert (after["gpus"], after["acknowledged"], after["launcher"]) == (
         row["gpus"],
-        row["handled"],
+        row["acknowledged"],
         row["launcher"],
     )
     with pytest.raises(BadOrder):
-        site.client().report(held, report(held, "running", handled=2**63))
+        site.client().report(held, report(held, "running", acknowledged=2**63))
     (tmp_path / "held").touch()
-    assert site.stands(held, "ended")["ending"] == "done"
+    assert site.stands(held, "ended")["exit_reason"] == "done"

@@ -106,7 +106,7 @@ def test_processes_of_a_job_in_a_container_are_the_job_s(
         liar.kill()
         liar.wait()
     (tmp_path / "go").touch()
-    assert site.stands(job, "ended")["ending"] == "done"
+    assert site.stands(job, "ended")["exit_reason"] == "done"
 
 
 def test_a_job_in_a_container_is_known_again_after_a_restart(
@@ -119,4 +119,4 @@ def test_a_job_in_a_container_is_known_again_after_a_restart(
     on_gpu(site, job, worker_of(row))
     until(lambda: said_runs(site, job) == {"mine"}, "its worker is known to be its", LIMIT_S)
     (tmp_path / "go").touch()
-    assert site.stands(job, "ended")["ending"] == "done"
+    assert site.stands(job, "ended")["exit_reason"] == "done"

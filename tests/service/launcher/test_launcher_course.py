@@ -68,7 +68,7 @@ class World:
                 held = () if lease is None else lease.gpus
                 if self.living:
                     assert held, "devices are given back while workers live"
-                self.reported.append((self.course.state, self.course.handled, held))
+                self.reported.append((self.course.state, self.course.acknowledged, held))
             case model.Leave(code=code):
                 assert self.left is None, "left twice"
                 assert not self.living, "left while workers live"
@@ -117,7 +117,7 @@ def histories(draw: st.DrawFn) -> World:
             world.happens(model.Resubmitted(text="anew"))
             if empty:
                 number, world.reported = 0, world.reported[-1:]
-                assert (world.course.phase, world.course.handled) == (Phase.WAITING, 0)
+                assert (world.course.phase, world.course.acknowledged) == (Phase.WAITING, 0)
         elif choice == 5:
             world.happens(model.Signalled(number=draw(st.sampled_from([2, 10, 15]))))
         elif choice == 6:
@@ -187,7 +187,7 @@ def test_no_history_breaks_a_promise(world: World) -> None:
 @given(histories(), st.data())
 def test_whatever_was_handled_is_never_done_again(world: World, data: st.DataObject) -> None:
     before = world.course
-    newest = max([before.handled, *(each.number for each in before.queue)])
+    newest = max([before.acknowledged, *(each.number for each in before.queue)])
     number = data.draw(st.integers(0, newest))
     turn = courses.step(before, model.CommandGiven(directive=_directive(data.draw, number)), world.now_s)
     assert turn.course == before
@@ -206,7 +206,7 @@ def test_a_stop_always_comes_to_an_end(world: World) -> None:
         world.living.clear()
         world.happens(model.Swept())
     assert world.left is not None
-    assert world.course.handled == 10_000 or world.course.over is not None
+    assert world.course.acknowledged == 10_000 or world.course.over is not None
 
 
 def test_an_elastic_job_changes_devices_in_place_and_saves_only_for_other_settings() -> None:
@@ -217,7 +217,7 @@ def test_an_elastic_job_changes_devices_in_place_and_saves_only_for_other_settin
     world.happens(model.CommandGiven(directive=ReallocateCommand(number=2, gpus=UUIDS[:3])))
     assert world.course.phase is Phase.CHANGING
     world.happens(model.Reallocated(gpus=UUIDS[:3]))
-    assert (world.course.phase, world.course.handled, world.course.failed) == (Phase.RUNNING, 2, None)
+    assert (world.course.phase, world.course.acknowledged, world.course.failed) == (Phase.RUNNING, 2, None)
     assert world.course.lease is not None and world.course.lease.gpus == UUIDS[:3]
     growth = (("TF_FORCE_GPU_ALLOW_GROWTH", "true"),)
     world.happens(model.CommandGiven(directive=ReallocateCommand(number=3, gpus=UUIDS[:3], settings=growth)))
@@ -301,11 +301,11 @@ def test_a_guard_killed_while_starting_leaves_the_start_to_be_answered() -> None
     world.happens(model.CommandGiven(directive=StartCommand(number=1, gpus=UUIDS[:1])))
     world.living.clear()
     world.happens(model.Swept(by_force=True))
-    assert (world.course.phase, world.course.handled) == (Phase.RESTING, 0)
+    assert (world.course.phase, world.course.acknowledged) == (Phase.RESTING, 0)
     world.now_s = 100.0
     world.happens(model.Tick())
     world.happens(model.Started(pids=(100,)))
-    assert (world.course.phase, world.course.handled, world.course.failed) == (Phase.RUNNING, 1, None)
+    assert (world.course.phase, world.course.acknowledged, world.course.failed) == (Phase.RUNNING, 1, None)
 
 
 def test_a_launch_is_the_same_for_equal_courses() -> None:

@@ -61,4 +61,4 @@ def test_a_liar_is_an_intruder_on_a_leased_gpu_and_pays_for_a_free_one(
     assert intruder["process_name"] == "Xorg"
     assert (paid["user_name"], paid["job"] == job) == (f"uid-{BOB}", False)
     (tmp_path / "held").touch()
-    assert site.stands(job, "ended")["ending"] == "done"
+    assert site.stands(job, "ended")["exit_reason"] == "done"

@@ -93,7 +93,7 @@ def submitted_and_failed(site: Site) -> str:
     job = asks(site, ALICE, name=NAME, command=["python", COMMAND], kind="batch")
     told = keeps_waiting(site, ALICE, job)
     failed = f"No such file: '/opt/{FAILED}'"
-    says(site, ALICE, job, "pending", handled=told["number"], failed=failed, proof=told["proof"])
+    says(site, ALICE, job, "pending", acknowledged=told["number"], failed=failed, proof=told["proof"])
     until(lambda: FAILED in str(site.client().job(job)), "the failure is known", LIMIT_S)
     return job
 

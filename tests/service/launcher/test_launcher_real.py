@@ -187,7 +187,7 @@ def test_a_job_runs_on_what_it_was_leased_and_the_next_one_waits(machine: Machin
     (tmp_path / "go").touch()
     assert first.end() == 0
     assert second.end() == 0
-    assert second.stands("ended")["ending"] == "done"
+    assert second.stands("ended")["exit_reason"] == "done"
     assert machine.client().leases() == []
     assert machine.rows("queue") == []
     newest = machine.rows("jobs", "--all")[:2]
@@ -214,7 +214,7 @@ def test_a_detached_job_leaves_a_log_and_is_ended_by_its_number(machine: Machine
     )
     assert machine.fallow("cancel", number, "--because", "enough seen").returncode == 0
     ended = machine.stands(job, "ended")
-    assert ended["ending"] == "cancelled"
+    assert ended["exit_reason"] == "cancelled"
     text, _ = following.communicate(timeout=LIMIT_S)
     assert text.startswith("a\nb\nc\nto stderr\n")
     assert "enough seen" in text
@@ -257,14 +257,14 @@ def test_a_service_killed_under_a_running_job_finds_it_again(machine: Machine, t
     machine.kill_service()
     until(lambda: "the job goes on" in job.said(), "it says so", LIMIT_S)
     machine.serve()
-    until(lambda: machine.entry(job.id)["heard_ms"] is not None, "it is heard of", LIMIT_S)
+    until(lambda: machine.entry(job.id)["last_seen_ms"] is not None, "it is heard of", LIMIT_S)
     after = machine.entry(job.id)
     assert (after["state"], after["gpus"]) == ("running", before["gpus"])
     assert {row["gpu"] for row in machine.client().leases()} == set(before["gpus"])
     assert (tmp_path / "begun").read_text() == "begun\n"
     (tmp_path / "go").touch()
     assert job.end() == 0
-    assert job.stands("ended")["ending"] == "done"
+    assert job.stands("ended")["exit_reason"] == "done"
 
 
 def test_a_killed_launcher_ends_its_job_and_its_lease(machine: Machine) -> None:
@@ -273,7 +273,7 @@ def test_a_killed_launcher_ends_its_job_and_its_lease(machine: Machine) -> None:
     job.process.kill()
     job.process.wait()
     ended = job.stands("ended")
-    assert ended["ending"] == "lost"
+    assert ended["exit_reason"] == "lost"
     assert not any(lives(pid) for pid in held["report"]["pids"])
     assert machine.client().leases() == []
 

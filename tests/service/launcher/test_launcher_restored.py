@@ -58,7 +58,7 @@ def test_a_new_job_of_an_old_number_neither_ends_the_old_one_nor_is_confused_wit
     assert launcher["pid"] == new.process.pid
     (tmp_path / "new").touch()
     assert new.end() == 0
-    assert new.stands("ended")["ending"] == "done"
+    assert new.stands("ended")["exit_reason"] == "done"
     assert old.process.poll() is None
     assert "has ended this job" not in old.said()
     assert old.said().count("doesn't know this job") == 1
@@ -130,7 +130,7 @@ def test_a_job_that_was_started_since_the_backup_keeps_its_gpu_and_is_given_no_o
     assert (found["gpus"], len(held)) == (held, 1)
     assert set(theirs).isdisjoint(held)
     assert machine.fallow("cancel", job.id, "--because", "seen").returncode == 0
-    assert job.stands("ended")["ending"] == "cancelled"
+    assert job.stands("ended")["exit_reason"] == "cancelled"
     job.end()
     (tmp_path / "other").touch()
     assert other.end() == 0

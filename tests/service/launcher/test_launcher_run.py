@@ -65,7 +65,7 @@ def test_output_and_exit_code_are_the_jobs_own(service: WireService, launch: Lau
     assert job.out.read_bytes() == b"a\x00\xff\x1b[1m"
     assert "err" in job.said()
     last = service.reports[-1]
-    assert (last["state"], last["ending"], last["exit_code"]) == ("ended", "failed", 7)
+    assert (last["state"], last["exit_reason"], last["exit_code"]) == ("ended", "failed", 7)
 
 
 def test_a_submission_says_what_was_asked_for_and_not_who_asks(service: WireService, launch: Launch) -> None:
@@ -172,7 +172,7 @@ def test_a_command_that_is_not_there_ends_the_job_with_127_and_is_not_tried_agai
     service.tell(StartCommand(number=1, gpus=(A,)))
     assert job.end() == 127
     last = service.reports[-1]
-    assert (last["handled"], last["ending"]) == (1, "failed")
+    assert (last["acknowledged"], last["exit_reason"]) == (1, "failed")
     assert "no-such-program-here" in last["failed"]
 
 
@@ -181,7 +181,7 @@ def test_ctrl_c_while_waiting_cancels_the_submission(service: WireService, launc
     service.until(lambda: service.listeners == 1 and service.reports, "it waits")
     job.process.send_signal(signal.SIGINT)
     assert job.end() == -signal.SIGINT
-    assert service.reports[-1]["ending"] == "cancelled"
+    assert service.reports[-1]["exit_reason"] == "cancelled"
 
 
 def test_a_waiting_job_says_its_place_once_a_change(service: WireService, launch: Launch) -> None:
@@ -204,7 +204,7 @@ def test_signals_reach_the_job_and_its_own_end_is_told(service: WireService, lau
     job.process.send_signal(signal.SIGTERM)
     assert job.end() == 4
     assert job.printed().split() == ["up", "hup", "bye"]
-    assert service.reports[-1]["ending"] == "cancelled"
+    assert service.reports[-1]["exit_reason"] == "cancelled"
 
 
 def test_a_directive_that_comes_twice_is_carried_out_once(
@@ -276,7 +276,7 @@ def test_a_detached_job_outlives_the_folder_of_its_session(
     service.until(lambda: service.listeners == 1 and service.reports, "it waits")
     shutil.rmtree(session)
     service.tell(StartCommand(number=1, gpus=(A,)))
-    service.until(lambda: service.reports[-1]["ending"] == "done", "it is done")
+    service.until(lambda: service.reports[-1]["exit_reason"] == "done", "it is done")
     assert "it ran" in Path(job.printed().split()[1]).read_text()
 
 
@@ -297,7 +297,7 @@ def test_a_job_that_saves_itself_is_moved_with_other_settings_and_requeued(
     until(lambda: starts(tmp_path) == ["GPU-a", "GPU-b,GPU-c", "GPU-a"], "it runs a third time")
     service.tell(CancelCommand(number=5, reason="enough"))
     assert job.end() == 128 + signal.SIGTERM
-    assert (service.reports[-1]["handled"], service.reports[-1]["ending"]) == (5, "cancelled")
+    assert (service.reports[-1]["acknowledged"], service.reports[-1]["exit_reason"]) == (5, "cancelled")
 
 
 def test_a_job_that_nobody_can_ask_is_not_signalled_and_goes_on(
@@ -496,7 +496,7 @@ def test_a_paused_job_that_the_service_lost_waits_anew_and_takes_numbers_from_th
     service.handled(9)
     service.lose("fallow:7")
     job.hears("is fallow:7 now")
-    service.until(lambda: service.reports[-1]["handled"] == 0, "it begins anew")
+    service.until(lambda: service.reports[-1]["acknowledged"] == 0, "it begins anew")
     assert service.reports[-1]["state"] == "pending"
     service.tell(StartCommand(number=2, gpus=(B,)))
     until(lambda: starts(tmp_path) == ["GPU-a", "GPU-b"], "it runs again")

@@ -151,7 +151,7 @@ def test_ctrl_c_ends_the_launcher_of_a_job_that_dies_of_it(service: WireService,
     terminal.shows("ready")
     terminal.type("\x03")
     assert terminal.end() == -signal.SIGINT
-    assert service.reports[-1]["ending"] == "cancelled"
+    assert service.reports[-1]["exit_reason"] == "cancelled"
 
 
 def test_ctrl_c_of_a_waiting_job_cancels_it(service: WireService, sit: Sit) -> None:
@@ -160,7 +160,7 @@ def test_ctrl_c_of_a_waiting_job_cancels_it(service: WireService, sit: Sit) -> N
     terminal.shows("in the queue")
     terminal.type("\x03")
     assert terminal.end() == -signal.SIGINT
-    assert service.reports[-1]["ending"] == "cancelled"
+    assert service.reports[-1]["exit_reason"] == "cancelled"
 
 
 def test_ctrl_z_stops_the_job_and_fg_goes_on_with_it(

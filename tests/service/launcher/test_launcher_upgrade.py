@@ -78,23 +78,23 @@ def test_launchers_of_before_go_on_over_the_upgrade(site: Site, old_code: Path, 
     waiting = site.run("waiting", "--gpus", "1", "--", "true")
     site.code = None
     site.restart()
-    until(lambda: site.row(job)["heard_ms"] is not None, "its launcher is back", LIMIT_S)
+    until(lambda: site.row(job)["last_seen_ms"] is not None, "its launcher is back", LIMIT_S)
     assert {uuid: jobs[0] for uuid, jobs in site.holders().items()} == {
         gpu: job,
         next(uuid for uuid in site.gpus if uuid != gpu): plain,
     }
     assert site.client().pause(job, because="lunch")["outcome"] in ("done", "under way")
     site.stands(job, "paused")
-    assert site.stands(waiting, "ended")["ending"] == "done", "it took the place meanwhile"
+    assert site.stands(waiting, "ended")["exit_reason"] == "done", "it took the place meanwhile"
     assert site.client().resume(job)["outcome"] == "done"
     site.stands(job, "running")
     until(lambda: (tmp_path / "begun").read_text().count("begun") == 2, "it runs again", LIMIT_S)
     site.restart()
-    until(lambda: site.row(job)["heard_ms"] is not None, "its launcher is back", LIMIT_S)
+    until(lambda: site.row(job)["last_seen_ms"] is not None, "its launcher is back", LIMIT_S)
     site.client().cancel(plain)
-    assert site.stands(plain, "ended")["ending"] == "cancelled"
+    assert site.stands(plain, "ended")["exit_reason"] == "cancelled"
     (tmp_path / "go").touch()
-    assert site.stands(job, "ended")["ending"] == "done"
+    assert site.stands(job, "ended")["exit_reason"] == "done"
     assert "report-not-believed" not in site.log()
 
 
@@ -110,14 +110,14 @@ def test_a_launcher_of_this_fallow_under_the_service_of_before_can_prove_its_lea
     second = site.run("second", "--gpus", "2", "--", *waits(tmp_path / "second"))
     until(lambda: "in the queue" in site.said("second"), "it waits", LIMIT_S)
     site.restart()
-    until(lambda: site.row(job)["heard_ms"] is not None, "its launcher is back", LIMIT_S)
+    until(lambda: site.row(job)["last_seen_ms"] is not None, "its launcher is back", LIMIT_S)
     site.stop(signal.SIGTERM)
     kept = shutil.copytree(site.data, tmp_path / "kept", ignore=shutil.ignore_patterns("*.sock"))
     site.serve()
     for each in (job, second):
-        until(lambda each=each: site.row(each)["heard_ms"] is not None, "it is back", LIMIT_S)
+        until(lambda each=each: site.row(each)["last_seen_ms"] is not None, "it is back", LIMIT_S)
     (tmp_path / "first").touch()
-    assert site.stands(job, "ended")["ending"] == "done"
+    assert site.stands(job, "ended")["exit_reason"] == "done"
     held = site.stands(second, "running")["gpus"]
     site.stop()
     shutil.rmtree(site.data)
@@ -126,7 +126,7 @@ def test_a_launcher_of_this_fallow_under_the_service_of_before_can_prove_its_lea
     until(lambda: site.holders() == {uuid: [second] for uuid in held}, "it proves its lease", LIMIT_S)
     assert site.stands(second, "running")["gpus"] == held
     (tmp_path / "second").touch()
-    assert site.stands(second, "ended")["ending"] == "done"
+    assert site.stands(second, "ended")["exit_reason"] == "done"
 
 
 def test_a_store_in_which_acting_was_stopped_for_good_acts_again(
@@ -151,11 +151,11 @@ def test_a_store_in_which_acting_was_stopped_for_good_acts_again(
     assert all(len(jobs) == 1 for jobs in site.holders().values())
     assert "double-lease-ended" in site.log()
     site.client().cancel(job)
-    assert site.stands(job, "ended")["ending"] == "cancelled"
+    assert site.stands(job, "ended")["exit_reason"] == "cancelled"
     with contextlib.suppress(JobEnded):  # nobody reports for it, so it is lost soon
         assert site.client().cancel(attacker, force=True)["outcome"] == "done"
     new = site.run("new", "--gpus", "2", "--", "true")
-    assert site.stands(new, "ended")["ending"] == "done"
+    assert site.stands(new, "ended")["exit_reason"] == "done"
     numbers = [row["action"] for row in site.client().actions(job=new)]
     assert numbers and max(numbers) < 1_000, "those who knew the long numbers have ended"
 
@@ -216,6 +216,6 @@ def test_the_recorded_words_of_a_launcher_of_before_are_understood(site: Site) -
     assert site.client().job(job)["state"] == "paused"
     ended = words("ended", handled=number, ending="cancelled", exit_code=-15, launcher=own)
     site.client().report(job, ended)
-    assert site.client().job(job)["ending"] == "cancelled"
+    assert site.client().job(job)["exit_reason"] == "cancelled"
     assert "report-not-believed" not in site.log()
     json.dumps(row)

@@ -12,7 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from advisor.register.model import Command
+from advisor.register.model import Command, Report
+from advisor.tags import as_now
 from advisor.written import to_tree
 
 LIMIT_S = 60.0
@@ -104,14 +105,16 @@ class WireService:
         with self.changed:
             while not holds():
                 left = deadline - time.monotonic()
-                said = [(each["state"], each["handled"], each["failed"]) for each in self.reports]
+                said = [(each["state"], each["acknowledged"], each["failed"]) for each in self.reports]
                 assert left > 0, f"not within {limit_s:g} s: {what}; reports {said}"
                 self.changed.wait(min(left, 0.05))
 
     def handled(self, number: int) -> dict[str, Any]:
         """The first report that says that directive ``number`` was handled."""
-        self.until(lambda: any(each["handled"] >= number for each in self.reports), f"{number} is handled")
-        return next(each for each in self.reports if each["handled"] >= number)
+        self.until(
+            lambda: any(each["acknowledged"] >= number for each in self.reports), f"{number} is handled"
+        )
+        return next(each for each in self.reports if each["acknowledged"] >= number)
 
     # -- the wire --------------------------------------------------------------------------------------------
 
@@ -166,7 +169,7 @@ class WireService:
                 if status == 200 and "proof" in given and not self.knows_proofs:
                     status = 422
                 if status == 200:
-                    self.reports.append(given)
+                    self.reports.append(as_now(Report, given))
                 else:
                     kind = {404: "unknown-job", 410: "job-ended", 422: "bad-order"}[status]
                     answer = {"error": kind, "message": f"{JOB} is not here"}

@@ -78,7 +78,7 @@ def held(there: Path, operators: tuple[str, ...]) -> dict[int, bool]:
             config = parse(MEMBERS, origin="fallow.toml").config
             hold_strangers(register, Membership(rules_of(config)), frozenset(operators))
             found = {each.submission.uid or 0: each.held_by_user for each in register.entries().values()}
-            said = register.entry(JobId("fallow:2")).said
+            said = register.entry(JobId("fallow:2")).message
         assert said.startswith("ann is not a member of vision" if found[ANN] else "")
         return found
 
