@@ -58,6 +58,7 @@ def clock_of(config: "Config") -> "Clock":
 
 def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     """A service's parts, joined; nothing moves yet. Raises ``Trouble`` for a source that cannot be."""
+    from collector.store.managed import known_runs
     from collector.store.withheld import given_out
     from service.acting.launched_processes import LaunchedProcesses
     from service.daemon.chores import make_chores
@@ -65,7 +66,9 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
 
     refuse_no_gpus(config, store.origin)
     launched = LaunchedProcesses()
-    sources = make_sources(config, leases=store.leases, launched=launched.of)
+    with store.reader() as reader:
+        runs = known_runs(reader, "slurm", clock.now_ms())
+    sources = make_sources(config, leases=store.leases, launched=launched.of, runs=runs)
     refuse_other_origin(store, sources)
     prices = config.prices
     store.set_prices({model: (price, prices.currency) for model, price in prices.per_gpu_hour.items()})

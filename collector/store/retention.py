@@ -93,6 +93,8 @@ _LEVELS = (
     ("expire_events", "hours"),
     ("expire_allocations", "hours"),
     ("expire_withheld", "hours"),
+    ("expire_manager_jobs", "jobs"),
+    ("expire_manager_looks", "samples"),
     ("expire_findings", "hours"),
     ("expire_intents", "hours"),
     ("expire_directives", "hours"),

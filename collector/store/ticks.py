@@ -29,6 +29,7 @@ from collector.store.columns import MAX_SMALLINT, RATIO_SCALE, stored_rows
 from collector.store.cuts import due_ms
 from collector.store.gaps import GapStore, gaps_of, note_ticks, write_gaps
 from collector.store.latest import Newest, Times, ends_by, follow, grown, read_newest, stored_ends
+from collector.store.managed import Managed, read_managed, write_looks
 from collector.store.origin import OriginMark, claim, read_mark
 from collector.store.registry import Registry
 from collector.store.rollups import (
@@ -65,6 +66,7 @@ class Live:
     book: GapStore
     origin: OriginMark
     withheld: Open = field(default_factory=dict)
+    managed: Managed = field(default_factory=Managed)
     said: Said | None = None
     owned: Mapping[ProcessKey, JobId] = field(default_factory=dict)
     recent_ms: int = 0
@@ -97,6 +99,7 @@ def read_live(connection: duckdb.DuckDBPyConnection) -> Live:
         book=GapStore(last_ticks=last_ticks),
         origin=read_mark(connection),
         withheld=read_withheld(connection),
+        managed=read_managed(connection),
     )
 
 
@@ -121,6 +124,7 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     write_holder_samples(
         connection, live.registry, [s for reading in readings for s in reading.holder_samples]
     )
+    write_looks(connection, live.managed, readings, tick.at_ms)
     write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)
     note_ticks(tick, live.book)
     _write_outcomes(connection, tick)

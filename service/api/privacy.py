@@ -84,6 +84,17 @@ SHOWN = frozenset(
         "detail",
         "processes_now.flags",
         "cluster_now.withheld_because",
+        # of a workload manager, or words that it chooses
+        "cluster",
+        "partition",
+        "partitions",
+        "qos",
+        "shown_id",
+        "state_name",
+        "manager_queue.reason",
+        "manager_runs.reason",
+        "manager_nodes.reason",
+        "manager_runs.given",
         # of one query, where another's column of that name says something else
         "gaps.reason",
         "sources.reason",

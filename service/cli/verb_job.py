@@ -1,7 +1,7 @@
 """``fallow job JOB``: what one job was given and made of it, a verdict, and each GPU's row below.
 
-Of any job that held a GPU in the window, running or ended; ``fallow jobs JOB`` is about one that was
-submitted here, with its settings and what was done to it.
+Of any job that held a GPU in the window, running or ended, and of any that Slurm has shown; ``fallow jobs
+JOB`` is about one that was submitted here, with its settings and what was done to it.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from typing import Any
 from rich.padding import Padding
 
 from collector.model import Basis
-from service.cli import words
+from service.cli import manager_job, words
 from service.cli.asking import asked
 from service.cli.job_words import job_id
 from service.cli.screen import Column, console, place, print_json, table
@@ -41,27 +41,50 @@ def run(flags: argparse.Namespace) -> int:
     start, end = window(flags.since, flags.until, datetime.now(UTC))
     span = {"from_ts": start, "to_ts": end}
     with asked(flags) as client:
-        row = _named(client, flags, span)
+        runs = manager_job.runs(client, flags.job)
+        row = _named(client, flags, span, runs)
+        if row is None:
+            return _told_by_manager(flags, runs)
         gpus = client.rows("job_gpus", job=row["job"], **span)
         said = client.rows("findings", **span)
     found = [each for each in said if each["job"] == row["job"]]
     if flags.json:
-        print_json([_record(row, gpus, found)], flags)
+        print_json([_record(row, gpus, found) | ({"runs": runs} if runs else {})], flags)
         return 0
-    _draw(row, gpus, found, start)
+    _draw(row, gpus, found, start, runs)
     return 0
 
 
-def _named(client: Client, flags: argparse.Namespace, span: dict[str, datetime]) -> dict[str, Any]:
-    """The job's row, by its id, or by its name where only one has it. Raises ``NoSuchJob``."""
+def _told_by_manager(flags: argparse.Namespace, runs: list[dict[str, Any]]) -> int:
+    """A job of which only its workload manager knows: it waits, or held no GPU that is measured here."""
+    if flags.json:
+        print_json([{"job": runs[0]["job"], "runs": runs}], flags)
+        return 0
+    screen = console()
+    screen.print(manager_job.header(runs[0]), style="bold")
+    for line in manager_job.lines(runs):
+        screen.print(f"  {line}")
+    if runs[0]["state"] != "pending":
+        screen.print("  it held no GPU that is measured here in this time", style="bright_black")
+    return 0
+
+
+def _named(
+    client: Client, flags: argparse.Namespace, span: dict[str, datetime], runs: list[dict[str, Any]]
+) -> dict[str, Any] | None:
+    """The job's row, by its id, or by its name where only one has it; ``None`` where only its manager knows
+    it. Raises ``NoSuchJob``.
+    """
     rows, name = client.rows("jobs", **span), job_id(flags.job)
-    own = [row for row in rows if row["job"] in (name, flags.job)]
+    own = [row for row in rows if row["job"] in (name, flags.job, *(run["job"] for run in runs))]
     own = own or [row for row in rows if row["job_name"] == flags.job]
     if len(own) == 1:
         return own[0]
     if own:
         ids = ", ".join(sorted(row["job"] for row in own)[:8])
         raise NoSuchJob(f"{len(own)} jobs are called {flags.job!r}; name one by its id: {ids}")
+    if runs:
+        return None
     raise NoSuchJob(
         f"no job {flags.job!r} held a GPU in this time; `fallow ledger --by job --since {flags.since}` lists "
         "those that did, and --since goes further back"
@@ -76,7 +99,11 @@ def _record(row: dict[str, Any], gpus: list[dict[str, Any]], found: list[dict[st
 
 
 def _draw(
-    row: dict[str, Any], gpus: list[dict[str, Any]], found: list[dict[str, Any]], start: datetime
+    row: dict[str, Any],
+    gpus: list[dict[str, Any]],
+    found: list[dict[str, Any]],
+    start: datetime,
+    runs: list[dict[str, Any]],
 ) -> None:
     from analytics.job_verdict import efficiency, verdict
 
@@ -89,6 +116,8 @@ def _draw(
     screen.print(f"  {_when(row, start)}", style="bright_black")
     if row.get("energy_kwh") is not None:
         screen.print(f"  {_energy(row)}", style="bright_black")
+    for line in manager_job.lines(runs) if runs else ():
+        screen.print(f"  {line}")
     screen.print(table(COLUMNS, [_line(each) for each in gpus]))
     screen.print("utilization is of the time that was measured, hours are of all time", style="bright_black")
     if any(each["rung"] == Basis.GPU_UTILIZATION for each in gpus):

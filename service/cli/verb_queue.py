@@ -1,11 +1,11 @@
-"""``fallow queue``: who waits, in order, and for what."""
+"""``fallow queue``: who waits, in order, and for what: at Fallow itself, and at a workload manager."""
 
 import argparse
 from datetime import datetime
 from typing import Any
 
-from service.cli import words
-from service.cli.asking import asked_to_act
+from service.cli import manager_queue, words
+from service.cli.asking import asked, asked_to_act
 from service.cli.job_words import say_what_is_left
 from service.cli.screen import Column, console, print_json, table
 
@@ -27,17 +27,22 @@ def run(flags: argparse.Namespace) -> int:
     client = asked_to_act(flags)
     listed = client.queue_listed(flags.limit)
     rows = listed.rows
+    with asked(flags) as reader:
+        managed = reader.rows("manager_queue")
+        gpus = reader.rows("gpus_now") if managed and not flags.json else []
     if flags.json:
-        print_json(rows, flags)
+        print_json([*rows, *manager_queue.as_json(managed[: flags.limit])], flags)
         say_what_is_left(listed)
         return 0
     screen = console()
-    if not rows:
-        screen.print("Nobody waits.")
-        return 0
     now_ms = client.now_ms()
-    screen.print(table(COLUMNS, [_line(row, now_ms) for row in rows]))
-    say_what_is_left(listed)
+    if rows:
+        screen.print(table(COLUMNS, [_line(row, now_ms) for row in rows]))
+        say_what_is_left(listed)
+    if managed:
+        manager_queue.draw(managed, gpus, flags.limit, now_ms)
+    elif not rows:
+        screen.print("Nobody waits.")
     return 0
 
 

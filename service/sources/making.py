@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collector.inventory.hub import HubAccounts
     from collector.inventory.leases import Launched
     from collector.loop import Attribute
+    from collector.managers.slurm.reuse import KnownRun
     from collector.simulated.cluster import SimulatedCluster
     from collector.source import Source
     from collector.store.database import Store
@@ -92,12 +93,15 @@ def refuse_other_origin(store: "Store", sources: "Sources") -> None:
 
 
 def make_sources(
-    config: "Config", leases: "Callable[[], Any] | None" = None, launched: "Launched | None" = None
+    config: "Config",
+    leases: "Callable[[], Any] | None" = None,
+    launched: "Launched | None" = None,
+    runs: "Sequence[KnownRun]" = (),
 ) -> Sources:
     """The sources, ready to be read; a recording is read whole. Raises ``FallowError``.
 
     ``leases`` gives the rows of the leases in force, where there is a store; ``launched`` the processes that
-    are known to be their jobs'.
+    are known to be their jobs'. ``runs`` are the runs of a workload manager that the store knows.
     """
     specs, remarks = chosen_specs(config)
     cluster = make_cluster(config) if SimulatedSpec() in specs else None
@@ -107,7 +111,7 @@ def make_sources(
     given = () if leases is None or not real else (_lease_source(leases, launched),)
     return Sources(
         live=(*live, *given),
-        inventories=tuple(_inventories(config)) if real else (),
+        inventories=tuple(_inventories(config, runs)) if real else (),
         simulated=cluster,
         recording=recording,
         remarks=remarks,
@@ -213,14 +217,14 @@ def _peers(urls: tuple[str, ...], config: "Config") -> "Source":
     return peer_source(PeerSettings(urls=urls, limits=limits))
 
 
-def _inventories(config: "Config") -> "Iterator[Source]":
+def _inventories(config: "Config", runs: "Sequence[KnownRun]") -> "Iterator[Source]":
     from collector.inventory.slurm_programs import is_a_site
 
     if config.collect.slurm and is_a_site():
         from collector.managers.slurm.reader import SlurmManager
         from collector.managers.source import ManagerSource
 
-        yield ManagerSource(SlurmManager())
+        yield ManagerSource(SlurmManager(runs))
 
 
 def _lease_source(leases: "Callable[[], Any]", launched: "Launched | None") -> "Source":

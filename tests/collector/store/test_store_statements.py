@@ -114,6 +114,17 @@ PARAMETERS = {
     "open_unclear_claims": "from_ms process_ids reasons",
     "open_findings": "",
     "origin": "",
+    "forget_manager_jobs": "",
+    "insert_manager_jobs": "",
+    "open_manager_jobs": "",
+    "forget_manager_nodes": "cluster manager",
+    "insert_manager_nodes": "",
+    "insert_manager_look": (
+        "at_ms cluster doubted_nodes given_gpus gpus manager nodes pending running took_ms"
+    ),
+    "known_runs": "manager since_ms",
+    "expire_manager_jobs": "before_ms",
+    "expire_manager_looks": "before_ms",
     "close_withheld": "gpu_ids to_ms",
     "open_withheld": "from_ms gpu_ids reasons states",
     "expire_withheld": "before_ms",

@@ -1,0 +1,76 @@
+"""What a workload manager says of one job: where it runs or why it waits, what it asked for, how it ended."""
+
+import json
+import re
+from typing import Any
+
+from service.cli import words
+from service.client import Client
+
+_NUMBER = re.compile(r"\d+(_\d+)?")
+
+
+def runs(client: Client, name: str) -> list[dict[str, Any]]:
+    """The runs of the job of that id or number, ``4_2`` for an array's task; the newest first. Blocks."""
+    job = f"slurm:{name}" if _NUMBER.fullmatch(name) else name
+    return client.rows("manager_runs", job=job) if job.startswith("slurm:") else []
+
+
+def header(run: dict[str, Any]) -> str:
+    """Its id, name, and whose it is."""
+    who = " · ".join(str(run[each]) for each in ("user_name", "project", "kind") if run[each])
+    name = f" {run['job_name']}" if run["job_name"] else ""
+    return f"{run['job']}{name}{f' · {who}' if who else ''}"
+
+
+def lines(runs: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Sentences about the newest run, and about those before it."""
+    newest, *before = runs
+    asked = words.many(newest["nodes"], "node")
+    if newest["gpus"] is not None:
+        asked = f"{words.many(newest['gpus'], 'GPU')} on {asked}"
+    limit = "" if newest["limit_s"] is None else f", for at most {words.span(newest['limit_s'])}"
+    where = " ".join(
+        f"{label} {newest[name]}"
+        for label, name in (("partition", "partition"), ("QOS", "qos"), ("reservation", "reservation"))
+        if newest[name]
+    )
+    again = (
+        f"; {words.many(len(before), 'run')} before it, the last ended {_ended(before[0])}" if before else ""
+    )
+    return (
+        f"At Slurm, cluster {newest['cluster']}: {_stands(newest)}{again}",
+        f"asked for {asked}{limit}{f', in {where}' if where else ''}",
+    )
+
+
+def _stands(run: dict[str, Any]) -> str:
+    match run["state"]:
+        case "pending":
+            why = run["reason"] or "Slurm says no reason"
+            return f"waits since {words.clock_time(run['submitted_at'])}: {why}"
+        case "ended":
+            return f"began {words.clock_time(run['started_at'])}, ended {_ended(run)}"
+        case state:
+            return f"{state} since {words.clock_time(run['started_at'])} on {_given(run['given'])}"
+
+
+def _ended(run: dict[str, Any]) -> str:
+    how = f" as {run['state_name']}" if run["state_name"] else ", nobody saw how"
+    return f"{words.clock_time(run['ended_at'])}{how}"
+
+
+def _given(text: str | None) -> str:
+    if text is None:
+        return "GPUs of which nobody says the numbers"
+    grants = json.loads(text)
+    if not grants:
+        return "no GPU"
+    return ", ".join(f"{grant['node']}: {_gpus(grant)}" for grant in grants)
+
+
+def _gpus(grant: dict[str, Any]) -> str:
+    numbers = ", ".join(map(str, grant["indices"]))
+    if grant["is_shared"]:
+        return f"{words.many(grant['gpus'], 'shard')} of GPU {numbers or '?'}"
+    return f"GPU {numbers}" if numbers else words.many(grant["gpus"], "GPU")

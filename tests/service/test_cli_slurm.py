@@ -1,0 +1,105 @@
+"""``fallow queue`` and ``fallow job`` on a Slurm site: who waits and why, a job's runs, jobs that ended."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from analytics.query import run
+from collector.managers.slurm.reader import SlurmManager
+from collector.managers.source import ManagerSource
+from collector.model import Reading, Tick
+from service.cli import main, manager_queue
+from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World
+from tests.collector.store.store_parts import at_path, gpu
+from tests.stores import open_store
+
+T0_MS = (SUBMITTED_S + 3_600) * 1000
+JOBS = (
+    Job(id=812, nodes=("gpu1",), gres=("gpu:a100:2(IDX:0-1)",)),
+    Job(id=9, state="PENDING", reason="QOSMaxGRESPerUser", user="bob", name="sweep"),
+    Job(id=10, state="PENDING", reason="Priority", user="bob", asked="N/A", submitted_s=SUBMITTED_S + 60),
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Two looks at Slurm, ten minutes apart: 811 ran at the first, and is over at the second."""
+    world = World(nodes=[Node(used="gpu:a100:2(IDX:0-1)"), Node(name="gpu2", used="", gres="gpu:8")])
+    manager = ManagerSource(SlurmManager(run=world.run))
+    measured = gpu(0, node="gpu1.lab.example")
+    with open_store(at_path(tmp_path)) as store:
+        for at_ms, jobs in ((T0_MS - 600_000, (Job(id=811),)), (T0_MS, JOBS)):
+            world.jobs = jobs
+            reading = manager.read(at_ms)
+            assert isinstance(reading, Reading), reading
+            hardware = Reading(source="dcgm", at_ms=at_ms, gpus=(measured,))
+            store.write_tick(Tick(at_ms=at_ms, width_ms=30_000, outcomes=(hardware, reading), allocations=()))
+    return tmp_path
+
+
+def test_who_waits_is_in_slurm_s_order_with_its_reason(site: Path) -> None:
+    with open_store(at_path(site)) as store, store.reader() as reader:
+        rows = run(reader, "manager_queue", {}).to_pylist()
+    assert [(row["job"], row["reason"], row["gpus"], row["user_name"]) for row in rows] == [
+        ("slurm:9", "QOSMaxGRESPerUser", 2, "bob"),
+        ("slurm:10", "Priority", 0, "bob"),
+    ]
+    assert [
+        (row["manager"], row["place"], row["waits_for"]) for row in manager_queue.as_json(_text(rows))
+    ] == [
+        ("lab", 1, "QOSMaxGRESPerUser"),
+        ("lab", 2, "Priority"),
+    ]
+
+
+def test_a_queue_is_drawn_with_who_holds_gpus_unused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(at_path(site)) as store, store.reader() as reader:
+        rows = _text(run(reader, "manager_queue", {}).to_pylist())
+    idle = {"job": "slurm:812", "user_name": "ann", "state": "held-idle"}
+    busy = {"job": "slurm:8", "user_name": "bob", "state": "good"}
+    manager_queue.draw(rows, [idle, idle, busy], 1, T0_MS)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "At Slurm, cluster lab: 2 jobs wait for 2 GPUs" in told
+    assert "slurm:9 sweep bob vision main normal 2 60 min QOSMaxGRESPerUser" in told
+    assert "and 1 job more" in told
+    assert "Meanwhile 2 GPUs are held and unused: slurm:812 of ann (2)." in told
+
+
+@pytest.mark.parametrize("name", ["812", "slurm:812"])
+def test_a_job_s_run_is_told_by_its_number(site: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", name, "--data", str(site), "--since", "3650d"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "slurm:812 train · ann · vision · batch" in told
+    assert "At Slurm, cluster lab: running since" in told and "on gpu1: GPU 0, 1" in told
+    assert "asked for 2 GPUs on 1 node, for at most 60 min, in partition main QOS normal" in told
+
+
+def test_a_job_that_waits_says_why(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", "9", "--data", str(site)]) == 0
+    assert "QOSMaxGRESPerUser" in capsys.readouterr().out
+
+
+def test_a_job_that_has_ended_is_still_told(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", "811", "--data", str(site), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["job"], row["runs"][0]["state"]) == ("slurm:811", "ended")
+
+
+def test_a_number_that_nobody_knows_is_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", "999", "--data", str(site)]) == 2
+    assert "no job '999'" in capsys.readouterr().err
+
+
+def test_nodes_that_nobody_measures_are_known(site: Path) -> None:
+    with open_store(at_path(site)) as store, store.reader() as reader:
+        rows = run(reader, "manager_nodes", {}).to_pylist()
+    assert [(row["node"], row["gpus"], row["given_gpus"], row["measured_gpus"]) for row in rows] == [
+        ("gpu1", 4, 2, 1),
+        ("gpu2", 8, 0, 0),
+    ]
+
+
+def _text(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """As they come over the wire: times as text."""
+    return [{**row, "submitted_at": str(row["submitted_at"])} for row in rows]
