@@ -45,6 +45,7 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
     )
     for look in examinations:
         yield look()
+    yield from slurm_doctor.nodes(data)
     yield from acting(config)
 
 

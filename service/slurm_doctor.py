@@ -1,7 +1,9 @@
 """What ``fallow doctor`` says of Slurm: whether it can be asked, and what this account does not see of it."""
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from service.cli.words import many
 from service.examined import Finding, Verdict
@@ -58,7 +60,7 @@ def slurm_finding(look: "Look | Unavailable") -> Finding:
     )
     doubted = [node for node in look.nodes if node.state is OutOfService.UNASKED]
     if doubted:
-        names = ", ".join(node.name for node in doubted[:MOST_NAMES])
+        names = _named([node.name for node in doubted])
         return Finding(
             subject="Slurm",
             verdict=Verdict.LIMITED,
@@ -66,3 +68,43 @@ def slurm_finding(look: "Look | Unavailable") -> Finding:
             advice="give this account AdminLevel=Operator (sacctmgr), or run the service as SlurmUser",
         )
     return Finding(subject="Slurm", verdict=Verdict.GOOD, found=found)
+
+
+def nodes(data: Path) -> Iterator[Finding]:
+    """Nodes with GPUs of which the store has no measurements; nothing where it knows of no such manager."""
+    from service.client import ClientError, connect
+
+    try:
+        with connect(data) as client:
+            rows = client.rows("manager_nodes")
+    except ClientError:  # no store yet, or one that another finding speaks of
+        return
+    if rows:
+        yield nodes_finding(rows)
+
+
+def nodes_finding(rows: list[dict[str, Any]]) -> Finding:
+    """Whether each node that gives out GPUs is measured; ``rows`` are those of ``manager_nodes``."""
+    given = [row for row in rows if row["gpus"]]
+    unseen = [row["node"] for row in given if not row["measured_gpus"]]
+    fewer = [row["node"] for row in given if 0 < row["measured_gpus"] < row["gpus"]]
+    if not unseen and not fewer:
+        found = f"measured is {many(len(given), 'node')} of {len(given)} with GPUs"
+        return Finding(subject="Slurm nodes", verdict=Verdict.GOOD, found=found)
+    told = [
+        f"{len(names)} of {many(len(given), 'node')} with GPUs {what}: {_named(names)}"
+        for names, what in ((unseen, "measured by nobody here"), (fewer, "measured in part"))
+        if names
+    ]
+    return Finding(
+        subject="Slurm nodes",
+        verdict=Verdict.LIMITED,
+        found="; ".join(told),
+        advice="give their exporters to --source dcgm=URL,URL; a node's name and its exporter's Hostname "
+        "label match whole or up to the first dot",
+    )
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

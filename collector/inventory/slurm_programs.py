@@ -52,7 +52,9 @@ def answer(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
             env=_environment(os.environ),
         )
     except subprocess.TimeoutExpired:
-        raise NoAnswer(f"{program} gave no answer in {timeout_s:.2g} s; is slurmctld up, and munge?") from None
+        raise NoAnswer(
+            f"{program} gave no answer in {timeout_s:.2g} s; is slurmctld up, and munge?"
+        ) from None
     except OSError as error:
         raise NoAnswer(f"{program} could not be run: {error.strerror}") from error
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -59,7 +59,7 @@ class Managed:
 
 def read_managed(connection: duckdb.DuckDBPyConnection) -> Managed:
     """The runs that are not over; nodes are written anew at the next look."""
-    rows = connection.execute(statement("open_manager_jobs")).to_arrow_table().to_pylist()
+    rows: list[Row] = connection.sql(statement("open_manager_jobs")).to_arrow_table().to_pylist()
     return Managed(jobs={_key(row): row for row in rows})
 
 

@@ -89,6 +89,7 @@ SHOWN = frozenset(
         "partition",
         "partitions",
         "qos",
+        "reservation",
         "shown_id",
         "state_name",
         "manager_queue.reason",

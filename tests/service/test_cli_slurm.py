@@ -91,6 +91,12 @@ def test_a_number_that_nobody_knows_is_refused(site: Path, capsys: pytest.Captur
     assert "no job '999'" in capsys.readouterr().err
 
 
+def test_the_runs_of_a_job_are_found_by_what_people_call_it_too(site: Path) -> None:
+    with open_store(at_path(site)) as store, store.reader() as reader:
+        (row,) = run(reader, "manager_runs", {"job": "slurm:812"}).to_pylist()
+    assert (row["state"], row["shown_id"], row["restarts"]) == ("running", "812", 0)
+
+
 def test_nodes_that_nobody_measures_are_known(site: Path) -> None:
     with open_store(at_path(site)) as store, store.reader() as reader:
         rows = run(reader, "manager_nodes", {}).to_pylist()

@@ -2,7 +2,7 @@
 
 from collector.managers.slurm.reader import SlurmManager
 from service.examined import Verdict
-from service.slurm_doctor import slurm_finding
+from service.slurm_doctor import nodes_finding, slurm_finding
 from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World
 
 
@@ -32,3 +32,19 @@ def test_a_silent_slurm_is_no_empty_one() -> None:
     verdict, said, advice = found(World(failing={"squeue": "squeue gave no answer in 6 s; is slurmctld up?"}))
     assert (verdict, said) == (Verdict.LIMITED, "squeue gave no answer in 6 s; is slurmctld up?")
     assert "slurm = false" in advice
+
+
+def test_nodes_that_nobody_measures_are_named() -> None:
+    rows = [
+        {"node": "n1", "gpus": 4, "measured_gpus": 4},
+        {"node": "n2", "gpus": 4, "measured_gpus": 0},
+        {"node": "n3", "gpus": 4, "measured_gpus": 3},
+        {"node": "login", "gpus": 0, "measured_gpus": 0},
+    ]
+    finding = nodes_finding(rows)
+    assert finding.verdict is Verdict.LIMITED
+    assert finding.found == (
+        "1 of 3 nodes with GPUs measured by nobody here: n2; 1 of 3 nodes with GPUs measured in part: n3"
+    )
+    good = nodes_finding(rows[:1])
+    assert (good.verdict, good.found) == (Verdict.GOOD, "measured is 1 node of 1 with GPUs")

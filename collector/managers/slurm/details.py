@@ -25,15 +25,16 @@ def grants_of(text: str, names: Mapping[str, str]) -> dict[str, tuple[Grant, ...
     Nothing for a job that isn't in the text; ``None`` where the text can't be believed or doesn't say.
     """
     found: defaultdict[str, list[tuple[Grant, ...] | None]] = defaultdict(list)
-    heads = list(_HEAD.finditer(text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    for head, end in zip(heads, ends, strict=True):
-        number = head["id"]
+    head = _HEAD.search(text)
+    while head is not None:
+        number, name = head["id"], names.get(head["id"], "")
+        is_own = text.startswith(f"{name} UserId=", head.end())
+        behind = head.end() + (len(name) if is_own else 0)  # what a name says is no line of its own
+        following = _HEAD.search(text, behind)
+        line = text[behind : len(text) if following is None else following.start()]
         if number in names:
-            name = names[number]
-            own = text[head.end() : end]
-            # A name may look like a head itself: then the text ends early, and its job has two lines.
-            found[number].append(_grants(own[len(name) :]) if own.startswith(f"{name} UserId=") else None)
+            found[number].append(_grants(line) if is_own else None)
+        head = following
     return {number: rows[0] if len(rows) == 1 else None for number, rows in found.items()}
 
 

@@ -97,7 +97,8 @@ class SlurmManager:
         holding = {_where(each.job): each for each in listed if each.job.state in HOLDING and each.job.nodes}
         self._grants = {key: given for key, given in self._grants.items() if key in holding}
         new = {key: each for key, each in holding.items() if key not in self._grants}
-        found = _granted(ask, {each.job.key.id: each.name for each in new.values()})
+        names = {each.job.key.id: each.name for each in listed}
+        found = _granted(ask, [each.job.key.id for each in new.values()], names)
         self._grants |= {key: found.get(each.job.key.id) for key, each in new.items()}
         jobs = self._numbers.named([each.job for each in listed])
         return tuple(replace(job, given=self._grants.get(_where(job), ())) for job in jobs)
@@ -133,14 +134,16 @@ def _nodes(ask: _Within) -> tuple[ManagedNode, ...]:
     return node_text.nodes_of(ask(command), mark)
 
 
-def _granted(ask: _Within, names: Mapping[str, str]) -> dict[str, tuple[Grant, ...] | None]:
-    """What these jobs (number to name) were given; nothing of one that has ended meanwhile."""
+def _granted(
+    ask: _Within, numbers: Sequence[str], names: Mapping[str, str]
+) -> dict[str, tuple[Grant, ...] | None]:
+    """What these jobs were given; nothing of one that has ended meanwhile. ``names`` are all jobs'."""
     command = ("scontrol", "--details", "--oneliner", "show", "job")
     found: dict[str, tuple[Grant, ...] | None] = {}
-    singly = list(names)
-    if len(names) > SINGLY:
+    singly = list(numbers)
+    if len(numbers) > SINGLY:
         found = grants_of(ask(command), names)
-        singly = [number for number, given in found.items() if given is None][:SINGLY]
+        singly = [number for number in numbers if found.get(number, ()) is None][:SINGLY]
     for number in singly:
         try:
             found |= grants_of(ask((*command, number)), {number: names[number]})

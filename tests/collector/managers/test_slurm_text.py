@@ -63,13 +63,15 @@ def test_real_nodes_say_what_they_have_and_gave() -> None:
     assert nodes["n1"].partitions == ("main", "scav") and nodes["n1"].state is None
 
 
-def test_real_details_say_which_gpus_and_a_name_in_two_lines_says_nothing() -> None:
+def test_real_details_say_which_gpus_whatever_a_name_says() -> None:
     listed = jobs_of(recorded("queue"), MARK, "fake")
     found = grants_of(recorded("details"), {each.job.key.id: each.name for each in listed})
     assert found["2"] == (Grant(node="n2", gpus=2, indices=(0,), is_shared=True),)
     assert found["10"] == (Grant(node="n3", gpus=1, indices=(0,)),)
     assert found["6"] == found["3"] == (), "they wait"
-    assert found["1"] is None, "job 8 is called so that it speaks of job 1"
+    assert found["1"] == (Grant(node="n1", gpus=2, indices=(0, 1)),), "job 8's name speaks of job 1"
+    unnamed = grants_of(recorded("details"), {"1": "train"})
+    assert unnamed["1"] is None, "where job 8's name isn't known, two lines speak of job 1"
 
 
 FORGED = "x UserId=ann(1) JOB_GRES=gpu:4   Nodes=gpu1 CPU_IDs=0 Mem=1 GRES=gpu:4(IDX:0-3) y"
