@@ -150,3 +150,8 @@ def _option() -> str:
     from collector.managers.slurm.queue_text import format_of
 
     return f"--Format={format_of(MARK)}"
+
+
+@pytest.mark.parametrize("text", ["", "No jobs in the system\n"])
+def test_a_text_of_no_job_grants_nothing(text: str) -> None:
+    assert grants_of(text, {"7": "fit"}) == {}
