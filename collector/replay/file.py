@@ -1,13 +1,15 @@
 """A recording's file as a table, nothing interpreted: CSV cells stay text, and every row knows its line.
 
 Blocks while the whole file is read into memory; a recording of a month of 1,000 GPUs wants a few GB, so cut
-it by day.
+it by day. A file says of itself how much it becomes, and a small one may become anything: it is read piece by
+piece, and no further than to what the machine has room for.
 """
 
 import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +18,20 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from collector.procfs.entanglements import available_bytes
 from collector.replay.errors import RecordingUnreadable
 from collector.replay.faults import Fault
 from collector.replay.smi import without_units
 from collector.spreadsheet import MARKED
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer as Buffer
+
+LEAST_ROOM_BYTES = 4 << 30
+"""Where the machine does not say how much is free."""
+BATCH_ROWS = 65_536
+LONGEST_HEADING = 1 << 20
+"""A table of samples has some thirty columns; what lies beyond a MiB is no heading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +47,12 @@ def read_raw(path: Path) -> Raw:
     """The file's rows: ``.parquet``, or ``.csv`` also compressed. Raises RecordingUnreadable."""
     suffixes = path.suffixes
     try:
+        most = room_bytes()
         if ".parquet" in suffixes:
-            table = pyarrow.parquet.read_table(path)
+            table = _read_parquet(path, most)
             return Raw(table=table, lines=np.arange(1, table.num_rows + 1))
         if ".csv" in suffixes:
-            return _read_csv(path)
+            return _read_csv(path, most)
     except UnicodeDecodeError as error:
         raise RecordingUnreadable(
             f"replaying {path}: it is not text in UTF-8 ({error.reason}). Save it so, or give a compressed "
@@ -55,24 +68,85 @@ def read_raw(path: Path) -> Raw:
     )
 
 
-def _read_csv(path: Path) -> Raw:
+def room_bytes() -> int:
+    """How much a table may take: a quarter of the memory that is free, for it is turned into another one."""
+    return (available_bytes() or LEAST_ROOM_BYTES) // 4
+
+
+class _TooLarge(OSError):
+    """There is no room for all of it."""
+
+
+def _too_large(most: int) -> _TooLarge:
+    return _TooLarge(
+        f"it becomes more than {most / 2**30:.2g} GiB, a quarter of the memory that is free here; cut it by "
+        "day"
+    )
+
+
+def _read_parquet(path: Path, most: int) -> pa.Table:
+    with pyarrow.parquet.ParquetFile(path) as file:
+        schema, batches, size = file.schema_arrow, [], 0
+        rows = file.metadata.num_rows
+        if rows * max(1, len(schema)) > most:  # a byte a cell is less than any table takes
+            raise _too_large(most)
+        for batch in file.iter_batches(batch_size=BATCH_ROWS):
+            size += batch.nbytes
+            if size > most:
+                raise _too_large(most)
+            batches.append(batch)
+    return pa.Table.from_batches(batches, schema)
+
+
+class _Bounded(io.RawIOBase):
+    """What a stream holds, up to so many bytes. Reading on raises ``_TooLarge``."""
+
+    def __init__(self, stream: pa.NativeFile, most: int) -> None:
+        self._stream, self._most, self._left = stream, most, most
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, into: "Buffer") -> int:
+        """The next bytes."""
+        view = memoryview(into).cast("B")
+        piece = self._stream.read(len(view))
+        self._left -= len(piece)
+        if self._left < 0:
+            raise _too_large(self._most)
+        view[: len(piece)] = piece
+        return len(piece)
+
+
+def _heading(path: Path) -> list[str]:
+    """The names in the first line."""
+    with pa.input_stream(path, compression="detect") as stream:
+        start = stream.read(LONGEST_HEADING)
+    if len(start) == LONGEST_HEADING and b"\n" not in start:
+        raise _TooLarge(f"its first line has more than {LONGEST_HEADING >> 20} MiB")
+    text = (start.rpartition(b"\n")[0] or start).decode("utf-8-sig")
+    return next(csv.reader(io.StringIO(text, newline="")), [])
+
+
+def _read_csv(path: Path, most: int) -> Raw:
     broken: list[tuple[int, str]] = []
 
     def note(row: pyarrow.csv.InvalidRow) -> str:
         broken.append((row.number, f"{row.actual_columns} columns instead of {row.expected_columns}"))
         return "skip"
 
+    names = _heading(path)
     with pa.input_stream(path, compression="detect") as stream:
-        names = next(csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")), [])
-    table = pyarrow.csv.read_csv(
-        path,
-        # One thread: only then does the reader number the rows that it refuses.
-        read_options=pyarrow.csv.ReadOptions(use_threads=False),
-        parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=note, ignore_empty_lines=False),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-        ),
-    )
+        table = pyarrow.csv.read_csv(
+            _Bounded(stream, most),
+            # One thread: only then does the reader number the rows that it refuses.
+            read_options=pyarrow.csv.ReadOptions(use_threads=False),
+            parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=note, ignore_empty_lines=False),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+            ),
+        )
     lines = np.arange(2, table.num_rows + len(broken) + 2)  # line 1 has the names
     bad = np.array([number for number, _ in broken], np.int64)
     return Raw(

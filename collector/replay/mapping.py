@@ -21,7 +21,6 @@ reading the file that holds the TOML is the caller's.
 """
 
 import difflib
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -30,6 +29,7 @@ from typing import cast
 from collector.batch import SAMPLE_SCHEMA
 from collector.model import ClaimSource
 from collector.replay.errors import BadMapping
+from collector.toml_text import BadToml, read_toml
 
 _TIME_UNITS = {"ms": 1.0, "s": 1000.0, "iso": None}
 _UNITS: dict[str, dict[str, float]] = {
@@ -42,6 +42,8 @@ _UNITS: dict[str, dict[str, float]] = {
     "_ms": {"ms": 1.0, "s": 1000.0},
 }
 _KEYS = ("width_s", "node_name", "model", "memory_total_gib", "time", "gpu", "node", "sample", "holder")
+LARGEST = 1e9
+"""Of seconds and GiB: thirty years, and a thousand times what all GPUs of the largest site have."""
 _MEASURES = tuple(
     name
     for name in SAMPLE_SCHEMA.names
@@ -96,8 +98,8 @@ class ColumnMapping:
 def parse_mapping(text: str, origin: str) -> ColumnMapping:
     """The mapping that the TOML ``text`` says; ``origin`` names its file in messages. Raises BadMapping."""
     try:
-        return mapping_from(tomllib.loads(text), origin)
-    except tomllib.TOMLDecodeError as error:
+        return mapping_from(read_toml(text), origin)
+    except BadToml as error:
         raise BadMapping(f"reading the column mapping {origin}: not TOML: {error}") from error
 
 
@@ -221,8 +223,8 @@ def _column(entry: Mapping[str, object], key: str, origin: str) -> str:
 
 
 def _positive(value: object, key: str, origin: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise BadMapping(f"{origin}: {key} is {value!r}; it should be a number above 0")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
+        raise BadMapping(f"{origin}: {key} is {value!r}; it should be a number above 0, {LARGEST:g} at most")
     return float(value)
 
 

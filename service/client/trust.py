@@ -118,10 +118,10 @@ def because(fault: Distrust) -> str:
 
 
 def _system(text: bytes, file: Path) -> System:
-    import tomllib
+    from collector.toml_text import read_toml
 
     try:
-        table = tomllib.loads(text.decode("utf-8-sig")).get("system", {})
+        table = read_toml(text.decode("utf-8-sig")).get("system", {})
     except ValueError as error:
         raise BadSystemFile(f"{file} is not valid TOML: {error}") from error
     account, data = _word(table, "account", file), _word(table, "data", file)

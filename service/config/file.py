@@ -7,12 +7,12 @@ ignored is worse than none.
 import difflib
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from collector.toml_text import BadToml, read_toml
 from service.client.trust import SYSTEM_FILE, read_text
 from service.config.fields import Misplaced
 from service.config.model import Config, ConfigError, Setting, SystemConfig
@@ -81,8 +81,8 @@ def load(path: Path | None, flags: Mapping[str, tuple[str, object]] | None = Non
 def parse(text: str, *, origin: str, flags: Mapping[str, tuple[str, object]] | None = None) -> Effective:
     """The same from text. Raises ``ConfigError``."""
     try:
-        tree = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        tree = read_toml(text)
+    except BadToml as error:
         raise ConfigError(f"{origin} is not valid TOML: {error}") from error
     origins: dict[str, str] = {}
     place = _Place(origin=origin, lines=_lines(text))

@@ -9,6 +9,7 @@ import pytest
 
 from collector.batch import SAMPLE_SCHEMA
 from collector.model import Basis, ClaimSource, Reading
+from collector.replay import file
 from collector.replay.errors import BadMapping, RecordingUnreadable, RecordingUseless
 from collector.replay.mapping import ColumnMapping, mapping_from
 from collector.replay.open import open_recording
@@ -249,3 +250,29 @@ def test_a_shifted_recording_keeps_everything_but_its_time(tmp_path: Path) -> No
     assert moved.held[0].from_ms == recording.held[0].from_ms + 5_000
     assert moved.gaps[0].to_ms == recording.gaps[0].to_ms + 5_000
     assert shifted(moved, -5_000) == recording
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "csv", "parquet"])
+def test_a_file_that_becomes_more_than_there_is_room_for_is_refused(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few KiB may become anything: it is given up where the room ends, and not where the memory does."""
+    monkeypatch.setattr(file, "room_bytes", lambda: 1 << 20)
+    path = tmp_path / f"samples.{kind}"
+    rows = 300_000
+    if kind == "parquet":
+        pq.write_table(pa.table({"uuid": ["GPU-0"] * rows, "at_ms": [0] * rows}), path)
+        assert path.stat().st_size < 100_000
+    elif kind == "csv":
+        path.write_bytes(b"uuid,at_ms\n" + b"GPU-0,0\n" * rows)
+    else:
+        path.write_bytes(gzip.compress(b"uuid,at_ms\n" + b"GPU-0,0\n" * rows))
+    with pytest.raises(RecordingUnreadable, match=r"it becomes more than .* cut it by day"):
+        file.read_raw(path)
+
+
+def test_a_heading_that_never_ends_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"t" * (4 << 20)))
+    with pytest.raises(RecordingUnreadable, match="its first line has more than 1 MiB"):
+        file.read_raw(path)
