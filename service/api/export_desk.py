@@ -5,7 +5,6 @@ on the disk; where another needs the room, the slowest of the slow readers loses
 """
 
 import asyncio
-import logging
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,9 +15,6 @@ from service.api.persons import person_of
 from service.api.port import Caller
 from service.api.turns import Turn, Turns
 from service.client.errors import ServiceBusy
-from service.logs import log_event
-
-log = logging.getLogger(__name__)
 
 AT_ONCE = 2
 """Made for everybody; of one person one, so that nobody waits for another's two."""
@@ -35,8 +31,8 @@ LOOK_S = 0.5
 class Packed:
     """An export that was made: its file, and how it is being sent."""
 
-    def __init__(self, queue: "ExportQueue", file: Path, own: Turn, name: str) -> None:
-        self.file, self.delivery, self.name = file, Delivery(), name
+    def __init__(self, queue: "ExportQueue", file: Path, own: Turn) -> None:
+        self.file, self.delivery = file, Delivery()
         self._queue, self._own = queue, own
 
     def end(self) -> None:
@@ -75,7 +71,7 @@ class ExportQueue:
         except BaseException:
             own.end()
             raise
-        packed = Packed(self, file, own, caller.name)
+        packed = Packed(self, file, own)
         self._unsent.append(packed)
         return packed
 
@@ -108,9 +104,7 @@ class ExportQueue:
         speeds = [(each.delivery.bytes_per_s(SETTLED_S), each) for each in before]
         slow = [(speed, each) for speed, each in speeds if speed is not None and speed < SLOW_BYTES_PER_S]
         if slow:
-            speed, slowest = min(slow, key=lambda pair: pair[0])
-            slowest.delivery.break_off()
-            log_event(log, "export-broken-off", user=slowest.name, reason="slow", bytes_per_s=round(speed))
+            min(slow, key=lambda pair: pair[0])[1].delivery.break_off()
         for _ in range(10):
             if any(each not in self._unsent for each in before):
                 return True

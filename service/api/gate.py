@@ -5,6 +5,7 @@ Plain ASGI, so that it also holds for what FastAPI answers by itself (404, 405).
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,9 @@ from service.api.persons import person_of
 from service.api.port import Caller, Role
 from service.client.hosts import LONGEST, is_known, is_own_page
 from service.client.wire import ROLE_HEADER
+from service.logs import log_event
+
+log = logging.getLogger(__name__)
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -76,6 +80,8 @@ def gate(app: App, rules: RequestLimits) -> App:
         try:
             await app(scope, _bounded(receive, rules.receive_timeout_s), patient)
         except TimeoutError:  # the reader stopped reading, or is too slow: nothing waits for the rest
+            caller = scope.get("state", {}).get("caller", ANYBODY).name
+            log_event(log, "answer-broken-off", caller=caller, path=scope["path"], reason="read too slowly")
             scope.get("state", {}).get("hang_up", lambda: None)()
             await asyncio.sleep(0)  # until the server knows it
 

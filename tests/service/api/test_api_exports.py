@@ -8,17 +8,22 @@ import threading
 from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from service.api import export
+from service.api.allowance import Allowance, Kind, Rate
 from service.api.export import Exports
 from service.api.export_desk import AT_ONCE, MOST_UNSENT, ExportQueue, Packed
+from service.api.gate import RequestLimits, gate
+from service.api.identity import Identity, Keys
 from service.api.pace import GRACE_S, LEAST_BYTES_PER_S, LIMIT_S, Delivery
 from service.api.port import Caller, Role
 from service.client.errors import BadParameter, ServiceBusy
 from service.opening import DiskTooFull
+from service.tokens import Tokens
 from tests.service.api.conftest import CONFIG, as_uid
 from tests.service.api.standing_loop import in_no_time
 from tests.service.conftest import Running, is_well, start, until
@@ -239,3 +244,34 @@ def test_accounts_that_do_not_read_their_exports_keep_nobody_waiting(
         for each in accounts:
             each.join()
     until("all is gone", lambda: not list(service.data.glob(".sending-*")))
+
+
+def test_who_loses_an_answer_is_hung_up_on_and_has_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hung_up: list[bool] = []
+
+    async def app(*_: object) -> None:
+        raise TimeoutError
+
+    async def never(*_: object) -> Any:
+        raise AssertionError("nothing is asked or sent")
+
+    rate = Rate(per_minute=60, at_once=60, what="requests", setting="limits.calls_per_minute")
+    rules = RequestLimits(
+        identity=Identity(
+            Keys(token="", tokens=Tokens(Path("/nowhere")), operators=frozenset(), now_ms=lambda: 0)
+        ),
+        open_paths=frozenset({"/healthz"}),
+        hosts=frozenset(),
+        send_timeout_s=1,
+        receive_timeout_s=1,
+        allowance=Allowance({Kind.CALL: rate}),
+    )
+    state = {"hang_up": lambda: hung_up.append(True)}
+    scope = {"type": "http", "method": "GET", "path": "/healthz", "headers": [], "state": state}
+    with caplog.at_level("INFO"):
+        in_no_time(gate(app, rules)(scope, never, never))  # type: ignore[arg-type]
+    assert hung_up == [True]
+    (line,) = [each for each in caplog.records if getattr(each, "event", "") == "answer-broken-off"]
+    assert line.__dict__["fields"] == {"caller": "anybody", "path": "/healthz", "reason": "read too slowly"}
