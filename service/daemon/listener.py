@@ -12,25 +12,35 @@ from typing import Any
 
 from service.api.identity import Peer
 from service.api.persons import person_at
+from service.client.accept_turn import AcceptTurn
 from service.daemon.peers import CREDENTIALS, LocalPeers
 from service.daemon.places import ConnectionSlots
 
-AT_ONCE = 256
-"""Turned away before the event loop does something else: ten milliseconds."""
 LOOPBACK = ("", "127.0.0.1", "::1", "::ffff:127.0.0.1")
 
 
 class Listener(socket.socket):
     """Another handle of a listening socket, for one event loop."""
 
-    def __init__(self, opened: socket.socket, places: ConnectionSlots, peers: LocalPeers) -> None:
+    def __init__(
+        self,
+        opened: socket.socket,
+        places: ConnectionSlots,
+        peers: LocalPeers,
+        turn: AcceptTurn | None = None,
+    ) -> None:
         super().__init__(fileno=os.dup(opened.fileno()))
+        self._turn = turn or AcceptTurn()
         self._places, self._peers = places, peers
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection of somebody who has a place, or is to be told why there is none."""
-        for _ in range(AT_ONCE):
-            made, address = super().accept()
+        while self._turn.goes_on():
+            try:
+                made, address = super().accept()
+            except BlockingIOError:
+                self._turn.end()
+                raise
             person, _remote = whose(made, self._peers, self._places)
             if not self._places.is_shed(person):
                 return made, address

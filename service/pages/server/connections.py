@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from service.client.accept_turn import AcceptTurn
 from service.client.peers import ESTABLISHED, asked
 from service.client.persons import person_of_uid
 
@@ -22,8 +23,6 @@ MOST_OF_ONE = 256
 it."""
 SPARE_FILES = 256
 """What the process opens beside: its code, its questions to the service, Streamlit's watchers."""
-AT_ONCE = 256
-"""Turned away before the event loop does something else: ten milliseconds."""
 _WHY = b"The dashboard has as many connections as it takes, or as one person may have; close some.\n"
 _ANSWER = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\nretry-after: 5\r\n"
@@ -83,12 +82,16 @@ class Listener(socket.socket):
 
     def __init__(self, opened: socket.socket, places: Places) -> None:
         super().__init__(opened.family, opened.type, opened.proto, fileno=opened.detach())
-        self._places = places
+        self._places, self._turn = places, AcceptTurn()
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection that finds a place; others are told why there is none, and closed."""
-        for _ in range(AT_ONCE):
-            made, address = super().accept()
+        while self._turn.goes_on():
+            try:
+                made, address = super().accept()
+            except BlockingIOError:
+                self._turn.end()
+                raise
             person = person_at(made)
             if self._places.take(person):
                 accepted = Connection(made.family, made.type, made.proto, fileno=made.detach())
