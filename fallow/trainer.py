@@ -29,6 +29,7 @@ from fallow.errors import LoopError
 from fallow.gradients import choose
 from fallow.gradients.checks import checked
 from fallow.gradients.reducer import MARKS, Local, Reducer, Summed
+from fallow.idle_gaps.announce import announcer
 from fallow.metrics.late_steps import LateSteps
 from fallow.metrics.report import Measurements, Pace, Reporter, measurements
 from fallow.process_group import static
@@ -87,6 +88,7 @@ class Trainer:
         self._started = False
         self._order: Order | None = None
         self._total_steps: int | None = None
+        self._gaps = announcer(self._replica.device)
         self._pace = Pace(world_size=0, last_end_s=time.monotonic())
 
     @property
@@ -297,7 +299,8 @@ class Trainer:
         for piece in pieces:
             opened.hand_out(piece.micro)
             self._reducer.begin_micro_batch(piece is pieces[-1])
-            fetched = feed.fetch(piece)
+            with self._gaps.gap("data"):
+                fetched = feed.fetch(piece)
             self._seed(piece.step, piece.micro.index)
             yield fetched
         self._seed(opened.number, stage=rng.Stage.AFTER)
@@ -322,7 +325,8 @@ class Trainer:
         """
         notes = [float(self._seat.flag()), float(self._keeper.asked), *self._balance.notes()]
         try:
-            summed = self._reducer.finish(opened.shape.blocks, notes, 1 + opened.number % MARKS)
+            with self._gaps.gap("sum"):
+                summed = self._reducer.finish(opened.shape.blocks, notes, 1 + opened.number % MARKS)
             self._seat.prove()
         except GroupBroken:
             return None
@@ -358,6 +362,7 @@ class Trainer:
         self._reporter.measured(self._pace.last_end_s, self._measure)
         self._notes = summed.notes
         self._balance.measure(opened.shape.samples(self.rank))
+        self._gaps.end_step()
         return done
 
     def _cross_boundary(self) -> None:
@@ -369,6 +374,7 @@ class Trainer:
         if self._notes is None:
             return
         (flag, save, *seconds), self._notes = self._notes, None
+        self._gaps.begin_step()
         self._balance.learn(seconds)
         if save:
             self._keeper.follow_signal(self.rank)

@@ -33,6 +33,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from fallow import protocol
 from fallow.control_server import Answer, ControlSocket, Waiting
 from fallow.errors import StateError
+from fallow.idle_gaps import gate
 from fallow.process_group.rendezvous import ControllerLost, Rendezvous
 from fallow.requests.memory import JobMemory, keep_to_share
 
@@ -89,10 +90,13 @@ LOOK_S = 0.05
 def listen(environment: Mapping[str, str] = os.environ) -> bool:
     """Keep to the share of memory that the launcher gave, and hear its requests from now on.
 
+    A job that was started in another one's idle gaps computes only in those from now on.
+
     True when this process listens: there is a launcher, and no other process of the job has the socket. What
     goes wrong with the socket is logged; it is no reason to end a job. Call it once, on the main thread.
     """
     keep_to_share(environment)
+    gate.install(environment)
     path = environment.get(ENV_SOCKET)
     if not path:
         return False

@@ -7,6 +7,8 @@ from torch import nn
 from fallow.burst.profile import profile
 from fallow.burst.table import BadTable, Layer, every_layer
 
+pytestmark = pytest.mark.quick
+
 
 def model() -> nn.Sequential:
     torch.manual_seed(0)

@@ -7,6 +7,8 @@ import pytest
 
 from fallow.burst.table import BadTable, Fork, Layer, LayerTable, Timing, read_table
 
+pytestmark = pytest.mark.quick
+
 
 def layer(name: str, *batches: int) -> Layer:
     timings = tuple(Timing(batch, 10.0 * batch, 20.0 * batch) for batch in batches or (1, 8))

@@ -1,0 +1,117 @@
+"""The foreground's side: says when its GPU waits, and for how long as a rule.
+
+    with announcer.gap("sum"):
+        wait_for_the_others()
+
+How long a gap lasts is the median of the last ones of its kind in control steps, when nobody filled
+them. A gap that comes for the first time, or that was short lately, is not announced; nor is one that
+begins while kernels are still queued on the GPU, as the host runs ahead of it.
+"""
+
+import logging
+import os
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from fallow.idle_gaps.guard import Guard
+from fallow.idle_gaps.page import Page, PageError, attach
+
+LOG = logging.getLogger("fallow")
+
+ENV_PAGE = "FALLOW_OWN_IDLE_GAPS"
+"""The page on which this process announces its gaps; whoever launched it made the page."""
+
+KEPT = 16
+"""Gaps of a kind of which the median counts."""
+
+SHORTEST_S = 0.0005
+"""Shorter gaps are not announced: a background job's gate looks five times a millisecond."""
+
+
+class Announcer:
+    """Without a page it does nothing, and costs next to nothing. ``is_waiting``: nothing is queued on the
+    GPU.
+    """
+
+    def __init__(
+        self,
+        page: Page | None,
+        is_waiting: Callable[[], bool] = lambda: True,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._page, self._is_waiting, self._now_s, self._guard = page, is_waiting, now_s, Guard()
+        self._lengths: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=KEPT))
+        self._step_began: float | None = None
+        self._between: float | None = None
+        self._is_between = False
+
+    @contextmanager
+    def gap(self, kind: str) -> Iterator[None]:
+        """The GPU waits within."""
+        if self._page is None:
+            yield
+            return
+        began = self._begin(kind)
+        try:
+            yield
+        finally:
+            self._end(kind, began)
+
+    def begin_step(self) -> None:
+        """The script has come back for the next step: what it did since the last one is over."""
+        if self._page is not None and self._is_between:
+            self._end("script", self._between)
+            self._is_between = False
+
+    def end_step(self) -> None:
+        """A step was committed; what the script does now, until it comes back, is a gap as well."""
+        if self._page is None:
+            return
+        now = self._now_s()
+        if self._step_began is not None:
+            self._guard.end_step(now - self._step_began)
+            guard = self._guard
+            self._page.end_step(alone_s=guard.alone_s, recent_s=guard.recent_s, share=guard.share)
+        self._step_began = now
+        self._between, self._is_between = self._begin("script"), True
+
+    def _begin(self, kind: str) -> float | None:
+        """When a gap began; None where the GPU still works."""
+        if not self._is_waiting():
+            return None
+        lengths = self._lengths[kind]
+        if lengths and not self._guard.is_control and (expected := median(lengths)) >= SHORTEST_S:
+            assert self._page is not None
+            self._page.open_gap(expected)
+        return self._now_s()
+
+    def _end(self, kind: str, began: float | None) -> None:
+        assert self._page is not None
+        self._page.shut_gap()
+        if began is not None and self._guard.is_control:
+            self._lengths[kind].append(self._now_s() - began)
+
+
+def announcer(device: torch.device, environment: Mapping[str, str] = os.environ) -> Announcer:
+    """What this process announces its gaps with, as its launcher asked. A page that cannot be used is
+    logged.
+    """
+    path = environment.get(ENV_PAGE)
+    if not path:
+        return Announcer(None)
+    try:
+        return Announcer(attach(Path(path)), partial(_is_waiting, device))
+    except PageError as error:
+        LOG.warning("idle gaps are not announced: %s", error)
+        return Announcer(None)
+
+
+def _is_waiting(device: torch.device) -> bool:
+    return device.type != "cuda" or bool(torch.cuda.current_stream(device).query())

@@ -1,0 +1,171 @@
+"""A page of shared memory for one GPU, through which a foreground and a background job know of each other.
+
+Sixteen words of 8 bytes, each written by one side and stored at once. Times are nanoseconds of the machine's
+steady clock (``time.monotonic_ns``), which all processes of a machine share. Nothing on the page can open a
+gate for longer than ``LONGEST_GAP_S``: what is out of range counts as shut.
+"""
+
+import math
+import mmap
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+WORDS = 16
+SIZE = 8 * WORDS
+MARK = 0x46414C4C4F570001
+"""The first word: that this is a page, and its version. Another one is not read."""
+
+LONGEST_GAP_S = 60.0
+"""A later end of a gap is not believed: no step of a training waits that long, and a foreground that is
+killed amid a gap must not leave the gate open."""
+
+GAP_ENDS, FOREGROUND_STEPS, ALONE_S, RECENT_S, SHARE, ALLOWED, BACKGROUND_STEPS, PIECE_BEGAN = range(1, 9)
+"""Places of the words. The foreground writes the first five, the launcher ``ALLOWED``, the background the
+rest.
+"""
+
+
+class PageError(OSError):
+    """A page cannot be used; the message says why. Whoever meets it keeps the gate shut."""
+
+
+class Page:
+    """One GPU's page. ``now_ns`` is the steady clock, another one in tests."""
+
+    def __init__(self, memory: mmap.mmap, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._memory, self._now_ns = memory, now_ns
+        self._whole = memoryview(memory).cast("q")
+        self._real = memoryview(memory).cast("d")
+
+    def close(self) -> None:
+        """Let go of it; the file stays."""
+        self._whole.release()
+        self._real.release()
+        self._memory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- what the foreground says -----------------------------------------------------------------------
+
+    def open_gap(self, seconds: float) -> None:
+        """The GPU waits from now on, for so long as can be expected."""
+        self._whole[GAP_ENDS] = self._now_ns() + int(min(seconds, LONGEST_GAP_S) * 1e9)
+
+    def shut_gap(self) -> None:
+        """The GPU is needed again."""
+        self._whole[GAP_ENDS] = 0
+
+    def end_step(self, *, alone_s: float | None, recent_s: float | None, share: float) -> None:
+        """A step of the foreground has ended; what the guard knows of steps without and with a background
+        job.
+        """
+        self._real[ALONE_S] = math.nan if alone_s is None else alone_s
+        self._real[RECENT_S] = math.nan if recent_s is None else recent_s
+        self._real[SHARE] = share
+        self._whole[FOREGROUND_STEPS] += 1
+
+    # -- what the background job reads and says ---------------------------------------------------------
+
+    def left_s(self) -> float:
+        """Seconds of the open gap that a piece may take; 0 where there is none, or nobody may fill it."""
+        if self._whole[0] != MARK or self._whole[ALLOWED] != 1:
+            return 0.0
+        left = (self._whole[GAP_ENDS] - self._now_ns()) / 1e9
+        share = self._real[SHARE]
+        if not 0 < left <= LONGEST_GAP_S or not 0 < share <= 1:
+            return 0.0
+        return float(left * share)
+
+    @property
+    def gap(self) -> int:
+        """The end of the gap that was announced last, by which one is told from the next; 0 while none is
+        open.
+        """
+        return self._whole[GAP_ENDS]
+
+    def begin_piece(self) -> None:
+        """A piece of background work was launched."""
+        self._whole[PIECE_BEGAN] = self._now_ns()
+
+    def end_piece(self) -> None:
+        """It is done."""
+        self._whole[PIECE_BEGAN] = 0
+
+    def end_background_step(self) -> None:
+        """A step of the background job has ended."""
+        self._whole[BACKGROUND_STEPS] += 1
+
+    # -- what the launcher says and reads ---------------------------------------------------------------
+
+    def allow(self, *, is_allowed: bool) -> None:
+        """Whether anybody may fill gaps of this GPU; the kill switch and the foreground's owner say no."""
+        self._whole[ALLOWED] = int(is_allowed)
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Steps of the foreground and of the background so far."""
+        return self._whole[FOREGROUND_STEPS], self._whole[BACKGROUND_STEPS]
+
+    @property
+    def slowdown(self) -> float | None:
+        """The foreground's recent step beside its step alone; unknown until both were measured."""
+        alone, recent = self._real[ALONE_S], self._real[RECENT_S]
+        if not (math.isfinite(alone) and math.isfinite(recent) and alone > 0 and recent > 0):
+            return None
+        return float(recent / alone)
+
+
+def create(path: Path, now_ns: Callable[[], int] = time.monotonic_ns) -> Page:
+    """A new page that nobody may fill yet, readable and writable by its owner alone. Raises: PageError."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise PageError(f"{path} cannot be made: {error.strerror}") from error
+    try:
+        os.ftruncate(descriptor, SIZE)
+        memory = mmap.mmap(descriptor, SIZE)
+    except OSError as error:
+        raise PageError(f"{path} cannot be made: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    memory[:8] = MARK.to_bytes(8, "little")
+    return Page(memory, now_ns)
+
+
+def attach(path: Path, now_ns: Callable[[], int] = time.monotonic_ns) -> Page:
+    """A page that exists. It must be a file of this account's or root's, which nobody else may write.
+
+    Raises: PageError for anything else at that path, a page of another version too.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise PageError(f"{path} cannot be opened: {error.strerror}") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != SIZE:
+            raise PageError(f"{path} is no page of idle gaps: a file of {SIZE} bytes is")
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
+            raise PageError(f"{path} can be written by others than this account")
+        memory = mmap.mmap(descriptor, SIZE)
+    except (OSError, ValueError) as error:
+        raise (
+            error if isinstance(error, PageError) else PageError(f"{path} cannot be mapped: {error}")
+        ) from error
+    finally:
+        os.close(descriptor)
+    if int.from_bytes(memory[:8], "little") != MARK:
+        memory.close()
+        raise PageError(f"{path} is a page of another version: restart both jobs with one version")
+    return Page(memory, now_ns)
