@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench.storage import questions  # noqa: E402
 from service.client import ClientError  # noqa: E402
-from service.client.acting import ActingClient, connect_acting  # noqa: E402
+from service.client.jobs import ActingClient, connect_acting  # noqa: E402
 from service.launch import dashboard_program  # noqa: E402
 
 Found = dict[str, tuple[float, float]]

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from service.client.local import health  # noqa: E402
-from service.client.wire import UNIX  # noqa: E402
+from service.client.transport import UNIX  # noqa: E402
 
 CONFIG = """
 [collect]

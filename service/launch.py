@@ -19,11 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from service.client import ClientError, connect, running
-from service.client.errors import ServiceDown, Untrusted
 from service.client.local import health
-from service.client.peers import must_trust_peer
-from service.client.place import CODE_VARIABLE, HOSTS_VARIABLE
-from service.trouble import FallowError
+from service.data_folder import CODE_VARIABLE, HOSTS_VARIABLE
+from service.errors import FallowError, ServiceDown, Untrusted
+from service.trust.peers import must_trust_peer
 
 START_LIMIT_S = 60
 STOP_LIMIT_S = 10

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli.words import many
-from service.examined import Finding, Verdict
+from service.doctor_checks.results import Finding, Verdict
 
 if TYPE_CHECKING:
     from collector.managers.model import Look

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from collector.file_trust import distrust, distrust_inside
 from collector.procfs.accounts import uid_of
-from service.client.trust import ONLY_ROOT, SYSTEM_FILE, system
-from service.trouble import FallowError
+from service.errors import FallowError
+from service.trust.believed import ONLY_ROOT, SYSTEM_FILE, system
 from service.units import ACCOUNT, FAILED, HAND, MACHINE_DATA, PROBE, SERVICE
 
 RUNNING_SYSTEMD = Path("/run/systemd/system")

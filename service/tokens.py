@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from service.api.port import Role
-from service.client.place import tokens_file
-from service.trouble import FallowError
+from service.data_folder import tokens_file
+from service.errors import FallowError
 
 PREFIX = "fallow-"
 USER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}\$?")

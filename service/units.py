@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.trouble import FallowError
+from service.errors import FallowError
 
 SERVICE, PROBE, HAND = "fallow.service", "fallow-probe.service", "fallow-hand.service"
 FAILED = "fallow-failed.service"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from service.daemon.state import Heartbeat, MaintenanceTask
+from service.health.condition import Heartbeat, MaintenanceTask
 
 if TYPE_CHECKING:
     from collector.clock import Clock

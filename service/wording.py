@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from service.client.energy import Energy, used, wasted
-from service.client.values import as_text
+from service.energy import Energy, used, wasted
+from service.schemas.values import as_text
 
 THIN = "\u202f"
 GAP = "\u00a0"

@@ -23,7 +23,7 @@ from examples.toys.board import GIB, make_board
 from tests.driver.driver import Driver
 
 if TYPE_CHECKING:
-    from service.client.acting import ActingClient
+    from service.client.jobs import ActingClient
 
 ROOT = Path(__file__).parents[2]
 ASK_S = 0.2
@@ -277,7 +277,7 @@ class Stage:
         return gpu.uuid, gpu.memory_total, gpu.memory_reserved
 
     def _acting(self) -> "ActingClient":
-        from service.client.acting import connect_acting
+        from service.client.jobs import connect_acting
 
         return connect_acting(self.data)
 

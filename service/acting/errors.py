@@ -9,7 +9,7 @@ ActingError
 └── OverLimit     one person has as much as one may have; asked again later, it may be done (429)
 """
 
-from service.trouble import FallowError
+from service.errors import FallowError
 
 
 class ActingError(FallowError):

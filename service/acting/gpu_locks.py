@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from advisor.register.life import leased
 from advisor.register.model import JobRecord
 from collector.model import GpuUuid, JobId
-from service.trouble import FallowError
+from service.errors import FallowError
 
 if TYPE_CHECKING:
     from advisor.model import ClusterState

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from advisor.register.life import leased
 from advisor.register.model import JobRecord, JobState, Submission
 from collector.model import JobId
-from service.client.persons import person_of_uid
+from service.trust.persons import person_of_uid
 
 if TYPE_CHECKING:
     from advisor.register.register import Register

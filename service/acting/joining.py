@@ -50,10 +50,10 @@ from service.acting.orders import Orders
 from service.acting.pair_watching import SlowdownWatchdog
 from service.acting.plans import ApprovalDependencies, Papers
 from service.acting.taking import FreeGpus
-from service.advising import ask_policies, limits_of, site_of
 from service.alerts.notifier import LaunchedToo, MessageNotifier
 from service.delivery.glance import Undelivered
 from service.privileged.client import daemon_finder
+from service.usecases.advice import ask_policies, limits_of, site_of
 
 if TYPE_CHECKING:
     from advisor.limits import Limits
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from collector.store.database import Store
     from service.alerts.desk import AlertEvaluator
     from service.config.model import Config
-    from service.daemon.state import MaintenanceTask
+    from service.health.condition import MaintenanceTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

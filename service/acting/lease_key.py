@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 
 from advisor.register.signing import KEY_BYTES
-from service.trouble import FallowError
+from service.errors import FallowError
 
 NAME = "lease.key"
 

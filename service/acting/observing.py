@@ -144,9 +144,9 @@ class Observing:
         from advisor.live.recorded import Judged, moment_ms, recorded_analysis
         from advisor.live.state import Live, read_live
         from advisor.model import ClusterState
-        from service.advising import judged_good_for_ms, site_of
-        from service.client.answer import answer
-        from service.client.values import plain_rows
+        from service.schemas.values import plain_rows
+        from service.store.answer import answer
+        from service.usecases.advice import judged_good_for_ms, site_of
 
         with closing(self._store.reader()) as connection:
 

@@ -9,7 +9,7 @@ from advisor.journal.switch import Setting
 from advisor.limits import Limits
 from advisor.model import ActionClass
 from advisor.tags import verb_of
-from service.advice_rows import refusal_row
+from service.usecases.advice_rows import refusal_row
 
 Row = dict[str, Any]
 

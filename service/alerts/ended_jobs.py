@@ -13,8 +13,8 @@ from analytics.model import Evidence
 from service.alerts.facts import Ended, Facts
 from service.alerts.letters import GIVEN
 from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
-from service.client.kinds import KINDS
 from service.config.alerting import AlertsConfig
+from service.summaries.finding_kinds import KINDS
 
 SETTLES_MS = 300_000
 """The ledger's newest minutes are still being written, and a job that is requeued at once has not ended."""

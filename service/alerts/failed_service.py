@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.delivery.addresses import address_of, receivers
-from service.trouble import FallowError
+from service.errors import FallowError
 from service.units import SERVICE
 
 if TYPE_CHECKING:
-    from service.cli.settings import Settings
+    from service.config.flags import Settings
 
 CRITICAL = "<2>"
 """How journald reads a line's priority; sd-daemon(3)."""

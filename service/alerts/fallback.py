@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from service.daemon.health import ALERTS, DELIVERY, STORE, Component
 from service.delivery.addresses import address_of, receivers
+from service.errors import FallowError
+from service.health.components import ALERTS, DELIVERY, STORE, Component
 from service.logs import log_event
-from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from collector.clock import Clock

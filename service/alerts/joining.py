@@ -9,10 +9,10 @@ from collector.clock import SystemClock
 from service.alerts.asking import Eyes, facts_of
 from service.alerts.book import AlertStore
 from service.alerts.desk import AlertDependencies, AlertEvaluator
-from service.daemon.state import MaintenanceTask
 from service.delivery.addresses import address_of
 from service.delivery.glance import Undelivered
 from service.delivery.outbox import Outbox
+from service.health.condition import MaintenanceTask
 
 if TYPE_CHECKING:
     from collector.clock import Clock

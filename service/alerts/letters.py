@@ -17,11 +17,11 @@ from service.alerts.hours import is_working, next_digest, next_hours
 from service.alerts.model import EVENTS, AlertKind, Change, Condition, Incident, Turn
 from service.alerts.strangers import KINDS as KINDS_OF_STRANGERS
 from service.alerts.whole_jobs import KINDS as KINDS_OF_JOBS
-from service.client.printable import OUR_SPACES, on_a_line, unlinked
 from service.config.alerting import EVERYTHING, AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
 from service.delivery.addresses import receiver_of
 from service.delivery.dialects import uncalled
+from service.printable import OUR_SPACES, on_a_line, unlinked
 
 OWNERS_KINDS = frozenset(
     {AlertKind.HELD_IDLE, AlertKind.MEMORY_HOG, AlertKind.QUOTA_STARVED, AlertKind.JOB_ENDED, *KINDS_OF_JOBS}

@@ -13,7 +13,7 @@ from advisor.register.state import is_ours
 from advisor.steps import Action, Notify
 from collector.model import JobId
 from collector.store.errors import StoreError
-from service.client.errors import ClientError
+from service.errors import ClientError
 
 Send = Callable[[Notice, str | None], Told]
 Whose = Callable[[JobId], str | None]

@@ -39,8 +39,8 @@ from service.api.port import Caller, ControlInterface, Listed, Which
 from service.api.roles import RuledRoute, caller_of
 from service.api.stream import NDJSON, Closing, Streams, Telling
 from service.api.turns import Ending, Turn, Turns, bounded_as
-from service.client.errors import ServiceBusy
-from service.client.wire import JSON, TOTAL
+from service.errors import ServiceBusy
+from service.schemas.headers import JSON, TOTAL
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from service.client.wire import TOTAL
+from service.schemas.headers import TOTAL
 
 
 class Row(BaseModel):

@@ -33,10 +33,11 @@ from service.api.roles import RuledRoute, caller_of, methods_at
 from service.api.simulated import marked, marked_table
 from service.api.stream import Closing
 from service.api.turns import Ending, Turns, bounded_as
-from service.client.errors import KINDS, BadParameter, ClientError, QueryFailed
-from service.client.http import ARROW, JSON
-from service.client.values import plain_rows
-from service.importing import ImportRefused, Imports
+from service.client.http import JSON
+from service.errors import KINDS, BadParameter, ClientError, QueryFailed
+from service.schemas.headers import ARROW
+from service.schemas.values import plain_rows
+from service.usecases.imports import ImportRefused, Imports
 
 PIECE_BYTES = 256 * 1024
 JSON_SHARE = 4

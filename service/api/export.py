@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import shutil
 import tarfile
 import tempfile
@@ -11,14 +10,9 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from service.client.errors import BadParameter, ServiceBusy
-from service.opening import DiskTooFull
-from service.trouble import FallowError
-
-MANIFEST = "manifest.json"
-EXPORTED = re.compile(r"[a-z][a-z0-9_-]*\.(parquet|csv)")
-"""How the files of an export are called: whatever else came would be written beside a person's own files."""
-PIECE_BYTES = 256 * 1024
+from service.errors import BadParameter, FallowError, ServiceBusy
+from service.schemas.export_archive import MANIFEST, PIECE_BYTES
+from service.store.open import DiskTooFull
 
 WriteFiles = Callable[[Path, str, tuple[int, int]], tuple[tuple[Path, int], ...]]
 """(folder, parquet or csv, (from ms, to ms)) to the files and their rows. Blocks. Raises ``FallowError``."""
@@ -92,25 +86,3 @@ def sweep(folder: Path) -> None:
     """Remove what a killed service left of its exports."""
     for left in folder.glob(".sending-*"):
         shutil.rmtree(left, ignore_errors=True)
-
-
-def unpack(stream: "tarfile.TarFile", out: Path) -> tuple[tuple[Path, int], ...]:
-    """The files of a tar that ``pack`` made, written into ``out``; raises OSError and tarfile.TarError."""
-    out.mkdir(parents=True, exist_ok=True)
-    rows: dict[str, int] = {}
-    found: list[tuple[Path, int]] = []
-    for member in stream:
-        source = stream.extractfile(member)
-        if source is None:
-            continue
-        if member.name == MANIFEST:
-            rows = json.load(source)
-            continue
-        if not EXPORTED.fullmatch(member.name):
-            continue
-        draft, target = out / f".{member.name}.writing", out / member.name
-        with draft.open("wb") as sink:
-            shutil.copyfileobj(source, sink, PIECE_BYTES)
-        draft.replace(target)
-        found.append((target, rows.get(member.name, 0)))
-    return tuple(found)

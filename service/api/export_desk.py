@@ -14,7 +14,7 @@ from service.api.pace import Delivery
 from service.api.persons import person_of
 from service.api.port import Caller
 from service.api.turns import Turn, Turns
-from service.client.errors import ServiceBusy
+from service.errors import ServiceBusy
 
 AT_ONCE = 2
 """Made for everybody; of one person one, so that nobody waits for another's two."""

@@ -15,9 +15,9 @@ from service.api.allowance import Allowance, Kind
 from service.api.identity import Identity, Peer, Unknown
 from service.api.persons import person_of
 from service.api.port import Caller, Role
-from service.client.hosts import LONGEST, is_known, is_own_page
-from service.client.wire import ROLE_HEADER
 from service.logs import log_event
+from service.schemas.headers import ROLE_HEADER
+from service.trust.hosts import LONGEST, is_known, is_own_page
 
 log = logging.getLogger(__name__)
 

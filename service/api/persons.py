@@ -3,7 +3,7 @@
 from ipaddress import IPv6Address, ip_address
 
 from service.api.port import Caller
-from service.client.persons import person_of_uid
+from service.trust.persons import person_of_uid
 
 NETWORK_BITS = 64
 """One subscriber of IPv6 has at least a network of so many bits to choose addresses from (RFC 6177)."""

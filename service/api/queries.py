@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from service.client.errors import QueryTooSlow, ServiceBusy
+from service.errors import QueryTooSlow, ServiceBusy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

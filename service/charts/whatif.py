@@ -9,7 +9,7 @@ import pandas as pd
 from service import wording
 from service.charts.frame import styled, unchecked
 from service.charts.theme import Theme
-from service.client.advising import Replayed
+from service.usecases.advised import Replayed
 
 TEXT_PX = 165
 """What is written behind a row, "1 593 GPU-h (408 to 1 778)", is so wide at most."""

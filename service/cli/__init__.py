@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from service.trouble import FallowError
+from service.errors import FallowError
 
 TROUBLE = 2
 INTERRUPTED = 130
@@ -16,7 +16,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         pass
     except RuntimeError as error:
-        from service.client.answer import INTERRUPTED as QUERY_INTERRUPTED
+        from service.store.answer import INTERRUPTED as QUERY_INTERRUPTED
 
         if str(error) != QUERY_INTERRUPTED:
             raise
@@ -29,7 +29,7 @@ def _run(argv: Sequence[str] | None) -> int:
     from service.cli.arguments import parse
     from service.cli.refusals import in_words
     from service.cli.streams import forgive_signs, open_closed, quiet_stdout
-    from service.client.printable import in_lines
+    from service.printable import in_lines
 
     open_closed()
     forgive_signs()

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from service.advice_rows import verb_of
 from service.cli import words
+from service.usecases.advice_rows import verb_of
 
 if TYPE_CHECKING:
     from advisor.advice import Abstain, Advice

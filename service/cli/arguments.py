@@ -17,7 +17,7 @@ from service.cli import (
     report_flags,
     service_flags,
 )
-from service.trouble import FallowError
+from service.errors import FallowError
 
 TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
 LEDGER_KEYS = ("state", "node", "gpu", "user", "project", "job", "framework", "model", "hour", "day")

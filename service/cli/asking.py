@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from service.client import Client, connect
-from service.client.acting import ActingClient, connect_acting
+from service.client.jobs import ActingClient, connect_acting
 
 SIMULATED = "SIMULATED: these GPUs, people and jobs are invented"
 MARK = "simulated"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from service.trouble import FallowError
+from service.errors import FallowError
 
 if TYPE_CHECKING:
     from advisor.sim.cluster import Cluster

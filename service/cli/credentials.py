@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from service.trouble import FallowError
+from service.errors import FallowError
 
 TOKEN_VARIABLE = "FALLOW_PROMETHEUS_TOKEN"
 PASSWORD_VARIABLE = "FALLOW_PROMETHEUS_PASSWORD"

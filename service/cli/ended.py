@@ -15,7 +15,7 @@ def ended(client: Client, name: str, as_of_ms: int) -> tuple[str, ...]:
 
     Nothing where no job of the last 30 days has that id, or id's end. Blocks. Raises ``ClientError``.
     """
-    from service.client.job_verdicts import efficiency, verdict
+    from service.summaries.job_verdicts import efficiency, verdict
 
     until = datetime.fromtimestamp(as_of_ms / 1000, UTC).replace(second=0, microsecond=0) + timedelta(
         minutes=1

@@ -7,7 +7,7 @@ from typing import Any
 
 from service.cli import words
 from service.cli.asking import asked_to_act
-from service.client.acting import ActingClient, Listed
+from service.client.jobs import ActingClient, Listed
 
 MOST_ROWS = 10_000
 """A service lists no more at once."""

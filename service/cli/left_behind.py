@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from shlex import quote
 
-from service.client import place as client_place
-from service.client.errors import ClientError
-from service.client.trust import is_mine
+from service import data_folder as client_place
+from service.errors import ClientError
+from service.trust.believed import is_mine
 
 FORMER = ".fallow"
 NAMED_BY = (client_place.DATA_VARIABLE, client_place.SOCKET_VARIABLE, client_place.URL_VARIABLE)

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from collector.model import JobId
-from service.client.acting import connect_acting
-from service.client.errors import ClientError, UnknownJob
+from service.client.jobs import connect_acting
+from service.errors import ClientError, UnknownJob
 from service.launcher.folder import About
 from service.launcher.process import is_alive
 

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from service.advising import newest
-from service.spans import BadSpan, window
+from service.durations import BadSpan, window
+from service.usecases.advice import newest
 
 if TYPE_CHECKING:
     from service.client import Client

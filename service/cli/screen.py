@@ -16,7 +16,7 @@ from rich.text import Text
 
 from collector.gpu_place import node_place
 from service.cli.asking import marked
-from service.client.printable import escaped_json, in_lines, on_a_line
+from service.printable import escaped_json, in_lines, on_a_line
 
 PIPE_WIDTH = 100_000
 GUTTER = 2

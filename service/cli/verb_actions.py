@@ -10,7 +10,7 @@ from service.cli import paper_words
 from service.cli.asking import asked_to_act
 from service.cli.job_words import job_id
 from service.cli.screen import Column, console, print_json, table
-from service.spans import parse_point
+from service.durations import parse_point
 
 COLUMNS = (
     Column(title="action", right=True),

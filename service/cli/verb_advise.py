@@ -7,16 +7,16 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from service.advice_rows import abstain_row, advice_row
-from service.advising import AdviceContext, consult
 from service.cli import advice_lines, words
 from service.cli.asking import asked
 from service.cli.screen import console, print_json
-from service.cli.settings import settle
 from service.client import Client
-from service.client.errors import StoreOlder, UnknownQuery
-from service.client.recurring import Recurred, known_gain, recurred, told
-from service.spans import window
+from service.config.flags import settle
+from service.durations import window
+from service.errors import StoreOlder, UnknownQuery
+from service.usecases.advice import AdviceContext, consult
+from service.usecases.advice_rows import abstain_row, advice_row
+from service.usecases.recurring import Recurred, known_gain, recurred, told
 
 if TYPE_CHECKING:
     from advisor.advice import Advice

@@ -14,9 +14,9 @@ from rich.text import Text
 from service.cli import words
 from service.cli.asking import asked
 from service.cli.screen import console, print_json
-from service.cli.settings import settle
-from service.spans import window
-from service.trouble import FallowError
+from service.config.flags import settle
+from service.durations import window
+from service.errors import FallowError
 
 if TYPE_CHECKING:
     from service.config.telling import DeliveryConfig

@@ -6,7 +6,7 @@ from typing import Any
 from service.cli.asking import asked_to_act
 from service.cli.paper_words import plan_lines
 from service.cli.screen import console
-from service.trouble import FallowError
+from service.errors import FallowError
 
 
 class NoSuchPlan(FallowError):

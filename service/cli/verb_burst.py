@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.cli.screen import Column, console, print_json, table
-from service.trouble import FallowError
+from service.errors import FallowError
 
 if TYPE_CHECKING:
     from advisor.burst.cost import Network

@@ -11,8 +11,8 @@ from collector.model import SIMULATED_SOURCE, Gpu, GpuSample, Holder, Tick, Unav
 from service.cli import words
 from service.cli.asking import say_simulated
 from service.cli.screen import Column, console, place, print_json, table
-from service.cli.settings import settle
-from service.client.printable import on_a_line, shown_rows
+from service.config.flags import settle
+from service.printable import on_a_line, shown_rows
 
 NOTHING_READ = 1
 MEASURES = (

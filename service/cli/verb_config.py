@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from rich.text import Text
 
 from service.cli.screen import Column, console, print_json, table
-from service.cli.settings import settle
+from service.config.flags import settle
 from service.config.model import Setting
 from service.config.reference import page
 from service.sources.specs import parse_specs

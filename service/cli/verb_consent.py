@@ -9,9 +9,9 @@ from service.cli.asking import asked_to_act
 from service.cli.job_words import job_id
 from service.cli.paper_words import at
 from service.cli.screen import Column, console, print_json, table
-from service.client.acting import ActingClient
-from service.spans import parse_span
-from service.trouble import FallowError
+from service.client.jobs import ActingClient
+from service.durations import parse_span
+from service.errors import FallowError
 
 KINDS = ("pause", "restart", "resize", "release", "share")
 COLUMNS = (

@@ -6,9 +6,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from service.cli.screen import console, print_json
-from service.cli.settings import settle
-from service.doctor import examine
-from service.examined import Finding, Verdict
+from service.config.flags import settle
+from service.doctor_checks.checks import examine
+from service.doctor_checks.results import Finding, Verdict
 
 MARKS = {
     Verdict.GOOD: ("✓", "green"),

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
 
-from service.advice_rows import advice_row, step_row
-from service.advising import AdviceContext, consult
 from service.cli import advice_lines
 from service.cli.asking import asked, asked_to_act
 from service.cli.ended import ended
 from service.cli.job_words import job_id
 from service.cli.screen import console, print_json
-from service.cli.settings import settle
 from service.client import Client, ClientError
-from service.client.run_ids import runs_of, told_runs
-from service.trouble import FallowError
+from service.config.flags import settle
+from service.errors import FallowError
+from service.summaries.run_links import runs_of, told_runs
+from service.usecases.advice import AdviceContext, consult
+from service.usecases.advice_rows import advice_row, step_row
 
 if TYPE_CHECKING:
     from advisor.explain import Explanation

@@ -8,8 +8,8 @@ from service.cli import words
 from service.cli.asking import asked
 from service.cli.screen import Column, console, table
 from service.client import NoData
-from service.spans import window
-from service.trouble import FallowError
+from service.durations import window
+from service.errors import FallowError
 
 
 class ExportFailed(FallowError):

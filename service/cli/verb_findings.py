@@ -8,13 +8,13 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from service import energy
 from service.cli import judged, patterns, words
 from service.cli.asking import asked
 from service.cli.screen import console, place, print_json
-from service.client import energy
-from service.client.finding_groups import grouped, once_a_gpu, others
-from service.client.kinds import KINDS
-from service.spans import parse_point, window
+from service.durations import parse_point, window
+from service.summaries.finding_groups import grouped, once_a_gpu, others
+from service.summaries.finding_kinds import KINDS
 
 ABOUT = {"intruder": "given to ", "unproven-claim": "claimed by "}
 """What the person in a finding's first line is to it, where it isn't what that person does with the GPU."""

@@ -12,9 +12,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from service.cli import credentials, words
 from service.cli.screen import console
-from service.cli.settings import Settings, settle
 from service.client import Client, ImportFailed, connect
-from service.spans import window
+from service.config.flags import Settings, settle
+from service.durations import window
 
 if TYPE_CHECKING:
     from collector.backfill.prometheus import Progress as Read
@@ -66,21 +66,21 @@ def _through_service(client: Client, order: dict[str, object], *, yes: bool) -> 
 def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> int:
     from dataclasses import asdict
 
-    from service import importing, judging
     from service.daemon.start import make_data_dir
-    from service.opening import own_store
+    from service.store.open import own_store
+    from service.usecases import imports, judge
 
     screen = console()
     make_data_dir(settings.data)
-    wanted = importing.ImportOrder(**{key: value for key, value in order.items() if value is not None})  # type: ignore[arg-type]
+    wanted = imports.ImportOrder(**{key: value for key, value in order.items() if value is not None})  # type: ignore[arg-type]
     with own_store(settings.data, settings.effective.config) as store:
-        planned = asdict(importing.plan(store, wanted))
+        planned = asdict(imports.plan(store, wanted))
         if not _worth_doing(screen, planned, yes=yes):
             return 0
         with _bar(screen) as bar:
             task = bar.add_task("importing", total=planned["todo_ms"], added=0)
-            done = importing.run(store, wanted, _noting(bar, task))
-        judging.judge_imported(settings.effective.config, store)
+            done = imports.run(store, wanted, _noting(bar, task))
+        judge.judge_imported(settings.effective.config, store)
     screen.print(done)
     return 0
 

@@ -11,13 +11,14 @@ from typing import Any
 from rich.padding import Padding
 
 from collector.model import Basis
+from service import energy
 from service.cli import manager_job, words
 from service.cli.asking import asked
 from service.cli.job_words import job_id
 from service.cli.screen import Column, console, place, print_json, table
-from service.client import Client, energy
-from service.spans import window
-from service.trouble import FallowError
+from service.client import Client
+from service.durations import window
+from service.errors import FallowError
 
 COLUMNS = (
     Column(title="GPU"),

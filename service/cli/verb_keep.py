@@ -3,7 +3,7 @@
 import argparse
 
 from service.cli.job_words import ordered
-from service.spans import parse_span
+from service.durations import parse_span
 
 HOUR_S = 3600.0
 

@@ -9,12 +9,13 @@ from rich.console import Group
 from rich.text import Text
 
 from collector.model import GpuState
+from service import energy
 from service.cli import words
 from service.cli.asking import asked
 from service.cli.screen import Column, console, place, print_json, state_text, table, which_fit
-from service.client import Client, energy
-from service.client.recurring import WASTED
-from service.spans import window
+from service.client import Client
+from service.durations import window
+from service.energy import WASTED
 
 HARDWARE_KEYS = ("node", "gpu", "model", "hour", "day")
 NAMED = ("gpu", "job")

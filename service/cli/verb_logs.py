@@ -11,8 +11,8 @@ from typing import BinaryIO
 from collector.model import JobId
 from service.cli.job_words import job_id
 from service.cli.log_end import end_of
+from service.errors import FallowError
 from service.launcher.folder import about_log, log_file
-from service.trouble import FallowError
 
 LOOK_S = 0.2
 ASK_S = 2.0

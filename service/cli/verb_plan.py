@@ -5,14 +5,14 @@ from typing import Any
 
 from rich.text import Text
 
-from service.advice_rows import step_row
-from service.advising import AdviceContext, consult, newest, parse_want
 from service.cli import advice_lines, words
 from service.cli.asking import asked, asked_to_act
 from service.cli.paper_words import plan_lines
 from service.cli.screen import Column, console, print_json, table
-from service.cli.settings import settle
-from service.client.errors import ClientError
+from service.config.flags import settle
+from service.errors import ClientError
+from service.usecases.advice import AdviceContext, consult, newest, parse_want
+from service.usecases.advice_rows import step_row
 
 
 def run(flags: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 import argparse
 
 from service.cli.asking import asked_to_act
-from service.spans import parse_span
+from service.durations import parse_span
 
 
 def run(flags: argparse.Namespace) -> int:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collector.procfs.owners import whose_uid
+from service import data_folder as client_place
 from service.cli.asking import asked
 from service.cli.screen import Column, console, print_json, table
-from service.cli.settings import settle
 from service.client import NoData
-from service.client import place as client_place
-from service.spans import window
-from service.trouble import FallowError
+from service.config.flags import settle
+from service.durations import window
+from service.errors import FallowError
 
 if TYPE_CHECKING:
     from service.reports.charts import Drawings
@@ -176,7 +176,7 @@ def _list(flags: argparse.Namespace) -> int:
 
 
 def _list_schedules(flags: argparse.Namespace) -> None:
-    from service.daemon.reporting import next_due, read_times
+    from service.reports.due import next_due, read_times
 
     settings = settle(flags)
     reports = settings.effective.config.reports

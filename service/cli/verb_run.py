@@ -16,16 +16,15 @@ from collector.procfs.owners import whose_uid
 from service import names
 from service.cli.asking import asked_to_act
 from service.cli.streams import quiet_stdout
-from service.client.acting import ActingClient, connect_acting
-from service.client.errors import ClientError, JobEnded
-from service.client.printable import on_a_line
+from service.client.jobs import ActingClient, connect_acting
+from service.errors import ClientError, FallowError, JobEnded
 from service.launcher import detaching
 from service.launcher import order as orders
 from service.launcher.calling_off import calling_off, why
 from service.launcher.folder import StateDir, check_logs, meeting
 from service.launcher.order import PROJECT_VARIABLE, Order
 from service.launcher.submitting import submit
-from service.trouble import FallowError
+from service.printable import on_a_line
 
 CANCEL_LIMIT_S = 5.0
 

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import NoReturn
 
-from service.cli.settings import settle
+from service.config.flags import settle
 from service.logs import LogFormat, open_logs
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from service import systemd
 from service.cli.screen import console, print_json
-from service.cli.settings import settle
-from service.client.trust import SYSTEM_FILE
+from service.config.flags import settle
+from service.trust.believed import SYSTEM_FILE
 from service.units import ACCOUNT, MACHINE_DATA, Deployment, units
 
 NOT_RUNNING = 1

@@ -14,8 +14,8 @@ from service.cli import words
 from service.cli.asking import asked, is_simulated
 from service.cli.measured import measured_window
 from service.cli.screen import Column, console, print_json, table
-from service.spans import parse_span
-from service.trouble import FallowError
+from service.durations import parse_span
+from service.errors import FallowError
 
 if TYPE_CHECKING:
     from advisor.sim.cluster import Cluster

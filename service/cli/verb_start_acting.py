@@ -3,11 +3,11 @@
 import argparse
 from datetime import UTC, datetime
 
-from service.cli.settings import settle
+from service import data_folder as client_place
 from service.cli.verb_stop_acting import whoami
-from service.client import place as client_place
-from service.client.acting import connect_acting
-from service.client.errors import ServiceDown
+from service.client.jobs import connect_acting
+from service.config.flags import settle
+from service.errors import ServiceDown
 
 
 def run(flags: argparse.Namespace) -> int:
@@ -24,7 +24,7 @@ def run(flags: argparse.Namespace) -> int:
 
 def _without_service(flags: argparse.Namespace) -> None:
     from advisor.journal.switch import KillSwitch
-    from service.opening import own_store
+    from service.store.open import own_store
 
     settings = settle(flags)
     now_ms = round(datetime.now(UTC).timestamp() * 1000)

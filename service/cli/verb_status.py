@@ -13,7 +13,7 @@ from service.cli import judged, words
 from service.cli.asking import SIMULATED, asked
 from service.cli.screen import Column, console, place, print_json, state_text, table
 from service.client import Client, connect
-from service.spans import parse_span, window
+from service.durations import parse_span, window
 
 FILTERS = ("node", "project", "user", "model")
 STALE_S = 60

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from collector.procfs.owners import whose_uid
-from service.client import place as client_place
-from service.client.acting import connect_acting
-from service.client.errors import ClientError
-from service.trouble import FallowError
+from service import data_folder as client_place
+from service.client.jobs import connect_acting
+from service.errors import ClientError, FallowError
 
 ANSWER_S = 5.0
 

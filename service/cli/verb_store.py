@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from service.cli.screen import console, print_json
-from service.cli.settings import Settings, settle
-from service.client.place import store_file
-from service.client.trust import must_trust
-from service.opening import in_use, store_limits
-from service.trouble import FallowError
+from service.config.flags import Settings, settle
+from service.data_folder import store_file
+from service.errors import FallowError
+from service.store.open import in_use, store_limits
+from service.trust.believed import must_trust
 
 if TYPE_CHECKING:
     from collector.store.table_copy import LostRows, TableCopy

@@ -7,8 +7,8 @@ from service import tokens
 from service.api.port import Role
 from service.cli import words
 from service.cli.screen import Column, console, print_json, table
-from service.cli.settings import settle
-from service.spans import parse_span
+from service.config.flags import settle
+from service.durations import parse_span
 
 
 def run(flags: argparse.Namespace) -> int:

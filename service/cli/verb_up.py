@@ -9,11 +9,12 @@ from shlex import quote
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from service import data_folder
 from service.cli.screen import console
-from service.cli.settings import Settings, settle
-from service.client import place, running
+from service.client import running
 from service.client.local import machine_service
-from service.client.wire import UNIX
+from service.client.transport import UNIX
+from service.config.flags import Settings, settle
 
 if TYPE_CHECKING:
     from service.launch import Program
@@ -39,7 +40,7 @@ def run(flags: argparse.Namespace) -> int:
     def ready() -> None:
         waiting.stop()
         screen.print(f"Fallow is up at http://127.0.0.1:{port}  (Ctrl-C stops it)")
-        if flags.data is not None and settings.data != place.default_data():
+        if flags.data is not None and settings.data != data_folder.default_data():
             named = quote(str(settings.data))
             screen.print(f"In other terminals: export FALLOW_DATA={named}", soft_wrap=True)
         if code is not None:
@@ -68,18 +69,18 @@ def _service(
 
     if (address := _machines(flags)) is not None:
         used = (f"Using the machine's service at {address}; --data DIR starts one of your own.",)
-        return machine_program(address), {place.SOCKET_VARIABLE: address.removeprefix(UNIX)}, used
+        return machine_program(address), {data_folder.SOCKET_VARIABLE: address.removeprefix(UNIX)}, used
     make_data_dir(settings.data)
     service = service_program(settings.data, _passed_on(flags))
     remarks = _remarks(settings, runs_already=not service.command)
-    return service, {place.DATA_VARIABLE: str(settings.data)}, remarks
+    return service, {data_folder.DATA_VARIABLE: str(settings.data)}, remarks
 
 
 def _machines(flags: argparse.Namespace) -> str | None:
     """The address of the machine's service, where nothing is named and none of this user's own runs."""
-    variables = (place.DATA_VARIABLE, place.SOCKET_VARIABLE, place.URL_VARIABLE)
+    variables = (data_folder.DATA_VARIABLE, data_folder.SOCKET_VARIABLE, data_folder.URL_VARIABLE)
     typed = any(getattr(flags, name) is not None for name in ("data", "source", *PASSED_ON))
-    if typed or any(map(os.environ.get, variables)) or running(place.default_data()) is not None:
+    if typed or any(map(os.environ.get, variables)) or running(data_folder.default_data()) is not None:
         return None
     return machine_service()
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from service.advising import charged_now, limits_of, recorded_past
 from service.cli import words
 from service.cli.asking import asked
 from service.cli.measured import measured_window
 from service.cli.screen import Column, console, print_json, table
-from service.cli.settings import settle
+from service.config.flags import settle
+from service.usecases.advice import charged_now, limits_of, recorded_past
 
 HOUR_MS = 3_600_000
 LEAST_SAID_HOURS = 0.1

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from service.client.energy import Energy
-from service.spans import is_length
+from service.durations import is_length
+from service.energy import Energy
 
 NOTHING = "-"
 FULL, EMPTY = "█", "░"

@@ -1,6 +1,7 @@
 """The one way in for readers: ``connect`` to a running service, or to the store's file when none runs."""
 
-from service.client.errors import (
+from service.client.queries import Client, connect, running
+from service.errors import (
     BadOrder,
     BadParameter,
     ClientError,
@@ -19,7 +20,6 @@ from service.client.errors import (
     UnknownQuery,
     WrongState,
 )
-from service.client.reader import Client, connect, running
 
 __all__ = [
     "BadOrder",

@@ -5,11 +5,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from service.client.answer import answer
-from service.client.errors import NoData, StoreUnusable
-from service.client.place import store_file
-from service.client.trust import must_trust
-from service.client.values import plain_rows
+from service.data_folder import store_file
+from service.errors import NoData, StoreUnusable
+from service.schemas.values import plain_rows
+from service.store.answer import answer
+from service.trust.believed import must_trust
 
 
 class FileTransport:
@@ -35,7 +35,7 @@ class FileTransport:
 
     def export(self, out: Path, kind: str, from_ms: int, to_ms: int) -> tuple[tuple[Path, int], ...]:
         """Write the span's files into ``out``; the files and their rows. Raises ``ClientError``, OSError."""
-        from service.opening import write_export
+        from service.store.open import write_export
 
         with self._opened() as store:
             return write_export(store, out, kind, (from_ms, to_ms))
@@ -69,7 +69,7 @@ class FileTransport:
                 f"no store in {self._data} yet; start one with `fallow serve --data {self._data}`, "
                 "or name another with --data or FALLOW_DATA"
             )
-        from service.opening import StoreRefused, open_to_read
+        from service.store.open import StoreRefused, open_to_read
 
         try:
             store = open_to_read(self._data)

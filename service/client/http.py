@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from service.client.errors import ServiceDown
-from service.client.values import to_text
-from service.client.wire import JSON, Wire
+from service.client.transport import Wire
+from service.errors import ServiceDown
+from service.schemas.headers import ARROW, JSON
+from service.schemas.values import to_text
 
-ARROW = "application/vnd.apache.arrow.stream"
 EXPORT_TIMEOUT_S = 600.0
 
 __all__ = ["ARROW", "JSON", "HttpTransport"]
@@ -40,7 +40,7 @@ class HttpTransport:
         """Write the span's files into ``out``; the files and their rows. Raises ``ClientError``, OSError."""
         import tarfile
 
-        from service.api.export import unpack
+        from service.schemas.export_archive import unpack
 
         path = f"/v1/export?{urlencode({'format': kind, 'from_ms': from_ms, 'to_ms': to_ms})}"
         try:

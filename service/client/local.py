@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from service.client import place as client_place
-from service.client.errors import ClientError, Untrusted
+from service import data_folder as client_place
 from service.client.http import HttpTransport
-from service.client.wire import UNIX
+from service.client.transport import UNIX
+from service.errors import ClientError, Untrusted
 
 PROBE_TIMEOUT_S = 2.0
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from collector.toml_text import BadToml, read_toml
-from service.client.trust import SYSTEM_FILE, read_text
 from service.config.fields import Misplaced
 from service.config.model import Config, ConfigError, Setting, SystemConfig
+from service.trust.believed import SYSTEM_FILE, read_text
 
 FILE_NAME = "fallow.toml"
 

@@ -29,8 +29,8 @@ from service.config.deciding import (
 from service.config.fields import Misplaced, bounded, names, told
 from service.config.system import SystemConfig
 from service.config.telling import DeliveryConfig, ReportConfig, check_receivers
+from service.errors import FallowError
 from service.logs import LogFormat
-from service.trouble import FallowError
 
 __all__ = [
     "ActingConfig",
@@ -234,8 +234,8 @@ class DashboardConfig:
     )
 
     def __post_init__(self) -> None:
-        from service.client.hosts import host_name
-        from service.client.run_ids import trouble_with
+        from service.summaries.run_links import trouble_with
+        from service.trust.hosts import host_name
 
         for each in self.hosts:
             if host_name(each) != each.lower():

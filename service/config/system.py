@@ -1,4 +1,6 @@
-"""What root says of a machine, for all accounts on it. It counts where ``service.client.trust`` reads it."""
+"""What root says of a machine, for all accounts on it. It counts where ``service.trust.believed`` reads
+it.
+"""
 
 from dataclasses import dataclass
 

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from service.config.fields import Misplaced, names, told
-from service.spans import BadSpan, parse_span
+from service.durations import BadSpan, parse_span
 
 REPORT_KINDS = ("cluster-week", "project-week", "my-week", "right-sizing", "chargeback")
 MONTH = "month"

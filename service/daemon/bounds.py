@@ -11,9 +11,9 @@ from service.api.allowance import Allowance, Kind, Rate
 from service.api.persons import person_of
 from service.api.port import Caller, Role
 from service.api.turns import Turns
-from service.client.persons import learn_lenders, person_of_uid
 from service.daemon.peers import LocalPeers
 from service.daemon.places import ConnectionLimits, ConnectionSlots
+from service.trust.persons import learn_lenders, person_of_uid
 
 if TYPE_CHECKING:
     from service.acting.holdings import Holdings

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.store.database import Store
     from service.config.model import Config, RetentionConfig
-    from service.daemon.state import MaintenanceTask
+    from service.health.condition import MaintenanceTask
 
 DAY_MS = 86_400_000
 CHECKPOINT_S = 600
@@ -24,8 +24,8 @@ SETTLED_DAYS = 1.0
 def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[MaintenanceTask, ...]":
     """The chores of one store; each is short, and none holds up a tick for long."""
     from service.daemon.reporting import make_reporting
-    from service.daemon.state import MaintenanceTask
-    from service.judging import judge
+    from service.health.condition import MaintenanceTask
+    from service.usecases.judge import judge
 
     return (
         make_reporting(config, store.folder, clock),

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.client.place import RUN_DIR, SOCKET_NAME
-from service.client.trust import way_fault
-from service.client.wire import reachable
+from service.client.transport import reachable
 from service.daemon.start import SEND_BUFFER_BYTES, ServiceRefused
+from service.data_folder import RUN_DIR, SOCKET_NAME
+from service.trust.believed import way_fault
 
 OFF = "off"
 BACKLOG = 512

@@ -9,18 +9,18 @@ from importlib.metadata import version
 from pathlib import Path
 
 from collector.clock import SystemClock
+from service import data_folder as client_place
 from service.api.app import Answers, make_app
 from service.api.audit import Audit
 from service.api.gate import RequestLimits
 from service.api.identity import Identity, Keys
-from service.client import place as client_place
-from service.client.hosts import LOOPBACK, is_loopback
 from service.config.model import ApiConfig
 from service.daemon.bounds import Bounds
 from service.daemon.doors import UnixListener, open_local
 from service.daemon.server import Server
 from service.daemon.start import bind, make_token
 from service.tokens import Tokens
+from service.trust.hosts import LOOPBACK, is_loopback
 
 PACKAGE = "fallow-gpu"
 DOCUMENTS = ("/healthz", "/docs", "/openapi.json")

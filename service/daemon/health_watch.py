@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from service.daemon.health import Component
+from service.health.components import Component
 from service.logs import log_event
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
-from service.daemon.health import MISSED
-from service.daemon.state import Heartbeat, MaintenanceTask, ServiceHealth
+from service.health.components import MISSED
+from service.health.condition import Heartbeat, MaintenanceTask, ServiceHealth
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from service.client.errors import QueryFailed
+from service.errors import QueryFailed
 
 log = logging.getLogger(__name__)
 

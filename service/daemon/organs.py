@@ -27,22 +27,22 @@ from service.api.export import LEAST_FREE_BYTES, Exports, sweep
 from service.api.export_desk import ExportQueue
 from service.api.queries import QueryLimits, QueryRunner
 from service.api.stream import Closing
-from service.client.answer import answer, catalogue
 from service.config.model import Config
 from service.daemon.bounds import Bounds, make_bounds
 from service.daemon.ending import Ending
 from service.daemon.finding_metrics import finding_metrics
 from service.daemon.front import open_front, own_version
-from service.daemon.health import CYCLE, DELIVERY, Component, HealthBoard
 from service.daemon.health_watch import HealthWatch
 from service.daemon.mending import Mending
 from service.daemon.notify import notify
 from service.daemon.sampling import SamplingPace, watched
 from service.daemon.server import Server
-from service.daemon.state import Condition, Heartbeat, ServiceHealth, verdict
-from service.importing import Imports
+from service.health.components import CYCLE, DELIVERY, Component, HealthBoard
+from service.health.condition import Condition, Heartbeat, ServiceHealth, verdict
 from service.logs import SecurityLog, log_event
-from service.opening import write_export
+from service.store.answer import answer, catalogue
+from service.store.open import write_export
+from service.usecases.imports import Imports
 from service.wiring import Body, Stage
 
 if TYPE_CHECKING:

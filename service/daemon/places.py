@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.procfs.owners import SUBUID
-from service.client.persons import containers_of, person_of_uid
+from service.trust.persons import containers_of, person_of_uid
 
 MOST_PARTING = 128
 """Of the files that a process keeps for other things (``service.daemon.front``) a quarter."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from collector.store.errors import StoreError
-from service.daemon.health import MISSED, SAMPLER, SOURCE_PREFIX, STORE, HealthBoard
-from service.daemon.state import Heartbeat
+from service.health.components import MISSED, SAMPLER, SOURCE_PREFIX, STORE, HealthBoard
+from service.health.condition import Heartbeat
 
 if TYPE_CHECKING:
     from collector.snapshot import Snapshot

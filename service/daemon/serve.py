@@ -13,7 +13,7 @@ from service import wiring
 from service.daemon.ending import Ending
 from service.daemon.start import Orders, ServiceRefused, make_data_dir
 from service.daemon.thrift import share_heaps
-from service.opening import own_store
+from service.store.open import own_store
 
 __all__ = ["Orders", "ServiceRefused", "serve"]
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.client.place import token_file
-from service.client.trust import must_trust
 from service.config.model import Config
-from service.trouble import FallowError
+from service.data_folder import token_file
+from service.errors import FallowError
+from service.trust.believed import must_trust
 
 SEND_BUFFER_BYTES = 256 * 1024
 """What the kernel holds for a reader who does not read; its own choice would grow to megabytes each."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from service.config.telling import OWNERS, DeliveryConfig
-from service.trouble import FallowError
+from service.errors import FallowError
 
 _SECRET = re.compile(r"\$\{(?:file:)?[^}]+\}")
 

@@ -7,8 +7,8 @@ plain ones; for those it is done here. What Apprise 2.2 sends: tests/service/pri
 
 import re
 
-from service.client.printable import JOINER, in_lines
 from service.delivery.message import Body
+from service.printable import JOINER, in_lines
 
 MARKDOWN_UNASKED = frozenset(
     ("discord", "fluxer", "guilded", "mmost", "mmosts", "nctalk", "nctalks", "revolt", "zulip")

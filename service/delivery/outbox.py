@@ -30,7 +30,7 @@ from service.delivery.message import (
     is_hopeless,
     standing,
 )
-from service.trouble import FallowError
+from service.errors import FallowError
 
 OUTBOX, MESSAGE, LOG, LOCK = "outbox", "message.json", "log.jsonl", "lock"
 AT_ONCE = 4

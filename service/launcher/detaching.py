@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from collector.model import JobId
-from service.client.acting import connect_acting
-from service.client.errors import ClientError
+from service.client.jobs import connect_acting
+from service.errors import ClientError
 from service.launcher.folder import NoFolder, StateDir, make_log, sign_log, take_along
 from service.launcher.link import Link
 from service.launcher.order import Order

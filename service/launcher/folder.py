@@ -23,9 +23,9 @@ from typing import Any
 
 from advisor.register.model import Launcher
 from collector.model import JobId
-from service.client.place import Nowhere, user_state
-from service.client.trust import way_fault
-from service.trouble import FallowError
+from service.data_folder import Nowhere, user_state
+from service.errors import FallowError
+from service.trust.believed import way_fault
 
 ABOUT = "job.json"
 LAST_WORKER = 9999

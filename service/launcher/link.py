@@ -16,8 +16,8 @@ from advisor.register.model import CancelCommand, Command, Report
 from advisor.tags import as_before
 from advisor.written import Unreadable, from_tree, to_tree
 from collector.model import JobId
-from service.client.acting import ActingClient, Told
-from service.client.errors import BadOrder, ClientError, JobEnded, UnknownJob
+from service.client.jobs import ActingClient, Told
+from service.errors import BadOrder, ClientError, JobEnded, UnknownJob
 
 FIRST_PATIENCE_S, LONGEST_PATIENCE_S = 0.5, 15.0
 BARE, TODAYS = 0, 2

@@ -14,10 +14,10 @@ from advisor.register.model import Elasticity, Submission
 from collector.model import JobKind, NodeName
 from collector.procfs.commands import masked, without_secrets
 from service import names
+from service.durations import parse_span
+from service.errors import FallowError
 from service.launcher.model import Terms
 from service.launcher.world import Workers
-from service.spans import parse_span
-from service.trouble import FallowError
 
 LONGEST_MODEL = 64
 MOST_GPUS = 1024

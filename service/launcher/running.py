@@ -16,7 +16,7 @@ from typing import assert_never
 
 from advisor.register.model import Elasticity, ExitReason, JobState, Launcher, Sharing
 from collector.model import GpuUuid, JobId, JobKind
-from service.client.errors import ClientError, ServiceBusy, ServiceDown
+from service.errors import ClientError, ServiceBusy, ServiceDown
 from service.launcher import course as courses
 from service.launcher import crew as crews
 from service.launcher import link as links

@@ -5,8 +5,8 @@ import time
 from advisor.register.model import Submission
 from advisor.written import to_tree
 from collector.model import JobId
-from service.client.acting import ActingClient
-from service.client.errors import QueryFailed, ServiceBusy, ServiceDown
+from service.client.jobs import ActingClient
+from service.errors import QueryFailed, ServiceBusy, ServiceDown
 from service.launcher.fitness import job_id
 
 SUBMIT_LIMIT_S = 10.0

@@ -8,7 +8,7 @@ import os
 import shutil
 from typing import TextIO
 
-from service.client.printable import on_a_line
+from service.printable import on_a_line
 
 PREFIX = "fallow: "
 

@@ -11,7 +11,7 @@ import streamlit as st
 
 from service import wording
 from service.charts.theme import ink_on as readable
-from service.client.errors import NoData, StoreOlder, UnknownQuery
+from service.errors import NoData, StoreOlder, UnknownQuery
 from service.pages.data import jobs, queries
 from service.pages.parts import submit_form
 from service.pages.parts.charted import grid, tabled

@@ -16,9 +16,7 @@ import streamlit as st
 
 from service import wording
 from service.charts.theme import ink_on as readable
-from service.client.advising import Advised
-from service.client.errors import ClientError
-from service.client.recurring import known_gain, told
+from service.errors import ClientError
 from service.pages.data import jobs, queries
 from service.pages.parts import submit_form
 from service.pages.parts.charted import grid
@@ -30,6 +28,8 @@ from service.pages.parts.url_state import window
 from service.pages.parts.widgets import facts, plain, tag
 from service.pages.sign_in import May, may_order
 from service.schemas.records import PlanRow, PlanStep, Refused, plan_of
+from service.usecases.advised import Advised
+from service.usecases.recurring import known_gain, told
 
 SNOOZES: Mapping[str, float] = {"4 h": 4.0, "1 day": 24.0, "1 week": 168.0}
 AGAIN = "until it changes"

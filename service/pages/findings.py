@@ -10,12 +10,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service import wording
+from service import energy, wording
 from service.charts.frame import rows
 from service.charts.timelines import RUNGS
-from service.client import energy
-from service.client.finding_groups import About, grouped, once_a_gpu, others
-from service.client.kinds import KINDS
 from service.pages.data import queries
 from service.pages.parts import freshness
 from service.pages.parts.charted import grid
@@ -24,6 +21,8 @@ from service.pages.parts.evidence import told
 from service.pages.parts.unknown import unjudged, unknowns
 from service.pages.parts.url_state import address, shared
 from service.pages.parts.widgets import facts, kind_label, plain, spoken, tag_of_kind
+from service.summaries.finding_groups import About, grouped, once_a_gpu, others
+from service.summaries.finding_kinds import KINDS
 
 FILTERS = ("node", "project", "user")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service import wording
+from service import energy, wording
 from service.charts.theme import label_of
 from service.charts.timelines import (
     RUNGS,
@@ -17,7 +17,6 @@ from service.charts.timelines import (
     state_strip,
     unmeasured,
 )
-from service.client import energy
 from service.pages.data import queries
 from service.pages.parts.charted import charted, grid
 from service.pages.parts.context import PageContext, Site, drawn

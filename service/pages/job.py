@@ -6,12 +6,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service import wording
+from service import energy, wording
 from service.charts.frame import rows
 from service.charts.heatmap import PICK, heat_map
 from service.charts.timelines import RUNGS, banded, lanes_chart, lanes_of, measured_lanes, over_gpus
-from service.client import energy
-from service.client.job_verdicts import efficiency, verdict
 from service.pages import submitted_jobs
 from service.pages.data import jobs as acting
 from service.pages.data import queries
@@ -33,6 +31,7 @@ from service.pages.parts.messages import NO_SUCH_JOB
 from service.pages.parts.search_box import run_line
 from service.pages.parts.url_state import UrlState
 from service.pages.parts.widgets import facts, heat_keys, plain
+from service.summaries.job_verdicts import efficiency, verdict
 from service.summaries.recommendations import pattern_of_job
 
 EARLIER = " {jobs} held a GPU when its records begin: From is then, or earlier, as Began says."

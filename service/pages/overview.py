@@ -10,7 +10,7 @@ from service.charts.bars import PARTS, most_wasted, part_colours, waste_bars
 from service.charts.frame import Clock, rows
 from service.charts.theme import DARK, LIGHT
 from service.charts.usage import allocated_and_used, gpus_by_state, ledger_bars
-from service.client.energy import Energy
+from service.energy import Energy
 from service.pages.data import queries
 from service.pages.parts import freshness
 from service.pages.parts.charted import charted

@@ -18,7 +18,6 @@ import streamlit as st
 from service import wording
 from service.charts.bars import PARTS, best_used, most_wasted, part_colours, use_bars, waste_bars
 from service.client import ClientError
-from service.client.recurring import told, told_to_owner
 from service.pages.data import jobs as acting
 from service.pages.data import queries
 from service.pages.parts.charted import charted, grid
@@ -38,6 +37,7 @@ from service.summaries.recommendations import (
     patterns_by,
     told_held,
 )
+from service.usecases.recurring import told, told_to_owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

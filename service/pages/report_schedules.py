@@ -16,9 +16,6 @@ import pandas as pd
 import streamlit as st
 
 from service import wording
-from service.client.reporting import Paper, read_paper
-from service.client.schedules import Delivery, Schedule
-from service.client.values import as_it_was
 from service.pages.data import reports
 from service.pages.data.reports import OFTEN, WEEKDAYS, Regular, length_text, often_for, toml_of
 from service.pages.parts.charted import grid
@@ -26,6 +23,9 @@ from service.pages.parts.context import PageContext, Stage, current_view, go
 from service.pages.parts.report_view import sealed
 from service.pages.parts.widgets import facts, plain
 from service.pages.sign_in import may_read
+from service.reports.on_request import Paper, read_paper
+from service.reports.schedules import Delivery, Schedule
+from service.schemas.values import as_it_was
 
 ELSEWHERE = "The reports of another machine"
 PAPER_PX = 900

@@ -13,7 +13,6 @@ from typing import Any
 import streamlit as st
 
 from service.client import ClientError
-from service.client.reporting import FORMATS, Report, period
 from service.pages.data import jobs, queries, reports
 from service.pages.data.reports import length_text
 from service.pages.parts import submit_form
@@ -26,6 +25,7 @@ from service.pages.parts.url_state import UrlState
 from service.pages.parts.widgets import plain
 from service.pages.report_schedules import how_to_schedule, scheduled
 from service.pages.sign_in import acting_allowed, may_read
+from service.reports.on_request import FORMATS, Report, period
 
 READ = "read"
 WAYS = {READ: "Read one now", SCHEDULED: "What comes by itself"}

@@ -3,12 +3,12 @@
 import pandas as pd
 import streamlit as st
 
-from service.client.advising import SettingRow
 from service.pages.data import queries
 from service.pages.parts.charted import grid, tabled
 from service.pages.parts.context import Site, Stage, staged
 from service.pages.parts.widgets import plain
 from service.pages.wall.wall import kiosk_link
+from service.usecases.advised import SettingRow
 
 DEFAULT = "default"
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import streamlit as st
 
 from service.client import ClientError
-from service.client.acting import connect_acting
-from service.client.place import CODE_VARIABLE
-from service.client.reporting import in_file_name
+from service.client.jobs import connect_acting
+from service.data_folder import CODE_VARIABLE
 from service.pages.data import jobs
 from service.pages.data.jobs import SIGNED, Visitor
 from service.pages.parts.widgets import plain, spoken
+from service.reports.on_request import in_file_name
 from service.schemas.records import caller_of
 
 PARAMETER = "code"

@@ -9,7 +9,7 @@ import streamlit as st
 from service import wording
 from service.charts.job_timeline import STANDS, gpu_hours, life_chart, life_of, stand_colours
 from service.charts.theme import ink_on as readable
-from service.client.errors import UnknownJob
+from service.errors import UnknownJob
 from service.pages.actions import action_table
 from service.pages.data import jobs as acting
 from service.pages.data.jobs import asked_gpus, jobs_frame, matching

@@ -7,11 +7,11 @@ import streamlit as st
 
 from service import wording
 from service.charts.whatif import charged_chart, compared, given_chart
-from service.client.advising import Replayed, Rule
 from service.pages.data import queries
 from service.pages.parts.charted import charted
 from service.pages.parts.context import PageContext, Site, drawn
 from service.pages.parts.widgets import facts, keys, swatch
+from service.usecases.advised import Replayed, Rule
 
 MOVED: Mapping[str, tuple[str, float]] = {
     "tell_interactive_s": ("Tell somebody at a notebook after", 60.0),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from service.charts.window import Window, step_for
 from service.client import Client
-from service.client.advising import Replayed
 from service.reports.model import Chart, Span
+from service.usecases.advised import Replayed
 
 if TYPE_CHECKING:
     from service.charts.frame import TimeAxis

@@ -2,8 +2,7 @@
 
 from datetime import datetime, tzinfo
 
-from service import wording
-from service.client import energy
+from service import energy, wording
 from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.shared import currency_of, energy_figures

@@ -6,8 +6,8 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from service.client.printable import in_lines, shown_rows
-from service.trouble import FallowError
+from service.errors import FallowError
+from service.printable import in_lines, shown_rows
 
 if TYPE_CHECKING:
     from service.reports.model import Chart

@@ -4,9 +4,6 @@ from dataclasses import asdict
 from datetime import datetime, tzinfo
 
 from service.charts.bars import most_wasted
-from service.client.advising import Replayed, given_back
-from service.client.given_back import Savings
-from service.client.recurring import recurred
 from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.shared import (
@@ -25,7 +22,9 @@ from service.reports.shared import (
 )
 from service.summaries.headline import sentence
 from service.summaries.holders import named
-from service.summaries.savings import told_class, told_total
+from service.summaries.savings import Savings, told_class, told_total
+from service.usecases.advised import Replayed, given_back
+from service.usecases.recurring import recurred
 
 PROJECT_COLUMNS = (
     Column(key="project", title="Project"),

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from service.client import Client
-from service.client.advising import replayed
+from service.errors import FallowError
 from service.reports.asking import Source
 from service.reports.model import Chart, Report, ReportKind, Span
-from service.trouble import FallowError
+from service.usecases.advised import replayed
 
 SIMULATED = "The GPUs, people and jobs of this report are invented: it shows a simulated cluster."
 
@@ -76,7 +76,7 @@ def _begun(kind: ReportKind, source: Source) -> Iterator[Source]:
         yield source
         return
     import advisor.whatif.replay  # noqa: F401  here, not by both threads at once
-    import service.advising  # noqa: F401
+    import service.usecases.advice  # noqa: F401
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fallow-replay") as beside:
         found = beside.submit(replayed, source.client, source.span.start, source.span.end, {})

@@ -5,13 +5,13 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from service.client import ClientError
-from service.client.advising import advised
-from service.client.recurring import recurred, told_to_owner
 from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.shared import HELD_COLUMNS, energy_figures, head_of, job_rows, priced, use_section
 from service.summaries.headline import USED
 from service.summaries.recommendations import Held, changes, held_of, measured_of, told_held
+from service.usecases.advised import advised
+from service.usecases.recurring import recurred, told_to_owner
 
 JOBS = (
     Column(key="name", title="Job"),

@@ -20,10 +20,10 @@ from service.config.telling import MONTH, OWNERS, DeliveryConfig, ReportConfig
 from service.delivery.addresses import receiver_of, receivers
 from service.delivery.message import Body, Message
 from service.delivery.outbox import Outbox
+from service.durations import parse_span
 from service.reports.making import Wanted, make
 from service.reports.model import Format, Report, ReportKind, Span
 from service.reports.render import Pictures, Style, render
-from service.spans import parse_span
 
 BODIES = {Format.HTML: Body.HTML, Format.MARKDOWN: Body.MARKDOWN}
 

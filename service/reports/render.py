@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from service import wording
-from service.client.printable import on_a_line, unlinked
+from service.errors import FallowError
+from service.printable import on_a_line, unlinked
 from service.reports import charts
 from service.reports.model import Chart, Column, Format, Measure, Report, Table
 from service.reports.words import day, period, written
-from service.trouble import FallowError
 
 OURS = Path(__file__).parent / "templates"
 NUMBERS = frozenset(Measure) - {Measure.TEXT}

@@ -3,10 +3,10 @@
 from datetime import datetime, tzinfo
 
 from service import wording
-from service.client.advising import advised
 from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.shared import currency_of
+from service.usecases.advised import advised
 
 CLASSES = ("right-size", "pack", "cap-memory")
 COLUMNS = (

@@ -17,9 +17,9 @@ from jinja2.loaders import split_template_path
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
-from service.client.printable import on_a_line
-from service.client.trust import read_text
+from service.printable import on_a_line
 from service.reports import model
+from service.trust.believed import read_text
 
 VALUES = (str, int, float, tuple, list, Mapping, date, timedelta, tzinfo, type(None))
 UNREAD = ("draw", "drawing", "key", "numbers")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
+from service.errors import FallowError
 from service.sources.gpu_presence import FaultNamed, GpuPresence, look_for_gpus
 from service.sources.specs import (
     DcgmSpec,
@@ -16,7 +17,6 @@ from service.sources.specs import (
     SourceSpec,
     parse_specs,
 )
-from service.trouble import FallowError
 
 if TYPE_CHECKING:
     from collector.attribution import Attribution

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.client import ClientError, connect
-from service.client.place import store_file
+from service.data_folder import store_file
 from service.sources.gpu_presence import GpuPresence, look_for_gpus
 from service.sources.specs import SimulatedSpec, SourceSpec
 

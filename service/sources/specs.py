@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from service.trouble import FallowError
+from service.errors import FallowError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from service import wording
+from service import energy, wording
 from service.charts.frame import with_end
 from service.charts.usage import step_hours
 from service.charts.window import Window
-from service.client import energy
-from service.client.energy import Energy
-from service.client.recurring import WASTED
+from service.energy import WASTED, Energy
 
 WHOLE = 0.995
 USED, ALLOCATED, MEASURED = (

@@ -1,7 +1,7 @@
 """What a person held, what they used, and what they could change: one judgement for the page and the report.
 
 Pure. Rows are those of the queries ``jobs``, ``findings`` and ``ledger_by_job`` over the person's window, and
-of ``service.client.advising.advised``. Nobody is reproached with what was not measured: of a job of which
+of ``service.usecases.advised.advised``. Nobody is reproached with what was not measured: of a job of which
 under ``ENOUGH_MEASURED`` is known only that is said.
 
 How a holder works, in words with the numbers that made it so. Pure.
@@ -16,10 +16,9 @@ from typing import Any
 
 import pandas as pd
 
-from service import wording
-from service.client import energy
-from service.client.energy import Energy
-from service.client.finding_groups import grouped
+from service import energy, wording
+from service.energy import Energy
+from service.summaries.finding_groups import grouped
 
 Row = Mapping[Any, Any]
 

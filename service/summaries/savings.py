@@ -1,11 +1,90 @@
-"""What the actions did give back, in words: the same on the Actions page and in the report. Pure."""
+"""What the actions did give back, in words: the same on the Actions page and in the report. Pure.
 
-from collections.abc import Mapping
+What actions did give back, in sums by class: the rows of the query ``given_back`` judged. Pure.
+
+Given back is time on a GPU that an action took from a job, in which another job held it and computed there.
+It is the ledger's own time, so under ``coverage_ratio`` of it measured the answer is unknown. What people
+ordered of their own is told, and in no sum: Fallow did not do it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from service import wording
-from service.client.given_back import Saving, Savings
+
+BY_PEOPLE = "people"
+CLASSES = ("reclaim", "pack", "resize", "consolidate", "cap-memory", BY_PEOPLE)
+"""As the query names them, in the order in which they are told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """What the deeds of one class came to, in GPU-hours; ``None``: too little was measured to say.
+
+    ``due`` is the time in which the GPUs were to be free, and the only figure that is always known. ``freed``
+    of it their jobs were off them, ``held`` of that other jobs had them, ``worked`` of that they computed:
+    that is given back. ``money`` is the price of ``worked``; ``None`` without a price as well.
+    """
+
+    action: str
+    times: int
+    jobs: int
+    due_gpu_hours: float
+    coverage_ratio: float | None
+    freed_gpu_hours: float | None
+    held_gpu_hours: float | None
+    worked_gpu_hours: float | None
+    money: float | None
+    currency: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    """By class, those of which there was a deed; and ``total``, of what Fallow did itself or was told to."""
+
+    classes: tuple[Saving, ...]
+    total: Saving
+
+
+def judged(rows: Iterable[Mapping[str, Any]], coverage_ratio: float) -> Savings:
+    """The sums of a window. Where nothing was done they are zero, however little was measured."""
+    by_class: dict[str, list[Mapping[str, Any]]] = {name: [] for name in CLASSES}
+    for row in rows:
+        by_class.setdefault(str(row["class"]), []).append(row)
+    ours = [row for name, found in by_class.items() if name != BY_PEOPLE for row in found]
+    return Savings(
+        classes=tuple(_summed(name, found, coverage_ratio) for name, found in by_class.items() if found),
+        total=_summed("all", ours, coverage_ratio),
+    )
+
+
+def _summed(action: str, rows: list[Mapping[str, Any]], coverage_ratio: float) -> Saving:
+    due, known = _sum(rows, "due_gpu_hours"), _sum(rows, "known_gpu_hours")
+    coverage = known / due if due > 0 else None
+    is_known = coverage is None or coverage >= coverage_ratio
+    prices = [row["worked_cost"] for row in rows if row["worked_gpu_hours"]]
+    currencies = {row["currency"] for row in rows if row["currency"] is not None}
+    is_priced = is_known and bool(rows) and None not in prices and len(currencies) == 1
+    return Saving(
+        action=action,
+        times=len(rows),
+        jobs=len({row["job"] for row in rows}),
+        due_gpu_hours=due,
+        coverage_ratio=coverage,
+        freed_gpu_hours=_sum(rows, "freed_gpu_hours") if is_known else None,
+        held_gpu_hours=_sum(rows, "held_gpu_hours") if is_known else None,
+        worked_gpu_hours=_sum(rows, "worked_gpu_hours") if is_known else None,
+        money=sum(prices) if is_priced else None,
+        currency=currencies.pop() if is_priced else None,
+    )
+
+
+def _sum(rows: Iterable[Mapping[str, Any]], name: str) -> float:
+    return float(sum(row[name] or 0.0 for row in rows))
+
 
 WORDS: Mapping[str, str] = {
     "reclaim": "Idle jobs paused, or sent back to the queue",

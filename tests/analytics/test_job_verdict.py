@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from analytics.job_verdict import efficiency, verdict
-from service.client import job_verdicts
+from service.summaries import job_verdicts
 
 
 def row(**changes: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from advisor.steps import Cancel, Move, Pause, ReleaseMemory, Requeue, Resize, S
 from analytics.query import run
 from collector.model import JobId
 from collector.store.database import Store
-from service.client.given_back import BY_PEOPLE, Saving, judged
+from service.summaries.savings import BY_PEOPLE, Saving, judged
 from tests.analytics.given_world import END, A, B, C, D, Held, deed, past
 from tests.analytics.world import GIB, NOON
 

@@ -24,7 +24,7 @@ from collector.model import (
     Tick,
 )
 from collector.store.database import Store
-from service.client.run_ids import TRACKERS
+from service.summaries.run_links import TRACKERS
 from tests.stores import open_store
 
 AT_MS = 1_793_188_800_000

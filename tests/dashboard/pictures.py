@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from service.client import connect
-from service.client.acting import connect_acting
+from service.client.jobs import connect_acting
 from service.config.file import load
 from service.reports.posting import Order, post
 from tests.dashboard.conftest import QUIET, ROOT, SCHEDULES, Screen, acting_site, showing, shrink

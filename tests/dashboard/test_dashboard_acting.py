@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.client import ClientError
-from service.client.acting import ActingClient, connect_acting
+from service.client.jobs import ActingClient, connect_acting
 from tests.dashboard.conftest import ROOT, Screen, acting_site, showing
 from tests.dashboard.submitting import ASKED, ASKS, listens, submit
 from tests.service.conftest import until

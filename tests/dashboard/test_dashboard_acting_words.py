@@ -5,12 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import pytest
 
-from service import wording
+from service import errors, wording
 from service.charts.evidence import evidence_chart, evidence_window, measures_of, over_job
 from service.charts.frame import TimeAxis
 from service.charts.job_timeline import gpu_hours, life_chart, life_of
 from service.charts.theme import DARK, LIGHT
-from service.client import errors
 from service.pages.actions import told_outcome, undoable
 from service.pages.advice import expected, gain_told
 from service.pages.data.jobs import answered

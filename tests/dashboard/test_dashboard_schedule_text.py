@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from service.config.file import parse
 from service.config.telling import REPORT_KINDS
-from service.daemon.reporting import next_due
+from service.durations import parse_span
 from service.pages.data.reports import OFTEN, WEEKDAYS, Regular, length_text, often_for, toml_of
 from service.pages.reports import KINDS
-from service.spans import parse_span
+from service.reports.due import next_due
 
 WORDS = st.text(min_size=1, max_size=30).filter(lambda text: text.strip() != "")
 WHEN = st.tuples(st.sampled_from(list(OFTEN)), st.sampled_from(list(WEEKDAYS)), st.integers(0, 23))

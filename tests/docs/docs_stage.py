@@ -28,8 +28,8 @@ from typing import Any
 
 from service.cli import main
 from service.client import ClientError, connect
-from service.client.acting import ActingClient, connect_acting
-from service.client.errors import WrongState
+from service.client.jobs import ActingClient, connect_acting
+from service.errors import WrongState
 from tests.docs.docs_reading import ROOT
 from tests.driver.driver import Driver
 from tests.other_machines import other_machines, remember

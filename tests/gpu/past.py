@@ -81,9 +81,9 @@ def _stored(reading: Reading, data: Path) -> None:
     from collector.loop import Loop, LoopDependencies, Timing
     from collector.store.database import open_store
     from service.config.file import load
-    from service.judging import judge_imported
     from service.sources.described import Described
     from service.sources.making import make_attribute
+    from service.usecases.judge import judge_imported
 
     config = load(data / "fallow.toml").config
     described = Described(Kept(reading, earlier_ms=0), reading.gpus[0].node)

@@ -10,7 +10,7 @@ from advisor.engines.checkpointer import LONGEST_S, LocalCheckpointer, major
 from advisor.register.foreign import Seen
 from collector.model import GpuUuid, NodeName
 from collector.procfs.entanglements import entanglement
-from service.examined import driver_version
+from service.doctor_checks.results import driver_version
 from tests.gpu import place
 from tests.gpu.answers import Missing
 

@@ -18,9 +18,9 @@ from unittest.mock import patch
 
 import pytest
 
+from service import data_folder as client_place
 from service.cli import main
 from service.client import Client, connect, running
-from service.client import place as client_place
 
 SMALL = """
 [collect]

@@ -8,8 +8,8 @@ import pytest
 
 from advisor.engines.checkpoint import Host
 from collector.procfs.terminals import Terminal
-from service.acting_doctor import checkpoint_found, mps, terminals_found
-from service.examined import Verdict
+from service.doctor_checks.control_checks import checkpoint_found, mps, terminals_found
+from service.doctor_checks.results import Verdict
 from tests.service.conftest import verb
 
 FIT = Host(architecture="x86_64", driver_major=580, uid=0, available_bytes=100 << 30)

@@ -11,7 +11,7 @@ from analytics.assess import assess, finding_rows, unjudged_rows
 from analytics.thresholds import Thresholds
 from collector.simulated.cluster import SimulatedCluster
 from collector.store.judgements import Judgement
-from service.client import place as client_place
+from service import data_folder as client_place
 from service.config.file import parse
 from service.config.model import ConfigError
 from tests.service.conftest import Running, verb

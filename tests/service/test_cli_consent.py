@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.cli.asking import SIMULATED
-from service.client.acting import ActingClient, connect_acting
+from service.client.jobs import ActingClient, connect_acting
 from tests.service.conftest import Running, fallow, is_well, start, until
 
 pytestmark = pytest.mark.process

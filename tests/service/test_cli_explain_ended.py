@@ -9,9 +9,9 @@ import pytest
 from collector.batch import HeldInterval
 from service.cli import main
 from service.cli.ended import ended
-from service.client.reader import Client, Transport
+from service.client.queries import Client, Transport
 from service.config.file import load
-from service.judging import judge
+from service.usecases.judge import judge
 from tests.collector.store.store_parts import T0, at_path, held, history, sample
 from tests.stores import open_store
 

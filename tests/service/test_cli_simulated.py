@@ -90,7 +90,7 @@ def in_json() -> list[str]:
 @pytest.fixture(scope="module")
 def job(service: Running) -> str:
     """A job that waits: nothing is started on simulated GPUs."""
-    from service.client.acting import connect_acting
+    from service.client.jobs import connect_acting
 
     entry = connect_acting(service.data).submit(
         {"command": ["true"], "project": "physics", "nonce": "0" * 32}

@@ -8,7 +8,7 @@ import pytest
 from collector.store.judgements import Judgement
 from service.cli.verb_findings import not_judged
 from service.client import connect
-from service.client.errors import StoreOlder
+from service.errors import StoreOlder
 from tests.analytics.world import B0, END_MS, fill
 from tests.service.conftest import verb
 

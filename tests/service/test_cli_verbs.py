@@ -16,9 +16,9 @@ import pytest
 from service.cli import main
 from service.cli.arguments import LEDGER_KEYS
 from service.cli.refusals import in_words
-from service.client.answer import answer
-from service.doctor import disk
-from service.examined import Verdict
+from service.doctor_checks.checks import disk
+from service.doctor_checks.results import Verdict
+from service.store.answer import answer
 from tests.service.conftest import Running, fallow, until, verb
 
 PYTHON = quote(sys.executable)

@@ -18,7 +18,7 @@ from collector.model import (
     JobKind,
     NodeName,
 )
-from service.client import place as client_place
+from service import data_folder as client_place
 from tests.service.conftest import verb
 from tests.stores import open_store
 

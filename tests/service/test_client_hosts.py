@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.client.hosts import LOOPBACK, host_name, is_known, is_loopback, is_own_page
+from service.trust.hosts import LOOPBACK, host_name, is_known, is_loopback, is_own_page
 
 NAMES = LOOPBACK | {"gpu01"}
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.client.run_ids import TRACKERS, base_of, runs_of, told_runs, trouble_with
 from service.config.file import parse
 from service.config.model import ConfigError
+from service.summaries.run_links import TRACKERS, base_of, runs_of, told_runs, trouble_with
 
 WANDB = {
     "WANDB_RUN_ID": "3k2",

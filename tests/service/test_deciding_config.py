@@ -6,10 +6,10 @@ import pytest
 
 from advisor.engines.checkpoint import TRIED_DRIVERS
 from advisor.limits import Lending, Limits, Order
-from service.advising import limits_of
 from service.config.deciding import DecidingConfig
 from service.config.file import parse
 from service.config.model import Config, ConfigError
+from service.usecases.advice import limits_of
 
 TEXT = """
 [deciding]

@@ -4,7 +4,7 @@ import pytest
 
 from service import wording
 from service.cli import words
-from service.client.energy import Energy, used, wasted
+from service.energy import Energy, used, wasted
 
 NAN = float("nan")
 

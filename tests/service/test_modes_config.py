@@ -4,9 +4,9 @@ import pytest
 
 from advisor.limits import Mode
 from advisor.model import ActionClass
-from service.advising import limits_of
 from service.config.file import parse
 from service.config.model import ConfigError
+from service.usecases.advice import limits_of
 
 TEXT = """
 [modes]

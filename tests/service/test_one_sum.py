@@ -14,16 +14,16 @@ from service import wording
 from service.charts.window import Window
 from service.cli import main
 from service.client import Client, connect
-from service.client.finding_groups import grouped, once_a_gpu, others
-from service.client.recurring import known_gain, recurred, told, told_to_owner
 from service.pages import findings as findings_page
 from service.pages import people as people_page
 from service.pages.job import began_earlier
 from service.reports.making import Wanted, make
 from service.reports.model import ReportKind, Span
 from service.reports.render import plain
+from service.summaries.finding_groups import grouped, once_a_gpu, others
 from service.summaries.headline import headline
 from service.summaries.holders import named
+from service.usecases.recurring import known_gain, recurred, told, told_to_owner
 from tests.service import one_sum_world as world
 
 RANGE = {"from_ts": world.NOON, "to_ts": world.END}

@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from service.client.http import ARROW, JSON
+from service.client.http import JSON
+from service.schemas.headers import ARROW
 from tests.service.conftest import Running, is_well, start, until
 
 pytestmark = pytest.mark.process

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from service.client import place as client_place
+from service import data_folder as client_place
 from tests.service.conftest import Running, until
 
 ARROW = "application/vnd.apache.arrow.stream"

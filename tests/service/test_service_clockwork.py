@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from collector.clock import SystemClock
 from collector.store.errors import StoreFull
-from service.daemon.health import HealthBoard
 from service.daemon.jobs import Scheduler
-from service.daemon.state import Condition, Heartbeat, MaintenanceTask, ServiceHealth
+from service.health.components import HealthBoard
+from service.health.condition import Condition, Heartbeat, MaintenanceTask, ServiceHealth
 
 WAIT_S = 20.0
 

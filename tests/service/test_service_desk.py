@@ -10,7 +10,7 @@ import pytest
 
 from collector.store.database import Store
 from service.api.queries import QueryLimits, QueryRunner
-from service.client.errors import QueryTooSlow, ServiceBusy
+from service.errors import QueryTooSlow, ServiceBusy
 from tests.stores import open_store
 
 ENDLESS = "SELECT count(*) FROM range(1000000000) AS a, range(1000000000) AS b WHERE a.range * b.range = 7"

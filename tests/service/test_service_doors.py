@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from service import data_folder as client_place
 from service.client import local as client_local
-from service.client import place as client_place
-from service.client.acting import connect_acting
-from service.client.reader import connect
-from service.client.wire import LONGEST_ADDRESS, UNIX
+from service.client.jobs import connect_acting
+from service.client.queries import connect
+from service.client.transport import LONGEST_ADDRESS, UNIX
 from service.daemon.doors import OFF, open_local
 from service.daemon.start import ServiceRefused, bind
 from tests.service.conftest import is_well, start, until

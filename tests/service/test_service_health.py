@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.daemon.health import ComponentState, HealthBoard
+from service.health.components import ComponentState, HealthBoard
 from tests.advisor.register.register_world import HandClock
 
 OK, STARTING, FAILING, LATE = (

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from service import data_folder as client_place
 from service.client import NoData, StoreUnusable, connect
-from service.client import place as client_place
 from tests.service.conftest import Running, fallow, is_well, start, until
 
 pytestmark = pytest.mark.process

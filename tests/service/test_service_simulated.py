@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from service.client import connect, running
-from service.client.acting import connect_acting
+from service.client.jobs import connect_acting
 from service.sources.gpu_presence import look_for_gpus
 from tests.driver.driver import CompilerMissing, Driver
 from tests.service.conftest import SMALL, Running, fallow, start, until

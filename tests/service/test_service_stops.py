@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from service import data_folder as client_place
 from service.client import connect
-from service.client import place as client_place
 from service.daemon.ending import LIMIT_S
 from tests.service.conftest import Running, is_well, start, until
 

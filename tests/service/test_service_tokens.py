@@ -9,9 +9,9 @@ import pytest
 
 from service import tokens
 from service.api.port import Role
-from service.client.acting import connect_acting
-from service.client.errors import NotAllowed
-from service.client.place import tokens_file
+from service.client.jobs import connect_acting
+from service.data_folder import tokens_file
+from service.errors import NotAllowed
 from service.tokens import DAY_MS, Tokens, TokenTrouble
 from tests.service.conftest import Running, verb
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from service.client import connect, running
-from service.client.acting import connect_acting
-from service.client.errors import ServiceBusy
+from service.client.jobs import connect_acting
+from service.errors import ServiceBusy
 from tests.driver.driver import CompilerMissing, Driver
 from tests.service.conftest import Running, fallow, is_well, start, until
 from tests.service.delivery.servers import webhook

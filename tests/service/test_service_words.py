@@ -7,6 +7,7 @@ import pytest
 
 from service.cli import words
 from service.cli.screen import Column, fitted, which_fit
+from service.durations import BadSpan, parse_span, window
 from service.sources.specs import (
     BadSource,
     DcgmSpec,
@@ -16,7 +17,6 @@ from service.sources.specs import (
     SimulatedSpec,
     parse_specs,
 )
-from service.spans import BadSpan, parse_span, window
 
 NOW = datetime(2026, 11, 21, 9, 30, 42, tzinfo=UTC)
 

@@ -1,7 +1,7 @@
 """What ``fallow doctor`` says of a Slurm."""
 
 from collector.managers.slurm.reader import SlurmManager
-from service.examined import Verdict
+from service.doctor_checks.results import Verdict
 from service.slurm_doctor import nodes_finding, slurm_finding
 from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World
 

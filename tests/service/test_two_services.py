@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.client.acting import connect_acting
+from service.client.jobs import connect_acting
 from tests.driver.driver import CompilerMissing, Driver
 from tests.service.conftest import until
 from tests.service.test_service_simulated import measured, serving, submitted, waits

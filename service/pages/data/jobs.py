@@ -20,7 +20,7 @@ import pandas as pd
 import streamlit as st
 
 from service.client import ClientError
-from service.client.acting import ActingClient, connect_acting
+from service.client.jobs import ActingClient, connect_acting
 from service.pages.parts.widgets import spoken
 from service.schemas.records import Caller
 

@@ -19,12 +19,12 @@ import pandas as pd
 import streamlit as st
 
 from service.client import Client, ServiceDown, connect
-from service.client import advising as client_advising
-from service.client import recurring as client_recurring
-from service.client.advising import Advised, Replayed, Rule, SettingRow
-from service.client.errors import StoreOlder, UnknownQuery
-from service.client.given_back import Savings
-from service.client.recurring import Recurred
+from service.errors import StoreOlder, UnknownQuery
+from service.summaries.savings import Savings
+from service.usecases import advised as client_advising
+from service.usecases import recurring as client_recurring
+from service.usecases.advised import Advised, Replayed, Rule, SettingRow
+from service.usecases.recurring import Recurred
 
 THREADS = 3
 """Fetch ahead at the same time; who needs an answer that none of them has begun fetches it themselves."""

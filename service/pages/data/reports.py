@@ -16,10 +16,10 @@ from datetime import UTC, datetime, timedelta, tzinfo
 import streamlit as st
 
 from service.client import Client, ServiceDown, connect
-from service.client import reporting as client_reporting
-from service.client import schedules as client_schedules
-from service.client.reporting import Paper, Report
-from service.client.schedules import Receivers, Schedule
+from service.reports import on_request as client_reporting
+from service.reports import schedules as client_schedules
+from service.reports.on_request import Paper, Report
+from service.reports.schedules import Receivers, Schedule
 
 KEPT_S = 10
 REPORT_KEPT_S = 600

@@ -15,7 +15,7 @@ from pandas.io.formats.style import Styler
 
 from service import wording
 from service.charts.cache import Filled
-from service.client.printable import LONGEST, on_a_line, shown_rows
+from service.printable import LONGEST, on_a_line, shown_rows
 
 _on_a_line = partial(on_a_line, most=10 * LONGEST)
 """A specification has expressions of its own that are long, and none may be cut; names in it are shorter."""

@@ -17,7 +17,7 @@ import pandas as pd
 import streamlit as st
 
 from service import wording
-from service.client.errors import ClientError
+from service.errors import ClientError
 from service.pages.data import jobs
 from service.pages.parts import submit_form
 from service.pages.parts.charted import grid

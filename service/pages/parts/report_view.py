@@ -17,9 +17,9 @@ import streamlit as st
 
 from service import wording
 from service.charts.theme import Theme
-from service.client.reporting import Chart, Column, Measure, Report, Section, Table, written
 from service.pages.parts.charted import charted, grid
 from service.pages.parts.widgets import Figure, figures, keys, plain, swatch
+from service.reports.on_request import Chart, Column, Measure, Report, Section, Table, written
 
 MOST_ROWS = 18
 SCROLLED_PX = 620

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import streamlit as st
 
-from service.client.run_ids import Run, runs_of
 from service.pages.data import queries
 from service.pages.parts.context import current_view, go
 from service.pages.parts.url_state import UrlState
 from service.pages.parts.widgets import facts, plain
+from service.summaries.run_links import Run, runs_of
 
 
 def find_box(view: UrlState) -> None:

@@ -14,8 +14,8 @@ import streamlit as st
 
 from service import wording
 from service.charts.theme import STATES, Theme, colour_of, ink_on
-from service.client.kinds import KINDS, title_of_kind
-from service.client.printable import on_a_line, unlinked
+from service.printable import on_a_line, unlinked
+from service.summaries.finding_kinds import KINDS, title_of_kind
 
 IN_A_ROW = 6
 _MARKUP = re.compile(r"([\\`*_{}\[\]#|<>~$:&]|^[-+](?= ))")

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 from service.client.accept_turn import AcceptTurn
-from service.client.peers import ESTABLISHED, asked
-from service.client.persons import person_of_uid
+from service.trust.peers import ESTABLISHED, asked
+from service.trust.persons import person_of_uid
 
 MOST = 1024
 """A reader's browser holds three to six, so these are for some two hundred at once; a process that serves so

@@ -1,7 +1,7 @@
 """Stands before the dashboard's server: which names it answers to, and which pages may talk to it.
 
 Streamlit answers to any name and opens its socket to every page that is same-origin with it, which is every
-page whose name was made to resolve to this machine (``service.client.hosts``).
+page whose name was made to resolve to this machine (``service.trust.hosts``).
 """
 
 import os
@@ -9,8 +9,8 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Set
 from typing import Any
 
-from service.client.hosts import LONGEST, is_known, is_own_page
-from service.client.place import HOSTS_VARIABLE
+from service.data_folder import HOSTS_VARIABLE
+from service.trust.hosts import LONGEST, is_known, is_own_page
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

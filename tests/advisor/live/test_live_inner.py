@@ -19,8 +19,8 @@ from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.model import JobId
 from collector.store.database import Store
-from service.advising import site_of
 from service.config.file import parse
+from service.usecases.advice import site_of
 from tests.analytics.world import TWO_MS, fill
 
 JOB = JobId("slurm:1")

@@ -15,8 +15,8 @@ from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.model import GpuUuid, JobId
 from collector.store.database import Store
-from service.advising import site_of
 from service.config.file import parse
+from service.usecases.advice import site_of
 from tests.advisor.engines.foreign_parts import HandClock
 from tests.analytics.world import A0, TWO_MS, fill
 

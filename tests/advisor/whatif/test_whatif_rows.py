@@ -15,9 +15,9 @@ from advisor.rules import PlannerConfig
 from advisor.whatif.past import Past
 from advisor.whatif.replay import what_if
 from collector.model import GpuUuid, JobId
-from service.advising import recorded_past
 from service.client import connect
 from service.config.model import Config
+from service.usecases.advice import recorded_past
 from tests.advisor.register.register_world import submission, word
 from tests.analytics.given_world import A, B, C, D, past
 from tests.analytics.world import GIB, MINUTE_MS, NOON_MS

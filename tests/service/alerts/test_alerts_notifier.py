@@ -10,7 +10,7 @@ from advisor.steps import Action, Notify, Pause
 from collector.model import JobId
 from collector.store.errors import StoreFull
 from service.alerts.notifier import LaunchedToo, MessageNotifier
-from service.client.errors import QueryFailed
+from service.errors import QueryFailed
 
 OURS, FOREIGN = JobId("fallow:7"), JobId("pid:node1/7@1")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from service.alerts.failed_service import failure_text, tell_failure
-from service.cli.settings import Settings
 from service.config.file import parse
+from service.config.flags import Settings
 from service.config.model import ConfigError
 from tests.service.delivery.servers import webhook
 

@@ -16,8 +16,8 @@ import pytest
 from collector.clock import SystemClock
 from service import tokens
 from service.api.port import Role
-from service.client.acting import ActingClient
-from service.client.wire import UNIX, UnixConnection, Wire
+from service.client.jobs import ActingClient
+from service.client.transport import UNIX, UnixConnection, Wire
 from tests.service.conftest import Running, is_well, start, until
 
 CONFIG = """

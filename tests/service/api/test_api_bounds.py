@@ -18,10 +18,10 @@ import pytest
 
 from service import tokens
 from service.api.port import Role
-from service.client.acting import ActingClient
-from service.client.errors import BadOrder, Forbidden, OverLimit
-from service.client.wire import UNIX, Wire
+from service.client.jobs import ActingClient
+from service.client.transport import UNIX, Wire
 from service.daemon.peers import LocalPeers
+from service.errors import BadOrder, Forbidden, OverLimit
 from tests.service.api.conftest import ALICE, BOB, DAY_MS, Door, as_uid, submission
 from tests.service.conftest import is_well, start, until
 

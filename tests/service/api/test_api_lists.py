@@ -3,7 +3,7 @@
 import pytest
 
 from service.cli.job_words import left_out
-from service.client.acting import Listed
+from service.client.jobs import Listed
 from tests.service.api.conftest import Door, submission
 from tests.service.conftest import verb
 

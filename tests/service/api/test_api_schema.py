@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.client.wire import UnixConnection
+from service.client.transport import UnixConnection
 from tests.service.api.conftest import Door
 
 pytestmark = pytest.mark.long

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from service.client.acting import ActingClient
-from service.client.wire import UNIX, Wire
+from service.client.jobs import ActingClient
+from service.client.transport import UNIX, Wire
 from tests.service.api.conftest import CONFIG, Door, submission
 from tests.service.conftest import Running, is_well, start, until
 

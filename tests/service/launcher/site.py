@@ -11,9 +11,9 @@ from typing import Any
 
 from advisor.register.model import JobRecord, Report
 from advisor.tags import as_now
-from service.client.acting import ActingClient
-from service.client.errors import ClientError
-from service.client.wire import UNIX, Wire
+from service.client.jobs import ActingClient
+from service.client.transport import UNIX, Wire
+from service.errors import ClientError
 from tests.driver.driver import Driver
 from tests.service.launcher.conftest import LIGHT, until
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from service.client.errors import BadOrder, ClientError, Forbidden, JobEnded, WrongState
+from service.errors import BadOrder, ClientError, Forbidden, JobEnded, WrongState
 from tests.conftest import program
 from tests.driver.driver import GIB, CompilerMissing, Driver, build
 from tests.service.api.conftest import ALICE, BOB, as_uid, submission

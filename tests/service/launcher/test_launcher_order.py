@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from advisor.register.model import Elasticity
 from service.cli.arguments import parse
+from service.errors import FallowError
 from service.launcher import order as orders
 from service.launcher.order import BadOrder, Order
 from service.launcher.world import Workers
-from service.trouble import FallowError
 
 pytestmark = pytest.mark.quick
 

@@ -18,7 +18,7 @@ import pytest
 
 from analytics import query
 from service.api.roles import RULES
-from service.client.wire import UnixConnection
+from service.client.transport import UnixConnection
 from tests.driver.driver import GIB, CompilerMissing, Driver, build
 from tests.service.api.conftest import ALICE, BOB, as_uid
 from tests.service.launcher.conftest import until

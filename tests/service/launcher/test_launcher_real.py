@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from service.client.acting import connect_acting
-from service.client.errors import ClientError, UnknownJob
+from service.client.jobs import connect_acting
+from service.errors import ClientError, UnknownJob
 from tests.driver.driver import CompilerMissing, Driver, build
 from tests.service.launcher.conftest import LIGHT, lives, until
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from service.client.errors import JobEnded
+from service.errors import JobEnded
 from tests.driver.driver import CompilerMissing, Driver, build
 from tests.service.launcher.conftest import until
 from tests.service.launcher.site import LIMIT_S, Site, until_some

@@ -24,7 +24,7 @@ from collector.model import (
     Tick,
 )
 from service.config.model import Config
-from service.judging import judge
+from service.usecases.judge import judge
 from tests.stores import open_store
 
 MARKER = "FORGED"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.client.printable import escaped_json, in_lines, on_a_line, shown_rows
+from service.printable import escaped_json, in_lines, on_a_line, shown_rows
 
 ORDINARY = (
     "train_v2.1-final",

@@ -13,8 +13,8 @@ import pytest
 from markdown_it import MarkdownIt
 from streamlit.testing.v1 import AppTest
 
-from service.client.printable import on_a_line
 from service.pages.parts.charted import visible
+from service.printable import on_a_line
 from tests.service.printed.hostile import EVIL, HOSTILE, MARKER, PLAIN, fill
 
 pytestmark = pytest.mark.slow

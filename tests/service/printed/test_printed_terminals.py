@@ -15,7 +15,7 @@ from collector.model import NodeName
 from collector.procfs.table import ProcessTable
 from service.alerts.letters import harmless
 from service.cli.screen import Column, console, table
-from service.client.printable import OUR_SPACES
+from service.printable import OUR_SPACES
 from tests.service.conftest import verb
 from tests.service.printed.hostile import EVIL, HOSTILE, MARKER, PLAIN, fill
 

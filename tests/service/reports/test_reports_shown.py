@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from service.client import connect
-from service.client.advising import settings
-from service.client.errors import CannotReport
-from service.client.reporting import Paper, papers, read_paper
-from service.client.schedules import Schedule, receivers, schedules
-from service.daemon.reporting import write_times
 from service.delivery.glance import glimpses
 from service.delivery.message import Event, Message, What
 from service.delivery.outbox import Outbox, note
+from service.errors import CannotReport
+from service.reports.due import write_times
+from service.reports.on_request import Paper, papers, read_paper
+from service.reports.schedules import Schedule, receivers, schedules
+from service.usecases.advised import settings
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DUE = datetime(2026, 11, 16, 7, tzinfo=UTC)

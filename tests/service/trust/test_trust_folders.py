@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from service.client import place
-from service.client.errors import Untrusted
-from service.client.trust import SYSTEM_FILE, System, system, trusted_uids
+from service import data_folder
+from service.errors import Untrusted
+from service.trust.believed import SYSTEM_FILE, System, system, trusted_uids
 from tests.service.trust.accounts import ANN, EVE, NAMES, SERVICE, as_account, needs_root, owned, typed
 
 pytestmark = needs_root
@@ -113,7 +113,7 @@ def test_the_default_is_the_users_own_and_never_a_relative_one(there: Path) -> N
     def default(**variables: str) -> str:
         os.environ.pop("XDG_STATE_HOME", None)
         os.environ |= variables
-        return str(place.default_data())
+        return str(data_folder.default_data())
 
     def ask(**variables: str) -> str:
         return as_account(ANN, lambda: default(**variables), there)
@@ -121,7 +121,7 @@ def test_the_default_is_the_users_own_and_never_a_relative_one(there: Path) -> N
     assert ask(HOME="/h") == "/h/.local/state/fallow"
     assert ask(HOME="/h", XDG_STATE_HOME="/state") == "/state/fallow"
     assert ask(HOME="/h", XDG_STATE_HOME=".state") == "/h/.local/state/fallow"
-    with pytest.raises(place.Nowhere, match="no absolute path"):
+    with pytest.raises(data_folder.Nowhere, match="no absolute path"):
         ask(HOME=".")
 
 
@@ -134,7 +134,7 @@ def test_root_names_the_account_and_the_folder_that_everybody_believes(there: Pa
     assert typed("config", "--data", str(data), here=there, there=there, uid=ANN)[0] == 0
     assert as_account(ANN, system, there) == System(account="fallow", data=data)
     assert as_account(ANN, trusted_uids, there) == {ANN, 0, SERVICE}
-    assert as_account(ANN, place.data_dir, there) == data
+    assert as_account(ANN, data_folder.data_dir, there) == data
     status, said = typed("config", "--config", str(SYSTEM_FILE), here=there, there=there, uid=ANN)
     assert status == 0 and "fallow.toml:5" in said, "it may be the whole configuration"
 
@@ -144,8 +144,8 @@ def test_who_may_not_read_the_machines_folder_has_an_own(there: Path) -> None:
     owned(data / "fallow.toml", SERVICE, 0o640, "")
     text = f"[system]\naccount = 'fallow'\ndata = '{data}'\n"
     owned(there / "etc" / "fallow" / "fallow.toml", 0, 0o644, text)
-    assert as_account(SERVICE, place.default_data, there) == data
-    assert as_account(0, place.default_data, there) == data
+    assert as_account(SERVICE, data_folder.default_data, there) == data
+    assert as_account(0, data_folder.default_data, there) == data
     status, said = typed("config", here=there, there=there, uid=ANN)
     assert status == 0, said
 

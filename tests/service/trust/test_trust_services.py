@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from service.client.peers import asked, listed, owners
+from service.trust.peers import asked, listed, owners
 from tests.service.trust.accounts import ANN, EVE, NAMES, SERVICE, needs_root, owned, typed
 
 HEALTH = json.dumps({"service": "fallow", "status": "ok", "pid": 4242, "now_ms": 1}).encode()

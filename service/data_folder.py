@@ -2,7 +2,7 @@
 
 DATA/fallow.duckdb, DATA/sealed/, DATA/token and DATA/tokens.json (0600), DATA/service.json (while a service
 runs), DATA/fallow.toml (optional). The Unix socket is DATA/fallow.sock, or lies in /run/fallow where the
-service may write there. What somebody else could have put into DATA is not read (``trust``).
+service may write there. What somebody else could have put into DATA is not read (``service.trust.believed``).
 """
 
 import json
@@ -10,8 +10,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from service.client.errors import ClientError
-from service.client.trust import must_trust, read_text, system
+from service.errors import ClientError
+from service.trust.believed import must_trust, read_text, system
 
 DATA_VARIABLE = "FALLOW_DATA"
 URL_VARIABLE = "FALLOW_URL"

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from service.client import place as client_place
-from service.client.errors import ServiceDown
+from service import data_folder as client_place
 from service.client.local import is_alive, machine_service, named_socket, own_data, token_beside
-from service.client.printable import shown_rows
-from service.client.wire import TOTAL, UNIX, Wire
+from service.client.transport import UNIX, Wire
+from service.errors import ServiceDown
+from service.printable import shown_rows
+from service.schemas.headers import TOTAL
 
 TIMEOUT_S = 30.0
 NAMES = 2

@@ -21,10 +21,15 @@ ClientError
 ├── BadOrder        the order makes no sense here
 ├── CannotReport    a report cannot be made, written or read as it was asked for
 └── QueryFailed     the service met an error of its own
+
+The one root of every expected failure behind the doors: its message is for people, and is enough.
 """
 
-from service.client.printable import in_lines
-from service.trouble import FallowError
+from service.printable import in_lines
+
+
+class FallowError(Exception):
+    """Something a person can mend; the message says what was attempted, what was found and what to do."""
 
 
 class ClientError(FallowError):

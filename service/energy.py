@@ -7,7 +7,12 @@ hours". Rows are those of the ledger's queries, from the API or a frame: None an
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from collector.model import WASTE_STATES
+
+if TYPE_CHECKING:
+    pass
 
 WHOLE = 0.995
 """From here on it is 100% as screens write it, and nothing is said."""
@@ -61,3 +66,7 @@ def _sum(rows: Iterable[Row], kwh: str, ratio: str, hours: str) -> Energy:
 
 def _missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and isnan(value))
+
+
+WASTED = tuple(sorted(state.value for state in WASTE_STATES))
+"""The states that the sum is of, as the query ``ledger_by_state`` names them."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.client import place as client_place
+from service import data_folder as client_place
 
 if TYPE_CHECKING:
     from service.config.file import Effective

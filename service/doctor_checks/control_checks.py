@@ -1,6 +1,6 @@
 """What acting could do on this machine, one small examination a row: terminals, checkpoints, MPS.
 
-Asked by ``service.doctor``; nothing is written, and nobody is told anything.
+Asked by ``service.doctor_checks.checks``; nothing is written, and nobody is told anything.
 """
 
 import os
@@ -8,7 +8,7 @@ import platform
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from service.examined import Finding, Verdict
+from service.doctor_checks.results import Finding, Verdict
 
 if TYPE_CHECKING:
     from advisor.engines.checkpoint import Host

@@ -11,18 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from service.client import place as client_place
-from service.client.errors import (
-    ServiceDown,
-    StoreOlder,
-    StoreUnusable,
-    UnknownQuery,
-)
+from service import data_folder as client_place
 from service.client.file import FileTransport
 from service.client.http import HttpTransport
 from service.client.local import is_alive, machine_service, named_socket, own_data, token_beside
-from service.client.printable import shown_rows
-from service.client.wire import UNIX
+from service.client.transport import UNIX
+from service.errors import ServiceDown, StoreOlder, StoreUnusable, UnknownQuery
+from service.printable import shown_rows
 
 if TYPE_CHECKING:
     import pandas as pd

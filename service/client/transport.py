@@ -17,14 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from service.client.errors import NotAllowed, ServiceBusy, ServiceDown, ServiceOlder, by_kind
-from service.client.peers import must_trust_peer
+from service.errors import NotAllowed, ServiceBusy, ServiceDown, ServiceOlder, by_kind
+from service.schemas.headers import JSON, ROLE_HEADER
+from service.trust.peers import must_trust_peer
 
-JSON = "application/json"
-TOTAL = "Fallow-Total"
-"""The header that says how long a list is that may be cut."""
-ROLE_HEADER = "Fallow-Role"
-"""The header by which somebody asks to be taken for less than they are: for a viewer."""
 VIEWER = "viewer"
 UNIX = "unix:"
 NO_SUCH_ROUTE = "unknown-route"

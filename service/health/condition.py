@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from service.daemon.health import Component, HealthBoard
+from service.health.components import Component, HealthBoard
 
 STALE_TICKS = 3
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.client.place import announced, store_file
-from service.trouble import FallowError
+from service.data_folder import announced, store_file
+from service.errors import FallowError
 
 if TYPE_CHECKING:
     from collector.store.database import Limits, Store

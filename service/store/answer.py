@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from service.client.errors import BadParameter, QueryFailed, StoreOlder, UnknownQuery
+from service.errors import BadParameter, QueryFailed, StoreOlder, UnknownQuery
 
 if TYPE_CHECKING:
     import pyarrow as pa

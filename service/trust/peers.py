@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.procfs.accounts import name_of
-from service.client.errors import ServiceDown, Untrusted
-from service.client.trust import SYSTEM_FILE, believed, trusted_uids
+from service.errors import ServiceDown, Untrusted
+from service.trust.believed import SYSTEM_FILE, believed, trusted_uids
 
 CREDENTIALS = struct.Struct("3i")
 """pid, uid, gid: ``struct ucred``, unix(7)."""

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service import acting_doctor, slurm_doctor
-from service.client import place as client_place
+from service import data_folder as client_place
+from service import slurm_doctor
 from service.client import running
-from service.examined import Finding, Verdict, driver_version
+from service.doctor_checks import control_checks
+from service.doctor_checks.results import Finding, Verdict, driver_version
 from service.sources.specs import DcgmSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
 
 if TYPE_CHECKING:
@@ -51,10 +52,10 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
 
 def acting(config: "Config") -> Iterator[Finding]:
     """What could be done here, once that is allowed: to tell, to pause, to share."""
-    yield from acting_doctor.projects(config)
-    yield acting_doctor.terminals(config)
-    yield acting_doctor.checkpoint(config, driver_version())
-    yield acting_doctor.mps()
+    yield from control_checks.projects(config)
+    yield control_checks.terminals(config)
+    yield control_checks.checkpoint(config, driver_version())
+    yield control_checks.mps()
 
 
 def processes(proc: Path = PROC) -> Finding:

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from service.trouble import FallowError
+from service.errors import FallowError
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)

@@ -8,13 +8,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from collector.model import WASTE_STATES
-
 if TYPE_CHECKING:
-    from service.client.reader import Client
+    from service.client.queries import Client
 
-WASTED = tuple(sorted(state.value for state in WASTE_STATES))
-"""The states that the sum is of, as the query ``ledger_by_state`` names them."""
 KINDS = {"interactive": "terminals and notebooks", "batch": "batch jobs"}
 
 
@@ -32,7 +28,7 @@ def recurred(client: "Client", start: datetime, end: datetime) -> Recurred:
     """What was wasted in whole minutes and what recurs. Blocks. Raises ``ClientError``."""
     from advisor.live.state import stretch_of
     from advisor.whatif.recurring import recurring
-    from service.client.advising import effective
+    from service.usecases.advised import effective
 
     span = {"from_ts": start, "to_ts": end}
     (waste,) = client.rows("waste", **span)

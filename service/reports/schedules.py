@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.client.reporting import effective
+from service.reports.on_request import effective
 
 if TYPE_CHECKING:
-    from service.client.reader import Client
+    from service.client.queries import Client
     from service.config.telling import ReportConfig
     from service.delivery.glance import DeliveryStatus
 
@@ -69,7 +69,7 @@ def schedules(client: "Client", now: datetime) -> tuple[Schedule, ...] | None:
 
     Reads the configuration and the outbox. Raises ``BadParameter`` where the configuration cannot be used.
     """
-    from service.daemon.reporting import read_times
+    from service.reports.due import read_times
 
     if client.data is None:
         return None
@@ -89,8 +89,8 @@ def receivers(client: "Client") -> Receivers:
 def _schedule(
     name: str, report: "ReportConfig", data: Path, settled: datetime | None, now: datetime
 ) -> Schedule:
-    from service.daemon.reporting import next_due
     from service.delivery.addresses import harmless
+    from service.reports.due import next_due
 
     try:
         next_at, trouble = next_due(report, now), ""

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from service.client.errors import BadParameter, NoData
-from service.client.given_back import Savings, judged
+from service.errors import BadParameter, NoData
+from service.summaries.savings import Savings, judged
 
 if TYPE_CHECKING:
     from advisor.rules import PlannerConfig
-    from service.client.reader import Client
+    from service.client.queries import Client
     from service.config.file import Effective
 
 DEFAULTS = "the defaults: the configuration of another machine is not known here"
@@ -22,7 +22,7 @@ DEFAULTS = "the defaults: the configuration of another machine is not known here
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advised:
-    """All that was said of one snapshot: rows as ``service.advice_rows`` makes them.
+    """All that was said of one snapshot: rows as ``service.usecases.advice_rows`` makes them.
 
     ``lines`` are the thresholds that charts of evidence draw: name to ratio or bytes. ``modes`` maps a class
     of action to its mode.
@@ -75,8 +75,8 @@ class SettingRow:
 def advised(client: "Client") -> Advised:
     """Ask every policy, plan, and ask the guard. Blocks. Raises ``ClientError``."""
     from advisor.advice import Advice
-    from service.advice_rows import abstain_row, advice_row, refusal_row
-    from service.advising import CannotAdvise, consult, newest
+    from service.usecases.advice import CannotAdvise, consult, newest
+    from service.usecases.advice_rows import abstain_row, advice_row, refusal_row
 
     in_force = effective(client)
     try:
@@ -122,7 +122,7 @@ def replayed(
     """
     from advisor.whatif.replay import consented as only_theirs
     from advisor.whatif.replay import everybody, what_if
-    from service.advising import limits_of, recorded_past
+    from service.usecases.advice import limits_of, recorded_past
 
     config = effective(client).config
     past = recorded_past(client, start, end, config)
@@ -147,7 +147,7 @@ def charged(client: "Client", as_of: datetime) -> tuple[dict[str, Any], ...]:
 
     Raises ``ClientError``.
     """
-    from service.advising import charged_now
+    from service.usecases.advice import charged_now
 
     return tuple(asdict(each) for each in charged_now(client, effective(client).config, as_of))
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from service.trouble import FallowError
+from service.errors import FallowError
 
 if TYPE_CHECKING:
     from advisor.advice import Abstain, Advice

@@ -12,7 +12,7 @@ from typing import Any
 
 from collector.file_trust import ROOT_UID, Distrust, distrust, distrust_inside, distrust_way, read_trusted
 from collector.procfs.accounts import name_of, uid_of, unmapped_uid
-from service.client.errors import ClientError, Untrusted
+from service.errors import ClientError, Untrusted
 
 SYSTEM_FILE = Path("/etc/fallow/fallow.toml")
 ONLY_ROOT = frozenset({ROOT_UID})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from service.trouble import FallowError
+from service.errors import FallowError
 
 if TYPE_CHECKING:
     from collector.backfill.prometheus import ImportSummary, Progress

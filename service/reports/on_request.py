@@ -11,8 +11,8 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.client.errors import BadParameter, CannotReport, ClientError
 from service.config.telling import OWNERS
+from service.errors import BadParameter, CannotReport, ClientError, FallowError
 from service.reports.model import (
     Chart,
     Column,
@@ -26,10 +26,9 @@ from service.reports.model import (
     Table,
 )
 from service.reports.words import period, written
-from service.trouble import FallowError
 
 if TYPE_CHECKING:
-    from service.client.reader import Client
+    from service.client.queries import Client
     from service.config.file import Effective
 
 __all__ = [

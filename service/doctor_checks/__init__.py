@@ -1,0 +1,1 @@
+"""What ``fallow doctor`` looks at, and what it says of each."""

@@ -1,0 +1,1 @@
+"""What command line, API and pages all call: advice, reports, imports, each once."""
