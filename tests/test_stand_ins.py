@@ -8,6 +8,8 @@ import pytest
 
 STAND_INS = {
     "fallow machines cradle": "fallow.workers.fork_server",
+    "service delivery direct": "service.notify.direct",
+    "service delivery sender": "service.notify.sender",
 }
 """Old names, in words so that no renaming takes them along, and today's modules."""
 

@@ -51,7 +51,7 @@ from service.acting.pair_watching import SlowdownWatchdog
 from service.acting.plans import ApprovalDependencies, Papers
 from service.acting.taking import FreeGpus
 from service.alerts.notifier import LaunchedToo, MessageNotifier
-from service.delivery.glance import Undelivered
+from service.notify.outbox import Undelivered
 from service.privileged.client import daemon_finder
 from service.usecases.advice import ask_policies, limits_of, site_of
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from advisor.register.register import Register
     from collector.clock import Clock
     from collector.store.database import Store
-    from service.alerts.desk import AlertEvaluator
+    from service.alerts.evaluate import AlertEvaluator
     from service.config.model import Config
     from service.health.condition import MaintenanceTask
 
@@ -108,7 +108,7 @@ class Acting:
 
     def start(self) -> "tuple[MaintenanceTask, ...]":
         """Begin to act; returns what is to be done now and then from now on. Callers are answered by now."""
-        from service.alerts.joining import chore_of
+        from service.alerts.components import chore_of
 
         alerts = chore_of(self._alerts())
         self._applying.start()
@@ -186,8 +186,8 @@ def _alerts(
     ground: ControlDependencies, roots: _Dependencies, observing: Observing, loop: ActingLoop
 ) -> "AlertEvaluator":
     """The alerts on what acting sees; from now on they carry its messages."""
-    from service.alerts.asking import Eyes as AlertEyes
-    from service.alerts.joining import join_alerts
+    from service.alerts.components import join_alerts
+    from service.alerts.inputs import Eyes as AlertEyes
 
     eyes = AlertEyes(
         limits=roots.limits,

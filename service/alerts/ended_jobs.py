@@ -11,7 +11,7 @@ from analytics.findings.words import clock
 from analytics.job_verdict import efficiency, kinds, verdict
 from analytics.model import Evidence
 from service.alerts.facts import Ended, Facts
-from service.alerts.letters import GIVEN
+from service.alerts.messages import GIVEN
 from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
 from service.config.alerting import AlertsConfig
 from service.summaries.finding_kinds import KINDS

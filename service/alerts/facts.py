@@ -1,6 +1,6 @@
 """What one look of the alerts rests on: the state of the cluster, what was measured, who is blind. Values.
 
-They are gathered in ``service.alerts.asking``; here is no reading of anything.
+They are gathered in ``service.alerts.inputs``; here is no reading of anything.
 """
 
 from collections.abc import Mapping

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.delivery.addresses import address_of, receivers
 from service.errors import FallowError
+from service.notify.message import address_of, receivers
 from service.units import SERVICE
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def failure_text(environment: Mapping[str, str], journal: str) -> str:
 
 
 def _sent(name: str, delivery: object, title: str, text: str) -> str:
-    from service.delivery.sender import send_plain
+    from service.notify.sender import send_plain
 
     try:
         return send_plain(address_of(name, delivery), title, text)  # type: ignore[arg-type]

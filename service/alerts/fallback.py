@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from service.delivery.addresses import address_of, receivers
 from service.errors import FallowError
 from service.health.components import ALERTS, DELIVERY, STORE, Component
 from service.logs import log_event
+from service.notify.message import address_of, receivers
 
 if TYPE_CHECKING:
     from collector.clock import Clock
@@ -149,7 +149,7 @@ class DirectSender:
         try:
             address = address_of(name, self._delivery)
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "service.delivery.direct"],
+                [sys.executable, "-P", "-m", "service.notify.direct"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -20,7 +20,7 @@ from analytics.model import IDLENESS, Evidence, FindingKind
 from collector.model import JobId
 from service.alerts.facts import Facts
 from service.alerts.model import AlertKind, Condition, Evaluation
-from service.alerts.sayings import keeping, measured, where
+from service.alerts.phrases import keeping, measured, where
 
 PREFIX = f"{AlertKind.HELD_IDLE.value}:"
 NEVER_LONG = frozenset({FindingKind.CRASH_LOOP, FindingKind.SLEEPING_BATCH})

@@ -23,7 +23,7 @@ from service.alerts.ended_jobs import ended_jobs
 from service.alerts.facts import Facts
 from service.alerts.idle import ended, idle_jobs
 from service.alerts.model import WORSE, WORTH_A_WORD, AlertKind, Condition, Evaluation
-from service.alerts.sayings import keeping, measured, where
+from service.alerts.phrases import keeping, measured, where
 from service.alerts.strangers import KINDS as KINDS_OF_STRANGERS
 from service.alerts.strangers import strangers
 from service.alerts.whole_jobs import KINDS as KINDS_OF_JOBS

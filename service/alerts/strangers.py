@@ -11,7 +11,7 @@ from advisor.policies.sayings import gib
 from analytics.model import Evidence, Finding, FindingKind
 from service.alerts.facts import Facts
 from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
-from service.alerts.sayings import told, where
+from service.alerts.phrases import told, where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

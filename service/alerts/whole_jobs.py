@@ -16,7 +16,7 @@ from collector.model import JobId
 from service.alerts.facts import Facts
 from service.alerts.idle import ended
 from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
-from service.alerts.sayings import keeping, measured, told, where
+from service.alerts.phrases import keeping, measured, told, where
 
 HOURS = "idle_gpu_hours"
 

@@ -102,9 +102,8 @@ def _names(receivers: str) -> str:
 
 def _test(flags: argparse.Namespace) -> int:
     """One message to each address of a receiver, now, by this process; 1 when one did not arrive."""
-    from service.delivery.addresses import NoAddress, address_of, harmless, receivers
-    from service.delivery.message import Message
-    from service.delivery.sender import send
+    from service.notify.message import Message, NoAddress, address_of, harmless, receivers
+    from service.notify.sender import send
 
     delivery = settle(flags).effective.config.delivery
     rows: list[dict[str, Any]] = []
@@ -131,7 +130,7 @@ def _test(flags: argparse.Namespace) -> int:
 
 def _route(name: str, delivery: "DeliveryConfig") -> str:
     """The route or address of a route's, project's or user's name, in that order."""
-    from service.delivery.addresses import receiver_of
+    from service.notify.message import receiver_of
 
     if name in delivery.routes or "://" in name:
         return name

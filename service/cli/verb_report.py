@@ -81,8 +81,8 @@ def _drawing(format: "Format") -> "Iterator[Drawings | None]":
 
 
 def _make(flags: argparse.Namespace, drawings: "Drawings | None") -> "Report":
+    from service.reports.build import Wanted, make
     from service.reports.charts import Form
-    from service.reports.making import Wanted, make
     from service.reports.model import Chart, ReportKind, Span
 
     def begin(chart: Chart) -> None:
@@ -157,7 +157,7 @@ def _preview(text: str) -> int:
 
 
 def _list(flags: argparse.Namespace) -> int:
-    from service.reports.making import SAYS
+    from service.reports.build import SAYS
 
     rows = [{"kind": kind.value, "says": says} for kind, says in SAYS.items()]
     if flags.json:
@@ -202,8 +202,8 @@ def _list_schedules(flags: argparse.Namespace) -> None:
 
 def _list_messages(data: Path) -> None:
     """What has not arrived yet, or never did, and why."""
-    from service.delivery.message import What
-    from service.delivery.outbox import Outbox
+    from service.notify.message import What
+    from service.notify.outbox import Outbox
 
     waiting = [
         posted

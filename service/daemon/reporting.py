@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collector.clock import Clock
     from service.config.model import Config
     from service.config.telling import ReportConfig
-    from service.delivery.outbox import Outbox
     from service.health.condition import MaintenanceTask
+    from service.notify.outbox import Outbox
 
 EVERY_S = 15
 MAKING_S = 600
@@ -103,9 +103,9 @@ class Reporter:
 
 def make_reporting(config: "Config", data: Path, clock: "Clock") -> "MaintenanceTask":
     """The chore of reports and messages. Raises ``BadSchedule`` for a cron expression that is none."""
-    from service.delivery.addresses import address_of
-    from service.delivery.outbox import Outbox
     from service.health.condition import MaintenanceTask
+    from service.notify.message import address_of
+    from service.notify.outbox import Outbox
 
     for name, report in config.reports.items():
         try:

@@ -1,1 +1,1 @@
-"""Messages to people: an outbox that loses nothing, and a process that sends one message."""
+"""Where ``service.notify`` lay: a service of before an upgrade still calls its senders by these names."""

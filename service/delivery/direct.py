@@ -1,23 +1,8 @@
-"""Sends one message with nothing kept anywhere, for a disk that is full: ``service.delivery.direct``.
+"""A service of before an upgrade sends by this name, until it is started anew."""
 
-Address, title and text come as JSON on standard input; what went wrong is the output, empty when nothing did.
-"""
-
-import json
-import os
 import sys
 
-from service.delivery.sender import send_plain, spare_loopback
-
-
-def main() -> int:
-    """Send it; 0 when somebody took it."""
-    spare_loopback(os.environ)
-    given = json.load(sys.stdin)
-    found = send_plain(given["address"], given["title"], given["text"])
-    sys.stdout.write(found)
-    return 1 if found else 0
-
+from service.notify.direct import main
 
 if __name__ == "__main__":
     sys.exit(main())

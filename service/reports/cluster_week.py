@@ -4,9 +4,8 @@ from dataclasses import asdict
 from datetime import datetime, tzinfo
 
 from service.charts.bars import most_wasted
-from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
-from service.reports.shared import (
+from service.reports.sections import (
     HELD_COLUMNS,
     JOB_COLUMNS,
     NONE_GOOD,
@@ -20,6 +19,7 @@ from service.reports.shared import (
     waste_chart,
     worst_jobs,
 )
+from service.reports.source import Source
 from service.summaries.headline import sentence
 from service.summaries.holders import named
 from service.summaries.savings import Savings, told_class, told_total

@@ -1,6 +1,6 @@
 """What a report is before it is written in any format: figures, tables and charts, in sections. Pure values.
 
-Numbers stay numbers here; ``service.reports.words`` alone writes them, by a column's or figure's ``kind``,
+Numbers stay numbers here; ``service.reports.values`` alone writes them, by a column's or figure's ``kind``,
 with the functions that write the dashboard, so that both show the same digits.
 """
 

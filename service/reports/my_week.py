@@ -5,9 +5,9 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from service.client import ClientError
-from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
-from service.reports.shared import HELD_COLUMNS, energy_figures, head_of, job_rows, priced, use_section
+from service.reports.sections import HELD_COLUMNS, energy_figures, head_of, job_rows, priced, use_section
+from service.reports.source import Source
 from service.summaries.headline import USED
 from service.summaries.recommendations import Held, changes, held_of, measured_of, told_held
 from service.usecases.advised import advised

@@ -25,7 +25,7 @@ from service.reports.model import (
     Span,
     Table,
 )
-from service.reports.words import period, written
+from service.reports.values import period, written
 
 if TYPE_CHECKING:
     from service.client.queries import Client
@@ -79,7 +79,7 @@ class Paper:
 
 def kinds() -> tuple[tuple[str, str], ...]:
     """The kinds there are, and what each tells."""
-    from service.reports.making import SAYS
+    from service.reports.build import SAYS
 
     return tuple((kind.value, says) for kind, says in SAYS.items())
 
@@ -97,7 +97,7 @@ def made(
 
     Times without a zone are UTC.
     """
-    from service.reports.making import Wanted, make
+    from service.reports.build import Wanted, make
 
     start, end = (at.replace(tzinfo=UTC) if at.tzinfo is None else at for at in window)
     wanted = Wanted(

@@ -17,11 +17,10 @@ from zoneinfo import ZoneInfo
 
 from service.client import Client, connect
 from service.config.telling import MONTH, OWNERS, DeliveryConfig, ReportConfig
-from service.delivery.addresses import receiver_of, receivers
-from service.delivery.message import Body, Message
-from service.delivery.outbox import Outbox
 from service.durations import parse_span
-from service.reports.making import Wanted, make
+from service.notify.message import Body, Message, receiver_of, receivers
+from service.notify.outbox import Outbox
+from service.reports.build import Wanted, make
 from service.reports.model import Format, Report, ReportKind, Span
 from service.reports.render import Pictures, Style, render
 

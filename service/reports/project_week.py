@@ -4,9 +4,8 @@ from datetime import datetime, tzinfo
 
 from service import wording
 from service.charts.bars import most_wasted
-from service.reports.asking import Source
 from service.reports.model import Column, Measure, Report, ReportKind, Section, Table
-from service.reports.shared import (
+from service.reports.sections import (
     HELD_COLUMNS,
     JOB_COLUMNS,
     NONE_GOOD,
@@ -20,6 +19,7 @@ from service.reports.shared import (
     waste_chart,
     worst_jobs,
 )
+from service.reports.source import Source
 from service.summaries.holders import named
 
 PEOPLE = (

@@ -19,7 +19,7 @@ from service.errors import FallowError
 from service.printable import on_a_line, unlinked
 from service.reports import charts
 from service.reports.model import Chart, Column, Format, Measure, Report, Table
-from service.reports.words import day, period, written
+from service.reports.values import day, period, written
 
 OURS = Path(__file__).parent / "templates"
 NUMBERS = frozenset(Measure) - {Measure.TEXT}

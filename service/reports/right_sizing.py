@@ -3,9 +3,9 @@
 from datetime import datetime, tzinfo
 
 from service import wording
-from service.reports.asking import Source
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
-from service.reports.shared import currency_of
+from service.reports.sections import currency_of
+from service.reports.source import Source
 from service.usecases.advised import advised
 
 CLASSES = ("right-size", "pack", "cap-memory")

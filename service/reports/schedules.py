@@ -12,7 +12,7 @@ from service.reports.on_request import effective
 if TYPE_CHECKING:
     from service.client.queries import Client
     from service.config.telling import ReportConfig
-    from service.delivery.glance import DeliveryStatus
+    from service.notify.outbox import DeliveryStatus
 
 WAITING = "waiting"
 
@@ -89,7 +89,7 @@ def receivers(client: "Client") -> Receivers:
 def _schedule(
     name: str, report: "ReportConfig", data: Path, settled: datetime | None, now: datetime
 ) -> Schedule:
-    from service.delivery.addresses import harmless
+    from service.notify.message import harmless
     from service.reports.due import next_due
 
     try:
@@ -115,7 +115,7 @@ def _schedule(
 
 def _last(name: str, data: Path) -> Delivery | None:
     """What became of the newest report of a schedule that was sent to anybody."""
-    from service.delivery.glance import glimpses
+    from service.notify.outbox import glimpses
 
     prefix = f"report:{name}:"
     found: dict[datetime, list[DeliveryStatus]] = {}

@@ -231,7 +231,7 @@ def _may_hold(key: str) -> bool:
 
 
 def _seen(value: object) -> object:
-    from service.delivery.addresses import harmless
+    from service.notify.message import harmless
 
     match value:
         case str() if "://" in value:

@@ -31,9 +31,9 @@ from collector.model import (
 )
 from collector.store.database import Store
 from service.client import connect
-from service.reports.making import Wanted, make
+from service.reports.build import Wanted, make
 from service.reports.model import ReportKind, Span
-from service.reports.words import written
+from service.reports.values import written
 from tests.analytics.given_world import NODE, A, B, C, deed, past
 from tests.dashboard.conftest import serving, showing
 from tests.other_machines import other_machines

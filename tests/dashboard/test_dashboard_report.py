@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from service.client import connect
-from service.reports.making import Wanted, make
+from service.reports.build import Wanted, make
 from service.reports.model import ReportKind, Span
-from service.reports.words import written
+from service.reports.values import written
 
 pytestmark = pytest.mark.browser
 

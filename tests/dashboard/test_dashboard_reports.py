@@ -13,11 +13,11 @@ import pytest
 
 from service.client import connect
 from service.config.file import load, parse
-from service.reports.making import Wanted, make
+from service.reports.build import Wanted, make
 from service.reports.model import Measure, Report, ReportKind, Span, Table
 from service.reports.posting import Order, post
 from service.reports.render import Format, render
-from service.reports.words import written
+from service.reports.values import written
 from tests.dashboard.conftest import Screen, showing
 
 pytestmark = pytest.mark.browser

@@ -17,7 +17,7 @@ from service.client import Client, connect
 from service.pages import findings as findings_page
 from service.pages import people as people_page
 from service.pages.job import began_earlier
-from service.reports.making import Wanted, make
+from service.reports.build import Wanted, make
 from service.reports.model import ReportKind, Span
 from service.reports.render import plain
 from service.summaries.finding_groups import grouped, once_a_gpu, others

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.alerts.cases import Docket, Watch, after, follow
+from service.alerts.lifecycle import Docket, Watch, after, follow
 from service.alerts.model import Change, Evaluation, Patience, Turn
 from tests.service.alerts.alert_parts import HOUR_MS, MINUTE_MS, NOW_MS, PATIENCE, condition, look
 

@@ -19,14 +19,13 @@ from advisor.model import ActionClass, Job
 from advisor.register.foreign import ExternalJobStore
 from analytics.query import run
 from collector.store.database import Store
-from service.alerts.book import LOST_MS, AlertStore
-from service.alerts.desk import AlertDependencies, AlertEvaluator
+from service.alerts.evaluate import AlertDependencies, AlertEvaluator
 from service.alerts.facts import Facts
+from service.alerts.store import LOST_MS, AlertStore
 from service.config.alerting import AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
-from service.delivery.addresses import address_of
-from service.delivery.message import What
-from service.delivery.outbox import Outbox, is_being_sent
+from service.notify.message import What, address_of
+from service.notify.outbox import Outbox, is_being_sent
 from tests.service.alerts.alert_parts import ANN, HOUR_MS, MINUTE_MS, NOW_MS, facts, job, state
 from tests.service.delivery.servers import Webhook, webhook
 from tests.stores import open_store
@@ -222,8 +221,8 @@ def test_a_message_that_is_given_up_is_said_to_have_missed(tmp_path: Path) -> No
         here.works()
         (posted,) = here.outbox.posted()
         assert "no route 'nowhere'" in posted.standing.found
-        from service.delivery.message import Event
-        from service.delivery.outbox import note
+        from service.notify.message import Event
+        from service.notify.outbox import note
 
         note(here.outbox.folder / posted.message.id, Event(at_ms=1, what=What.GIVEN_UP, found="three days"))
         here.works()
@@ -451,7 +450,7 @@ def test_a_word_about_a_job_that_is_not_idle_is_sent_as_it_is(tmp_path: Path) ->
 
 def let_time_pass(outbox: Outbox) -> None:
     """Date the log's events back: senders take the machine's time, and nobody waits half a minute here."""
-    from service.delivery.outbox import note, read_log
+    from service.notify.outbox import note, read_log
 
     for posted in outbox.posted():
         place = outbox.folder / posted.message.id

@@ -9,10 +9,10 @@ import pytest
 
 from advisor.model import Phase
 from collector.model import JobId
-from service.alerts.asking import ends_of
 from service.alerts.ended_jobs import BACK_MS, least_gpu_hours
 from service.alerts.facts import Ended, Facts
-from service.alerts.letters import audience, text_of, title_of
+from service.alerts.inputs import ends_of
+from service.alerts.messages import audience, text_of, title_of
 from service.alerts.model import AlertKind, Condition, Incident, Turn
 from service.alerts.rules import sight
 from service.config.alerting import AlertsConfig, ReceiverConfig

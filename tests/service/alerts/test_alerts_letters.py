@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.model import Evidence
-from service.alerts.digest import MOST, digest_of
-from service.alerts.hours import is_working, next_digest, next_hours
-from service.alerts.letters import (
+from service.alerts.messages import (
+    MOST,
     AlertMessage,
     Digest,
     Now,
     Receiver,
     audience,
+    digest_of,
     goes_to,
     harmless,
     in_zone,
@@ -29,6 +29,7 @@ from service.alerts.letters import (
     written,
 )
 from service.alerts.model import AlertKind, Change, Condition, Incident, Turn
+from service.alerts.receivers import is_working, next_digest, next_hours
 from service.alerts.rules import sight
 from service.cli.arguments import parse
 from service.config.alerting import AlertsConfig, ReceiverConfig
@@ -317,7 +318,7 @@ def test_a_job_named_after_a_time_that_never_was_silences_nobody(at: str) -> Non
 
 @pytest.mark.parametrize("name", ["pid:node1/7@1", "pod:ns/x", "slurm:12_3", "fallow:7", "odd id;rm -rf /"])
 def test_every_command_in_a_letter_is_one_that_can_be_typed(name: str) -> None:
-    from service.alerts.sayings import keeping
+    from service.alerts.phrases import keeping
 
     typed = shlex.split(keeping(name))
     assert typed[0] == "fallow"

@@ -11,8 +11,8 @@ from advisor.model import Job as AdvisedJob
 from analytics.model import FindingKind, Unknown
 from collector.model import JobId
 from collector.store.gaps import NOT_RUNNING
-from service.alerts.asking import away_of, blindness_of, day_of
 from service.alerts.facts import Away, Blindness, Day
+from service.alerts.inputs import away_of, blindness_of, day_of
 from service.alerts.model import WORSE, WORTH_A_WORD, AlertKind
 from service.alerts.rules import blindness, gpu_faults, low_utilization, memory_hogs, starved_quotas
 from service.config.alerting import EVERY_KIND, AlertsConfig

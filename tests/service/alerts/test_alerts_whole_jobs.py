@@ -6,10 +6,10 @@ import pytest
 
 from advisor.model import ActionClass, Use
 from analytics.model import Evidence, FindingKind, Unknown
-from service.alerts.letters import Receiver, audience
+from service.alerts.messages import Receiver, audience
 from service.alerts.model import WORTH_A_WORD, AlertKind
+from service.alerts.phrases import told
 from service.alerts.rules import sight
-from service.alerts.sayings import told
 from service.config.alerting import ASKED_KINDS, EVERY_KIND, AlertsConfig
 from service.config.telling import DeliveryConfig
 from tests.service.alerts.alert_parts import ANN, GPUS, HOUR_MS, NOW_MS, facts, finding, job, state

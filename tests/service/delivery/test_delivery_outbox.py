@@ -14,19 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.config.telling import DeliveryConfig
-from service.delivery.addresses import NoAddress, address_of, harmless, receiver_of, receivers
-from service.delivery.message import (
+from service.notify.message import (
     FIRST_WAIT_MS,
     GIVE_UP_MS,
     LONGEST_WAIT_MS,
     Event,
     Message,
+    NoAddress,
     What,
+    address_of,
+    harmless,
+    receiver_of,
+    receivers,
     standing,
     wait_ms,
 )
-from service.delivery.outbox import Outbox, is_being_sent, note, read, read_log
-from service.delivery.sender import send
+from service.notify.outbox import Outbox, is_being_sent, note, read, read_log
+from service.notify.sender import send
 from tests.service.delivery.servers import Webhook, webhook
 
 NOW_MS = time.time_ns() // 1_000_000 - 1_000

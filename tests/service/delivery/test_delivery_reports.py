@@ -26,9 +26,8 @@ from service.config.file import parse
 from service.config.model import Config, ConfigError
 from service.config.telling import DeliveryConfig, ReportConfig
 from service.daemon.reporting import Reporter, ReportFailed, make_reporting
-from service.delivery.addresses import address_of
-from service.delivery.message import What
-from service.delivery.outbox import Outbox
+from service.notify.message import What, address_of
+from service.notify.outbox import Outbox
 from service.reports.due import BadSchedule, newest_due, next_due, read_times
 from service.reports.posting import Order, post, span_of
 from service.store.open import own_store

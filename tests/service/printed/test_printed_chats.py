@@ -20,10 +20,10 @@ from aiosmtpd.controller import Controller
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.alerts.letters import harmless
-from service.delivery.dialects import as_markdown, prepared, uncalled
-from service.delivery.message import Body, Message
-from service.delivery.sender import send
+from service.alerts.messages import harmless
+from service.notify.dialects import as_markdown, prepared, uncalled
+from service.notify.message import Body, Message
+from service.notify.sender import send
 from tests.service.printed.hostile import HOSTILE, PLAIN
 
 CHATS = {

@@ -18,7 +18,7 @@ from collector.model import Allocation
 from collector.snapshot import Snapshot
 from service.client import connect
 from service.logs import JsonFormatter, TextFormatter
-from service.reports.making import Wanted, make
+from service.reports.build import Wanted, make
 from service.reports.model import Format, ReportKind, Span
 from service.reports.render import render
 from tests.service.printed.hostile import EVIL, HOSTILE, MARKER, NEAR, PLAIN, fill, gpus, holder, idle

@@ -13,7 +13,7 @@ import pytest
 
 from collector.model import NodeName
 from collector.procfs.table import ProcessTable
-from service.alerts.letters import harmless
+from service.alerts.messages import harmless
 from service.cli.screen import Column, console, table
 from service.printable import OUR_SPACES
 from tests.service.conftest import verb

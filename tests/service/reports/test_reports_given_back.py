@@ -11,7 +11,7 @@ from advisor.model import ActionClass
 from advisor.steps import Pause
 from collector.model import JobId
 from service.client import BadParameter, connect
-from service.reports.making import Wanted, make
+from service.reports.build import Wanted, make
 from service.reports.model import Format, Report, ReportKind, Span
 from service.reports.render import render
 from tests.analytics.given_world import END, A, B, deed, past

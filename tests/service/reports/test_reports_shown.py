@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from service.client import connect
-from service.delivery.glance import glimpses
-from service.delivery.message import Event, Message, What
-from service.delivery.outbox import Outbox, note
 from service.errors import CannotReport
+from service.notify.message import Event, Message, What
+from service.notify.outbox import Outbox, glimpses, note
 from service.reports.due import write_times
 from service.reports.on_request import Paper, papers, read_paper
 from service.reports.schedules import Schedule, receivers, schedules

@@ -20,10 +20,10 @@ from service.charts.theme import LIGHT
 from service.cli.asking import SIMULATED as SAID
 from service.client import Client, connect
 from service.config.model import Config
-from service.reports.making import SIMULATED, BadReport, Wanted, make
+from service.reports.build import SIMULATED, BadReport, Wanted, make
 from service.reports.model import Column, Format, Measure, Report, ReportKind, Section, Span, Table
 from service.reports.render import BadTemplate, Pictures, Style, attachments, plain, render
-from service.reports.shared import best_jobs
+from service.reports.sections import best_jobs
 from service.store.open import own_store
 from tests.service.conftest import fallow, verb
 

@@ -15,9 +15,9 @@ from analytics.query import run
 from collector.gpu_place import node_place
 from collector.model import GpuUuid, JobId
 from collector.store.gaps import NOT_RUNNING
-from service.alerts.book import statement
 from service.alerts.ended_jobs import BACK_MS, SETTLES_MS, least_gpu_hours
 from service.alerts.facts import Away, Blindness, Day, Ended, Facts
+from service.alerts.store import statement
 
 if TYPE_CHECKING:
     from collector.clock import Clock

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, tzinfo
 
 from service.client import Client
 from service.errors import FallowError
-from service.reports.asking import Source
 from service.reports.model import Chart, Report, ReportKind, Span
+from service.reports.source import Source
 from service.usecases.advised import replayed
 
 SIMULATED = "The GPUs, people and jobs of this report are invented: it shows a simulated cluster."

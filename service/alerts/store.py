@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from advisor.statements import rows_of
 from advisor.statements import statement as advisors
 from analytics.model import Evidence
-from service.alerts.cases import Docket
-from service.alerts.letters import AlertMessage, Receiver
+from service.alerts.lifecycle import Docket
+from service.alerts.messages import AlertMessage, Receiver
 from service.alerts.model import AlertKind, Change, Condition, Incident
 
 if TYPE_CHECKING:

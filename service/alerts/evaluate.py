@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING
 
 from advisor.engines.telling import Notice, Told
 from collector.model import JobId
-from service.alerts.book import AlertStore, Kept
-from service.alerts.cases import Docket, Watch, after, follow, opened_at_once, unheard
-from service.alerts.digest import digest_of
 from service.alerts.ended_jobs import least_gpu_hours
 from service.alerts.facts import Facts
 from service.alerts.idle import condition_of
-from service.alerts.letters import (
+from service.alerts.lifecycle import Docket, Watch, after, follow, opened_at_once, unheard
+from service.alerts.messages import (
     USER,
     AlertMessage,
     Digest,
     Receiver,
+    digest_of,
     goes_to,
     harmless,
     in_zone,
@@ -40,12 +39,12 @@ from service.alerts.letters import (
 )
 from service.alerts.model import AlertKind, Change, Condition, Incident, Patience, Turn
 from service.alerts.rules import sight
+from service.alerts.store import AlertStore, Kept
 from service.config.alerting import AlertsConfig
 from service.config.telling import DeliveryConfig
-from service.delivery.addresses import receivers
-from service.delivery.message import Message, What
-from service.delivery.outbox import Outbox
 from service.logs import log_event
+from service.notify.message import Message, What, receivers
+from service.notify.outbox import Outbox
 
 if TYPE_CHECKING:
     from collector.clock import Clock

@@ -7,7 +7,7 @@ plain ones; for those it is done here. What Apprise 2.2 sends: tests/service/pri
 
 import re
 
-from service.delivery.message import Body
+from service.notify.message import Body
 from service.printable import JOINER, in_lines
 
 MARKDOWN_UNASKED = frozenset(

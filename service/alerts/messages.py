@@ -2,25 +2,29 @@
 
 A letter goes out at once, or is *gathered*: kept for the receiver's working hours to begin, or, when it is
 above the bound or of a kind that the receiver wants gathered, for the next digest. Gathered letters of one
-receiver that fall due together are one message (``service.alerts.digest``).
+receiver that fall due together are one message (``service.alerts.messages``).
+
+Many letters to one receiver as one: a digest. Pure.
+
+What was gathered is told case by case by its newest word; a case that came and went meanwhile is one line.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from advisor.policies.sayings import gib, lasting, percent
-from service.alerts.hours import is_working, next_digest, next_hours
 from service.alerts.model import EVENTS, AlertKind, Change, Condition, Incident, Turn
+from service.alerts.receivers import is_working, next_digest, next_hours
 from service.alerts.strangers import KINDS as KINDS_OF_STRANGERS
 from service.alerts.whole_jobs import KINDS as KINDS_OF_JOBS
 from service.config.alerting import EVERYTHING, AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
-from service.delivery.addresses import receiver_of
-from service.delivery.dialects import uncalled
+from service.notify.dialects import uncalled
+from service.notify.message import receiver_of
 from service.printable import OUR_SPACES, on_a_line, unlinked
 
 OWNERS_KINDS = frozenset(
@@ -291,3 +295,48 @@ def harmless(text: str) -> str:
 
 def _intent(condition: Condition) -> str:
     return "To keep it:" if condition.do.startswith("fallow keep") else "To look at it:"
+
+
+MOST = 60
+"""So many cases are told in full; of the others only how many there are."""
+DIGEST = "digest"
+
+
+def digest_of(letters: Sequence[AlertMessage], at_ms: int) -> AlertMessage:
+    """One letter of all these, which are for one receiver and not none; a single one stays as it is."""
+    first = letters[0]
+    if len(letters) == 1:
+        return replace(first, due_ms=at_ms, gathered=False)
+    by_case: dict[int, list[AlertMessage]] = {}
+    for letter in letters:
+        by_case.setdefault(letter.case, []).append(letter)
+    gone = {case for case, words in by_case.items() if _came_and_went(words)}
+    open_ones = [words[-1] for case, words in by_case.items() if case not in gone]
+    parts = [_head(len(open_ones), len(gone))]
+    parts += [f"{place}. {each.title}\n\n{each.text}" for place, each in enumerate(open_ones[:MOST], start=1)]
+    if len(open_ones) > MOST:
+        parts.append(f"And {len(open_ones) - MOST} more: `fallow alerts` lists all.")
+    if gone:
+        lines = [f"- {by_case[case][0].title}" for case in list(gone)[:MOST]]
+        parts.append("\n".join(("Came and went:", *lines)))
+    return replace(
+        first,
+        case=0,
+        turn=DIGEST,
+        title=f"{len(by_case)} alerts: {first.title}" if len(by_case) > 1 else first.title,
+        text="\n\n".join(parts),
+        made_ms=at_ms,
+        due_ms=at_ms,
+        gathered=False,
+        telling=None,
+        number=0,
+    )
+
+
+def _came_and_went(words: Sequence[AlertMessage]) -> bool:
+    return len(words) > 1 and words[0].turn != Turn.CLOSED and words[-1].turn == Turn.CLOSED
+
+
+def _head(still: int, gone: int) -> str:
+    count = f"{still} case{'' if still == 1 else 's'}"
+    return f"{count}, and {gone} that came and went." if gone else f"{count}."

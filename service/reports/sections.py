@@ -8,8 +8,8 @@ from service.charts.bars import PARTS, part_colours, waste_bars
 from service.charts.theme import STATES, Theme, label_of
 from service.charts.usage import allocated_and_used, ledger_bars
 from service.energy import Energy
-from service.reports.asking import Source
 from service.reports.model import Chart, Column, Figure, Keys, Measure, Section, Table
+from service.reports.source import Source
 from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline
 from service.summaries.job_verdicts import verdict
 

@@ -6,13 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from collector.clock import SystemClock
-from service.alerts.asking import Eyes, facts_of
-from service.alerts.book import AlertStore
-from service.alerts.desk import AlertDependencies, AlertEvaluator
-from service.delivery.addresses import address_of
-from service.delivery.glance import Undelivered
-from service.delivery.outbox import Outbox
+from service.alerts.evaluate import AlertDependencies, AlertEvaluator
+from service.alerts.inputs import Eyes, facts_of
+from service.alerts.store import AlertStore
 from service.health.condition import MaintenanceTask
+from service.notify.message import address_of
+from service.notify.outbox import Outbox, Undelivered
 
 if TYPE_CHECKING:
     from collector.clock import Clock

@@ -1,0 +1,1 @@
+"""Messages to people: an outbox that loses nothing, and a process that sends one message."""
