@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from collector.dcgm.fetch import Limits
+from collector.dcgm.fetch import Body, Fetcher, Limits, Request
 from collector.dcgm.scrape import UnusableUrl, metrics_url
 from collector.dcgm.source import DcgmSettings, dcgm_source
 from collector.model import Reading, Unavailable
@@ -162,3 +162,20 @@ def test_url_may_leave_out_scheme_and_path() -> None:
 def test_no_endpoint_at_all_is_unavailable_and_says_what_to_give() -> None:
     outcome = read()
     assert isinstance(outcome, Unavailable) and "dcgm=URL" in outcome.reason
+
+
+def test_who_was_not_asked_in_time_is_asked_first_the_next_time() -> None:
+    """Two that hang take all the time there is, as a rack without power does: the third has its turn next."""
+
+    def answer(path: str, _: Mapping[str, str]) -> Answer:
+        return text(GOOD) if path == "/third" else Answer(hangs=True)
+
+    with serving(answer) as url:
+        fetcher = Fetcher(Limits(timeout_s=0.4, concurrency=1))
+        requests = [Request(url=f"{url}/{name}") for name in ("first", "second", "third")]
+        try:
+            once = [isinstance(each, Body) for each in fetcher.fetch(requests)]
+            again = [isinstance(each, Body) for each in fetcher.fetch(requests)]
+        finally:
+            fetcher.close()
+    assert (once, again) == ([False] * 3, [False, False, True])
