@@ -36,7 +36,7 @@ def charging(
     now = lent_parts(projects, usage, limits)
     more = replace(limits, idle_surcharge=limits.idle_surcharge + SURCHARGE)
     then = lent_parts(projects, usage, more)
-    found = [
+    result = [
         Charged(
             project=name,
             allocated_ratio=usage[name].allocated_ratio if name in usage else 0.0,
@@ -46,4 +46,4 @@ def charging(
         )
         for name, part in now.items()
     ]
-    return tuple(sorted(found, key=lambda each: (each.part_charged - each.part, each.project)))
+    return tuple(sorted(result, key=lambda each: (each.part_charged - each.part, each.project)))

@@ -118,7 +118,10 @@ def in_force(words: Iterable[OwnerReply], job: Job, now_ms: int) -> dict[Kind, O
         if word.until_ms is None or word.until_ms > now_ms:
             (general if word.job is None else special)[word.kind] = word
     return {
-        each.kind: each for found in (general, special) for each in found.values() if each.allowed is not None
+        each.kind: each
+        for result in (general, special)
+        for each in result.values()
+        if each.allowed is not None
     }
 
 

@@ -180,9 +180,9 @@ def _possible(state: ClusterState, limits: Limits, steps: Iterable[Action]) -> t
 def _feasible(state: ClusterState) -> ClusterState:
     """The state in which nobody is to give way in a manner that no engine here can carry out."""
     bound = {
-        id: replace(job, withheld={**{verb: job.cannot[verb] for verb in found}, **job.withheld})
+        id: replace(job, withheld={**{verb: job.cannot[verb] for verb in result}, **job.withheld})
         for id, job in state.jobs.items()
-        if job.cannot and (found := job.cannot.keys() & {"pause", "requeue"})
+        if job.cannot and (result := job.cannot.keys() & {"pause", "requeue"})
     }
     return replace(state, jobs={**state.jobs, **bound}) if bound else state
 

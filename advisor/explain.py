@@ -184,8 +184,8 @@ def _why_not(jobs: Sequence[JobId], said: Said, action: str | None = None) -> tu
         for each in said.plan.refused
         if each.job in jobs
     ]
-    found = [each for each in (*abstained, *refused) if action is None or each.action == action]
-    return tuple(dict.fromkeys(found))
+    result = [each for each in (*abstained, *refused) if action is None or each.action == action]
+    return tuple(dict.fromkeys(result))
 
 
 def _concerns(advice: Advice, jobs: Sequence[JobId]) -> bool:
@@ -197,5 +197,5 @@ def _steps(jobs: Sequence[JobId | None], plan: Plan) -> tuple[Action, ...]:
 
 
 def _only(names: Iterable[Name]) -> Name | None:
-    found = list(names)
-    return found[0] if len(found) == 1 else None
+    result = list(names)
+    return result[0] if len(result) == 1 else None

@@ -162,12 +162,12 @@ class _Judge:
         before: list[Before] = []
         for step in together:
             kept = self._draft.before(step)
-            found = self._against(step) or self._impossible(step)
-            if found is not None:
+            result = self._against(step) or self._impossible(step)
+            if result is not None:
                 self._brake = brake
                 for each in reversed(before):
                     self._draft.restore(each)
-                self._refuse(together, step, found)
+                self._refuse(together, step, result)
                 return
             before.append(kept)
             self._brake.note(step)

@@ -159,8 +159,8 @@ def _read_float(tree: Any) -> float:
         return float(tree)
     if _is_not_finite(tree):
         return float(tree[TAG])
-    found: float = _expect(float, tree)
-    return found
+    result: float = _expect(float, tree)
+    return result
 
 
 def _tuple_reader(inner: tuple[Any, ...]) -> Reader:
@@ -170,10 +170,10 @@ def _tuple_reader(inner: tuple[Any, ...]) -> Reader:
     readers = tuple(_reader(each) for each in inner)
 
     def read(tree: Any) -> Any:
-        found = _expect(list, tree)
-        if len(found) != len(readers):
-            raise _Amiss(f"{len(found)} values where {len(readers)} belong")
-        return tuple(_at(read, part, at) for at, (read, part) in enumerate(zip(readers, found, strict=True)))
+        result = _expect(list, tree)
+        if len(result) != len(readers):
+            raise _Amiss(f"{len(result)} values where {len(readers)} belong")
+        return tuple(_at(read, part, at) for at, (read, part) in enumerate(zip(readers, result, strict=True)))
 
     return read
 
@@ -193,14 +193,14 @@ def _mapping_reader(key_kind: Any, kind: Any) -> Reader:
     read_key, read_each = _key_reader(key_kind), _reader(kind)
 
     def read(tree: Any) -> dict[Any, Any]:
-        found = {}
+        result = {}
         for key, part in _expect(dict, tree).items():
             known = read_key(key)
             try:
-                found[known] = read_each(part)
+                result[known] = read_each(part)
             except _Amiss as error:
                 raise error.within(f".{key}") from None
-        return found
+        return result
 
     return read
 
@@ -232,11 +232,11 @@ def _tagged_reader(kind: Any) -> Reader:
 
     def read(tree: Any) -> Any:
         name = _expect(dict, tree).get(TAG)
-        found = readers.get(FORMER.get(name, name)) if isinstance(name, str) else None
-        if found is None:
+        result = readers.get(FORMER.get(name, name)) if isinstance(name, str) else None
+        if result is None:
             known = ", ".join(readers)
             raise _Amiss(f"{name!r} is none of {known}; a newer Fallow may have written it")
-        return found(tree)
+        return result(tree)
 
     return read
 

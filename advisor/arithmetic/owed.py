@@ -40,7 +40,7 @@ def owed(deeds: Iterable[ActionRecord], state: ClusterState, now: Moment) -> dic
         heir = _heir(deed)
         if heir is not None:
             begun[heir].append(deed)
-    found: dict[JobId, InProgress] = {}
+    result: dict[JobId, InProgress] = {}
     for heir, asked in begun.items():
         job = state.jobs.get(heir)
         if job is None or job.phase is Phase.RUNNING:
@@ -48,8 +48,8 @@ def owed(deeds: Iterable[ActionRecord], state: ClusterState, now: Moment) -> dic
         since = [deed for deed in asked if deed.number > started.get(heir, 0)]
         fresh = [deed for deed in since if deed.result is None or _age_since_end_ms(deed, now) <= HELD_MS]
         if fresh:
-            found[heir] = _owed(since)
-    return found
+            result[heir] = _owed(since)
+    return result
 
 
 def with_owed(

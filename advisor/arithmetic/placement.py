@@ -171,8 +171,8 @@ class Board:
 
     def find_on(self, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...] | None:
         """As many free GPUs of the same kind on each node that ``before`` lies on, the very same if free."""
-        found = self.free_on(before)
-        return found if len(found) == len(before) else None
+        result = self.free_on(before)
+        return result if len(result) == len(before) else None
 
     def free_on(self, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...]:
         """The same, as far as there are; in place of a broken one another of its node."""
@@ -258,8 +258,8 @@ class Board:
 
     def pool_of(self, uuid: GpuUuid) -> Pool | None:
         """The kind of a GPU that may be given away."""
-        found = self._cells.get(uuid)
-        return None if found is None else found[0]
+        result = self._cells.get(uuid)
+        return None if result is None else result[0]
 
     def kind_of(self, gpus: Iterable[GpuUuid]) -> Pool | None:
         """The kind of the first of these GPUs that may be given away; a broken one is of none."""

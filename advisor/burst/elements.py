@@ -263,13 +263,13 @@ def _divided(cap: int, groups: int, states: tuple[int, ...], *, powers_of_two: b
     usable = [gpus for gpus in states if gpus < cap]
     if not powers_of_two and len(usable) ** (groups - 1) > MOST_WIDTHS:
         usable = [gpus for gpus in usable if gpus & (gpus - 1) == 0]
-    found = []
+    result = []
     for sides in product(usable, repeat=groups - 1):
         left = cap - sum(sides)
         main = max((gpus for gpus in states if gpus <= left), default=0)
         if main:
-            found.append((main, *sides))
-    return [way for way in found if not any(_covers(other, way) for other in found)][:MOST_WIDTHS]
+            result.append((main, *sides))
+    return [way for way in result if not any(_covers(other, way) for other in result)][:MOST_WIDTHS]
 
 
 def _covers(other: tuple[int, ...], way: tuple[int, ...]) -> bool:

@@ -96,7 +96,7 @@ class _Planner:
         if asked.slowdown is not None:
             fastest, _ = self._best(TIME, limits)
             limits[TIME], aim = fastest.predicted.time_us * (1 + asked.slowdown), GPU_TIME
-        found, bound = self._best(aim, limits)
+        result, bound = self._best(aim, limits)
         plain = self._best_uniform(aim, limits)
         return Plan(
             model=self._table.model,
@@ -104,15 +104,15 @@ class _Planner:
             global_batch=self._setting.batch,
             network=self._setting.network.name,
             overlap=self._setting.overlap,
-            placements=tuple(Placement(each.layer, each.first_rank, each.gpus) for each in found.chosen),
-            predicted=found.predicted,
-            busy_us=walked(self._table, found.chosen, self._setting)[1],
+            placements=tuple(Placement(each.layer, each.first_rank, each.gpus) for each in result.chosen),
+            predicted=result.predicted,
+            busy_us=walked(self._table, result.chosen, self._setting)[1],
             aim="time" if aim == TIME else "gpu-time",
             bound=bound,
             one_gpu=one,
             uniform_gpus=max(each.gpus for each in plain.chosen),
             uniform=plain.predicted,
-            verdict=self._verdict(found, plain, aim),
+            verdict=self._verdict(result, plain, aim),
         )
 
     def _verdict(self, found: _Candidate, plain: _Candidate, aim: int) -> str:
@@ -165,7 +165,7 @@ class _Planner:
         layers = [node for node in self._table.layers if isinstance(node, Layer)]
         proved = True
         for most in range(len(self._states), 0, -1):
-            found = overlap.best(
+            result = overlap.best(
                 layers,
                 self._states[:most],
                 self._setting,
@@ -173,9 +173,9 @@ class _Planner:
                 aim=aim,
                 known=None if known is None else _costs(known),
             )
-            if found is not None:
-                candidate = self._evaluated(found.chosen)
-                proved = proved and found.proved
+            if result is not None:
+                candidate = self._evaluated(result.chosen)
+                proved = proved and result.proved
                 if known is None or _costs(candidate)[aim] < _costs(known)[aim]:
                     known = candidate
         return known, _costs(known)[aim] if known is not None and proved else bound

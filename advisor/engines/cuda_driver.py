@@ -63,13 +63,13 @@ class LibraryDriver:
 
     def state(self, pid: int) -> ProcessState:
         """Where the process stands. Raises ``DriverRefused``."""
-        found = ctypes.c_int(-1)
-        self._call("GetState", pid, ctypes.byref(found))
+        result = ctypes.c_int(-1)
+        self._call("GetState", pid, ctypes.byref(result))
         try:
-            return ProcessState(found.value)
+            return ProcessState(result.value)
         except ValueError as error:
             raise DriverRefused(
-                f"process {pid} is in state {found.value}, which means nothing here"
+                f"process {pid} is in state {result.value}, which means nothing here"
             ) from error
 
     def lock(self, pid: int, timeout_ms: int) -> None:

@@ -179,23 +179,23 @@ class ExternalEngine:
             return Done(note="it was resumed") if ended else Failed(found="it was not paused")
         if isinstance(step, Resume) and self._lease.under_way(step.job, open_one.paused.gpus):
             return Late(found=f"{BEGUN_BEFORE}; look at {step.job}")
-        found = set(self._checkpointer.look(_pids(open_one.paused.processes)).states.values())
-        if found & UNDER_WAY:  # begun by a service that ended since
+        result = set(self._checkpointer.look(_pids(open_one.paused.processes)).states.values())
+        if result & UNDER_WAY:  # begun by a service that ended since
             self._lease.reserve(step.job, open_one.paused.gpus)
         else:
             self._lease.release(step.job)
-        if found == {"checkpointed"}:
+        if result == {"checkpointed"}:
             return (
                 Done(note="it is off its GPUs")
                 if isinstance(step, Pause)
                 else Failed(found="it is still paused")
             )
-        if found == {"running"}:
+        if result == {"running"}:
             self._book.end(step.job, "failed" if isinstance(step, Pause) else "resumed")
             return (
                 Failed(found="it runs as before") if isinstance(step, Pause) else Done(note="it runs again")
             )
-        states = ", ".join(sorted(found))
+        states = ", ".join(sorted(result))
         return Late(found=f"the driver has not finished: its processes are {states}; look at {step.job}")
 
     def _tell(self, step: Notify) -> Outcome:

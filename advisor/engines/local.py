@@ -131,9 +131,9 @@ class LocalEngine:
             entry = self._register.wait(
                 given.job, lambda each: outcome(each, given.number) is not None, min(SLICE_S, left_s)
             )
-            found = outcome(entry, given.number)
-            if found is not None:
-                return found
+            result = outcome(entry, given.number)
+            if result is not None:
+                return result
             if self._stopping.is_set():
                 raise Interrupted
             left_s = (until_ms - self._clock.monotonic_ms()) / 1000

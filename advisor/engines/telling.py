@@ -109,10 +109,10 @@ def _write(terminal: Terminal, text: bytes) -> str | None:
     except OSError as error:
         return (error.strerror or str(error)).lower()
     try:
-        found = os.fstat(descriptor)
-        if (found.st_rdev, found.st_uid) != (terminal.device, terminal.uid):
+        result = os.fstat(descriptor)
+        if (result.st_rdev, result.st_uid) != (terminal.device, terminal.uid):
             return "it is somebody else's by now"
-        if not found.st_mode & stat.S_IWGRP:
+        if not result.st_mode & stat.S_IWGRP:
             return "it accepts no messages (mesg n)"
         written = os.write(descriptor, text)
     except BlockingIOError:

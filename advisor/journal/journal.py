@@ -211,8 +211,8 @@ class StoreJournal:
             number = int(counted["number"])
             numbers.append(number)
             self._mind((number,), 1)  # before anybody can see it: it is not for others to settle
-            found = undo(number)
-            undoing = {"number": number, "undo": found.command, "no_undo": found.why_not}
+            result = undo(number)
+            undoing = {"number": number, "undo": result.command, "no_undo": result.why_not}
             connection.execute(statement("add_intent"), row | more | undoing)
             return number
 

@@ -125,9 +125,11 @@ class Recovering:
             return ()
         done = []
         for deed, facts in self._known(open_ones):
-            found = settlement(deed, facts, now)
-            if found is not None and self._journal.settle(now.at_ms, deed.number, found.result, found.found):
-                done.append((deed, found))
+            result = settlement(deed, facts, now)
+            if result is not None and self._journal.settle(
+                now.at_ms, deed.number, result.result, result.found
+            ):
+                done.append((deed, result))
         return tuple(done)
 
     def _is_being_done(self, deed: ActionRecord, now: Moment) -> bool:

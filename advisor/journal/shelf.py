@@ -66,8 +66,8 @@ class PendingPlans:
 
     def plan(self, number: int) -> PendingPlan | None:
         """One plan, or ``None``."""
-        found = self._kept("plans", {"plan": number, "only_waiting": False, "most": 1})
-        return found[0] if found else None
+        result = self._kept("plans", {"plan": number, "only_waiting": False, "most": 1})
+        return result[0] if result else None
 
     def said_no(self, now_ms: int) -> tuple[PendingPlan, ...]:
         """The rejected plans whose snooze has not ended."""

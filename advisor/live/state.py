@@ -179,7 +179,7 @@ class _Judged:
             by_gpu[finding.uuid].append(finding)
         not_started = {f.uuid for f in analysis.findings if f.kind in NEVER_COMPUTED}
         return cls(
-            by_gpu={uuid: tuple(found) for uuid, found in by_gpu.items()},
+            by_gpu={uuid: tuple(result) for uuid, result in by_gpu.items()},
             idle={
                 (finding.holder.job, finding.uuid): finding
                 for finding in analysis.findings
@@ -279,12 +279,12 @@ def _idleness(rows: Sequence[Row], kind: JobKind, facts: _Facts) -> tuple[Use, i
     Idle only when every GPU of it is: one at work, one starting or one unknown speaks for all.
     """
     judged, uuids = facts.judged, [GpuUuid(row["uuid"]) for row in rows]
-    found = [judged.idle.get((JobId(row["job"]), uuid)) for row, uuid in zip(rows, uuids, strict=True)]
+    result = [judged.idle.get((JobId(row["job"]), uuid)) for row, uuid in zip(rows, uuids, strict=True)]
     if any(uuid in judged.starting for uuid in uuids):
         return Use.STARTING, None, None
     if any(uuid in judged.unknown for uuid in uuids):
         return Use.UNKNOWN, None, None
-    idle = [finding for finding in found if finding is not None]
+    idle = [finding for finding in result if finding is not None]
     if len(idle) == len(rows):
         since_ms = max(finding.since_ms for finding in idle)
         return Use.IDLE, since_ms, sum(finding.wasted_gpu_hours or 0.0 for finding in idle)

@@ -151,11 +151,11 @@ def _slopes(
             hull.pop()
         if speed > hull[-1][1]:
             hull.append((size, speed))
-    found = []
+    result = []
     for (low, slow), (high, fast) in itertools.pairwise(hull):
         kept = 1 + stickiness if high <= claim.held else 1.0
-        found.append((weight * kept * (fast - slow) / (high - low), low, high))
-    return found
+        result.append((weight * kept * (fast - slow) / (high - low), low, high))
+    return result
 
 
 def _turns_up(one: tuple[int, float], two: tuple[int, float], three: tuple[int, float]) -> bool:

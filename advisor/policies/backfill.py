@@ -44,8 +44,8 @@ class Ends:
 
     def _is_unseen(self, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether a promise cannot be judged, because a GPU of it is not measured; it stands meanwhile."""
-        found = (self._round.state.gpus.get(uuid) for uuid in gpus)
-        return any(gpu is not None and gpu.telemetry is Telemetry.UNKNOWN for gpu in found)
+        result = (self._round.state.gpus.get(uuid) for uuid in gpus)
+        return any(gpu is not None and gpu.telemetry is Telemetry.UNKNOWN for gpu in result)
 
     def hold(self, job: Job) -> str:
         """Hold free GPUs back, in this round, for a head that is entitled to a place and gets one soon."""

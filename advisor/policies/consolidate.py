@@ -74,14 +74,14 @@ def advise(
             known = barren[shape]
             answers.append(None if known is None else replace(known, job=gang.id))
             continue
-        found = _cheapest(place, gang)
-        if isinstance(found, Clearing):
+        result = _cheapest(place, gang)
+        if isinstance(result, Clearing):
             seen = freeing(state, rules.horizon_s, observed.endings) if seen is None else seen
             spared = (gang, spared_s(seen, gang, ahead))
-            answers.append(_weighed(state, observed, rules, spared, found))
+            answers.append(_weighed(state, observed, rules, spared, result))
         else:
-            answers.append(found)
-            barren[shape] = found
+            answers.append(result)
+            barren[shape] = result
     return tuple(answer for answer in answers if answer is not None)
 
 
@@ -125,29 +125,29 @@ def _stays(state: ClusterState, job: Job, bounds: tuple[Limits, PlannerConfig], 
     limits, rules = bounds
     if len(state.placements[job.id].gpus) > 1:
         return "it is a gang itself"
-    found = silence(state, job, ActionClass.CONSOLIDATE, limits, rules) or restraint(
+    result = silence(state, job, ActionClass.CONSOLIDATE, limits, rules) or restraint(
         state, job, ActionClass.CONSOLIDATE, limits, cover
     )
-    if found is None and not job.checkpointable:
+    if result is None and not job.checkpointable:
         return "nothing can checkpoint it"
-    return None if found is None else found.reason
+    return None if result is None else result.reason
 
 
 def _cheapest(place: _Place, gang: Job) -> Clearing | Abstain:
     """The cheapest clearing for it."""
-    found = [
+    result = [
         clearing
         for accepted in _accepted(place, gang)
         if (clearing := _clearing(place, gang, accepted)) is not None
     ]
-    if not found:
+    if not result:
         return Abstain(
             action=ActionClass.CONSOLIDATE,
             job=gang.id,
             reason=f"no moves of jobs that may be moved would free {gang.min_gpus} GPUs on one node",
             would_change="jobs that end, or that may be moved",
         )
-    return min(found, key=lambda clearing: (clearing.cost_gpu_s, len(clearing.moves), clearing.gpus))
+    return min(result, key=lambda clearing: (clearing.cost_gpu_s, len(clearing.moves), clearing.gpus))
 
 
 def _weighed(
@@ -264,12 +264,12 @@ def _accepted(place: _Place, gang: Job) -> list[list[GpuUuid]]:
     Nobody is moved for memory that is not known to do.
     """
     kinds = {id(pool) for pool in place.board.may_use(gang) if _is_known_to_do(gang, pool)}
-    found: dict[tuple[NodeName, int], list[GpuUuid]] = {}
+    result: dict[tuple[NodeName, int], list[GpuUuid]] = {}
     for uuid, gpu in sorted(place.state.gpus.items()):
         kind = id(place.board.pool_of(uuid))
         if kind in kinds and not place.bars(uuid, gang.id):
-            found.setdefault((gpu.node, kind), []).append(uuid)
-    return list(found.values())
+            result.setdefault((gpu.node, kind), []).append(uuid)
+    return list(result.values())
 
 
 def _is_known_to_do(gang: Job, pool: Pool) -> bool:

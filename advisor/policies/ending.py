@@ -117,12 +117,12 @@ class _Counts:
 
     def hazards(self, before: Sequence[float]) -> list[float]:
         """Of each step, ``before`` counting for ``FEW`` jobs; who was last seen in it is there half of it."""
-        left, found = sum(self.ended) + sum(self.open), []
+        left, result = sum(self.ended) + sum(self.open), []
         for ended, unfinished, guess in zip(self.ended, self.open, before, strict=True):
             chance = (ended - FEW * expm1(-guess)) / (left - unfinished / 2 + FEW)
-            found.append(-log1p(-chance))
+            result.append(-log1p(-chance))
             left -= ended + unfinished
-        return found
+        return result
 
 
 def _step(age_s: float) -> int:

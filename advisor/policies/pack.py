@@ -44,13 +44,13 @@ def advise(
         job = state.jobs[job_id]
         if job.use is Use.IDLE:
             continue  # an idle job is reclaimed, not packed
-        found = _unfit(state, observed, job, (limits, rules), cover)
+        result = _unfit(state, observed, job, (limits, rules), cover)
         model = state.gpus[state.placements[job_id].gpus[0]].model
-        if found is None and model is not None:
+        if result is None and model is not None:
             able[model].append(job)
         else:
-            found = found or _load("which model its GPU is, is not known")
-            answers.append(_abstain(state, job, found))
+            result = result or _load("which model its GPU is, is not known")
+            answers.append(_abstain(state, job, result))
     for model in sorted(able):
         answers += _paired(state, observed, rules, model, able[model])
     return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))

@@ -108,13 +108,13 @@ class _Desk:
             self._place(job, gpus, "there is room")
             return
         steps = len(self.round.steps)
-        found = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
-        if isinstance(found, Short):
-            self._wait(job, found)
+        result = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+        if isinstance(result, Short):
+            self._wait(job, result)
         elif len(self.round.steps) > steps:
-            self._place(job, found, "others gave way")
+            self._place(job, result, "others gave way")
         else:
-            self._place(job, found, "its quota goes before what was promised beyond one")
+            self._place(job, result, "its quota goes before what was promised beyond one")
 
     def _may_have(self, job: Job, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether what it would be given is within every limit: a MIG instance is more than was asked for."""
@@ -155,21 +155,21 @@ class _Desk:
             if self._may_have(job, gpus):
                 self._place(job, gpus, "there is room again where its state lies")
             return
-        found = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
-        if not isinstance(found, Short):
-            self._place(job, found, "others gave way where its state lies")
+        result = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+        if not isinstance(result, Short):
+            self._place(job, result, "others gave way where its state lies")
             return
         elsewhere = board.find(job, job.min_gpus)
-        if elsewhere is not None and found.entitled and self._may_restart(job):
+        if elsewhere is not None and result.entitled and self._may_restart(job):
             self._restart(job, elsewhere)
             return
         told = (
             "" if elsewhere is None else "; there is room elsewhere, but it would lose what it has not saved"
         )
-        if found.entitled and found.soon:
+        if result.entitled and result.soon:
             self._owed.add(job.project)
             board.promise(job.id, self.round.now_ms, board.free_on(job.paused_on))
-        self.round.refuse(job, Rule.STATE_ELSEWHERE, found.reason + told, found.would_change)
+        self.round.refuse(job, Rule.STATE_ELSEWHERE, result.reason + told, result.would_change)
 
     def _may_restart(self, job: Job) -> bool:
         """Whether a paused job may be put back in the queue: all it did is saved, and nobody minds."""

@@ -56,10 +56,10 @@ def _judged(
         return _abstain(state, job, "since when it is idle is not known", "a longer record")
     held = restraint(state, job, ActionClass.RECLAIM, limits, cover)
     own = limits.within(job.project, state.projects)
-    found = standing(job, state.as_of_ms, own, rules, None if held is None else held.reason)
-    if found.due is Rung.NONE:
+    result = standing(job, state.as_of_ms, own, rules, None if held is None else held.reason)
+    if result.due is Rung.NONE:
         return None
-    return _advice(state, observed, rules, job, found)
+    return _advice(state, observed, rules, job, result)
 
 
 def _advice(
@@ -121,8 +121,8 @@ def _what(state: ClusterState, job: Job, found: Standing) -> str:
 
 
 def _why(job: Job, idle: str, seen: IdlePrediction | None, observed: Observed) -> str:
-    found = next((each.sentence for each in observed.findings_of(job.id) if each.kind in IDLENESS), None)
-    first = found or f"It has done nothing for {idle}."
+    result = next((each.sentence for each in observed.findings_of(job.id) if each.kind in IDLENESS), None)
+    first = result or f"It has done nothing for {idle}."
     if job.protected:
         first = f"{first} {PROTECTED[0].upper()}{PROTECTED[1:]}."
     if seen is None:

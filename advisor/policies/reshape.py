@@ -72,15 +72,15 @@ def _to_give(round: WorkingState, ours: set[JobId]) -> int:
 
 
 def _claims(round: WorkingState) -> list[Claim]:
-    state, limits, found = round.state, round.limits, []
+    state, limits, result = round.state, round.limits, []
     for job in sorted(state.jobs.values(), key=lambda job: (-job.priority, job.submitted_ms, job.id)):
         if job.phase is Phase.PAUSED or not job.preemptible or not _may_be_resized(round, job):
             continue
         claim = claim_of(job, _held(state, job.id), limits)
         if claim is not None:
             stays = claim.held and not _may_leave(round, job)
-            found.append(replace(claim, floor=job.min_gpus) if stays else claim)
-    return found
+            result.append(replace(claim, floor=job.min_gpus) if stays else claim)
+    return result
 
 
 def _may_be_resized(round: WorkingState, job: Job) -> bool:

@@ -88,9 +88,9 @@ class _Hunger:
             own = self._round.placements[id].gpus
             job, _ = self._jobs[id]
             more = size - len(own)
-            found = self._round.board.find_beside(job, own, more) if more else None
-            if found is not None:
-                self._round.resize(job, own + found, _reason(job, len(own), size))
+            result = self._round.board.find_beside(job, own, more) if more else None
+            if result is not None:
+                self._round.resize(job, own + result, _reason(job, len(own), size))
 
     def _wish(self, id: JobId) -> _Wish | None:
         """The growth that this job would have next, ``None`` when it wants or may have none."""

@@ -83,7 +83,7 @@ def _under(bound: int | None, lately: int, steps: list[Action]) -> tuple[Action,
 
 def _givers(state: ClusterState, limits: Limits, projects: set[ProjectName]) -> dict[ProjectName, list[Job]]:
     """The old jobs of each project that may be disturbed now, the one with most GPU time last."""
-    found: defaultdict[ProjectName, list[Job]] = defaultdict(list)
+    result: defaultdict[ProjectName, list[Job]] = defaultdict(list)
     for name, placement in state.placements.items():
         job = state.jobs[name]
         if job.project not in projects or is_young(job) or placement.share < 1:
@@ -96,10 +96,10 @@ def _givers(state: ClusterState, limits: Limits, projects: set[ProjectName]) -> 
             continue
         objection = against_disturbing(job, placement.gpus, ActionClass.FAIR_SHARE, state, limits)
         if objection is None:
-            found[job.project].append(job)
-    for own in found.values():
+            result[job.project].append(job)
+    for own in result.values():
         own.sort(key=_oldest_last)
-    return found
+    return result
 
 
 def _is_fresh(job: Job, state: ClusterState) -> bool:

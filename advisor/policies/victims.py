@@ -117,10 +117,10 @@ class Source:
     def _floor(self, place: int) -> int | None:
         if place not in self._floors:
             order, job = self._entries[place]
-            found = self._shrinking(job) if order[0] == SHRINK else self._leaving(job)
-            if isinstance(found, Rule):
-                self.objections[found] += 1
-            self._floors[place] = None if isinstance(found, Rule) else found
+            result = self._shrinking(job) if order[0] == SHRINK else self._leaving(job)
+            if isinstance(result, Rule):
+                self.objections[result] += 1
+            self._floors[place] = None if isinstance(result, Rule) else result
         return self._floors[place]
 
     def _covered(self, job: Job) -> float:
@@ -180,19 +180,19 @@ class Candidates:
     def sources(self, job: Job, entitled: int) -> list[Source]:
         """Whom the job may take from now, when it is entitled to it on that many levels of the tree."""
         runners, paths = self._runners(), self._round.tree.paths
-        mine, found = paths[job.project], []
+        mine, result = paths[job.project], []
         if job.project in runners:
-            found.append(self._source(job.project, None))
+            result.append(self._source(job.project, None))
         if entitled and len(mine) > 1:
             for name in runners:
                 if name != job.project and paths[name][-1] == mine[-1]:
                     level, depth = _levels(paths[name], mine)
                     if entitled >= depth:
-                        found.append(self._source(name, level))
+                        result.append(self._source(name, level))
         if entitled == len(mine):
             lines = self._lines()
-            found += [lines[pool] for pool in self._round.board.may_use(job) if pool in lines]
-        return found
+            result += [lines[pool] for pool in self._round.board.may_use(job) if pool in lines]
+        return result
 
     def _runners(self) -> dict[ProjectName, list[Job]]:
         if self._running is None:

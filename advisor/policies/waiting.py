@@ -81,16 +81,16 @@ def _together(
 ) -> dict[tuple[GpuUuid, ...], list[float]]:
     """The chances that GPUs are free at these times, by those that come free at once."""
     held: dict[GpuUuid, int] = Counter(uuid for each in state.placements.values() for uuid in each.gpus)
-    found: dict[tuple[GpuUuid, ...], list[float]] = {
+    result: dict[tuple[GpuUuid, ...], list[float]] = {
         (uuid,): [1.0] * len(times) for uuid in state.gpus if uuid not in held
     }
     for job_id, placement in state.placements.items():
         ended = endings.ended_by(state, state.jobs[job_id], times)
         shared = any(held[uuid] > 1 for uuid in placement.gpus)
         for gpus in [(uuid,) for uuid in placement.gpus] if shared else [placement.gpus]:
-            before = found.get(gpus)
-            found[gpus] = ended if before is None else [a * b for a, b in zip(before, ended, strict=True)]
-    return found
+            before = result.get(gpus)
+            result[gpus] = ended if before is None else [a * b for a, b in zip(before, ended, strict=True)]
+    return result
 
 
 def _ended(gpus: int, chances: Sequence[float]) -> Ended:

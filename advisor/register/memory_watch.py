@@ -67,7 +67,7 @@ def holdings(
     samples: Iterable[ProcessSample], owners: Mapping[ProcessKey, JobId]
 ) -> Mapping[JobId, Mapping[GpuUuid, int]]:
     """Bytes that each job's processes hold on each GPU; a job of which a figure is missing is left out."""
-    found: dict[JobId, dict[GpuUuid, int]] = {}
+    result: dict[JobId, dict[GpuUuid, int]] = {}
     unknown = set()
     for sample in samples:
         job = owners.get(sample.key)
@@ -76,9 +76,9 @@ def holdings(
         if sample.memory_used_bytes is None:
             unknown.add(job)
             continue
-        on = found.setdefault(job, {})
+        on = result.setdefault(job, {})
         on[sample.uuid] = on.get(sample.uuid, 0) + sample.memory_used_bytes
-    return {job: on for job, on in found.items() if job not in unknown}
+    return {job: on for job, on in result.items() if job not in unknown}
 
 
 def draws(
@@ -87,12 +87,12 @@ def draws(
     """What each running job with a share of a device's memory holds; nothing where that was not measured."""
     running = {each.id: each for each in entries if each.state is JobState.RUNNING and each.gpus}
     allowed = {id: _allowed(state, entry) for id, entry in running.items()}
-    found = []
+    result = []
     for id, entry in sorted(running.items()):
         most, on = allowed[id], held.get(id, {})
         if most is None or not on or id not in state.jobs:
             continue
-        found.append(
+        result.append(
             Draw(
                 job=id,
                 held_bytes=max(on.values()),
@@ -102,7 +102,7 @@ def draws(
                 harms=_harmed(state, entry, allowed, held),
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def watch(

@@ -139,8 +139,8 @@ def own_speed(track: Track | None) -> float | None:
     """Steps a second alone; ``None`` until that was measured often enough."""
     if track is None or track.way.beside or len(track.windows) < ALONE_LEAST:
         return None
-    found = median(track.windows)
-    return found if found > 0 else None
+    result = median(track.windows)
+    return result if result > 0 else None
 
 
 def beside(track: Track | None, other: JobId, alone: float | None) -> tuple[float, ...]:
@@ -153,12 +153,12 @@ def beside(track: Track | None, other: JobId, alone: float | None) -> tuple[floa
 def couples(entries: Iterable[JobRecord], ways: Mapping[JobId, Way]) -> tuple[tuple[JobId, JobId], ...]:
     """Pairs on one device, each with less of it than it asked for: Fallow put them there; by name."""
     packed = {entry.id for entry in entries if len(entry.gpus) == 1 and is_short(entry)}
-    found = set()
+    result = set()
     for id in packed & set(ways):
         others = ways[id].beside
         if len(others) == 1 and others <= packed:
-            found.add((min(id, *others), max(id, *others)))
-    return tuple(sorted(found))
+            result.add((min(id, *others), max(id, *others)))
+    return tuple(sorted(result))
 
 
 def tried(pair: Pair, host: Sequence[float], guest: Sequence[float], rules: PairingRules) -> Pair:

@@ -101,12 +101,12 @@ class Register:
 
     def entry(self, job: JobId) -> JobRecord:
         """One entry, however old. Raises ``UnknownJob``. Blocks for one that ended long ago."""
-        found = self.known(job)
-        if found is None:
-            found = read_entry(self._store, job)
-        if found is None:
+        result = self.known(job)
+        if result is None:
+            result = read_entry(self._store, job)
+        if result is None:
             raise UnknownJob(f"there is no job {job}; `fallow jobs` lists those there are")
-        return found
+        return result
 
     def known(self, job: JobId) -> JobRecord | None:
         """One entry that is kept in memory. Never blocks for the store."""
@@ -175,19 +175,19 @@ class Register:
         self.heard(job)
         with self._guard:
             before = self._present(job)
-            found = self._reviewer.review(before, report, self._working, self._clock.now_ms())
-            takes = self._takes(before, found.after)
+            result = self._reviewer.review(before, report, self._working, self._clock.now_ms())
+            takes = self._takes(before, result.after)
             if in_doubt:
-                self._devices.doubt(before, found.after, self._clock.now_ms())
+                self._devices.doubt(before, result.after, self._clock.now_ms())
             if not takes:
-                for old, new in found.displaced:
+                for old, new in result.displaced:
                     self._put(old, new)
-                batch = self._put(before, found.after)
+                batch = self._put(before, result.after)
         if not takes:
             self._commits.commit(batch)
-        if isinstance(found.claim, Unproven):
-            self.doubt(found.after, report, found.claim)
-        return found.after
+        if isinstance(result.claim, Unproven):
+            self.doubt(result.after, report, result.claim)
+        return result.after
 
     def met(self, job: JobId, after: int) -> None:
         """Its launcher listens from now on, and says that it knows the directives up to ``after``."""
@@ -219,11 +219,11 @@ class Register:
             before = self._working.get(job)
             if before is None:
                 return None
-            found = self._reviewer.review(before, report, self._working, self._clock.now_ms())
-            if isinstance(found.claim, Unproven) or not self._takes(before, found.after):
+            result = self._reviewer.review(before, report, self._working, self._clock.now_ms())
+            if isinstance(result.claim, Unproven) or not self._takes(before, result.after):
                 return None
         self.heard(job)
-        return found.after
+        return result.after
 
     def absent(self, over_s: float) -> frozenset[JobId]:
         """The jobs whose launchers cannot be told anything now: not heard since the opening, or not for so

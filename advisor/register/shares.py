@@ -217,16 +217,16 @@ def _apart(
     match sharing:
         case Sharing.MPS:
             assert mps.pipe_directory is not None
-            found = {
+            result = {
                 PIPE_DIRECTORY: mps.pipe_directory,
                 "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{max(1, min(100, round(share * 100)))}",
             }
             if allowed is not None:
                 limit = f"{(allowed + CONTEXT_BYTES) // 1024**2}M"
-                found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(
+                result["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(
                     f"{ordinal}={limit}" for ordinal in range(len(devices))
                 )
-            return found
+            return result
         case Sharing.WHOLE | Sharing.MIG | Sharing.TIME_SLICED:
             return {} if mps.pipe_directory is None else {PIPE_DIRECTORY: NO_DAEMON_DIRECTORY}
         case _:

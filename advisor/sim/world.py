@@ -347,10 +347,10 @@ def _spread(
     step_s: Callable[[tuple[int, ...]], float], sizes: Sequence[int], each: int, nodes: int
 ) -> Mapping[int, float]:
     """Seconds a step with one node more than needed, where there is one."""
-    found = {}
+    result = {}
     for gpus in sizes:
         over = -(-gpus // each) + 1
         if gpus >= over and over <= nodes:
             base, rest = divmod(gpus, over)
-            found[gpus] = step_s((base + 1,) * rest + (base,) * (over - rest))
-    return found
+            result[gpus] = step_s((base + 1,) * rest + (base,) * (over - rest))
+    return result

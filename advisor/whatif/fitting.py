@@ -37,13 +37,13 @@ def sized(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: PlannerCo
 
 def capped(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: PlannerConfig) -> Given:
     """Every job that said how much memory it needed, and took more, launched with a cap at that."""
-    found = _freed(jobs, prices, rules)
+    result = _freed(jobs, prices, rules)
     return Given(
         action="cap-memory",
         how="launched with a cap at the memory that they said to need",
-        gpu_hours=sum(part * _device_s(past) for past, part in found) / 3600,
-        jobs=len(found),
-        times=len(found),
+        gpu_hours=sum(part * _device_s(past) for past, part in result) / 3600,
+        jobs=len(result),
+        times=len(result),
     )
 
 
@@ -62,15 +62,15 @@ def backtest_sizes(
             saved[_kind(past)] = advice.gain_gpu_hours / past.use.held_gpu_hours
     least = replace(rules, fit_window_s=min(rules.fit_window_s, LATER_S))
     again = {advice.job: advice.gain_gpu_hours for advice in _sizes(later, prices, least)}
-    found = []
+    result = []
     for past in later:
         part, held_s = saved.get(_kind(past)), past.use.held_gpu_hours * 3600
         if part is None or past.use.measured_s < least.fit_window_s * rules.coverage_ratio:
             continue
         allows = again.get(past.job.id, 0.0) * 3600
         came_s = part * held_s if allows >= part * held_s - SLACK_S else 0.0
-        found.append(Foreseen(expected_s=part * held_s, came_s=came_s))
-    return tuple(found)
+        result.append(Foreseen(expected_s=part * held_s, came_s=came_s))
+    return tuple(result)
 
 
 def backtest_memory(
@@ -86,7 +86,7 @@ def backtest_memory(
         known = caps.get(_kind(past))
         if cap is not None and (known is None or cap > known[0]):
             caps[_kind(past)] = (cap, part)
-    found = []
+    result = []
     for past in later:
         needed, total, busy = (
             past.use.memory_needed_bytes,
@@ -97,8 +97,8 @@ def backtest_memory(
             continue
         cap, part = caps[_kind(past)]
         frees = min(part, 1 - cap / total, 1 - busy) if needed + rules.context_bytes <= cap else 0.0
-        found.append(Foreseen(expected_s=part * _device_s(past), came_s=max(0.0, frees) * _device_s(past)))
-    return tuple(found)
+        result.append(Foreseen(expected_s=part * _device_s(past), came_s=max(0.0, frees) * _device_s(past)))
+    return tuple(result)
 
 
 def _sizes(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: PlannerConfig) -> list[Advice]:

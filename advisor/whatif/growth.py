@@ -84,18 +84,18 @@ def backtest_growth(profiles: Iterable[Profile]) -> tuple[Foreseen, ...]:
 
     What an hour there brings beyond one on the next smaller size, in GPU-seconds of that.
     """
-    found = []
+    result = []
     for profile in profiles:
         for before, size, _ in zip(*(sorted(profile.step_s)[at:] for at in range(3)), strict=False):
             others = {each: seconds for each, seconds in profile.step_s.items() if each != size}
             foretold = _more_gpus(replace(profile, step_s=others), before, size)
-            found.append(
+            result.append(
                 Foreseen(
                     expected_s=foretold * HOUR_S,
                     came_s=_more_gpus(profile, before, size) * HOUR_S,
                 )
             )
-    return tuple(found)
+    return tuple(result)
 
 
 def _kept(

@@ -36,7 +36,7 @@ def backtest(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[Fo
     Only what had ended by then, and what lasted still, is known to the expectation. Idle times that are cut
     short by the end of the records before the horizon say nothing and are left out.
     """
-    found = []
+    result = []
     for each in stretches:
         told_s = tell_s(each.kind, rules)
         left_s = each.length_s - told_s
@@ -46,8 +46,8 @@ def backtest(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[Fo
         quiet = Quiet(idle_s=told_s, now_ms=at_ms, user=each.user, kind=each.kind)
         seen = foresee(quiet, rules.horizon_s, _known_at(stretches, at_ms, each))
         if seen is not None:
-            found.append(Foreseen(expected_s=seen.expected_s, came_s=min(left_s, rules.horizon_s)))
-    return tuple(found)
+            result.append(Foreseen(expected_s=seen.expected_s, came_s=min(left_s, rules.horizon_s)))
+    return tuple(result)
 
 
 def tell_s(kind: JobKind, rules: PlannerConfig) -> float:

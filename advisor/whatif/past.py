@@ -304,10 +304,10 @@ class Moments:
 
     @cached_property
     def _on(self) -> Mapping[GpuUuid, Sequence[Holding]]:
-        found: dict[GpuUuid, list[Holding]] = {}
+        result: dict[GpuUuid, list[Holding]] = {}
         for each in self._usable:
-            found.setdefault(each.uuid, []).append(each)
-        return found
+            result.setdefault(each.uuid, []).append(each)
+        return result
 
     @cached_property
     def _jobs(self) -> Mapping[JobId, Job]:

@@ -50,10 +50,10 @@ def recurring(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[R
     for each in stretches:
         if each.kind is not JobKind.INFERENCE:
             groups[each.user, each.kind].append(each)
-    found = [_of(user, kind, each, rules) for (user, kind), each in groups.items()]
+    result = [_of(user, kind, each, rules) for (user, kind), each in groups.items()]
     worth = [
         each
-        for each in found
+        for each in result
         if each.times >= LEAST_TIMES
         and each.days >= LEAST_DAYS
         and each.gives_back_gpu_hours >= WORTH_GPU_HOURS

@@ -56,8 +56,8 @@ class Records:
         others give way just now. Blocks briefly."""
         deeds, now = self.journal.lately(), self.journal.moment()
         seen = remembered(state, deeds, now)
-        found = owed(deeds, seen, now)
-        seen = with_owed(seen, found, {heir: self._place(heir, what.plan) for heir, what in found.items()})
+        result = owed(deeds, seen, now)
+        seen = with_owed(seen, result, {heir: self._place(heir, what.plan) for heir, what in result.items()})
         self.journal.saw(seen)
         return seen
 
@@ -78,14 +78,14 @@ class Records:
         """Put on the shelf what of a cycle's plan waits for a yes, and end what is not proposed any more."""
         now_ms = self.clock.now_ms()
         done = frozenset(step for step, outcome in cycle.outcomes if isinstance(outcome, Done))
-        found = asking(cycle.plan, cycle.ruling.refused, cycle.state, limits, done)
+        result = asking(cycle.plan, cycle.ruling.refused, cycle.state, limits, done)
         waiting = self.shelf.waiting()
-        if not found and not waiting:
+        if not result and not waiting:
             return
         for kept in waiting:  # after a restart nothing may be measured for a while
             self._seen_ms.setdefault(kept.number, now_ms)
         said_no = self.shelf.said_no(now_ms)
-        changes = reconcile(waiting, self._seen_ms, found, said_no=said_no, now_ms=now_ms)
+        changes = reconcile(waiting, self._seen_ms, result, said_no=said_no, now_ms=now_ms)
         added = self.shelf.change(now_ms, changes)
         ended = {number for number, _ in changes.end}
         known = {kept.number for kept in waiting} - ended

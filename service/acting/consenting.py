@@ -90,8 +90,8 @@ class Consents:
         if job is None:
             return []
         words, now_ms = self._parts.book.words(), self._parts.clock.now_ms()
-        found = self._job(job)
-        return [_row(found, held) for held in holding(found, words, now_ms)]
+        result = self._job(job)
+        return [_row(result, held) for held in holding(result, words, now_ms)]
 
     def _jobs(self) -> Sequence["Job"]:
         """Every job that runs or waits, as it is without its owner's later words."""
@@ -107,18 +107,18 @@ class Consents:
             return waiting_job(entry)
         if not is_ours(job):
             self.observe()
-        found = self._foreign.get(job)
-        if found is None:
+        result = self._foreign.get(job)
+        if result is None:
             raise UnknownJob(
                 f"no job {job} runs or waits; `fallow status` and `fallow jobs` list those that do"
             )
-        return found
+        return result
 
     def user_of(self, job: JobId) -> str | None:
         """Whose job it is; ``None`` for one that Fallow neither launched nor saw at its newest look."""
         if not is_ours(job):
-            found = self._foreign.get(job)
-            return None if found is None else found.user
+            result = self._foreign.get(job)
+            return None if result is None else result.user
         entry = self._parts.register.entries().get(job)
         return None if entry is None else entry.submission.user
 

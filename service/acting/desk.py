@@ -150,8 +150,10 @@ class JobCommands:
         if which == Which():  # nobody need be looked at to be counted
             newest = islice(reversed(entries.values()), limit)
             return Listed(rows=[self._row(each, caller, listed=True) for each in newest], total=len(entries))
-        found = [each for each in reversed(entries.values()) if fits(each, which)]
-        return Listed(rows=[self._row(each, caller, listed=True) for each in found[:limit]], total=len(found))
+        result = [each for each in reversed(entries.values()) if fits(each, which)]
+        return Listed(
+            rows=[self._row(each, caller, listed=True) for each in result[:limit]], total=len(result)
+        )
 
     def job(self, caller: Caller, job: JobId) -> Row:
         """One entry, with what it was told, what was done to it, and why it stands where it stands."""
@@ -386,13 +388,13 @@ class JobCommands:
         """An order that needs no launcher: only the entry changes."""
         organs = self._organs
         number = organs.journal.intends(organs.clock.now_ms(), step, f"user {caller.name}")
-        found: Outcome = Done(note=said)
+        result: Outcome = Done(note=said)
         try:
             self._register.change(step.job, turn)
         except Refused as error:
-            found = Stale(found=str(error))
-        row = organs.orders.note(number, found).row()
-        if isinstance(found, Stale):
-            raise WrongState(found.found)
+            result = Stale(found=str(error))
+        row = organs.orders.note(number, result).row()
+        if isinstance(result, Stale):
+            raise WrongState(result.found)
         organs.loop.wake()
         return row

@@ -27,8 +27,8 @@ class ExternalJobOrders:
 
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:
         """Take it off its GPUs until it is resumed, or its terminal is typed at. Blocks for a moment."""
-        found = self._own(caller, job)
-        if found.phase is Phase.PAUSED:
+        result = self._own(caller, job)
+        if result.phase is Phase.PAUSED:
             raise WrongState(f"{job} is paused already; `fallow resume {job}` brings it back")
         return self._done(caller, Pause(job=job, action=ActionClass.SCHEDULE, reason=because))
 
@@ -37,12 +37,12 @@ class ExternalJobOrders:
 
         Blocks for a moment.
         """
-        found = self._own(caller, job)
-        if found.phase is not Phase.PAUSED:
+        result = self._own(caller, job)
+        if result.phase is not Phase.PAUSED:
             raise WrongState(f"{job} is not paused")
-        if "resume" in found.cannot:
-            raise WrongState(f"{job} stays paused: {found.cannot['resume']}")
-        step = Resume(job=job, gpus=found.paused_on, reason=because)
+        if "resume" in result.cannot:
+            raise WrongState(f"{job} stays paused: {result.cannot['resume']}")
+        step = Resume(job=job, gpus=result.paused_on, reason=because)
         self._taking.must_act(f"{job} stays paused")
         if caller.role is not Role.OPERATOR:
             self._taking.must_be_nobodys(step, self._observe())
@@ -50,19 +50,19 @@ class ExternalJobOrders:
 
     def refuse(self, caller: Caller, job: JobId, verb: str) -> BadOrder:
         """Why ``verb`` cannot be ordered of it. Raises as ``pause`` does for somebody else's job."""
-        found = self._own(caller, job)
-        return BadOrder(found.cannot.get(verb) or f"Fallow did not launch {job}")
+        result = self._own(caller, job)
+        return BadOrder(result.cannot.get(verb) or f"Fallow did not launch {job}")
 
     def _own(self, caller: Caller, job: JobId) -> "Job":
-        found = self._observe().jobs.get(job)
-        if found is None:
+        result = self._observe().jobs.get(job)
+        if result is None:
             raise UnknownJob(f"no job {job} runs or is paused; `fallow status` lists those that do")
-        known = caller.role is Role.OPERATOR or found.user is not None
-        if not known or not caller.may_act_for(found.user or ""):
+        known = caller.role is Role.OPERATOR or result.user is not None
+        if not known or not caller.may_act_for(result.user or ""):
             raise NotAllowed(
-                f"{job} is {found.user or 'somebody'}'s; {caller.name} may look and not change it"
+                f"{job} is {result.user or 'somebody'}'s; {caller.name} may look and not change it"
             )
-        return found
+        return result
 
     def _done(self, caller: Caller, step: Action) -> Row:
         work = self._applying.carry_out(Approval(actor=f"user {caller.name}", steps=((1, step),)))

@@ -126,13 +126,13 @@ class ExternalJobs:
 
     def _checkpoints(self) -> list[Checkpoint]:
         """Those that are open, and those that ended of late; whose processes are all gone is closed here."""
-        found = []
+        result = []
         for each in self._book.checkpoints(self._clock.now_ms() - self._unseen_ms):
             if any(tty_of(one.pid, one.started_ms) is not None for one in each.paused.processes):
-                found.append(each)
+                result.append(each)
             elif each.ended_as is None:
                 self._book.end(each.paused.job, "gone")
-        return found
+        return result
 
     def _typed_ms(self, seen: Sequence[Seen]) -> "tuple[int | None, ...]":
         """When each process's terminal was last typed at; ``None``: it has none, or is elsewhere."""

@@ -66,10 +66,10 @@ class LeaseTerms:
 
     def _mps_beside(self, entry: JobRecord) -> Mps:
         """The machine's daemon, and whom it serves already: one user at a time."""
-        found = self._mps()
+        result = self._mps()
         others = [each for each in self._register.entries().values() if each.id != entry.id]
         under = {_account(each.submission) for each in others if each.sharing is Sharing.MPS and leased(each)}
-        return replace(found, users=found.users | under)
+        return replace(result, users=result.users | under)
 
 
 def _account(wanted: "Submission") -> str:
@@ -80,11 +80,11 @@ def _account(wanted: "Submission") -> str:
 
 def _strangers(state: "ClusterState") -> dict[GpuUuid, frozenset[str]]:
     """Who uses a device by a job that Fallow did not launch; one without a known user is nobody's friend."""
-    found: dict[GpuUuid, frozenset[str]] = {}
+    result: dict[GpuUuid, frozenset[str]] = {}
     for id, placement in state.placements.items():
         job = state.jobs.get(id)
         if job is None or is_ours(id):
             continue
         for uuid in placement.gpus:
-            found[uuid] = found.get(uuid, frozenset()) | {job.user or f"the owner of {id}"}
-    return found
+            result[uuid] = result.get(uuid, frozenset()) | {job.user or f"the owner of {id}"}
+    return result

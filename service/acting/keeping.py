@@ -44,10 +44,10 @@ class Keeping:
         """Keep the job for so long from now. Blocks for two commits."""
         if hours not in KEEP_HOURS:
             raise BadOrder(f"a job is kept for {', '.join(map(str, KEEP_HOURS))} hours, not for {hours:g}")
-        found = self._job(caller, job)
+        result = self._job(caller, job)
         now_ms = self._clock.now_ms()
-        operator = caller.role is Role.OPERATOR and caller.name != found.user
-        kept = keep(found, int(hours), now_ms, self._rules, by_administrator=operator)
+        operator = caller.role is Role.OPERATOR and caller.name != result.user
+        kept = keep(result, int(hours), now_ms, self._rules, by_administrator=operator)
         if isinstance(kept, NotKept):
             raise WrongState(kept.reason)
         until_ms = kept.keep_until_ms or now_ms + int(hours) * HOUR_MS
@@ -66,7 +66,7 @@ class Keeping:
             raise UnknownJob(
                 f"no job {job} runs or waits; `fallow status` and `fallow jobs` list those that do"
             )
-        found = with_spoken(state, self._book.words()).jobs[job]
-        if not caller.may_act_for(found.user or "") or (found.user is None and caller.role is Role.USER):
-            raise NotAllowed(f"{job} is {found.user or 'somebody'}'s: its owner or an operator keeps it")
-        return found
+        result = with_spoken(state, self._book.words()).jobs[job]
+        if not caller.may_act_for(result.user or "") or (result.user is None and caller.role is Role.USER):
+            raise NotAllowed(f"{job} is {result.user or 'somebody'}'s: its owner or an operator keeps it")
+        return result

@@ -112,7 +112,7 @@ def hold_strangers(register: "Register", membership: "Membership", operators: fr
     At the start of a service, whose configuration may be another one than they were submitted under. They
     keep their places; what has begun goes on. Blocks.
     """
-    found: dict[JobId, str] = {}
+    result: dict[JobId, str] = {}
     for entry in register.entries().values():
         asked = entry.submission
         if never_began(entry) and not entry.held_by_user and not in_flight(entry):
@@ -120,10 +120,10 @@ def hold_strangers(register: "Register", membership: "Membership", operators: fr
                 continue
             why = membership.against(asked.user, asked.uid, asked.project)
             if why is not None:
-                found[entry.id] = why
-    if found:
-        log.warning("%d waiting jobs are held: their owners may not use their projects", len(found))
-        register.change_all(found, lambda entry: life.held(entry, found[entry.id]))
+                result[entry.id] = why
+    if result:
+        log.warning("%d waiting jobs are held: their owners may not use their projects", len(result))
+        register.change_all(result, lambda entry: life.held(entry, result[entry.id]))
 
 
 class Membership:
@@ -167,13 +167,13 @@ class Membership:
         if kept is not None and now_s - kept[0] < KEPT_S:
             return kept[1]
         is_theirs = uid is not None and (uid_of(user) == uid or whose_uid(uid) == user)
-        found = (
+        result = (
             frozenset(f"{GROUP_SIGN}{each}" for each in self._groups_of(user)) if is_theirs else frozenset()
         )
         if len(self._kept) >= MOST_KEPT:
             self._kept.clear()
-        self._kept[user] = now_s, found
-        return found
+        self._kept[user] = now_s, result
+        return result
 
     def _instead(self, user: str, uid: int | None) -> str:
         """What such a user can do, in words."""

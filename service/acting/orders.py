@@ -43,23 +43,23 @@ class Orders:
     def give(self, step: Action, actor: str, also: "Turn | None" = None) -> Ordered:
         """Write the order down, give it, and wait a moment for the answer. Raises StoreFull."""
         number = self._journal.intends(self._clock.now_ms(), step, actor)
-        found = self._engine.give(step, number, also)
-        if isinstance(found, Given):
+        result = self._engine.give(step, number, also)
+        if isinstance(result, Given):
             try:
-                found = self._engine.wait(found, SOON_S)
+                result = self._engine.wait(result, SOON_S)
             except Interrupted:
-                found = Late(found="the service stops; what came of it is found out at its next start")
-        return self.note(number, found)
+                result = Late(found="the service stops; what came of it is found out at its next start")
+        return self.note(number, result)
 
     def carry_out(self, step: Action, actor: str, work: Callable[[int], Outcome]) -> Ordered:
         """Write the order down, do it here, and write down what came of it. Raises what ``work`` raises."""
         number = self._journal.intends(self._clock.now_ms(), step, actor)
         try:
-            found = work(number)
+            result = work(number)
         except Exception as error:
             self.note(number, Stale(found=str(error)))
             raise
-        return self.note(number, found)
+        return self.note(number, result)
 
     def note(self, number: int, found: Outcome) -> Ordered:
         """Write down what came of an order."""

@@ -64,8 +64,8 @@ def taken(step: Action, state: "ClusterState") -> tuple[GpuUuid, ...]:
 
 def _beside(state: "ClusterState", limits: Limits, entry: "JobRecord", more: int) -> tuple[GpuUuid, ...]:
     job, round = state.jobs.get(entry.id), _round(state, limits)
-    found = None if job is None else round.board.find_beside(job, entry.gpus, more)
-    if job is None or found is None:
+    result = None if job is None else round.board.find_beside(job, entry.gpus, more)
+    if job is None or result is None:
         held_back = round.board.all_free_gpus - round.board.free_gpus
         promised = f" ({held_back} free GPUs are promised to who waits)" if held_back else ""
         raise WrongState(
@@ -77,7 +77,7 @@ def _beside(state: "ClusterState", limits: Limits, entry: "JobRecord", more: int
             f"{more} more GPUs for {entry.id} are over the limit of {over}, "
             f"{round.tree.projects[over].limit_gpus:g} GPUs; its jobs hold {round.given[over]:g}"
         )
-    return found
+    return result
 
 
 def _round(state: "ClusterState", limits: Limits) -> "WorkingState":

@@ -43,17 +43,17 @@ def reasons_of(cycle: "Cycle") -> Reasons:
     """What a cycle says of those whom it did not start; what it refused first by its turn in the queue."""
     begun = {step.job for step, outcome in cycle.outcomes if isinstance(outcome, Done)}
     blind = _unmeasured(cycle)
-    found: dict[JobId, str] = {
+    result: dict[JobId, str] = {
         job: giving_way(coming) for job, coming in cycle.state.begun.items() if coming and job not in begun
     }
     for refusal in (*cycle.ruling.refused, *cycle.plan.refused):
         if refusal.action is ActionClass.SCHEDULE and refusal.job not in begun:
             more = blind if refusal.rule in (Rule.NEVER_FITS, Rule.NO_ROOM) else ""
-            found.setdefault(refusal.job, helped(refusal.reason + more, refusal.would_change))
+            result.setdefault(refusal.job, helped(refusal.reason + more, refusal.would_change))
     for step in cycle.plan.steps:
         if isinstance(step, Start | Resume) and step.job not in begun:
-            found.setdefault(step.job, f"its turn: {action_of(step).value} stopped before it")
-    return Reasons(by_job=found)
+            result.setdefault(step.job, f"its turn: {action_of(step).value} stopped before it")
+    return Reasons(by_job=result)
 
 
 def helped(reason: str, would_change: str) -> str:
@@ -100,8 +100,8 @@ def wait_of(entry: JobRecord, known: Mapping[JobId, Wait], entries: Mapping[JobI
     """Where an entry stands in that queue; ``None`` when it does not wait."""
     if not stands(entry):
         return None
-    found = known.get(entry.id)
-    return found or next((wait for each, wait in in_line(known, entries) if each.id == entry.id), None)
+    result = known.get(entry.id)
+    return result or next((wait for each, wait in in_line(known, entries) if each.id == entry.id), None)
 
 
 def _unmeasured(cycle: "Cycle") -> str:

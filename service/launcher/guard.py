@@ -203,7 +203,7 @@ class SupervisorChild:
         """A signal for who listens to it: if in any worker's tree nobody does, nobody gets it."""
         trees = [tree.listeners(pid, number) for pid in self._workers]
         if all(trees) and trees:
-            for pid in (pid for found in trees for pid in found):
+            for pid in (pid for result in trees for pid in result):
                 _kill(pid, number)
             self.say({"asked": True})
         else:

@@ -46,15 +46,15 @@ def answer(path: Path, words: Sequence[str], limit_s: float) -> Answer:
     while True:
         try:
             told = ask(path, words, timeout_s=max(0.1, until_s - time.monotonic()))
-            found = json.loads(told) if told else {"error": "it ended before it answered"}
+            result = json.loads(told) if told else {"error": "it ended before it answered"}
         except (ConnectionRefusedError, FileNotFoundError):
-            found = {"error": NOT_READY}
+            result = {"error": NOT_READY}
         except TimeoutError:
             return {"error": f"it did not answer within {limit_s:g} s"}
         except (OSError, ValueError) as error:
             return {"error": f"it cannot be asked: {error}"}
-        if not str(found.get("error", "")).startswith(NOT_READY) or time.monotonic() + AGAIN_S > until_s:
-            return dict(found)
+        if not str(result.get("error", "")).startswith(NOT_READY) or time.monotonic() + AGAIN_S > until_s:
+            return dict(result)
         time.sleep(AGAIN_S)
 
 

@@ -14,9 +14,9 @@ def descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
     dead: set[int] = set()
     for pid in _pids():
-        found = _kin(pid)
-        if found is not None:
-            is_gone, parent = found
+        result = _kin(pid)
+        if result is not None:
+            is_gone, parent = result
             children.setdefault(parent, []).append(pid)
             if is_gone:
                 dead.add(pid)
@@ -38,7 +38,7 @@ def listeners(leader: int, number: int) -> list[int]:
     if catches(leader, number):
         return [leader]
     kin = ((pid, _kin(pid)) for pid in _pids())
-    children = [pid for pid, found in kin if found is not None and found[1] == leader]
+    children = [pid for pid, result in kin if result is not None and result[1] == leader]
     return [pid for child in children for pid in listeners(child, number)]
 
 

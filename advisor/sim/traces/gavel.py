@@ -58,16 +58,16 @@ def read_gavel(path: Path, pick: str | None = None) -> Workload:
 
 
 def _rates(path: Path) -> Mapping[str, Mapping[Key, float]]:
-    found: dict[str, dict[Key, float]] = {GPU_MODEL: {}, f"{GPU_MODEL}_unconsolidated": {}}
+    result: dict[str, dict[Key, float]] = {GPU_MODEL: {}, f"{GPU_MODEL}_unconsolidated": {}}
 
     def take(row: Row) -> None:
         rate = float(row["steps_per_s"])
-        if row["worker_type"] in found and 0 < rate < inf:
+        if row["worker_type"] in result and 0 < rate < inf:
             key = row["model"], int(row["batch_size"] or 0), int(row["scale_factor"])
-            found[row["worker_type"]][key] = rate
+            result[row["worker_type"]][key] = rate
 
     measured(path, ("worker_type", "model", "batch_size", "scale_factor", "steps_per_s"), take)
-    return found
+    return result
 
 
 def _job(row: Row, wanted: str, rates: Mapping[str, Mapping[Key, float]]) -> TraceJob:

@@ -17,13 +17,13 @@ COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 def read_philly(path: Path, pick: str | None = None) -> Workload:
     """The jobs submitted on the days ``pick`` (``2017-10-03..2017-10-16``, both included), else all."""
     days = None if pick is None else _days(pick)
-    found = read_rows(path, COLUMNS, lambda row: _job(row, days))
-    begin = found.jobs[0].submitted_s if days is None else _midnight(days[0])
+    result = read_rows(path, COLUMNS, lambda row: _job(row, days))
+    begin = result.jobs[0].submitted_s if days is None else _midnight(days[0])
     jobs = tuple(
         replace(job, name=f"philly-{number}", submitted_s=job.submitted_s - begin)
-        for number, job in enumerate(found.jobs)
+        for number, job in enumerate(result.jobs)
     )
-    return replace(found, jobs=jobs)
+    return replace(result, jobs=jobs)
 
 
 def _job(row: Row, days: tuple[date, date] | None) -> TraceJob:

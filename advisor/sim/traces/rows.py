@@ -59,8 +59,8 @@ def numbered(
             for row in reader:
                 yield reader.line_num, row
     except OSError as error:
-        found = error.strerror or str(error)
-        raise TraceError(f"reading {path}: {found}; {hint}") from error
+        result = error.strerror or str(error)
+        raise TraceError(f"reading {path}: {result}; {hint}") from error
     except (EOFError, zlib.error) as error:
         raise TraceError(f"reading {path}: {error}; it is cut or damaged, fetch it again") from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -171,8 +171,8 @@ def _years(seconds: float) -> str:
 
 def _check_heading(path: Path, columns: Sequence[str], heading: Sequence[str] | None) -> None:
     if not heading:
-        found = "it is empty" if heading is None else "its first line is empty"
-        raise TraceError(f"reading {path}: {found}; a heading with {', '.join(columns)} goes there")
+        result = "it is empty" if heading is None else "its first line is empty"
+        raise TraceError(f"reading {path}: {result}; a heading with {', '.join(columns)} goes there")
     missing = [name for name in columns if name not in heading]
     if missing:
         shown = ", ".join(repr(name[:40]) for name in heading[:NAMED_COLUMNS])
