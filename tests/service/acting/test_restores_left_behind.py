@@ -123,7 +123,7 @@ def test_it_is_not_brought_back_a_second_time_meanwhile(
         assert lease.under_way(JOB, [uuid])
         resume = Resume(job=JOB, gpus=(uuid,))
         now = CheckpointBlocker(pid=PID, started_ms=1, uid=1000)
-        monkeypatch.setattr("advisor.engines.checkpointer.entanglement", lambda pid: now)
+        monkeypatch.setattr("advisor.engines.checkpointer.entanglement", lambda pid, looking: now)
         assert engine.do(resume, 6) == Stale(found=BEGUN_BEFORE)
         (cuda.folder / "wait").unlink()
         until("the child ends", lambda: not lease.locks.under_way(JOB, [uuid]))
