@@ -187,7 +187,7 @@ def _released(change: Change, at_ms: int) -> Iterable[Row]:
 
 def _granted(change: Change, at_ms: int) -> Iterable[Row]:
     had, has, entry = _holds(change.before), _holds(change.after), change.after
-    wanted = entry.submission
+    submission = entry.submission
     number = max(entry.acknowledged, 0 if entry.directive is None else entry.directive.number)
     for uuid, share in has.items():
         if had.get(uuid) != share:
@@ -195,10 +195,10 @@ def _granted(change: Change, at_ms: int) -> Iterable[Row]:
                 "lease_id": f"{entry.id}/{uuid}/{number}/{at_ms}",
                 "gpu_uuid": uuid,
                 "job": entry.id,
-                "user_name": wanted.user,
-                "project": wanted.project,
-                "job_name": wanted.name or None,
-                "kind": wanted.kind.value,
+                "user_name": submission.user,
+                "project": submission.project,
+                "job_name": submission.name or None,
+                "kind": submission.kind.value,
                 "share": share,
                 "at_ms": at_ms,
             }

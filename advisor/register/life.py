@@ -230,17 +230,18 @@ def attained_gpu_s(entry: JobRecord, now_ms: int) -> float:
 
 
 def _unable(entry: JobRecord, directive: Command, what: str) -> Refused | None:
-    wanted = entry.submission
-    if wanted.mobility is Elasticity.RIGID and isinstance(
+    submission = entry.submission
+    if submission.mobility is Elasticity.RIGID and isinstance(
         directive, PauseCommand | RequeueCommand | ReallocateCommand | ResumeCommand
     ):
         return Unable(f"{what}: the job can neither be resized nor checkpointed; it only runs to its end")
     if not isinstance(directive, PLACING):
         return None
     count = len(directive.gpus)
-    if len(set(directive.gpus)) != count or not wanted.min_gpus <= count <= wanted.max_gpus:
+    if len(set(directive.gpus)) != count or not submission.min_gpus <= count <= submission.max_gpus:
         return Unable(
-            f"{what}: it runs on {wanted.min_gpus} to {wanted.max_gpus} GPUs, each named once, not on {count}"
+            f"{what}: it runs on {submission.min_gpus} to {submission.max_gpus} GPUs, each named once, "
+            f"not on {count}"
         )
     if not 0 < directive.share <= 1:
         return Unable(f"{what}: a share is above 0 and at most 1, not {directive.share:g}")

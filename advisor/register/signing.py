@@ -124,8 +124,8 @@ class CommandSigner:
         return said
 
     def _mac(self, entry: JobRecord, text: str) -> str:
-        wanted = entry.submission
-        whose = (entry.id, wanted.user, wanted.uid, wanted.nonce, entry.submitted_ms)
+        submission = entry.submission
+        whose = (entry.id, submission.user, submission.uid, submission.nonce, entry.submitted_ms)
         signed = json.dumps(("fallow-command", whose, text)).encode()
         return hmac.digest(self._key, signed, "sha256").hex()
 

@@ -61,16 +61,16 @@ class Activity:
     def job_changed(self, before: JobRecord | None, after: JobRecord) -> None:
         """A change of a job was committed: one line for each thing that changed."""
         if before is None:
-            asked = after.submission
+            submission = after.submission
             log_event(
                 log,
                 "job-submitted",
                 job=after.id,
-                user=asked.user,
-                project=asked.project,
-                name=asked.name or None,
-                gpus=_range(asked.min_gpus, asked.max_gpus),
-                share=None if asked.share == 1 else asked.share,
+                user=submission.user,
+                project=submission.project,
+                name=submission.name or None,
+                gpus=_range(submission.min_gpus, submission.max_gpus),
+                share=None if submission.share == 1 else submission.share,
             )
             return
         if after.directive is not None and after.directive != before.directive:

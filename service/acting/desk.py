@@ -252,11 +252,11 @@ class JobCommands:
         if not is_ours(job):
             raise self._organs.foreign.refuse(caller, job, "resize")
         entry = self._changeable(caller, job)
-        wanted = entry.submission
-        if not wanted.min_gpus <= gpus <= wanted.max_gpus:
+        submission = entry.submission
+        if not submission.min_gpus <= gpus <= submission.max_gpus:
             raise BadOrder(
-                f"{job} was submitted for {wanted.min_gpus} to {wanted.max_gpus} GPUs, not for {gpus}; "
-                "submit it anew with other bounds"
+                f"{job} was submitted for {submission.min_gpus} to {submission.max_gpus} GPUs, "
+                f"not for {gpus}; submit it anew with other bounds"
             )
         if entry.state is not JobState.RUNNING or in_flight(entry):
             doing = "is just carrying something out" if in_flight(entry) else f"is {entry.state.value}"
@@ -299,14 +299,14 @@ class JobCommands:
         rows = []
         for row in read_leases(self._organs.store):
             entry, gpu = entries.get(JobId(row["job"])), state.gpus.get(row["gpu"])
-            wanted = None if entry is None else entry.submission
+            submission = None if entry is None else entry.submission
             rows.append(
                 {
                     **row,
                     "node": None if gpu is None else gpu.node,
                     "part_of_device": None if gpu is None else gpu.part_of_device,
-                    "user": None if wanted is None else wanted.user,
-                    "project": None if wanted is None else wanted.project,
+                    "user": None if submission is None else submission.user,
+                    "project": None if submission is None else submission.project,
                     "sharing": None if entry is None else entry.sharing.value,
                 }
             )

@@ -81,12 +81,14 @@ class Holdings:
     def _count(self, entry: JobRecord, sign: int) -> None:
         if entry.state is JobState.ENDED:
             return
-        asked = entry.submission
+        submission = entry.submission
         with self._guard:  # taken off whom it was counted for: who is one person changes with /etc/subuid
-            person = whose(asked) if sign > 0 else self._counted_as.pop(entry.id, whose(asked))
+            person = whose(submission) if sign > 0 else self._counted_as.pop(entry.id, whose(submission))
             if sign > 0:
                 self._counted_as[entry.id] = person
-            self._add(person, jobs=sign, chars=sign * length(asked), with_gpus=sign * bool(leased(entry)))
+            self._add(
+                person, jobs=sign, chars=sign * length(submission), with_gpus=sign * bool(leased(entry))
+            )
 
     def _add(self, person: str, *, jobs: int, chars: int, with_gpus: int) -> None:
         held = self._held[person]

@@ -114,11 +114,11 @@ def hold_strangers(register: "Register", membership: "Membership", operators: fr
     """
     result: dict[JobId, str] = {}
     for entry in register.entries().values():
-        asked = entry.submission
+        submission = entry.submission
         if never_began(entry) and not entry.held_by_user and not in_flight(entry):
-            if acts_for_all(asked.uid, asked.user, operators) and not is_lent(asked.uid):
+            if acts_for_all(submission.uid, submission.user, operators) and not is_lent(submission.uid):
                 continue
-            why = membership.against(asked.user, asked.uid, asked.project)
+            why = membership.against(submission.user, submission.uid, submission.project)
             if why is not None:
                 result[entry.id] = why
     if result:

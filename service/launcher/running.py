@@ -308,12 +308,12 @@ class Running:
         except OSError as error:
             self._happened(model.Unsaved(why=f"it has no place to say that it saved itself: {error}"))
             return
-        wanted = self._order.submission
-        if wanted.mobility is Elasticity.ELASTIC:
-            self._ask(("suspend",), wanted.grace_s, steer.suspended)
+        submission = self._order.submission
+        if submission.mobility is Elasticity.ELASTIC:
+            self._ask(("suspend",), submission.grace_s, steer.suspended)
         else:
-            assert wanted.checkpoint_signal is not None
-            self._crew_of_job().ask(signal_number(wanted.checkpoint_signal))
+            assert submission.checkpoint_signal is not None
+            self._crew_of_job().ask(signal_number(submission.checkpoint_signal))
 
     def _release(self) -> None:
         if self._order.submission.mobility is Elasticity.ELASTIC:

@@ -54,8 +54,8 @@ def starts(
 
 def command(order: Order, lease: Lease, meeting: StateDir) -> tuple[str, ...]:
     """What is run: the user's command, an elastic training by way of its controller."""
-    wanted = order.submission
-    if wanted.mobility is not Elasticity.ELASTIC:
+    submission = order.submission
+    if submission.mobility is not Elasticity.ELASTIC:
         return order.argv
     python, options, script = elastic_parts(order.argv)
     return (
@@ -63,7 +63,7 @@ def command(order: Order, lease: Lease, meeting: StateDir) -> tuple[str, ...]:
         "-m",
         CONTROLLER,
         *options,
-        *("--min", str(wanted.min_gpus), "--max", str(wanted.max_gpus)),
+        *("--min", str(submission.min_gpus), "--max", str(submission.max_gpus)),
         *("--devices", ",".join(lease.gpus), "--socket", str(meeting.control)),
         "--",
         *script,
