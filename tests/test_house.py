@@ -122,6 +122,7 @@ MAY_IMPORT = {
     "service/trust": (
         "collector.file_trust",
         "collector.procfs",
+        "collector.toml_text",
         "service.errors",
         "service.trust",
     ),
@@ -132,6 +133,7 @@ MAY_IMPORT = {
     "service/config": (
         "advisor",
         "analytics",
+        "collector.toml_text",
         "service.config",
         "service.data_folder",
         "service.durations",
