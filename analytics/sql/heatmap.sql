@@ -1,4 +1,5 @@
--- How busy each GPU was in each step, and whether somebody held it. A step in which nothing is known has no row.
+-- How busy each GPU was in each step, and whether somebody held it. A step in which nothing is known has no row. What a
+-- board was before it was cut anew is in its own row.
 --
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
@@ -19,14 +20,16 @@
 -- @column state text: the state it was in longest
 -- @null utilization_ratio: not measured; gpu_index, gpu_place: not known
 WITH chosen AS (
-    SELECT gpu_id, uuid, node, gpu_index,
-        gpu_place(gpu_index, uuid, parent_uuid, mig_profile, gpu_instance, compute_instance) AS gpu_place,
-        row_number() OVER (ORDER BY node, gpu_index, uuid) AS place
+    SELECT gpu_id, coalesce(cut_of, uuid) AS uuid, node, gpu_index,
+        gpu_place(gpu_index, coalesce(cut_of, uuid), parent_uuid, mig_profile, gpu_instance, compute_instance) AS gpu_place,
+        dense_rank() OVER (ORDER BY node, gpu_index, coalesce(cut_of, uuid), gpu_place) AS place
     FROM gpus
     WHERE ($node IS NULL OR node = $node) AND ($model IS NULL OR model = $model)
+), drawn AS (
+    SELECT DISTINCT place, uuid, node, gpu_index, gpu_place FROM chosen
 ), cells AS (
     SELECT
-        gpu_id, step_start(ts, $from_ts, $step_s) AS ts, sum(used_ms)::BIGINT AS used_ms,
+        place, step_start(ts, $from_ts, $step_s) AS ts, sum(used_ms)::BIGINT AS used_ms,
         sum(measured_ms)::BIGINT AS measured_ms, sum(held_ms)::BIGINT AS held_ms, sum(free_ms)::BIGINT AS free_ms,
         sum(allocated_empty_ms)::BIGINT AS allocated_empty_ms, sum(held_idle_ms)::BIGINT AS held_idle_ms,
         sum(low_saturation_ms)::BIGINT AS low_saturation_ms, sum(moderate_ms)::BIGINT AS moderate_ms,
@@ -42,6 +45,6 @@ SELECT
     main_state(free_ms, allocated_empty_ms, held_idle_ms, low_saturation_ms, moderate_ms, good_ms, suspect_ms,
         withheld_ms, unknown_ms) AS state
 FROM cells AS c
-JOIN chosen AS g USING (gpu_id)
+JOIN drawn AS g USING (place)
 JOIN steps($from_ts, $to_ts, $step_s) AS s USING (ts)
 ORDER BY g.place, c.ts;

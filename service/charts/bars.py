@@ -80,12 +80,14 @@ REACH = f"clamp(width / max(width - {TEXT_PX}, 1), 1.75, 4)"
 
 
 def _bars(frame: pd.DataFrame, texts: list[str], colours: Theme) -> Filled:
-    held = frame["gpu_hours"].fillna(0.0)
-    most = float(held.max() or 1.0) if len(frame) else 1.0
     place = dict(zip(frame["name"], range(len(frame)), strict=True))
     parts = split_hours(frame)
+    ends_h = parts.groupby("name")["high"].max()  # who works beyond its share of a GPU used more than it held
+    most = float(ends_h.max() or 1.0) if len(frame) else 1.0
     parts = parts.assign(place=parts["name"].map(place), low=parts["low"] / most, high=parts["high"] / most)
-    ends = frame[["name"]].assign(place=frame["name"].map(place), end=held / most, text=texts)
+    ends = frame[["name"]].assign(
+        place=frame["name"].map(place), end=frame["name"].map(ends_h) / most, text=texts
+    )
     return _bars_look(len(place), colours).filled(parts=parts, ends=ends)
 
 

@@ -265,7 +265,19 @@ def holder_strip(holders: pd.DataFrame, window: Window, colours: Theme) -> Strip
         f"{who} · {row.job_name}" if not wording.missing(row.job_name) else who
         for who, row in zip(people, rows(holders), strict=True)
     ]
-    return Strip(title="Held by", stretches=_labelled(frame, shades, labels, told, window))
+    return Strip(title="Held by", stretches=_labelled(frame, shades, _together(frame, labels), told, window))
+
+
+def _together(frame: pd.DataFrame, labels: list[str]) -> list[str]:
+    """The labels, those of stretches that overlap in one: two words in one place can't be read."""
+    found = list(labels)
+    first = 0
+    for at in range(1, len(found)):
+        if frame["ts"].iloc[at] < frame["end"].iloc[first]:
+            found[first], found[at] = f"{found[first]}, {found[at]}", ""
+        else:
+            first = at
+    return found
 
 
 def shades_of(people: Sequence[str], colours: Theme) -> list[str]:

@@ -18,7 +18,7 @@ from service.durations import window
 from service.energy import WASTED
 
 HARDWARE_KEYS = ("node", "gpu", "model", "hour", "day")
-NAMED = ("gpu", "job")
+TITLES = {"day": "day (UTC)", "gpu": "UUID"}
 BAR_WIDTH = 24
 """So that states, hours, energy and cost stand on a line of 80."""
 NO_ROOM = "Left out for want of room: {}; --json has them."
@@ -98,13 +98,19 @@ def _heading(by: str, start: datetime, end: datetime) -> str:
 def _names(client: Client, by: str, span: tuple[datetime, datetime]) -> dict[str, str]:
     """What people call a key that is a number: a GPU by its place, a job by its name and owner."""
     if by == "gpu":
-        return {row["uuid"]: place(row) for row in client.rows("gpus_now")}
+        gpus = client.rows("gpu_names", from_ts=span[0], to_ts=span[1])
+        return {row["uuid"]: place(row) + _until(row["to_ts"]) for row in gpus}
     if by == "job":
         jobs = client.rows("jobs", from_ts=span[0], to_ts=span[1])
         return {
             row["job"]: f"{row['job_name'] or row['job']} ({row['user_name'] or 'unknown'})" for row in jobs
         }
     return {}
+
+
+def _until(to_ts: str | None) -> str:
+    """Until when a GPU was there that is gone or was cut anew: its place may be another's now."""
+    return "" if to_ts is None else f" until {words.clock_time(to_ts)}"
 
 
 def _named(rows: Sequence[Row], by: str, names: dict[str, str]) -> list[Row]:
@@ -161,8 +167,9 @@ def _keys(rows: Sequence[Row], by: str) -> Any:
     metered = any(row.get("energy_kwh") for row in rows)
     withheld = hardware and any(row.get("withheld_gpu_hours") for row in rows)
     columns = [
-        Column(title="day (UTC)" if by == "day" else by, least=10),
-        *([Column(title="", least=10)] if by in NAMED else []),
+        *([Column(title="gpu")] if by == "gpu" else []),
+        Column(title=TITLES.get(by, by), least=10, spare=1 if by == "gpu" else None),
+        *([Column(title="", least=10)] if by == "job" else []),
         Column(title="installed" if hardware else "GPU-hours", right=True),
         *([Column(title="held", right=True, spare=3)] if hardware else []),
         Column(title="used", right=True),
@@ -185,8 +192,9 @@ def _keys(rows: Sequence[Row], by: str) -> Any:
 def _key_line(row: Row, by: str, withheld: bool, metered: bool, priced: bool) -> list[str | Text]:
     hardware = by in HARDWARE_KEYS
     return [
+        *([row["name"] or "?"] if by == "gpu" else []),
         _key(row, by, hardware),
-        *([row["name"]] if by in NAMED else []),
+        *([row["name"]] if by == "job" else []),
         words.hours(row["gpu_hours"]),
         *([words.hours(row["held_gpu_hours"])] if hardware else []),
         words.hours(row["used_gpu_hours"]),

@@ -247,4 +247,4 @@ def _holders(scene: PageContext, row: Any) -> None:
             "Said by": holders["source"],
         }
     )
-    grid(shown.iloc[::-1], hide_index=True)
+    grid(shown.iloc[::-1], hide_index=True, placeholder=wording.DASH)

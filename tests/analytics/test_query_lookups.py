@@ -80,6 +80,12 @@ def test_gpu_holders(ask: Ask) -> None:
     assert ask("gpu_holders", uuid="GPU-a1", from_ts=ONE, to_ts=TWO) == []
 
 
+def test_gpu_names(ask: Ask) -> None:
+    names = {row["uuid"]: (row["node"], row["gpu_place"], row["to_ts"]) for row in ask("gpu_names", **WINDOW)}
+    assert names["GPU-a1"] == ("a", "1", None)
+    assert ask("gpu_names", from_ts="2020-01-01", to_ts="2020-01-02") == []
+
+
 def test_processes_now(ask: Ask) -> None:
     (row,) = ask("processes_now", uuid="GPU-a0")
     assert (row["pid"], row["user_name"], row["frameworks"], row["job"]) == (

@@ -199,6 +199,23 @@ def test_waste_ranks_the_worst_first_and_leaves_out_who_wasted_nothing() -> None
     assert lengths.to_dict() == pytest.approx({"ada": 10.0, "bo": 20.0, "cy": 5.0})
 
 
+def test_those_who_hold_a_gpu_at_once_are_named_in_one_label() -> None:
+    at = [WINDOW.from_ts, WINDOW.from_ts]
+    holders = pd.DataFrame({"from_ts": at, "to_ts": [WINDOW.to_ts] * 2, "user_name": ["ada", "bo"]})
+    holders = holders.assign(
+        from_ts=pd.to_datetime(at, utc=True), to_ts=pd.to_datetime([WINDOW.to_ts] * 2, utc=True)
+    )
+    holders = holders.assign(job_name=["a", "b"], job=["slurm:1", "slurm:2"], project=None, source="slurm")
+    strip = timelines.holder_strip(holders, WINDOW, LIGHT)
+    assert list(strip.stretches["text"]) == ["ada · a, bo · b", ""]
+
+
+def test_words_beside_a_bar_begin_where_it_ends_though_more_was_used_than_held() -> None:
+    people = pd.DataFrame({"name": ["lab"], "gpu_hours": [5.0], "used_gpu_hours": [4.5]})
+    drawn = bars.waste_bars(people.assign(wasted_gpu_hours=2.5, utilization_ratio=0.9), LIGHT)
+    assert list(drawn.rows["ends"]["end"]) == list(drawn.rows["parts"]["high"].tail(1)) == [1.0]
+
+
 def test_measures_nobody_took_get_no_lane_and_idle_video_none_either() -> None:
     timeline = pd.DataFrame(
         {

@@ -105,6 +105,18 @@ def test_cutting_a_board_leaves_the_hours_before_as_they_were(store: Store) -> N
     end = play(store, end, 4, cut_into(part(1, 3), part(2, 4)))
     assert ledger(store, T0, T0 + 3 * MINUTE_MS) == before
     assert board_hours(store, T0, T0 + 7 * MINUTE_MS) == pytest.approx(7 / 60)
+    with store.reader() as reader:
+        span = {"from_ts": T0, "to_ts": T0 + 7 * MINUTE_MS}
+        drawn = run(reader, "heatmap", {**span, "step_s": 60}).to_pylist()
+        names = run(reader, "gpu_names", span).to_pylist()
+    assert [row["ts"].minute for row in drawn if row["uuid"] == uuid(0)] == list(range(7))
+    assert {row["uuid"] for row in drawn} == {uuid(0), part(1, 3).uuid, part(2, 4).uuid}
+    assert [(row["gpu_place"], row["to_ts"] is None) for row in names] == [
+        ("0", True),
+        ("0", False),
+        ("0/3g.30gb#1", True),
+        ("0/4g.40gb#2", True),
+    ]
 
 
 @pytest.mark.slow
