@@ -30,6 +30,7 @@ from service.cli import main
 from service.client import ClientError, connect
 from service.client.jobs import ActingClient, connect_acting
 from service.errors import WrongState
+from tests.collector.dcgm.loopback import QuietServer
 from tests.docs.docs_reading import ROOT
 from tests.driver.driver import Driver
 from tests.other_machines import other_machines, remember
@@ -280,7 +281,7 @@ class Site:
     @cached_property
     def exporter(self) -> str:
         """Where a dcgm-exporter answers."""
-        self._exporter = ThreadingHTTPServer(("127.0.0.1", 0), _Exporter)
+        self._exporter = QuietServer(("127.0.0.1", 0), _Exporter)
         Thread(target=self._exporter.serve_forever, daemon=True).start()
         return f"http://127.0.0.1:{self._exporter.server_address[1]}"
 

@@ -1,5 +1,6 @@
 """A real HTTP server on a free loopback port, answering as a test tells it to."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,14 @@ class Answer:
 
 def text(body: str, **headers: str) -> Answer:
     return Answer(body=body.encode(), headers={"Content-Type": "text/plain; version=0.0.4", **headers})
+
+
+class QuietServer(ThreadingHTTPServer):
+    """Whose clients may hang up in the middle of anything, as a service that is ended does."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @contextmanager
@@ -58,7 +67,7 @@ def serving(answer: Callable[[str, Mapping[str, str]], Answer]) -> Iterator[str]
         def log_message(self, *_: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = QuietServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
