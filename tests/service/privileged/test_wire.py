@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from collector.procfs.files import read_link
 from service.privileged import wire
 from service.privileged.wire import Refused, Request, Unanswered, ask, serve, server
+from tests.service.conftest import until
 
 OWN = os.geteuid()
 
@@ -71,6 +73,30 @@ def test_more_than_a_request_may_hold_ends_the_connection(
     monkeypatch.setattr(wire, "MOST_BYTES", 1_000)
     with pytest.raises(Unanswered):
         ask(path, {"verb": "x" * 100_000}, (OWN,))
+
+
+@pytest.mark.parametrize("raw", [b'{"verb": "hello"}\n', b"no request\n", b'{"verb": "refuse"}\n', b"{"])
+def test_descriptors_that_come_along_stay_open_in_nobody(path: Path, raw: bytes) -> None:
+    """Of 250 that are sent with each piece; a thousand would end whoever takes them in."""
+    ask(path, {"verb": "hello"}, (OWN,))
+    before = open_pipes()
+    kept, other = os.pipe()
+    with socket.socket(socket.AF_UNIX) as made:
+        made.connect(str(path))
+        socket.send_fds(made, [raw[:1]], [kept] * 250)
+        socket.send_fds(made, [raw[1:] or b" "], [kept] * 250)
+        made.shutdown(socket.SHUT_WR)
+        while made.recv(100):
+            pass
+    os.close(kept)
+    os.close(other)
+    until("they are closed", lambda: open_pipes() == before)  # a moment after the connection is
+
+
+def open_pipes() -> int:
+    """Of this process, which is both ends."""
+    links = [read_link(each) or "" for each in Path("/proc/self/fd").iterdir()]
+    return sum(each.startswith("pipe:") for each in links)
 
 
 def test_a_socket_of_another_account_is_not_believed(path: Path) -> None:
