@@ -9,8 +9,11 @@ def line(word: str, at_s: float = 1.0, gpus: tuple[str, ...] = ("GPU-0",)) -> Li
     return Line(word=word, pid=7, at_s=at_s, gpus=gpus)
 
 
-def ran(*words: str, status: int | None = 0, hurt: bool = False, restarts: int = 0) -> Ran:
-    return Ran(key="job-1", status=status, hurt=hurt, restarts=restarts, lines=tuple(map(line, words)))
+def ran(
+    *words: str, status: int | None = 0, hurt: bool = False, restarts: int = 0, unheard: bool = False
+) -> Ran:
+    lines = tuple(map(line, words))
+    return Ran(key="job-1", status=status, hurt=hurt, restarts=restarts, lines=lines, unheard=unheard)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +24,7 @@ def ran(*words: str, status: int | None = 0, hurt: bool = False, restarts: int =
         ran("begun", status=1, hurt=True),
         ran(status=1, hurt=True),
         ran("begun", "stopped", status=143, hurt=True),
+        ran(status=2, unheard=True),
     ],
 )
 def test_what_may_happen_is_no_fault(job: Ran) -> None:
@@ -38,6 +42,9 @@ def test_what_may_happen_is_no_fault(job: Ran) -> None:
         (ran("begun", status=None), "did not end"),
         (ran("begun", status=1), "nothing was done to it"),
         (ran("begun", status=None, hurt=True), "did not end"),
+        (ran(status=2), "nothing was done to it"),
+        (ran("begun", status=2, unheard=True), "nothing was done to it"),
+        (ran(status=1, unheard=True), "nothing was done to it"),
     ],
 )
 def test_what_must_not_happen_is_named(job: Ran, word: str) -> None:

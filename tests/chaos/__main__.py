@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 
+from service.launcher.submitting import SUBMIT_LIMIT_S
 from tests.chaos import audit
 from tests.chaos.disk import cut_log, flip_log, flip_table, full_disk, mount_small
 from tests.chaos.exporter import Exporter
@@ -157,9 +158,12 @@ def _audit(site: Site, before: dict[str, int]) -> list[str]:
             hurt=each.hurt,
             restarts=each.restarts,
             lines=audit.read_ledger(site.ledger, each.key),
+            unheard=site.was_away_for(each, SUBMIT_LIMIT_S),
         )
         for each in site.launched
     ]
+    if untaken := [each.key for each in ran if each.was_not_taken]:
+        print(f"not taken, for no service answered for {SUBMIT_LIMIT_S:g} s, as they said: {untaken}")
     found = audit.faults(ran) + audit.leftovers(before, site.sizes(), MOST_GROWTH)
     status, actions = site.ask("GET", "/v1/actions")
     rows = actions if isinstance(actions, list) else (actions or {}).get("actions", [])

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+REFUSED = 2
+"""What ``fallow`` ends with where a sentence says why nothing was done."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
@@ -24,6 +27,8 @@ class Ran:
 
     ``status`` is its exit code, ``None`` when it had to be ended by the auditor. ``hurt`` says that its
     launcher or its worker was killed: then it may fail or be lost, but not hang or leave anything behind.
+    ``unheard`` says that no service was there for as long as a launcher asks before it says so and ends, as
+    one that takes its time to start again on a busy machine: then the job may not have been taken at all.
     """
 
     key: str
@@ -31,6 +36,12 @@ class Ran:
     hurt: bool
     restarts: int
     lines: tuple[Line, ...]
+    unheard: bool = False
+
+    @property
+    def was_not_taken(self) -> bool:
+        """Its launcher ended with the status of a refusal, before anything of it ran, for nobody answered."""
+        return self.unheard and self.status == REFUSED and not self.lines
 
 
 def read_ledger(folder: Path, key: str) -> tuple[Line, ...]:
@@ -60,7 +71,7 @@ def faults(jobs: Iterable[Ran]) -> list[str]:
             found.append(f"{job.key}: its launcher did not end")
         if job.status == 0 and not any(line.word == "ended" for line in job.lines):
             found.append(f"{job.key}: said to be done, and never ran to its end")
-        if job.status not in (0, None) and not job.hurt:
+        if job.status not in (0, None) and not job.hurt and not job.was_not_taken:
             found.append(f"{job.key}: failed with {job.status}, and nothing was done to it")
     return found
 

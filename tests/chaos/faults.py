@@ -46,7 +46,7 @@ def restart_service(site: Site, _: Exporter, dice: random.Random) -> list[str]:
 def freeze_service(site: Site, _: Exporter, dice: random.Random) -> list[str]:
     """The service stands still for some seconds, as on a machine that swaps."""
     assert site.service is not None
-    site.down.set()
+    site.goes_down()
     with _stopped(site.service.pid):
         time.sleep(dice.uniform(0.5, 4))
     return [] if site.wait_for_answer() else ["the service does not answer after it stood still"]

@@ -68,6 +68,7 @@ class Launched:
     process: "subprocess.Popen[bytes]"
     restarts: int
     hurt: bool = False
+    began_s: float = field(default_factory=time.monotonic)
 
 
 @dataclass
@@ -100,6 +101,8 @@ class Site:
             lock.touch()
             lock.chmod(0o666)
         self.service: subprocess.Popen[bytes] | None = None
+        self.outages: list[tuple[float, float]] = []
+        self._down_since_s = 0.0
         self.down = threading.Event()
         """Set while the service is away on purpose (killed, stopped, frozen), until it answers again."""
         self.start_service()
@@ -141,12 +144,24 @@ class Site:
             if time.monotonic() > ends_s:
                 return False
             time.sleep(0.1)
+        if self.down.is_set():
+            self.outages.append((self._down_since_s, time.monotonic()))
         self.down.clear()
         return True
 
+    def goes_down(self) -> None:
+        """From now on the service is away on purpose."""
+        if not self.down.is_set():
+            self._down_since_s = time.monotonic()
+        self.down.set()
+
+    def was_away_for(self, job: Launched, span_s: float) -> bool:
+        """Whether no service was there for so long at once after a job was launched."""
+        return any(end_s - max(start_s, job.began_s) >= span_s for start_s, end_s in self.outages)
+
     def kill_service(self, how: signal.Signals) -> None:
         """End it, and wait until it is gone."""
-        self.down.set()
+        self.goes_down()
         assert self.service is not None
         self.service.send_signal(how)
         self.service.wait(LIMIT_S)
