@@ -14,7 +14,7 @@ from collector.managers.model import JobState, Look
 from collector.managers.slurm.reader import SlurmManager
 from collector.managers.source import claims_of
 from collector.model import OutOfService, Unavailable
-from tests.slurm_cluster import SlurmCluster, slurm_cluster
+from tests.slurm_cluster import PATIENCE_S, SlurmCluster, slurm_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -54,7 +54,7 @@ def test_jobs_nodes_and_the_queue_are_as_slurm_has_them(cluster: SlurmCluster) -
     why = f"squeue --noheader --jobs={waiting} --format=%r | grep -c -v None"
     cluster.until("reason", "sh", "-c", why, says="1")
     cluster.ask("scontrol", "update", "nodename=n3", "state=drain", "reason=bad | DIMM")
-    seen = look(SlurmManager())
+    seen = look(SlurmManager(timeout_s=PATIENCE_S))
     assert seen.cluster == "lab"
     jobs = {job.key.id: job for job in seen.jobs}
     assert {number: job.state for number, job in jobs.items()} == {
@@ -82,15 +82,15 @@ def test_jobs_nodes_and_the_queue_are_as_slurm_has_them(cluster: SlurmCluster) -
 def test_a_dead_controller_and_a_dead_munge_are_no_empty_cluster(cluster: SlurmCluster) -> None:
     cluster.submit("--gres=gpu:2")
     running(cluster, 1)
-    manager = SlurmManager()
+    manager = SlurmManager(timeout_s=PATIENCE_S)
     assert len(claims_of(look(manager))) == 2
     cluster.kill("munged")
-    assert "is slurmctld up, and munge?" in reason(manager)
+    assert "is slurmctld up, and munge?" in reason(SlurmManager())
     cluster.start("munged")
     cluster.until("munge", "squeue", "--noheader", "--format=%T", says="RUNNING")
     assert len(claims_of(look(manager))) == 2
     cluster.kill("slurmctld")
-    assert reason(manager)
+    assert reason(SlurmManager())
     cluster.start("slurmctld")
     running(cluster, 1)
     assert len(claims_of(look(manager))) == 2
@@ -127,7 +127,7 @@ def test_hidden_jobs_are_no_empty_cluster(cluster: SlurmCluster) -> None:
 
 
 def test_a_number_that_a_crash_gave_twice_is_two_jobs(cluster: SlurmCluster) -> None:
-    manager = SlurmManager()
+    manager = SlurmManager(timeout_s=PATIENCE_S)
     first = cluster.submit("--gres=gpu:1", "--hold")
     assert [job.holder.job for job in look(manager).jobs] == [f"slurm:{first}"]
     cluster.kill("slurmctld")
@@ -142,7 +142,7 @@ def test_a_number_that_a_crash_gave_twice_is_two_jobs(cluster: SlurmCluster) -> 
 
 
 def test_a_requeued_job_is_the_same_and_an_ended_one_says_how(cluster: SlurmCluster) -> None:
-    manager = SlurmManager()
+    manager = SlurmManager(timeout_s=PATIENCE_S)
     number = cluster.submit("--gres=gpu:1")
     running(cluster, 1)
     before = look(manager).jobs[0].key
