@@ -69,8 +69,8 @@ from bench.true_labels import (  # noqa: E402
     labelled,
 )
 from collector.model import GpuUuid  # noqa: E402
-from collector.simulated.cluster import SimulatedCluster  # noqa: E402
-from collector.simulated.truth import Label, LabelKind  # noqa: E402
+from collector.sources.simulated.cluster import SimulatedCluster  # noqa: E402
+from collector.sources.simulated.labels import Label, LabelKind  # noqa: E402
 from collector.store.database import open_store  # noqa: E402
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000

@@ -50,8 +50,8 @@ from bench.gains import ends, moves, pairs, sizes  # noqa: E402
 from bench.gains.case import GUESSED, TOLD  # noqa: E402
 from bench.gains.case import Case as Elsewhere  # noqa: E402
 from bench.packing import SHARED, read_table  # noqa: E402
-from collector.simulated.cluster import SimulatedCluster  # noqa: E402
-from collector.simulated.truth import Label, LabelKind  # noqa: E402
+from collector.sources.simulated.cluster import SimulatedCluster  # noqa: E402
+from collector.sources.simulated.labels import Label, LabelKind  # noqa: E402
 from collector.store.database import open_store  # noqa: E402
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000

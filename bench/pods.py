@@ -39,9 +39,9 @@ from analytics.assess import assess  # noqa: E402
 from analytics.model import Analysis  # noqa: E402
 from analytics.query import Connection, run  # noqa: E402
 from analytics.thresholds import Thresholds  # noqa: E402
-from collector.replay.mapping import parse_mapping  # noqa: E402
-from collector.replay.open import open_recording  # noqa: E402
-from collector.replay.recording import histories  # noqa: E402
+from collector.sources.replay.mapping import parse_mapping  # noqa: E402
+from collector.sources.replay.read import open_recording  # noqa: E402
+from collector.sources.replay.recording import histories  # noqa: E402
 from collector.store.database import open_store  # noqa: E402
 
 SHARED = Path(os.environ.get("FALLOW_SHARED", ROOT.parent / "shared"))

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from bench.likeness.measured import GRID, Floats, Real, Rows, read_real, simulate  # noqa: E402
-from collector.simulated.truth import KINDS, LabelKind  # noqa: E402
+from collector.sources.simulated.labels import KINDS, LabelKind  # noqa: E402
 
 SERVICES = (LabelKind.INFERENCE, LabelKind.FORGOTTEN_SERVICE)
 IDLE_W = 58.0

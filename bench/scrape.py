@@ -23,12 +23,12 @@ sys.path.insert(0, str(ROOT))
 
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 
-from collector.backfill.prometheus import import_history  # noqa: E402
-from collector.backfill.server import Access  # noqa: E402
 from collector.dcgm.endpoint import Endpoint, heard  # noqa: E402
-from collector.exposition import exposition as fallow_exposition  # noqa: E402
+from collector.metrics_endpoint import exposition as fallow_exposition  # noqa: E402
 from collector.model import Reading, Tick  # noqa: E402
 from collector.snapshot import Snapshot, after  # noqa: E402
+from collector.sources.prometheus.import_history import import_history  # noqa: E402
+from collector.sources.prometheus.server import Access  # noqa: E402
 from collector.store.database import open_store  # noqa: E402
 from tests.collector.backfill.past import Life, prometheus, write_blocks  # noqa: E402
 from tests.collector.dcgm.dcgm_writer import CLASSIC, MIB, Board, Facts, exposition  # noqa: E402

@@ -41,8 +41,8 @@ from bench.service import Figure, Service, cpu_s, figure, service, show  # noqa:
 from bench.using.people import Heard, person, reader, told  # noqa: E402
 from collector.attribution import effective  # noqa: E402
 from collector.clock import SystemClock  # noqa: E402
-from collector.loop import Loop, LoopDependencies, Timing  # noqa: E402
-from collector.simulated.cluster import SimulatedCluster  # noqa: E402
+from collector.scrape_loop import Loop, LoopDependencies, Timing  # noqa: E402
+from collector.sources.simulated.cluster import SimulatedCluster  # noqa: E402
 from collector.store.database import open_store  # noqa: E402
 
 CONFIG = """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from analytics.model import FindingKind
 from collector.model import JobKind
-from collector.simulated.truth import Label, LabelKind
+from collector.sources.simulated.labels import Label, LabelKind
 
 IDLE_LABELS = {
     LabelKind.NOTEBOOK_AWAY,

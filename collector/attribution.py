@@ -33,7 +33,7 @@ from collector.model import (
     Reading,
     Withheld,
 )
-from collector.procfs.stat import is_same_start
+from collector.procfs.proc_files import is_same_start
 
 STRENGTH = {source: rank for rank, source in enumerate(ClaimSource)}
 """0 is the strongest, as the enum is written."""

@@ -19,7 +19,7 @@ SIMULATED_SOURCE = "simulated"
 """The name of the source whose GPUs, people and jobs are invented. No real source may have it."""
 
 PEER_SOURCE = "fallow"
-"""The name of the source that reads other machines' Fallow (``collector.peer``)."""
+"""The name of the source that reads other machines' Fallow (``collector.sources.peer``)."""
 
 
 class Basis(IntEnum):

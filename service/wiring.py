@@ -12,8 +12,8 @@ from service.health.condition import Heartbeat, MaintenanceTask
 
 if TYPE_CHECKING:
     from collector.clock import Clock
-    from collector.loop import Loop, Timing
     from collector.model import NodeName, Tick
+    from collector.scrape_loop import Loop, Timing
     from collector.store.database import Store
     from service.acting.launched_processes import LaunchedProcesses
     from service.config.model import Config
@@ -158,7 +158,7 @@ def _loop(
     pace: "Timing | None" = None,
     given_out: "Mapping[str, Sequence[NodeName]] | None" = None,
 ) -> "Loop":
-    from collector.loop import Loop, LoopDependencies
+    from collector.scrape_loop import Loop, LoopDependencies
     from service.sources.making import make_attribute
 
     ports = LoopDependencies(
@@ -195,7 +195,7 @@ def read_once(config: "Config") -> "tuple[Tick, tuple[str, ...]]":
 
 def timing(config: "Config") -> "Timing":
     """The loop's pace; a source gets no longer than four fifths of a tick as the machine's clock has it."""
-    from collector.loop import Timing
+    from collector.scrape_loop import Timing
 
     tick_ms, speed = round(config.collect.tick_s * 1000), config.rehearsal.speed
     return Timing(
@@ -208,7 +208,7 @@ def timing(config: "Config") -> "Timing":
 def _metrics(loop: "Loop") -> bytes:
     from importlib.metadata import version
 
-    from collector.exposition import exposition
+    from collector.metrics_endpoint import exposition
 
     return exposition(loop.snapshot, version=version("fallow-gpu"))
 

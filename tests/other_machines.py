@@ -10,10 +10,10 @@ from pathlib import Path
 from threading import Lock
 
 from collector.clock import SystemClock
-from collector.exposition import exposition
+from collector.metrics_endpoint import exposition
 from collector.model import Reading, Tick
-from collector.simulated.cluster import SimulatedCluster
 from collector.snapshot import Snapshot, after
+from collector.sources.simulated.cluster import SimulatedCluster
 from collector.store.database import open_store
 from service.sources.backfill import layers, until
 from tests.collector.dcgm.loopback import Answer, serving, text

@@ -225,11 +225,11 @@ MAY_IMPORT = {
 }
 
 OWNERS = {
-    "pynvml": ("collector/nvml",),
+    "pynvml": ("collector/sources/nvml",),
     "duckdb": ("collector/store",),
     "prometheus_client": ("collector/dcgm",),
     "aiohttp": ("collector/dcgm",),
-    "httpx": ("collector/backfill",),
+    "httpx": ("collector/sources/prometheus",),
     "apscheduler": ("service/daemon", "service/reports/due.py"),
     "apprise": ("service/notify",),
     "jinja2": ("service/reports",),
@@ -480,7 +480,7 @@ def queries() -> list[Path]:
 
 
 RUNS_WHAT_IT_READS = {"pickle", "shelve", "dill", "cloudpickle", "joblib", "marshal"}
-READS_ITS_OWN_CHILD = {"collector/nvml/wire.py": {"marshal"}}
+READS_ITS_OWN_CHILD = {"collector/sources/nvml/wire.py": {"marshal"}}
 """One interpreter on both ends of a pipe that nobody else holds."""
 
 

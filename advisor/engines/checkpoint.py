@@ -19,7 +19,7 @@ from typing import Protocol
 
 from advisor.engines.gpu_room import GIB, FreeMemory, Held, no_room
 from collector.model import GpuUuid
-from collector.procfs.entanglements import LOOK_LIMIT_S, MOST_DESCENDANTS, CheckpointBlocker
+from collector.procfs.checkpoint_blockers import LOOK_LIMIT_S, MOST_DESCENDANTS, CheckpointBlocker
 
 FIRST_DRIVER, LOCK_TIMEOUT_DRIVER = 550, 570
 TRIED_DRIVERS = (570, 575, 580)

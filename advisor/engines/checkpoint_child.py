@@ -18,7 +18,7 @@ from advisor.engines.gpu_room import Held
 from advisor.written import to_text
 from collector.model import GpuUuid
 
-FREE_MEMORY = "collector.nvml.free_memory"
+FREE_MEMORY = "collector.sources.nvml.free_memory"
 ASK_S = 60.0
 """NVML's first call takes seconds where persistence mode is off; after a minute it is not known."""
 

@@ -17,20 +17,20 @@ from advisor.engines.gpu_room import Held
 from advisor.engines.moving import Ongoing
 from advisor.register.foreign import Seen
 from advisor.written import Unreadable, from_text
-from collector.procfs.entanglements import (
+from collector.procfs.checkpoint_blockers import (
     CheckpointBlocker,
     Looking,
     available_bytes,
     entanglement,
     mps_pids,
 )
-from collector.procfs.stat import is_same_start
+from collector.procfs.proc_files import is_same_start
 
 CHILD = "advisor.engines.checkpoint_child"
 LONGEST_S = 900.0
 """After so long the child is left to itself: 80 GiB at 0.1 GiB/s. It is never killed: half-done is worse."""
 LOOK_S = 20.0
-HELD_MEMORY = "collector.nvml.held_memory"
+HELD_MEMORY = "collector.sources.nvml.held_memory"
 ASK_S = 60.0
 """NVML's first call takes seconds where persistence mode is off; after a minute it is not known."""
 

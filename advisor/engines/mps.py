@@ -30,7 +30,7 @@ from advisor.register.shares import PIPE_DIRECTORY, Mps
 from collector.clock import Clock
 from collector.file_trust import ROOT_UID, distrust_way
 from collector.procfs.accounts import name_of
-from collector.procfs.stat import parse_uids
+from collector.procfs.proc_files import parse_uids
 
 PROC = Path("/proc")
 DEFAULT_DIRECTORY = "/tmp/nvidia-mps"

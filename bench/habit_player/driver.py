@@ -15,10 +15,10 @@ import numpy.typing as npt
 from bench.habit_player.machine import Machine
 from bench.habit_player.world import TICK_MS, Series, Values, World, memory_gib
 from collector.model import Gap, Gpu, NodeName, Process, Reading
-from collector.nvml import reading
-from collector.nvml.gathering import Assembly
-from collector.nvml.identity import ProcessStarts
-from collector.nvml.wire import MEASURES
+from collector.sources.nvml import convert
+from collector.sources.nvml.assemble import Assembly
+from collector.sources.nvml.identity import ProcessStarts
+from collector.sources.nvml.wire import MEASURES
 
 SOURCE = "nvml"
 LOOK_MS = 30_000
@@ -55,7 +55,7 @@ class Driver:
         self._rows = [self._columns(series) for series in world.gpus]
         self._static = _static(world)
         self._gpus = self._described()
-        self._places = reading.mig_places(self._static)
+        self._places = convert.mig_places(self._static)
 
     def readings(self) -> Iterator[Reading]:
         """One reading a tick, from the world's begin to its end."""
@@ -183,7 +183,7 @@ class Driver:
 
     def _described(self) -> tuple[Gpu, ...]:
         total = round(memory_gib(self._world.habit) * 2**30)
-        known = reading.gpus(self._static, NodeName(self._world.node), "570.86.15")
+        known = convert.gpus(self._static, NodeName(self._world.node), "570.86.15")
         if self._world.habit.hardware.unified:
             return known
         return tuple(replace(gpu, memory_total_bytes=total) for gpu in known)

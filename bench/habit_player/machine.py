@@ -16,7 +16,7 @@ from bench.habit_player.model import ProcessPlan
 from bench.habit_player.naming import job_name, pod_name, slurm_number
 from bench.habit_player.world import Running, World
 from collector.model import Process
-from collector.procfs.table import ProcessTable
+from collector.procfs.process_table import ProcessTable
 
 BOOT_S = 1_780_000_000
 NO_LOGIN = 2**32 - 1

@@ -7,8 +7,8 @@ processes or allocations has changed.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from collector.arrow import HeldInterval, History, IntrudedInterval, to_table
 from collector.attribution import Attribution, effective
-from collector.batch import HeldInterval, History, IntrudedInterval, to_table
 from collector.model import (
     Allocation,
     Event,
@@ -28,7 +28,9 @@ from collector.model import (
 from collector.store.database import Store
 
 BELIEVED_MS = 600_000
-"""How long what was last known of a silent machine holds, as in the loop (``collector.loop.Timing``)."""
+"""How long what was last known of a silent machine holds, as in the loop
+(``collector.scrape_loop.Timing``).
+"""
 
 Told = tuple[GpuUuid, JobId, float, str]
 

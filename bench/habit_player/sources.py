@@ -22,16 +22,16 @@ from bench.habit_player import exporter, inventory
 from bench.habit_player.driver import Driver
 from bench.habit_player.recorder import Recorder
 from bench.habit_player.world import World
-from collector import peer
 from collector.attribution import Attribution
 from collector.dcgm import endpoint
 from collector.dcgm.endpoint import Endpoint, News
-from collector.exposition import exposition
+from collector.gpu_identity import names_of, reconciled
+from collector.metrics_endpoint import exposition
 from collector.model import Reading, Tick
-from collector.reconcile import names_of, reconciled
-from collector.replay.open import open_recording
-from collector.replay.recording import histories
 from collector.snapshot import Snapshot, after
+from collector.sources import peer
+from collector.sources.replay.read import open_recording
+from collector.sources.replay.recording import histories
 from collector.store.database import Store
 
 SLOW_MS = 30_000

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from collector.simulated.cluster import SimulatedCluster
-from collector.simulated.people import DAY_MS
-from collector.simulated.roster import slots_of
-from collector.simulated.truth import KINDS
+from collector.sources.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.labels import KINDS
+from collector.sources.simulated.people import DAY_MS
+from collector.sources.simulated.workload import slots_of
 
 TO_MS = 1_795_000_200_000
 STEP_MS = 300_000

@@ -1,8 +1,8 @@
 """Bytes a sample of a sealed day, beside Prometheus and VictoriaMetrics fed exactly the same values.
 
 A *sample* is what Prometheus calls one: a value of one metric of one GPU at one time. The data is a stretch
-of the simulated cluster (``collector.simulated``, seed 0), 10 s apart. Ratios are ten-thousandths, everything
-else integers, so no store rounds anything; nulls are not samples and are not sent.
+of the simulated cluster (``collector.sources.simulated``, seed 0), 10 s apart. Ratios are ten-thousandths,
+everything else integers, so no store rounds anything; nulls are not samples and are not sent.
 """
 
 import json
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from collector.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.cluster import SimulatedCluster
 from collector.store.database import open_store
 
 SEED = 0

@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from collector.batch import to_table
+from collector.arrow import to_table
 from collector.model import (
     Allocation,
     Basis,

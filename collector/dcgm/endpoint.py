@@ -29,7 +29,7 @@ from collector.model import (
     OutOfService,
     Withheld,
 )
-from collector.nvml.reasons import xid as xid_words
+from collector.sources.nvml.convert import xid as xid_words
 
 XID = "xid"
 STALE_MS = 300_000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from collector.inventory.slurm_programs import output
 from collector.model import NodeName, NodeState, OutOfService
-from collector.procfs.commands import bounded
+from collector.procfs.job_root import bounded
 
 COMMAND = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%u|%E")
 FLAGS = "*~#!%$@^-"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.model import Gpu, GpuUuid
-from collector.procfs.commands import bounded
+from collector.procfs.job_root import bounded
 
 MOST_DIGITS = 6
 """Of an index: no node has a million devices, and ``int`` refuses what has over 4,300 digits."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.procfs.files import read_file
+from collector.procfs.proc_files import read_file
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 """How mountinfo writes blanks and backslashes (proc_pid_mountinfo(5))."""

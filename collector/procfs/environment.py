@@ -5,7 +5,7 @@ The block is the one at exec: what a program sets later is not in it (proc_pid_e
 
 import re
 
-from collector.procfs.commands import bounded, without_secrets
+from collector.procfs.job_root import bounded, without_secrets
 
 VALUE_CHARS = 1024
 DEVICES_CHARS = 16_384

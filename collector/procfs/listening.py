@@ -15,16 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.procfs.commands import arguments, is_inference_server, launcher, notebook_kernel
-from collector.procfs.files import (
+from collector.procfs.job_root import arguments, is_inference_server, launcher, notebook_kernel
+from collector.procfs.proc_files import (
     MOST_DESCRIPTORS,
     MOST_NEAR_DESCRIPTORS,
     Denied,
     Folder,
     open_folder,
+    parse_stat,
     read_file,
 )
-from collector.procfs.stat import parse_stat
 
 MOST_TABLE_BYTES = 1 << 20
 """About 7,000 rows. The kernel lists those that listen before all others, and reading ends with them."""

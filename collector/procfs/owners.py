@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from collector.procfs.accounts import account_name, name_of, nameless
-from collector.procfs.files import read_file
-from collector.procfs.stat import parse_uid
+from collector.procfs.proc_files import parse_uid, read_file
 
 PROC = Path("/proc")
 SUBUID = Path("/etc/subuid")

@@ -8,8 +8,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from collector.procfs.files import read_file
-from collector.procfs.stat import parse_stat
+from collector.procfs.proc_files import parse_stat, read_file
 
 PROC = Path("/proc")
 MOST_ANCESTORS = 4_096

@@ -6,7 +6,7 @@ also those whose screen is locked and the greeter.
 
 from pathlib import Path
 
-from collector.procfs.files import read_file
+from collector.procfs.proc_files import read_file
 
 SEATS = Path("/run/systemd/seats")
 

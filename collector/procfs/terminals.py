@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.procfs.files import read_file
-from collector.procfs.stat import Stat, is_same_start, parse_boot_ms, parse_stat, started_ms
+from collector.procfs.proc_files import Stat, is_same_start, parse_boot_ms, parse_stat, read_file, started_ms
 
 PROC = Path("/proc")
 DEV = Path("/dev")

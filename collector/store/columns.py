@@ -8,7 +8,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collector.batch import SAMPLE_SCHEMA
+from collector.arrow import SAMPLE_SCHEMA
 
 RATIO_SCALE = 10_000
 MAX_SMALLINT = 32_767

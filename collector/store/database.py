@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import duckdb
 
-from collector.batch import History
+from collector.arrow import History
 from collector.model import Gap, Tick
 from collector.store import history as history_rows
 from collector.store import judgements, ledger_inputs, ticks

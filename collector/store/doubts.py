@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from collector.batch import IntrudedInterval
+from collector.arrow import IntrudedInterval
 from collector.model import Process, ProcessKey, Tick
 from collector.store.allocations import RESUME_MS
 from collector.store.registry import Registry

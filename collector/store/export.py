@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from collector.batch import SIMULATED_COLUMN
+from collector.arrow import SIMULATED_COLUMN
 from collector.spreadsheet import FORMULA, MARK
 from collector.store.errors import ExportNoRoom, ExportTooLarge
 from collector.store.statements import statement

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collector.batch import HeldInterval, History
+from collector.arrow import HeldInterval, History
 from collector.model import Gpu
 from collector.store.allocations import read_open
 from collector.store.columns import stored_rows

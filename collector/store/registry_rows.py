@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import pyarrow as pa
 
-from collector.batch import fitting
+from collector.arrow import fitting
 from collector.model import Gpu, Holder, Process, ProcessKey
 
 GPU_FIELDS = tuple(column.name for column in fields(Gpu))

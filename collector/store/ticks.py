@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from collector.batch import fitting, to_table
+from collector.arrow import fitting, to_table
 from collector.model import Holder, HolderSample, JobId, Process, ProcessKey, ProcessSample, Reading, Tick
 from collector.store.allocations import (
     RESUME_MS,

@@ -14,7 +14,7 @@ from advisor.register.life import leased
 from advisor.register.model import JobRecord
 from collector.model import GpuUuid, NodeName
 from collector.procfs.owners import belongs_to
-from collector.procfs.stat import Stat, is_same_start, parse_boot_ms, parse_stat, started_ms
+from collector.procfs.proc_files import Stat, is_same_start, parse_boot_ms, parse_stat, started_ms
 from collector.snapshot import Snapshot
 
 PROC = Path("/proc")

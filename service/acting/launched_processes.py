@@ -16,8 +16,7 @@ from advisor.register.model import Launcher
 from collector.model import JobId, NodeName, ProcessKey
 from collector.procfs.cgroup_folders import GroupFolders
 from collector.procfs.cgroups import placement
-from collector.procfs.files import read_file
-from collector.procfs.stat import Stat, is_same_start, parse_boot_ms, parse_stat
+from collector.procfs.proc_files import Stat, is_same_start, parse_boot_ms, parse_stat, read_file
 
 PROC = Path("/proc")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.register.model import JobRecord, JobState
-from collector.exposition import COUNTER, Metric, family, single
+from collector.metrics_endpoint import COUNTER, Metric, family, single
 from service.acting.activity import Counts
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from advisor.register.model import JobRecord, Launcher, Report
 from collector.model import JobId, JobKind, NodeName
 from collector.procfs.owners import belongs_to
 from collector.procfs.pid_namespaces import ids_of, translated
-from collector.procfs.stat import is_same_start, parse_boot_ms, parse_stat, started_ms
+from collector.procfs.proc_files import is_same_start, parse_boot_ms, parse_stat, started_ms
 from collector.procfs.terminals import terminal_of, tty_of
 from service.api.port import Caller
 

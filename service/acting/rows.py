@@ -9,7 +9,7 @@ from advisor.register.model import Elasticity, JobRecord, JobState, Submission
 from advisor.register.shares import Terms, about_defaults
 from advisor.tags import verb_of
 from advisor.written import to_tree
-from collector.procfs.commands import COMMAND_CHARS, masked
+from collector.procfs.job_root import COMMAND_CHARS, masked
 from service.acting.waiting import Wait
 from service.api.port import Caller, Which
 

@@ -25,7 +25,7 @@ from advisor.model import ActionClass, ProjectName
 from advisor.register.model import Elasticity, ExitReason, JobState, Launcher, Report, Submission
 from advisor.tags import as_now
 from collector.model import GpuUuid, JobId, JobKind, NodeName
-from collector.procfs.commands import without_secrets
+from collector.procfs.job_root import without_secrets
 from service import names
 from service.api.port import Caller, OwnWord
 

@@ -17,7 +17,7 @@ from service.config.flags import Settings, settle
 from service.durations import window
 
 if TYPE_CHECKING:
-    from collector.backfill.prometheus import Progress as Read
+    from collector.sources.prometheus.import_history import Progress as Read
 
 POLL_S = 0.5
 DAY_MS = 86_400_000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from analytics.model import FindingKind
 from analytics.query import run
-from collector.exposition import Metric, family, single
+from collector.metrics_endpoint import Metric, family, single
 from collector.store.errors import StoreError
 
 if TYPE_CHECKING:

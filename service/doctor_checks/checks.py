@@ -17,7 +17,7 @@ from service.doctor_checks.results import Finding, Verdict, driver_version
 from service.sources.specs import DcgmSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
 
 if TYPE_CHECKING:
-    from collector.nvml.probe import Probe, ProbedGpu
+    from collector.sources.nvml.probe import Probe, ProbedGpu
     from service.config.model import Config
 
 SCARCE_BYTES = 2 * 2**30
@@ -60,7 +60,7 @@ def acting(config: "Config") -> Iterator[Finding]:
 
 def processes(proc: Path = PROC) -> Finding:
     """Whether other people's processes can be read: environments and libraries name job and framework."""
-    from collector.procfs.absence import view_of
+    from collector.procfs.proc_files import view_of
 
     if view_of(proc).hides_pids:
         return Finding(
@@ -82,7 +82,7 @@ def processes(proc: Path = PROC) -> Finding:
 
 def pid_namespace(proc: Path = PROC) -> Finding:
     """Whether the driver's pids are those seen here."""
-    from collector.procfs.absence import view_of
+    from collector.procfs.proc_files import view_of
 
     inside = any(path.exists() for path in CONTAINER_SIGNS)
     where = "in a container" if inside else "on the host"
@@ -170,7 +170,7 @@ def _driver(*, wanted: bool) -> Iterator[Finding]:
             "watch other machines (--source dcgm=URL or fallow=URL), or look at invented data (--simulated)",
         )
         return
-    from collector.nvml.probe import probe
+    from collector.sources.nvml.probe import probe
 
     yield from driver_findings(probe())
 

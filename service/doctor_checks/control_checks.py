@@ -60,7 +60,7 @@ def terminals_found(found: "tuple[Terminal, ...]", *, on: bool, uid: int, groups
 def checkpoint(config: "Config", driver_version: str | None) -> Finding:
     """Whether a job that Fallow did not launch could be paused here."""
     from advisor.engines.checkpoint import Host
-    from collector.procfs.entanglements import available_bytes, mps_pids
+    from collector.procfs.checkpoint_blockers import available_bytes, mps_pids
 
     major = (driver_version or "").split(".", 1)[0]
     host = Host(
@@ -109,7 +109,7 @@ def checkpoint_found(host: "Host", *, on: bool) -> Finding:
 
 def mps(pids: tuple[int, ...] | None = None) -> Finding:
     """Whether CUDA's multi-process service runs, which decides how sharers of a GPU are kept apart."""
-    from collector.procfs.entanglements import mps_pids
+    from collector.procfs.checkpoint_blockers import mps_pids
 
     found_pids = {} if pids is not None else mps_pids()
     running = pids or (*found_pids.get(0, ()), *found_pids.get(os.geteuid(), ()))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from advisor.model import ProjectName
 from advisor.register.model import Elasticity, Submission
 from collector.model import JobKind, NodeName
-from collector.procfs.commands import masked, without_secrets
+from collector.procfs.job_root import masked, without_secrets
 from service import names
 from service.durations import parse_span
 from service.errors import FallowError

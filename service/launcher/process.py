@@ -6,7 +6,7 @@ from pathlib import Path
 
 from advisor.register.model import Launcher
 from collector.model import NodeName
-from collector.procfs.stat import is_same_start, parse_boot_ms, parse_stat, started_ms
+from collector.procfs.proc_files import is_same_start, parse_boot_ms, parse_stat, started_ms
 
 PROC = Path("/proc")
 

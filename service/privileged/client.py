@@ -21,8 +21,8 @@ from advisor.register.foreign import Seen
 from advisor.register.shares import PIPE_DIRECTORY, Mps
 from advisor.written import Unreadable, from_tree, to_tree
 from collector.model import NodeName, Process
-from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
-from collector.procfs.table import PROC, ProcessTable
+from collector.procfs.proc_files import parse_boot_ms, parse_stat, started_ms
+from collector.procfs.process_table import PROC, ProcessTable
 from service.privileged import wire
 from service.privileged.wire import Refused, Unanswered
 
@@ -43,7 +43,9 @@ def hand_socket() -> Path | None:
 
 
 class ProbeTable:
-    """``collector.procfs.table.ProcessTable`` as the probe sees it; as this process does while it is away."""
+    """``collector.procfs.process_table.ProcessTable`` as the probe sees it; as this process does while it is
+    away.
+    """
 
     def __init__(self, node: NodeName, path: Path, trusted: Sequence[int] = (0,)) -> None:
         self._path, self._trusted = path, trusted

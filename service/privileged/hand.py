@@ -27,8 +27,8 @@ from advisor.engines.telling import Notice, Notifier, TerminalNotifier
 from advisor.register.foreign import Seen
 from advisor.written import from_tree, to_tree
 from collector.model import GpuUuid, JobId
-from collector.procfs.entanglements import CheckpointBlocker, owner
-from collector.procfs.stat import is_same_start
+from collector.procfs.checkpoint_blockers import CheckpointBlocker, owner
+from collector.procfs.proc_files import is_same_start
 from service.privileged.journal import HandJournal, open_journal
 from service.privileged.probe import options
 from service.privileged.wire import DESCRIPTORS, Refused, Request, serve, server

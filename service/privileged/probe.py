@@ -22,7 +22,7 @@ from advisor.register.shares import PIPE_DIRECTORY
 from advisor.written import to_tree
 from collector.model import NodeName, Process
 from collector.procfs.accounts import uid_of
-from collector.procfs.table import ProcessTable
+from collector.procfs.process_table import ProcessTable
 from service.privileged.wire import MOST_BYTES, Handler, Refused, Request, serve, server
 
 MOST_PIDS = 20_000

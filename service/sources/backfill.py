@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collector.batch import History
-    from collector.simulated.cluster import SimulatedCluster
+    from collector.arrow import History
+    from collector.sources.simulated.cluster import SimulatedCluster
     from collector.store.database import Store
 
 MINUTE_MS = 60_000

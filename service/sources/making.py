@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collector.attribution import Attribution
     from collector.inventory.hub import HubAccounts
     from collector.inventory.leases import Launched
-    from collector.loop import Attribute
     from collector.managers.slurm.reuse import KnownRun
-    from collector.simulated.cluster import SimulatedCluster
+    from collector.scrape_loop import Attribute
     from collector.source import Source
+    from collector.sources.simulated.cluster import SimulatedCluster
     from collector.store.database import Store
     from collector.store.origin import Origin
     from service.config.model import Config
@@ -150,15 +150,15 @@ def hub_accounts(accounts: "Sequence[str]") -> "HubAccounts":
 
 def make_cluster(config: "Config") -> "SimulatedCluster":
     """A cluster of the configured seed and size: each call a new one, and all of them the same."""
-    from collector.simulated.cluster import SimulatedCluster
+    from collector.sources.simulated.cluster import SimulatedCluster
 
     shape = config.simulated
     return SimulatedCluster(seed=shape.seed, nodes=shape.nodes, gpus_per_node=shape.gpus_per_node)
 
 
 def _recording(path: Any) -> Any:
-    from collector.replay.errors import RecordingError
-    from collector.replay.open import open_recording
+    from collector.sources.replay.errors import RecordingError
+    from collector.sources.replay.read import open_recording
 
     try:
         return open_recording(Path(path))
@@ -178,7 +178,7 @@ def _make(spec: SourceSpec, config: "Config", cluster: "SimulatedCluster | None"
         case PeerSpec(urls=urls):
             return _peers(urls, config)
         case ReplaySpec():
-            from collector.replay.source import ReplaySource
+            from collector.sources.replay.source import ReplaySource
 
             return ReplaySource(recording)
         case _:
@@ -187,7 +187,7 @@ def _make(spec: SourceSpec, config: "Config", cluster: "SimulatedCluster | None"
 
 def _nvml(config: "Config") -> "Source":
     from collector.model import NodeName
-    from collector.nvml.source import NvmlOptions, NvmlSource
+    from collector.sources.nvml.source import NvmlOptions, NvmlSource
     from service.sources.described import Described
 
     node = NodeName(socket.gethostname())
@@ -211,7 +211,7 @@ def _dcgm(urls: tuple[str, ...], config: "Config") -> "Source":
 
 def _peers(urls: tuple[str, ...], config: "Config") -> "Source":
     from collector.dcgm.fetch import Limits
-    from collector.peer import PeerSettings, peer_source
+    from collector.sources.peer import PeerSettings, peer_source
 
     limits = Limits.of_gpus(config.collect.gpus_per_address, config.collect.scrape_timeout_s)
     return peer_source(PeerSettings(urls=urls, limits=limits))

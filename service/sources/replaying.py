@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collector.clock import Clock
-    from collector.loop import Loop, Timing
-    from collector.replay.recording import Recording
-    from collector.replay.source import ReplayClock
+    from collector.scrape_loop import Loop, Timing
+    from collector.sources.replay.recording import Recording
+    from collector.sources.replay.source import ReplayClock
     from collector.store.database import Store
     from service.config.model import Config
 
@@ -34,8 +34,8 @@ class Replaying:
     @classmethod
     def of(cls, recording: "Recording", base: "Clock", config: "Config") -> "Replaying":
         """Ticks as wide as the recording's own steps, but no narrower than the configured tick."""
-        from collector.loop import Timing
-        from collector.replay.source import ReplayClock
+        from collector.scrape_loop import Timing
+        from collector.sources.replay.source import ReplayClock
 
         tick_ms = max(usual_step_ms(recording), round(config.collect.tick_s * 1000))
         return cls(
@@ -81,7 +81,7 @@ class Replaying:
         self, store: "Store", stopped: Callable[[], bool], tell: Callable[[str], None]
     ) -> None:
         from collector.model import Tick, Unavailable
-        from collector.replay.recording import histories
+        from collector.sources.replay.recording import histories
 
         at_ms = self.recording.from_ms
         for history in histories(self.recording):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from service.errors import FallowError
 
 if TYPE_CHECKING:
-    from collector.backfill.prometheus import ImportSummary, Progress
+    from collector.sources.prometheus.import_history import ImportSummary, Progress
     from collector.store.database import Store
 
 log = logging.getLogger(__name__)
@@ -69,9 +69,8 @@ class ImportState:
 
 def plan(store: "Store", order: ImportOrder) -> ImportPlan:
     """What would be read; asks the server, stores nothing. Raises ``ImportRefused``."""
-    from collector.backfill.plan import total_ms
-    from collector.backfill.prometheus import ImportSettings, survey
-    from collector.backfill.server import ImportFailed
+    from collector.sources.prometheus.import_history import ImportSettings, survey, total_ms
+    from collector.sources.prometheus.server import ImportFailed
 
     try:
         found = survey(
@@ -93,8 +92,8 @@ def plan(store: "Store", order: ImportOrder) -> ImportPlan:
 
 def run(store: "Store", order: ImportOrder, progress: "Callable[[Progress], None]") -> str:
     """Read and store it all; what was done, in words. Blocks. Raises ``ImportRefused``, store errors."""
-    from collector.backfill.prometheus import ImportSettings, import_history
-    from collector.backfill.server import ImportFailed
+    from collector.sources.prometheus.import_history import ImportSettings, import_history
+    from collector.sources.prometheus.server import ImportFailed
 
     try:
         done = import_history(
@@ -221,6 +220,6 @@ def _headers(given: Any) -> dict[str, str]:
 
 
 def _access(order: ImportOrder) -> Any:
-    from collector.backfill.server import Access
+    from collector.sources.prometheus.server import Access
 
     return Access(url=order.url, headers=order.headers, secrets=order.secrets, ca_pem=order.ca_pem)

@@ -11,7 +11,7 @@ from advisor.journal.deeds import FALLOW
 from advisor.journal.journal import StoreJournal
 from advisor.model import ClusterState, Job, Phase, Placement, ProjectName
 from advisor.steps import Action
-from collector.batch import HeldInterval, History, to_table
+from collector.arrow import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
     Basis,

@@ -9,8 +9,8 @@ from analytics.assess import assess, finding_rows, patterns
 from analytics.model import FindingKind, PatternKind
 from analytics.query import run
 from analytics.thresholds import Thresholds
-from collector.simulated.cluster import SimulatedCluster
-from collector.simulated.truth import LabelKind
+from collector.sources.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.labels import LabelKind
 from collector.store.database import Store
 from collector.store.judgements import Judgement
 from tests.analytics.world import A0, B0, END_MS, MINUTE_MS, NOON, ONE_MS, fill

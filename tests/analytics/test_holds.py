@@ -7,7 +7,7 @@ import pytest
 from analytics.assess import assess
 from analytics.model import FindingKind
 from analytics.thresholds import Thresholds
-from collector.batch import HeldInterval
+from collector.arrow import HeldInterval
 from collector.model import Allocation, GpuSample
 from collector.store.database import Store
 from tests.collector.store.store_parts import T0, ask, at_path, empty, held, history, sample, tick, uuid

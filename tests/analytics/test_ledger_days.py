@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from analytics.query import Connection, catalogue, run
-from collector.batch import HeldInterval, History, to_table
+from collector.arrow import HeldInterval, History, to_table
 from collector.model import Allocation, Basis, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName
 from collector.store.database import Store
 from tests.stores import open_store

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from analytics.query import run
-from collector.batch import HeldInterval
+from collector.arrow import HeldInterval
 from tests.collector.store.store_parts import T0, at_path, held, history, sample
 from tests.stores import open_store
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from analytics.query import Connection, checked, load, run
-from collector.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.cluster import SimulatedCluster
 from tests.stores import open_store
 
 START = datetime(2026, 11, 2, tzinfo=UTC).replace(tzinfo=None)

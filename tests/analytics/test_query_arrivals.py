@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from analytics.query import run
-from collector.batch import HeldInterval, History, to_table
+from collector.arrow import HeldInterval, History, to_table
 from collector.model import Allocation, Basis, ClaimSource, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName
 from tests.stores import open_store
 

@@ -8,7 +8,7 @@ from analytics.assess import assess
 from analytics.model import FindingKind
 from analytics.query import run
 from analytics.thresholds import Thresholds
-from collector.batch import History, to_table
+from collector.arrow import History, to_table
 from collector.model import Basis, Event, Gap, Gpu, GpuSample, GpuUuid, NodeName
 from tests.analytics.conftest import Ask
 from tests.analytics.world import END_MS, GIB, MINUTE_MS, NOON_MS, ONE_MS, TWO_MS

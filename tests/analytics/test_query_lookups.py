@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analytics.query import run
-from collector.batch import History, to_table
+from collector.arrow import History, to_table
 from collector.model import Basis, GpuSample
 from collector.store.judgements import Judgement
 from tests.analytics.conftest import Ask

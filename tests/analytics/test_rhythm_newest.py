@@ -7,7 +7,7 @@ import pytest
 from analytics.assess import assess
 from analytics.model import FindingKind
 from analytics.thresholds import Thresholds
-from collector.batch import HeldInterval, History, to_table
+from collector.arrow import HeldInterval, History, to_table
 from collector.model import Allocation, Basis, ClaimSource, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName
 from tests.stores import open_store
 

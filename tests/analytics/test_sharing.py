@@ -11,7 +11,7 @@ from analytics.model import FindingKind
 from analytics.query import run
 from analytics.sharing import own_bins
 from analytics.thresholds import Thresholds
-from collector.batch import HeldInterval, History, IntrudedInterval, to_table
+from collector.arrow import HeldInterval, History, IntrudedInterval, to_table
 from collector.model import (
     Allocation,
     Basis,

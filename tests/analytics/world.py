@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from collector.batch import HeldInterval, History, to_table
+from collector.arrow import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
     Basis,

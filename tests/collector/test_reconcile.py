@@ -7,7 +7,7 @@ from collector.clock import SystemClock
 from collector.dcgm.readout import read_out
 from collector.dcgm.text import parse
 from collector.dcgm.vocabulary import is_known
-from collector.loop import Loop, LoopDependencies, Timing
+from collector.gpu_identity import names_of, reconciled
 from collector.model import (
     Allocation,
     Basis,
@@ -25,7 +25,7 @@ from collector.model import (
     Tick,
     Unavailable,
 )
-from collector.reconcile import names_of, reconciled
+from collector.scrape_loop import Loop, LoopDependencies, Timing
 from tests.collector.store.store_parts import ask, at_path
 from tests.stores import open_store
 

@@ -16,11 +16,11 @@ from collector.inventory.leases import Lease, LeaseSource
 from collector.managers.slurm.reader import SlurmManager
 from collector.managers.source import ManagerSource
 from collector.model import Gpu, GpuUuid, JobId, NodeName, Reading, Unavailable
-from collector.nvml.source import NvmlOptions, NvmlSource
-from collector.replay.mapping import mapping_from
-from collector.replay.open import open_replay
-from collector.simulated.cluster import SimulatedCluster
 from collector.source import Source
+from collector.sources.nvml.source import NvmlOptions, NvmlSource
+from collector.sources.replay.mapping import mapping_from
+from collector.sources.replay.read import open_replay
+from collector.sources.simulated.cluster import SimulatedCluster
 from tests.collector.dcgm import dcgm_cases
 from tests.collector.managers.slurm_world import World
 from tests.driver.driver import UNKNOWN, CompilerMissing, Driver

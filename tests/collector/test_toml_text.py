@@ -2,8 +2,8 @@
 
 import pytest
 
-from collector.replay.errors import BadMapping
-from collector.replay.mapping import parse_mapping
+from collector.sources.replay.errors import BadMapping
+from collector.sources.replay.mapping import parse_mapping
 from collector.toml_text import MOST_CHARS, MOST_PARTS, BadToml, read_toml
 from service.config.file import parse
 from service.config.model import ConfigError

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from collector.nvml import process_list
+from collector.sources.nvml import process_list
 from service import wording
 
 T, G = wording.THIN, wording.GAP

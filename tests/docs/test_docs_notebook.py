@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from analytics.query import run
-from collector.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.cluster import SimulatedCluster
 from collector.store.database import Limits
 from tests.docs.docs_reading import ROOT
 from tests.stores import open_store

@@ -78,7 +78,7 @@ def said_of(reading: Reading) -> tuple[list[dict[str, Any]], list[dict[str, Any]
 
 
 def _stored(reading: Reading, data: Path) -> None:
-    from collector.loop import Loop, LoopDependencies, Timing
+    from collector.scrape_loop import Loop, LoopDependencies, Timing
     from collector.store.database import open_store
     from service.config.file import load
     from service.sources.described import Described

@@ -9,7 +9,7 @@ from advisor.engines.checkpoint import TRIED_DRIVERS, Deed, unfit
 from advisor.engines.checkpointer import LONGEST_S, LocalCheckpointer, major
 from advisor.register.foreign import Seen
 from collector.model import GpuUuid, NodeName
-from collector.procfs.entanglements import entanglement
+from collector.procfs.checkpoint_blockers import entanglement
 from service.doctor_checks.results import driver_version
 from tests.gpu import place
 from tests.gpu.answers import Missing

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from collector.model import Basis, NodeName, Reading
-from collector.nvml.probe import Probe, probe
-from collector.nvml.source import NvmlOptions, NvmlSource
+from collector.sources.nvml.probe import Probe, probe
+from collector.sources.nvml.source import NvmlOptions, NvmlSource
 
 pytestmark = pytest.mark.gpu
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from collector.exposition import CONTENT_TYPE, exposition
+from collector.metrics_endpoint import CONTENT_TYPE, exposition
 from collector.model import (
     Allocation,
     Basis,

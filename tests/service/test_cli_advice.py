@@ -9,7 +9,7 @@ import pytest
 
 from analytics.assess import assess, finding_rows, unjudged_rows
 from analytics.thresholds import Thresholds
-from collector.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.cluster import SimulatedCluster
 from collector.store.judgements import Judgement
 from service import data_folder as client_place
 from service.config.file import parse

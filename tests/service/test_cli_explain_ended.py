@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from collector.batch import HeldInterval
+from collector.arrow import HeldInterval
 from service.cli import main
 from service.cli.ended import ended
 from service.client.queries import Client, Transport

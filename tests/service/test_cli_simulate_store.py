@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.sim.traces.recorded import recorded_workload
-from collector.batch import HeldInterval
+from collector.arrow import HeldInterval
 from service.cli import main
 from service.client import connect
 from tests.collector.store.store_parts import T0, at_path, held, history, sample

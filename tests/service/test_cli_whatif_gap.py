@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.batch import HeldInterval, History, to_table
+from collector.arrow import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
     Basis,

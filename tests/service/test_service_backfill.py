@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.cluster import SimulatedCluster
 from collector.store.database import Store
 from service.sources.backfill import DAY_MS, MINUTE_MS, Backfill, layers
 from tests.stores import open_store

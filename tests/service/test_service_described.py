@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collector.model import NodeName, Process, ProcessKey, Reading
-from collector.procfs.table import ProcessTable
+from collector.procfs.process_table import ProcessTable
 from service.sources.described import LOOK_MS, SETTLED_LOOK_MS, Described
 from service.sources.making import SourceRefused, hub_accounts
 

@@ -17,7 +17,7 @@ from collector.managers.model import Ask, JobKey, JobState, ManagedJob
 from collector.managers.slurm.gres import entries
 from collector.model import Holder, JobId, JobKind, NodeName
 from collector.procfs.accounts import nameless
-from collector.procfs.commands import bounded
+from collector.procfs.job_root import bounded
 
 FIELDS = (
     "JobID", "JobArrayID", "ArrayJobID", "ArrayTaskID", "State", "Reason", "UserName", "UserID", "Account",

@@ -32,7 +32,7 @@ from collector.model import (
     Reading,
     Tick,
 )
-from collector.procfs.entanglements import CheckpointBlocker
+from collector.procfs.checkpoint_blockers import CheckpointBlocker
 from collector.snapshot import Snapshot, after
 from collector.store.database import Store
 from tests.stores import open_store

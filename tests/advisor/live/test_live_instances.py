@@ -15,7 +15,7 @@ from advisor.rules import PlannerConfig
 from advisor.steps import Start
 from analytics.query import run
 from collector.model import JobId, NodeName, Reading, Tick
-from collector.nvml.source import NvmlOptions, NvmlSource
+from collector.sources.nvml.source import NvmlOptions, NvmlSource
 from tests.driver.driver import CompilerMissing, Driver
 from tests.stores import open_store
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from analytics.query import run
-from collector.batch import HeldInterval, History, to_table
+from collector.arrow import HeldInterval, History, to_table
 from collector.model import Allocation, Basis, ClaimSource, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName
 from tests.analytics.world import A0, A1, B0, GIB, MINUTE_MS, NOON_MS, ONE_JOB, ONE_MS, TWO_MS
 from tests.stores import open_store

@@ -22,8 +22,8 @@ from analytics.model import Analysis
 from analytics.query import Connection, run
 from analytics.thresholds import Thresholds
 from collector.model import GpuUuid
-from collector.simulated.cluster import SimulatedCluster
-from collector.simulated.truth import Label, LabelKind
+from collector.sources.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.labels import Label, LabelKind
 from collector.store.database import Store
 from collector.store.judgements import Judgement
 from tests.stores import open_store

@@ -13,7 +13,7 @@ from collector.attribution import effective
 from collector.managers.slurm.reader import SlurmManager
 from collector.managers.source import ManagerSource
 from collector.model import NodeName, Reading
-from collector.nvml.source import NvmlOptions, NvmlSource
+from collector.sources.nvml.source import NvmlOptions, NvmlSource
 from service.sources.described import Described
 from tests.collector.managers.slurm_world import Job, World
 from tests.collector.managers.slurm_world import Node as SlurmNode

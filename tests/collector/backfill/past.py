@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from collector.batch import History
+from collector.arrow import History
 from tests.collector.dcgm.dcgm_writer import Board, Dialect, Facts, labels_of
 from tests.conftest import program
 

@@ -9,19 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.backfill.columns import history_of
-from collector.backfill.devices import devices
-from collector.backfill.held import held_intervals
-from collector.backfill.plan import cut, remaining, total_ms
-from collector.backfill.scale import scales
-from collector.backfill.server import Series
-from collector.batch import SAMPLE_SCHEMA, to_table
+from collector.arrow import SAMPLE_SCHEMA, to_table
 from collector.dcgm.labels import Claim
 from collector.dcgm.readout import read_out
 from collector.dcgm.text import parse
 from collector.dcgm.vocabulary import Dialect as Spoken
 from collector.dcgm.vocabulary import is_known, measure_of, utilization_scale
 from collector.model import ClaimSource, GpuUuid, Holder, JobId
+from collector.sources.prometheus.convert import held_intervals, history_of
+from collector.sources.prometheus.import_history import cut, remaining, total_ms
+from collector.sources.prometheus.scale import scales
+from collector.sources.prometheus.series import devices
+from collector.sources.prometheus.server import Series
 from tests.collector.dcgm.dcgm_writer import DIALECTS, Board, Dialect, Facts, exposition
 from tests.collector.dcgm.test_dcgm_dialects import facts
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from collector.backfill.plan import Range
-from collector.backfill.prometheus import (
+from collector.model import ClaimSource
+from collector.sources.prometheus.import_history import (
     ImportSettings,
     NoDcgmMetrics,
     Progress,
+    Range,
     import_history,
     survey,
 )
-from collector.backfill.server import Access
-from collector.model import ClaimSource
+from collector.sources.prometheus.server import Access
 from tests.collector.backfill.past import Life, MemoryStore, prometheus, write_blocks
 from tests.collector.dcgm.dcgm_writer import BASE_UNITS, CLASSIC, MIB, RENAMED, Board, Facts
 from tests.stores import open_store
@@ -328,8 +328,8 @@ def test_an_import_that_was_interrupted_goes_on_where_it_was(url: str, imported:
 CHILD = """
 import json, sys
 from pathlib import Path
-from collector.backfill.prometheus import ImportSettings, import_history
-from collector.backfill.server import Access
+from collector.sources.prometheus.import_history import ImportSettings, import_history
+from collector.sources.prometheus.server import Access
 from collector.store.database import open_store
 url, path, window, match = json.loads(sys.argv[1])
 with open_store(Path(path)) as store:

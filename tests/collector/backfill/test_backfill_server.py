@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from collector.backfill.prometheus import import_history
-from collector.backfill.server import (
+from collector.sources.prometheus.import_history import import_history
+from collector.sources.prometheus.server import (
     Access,
     ImportFailed,
     NotPrometheus,

@@ -8,11 +8,11 @@ import pytest
 from collector.dcgm.fetch import Limits
 from collector.dcgm.scrape import ScrapedSource
 from collector.dcgm.source import DcgmSettings, dcgm_source
-from collector.exposition import exposition as fallow_exposition
+from collector.metrics_endpoint import exposition as fallow_exposition
 from collector.model import Basis, GpuSample, GpuUuid, NodeName
 from collector.model import Gpu as GpuValue
-from collector.peer import PeerSettings, peer_source
 from collector.snapshot import Snapshot
+from collector.sources.peer import PeerSettings, peer_source
 from tests.collector.dcgm.dcgm_writer import BASE_UNITS, CLASSIC, Board, Facts, exposition
 from tests.collector.dcgm.loopback import Answer, serving, text
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from collector.dcgm.fetch import Limits
 from collector.dcgm.scrape import ScrapedSource
-from collector.exposition import exposition
+from collector.metrics_endpoint import exposition
 from collector.model import (
     SIMULATED_SOURCE,
     Allocation,
@@ -24,8 +24,8 @@ from collector.model import (
     Unavailable,
     Withheld,
 )
-from collector.peer import PeerSettings, peer_source, token_for
 from collector.snapshot import EventCount, Snapshot, SourceHealth, after
+from collector.sources.peer import PeerSettings, peer_source, token_for
 from tests.collector.dcgm.loopback import Answer, serving, text
 from tests.collector.exposition.snapshots import NOW_MS, snapshots
 

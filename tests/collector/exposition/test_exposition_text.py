@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from hypothesis import given, settings
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.exposition import SAMPLE_METRICS, exposition
+from collector.metrics_endpoint import SAMPLE_METRICS, exposition
 from collector.model import (
     Allocation,
     Basis,

@@ -9,7 +9,6 @@ import pytest
 from analytics.query import run
 from collector.attribution import effective
 from collector.inventory.sinfo import node_states, parsed
-from collector.loop import Loop, LoopDependencies, Timing
 from collector.model import (
     ClaimSource,
     Holder,
@@ -23,6 +22,7 @@ from collector.model import (
     Unavailable,
     Withheld,
 )
+from collector.scrape_loop import Loop, LoopDependencies, Timing
 from collector.store.database import Store
 from collector.store.withheld import given_out
 from tests.collector.loop.test_loop_ticks import HandClock, Scripted

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from collector.attribution import Attribution, effective
-from collector.loop import Hurried, Loop, LoopDependencies, Timing
 from collector.model import (
     Allocation,
     ClaimSource,
@@ -24,6 +23,7 @@ from collector.model import (
     Tick,
     Unavailable,
 )
+from collector.scrape_loop import Hurried, Loop, LoopDependencies, Timing
 
 START_MS = 1_800_000_000_000
 QUICK = Timing(tick_ms=10_000, source_timeout_ms=50, inventory_every_ms=30_000, remember_ms=60_000)
@@ -288,7 +288,7 @@ def test_close_closes_every_source_but_one_that_is_stuck() -> None:
 
 
 def test_simulated_cluster_through_the_loop_into_the_store(tmp_path: Path) -> None:
-    from collector.simulated.cluster import SimulatedCluster
+    from collector.sources.simulated.cluster import SimulatedCluster
     from collector.store.database import open_store
 
     cluster = SimulatedCluster(seed=3, nodes=1, gpus_per_node=4)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collector.model import GpuSample, NodeName, ProcessSample, Reading, Unavailable
-from collector.nvml.source import NvmlOptions, NvmlSource
+from collector.sources.nvml.source import NvmlOptions, NvmlSource
 from tests.driver.driver import CompilerMissing, Driver
 
 START_MS = 1_800_000_000_000

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from collector.model import NodeName
-from collector.nvml.gathering import Assembly
-from collector.nvml.identity import ProcessStarts
-from collector.nvml.probe import probe
-from collector.nvml.process_list import SCALED, USES_BY_SERVER, USES_OF_STRANGERS
-from collector.nvml.wire import MEASURES
+from collector.sources.nvml.assemble import Assembly
+from collector.sources.nvml.identity import ProcessStarts
+from collector.sources.nvml.probe import probe
+from collector.sources.nvml.process_list import SCALED, USES_BY_SERVER, USES_OF_STRANGERS
+from collector.sources.nvml.wire import MEASURES
 from tests.collector.nvml.conftest import Watch, of
 from tests.collector.procfs.proc_tree import ProcTree
 from tests.driver.driver import COMPUTE, FUNCTION_NOT_FOUND, GIB, MPS, NOT_SUPPORTED

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from collector.model import Reading
-from collector.nvml import changes
+from collector.sources.nvml import device_changes
 from tests.collector.nvml.conftest import Watch, Watched
 from tests.driver.driver import (
     FUNCTION_NOT_FOUND,
@@ -144,7 +144,7 @@ def test_an_energy_counter_that_was_set_back_is_an_event(watch: Watch) -> None:
     assert w.read().events == ()
     gpu.energy_mj = 1_000
     (event,) = w.read().events
-    assert (event.kind, event.uuid) == (changes.ENERGY_RESET, gpu.uuid)
+    assert (event.kind, event.uuid) == (device_changes.ENERGY_RESET, gpu.uuid)
     assert w.sample().energy_mj == 1_000
 
 
@@ -187,7 +187,7 @@ def test_gpus_are_known_by_uuid_when_their_index_changes(watch: Watch) -> None:
     }
     power = {row.uuid: row.power_mw for row in before.samples}
     assert all(power[row.uuid] == row.power_mw for row in after.samples)
-    assert [(e.kind, e.uuid) for e in after.events] == [(changes.REMOVED, w.driver.gpu(1).uuid)]
+    assert [(e.kind, e.uuid) for e in after.events] == [(device_changes.REMOVED, w.driver.gpu(1).uuid)]
 
 
 def test_a_gpu_that_is_added_is_found(watch: Watch) -> None:
@@ -197,7 +197,7 @@ def test_a_gpu_that_is_added_is_found(watch: Watch) -> None:
     w.driver.order(0, 1)
     reading = w.read()
     assert len(reading.samples) == 2
-    assert [(e.kind, e.uuid) for e in reading.events] == [(changes.ADDED, w.driver.gpu(1).uuid)]
+    assert [(e.kind, e.uuid) for e in reading.events] == [(device_changes.ADDED, w.driver.gpu(1).uuid)]
 
 
 def test_persistence_mode_is_followed(watch: Watch) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from collector.model import NodeName, Reading, Unavailable
-from collector.nvml import changes
-from collector.nvml.restarts import FIRST_WAIT_MS, RETRY_LOST_MS
-from collector.nvml.source import NvmlSource
+from collector.sources.nvml import device_changes
+from collector.sources.nvml.source import FIRST_WAIT_MS, RETRY_LOST_MS, NvmlSource
 from tests.collector.nvml.conftest import START_MS, Watch, Watched
 from tests.driver.driver import (
     ABORT,
@@ -52,7 +51,7 @@ def test_a_lost_gpu_is_told_once_leaves_a_gap_each_tick_and_the_others_go_on(wat
         assert [(gap.uuid, gap.to_ms - gap.from_ms) for gap in reading.gaps] == [(uuid, 10_000)]
         assert "lost" in reading.gaps[0].reason
         assert uuid in {gpu.uuid for gpu in reading.gpus}
-    assert (kinds(first), kinds(second)) == ([(changes.LOST, uuid)], [])
+    assert (kinds(first), kinds(second)) == ([(device_changes.LOST, uuid)], [])
 
 
 def test_a_gpu_lost_before_the_first_tick_stands_on_its_node(watch: Watch) -> None:
@@ -65,7 +64,7 @@ def test_a_gpu_lost_before_the_first_tick_stands_on_its_node(watch: Watch) -> No
             (uuid, "node-a", 1)
         }
         assert [(gap.uuid, gap.node) for gap in reading.gaps] == [(uuid, "node-a")]
-    assert (kinds(first), kinds(second)) == ([(changes.LOST, uuid)], [])
+    assert (kinds(first), kinds(second)) == ([(device_changes.LOST, uuid)], [])
 
 
 def test_the_handle_of_a_lost_gpu_is_not_touched_again(watch: Watch) -> None:
@@ -97,7 +96,7 @@ def test_a_gpu_that_crashes_whoever_asks_costs_only_itself(watch: Watch, how: in
     reading = w.read()
     assert {row.uuid for row in reading.samples} == {w.driver.gpu(0).uuid, w.driver.gpu(2).uuid}
     uuid = w.driver.gpu(1).uuid
-    assert kinds(reading) == [(changes.LOST, uuid)]
+    assert kinds(reading) == [(device_changes.LOST, uuid)]
     assert "was ended by SIG" in reading.gaps[0].reason
     assert "GPU 1" in reading.gaps[0].reason
     w.driver.forget_calls()
@@ -128,7 +127,7 @@ def test_a_lost_gpu_is_asked_for_again_after_a_while_and_its_return_is_told(watc
     assert len(w.read(RETRY_LOST_MS // 2).samples) == 1
     reading = w.read(RETRY_LOST_MS)
     assert w.source.child_pid != pid
-    assert kinds(reading) == [(changes.RETURNED, w.driver.gpu(1).uuid)]
+    assert kinds(reading) == [(device_changes.RETURNED, w.driver.gpu(1).uuid)]
     assert reading.gaps == ()
     pid = w.source.child_pid
     w.read(RETRY_LOST_MS * 4)

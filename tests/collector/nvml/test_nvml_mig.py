@@ -6,8 +6,8 @@ import pytest
 
 from collector.gpu_place import place_of
 from collector.model import Basis, Gpu, Reading
-from collector.nvml import changes
-from collector.nvml.reading import MIG_BY_INSTANCE, MIG_PARENT
+from collector.sources.nvml import device_changes
+from collector.sources.nvml.convert import MIG_BY_INSTANCE, MIG_PARENT
 from tests.collector.nvml.conftest import Watch, Watched, of
 from tests.driver.driver import GIB, NOT_AVAILABLE
 
@@ -125,7 +125,7 @@ def test_an_instance_that_is_destroyed_goes_and_its_share_returns(watch: Watch) 
     reading = w.read()
     assert small not in by_uuid(reading)
     assert by_uuid(reading)[w.driver.gpu(0).uuid].share_of_device == 4 / 7
-    assert [(event.kind, event.uuid) for event in reading.events] == [(changes.REMOVED, small)]
+    assert [(event.kind, event.uuid) for event in reading.events] == [(device_changes.REMOVED, small)]
     assert large in {row.uuid for row in w.read().samples}
 
 
@@ -147,7 +147,7 @@ def test_a_new_instance_is_found(watch: Watch) -> None:
     (uuid,) = w.driver.gpu(0).partition(("2g.20gb", 2, 20))
     reading = w.read()
     assert by_uuid(reading)[uuid].share_of_device == 2 / 7
-    assert [(event.kind, event.uuid) for event in reading.events] == [(changes.ADDED, uuid)]
+    assert [(event.kind, event.uuid) for event in reading.events] == [(device_changes.ADDED, uuid)]
 
 
 def test_mig_that_is_switched_on_is_noticed(watch: Watch) -> None:

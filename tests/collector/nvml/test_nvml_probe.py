@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.nvml.probe import MEASURES, Probe, ProbedGpu, in_container, probe
+from collector.sources.nvml.probe import MEASURES, Probe, ProbedGpu, in_container, probe
 from tests.collector.nvml.conftest import Watch
 from tests.driver.driver import ABORT, DRIVER_NOT_LOADED, GPU_IS_LOST, NO_PERMISSION
 

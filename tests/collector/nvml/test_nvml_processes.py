@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from collector.model import NodeName, ProcessType
-from collector.nvml.gathering import Assembly
-from collector.nvml.identity import ProcessStarts
-from collector.nvml.process_list import DEAD, FOREIGN, GARBLED, GONE, SCALED, UNSEEN, Presence, judge
-from collector.nvml.reading import UNIFIED
-from collector.nvml.wire import MEASURES
+from collector.sources.nvml.assemble import Assembly
+from collector.sources.nvml.convert import UNIFIED
+from collector.sources.nvml.identity import ProcessStarts
+from collector.sources.nvml.process_list import DEAD, FOREIGN, GARBLED, GONE, SCALED, UNSEEN, Presence, judge
+from collector.sources.nvml.wire import MEASURES
 from tests.collector.nvml.conftest import Watch, of
 from tests.driver.driver import (
     BOTH,

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.model import ProcessType
-from collector.nvml import restarts
-from collector.nvml.process_list import (
+from collector.sources.nvml import source
+from collector.sources.nvml.process_list import (
     LARGEST_PID,
     USES_OF_STRANGERS,
     believed,
@@ -14,9 +14,9 @@ from collector.nvml.process_list import (
     union,
     within_device,
 )
-from collector.nvml.restarts import LONGEST_RETRY_LOST_MS, LONGEST_WAIT_MS, Restarts
-from collector.nvml.rings import believable, summarize
-from collector.nvml.shares import mean_over_time, shares
+from collector.sources.nvml.processes import mean_over_time, shares
+from collector.sources.nvml.readers import believable, summarize
+from collector.sources.nvml.source import LONGEST_RETRY_LOST_MS, LONGEST_WAIT_MS, Restarts
 
 PIDS = st.integers(1, 50)
 ENTRIES = st.lists(
@@ -116,25 +116,25 @@ def test_believable_samples_are_new_percentages(samples: list[tuple[int, int]], 
 def test_waits_and_pauses_are_bounded_whatever_fails(blamed: list[int | None]) -> None:
     state, now_ms = Restarts(), 1_000_000
     for index in blamed:
-        state = restarts.failed(state, now_ms, touching=index, reason="crashed")
-        assert 0 <= restarts.must_wait_ms(state, now_ms) <= LONGEST_WAIT_MS
+        state = source.failed(state, now_ms, touching=index, reason="crashed")
+        assert 0 <= source.must_wait_ms(state, now_ms) <= LONGEST_WAIT_MS
         now_ms += 400_000
-        avoid, state = restarts.starting(state, now_ms)
+        avoid, state = source.starting(state, now_ms)
         assert avoid <= state.avoided.keys()
         assert all(held.pause_ms <= LONGEST_RETRY_LOST_MS for held in state.avoided.values())
-        assert not restarts.wants_fresh_child(state, now_ms)
+        assert not source.wants_fresh_child(state, now_ms)
 
 
 def test_a_clock_that_is_set_back_does_not_prolong_the_pause_of_a_lost_gpu() -> None:
-    lost = restarts.noticed_lost(Restarts(), 10_000_000, 3, "fell off the bus")
-    assert not restarts.wants_fresh_child(lost, 10_000_001)
-    assert restarts.wants_fresh_child(lost, 10_000_000 - 3_600_000)
-    avoid, tried = restarts.starting(lost, 10_000_000 - 3_600_000)
+    lost = source.noticed_lost(Restarts(), 10_000_000, 3, "fell off the bus")
+    assert not source.wants_fresh_child(lost, 10_000_001)
+    assert source.wants_fresh_child(lost, 10_000_000 - 3_600_000)
+    avoid, tried = source.starting(lost, 10_000_000 - 3_600_000)
     assert avoid == frozenset()
-    assert not restarts.wants_fresh_child(tried, 10_000_001 - 3_600_000), "and then a pause as any other"
+    assert not source.wants_fresh_child(tried, 10_000_001 - 3_600_000), "and then a pause as any other"
 
 
 def test_a_clock_that_is_set_back_does_not_prolong_a_wait() -> None:
-    state = restarts.failed(Restarts(), 10_000_000, touching=None, reason="down")
-    assert restarts.must_wait_ms(state, 10_000_000) > 0
-    assert restarts.must_wait_ms(state, 0) == 0
+    state = source.failed(Restarts(), 10_000_000, touching=None, reason="down")
+    assert source.must_wait_ms(state, 10_000_000) > 0
+    assert source.must_wait_ms(state, 0) == 0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from collector.model import Basis
-from collector.nvml.reading import INSTANT
+from collector.sources.nvml.convert import INSTANT
 from tests.collector.nvml.conftest import Watch
 from tests.driver.driver import NO_PERMISSION, NOT_SUPPORTED, RING_MEMORY, UNKNOWN
 

@@ -8,7 +8,7 @@ import pytest
 
 from collector.model import NodeName
 from collector.procfs.owners import belongs_to, lender_of, lent_uids
-from collector.procfs.table import ProcessTable
+from collector.procfs.process_table import ProcessTable
 from tests.collector.procfs.proc_tree import ProcTree
 from tests.conftest import program
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.procfs.commands import (
+from collector.procfs.environment import ALLOWED, MOST_BYTES, allowed_environment
+from collector.procfs.job_root import (
     COMMAND_CHARS,
     arguments,
     is_inference_server,
@@ -17,7 +18,6 @@ from collector.procfs.commands import (
     storable,
     without_secrets,
 )
-from collector.procfs.environment import ALLOWED, MOST_BYTES, allowed_environment
 
 SECRET = "s3cr3t-Value_9"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from collector.procfs import entanglements
-from collector.procfs.entanglements import Looking, available_bytes, entanglement, mps_pids, owner
+from collector.procfs import checkpoint_blockers
+from collector.procfs.checkpoint_blockers import Looking, available_bytes, entanglement, mps_pids, owner
 from tests.collector.procfs.proc_tree import ProcTree
 
 UVM = "/dev/nvidia-uvm"
@@ -145,7 +145,7 @@ def test_the_memory_map_of_a_parent_is_read_once_for_all_its_children(tree: Proc
 def test_a_memory_map_that_was_not_read_to_its_end_is_no_all_clear(
     tree: ProcTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entanglements, "MOST_MAP_BYTES", 100)
+    monkeypatch.setattr(checkpoint_blockers, "MOST_MAP_BYTES", 100)
     maps(tree.add(9), *["5500-5600 r-xp 00000000 08:01 5  /usr/bin/python3"] * 3)
     found = entanglement(9, tree.root)
     assert found is not None and found.nccl is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collector.procfs.frameworks import MOST_LIBRARIES, MOST_LINES, Mapped, mapped
+from collector.procfs.job_root import MOST_LIBRARIES, MOST_LINES, Mapped, mapped
 
 SITE = "/opt/env/lib/python3.11/site-packages"
 

@@ -10,7 +10,7 @@ import pytest
 
 from collector.model import NodeName, Process
 from collector.procfs.cgroup_folders import Folders, GroupFolders
-from collector.procfs.table import PROC, ProcessTable
+from collector.procfs.process_table import PROC, ProcessTable
 from tests.collector.procfs.observers import in_fork, needs_root
 from tests.conftest import program
 

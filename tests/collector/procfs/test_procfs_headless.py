@@ -5,11 +5,10 @@ import time
 from pathlib import Path
 
 from collector.model import NodeName
-from collector.nvml.identity import ProcessStarts
-from collector.procfs.entanglements import entanglement
-from collector.procfs.files import Denied, Folder, open_folder
-from collector.procfs.stat import parse_stat
-from collector.procfs.table import ProcessTable
+from collector.procfs.checkpoint_blockers import entanglement
+from collector.procfs.proc_files import Denied, Folder, open_folder, parse_stat
+from collector.procfs.process_table import ProcessTable
+from collector.sources.nvml.identity import ProcessStarts
 from tests.headless import headless
 
 PROC = Path("/proc")

@@ -3,7 +3,7 @@
 import pytest
 
 from collector.model import JobKind
-from collector.procfs.kinship import Kin, family, job_kind
+from collector.procfs.job_root import Kin, family, job_kind
 
 ANN, BOB, ROOT = 1000, 1001, 0
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from collector.model import JobKind, NodeName, Process
-from collector.procfs.files import MOST_NEAR_DESCRIPTORS
-from collector.procfs.table import LOOK_FOR_PORTS_MS, SECOND_LOOK_MS, ProcessTable
+from collector.procfs.proc_files import MOST_NEAR_DESCRIPTORS
+from collector.procfs.process_table import LOOK_FOR_PORTS_MS, SECOND_LOOK_MS, ProcessTable
 from tests.collector.procfs.proc_tree import ProcTree
 
 NODE = NodeName("gpu1")

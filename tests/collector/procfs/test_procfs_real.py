@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from collector.model import JobKind, NodeName, Process
-from collector.procfs.table import SECOND_LOOK_MS, ProcessTable
+from collector.procfs.process_table import SECOND_LOOK_MS, ProcessTable
 from tests.collector.procfs.observers import (
     CLONE_NEWNS,
     CLONE_NEWPID,

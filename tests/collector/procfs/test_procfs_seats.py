@@ -8,8 +8,8 @@ import pytest
 
 from collector.attribution import attribute
 from collector.model import Gpu, GpuUuid, Holder, JobId, NodeClaim, NodeName, ProcessSample, ProcessType
+from collector.procfs.process_table import ProcessTable
 from collector.procfs.seats import seated
-from collector.procfs.table import ProcessTable
 from tests.collector.procfs.observers import needs_root
 from tests.collector.procfs.proc_tree import ProcTree
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from collector.model import JobKind, NodeName, ProcessKey
-from collector.procfs.files import MOST_COMMAND_BYTES, Folder, open_folder
-from collector.procfs.table import SECOND_LOOK_MS, ProcessTable
+from collector.procfs.proc_files import MOST_COMMAND_BYTES, Folder, open_folder
+from collector.procfs.process_table import SECOND_LOOK_MS, ProcessTable
 from tests.collector.procfs.proc_tree import BOOT_S, ProcTree, started_ms
 
 NODE = NodeName("gpu1")

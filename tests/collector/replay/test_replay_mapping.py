@@ -2,8 +2,8 @@
 
 import pytest
 
-from collector.replay.errors import BadMapping
-from collector.replay.mapping import parse_mapping, require_columns
+from collector.sources.replay.errors import BadMapping
+from collector.sources.replay.mapping import parse_mapping, require_columns
 
 GOOD = """
 width_s = 57

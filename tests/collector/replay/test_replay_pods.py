@@ -15,10 +15,10 @@ from analytics.assess import assess
 from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.model import Tick
-from collector.replay.mapping import ColumnMapping, parse_mapping
-from collector.replay.open import open_recording
-from collector.replay.recording import Recording, histories
-from collector.replay.source import ReplaySource
+from collector.sources.replay.mapping import ColumnMapping, parse_mapping
+from collector.sources.replay.read import open_recording
+from collector.sources.replay.recording import Recording, histories
+from collector.sources.replay.source import ReplaySource
 from collector.store.database import Store
 from tests.stores import open_store
 

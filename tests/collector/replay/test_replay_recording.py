@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collector.batch import SAMPLE_SCHEMA
+from collector.arrow import SAMPLE_SCHEMA
 from collector.model import Basis, ClaimSource, Reading
-from collector.replay import file
-from collector.replay.errors import BadMapping, RecordingUnreadable, RecordingUseless
-from collector.replay.mapping import ColumnMapping, mapping_from
-from collector.replay.open import open_recording
-from collector.replay.recording import Recording, histories, shifted
-from collector.replay.source import ReplaySource
+from collector.sources.replay import file
+from collector.sources.replay.errors import BadMapping, RecordingUnreadable, RecordingUseless
+from collector.sources.replay.mapping import ColumnMapping, mapping_from
+from collector.sources.replay.read import open_recording
+from collector.sources.replay.recording import Recording, histories, shifted
+from collector.sources.replay.source import ReplaySource
 
 ORIGIN_MS = 1_772_409_600_000
 HEAD = "t,gpu,util,mem,job\n"

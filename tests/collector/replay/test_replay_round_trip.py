@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 
 from collector.attribution import effective
-from collector.loop import Loop, LoopDependencies, Timing
-from collector.replay.errors import RecordingUnreadable
-from collector.replay.open import open_recording
-from collector.replay.recording import histories
-from collector.replay.source import ReplayClock, ReplaySource
-from collector.simulated.cluster import SimulatedCluster
-from collector.simulated.people import HOUR_MS
+from collector.scrape_loop import Loop, LoopDependencies, Timing
+from collector.sources.replay.errors import RecordingUnreadable
+from collector.sources.replay.read import open_recording
+from collector.sources.replay.recording import histories
+from collector.sources.replay.source import ReplayClock, ReplaySource
+from collector.sources.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.people import HOUR_MS
 from collector.store.database import Store
 from tests.collector.replay.hand_clock import HandClock
 from tests.stores import open_store

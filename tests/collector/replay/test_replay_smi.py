@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from collector.model import Basis
-from collector.replay.open import open_recording
-from collector.replay.recording import Recording
+from collector.sources.replay.read import open_recording
+from collector.sources.replay.recording import Recording
 
 START_MS = 1_795_168_800_000  # 2026-11-20T10:00:00Z
 LOG = """\

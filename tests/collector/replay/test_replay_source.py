@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from collector.model import GpuSample, Reading, Unavailable
-from collector.replay.mapping import mapping_from
-from collector.replay.open import open_recording, open_replay
-from collector.replay.recording import Recording
-from collector.replay.source import ReplayClock, ReplaySource
+from collector.sources.replay.mapping import mapping_from
+from collector.sources.replay.read import open_recording, open_replay
+from collector.sources.replay.recording import Recording
+from collector.sources.replay.source import ReplayClock, ReplaySource
 from tests.collector.replay.hand_clock import HandClock
 
 MINUTE_MS = 60_000

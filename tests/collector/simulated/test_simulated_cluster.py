@@ -10,11 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.batch import SAMPLE_SCHEMA, to_table
+from collector.arrow import SAMPLE_SCHEMA, to_table
 from collector.model import Reading, Unavailable
-from collector.simulated.cluster import SimulatedCluster
-from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
-from collector.simulated.truth import HELD_BY_NOBODY, MEASURED_BY_NOBODY, FindingKind, LabelKind, findings_of
+from collector.sources.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.labels import (
+    HELD_BY_NOBODY,
+    MEASURED_BY_NOBODY,
+    FindingKind,
+    LabelKind,
+    findings_of,
+)
+from collector.sources.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
 
 NOW_MS = 1_795_000_020_000
 FORTNIGHT_MS = 14 * DAY_MS

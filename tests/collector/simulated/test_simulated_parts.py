@@ -8,14 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.simulated import behaviours
-from collector.simulated.behaviours import GRAIN_MS, Assignment
-from collector.simulated.hardware import A100, GIB
-from collector.simulated.noise import bell, draw_from, drift, key_of, uniform
-from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS, TOWN_OFFSET_MS, desk_hours, people_of
-from collector.simulated.roster import slots_of
-from collector.simulated.stretches import Stretches
-from collector.simulated.truth import KINDS, LabelKind, findings_together
+from collector.sources.simulated import behaviours
+from collector.sources.simulated.behaviours import GRAIN_MS, Assignment
+from collector.sources.simulated.hardware import A100, GIB
+from collector.sources.simulated.labels import KINDS, LabelKind, findings_together
+from collector.sources.simulated.people import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    TOWN_OFFSET_MS,
+    desk_hours,
+    people_of,
+)
+from collector.sources.simulated.timeline import Stretches, bell, draw_from, drift, key_of, uniform
+from collector.sources.simulated.workload import slots_of
 
 MONDAY_MS = 1_795_392_000_000 // (7 * DAY_MS) * 7 * DAY_MS + 4 * DAY_MS
 FILLS = (

@@ -3,8 +3,8 @@
 import pytest
 
 from collector.model import Reading
-from collector.simulated.cluster import SimulatedCluster
-from collector.simulated.people import HOUR_MS
+from collector.sources.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.people import HOUR_MS
 
 NOW_MS = 1_795_000_020_000
 

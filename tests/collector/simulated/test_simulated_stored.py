@@ -9,9 +9,9 @@ import pytest
 
 from collector.attribution import effective
 from collector.model import ProcessKey, Reading
-from collector.simulated.cluster import SimulatedCluster
-from collector.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
-from collector.simulated.truth import MEASURED_BY_NOBODY, FindingKind, Label, LabelKind
+from collector.sources.simulated.cluster import SimulatedCluster
+from collector.sources.simulated.labels import MEASURED_BY_NOBODY, FindingKind, Label, LabelKind
+from collector.sources.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS
 from collector.store.database import Store
 from tests.stores import open_store
 

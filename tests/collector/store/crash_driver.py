@@ -20,7 +20,7 @@ from typing import Any
 import pandas as _of_arrow  # noqa: F401  (loaded once, before the forks: pyarrow looks for it at its first array)
 import pyarrow.parquet  # noqa: F401
 
-from collector.batch import HeldInterval
+from collector.arrow import HeldInterval
 from collector.model import Process, ProcessKey, ProcessSample, Reading, Tick
 from collector.store import database
 from collector.store.database import Store, open_store

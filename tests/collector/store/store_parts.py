@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 
-from collector.batch import HeldInterval, History, to_table
+from collector.arrow import HeldInterval, History, to_table
 from collector.model import (
     Allocation,
     Basis,

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from analytics.query import run
-from collector.batch import HeldInterval, History, to_table
+from collector.arrow import HeldInterval, History, to_table
 from collector.model import Gpu, GpuUuid, Tick, Unavailable
 from collector.store.database import Store
 from tests.collector.store.store_parts import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.batch import HeldInterval
+from collector.arrow import HeldInterval
 from collector.model import GpuSample
 from collector.store.database import Store
 from collector.store.retention import Retention

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.batch import History, IntrudedInterval
+from collector.arrow import History, IntrudedInterval
 from collector.model import Intrusion, NodeName, Process, ProcessKey, ProcessSample, Reading, Tick
 from collector.store.database import Store
 from collector.store.retention import Retention

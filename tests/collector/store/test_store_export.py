@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collector.batch import SAMPLE_SCHEMA, to_table
-from collector.replay.file import read_raw
+from collector.arrow import SAMPLE_SCHEMA, to_table
+from collector.sources.replay.file import read_raw
 from collector.store.errors import ExportTooLarge
 from collector.store.export import ExportBounds
 from tests.collector.store.store_parts import T0, TICK_MS, at_path, held, sample, tick

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.batch import HeldInterval, History
+from collector.arrow import HeldInterval, History
 from collector.model import Allocation, ClaimSource, GpuSample
 from collector.store.database import Store
 from tests.collector.store.store_parts import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.batch import HeldInterval, History, IntrudedInterval, to_table
+from collector.arrow import HeldInterval, History, IntrudedInterval, to_table
 from collector.model import (
     Allocation,
     ClaimSource,

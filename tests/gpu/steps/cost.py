@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from collector.model import NodeName, Reading
-from collector.nvml.source import NvmlOptions, NvmlSource
+from collector.sources.nvml.source import NvmlOptions, NvmlSource
 from tests.gpu import place
 from tests.gpu.answers import Figure, at_most, told
 

@@ -7,7 +7,7 @@ from advisor.model import ProjectName
 from advisor.register.model import Submission
 from advisor.register.shares import Device, Mps, environment, terms
 from collector.model import GpuUuid, NodeName
-from collector.procfs.table import ProcessTable
+from collector.procfs.process_table import ProcessTable
 from tests.gpu import past, place
 from tests.gpu.answers import Figure, at_least, at_most, is_so, told
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from collector.nvml.process_list import USES_OF_STRANGERS
+from collector.sources.nvml.process_list import USES_OF_STRANGERS
 from tests.gpu import place
 from tests.gpu.answers import Figure, at_most, is_so, near, told
 

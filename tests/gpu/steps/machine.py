@@ -10,9 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from collector.nvml.identity import shares_host_pids
-from collector.nvml.probe import in_container, probe
-from collector.procfs.entanglements import available_bytes
+from collector.procfs.checkpoint_blockers import available_bytes
+from collector.sources.nvml.identity import shares_host_pids
+from collector.sources.nvml.probe import in_container, probe
 from tests.gpu import place, torch_names
 from tests.gpu.answers import at_most, is_so, told
 

@@ -6,7 +6,7 @@ Host memory is touched first: a VM whose memory grows with use tells too little 
 import time
 from typing import Any
 
-from collector.procfs.entanglements import available_bytes, entanglement
+from collector.procfs.checkpoint_blockers import available_bytes, entanglement
 from tests.gpu import place, strangers
 from tests.gpu.answers import Figure, Missing, is_so, told
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from advisor.model import ProjectName
 from advisor.register.model import JobRecord, JobState, Launcher, Report, Submission
 from collector.model import JobId, NodeName
-from collector.procfs.stat import parse_boot_ms, parse_stat, started_ms
+from collector.procfs.proc_files import parse_boot_ms, parse_stat, started_ms
 from service.acting import eyes as acting_eyes
 from service.acting.eyes import Liveness
 from service.launcher.process import is_alive

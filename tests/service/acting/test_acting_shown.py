@@ -6,7 +6,7 @@ import pytest
 
 from advisor.register.model import JobRecord
 from collector.model import JobId
-from collector.procfs.commands import COMMAND_CHARS
+from collector.procfs.job_root import COMMAND_CHARS
 from service.acting.rows import Row, entry_row
 from service.api.port import Caller, Role
 from tests.service.acting.acting_world import ANNA, BO, GUEST, ROOT, wanted

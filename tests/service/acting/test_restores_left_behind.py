@@ -20,7 +20,7 @@ from advisor.engines.foreign import BEGUN_BEFORE, ExternalEngine, ExternalEngine
 from advisor.register.foreign import ExternalJobStore, Holder, Paused, Seen
 from advisor.steps import Resume
 from collector.model import GpuUuid, JobId
-from collector.procfs.entanglements import CheckpointBlocker
+from collector.procfs.checkpoint_blockers import CheckpointBlocker
 from service.acting.gpu_locks import GpuLocks, RestoreLease
 from service.privileged.client import HandCheckpointer
 from service.privileged.hand import Hand

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.exposition import exposition
+from collector.metrics_endpoint import exposition
 from collector.model import Allocation
 from collector.snapshot import Snapshot
 from service.client import connect

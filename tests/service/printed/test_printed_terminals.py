@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from collector.model import NodeName
-from collector.procfs.table import ProcessTable
+from collector.procfs.process_table import ProcessTable
 from service.alerts.messages import harmless
 from service.cli.screen import Column, console, table
 from service.printable import OUR_SPACES

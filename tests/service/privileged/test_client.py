@@ -16,7 +16,7 @@ from advisor.engines.telling import Notice
 from advisor.register.foreign import Seen
 from advisor.register.shares import PIPE_DIRECTORY
 from collector.model import GpuUuid, JobId, NodeName
-from collector.procfs.table import ProcessTable
+from collector.procfs.process_table import ProcessTable
 from service.privileged.client import HandCheckpointer, HandNotifier, ProbeTable, find_daemon
 from service.privileged.hand import Hand
 from service.privileged.journal import open_journal

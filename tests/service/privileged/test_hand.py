@@ -15,7 +15,7 @@ from advisor.engines.telling import Notice, Told
 from advisor.register.foreign import Seen
 from advisor.written import to_tree
 from collector.model import GpuUuid, NodeName
-from collector.procfs.entanglements import CheckpointBlocker
+from collector.procfs.checkpoint_blockers import CheckpointBlocker
 from service.privileged.hand import (
     MESSAGES_AN_HOUR,
     MOST_PROCESSES,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from collector.procfs.files import read_link
+from collector.procfs.proc_files import read_link
 from service.privileged import wire
 from service.privileged.wire import Refused, Request, Unanswered, ask, serve, server
 from tests.service.conftest import until

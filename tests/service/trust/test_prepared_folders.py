@@ -10,7 +10,7 @@ import pytest
 from service.launch import dashboard_program
 
 CHILDREN = {
-    "nvml": "from collector.nvml.worker import Worker; w = Worker(); w.is_ready(20); w.end()",
+    "nvml": "from collector.sources.nvml.worker import Worker; w = Worker(); w.is_ready(20); w.end()",
     "drawing": "from service.reports.drawing import Beside\nwith Beside(): pass",
     "checkpoint": "from advisor.engines.checkpointer import LocalCheckpointer as On\nOn(str, 1).look([])",
 }

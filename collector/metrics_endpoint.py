@@ -1,0 +1,268 @@
+"""Fallow's own ``/metrics``: a snapshot as Prometheus text (format 0.0.4), in base units. Pure.
+
+The table below is the wire: ``collector.sources.peer`` reads by it what this file wrote, so that one Fallow
+collects from another and loses nothing of a sample or an allocation but the holder's command line.
+
+Labels are bounded by the hardware and by what runs at this moment. A pid is no label: processes are summed
+by GPU, user and job, and a job is named only while it is allocated. A value that was not measured is absent.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from collector.gpu_place import node_place, place_of
+from collector.model import SIMULATED_SOURCE, Gpu, GpuSample, GpuUuid, ProcessKey
+from collector.snapshot import EventCount, Snapshot
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+GAUGE, COUNTER = "gauge", "counter"
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One family: ``field`` of a sample or GPU times ``factor`` is the wire's value."""
+
+    field: str
+    name: str
+    says: str
+    kind: str = GAUGE
+    factor: float = 1.0
+
+
+def _m(field: str, name: str, says: str, kind: str = GAUGE, factor: float = 1.0) -> Metric:
+    return Metric(field=field, name=f"fallow_gpu_{name}", says=says, kind=kind, factor=factor)
+
+
+SAMPLE_METRICS = (
+    _m("at_ms", "sample_timestamp_seconds", "End of the time that the newest sample covers.", factor=1e-3),
+    _m("width_ms", "sample_width_seconds", "Time that the newest sample covers.", factor=1e-3),
+    _m(
+        "rung",
+        "utilization_rung",
+        "Measure behind utilization: 0 none, 1 any kernel, 2 graphics, 3 SM active.",
+    ),
+    _m("utilization_ratio", "utilization_ratio", "Mean utilization on the best rung there is."),
+    _m("gpu_utilization_ratio", "any_kernel_ratio", "Share of time with any kernel running: an upper bound."),
+    _m("gpu_utilization_max_ratio", "any_kernel_max_ratio", "Highest of the driver's sub-second samples."),
+    _m("gpu_busy_ratio", "busy_ratio", "Share of the driver's sub-second samples above zero."),
+    _m("memory_controller_ratio", "memory_controller_ratio", "Share of time with memory reads or writes."),
+    _m("encoder_ratio", "encoder_ratio", "Share of time the encoder was busy."),
+    _m("decoder_ratio", "decoder_ratio", "Share of time the decoder was busy."),
+    _m("jpeg_ratio", "jpeg_ratio", "Share of time the JPEG decoder was busy."),
+    _m("ofa_ratio", "ofa_ratio", "Share of time the optical flow accelerator was busy."),
+    _m(
+        "graphics_active_ratio",
+        "graphics_active_ratio",
+        "Share of time the graphics or compute engine was active.",
+    ),
+    _m("sm_active_ratio", "sm_active_ratio", "Share of cycles with a warp on an SM, mean over SMs."),
+    _m("sm_occupancy_ratio", "sm_occupancy_ratio", "Resident warps over the most there can be."),
+    _m("tensor_active_ratio", "tensor_active_ratio", "Share of cycles the tensor pipe was active."),
+    _m("dram_active_ratio", "dram_active_ratio", "Share of cycles the device memory was active."),
+    _m("memory_used_bytes", "memory_used_bytes", "Device memory in use, without what the driver reserves."),
+    _m("memory_reserved_bytes", "memory_reserved_bytes", "Device memory that the driver reserves."),
+    _m("power_mw", "power_watts", "Power drawn by the board.", factor=1e-3),
+    _m("energy_mj", "energy_joules_total", "Energy since the driver was loaded.", COUNTER, 1e-3),
+    _m("temperature_c", "temperature_celsius", "Temperature of the GPU."),
+    _m("sm_clock_mhz", "sm_clock_hertz", "Clock of the SMs.", factor=1e6),
+    _m("memory_clock_mhz", "memory_clock_hertz", "Clock of the memory.", factor=1e6),
+    _m("throttle_reasons", "throttle_reasons_mask", "NVML's clocks-event reasons, a bit mask."),
+    _m(
+        "ecc_corrected",
+        "ecc_corrected_errors_total",
+        "Corrected memory errors since the driver's load.",
+        COUNTER,
+    ),
+    _m(
+        "ecc_uncorrected",
+        "ecc_uncorrected_errors_total",
+        "Uncorrected memory errors since the driver's load.",
+        COUNTER,
+    ),
+    _m("xid", "last_xid", "Last XID error, 0 for none."),
+    _m("process_count", "processes", "Processes on the GPU."),
+)
+GPU_METRICS = (
+    _m("memory_total_bytes", "memory_size_bytes", "Device memory built in."),
+    _m("power_limit_mw", "power_limit_watts", "Power limit in force.", factor=1e-3),
+    _m("share_of_device", "share_of_device_ratio", "Part of its board that this is: 1, or less with MIG."),
+    _m("persistence_mode", "persistence_mode", "Whether the driver stays loaded without clients: 1 or 0."),
+)
+INFO = _m("", "info", "What the GPU is; always 1.")
+FLAG = _m("", "flag", "A doubt about the newest sample, in words; 1 while it lasts.")
+ALLOCATION = _m("share", "allocation_ratio", "Share of the GPU given to a holder, and who says so.")
+WITHHELD = _m("", "withheld", "Held by nobody and not free: drained, down, reserved or unasked; always 1.")
+EVENTS = _m("", "events_total", "Events of a kind that befell the GPU since the start.", COUNTER)
+LAST_EVENT = _m("", "last_event_timestamp_seconds", "When an event of a kind was last, with its detail.")
+LOOKED = Metric(field="", name="fallow_allocations_known", says="Whether anybody was asked who holds what.")
+SOURCE_UP = Metric(
+    field="", name="fallow_source_up", says="Whether the source could be read at the newest tick."
+)
+SIMULATED = Metric(
+    field="", name="fallow_simulated", says="Whether these GPUs, people and jobs are invented."
+)
+GPU_LABELS = ("uuid", "node", "index", "gpu", "model")
+INFO_LABELS = ("driver_version", "parent_uuid", "mig_profile")
+NUMBER_LABELS = ("gpu_instance", "compute_instance")
+"""Labels of the family ``info`` that hold whole numbers."""
+HOLDER_LABELS = ("user", "project", "job", "name", "kind", "framework")
+_PROCESS = (
+    ("fallow_process_processes", "Processes of this user and job on this GPU."),
+    ("fallow_process_memory_used_bytes", "Device memory held by processes of this user and job on this GPU."),
+    ("fallow_process_sm_ratio", "Share of the GPU's SM time used by processes of this user and job."),
+)
+
+
+def exposition(snapshot: Snapshot, *, version: str = "") -> bytes:
+    """The snapshot as one scrape's answer, families in a fixed order."""
+    lines = [
+        *_families(SAMPLE_METRICS, snapshot.gpus, {sample.uuid: sample for sample in snapshot.samples}),
+        *_families(GPU_METRICS, snapshot.gpus, {gpu.uuid: gpu for gpu in snapshot.gpus}),
+        *family(INFO, ((_info(gpu), 1) for gpu in snapshot.gpus)),
+        *family(FLAG, _flags(snapshot)),
+        *family(EVENTS, ((_event(e), e.count) for e in snapshot.events)),
+        *family(LAST_EVENT, ((_event(e, detail=True), e.last.at_ms / 1e3) for e in snapshot.events)),
+        *_allocations(snapshot),
+        *_processes(snapshot),
+        *_health(snapshot, version),
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def gpu_labels(gpu: Gpu) -> dict[str, str]:
+    """The labels that every series of a GPU has."""
+    index = "" if gpu.index is None else str(gpu.index)
+    place = node_place(gpu.node, place_of(gpu), gpu.uuid)
+    return {"uuid": gpu.uuid, "node": gpu.node, "index": index, "gpu": place, "model": gpu.model or ""}
+
+
+def _families(
+    metrics: Iterable[Metric], gpus: Iterable[Gpu], values: Mapping[GpuUuid, Gpu | GpuSample]
+) -> Iterator[str]:
+    blocks = {gpu.uuid: _block(gpu_labels(gpu)) for gpu in gpus}
+    for metric in metrics:
+        rows = [
+            f"{metric.name}{block} {_number(value, metric.factor)}"
+            for uuid, block in blocks.items()
+            if uuid in values and (value := getattr(values[uuid], metric.field)) is not None
+        ]
+        if rows:
+            yield from _head(metric)
+            yield from rows
+
+
+def family(metric: Metric, rows: Iterable[tuple[Labels, float]]) -> Iterator[str]:
+    """The family's lines; rows with the same labels are summed, for a series may stand there once."""
+    summed: dict[str, float] = {}
+    for labels, value in rows:
+        block = _block(labels)
+        summed[block] = summed.get(block, 0) + value
+    if summed:
+        yield from _head(metric)
+        yield from (f"{metric.name}{block} {_number(value)}" for block, value in summed.items())
+
+
+def _head(metric: Metric) -> tuple[str, str]:
+    return f"# HELP {metric.name} {metric.says}", f"# TYPE {metric.name} {metric.kind}"
+
+
+def _info(gpu: Gpu) -> Labels:
+    numbers = {name: getattr(gpu, name) for name in NUMBER_LABELS}
+    return (
+        gpu_labels(gpu)
+        | {name: getattr(gpu, name) or "" for name in INFO_LABELS}
+        | {name: "" if number is None else str(number) for name, number in numbers.items()}
+    )
+
+
+def _flags(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:
+    for sample in snapshot.samples:
+        yield from (({"uuid": sample.uuid, "flag": flag}, 1) for flag in sample.flags)
+
+
+def _event(event: EventCount, *, detail: bool = False) -> Labels:
+    told = {"detail": event.last.detail} if detail else {}
+    return {"uuid": event.last.uuid, "kind": event.last.kind} | told
+
+
+def _allocations(snapshot: Snapshot) -> Iterator[str]:
+    if snapshot.allocations is None:
+        return
+    yield from family(LOOKED, [({}, 1)])
+    yield from family(
+        ALLOCATION,
+        (
+            (
+                {"uuid": a.uuid}
+                | {name: getattr(a.holder, name) or "" for name in HOLDER_LABELS}
+                | {"source": a.source.value},
+                a.share,
+            )
+            for a in snapshot.allocations
+        ),
+    )
+    rows = (({"uuid": w.uuid, "state": w.state.value, "reason": w.reason}, 1) for w in snapshot.withheld)
+    yield from family(WITHHELD, rows)
+
+
+def _processes(snapshot: Snapshot) -> Iterator[str]:
+    """Sums over the processes of one GPU, user and job: bounded by what is allocated now, not by pids."""
+    described = {process.key: process for process in snapshot.processes}
+    owners: dict[ProcessKey, str] = dict(snapshot.owners)
+    allocated = {(a.uuid, a.holder.job) for a in snapshot.allocations or ()}
+    rows = []
+    for sample in snapshot.process_samples:
+        process = described.get(sample.key)
+        job = owners.get(sample.key, "")
+        labels = {
+            "uuid": sample.uuid,
+            "user": (process.user if process else None) or "",
+            "job": job if (sample.uuid, job) in allocated else "",
+            "framework": process.frameworks[0] if process and process.frameworks else "",
+        }
+        rows.append((labels, (1.0, sample.memory_used_bytes, sample.sm_ratio)))
+    for place, (name, says) in enumerate(_PROCESS):
+        known = ((labels, v) for labels, values in rows if (v := values[place]) is not None)
+        yield from family(Metric(field="", name=name, says=says), known)
+
+
+def _health(snapshot: Snapshot, version: str) -> Iterator[str]:
+    build = Metric(field="", name="fallow_build_info", says="The version that is running; always 1.")
+    took = "Time that the newest tick took, from the first question to the commit."
+    yield from family(build, [({"version": version}, 1)])
+    invented = any(source.name == SIMULATED_SOURCE for source in snapshot.sources)
+    yield from family(SIMULATED, [({}, float(invented))])
+    yield from single("fallow_collector_tick_duration_seconds", took, snapshot.tick_duration_ms / 1e3)
+    yield from single(
+        "fallow_collector_tick_timestamp_seconds", "When the newest tick was.", snapshot.at_ms / 1e3
+    )
+    yield from single("fallow_collector_ticks_total", "Ticks since the start.", snapshot.ticks, COUNTER)
+    yield from family(SOURCE_UP, (({"source": s.name}, float(s.is_up)) for s in snapshot.sources))
+    read = Metric(field="", name="fallow_source_read_seconds", says="Time that the newest read took.")
+    yield from family(read, (({"source": s.name}, s.duration_ms / 1e3) for s in snapshot.sources))
+    seen = Metric(field="", name="fallow_source_gpus", says="GPUs that the source saw at the newest tick.")
+    yield from family(seen, (({"source": s.name}, s.gpus) for s in snapshot.sources))
+
+
+def single(name: str, says: str, value: float, kind: str = GAUGE) -> Iterator[str]:
+    """The lines of a family with one series and no labels."""
+    return family(Metric(field="", name=name, says=says, kind=kind), [({}, value)])
+
+
+def _block(labels: Labels) -> str:
+    """Labels in braces; an empty value is the same as no label, so it is left out."""
+    quoted = [f'{name}="{_escaped(value)}"' for name, value in labels.items() if value]
+    return "{" + ",".join(quoted) + "}" if quoted else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float, factor: float = 1.0) -> str:
+    """The shortest text that reads back as the same number."""
+    wire = value if factor == 1.0 else value * factor
+    if factor < 1:
+        wire = value / round(1 / factor)
+    return str(int(wire)) if float(wire).is_integer() else repr(float(wire))

@@ -1,6 +1,0 @@
-"""A cluster that is not there: seeded people, jobs and faults, with the truth about each of them.
-
-Enter through ``collector.simulated.cluster.SimulatedCluster``; what a label means, and which finding it
-should lead to, stands in ``collector.simulated.truth``. Kept out of this file so that importing a name
-of the truth does not load numpy.
-"""

@@ -1,0 +1,1 @@
+"""Where measurements come from: a folder a source; what several share lies beside them."""

@@ -1,0 +1,163 @@
+"""The process that reads NVML: it answers requests on stdin with frames on stdout until stdin closes.
+
+Kept apart because a lost GPU can crash or hang whoever asks the driver. Imports the standard library and
+``pynvml`` alone, and stays small. Before a device is touched its index is noted in memory that the parent
+shares, so that after a crash the parent knows which GPU to leave alone.
+
+Requests: {"op": "start", "avoid": [index, ...]}, then {"op": "read", "now_us", "width_us", "processes",
+"rescan", "known"} or {"op": "probe"}. An answer with "unusable" is the last one.
+"""
+
+import gc
+import mmap
+import os
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from collector.sources.nvml import wire
+from collector.sources.nvml.device import Device, DeviceFailed, Reading
+from collector.sources.nvml.devices import Fleet, Whole, instance_went
+from collector.sources.nvml.library import LOST, UNINITIALIZED, Library, Unusable
+
+NOTHING = -1
+_INDEX = struct.Struct("i")
+_ALLOCATIONS = 20_000
+"""So many more containers than were let go have to be there before Python looks for garbage."""
+
+
+def main(stdin: int = 0, stdout: int = 1) -> None:
+    """Serve until the parent closes the pipe. ``sys.argv[1]`` is the descriptor of the shared note."""
+    mark = _marker(int(sys.argv[1]))
+    try:
+        request = wire.receive(stdin)
+        library = Library()
+        fleet = Fleet(library, mark, request["avoid"])
+        fleet.rescan(thorough=True)
+        _collect_rarely()
+        wire.send(stdout, {"versions": versions(library)})
+        while True:
+            request = wire.receive(stdin)
+            wire.send(stdout, answer(library, fleet, request, mark))
+    except wire.PipeClosed:
+        return
+    except (Unusable, DeviceFailed) as problem:
+        wire.send(stdout, {"unusable": {"call": problem.call, "code": problem.code}})
+
+
+def versions(library: Library) -> dict[str, Any]:
+    """Driver, NVML and CUDA versions as the driver tells them."""
+    return {
+        "driver": library.text("nvmlSystemGetDriverVersion"),
+        "nvml": library.text("nvmlSystemGetNVMLVersion"),
+        "cuda": library.number("nvmlSystemGetCudaDriverVersion_v2"),
+    }
+
+
+def answer(
+    library: Library, fleet: Fleet, request: dict[str, Any], mark: Callable[[int], None]
+) -> dict[str, Any]:
+    """One request's answer. Raises Unusable when NVML has to be initialized anew."""
+    if request["op"] == "probe":
+        return {"versions": versions(library), "devices": _capabilities(fleet), "failed": _failed(fleet)}
+    fleet.rescan(thorough=request["rescan"])
+    if request["processes"] and not request["rescan"]:
+        fleet.repartition()
+    devices = []
+    for whole in tuple(fleet.wholes.values()):
+        mark(whole.index)
+        devices += _read_whole(fleet, whole, request)
+    mark(NOTHING)
+    reply = {
+        "generation": fleet.generation,
+        "devices": devices,
+        "failed": _failed(fleet),
+        "events": fleet.events(),
+    }
+    if request["known"] != fleet.generation:
+        reply["static"] = [
+            {**whole.static, "instances": list(whole.instance_static.values())}
+            for whole in fleet.wholes.values()
+        ]
+    return reply
+
+
+def _read_whole(fleet: Fleet, whole: Whole, request: dict[str, Any]) -> list[tuple[Any, ...]]:
+    now_us, width_us = request["now_us"], request["width_us"]
+    processes = request["processes"]
+    try:
+        # With MIG on, processes run on instances only, and each instance has its own list.
+        reading = whole.device.read(now_us, width_us, processes=processes and not whole.mig)
+    except DeviceFailed as failure:
+        _give_up(fleet, whole, failure)
+        return []
+    fleet.failed.pop(whole.index, None)
+    out = [_line(whole.uuid, reading)]
+    for uuid, device in tuple(whole.instances.items()):
+        part = _read_instance(fleet, whole, uuid, device, request)
+        if part:
+            out.append(_line(uuid, part))
+        if whole.uuid not in fleet.wholes:
+            return []
+    return out
+
+
+def _read_instance(
+    fleet: Fleet, whole: Whole, uuid: str, device: Device, request: dict[str, Any]
+) -> Reading | None:
+    try:
+        return device.read(request["now_us"], request["width_us"], processes=request["processes"])
+    except DeviceFailed as failure:
+        if failure.code in LOST:
+            _give_up(fleet, whole, failure)
+        elif instance_went(failure.code):
+            whole.instances.pop(uuid, None)
+            whole.instance_static.pop(uuid, None)
+            fleet.generation += 1
+        return None
+
+
+def _give_up(fleet: Fleet, whole: Whole, failure: DeviceFailed) -> None:
+    if failure.code == UNINITIALIZED:
+        raise Unusable(failure.call, failure.code) from failure
+    fleet.lose(whole, failure.call, failure.code)
+
+
+def _line(uuid: str, reading: Reading) -> tuple[Any, ...]:
+    return (uuid, reading.row, reading.flags, reading.processes, reading.uses)
+
+
+def _failed(fleet: Fleet) -> list[dict[str, Any]]:
+    return list(fleet.failed.values())
+
+
+def _capabilities(fleet: Fleet) -> list[dict[str, Any]]:
+    out = []
+    for whole in fleet.wholes.values():
+        parts = [(whole.static, whole.device)]
+        parts += [(whole.instance_static[uuid], device) for uuid, device in whole.instances.items()]
+        for static, device in parts:
+            out.append({**static, "ways": device.ways(), "refused": device.refused, "parent": whole.uuid})
+    return out
+
+
+def _collect_rarely() -> None:
+    """What was loaded stays, and readings leave no cycles: looking for garbage was 6% of a reading."""
+    gc.freeze()
+    gc.set_threshold(_ALLOCATIONS)
+
+
+def _marker(fd: int) -> Callable[[int], None]:
+    note = mmap.mmap(fd, _INDEX.size)
+    os.close(fd)
+
+    def mark(index: int) -> None:
+        _INDEX.pack_into(note, 0, index)
+
+    mark(NOTHING)
+    return mark
+
+
+if __name__ == "__main__":
+    main()

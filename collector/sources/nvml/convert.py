@@ -1,0 +1,257 @@
+"""From the child's rows to the model's values: units, the rung, and flags for what cannot be right. Pure.
+
+NVML's return codes in words that say what to do next. Pure.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from collector.model import Basis, Gpu, GpuSample, GpuUuid, MigPlace, NodeName
+from collector.sources.nvml.process_list import Held
+from collector.sources.nvml.wire import MEASURES
+
+INSTANT = "instant"
+MIG_PARENT = "mig-parent"
+UNIFIED = "memory-of-processes"
+MIG_BY_INSTANCE = "processes-by-mig-instance"
+BUSY_WITHOUT_PROCESS = "busy-without-process"
+BUSY_AT_IDLE_POWER = "busy-at-idle-power"
+BUSY_PERCENT = 90
+"""From here on a GPU with no process, or at its idle power, contradicts itself."""
+
+_UTILIZATION, _UTILIZATION_MAX, _POWER = (
+    MEASURES.index(name) for name in ("gpu_utilization", "gpu_utilization_max", "power_mw")
+)
+
+_IDLE_POWER_SLACK = 1.1
+_NO_ACTIVITY = (None,) * 5
+_ACTIVITIES = ("graphics_active", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
+
+
+def gpus(static: Iterable[Mapping[str, Any]], node: NodeName, driver: str | None) -> tuple[Gpu, ...]:
+    """Every GPU and MIG instance; a partitioned GPU keeps the share that no instance has."""
+    out: list[Gpu] = []
+    for told in static:
+        parts = told["instances"]
+        taken = sum(part["compute_slices"] for part in parts)
+        slices = told["slices"] if told["mig"] else 1
+        persistence = told["persistence_mode"]
+        board = Gpu(
+            uuid=GpuUuid(told["uuid"]),
+            node=node,
+            index=told["index"],
+            model=told["model"],
+            driver_version=driver,
+            power_limit_mw=told["power_limit_mw"],
+            share_of_device=max(slices - taken, 0) / slices if told["mig"] else 1.0,
+            persistence_mode=None if persistence is None else bool(persistence),
+        )
+        out.append(board)
+        out += [_instance(part, board, slices) for part in parts]
+    return tuple(out)
+
+
+def mig_places(static: Iterable[Mapping[str, Any]]) -> tuple[MigPlace, ...]:
+    """Where every MIG instance lies."""
+    return tuple(
+        MigPlace(
+            uuid=GpuUuid(part["uuid"]), parent_uuid=GpuUuid(told["uuid"]), gpu_instance=part["gpu_instance"]
+        )
+        for told in static
+        for part in told["instances"]
+    )
+
+
+def with_memory(known: Iterable[Gpu], samples: Iterable[GpuSample]) -> tuple[Gpu, ...]:
+    """The same GPUs with the memory that was measured on them."""
+    total = {sample.uuid: sample.memory_total_bytes for sample in samples}
+    return tuple(
+        replace(gpu, memory_total_bytes=total[gpu.uuid]) if total.get(gpu.uuid) is not None else gpu
+        for gpu in known
+    )
+
+
+def sample(
+    uuid: GpuUuid,
+    at_ms: int,
+    width_ms: int,
+    row: Sequence[Any],
+    *,
+    flags: Sequence[str] = (),
+    process_count: int | None = None,
+    xid: int | None = None,
+) -> GpuSample:
+    """One row as a sample, on the best rung it has; activities above 1 are cut to 1 and flagged."""
+    (util, highest, busy, controller, encoder, decoder, graphics, sm, occupancy, tensor, dram) = row[:11]
+    activities = (graphics, sm, occupancy, tensor, dram)
+    if activities != _NO_ACTIVITY and max([value for value in activities if value is not None]) > 100:
+        flags = (*flags, *above_one(activities))
+        graphics, sm, occupancy, tensor, dram = (v if v is None else min(v, 100.0) for v in activities)
+    rung, best = _best(sm, graphics, util)
+    return GpuSample(
+        uuid=uuid,
+        at_ms=at_ms,
+        width_ms=width_ms,
+        rung=rung,
+        utilization_ratio=best,
+        gpu_utilization_ratio=None if util is None else util / 100,
+        gpu_utilization_max_ratio=None if highest is None else highest / 100,
+        gpu_busy_ratio=busy,
+        memory_controller_ratio=None if controller is None else controller / 100,
+        encoder_ratio=None if encoder is None else encoder / 100,
+        decoder_ratio=None if decoder is None else decoder / 100,
+        jpeg_ratio=None if row[22] is None else row[22] / 100,
+        ofa_ratio=None if row[23] is None else row[23] / 100,
+        graphics_active_ratio=None if graphics is None else graphics / 100,
+        sm_active_ratio=None if sm is None else sm / 100,
+        sm_occupancy_ratio=None if occupancy is None else occupancy / 100,
+        tensor_active_ratio=None if tensor is None else tensor / 100,
+        dram_active_ratio=None if dram is None else dram / 100,
+        memory_used_bytes=row[11],
+        memory_reserved_bytes=row[12],
+        memory_total_bytes=row[13],
+        power_mw=row[14],
+        energy_mj=row[15],
+        temperature_c=row[16],
+        sm_clock_mhz=row[17],
+        memory_clock_mhz=row[18],
+        throttle_reasons=row[19],
+        ecc_corrected=row[20],
+        ecc_uncorrected=row[21],
+        xid=xid,
+        process_count=process_count,
+        flags=tuple(flags),
+    )
+
+
+def above_one(activities: Sequence[float | None]) -> tuple[str, ...]:
+    """Flags for activities above 100%: seen on MIG, where 1.29 was reported (DCGM issue 152)."""
+    pairs = zip(_ACTIVITIES, activities, strict=True)
+    return tuple(f"{name}-above-1" for name, value in pairs if value is not None and value > 100)
+
+
+def with_unified_memory(board: GpuSample, held: Sequence[Held]) -> GpuSample:
+    """A sample of a board that reports no memory of its own, with the sum of what its processes hold.
+
+    GB10, Grace: CPU and GPU share one memory, and nvmlDeviceGetMemoryInfo is not supported (lablup/all-smi
+    issue 80). Unchanged where a process's memory is not known, or there is no process.
+    """
+    memories = [one.memory_used_bytes for one in held if one.memory_used_bytes is not None]
+    is_unified = board.memory_used_bytes is None and board.memory_total_bytes is None
+    if not is_unified or not held or len(memories) < len(held) or board.uuid.startswith("MIG-"):
+        return board
+    return replace(board, memory_used_bytes=sum(memories), flags=(*board.flags, UNIFIED))
+
+
+def without_parts(board: GpuSample, parts: Iterable[GpuSample]) -> GpuSample:
+    """A partitioned GPU's own sample: the memory that no instance has, so that nothing counts twice."""
+    used, total = board.memory_used_bytes, board.memory_total_bytes
+    for part in parts:
+        used = None if used is None else max(used - (part.memory_used_bytes or 0), 0)
+        total = None if total is None else max(total - (part.memory_total_bytes or 0), 0)
+    flags = (*board.flags, MIG_PARENT)
+    return replace(board, memory_used_bytes=used, memory_total_bytes=total, flags=flags)
+
+
+def suspicions(row: Sequence[Any], process_count: int | None, idle_power_mw: int | None) -> tuple[str, ...]:
+    """Flags for counters that contradict each other, in one row."""
+    utilization, power_mw = row[_UTILIZATION], row[_POWER]
+    if utilization is None or utilization < BUSY_PERCENT:
+        return ()
+    flags = (BUSY_WITHOUT_PROCESS,) if process_count == 0 else ()
+    if idle_power_mw and power_mw is not None and power_mw <= idle_power_mw * _IDLE_POWER_SLACK:
+        flags = (*flags, BUSY_AT_IDLE_POWER)
+    return flags
+
+
+def idle_power(row: Sequence[Any], before: int | None) -> int | None:
+    """The lowest power seen while nothing ran, mW; ``before`` when this row teaches nothing."""
+    power_mw: int | None = row[_POWER]
+    if row[_UTILIZATION_MAX] != 0 or not power_mw:
+        return before
+    return power_mw if before is None else min(before, power_mw)
+
+
+def _best(sm: float | None, graphics: float | None, util: float | None) -> tuple[Basis, float | None]:
+    if sm is not None:
+        return Basis.SM_ACTIVE, sm / 100
+    if graphics is not None:
+        return Basis.GRAPHICS_ACTIVE, graphics / 100
+    if util is not None:
+        return Basis.GPU_UTILIZATION, util / 100
+    return Basis.UNKNOWN, None
+
+
+def _instance(part: Mapping[str, Any], board: Gpu, slices: int) -> Gpu:
+    return Gpu(
+        uuid=GpuUuid(part["uuid"]),
+        node=board.node,
+        index=board.index,
+        model=board.model,
+        driver_version=board.driver_version,
+        parent_uuid=board.uuid,
+        mig_profile=part["profile"],
+        share_of_device=part["compute_slices"] / slices,
+        persistence_mode=board.persistence_mode,
+        gpu_instance=part["gpu_instance"],
+        compute_instance=part.get("compute_instance"),
+    )
+
+
+LIBRARY_NOT_FOUND = 12
+CONTAINER_ADVICE = (
+    "in a container, `systemctl daemon-reload` on the host takes the GPUs away "
+    "until the container is restarted"
+)
+
+_WORDS = {
+    1: "the driver was unloaded or reset under us",
+    3: "not supported by this device or driver",
+    4: "no permission; run as a user who may open /dev/nvidiactl, or lift the driver's restriction",
+    9: "the NVIDIA kernel driver is not loaded; run nvidia-smi, then `modprobe nvidia`",
+    10: "the driver did not answer in time",
+    12: "libnvidia-ml.so.1 was not found; install the NVIDIA driver, or start the container with --gpus all",
+    13: "this driver is too old to have the function",
+    15: "the GPU is lost (fell off the bus); look for Xid 79 in the kernel log, then reset or reboot",
+    16: "the GPU needs a reset (nvidia-smi --gpu-reset) or the machine a reboot",
+    17: "the operating system blocked the request; look at device permissions and SELinux",
+    18: "library and kernel driver have different versions, as after an update; reboot or reload the driver",
+    25: "this driver has another version of the structure",
+    28: "the GPU is no longer found",
+    999: "the driver answered 'unknown error'",
+}
+
+_XIDS = {
+    13: "graphics engine exception",
+    31: "GPU memory page fault",
+    43: "GPU stopped processing",
+    45: "preemptive cleanup after an earlier error",
+    48: "double-bit ECC error",
+    62: "internal micro-controller halt",
+    63: "row remapping recorded",
+    64: "row remapping failed",
+    74: "NVLink error",
+    79: "GPU has fallen off the bus",
+    92: "high single-bit ECC error rate",
+    94: "contained ECC error",
+    95: "uncontained ECC error",
+    119: "GSP RPC timeout",
+    120: "GSP error",
+}
+"""After the vendor's list of Xid errors (docs.nvidia.com/deploy/xid-errors); only what a reader may meet."""
+
+
+def explain(code: int) -> str:
+    """What a return code means and what to do about it."""
+    return _WORDS.get(code, f"NVML error {code}")
+
+
+def explain_call(call: str, code: int) -> str:
+    """Which call failed, and why."""
+    return f"{call}: {explain(code)}"
+
+
+def xid(number: int) -> str:
+    """An XID with its meaning, when it is a known one."""
+    return f"{number}: {_XIDS[number]}" if number in _XIDS else str(number)

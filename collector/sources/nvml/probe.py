@@ -1,0 +1,198 @@
+"""What this machine's driver can measure, what it cannot, and why: for ``fallow doctor``. Never raises.
+
+Asks a child of its own once, through the same code as the source, so that what is said here is what the
+source will do.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collector.sources.nvml.convert import CONTAINER_ADVICE, explain, explain_call
+from collector.sources.nvml.identity import shares_host_pids
+from collector.sources.nvml.worker import ChildLost, Worker
+
+MEASURES = (
+    ("gpu_utilization", "GPU utilization over the tick (share of time in which any kernel ran)"),
+    ("gpm", "SM active, occupancy, tensor, DRAM and graphics activity"),
+    ("memory_controller", "memory-controller utilization"),
+    ("memory", "memory used, reserved and total"),
+    ("encoder", "encoder utilization"),
+    ("decoder", "decoder utilization"),
+    ("jpeg", "JPEG decoder utilization"),
+    ("ofa", "optical flow utilization"),
+    ("power_mw", "power"),
+    ("energy_mj", "energy counter"),
+    ("temperature_c", "temperature"),
+    ("sm_clock_mhz", "SM clock"),
+    ("memory_clock_mhz", "memory clock"),
+    ("throttle_reasons", "why clocks are held down"),
+    ("ecc_corrected", "corrected ECC errors"),
+    ("ecc_uncorrected", "uncorrected ECC errors"),
+    ("processes", "processes on the GPU"),
+    ("process_utilization", "SM share of each process"),
+)
+"""Name and words, in the order they are shown."""
+
+_BY_INSTANCE = ("gpm", "memory", "processes")
+_BOARD_ALONE = ("gpu_utilization", "memory_controller", "encoder", "decoder", "jpeg", "ofa")
+_INSTANCE_REASON = "a MIG instance has no such counter of its own; the board's stand with its parent"
+_START_S, _READ_S = 60.0, 20.0
+_TICK_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One measure of one GPU: by which function of the driver, or, when there is none, why not."""
+
+    name: str
+    words: str
+    by: str | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbedGpu:
+    """One GPU or MIG instance; ``parent_uuid`` for instances only."""
+
+    uuid: str
+    index: int
+    model: str | None
+    parent_uuid: str | None
+    mig: bool
+    mig_profile: str | None
+    persistence_mode: bool | None
+    measures: tuple[Measure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What was found. ``problem`` says why there is no usable driver; ``advice`` what would help."""
+
+    driver_version: str | None = None
+    nvml_version: str | None = None
+    cuda_version: str | None = None
+    gpus: tuple[ProbedGpu, ...] = ()
+    failed: tuple[str, ...] = ()
+    in_container: bool = False
+    problem: str | None = None
+    advice: tuple[str, ...] = ()
+    resident_mib: float | None = None
+
+
+def probe(root: Path = Path("/")) -> Probe:
+    """Ask the driver once; blocks while it initializes, at most a minute. Never raises."""
+    contained = in_container(root)
+    try:
+        worker = Worker()
+    except (ChildLost, OSError) as error:
+        return _without(f"the process that reads NVML {error}", contained)
+    try:
+        hello = worker.receive(_START_S)
+        if "unusable" in hello:
+            told = hello["unusable"]
+            return _without(explain_call(told["call"], told["code"]), contained)
+        return _ask(worker, contained)
+    except ChildLost as lost:
+        where = "" if lost.touching is None else f" while it asked GPU {lost.touching}"
+        return _without(f"the process that reads NVML {lost}{where}", contained)
+    finally:
+        worker.end()
+
+
+def in_container(root: Path = Path("/")) -> bool:
+    """Whether the usual marks of a container are there: Docker's, Podman's, or a cgroup of theirs."""
+    if (root / ".dockerenv").exists() or (root / "run" / ".containerenv").exists():
+        return True
+    try:
+        text = (root / "proc" / "1" / "cgroup").read_text()
+    except OSError:
+        return False
+    return any(mark in text for mark in ("docker", "kubepods", "libpod", "containerd", "lxc"))
+
+
+def _ask(worker: Worker, contained: bool) -> Probe:
+    now_us = time.time_ns() // 1000
+    request = {"op": "read", "width_us": _TICK_US, "processes": True, "rescan": False, "known": 0}
+    worker.ask({**request, "now_us": now_us}, _READ_S)
+    found = worker.ask({"op": "probe"}, _READ_S)
+    if "unusable" in found:
+        return _without(explain_call(found["unusable"]["call"], found["unusable"]["code"]), contained)
+    versions = found["versions"]
+    gpus = tuple(_gpu(told) for told in found["devices"])
+    failed = tuple(f"GPU {one['index']}: {explain_call(one['call'], one['code'])}" for one in found["failed"])
+    cuda = versions["cuda"]
+    return Probe(
+        driver_version=versions["driver"],
+        nvml_version=versions["nvml"],
+        cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
+        gpus=gpus,
+        failed=failed,
+        in_container=contained,
+        problem=None if gpus else "the driver finds no GPU",
+        advice=tuple(_advice(gpus, failed, contained)),
+        resident_mib=worker.resident_mib(),
+    )
+
+
+def _gpu(told: Mapping[str, Any]) -> ProbedGpu:
+    instance = "profile" in told
+    persistence = told.get("persistence_mode")
+    return ProbedGpu(
+        uuid=told["uuid"],
+        index=told["index"],
+        model=told["model"],
+        parent_uuid=told["parent"] if instance else None,
+        mig=bool(told.get("mig")),
+        mig_profile=told.get("profile"),
+        persistence_mode=None if persistence is None else bool(persistence),
+        measures=tuple(_measure(name, words, told, instance=instance) for name, words in MEASURES),
+    )
+
+
+def _measure(name: str, words: str, told: Mapping[str, Any], *, instance: bool) -> Measure:
+    by = told["ways"].get(name)
+    if name == "processes" and told.get("mig"):
+        return Measure(name=name, words=words, by=None, reason="MIG is on: looked up on each instance")
+    if by is not None:
+        return Measure(name=name, words=words, by=by)
+    if instance and name not in _BY_INSTANCE:
+        return Measure(name=name, words=words, by=None, reason=_INSTANCE_REASON)
+    code = told["refused"].get(name)
+    reason = "the driver did not say" if code is None else explain(code)
+    if told.get("mig") and name in _BOARD_ALONE:
+        reason = f"{reason} (not while MIG is on)"
+    return Measure(name=name, words=words, by=None, reason=reason)
+
+
+def _advice(gpus: Iterable[ProbedGpu], failed: Iterable[str], contained: bool) -> Iterable[str]:
+    boards = [gpu for gpu in gpus if gpu.parent_uuid is None]
+    off = [str(gpu.index) for gpu in boards if gpu.persistence_mode is False]
+    if off:
+        yield (
+            f"persistence mode is off on GPU {', '.join(off)}: the first call after idle time takes seconds; "
+            "run nvidia-persistenced, or `nvidia-smi -pm 1`"
+        )
+    blind = [str(gpu.index) for gpu in boards if not gpu.mig and not _has(gpu, "gpm")]
+    if blind:
+        yield (
+            f"GPU {', '.join(blind)} has no SM activity through NVML (it takes Hopper or later): GPU "
+            "utilization is an upper bound only; dcgm-exporter with DCGM_FI_PROF_SM_ACTIVE says more"
+        )
+    if any(failed):
+        yield "a GPU does not answer: look for Xid messages in the kernel log (dmesg)"
+    if contained:
+        yield CONTAINER_ADVICE
+        if shares_host_pids() is False:
+            yield "processes cannot be named: pids here are not the host's; run with --pid=host"
+
+
+def _has(gpu: ProbedGpu, name: str) -> bool:
+    return any(measure.name == name and measure.by for measure in gpu.measures)
+
+
+def _without(problem: str, contained: bool) -> Probe:
+    advice = (CONTAINER_ADVICE,) if contained else ()
+    return Probe(problem=problem, in_container=contained, advice=advice)

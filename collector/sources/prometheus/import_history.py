@@ -1,0 +1,304 @@
+"""Months of dcgm-exporter's history out of a Prometheus server, into whatever takes a ``History``.
+
+Read in pieces, newest settled last, each noted when it is stored: an import that is interrupted anywhere and
+run again goes on where it was, and one that is repeated adds nothing. Blocks.
+
+Which stretches of time an import has yet to read. Pure; ranges are half-open ``(from_ms, to_ms)``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from collector.arrow import History
+from collector.dcgm.fetch import place
+from collector.dcgm.vocabulary import is_known
+from collector.sources.prometheus.convert import history_of
+from collector.sources.prometheus.series import devices
+from collector.sources.prometheus.server import Access, ImportFailed, PrometheusServer, Series
+
+Range = tuple[int, int]
+
+
+def remaining(window: Range, done: Iterable[Range]) -> tuple[Range, ...]:
+    """The parts of the window that no done range covers, in order."""
+    left, at = [], window[0]
+    for start, end in sorted(done):
+        if start >= window[1]:
+            break
+        if start > at:
+            left.append((at, start))
+        at = max(at, end)
+    return (*left, (at, window[1])) if at < window[1] else tuple(left)
+
+
+def cut(ranges: Iterable[Range], longest_ms: int) -> Iterator[Range]:
+    """The ranges in order, cut into pieces of at most ``longest_ms``."""
+    for start, end in ranges:
+        for at in range(start, end, longest_ms):
+            yield at, min(at + longest_ms, end)
+
+
+def total_ms(ranges: Iterable[Range]) -> int:
+    """How much time the ranges hold."""
+    return sum(end - start for start, end in ranges)
+
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+SETTLED_MS = 5 * MINUTE_MS
+"""The newest minutes are read but not noted as done: a late scrape or remote write may still fill them."""
+POINTS = 11_000
+"""The most points of one series that Prometheus gives at once (web/api/v1: maximum resolution)."""
+_USUAL_STEP_MS = 30_000
+_USUAL_SERIES = 100
+_LEAD_STEPS = 4
+_PROBES = 500
+_EXPORTED = "exported_pod"
+_DCGM = '__name__=~"(?i:dcgm)_.+"'
+
+
+class NoDcgmMetrics(ImportFailed):
+    """The server has nothing of dcgm-exporter's in the window."""
+
+
+class ImportStore(Protocol):
+    """Where an import goes, and what remembers how far it got: ``collector.store``'s Store is one."""
+
+    def write_history(self, history: History) -> int:
+        """Store a piece; the samples that were not there before."""
+        ...
+
+    def imported_ranges(self, origin: str) -> tuple[Range, ...]:
+        """The stretches of an origin that need not be read again."""
+        ...
+
+    def note_import(self, origin: str, from_ms: int, to_ms: int, rows_added: int) -> None:
+        """Remember a stretch, after all of it has been stored."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far an import is; times are lengths of history."""
+
+    done_ms: int
+    total_ms: int
+    rows_added: int
+    samples_read: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportSummary:
+    """What an import did; ``skipped_ms`` had been imported before.
+
+    Of ``partial_ms`` the server gave only a part, and said why in ``remark``: another import reads it again.
+    """
+
+    origin: str
+    step_ms: int
+    metrics: tuple[str, ...]
+    gpus: int
+    nodes: int
+    rows_added: int
+    samples_read: int
+    pieces: int
+    read_ms: int
+    skipped_ms: int
+    partial_ms: int = 0
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportSettings:
+    """What to read: ``match`` are label matchers without braces; ``rows`` bounds one piece's samples."""
+
+    match: str = ""
+    source: str = "prometheus"
+    rows: int = 120_000
+    threads: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What a server has in a window: the metrics Fallow can use, their scrape step, the series of each.
+
+    ``todo`` is what was not imported before.
+    """
+
+    origin: str
+    metrics: tuple[str, ...]
+    step_ms: int
+    series: int
+    exported: bool
+    todo: tuple[Range, ...]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What has been counted so far."""
+
+    rows_added: int = 0
+    samples_read: int = 0
+    pieces: int = 0
+    read_ms: int = 0
+    partial_ms: int = 0
+    gpus: set[str] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
+
+
+def survey(
+    access: Access, window: Range, *, store: ImportStore, settings: ImportSettings | None = None
+) -> Survey:
+    """What an import would read, without reading it. Raises ImportFailed."""
+    with PrometheusServer(access) as server:
+        return _survey(server, access, window, store, settings or ImportSettings())
+
+
+def import_history(
+    access: Access,
+    window: Range,
+    *,
+    store: ImportStore,
+    progress: Callable[[Progress], None] = lambda _: None,
+    settings: ImportSettings | None = None,
+) -> ImportSummary:
+    """Read what the window holds and was not read before, piece by piece, oldest first.
+
+    Raises ImportFailed; what was stored stays. Whatever ``store`` or ``progress`` raises ends it as cleanly.
+    """
+    settings = settings or ImportSettings()
+    tally = _Tally()
+    with PrometheusServer(access) as server, ThreadPoolExecutor(settings.threads) as pool:
+        found = _survey(server, access, window, store, settings)
+        whole = total_ms(found.todo)
+        for piece in cut(found.todo, _piece_ms(found, settings.rows)):
+            told_before = len(server.partial)
+            history = _read(server, pool, found=found, settings=settings, piece=piece, tally=tally)
+            added = store.write_history(history) if len(history.samples) else 0
+            settled = min(piece[1], window[1] - SETTLED_MS)
+            if len(server.partial) > told_before:
+                tally.partial_ms += piece[1] - piece[0]
+            elif settled > piece[0]:
+                store.note_import(found.origin, piece[0], settled, added)
+            tally.rows_added += added
+            tally.read_ms += piece[1] - piece[0]
+            progress(_progress(tally, whole, piece[1]))
+    return ImportSummary(
+        origin=found.origin,
+        step_ms=found.step_ms,
+        metrics=found.metrics,
+        gpus=len(tally.gpus),
+        nodes=len(tally.nodes),
+        rows_added=tally.rows_added,
+        samples_read=tally.samples_read,
+        pieces=tally.pieces,
+        read_ms=whole,
+        skipped_ms=window[1] - window[0] - whole,
+        partial_ms=tally.partial_ms,
+        remark=next(iter(server.partial), ""),
+    )
+
+
+def _survey(
+    server: PrometheusServer, access: Access, window: Range, store: ImportStore, settings: ImportSettings
+) -> Survey:
+    origin = _origin(access, settings.match)
+    every = server.names(_selector(_DCGM, settings.match), *window)
+    metrics = tuple(sorted(name for name in every if is_known(name)))
+    if not metrics:
+        raise NoDcgmMetrics(_nothing(server, origin, window))
+    series, step_ms = _probe(server, metrics, window, settings.match)
+    exported = server.label_values(_EXPORTED, _selector(_DCGM, settings.match), *window)
+    todo = remaining(window, store.imported_ranges(origin))
+    return Survey(
+        origin=origin, metrics=metrics, step_ms=step_ms, series=series, exported=bool(exported), todo=todo
+    )
+
+
+def _origin(access: Access, match: str) -> str:
+    """What was read, by name: another tenant or another selector is another origin."""
+    told = [f"{name}: {value}" for name, value in sorted(access.headers.items())]
+    return " ".join([place(access.url), *([_selector(match)] if match else []), *told])
+
+
+def _nothing(server: PrometheusServer, origin: str, window: Range) -> str:
+    """What is there instead, so that a person sees whether it is the wrong server or the wrong window."""
+    others = server.names('{__name__!=""}', *window)
+    families = sorted({name.partition("_")[0] for name in others})
+    there = f"{len(others)} other metrics ({', '.join(families[:12])})" if others else "nothing at all"
+    return (
+        f"{origin} has no metrics of dcgm-exporter in the window; it has {there}. Is it the right "
+        "server, does --since reach back far enough, and do the label matchers fit?"
+    )
+
+
+def _probe(server: PrometheusServer, metrics: tuple[str, ...], window: Range, match: str) -> tuple[int, int]:
+    """The most series of a metric at a time, and the time between two scrapes, read off raw samples."""
+    grid = max((window[1] - window[0]) // _PROBES, MINUTE_MS)
+    for name in metrics:
+        selector = _selector(f'__name__="{name}"', match)
+        counts = server.counts(f"count({selector})", *window, grid)
+        if counts:
+            there = counts[-1][0]
+            lengths = [
+                (len(series.at_ms), int(np.median(np.diff(series.at_ms))))
+                for series in server.samples(selector, there - HOUR_MS, there)
+                if len(series.at_ms) > 2
+            ]
+            step_ms = max(lengths, default=(0, _USUAL_STEP_MS))[1]
+            return int(max(count for _, count in counts)), step_ms
+    return _USUAL_SERIES, _USUAL_STEP_MS
+
+
+def _piece_ms(found: Survey, rows: int) -> int:
+    """As long as Prometheus and memory allow, in whole hours where it is longer than one."""
+    points = min(POINTS, max(rows // found.series, 10))
+    longest = points * found.step_ms
+    return longest // HOUR_MS * HOUR_MS if longest > HOUR_MS else longest
+
+
+def _read(
+    server: PrometheusServer,
+    pool: ThreadPoolExecutor,
+    *,
+    found: Survey,
+    settings: ImportSettings,
+    piece: Range,
+    tally: _Tally,
+) -> History:
+    """All metrics of one piece; a few steps more at its beginning tell how wide the first samples are."""
+    lead_ms = _LEAD_STEPS * found.step_ms
+
+    def read(name: str) -> list[Series]:
+        return server.samples(_selector(f'__name__="{name}"', settings.match), piece[0] - lead_ms, piece[1])
+
+    series = [each for many in pool.map(read, found.metrics) for each in many]
+    history = history_of(
+        devices(series, step_ms=found.step_ms, exported=found.exported),
+        source=settings.source,
+        from_ms=piece[0],
+    )
+    tally.pieces += 1
+    tally.samples_read += sum(len(each.at_ms) for each in series)
+    tally.gpus |= {gpu.uuid for gpu in history.gpus}
+    tally.nodes |= {gpu.node for gpu in history.gpus}
+    return history
+
+
+def _progress(tally: _Tally, whole_ms: int, at_ms: int) -> Progress:
+    return Progress(
+        done_ms=tally.read_ms,
+        total_ms=whole_ms,
+        rows_added=tally.rows_added,
+        samples_read=tally.samples_read,
+        at_ms=at_ms,
+    )
+
+
+def _selector(*matchers: str) -> str:
+    return "{" + ",".join(matcher for matcher in matchers if matcher) + "}"

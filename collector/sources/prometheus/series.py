@@ -1,0 +1,223 @@
+"""Series to devices: which GPU or MIG instance each tells of, with values in the house's units. Pure.
+
+Columnar twin of ``collector.dcgm.readout``: a grid of scrape times for each device, a column a quantity, NaN
+where a scrape did not bring it. The rules are the same: a board's values go to the parent, once; no sums.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from collector.dcgm.labels import Claim, Identity, claims, identity, own_pods, parent_of
+from collector.dcgm.vocabulary import (
+    BLANKS,
+    INT64_BLANK,
+    Measure,
+    Scope,
+    Unit,
+    measure_of,
+)
+from collector.model import GpuUuid
+from collector.sources.prometheus.scale import scales
+from collector.sources.prometheus.server import Series
+
+Times = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+_TARGET = ("job", "instance", "prometheus", "prometheus_replica", "replica", "cluster", "endpoint", "service")
+_APART = 0.75
+_STRETCH = 1.5
+_ENOUGH = 4
+_STEPS_DIFFER = 4
+_BLANKS = np.array(sorted(BLANKS))
+
+
+@dataclass(slots=True)
+class Part:
+    """One series' share of a device: a quantity in the house's unit at the times it was scraped."""
+
+    target: tuple[str, ...]
+    at_ms: Times
+    values: Values
+    measure: Measure
+    claims: tuple[Claim, ...]
+
+
+@dataclass(slots=True)
+class Collected:
+    """All parts of one device; ``last_ms`` is when ``identity`` was read."""
+
+    identity: Identity
+    last_ms: int
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One device on its grid of scrape times, in order."""
+
+    identity: Identity
+    at_ms: Times
+    width_ms: Times
+    columns: Mapping[str, Values]
+    present: Mapping[Claim, npt.NDArray[np.bool_]]
+    undecided: npt.NDArray[np.bool_]
+
+
+def devices(series: Iterable[Series], *, step_ms: int, exported: bool) -> tuple[Device, ...]:
+    """The devices that the series tell of; widths are the time since the scrape before, at a gap one step."""
+    collected = _collect([_without_blanks(each) for each in series], exported)
+    for device in tuple(collected.values()):
+        if device.identity.parent is not None:
+            _leave_to_the_instance(collected[device.identity.parent], device)
+    grids = (_on_grid(found, step_ms) for found in collected.values())
+    return tuple(device for device in grids if len(device.at_ms))
+
+
+def _collect(series: list[Series], exported: bool) -> dict[GpuUuid, Collected]:
+    by_target: dict[tuple[str, ...], list[Series]] = {}
+    for each in series:
+        by_target.setdefault(_target(each.labels), []).append(each)
+    own = own_pods(each.labels for each in series)
+    found: dict[GpuUuid, Collected] = {}
+    for target, group in by_target.items():
+        factors = scales(group)
+        for each in group:
+            held = claims(each.labels, exported=exported, own=own) or ()
+            _assign(found, each, target, factors, held=held)
+    return found
+
+
+def _assign(
+    found: dict[GpuUuid, Collected],
+    series: Series,
+    target: tuple[str, ...],
+    factors: tuple[Times, Values],
+    *,
+    held: tuple[Claim, ...],
+) -> None:
+    measure = measure_of(series.name)
+    who = identity(series.labels, fallback_node=_instance(series.labels))
+    if measure is None or who is None or not len(series.at_ms):
+        return
+    part = Part(
+        target=target,
+        at_ms=series.at_ms,
+        values=series.values * _factor(measure, series.at_ms, factors),
+        measure=measure,
+        claims=held,
+    )
+    last = int(series.at_ms[-1])
+    device = _known(found, who, last)
+    if who.parent is not None:
+        board = _known(found, parent_of(who), last)
+        if measure.scope is Scope.BOARD:
+            board.parts.append(Part(target, part.at_ms, part.values, measure, ()))
+            part.values = np.full(len(part.at_ms), np.nan)
+    device.parts.append(part)
+
+
+def _known(found: dict[GpuUuid, Collected], who: Identity, last_ms: int) -> Collected:
+    device = found.setdefault(who.uuid, Collected(who, last_ms))
+    if last_ms > device.last_ms:
+        device.identity, device.last_ms = who, last_ms
+    return device
+
+
+def _factor(measure: Measure, at_ms: Times, factors: tuple[Times, Values]) -> Values | float:
+    if measure.unit is not Unit.UNDECIDED:
+        return measure.unit.factor or np.nan
+    times, scale = factors
+    return scale[np.searchsorted(times, at_ms)]
+
+
+def _leave_to_the_instance(board: Collected, instance: Collected) -> None:
+    """While a board is partitioned its own utilization and memory are its instances', counted there."""
+    times = np.unique(np.concatenate([part.at_ms for part in instance.parts]))
+    for part in board.parts:
+        if part.measure.scope is Scope.INSTANCE:
+            part.values = np.where(np.isin(part.at_ms, times), np.nan, part.values)
+
+
+def _on_grid(found: Collected, step_ms: int) -> Device:
+    at = _grid(found.parts, step_ms)
+    ranked: dict[tuple[int, str], Values] = {}
+    present: dict[Claim, npt.NDArray[np.bool_]] = {}
+    undecided = np.zeros(len(at), bool)
+    for part in found.parts:
+        place, on_grid = _places(at, part.at_ms)
+        values = part.values[on_grid]
+        for claim in part.claims:
+            present.setdefault(claim, np.zeros(len(at), bool))[place] = True
+        if part.measure.unit is Unit.UNDECIDED:
+            undecided[place[np.isnan(values)]] = True
+        column = ranked.setdefault((part.measure.rank, part.measure.quantity), np.full(len(at), np.nan))
+        column[place] = np.fmax(column[place], values)
+    return Device(
+        identity=found.identity,
+        at_ms=at,
+        width_ms=_widths(at, step_ms),
+        columns=_believed(ranked),
+        present=present,
+        undecided=undecided,
+    )
+
+
+def _believed(ranked: Mapping[tuple[int, str], Values]) -> dict[str, Values]:
+    """A column a quantity: at each time the value of the name that ranks first there."""
+    columns: dict[str, Values] = {}
+    for (_, quantity), column in sorted(ranked.items(), key=lambda item: item[0]):
+        best = columns.get(quantity)
+        columns[quantity] = column if best is None else np.where(np.isnan(best), column, best)
+    return columns
+
+
+def _places(at: Times, times: Times) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Where the times stand on the grid, and which of them do."""
+    places = np.searchsorted(at, times)
+    on_grid = at[np.minimum(places, len(at) - 1)] == times
+    return places[on_grid], on_grid
+
+
+def _grid(parts: Iterable[Part], step_ms: int) -> Times:
+    """When the device was scraped. Of two targets that tell of it (replicas), one at a time is heard."""
+    by_target: dict[tuple[str, ...], list[Times]] = {}
+    for part in parts:
+        by_target.setdefault(part.target, []).append(part.at_ms)
+    grids = [np.unique(np.concatenate(times)) for times in by_target.values()]
+    grid, *others = sorted(grids, key=len, reverse=True)
+    for other in others:
+        right = np.searchsorted(grid, other)
+        after = np.abs(grid[np.minimum(right, len(grid) - 1)] - other)
+        before = np.abs(other - grid[np.maximum(right - 1, 0)])
+        grid = np.union1d(grid, other[np.minimum(after, before) > _APART * step_ms])
+    return grid
+
+
+def _widths(at: Times, step_ms: int) -> Times:
+    """The time since the scrape before, and one step where that is long ago; the first has one step."""
+    apart = np.diff(at)
+    local = float(step_ms)
+    if len(apart) >= _ENOUGH:
+        local = float(np.clip(np.median(apart), step_ms / _STEPS_DIFFER, step_ms * _STEPS_DIFFER))
+    widths = np.where(apart <= _STRETCH * local, apart, round(local))
+    return np.concatenate([[round(local)], widths]).astype(np.int64)[: len(at)]
+
+
+def _without_blanks(series: Series) -> Series:
+    """NaN for what is no number; the scrape itself took place."""
+    values = series.values
+    fine = (values >= 0) & (values < INT64_BLANK) & ~np.isin(values, _BLANKS)
+    if fine.all():
+        return series
+    known = np.where(fine, values, np.nan)
+    return Series(name=series.name, labels=series.labels, at_ms=series.at_ms, values=known)
+
+
+def _target(labels: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(labels.get(name, "") for name in _TARGET)
+
+
+def _instance(labels: Mapping[str, str]) -> str:
+    return labels.get("instance", "").rpartition(":")[0] or labels.get("instance", "") or "unknown"

@@ -1,0 +1,108 @@
+"""What ``fallow export`` writes beside the samples: who held which GPU, and what the GPUs are.
+
+Columns as in ``docs/schema.md``. Both files are optional: without them a recording has no holders, and GPUs
+of no known model. CSV cells are text, Parquet cells are typed; both are read here.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from collector.arrow import HeldInterval
+from collector.model import Allocation, ClaimSource, Gpu, GpuUuid, Holder, JobId, JobKind, NodeName
+from collector.sources.replay.errors import RecordingUnreadable
+from collector.sources.replay.file import read_raw
+from collector.sources.replay.recording import Recording
+
+Row = Mapping[str, object]
+_T = TypeVar("_T")
+
+
+def with_neighbours(recording: Recording, samples: Path) -> Recording:
+    """The recording with the allocations and GPUs that lie beside its samples.
+
+    Raises RecordingUnreadable when a file is there and cannot be understood.
+    """
+    known = {gpu.uuid: gpu for gpu in _read(samples, "gpus", _gpu)}
+    gpus = tuple(known.get(gpu.uuid, gpu) for gpu in recording.gpus)
+    extra = tuple(gpu for uuid, gpu in known.items() if uuid not in {g.uuid for g in recording.gpus})
+    held = tuple(_read(samples, "allocations", _held))
+    return replace(recording, gpus=gpus + extra, held=held or recording.held)
+
+
+def _read(samples: Path, name: str, make: Callable[[Row], _T]) -> Iterator[_T]:
+    path = samples.with_name(samples.name.replace("samples", name, 1))
+    if path == samples or not path.is_file():
+        return
+    for number, row in enumerate(read_raw(path).table.to_pylist(), start=1):
+        try:
+            yield make(row)
+        except (KeyError, ValueError, TypeError) as error:
+            raise RecordingUnreadable(
+                f"replaying {samples}: row {number} of {path} is not as Fallow exports it ({error!r}). "
+                "Export again, or take that file away to replay without it."
+            ) from error
+
+
+def _gpu(row: Row) -> Gpu:
+    parent = _text(row, "parent_uuid")
+    return Gpu(
+        uuid=GpuUuid(_required(row, "uuid")),
+        node=NodeName(_required(row, "node")),
+        index=_int(row, "index"),
+        model=_text(row, "model"),
+        memory_total_bytes=_int(row, "memory_total_bytes"),
+        driver_version=_text(row, "driver_version"),
+        power_limit_mw=_int(row, "power_limit_mw"),
+        parent_uuid=None if parent is None else GpuUuid(parent),
+        mig_profile=_text(row, "mig_profile"),
+        share_of_device=float(_text(row, "share_of_device") or 1.0),
+        persistence_mode=_flag(row, "persistence_mode"),
+        gpu_instance=_int(row, "gpu_instance"),
+        compute_instance=_int(row, "compute_instance"),
+    )
+
+
+def _held(row: Row) -> HeldInterval:
+    kind = _text(row, "kind")
+    return HeldInterval(
+        allocation=Allocation(
+            uuid=GpuUuid(_required(row, "uuid")),
+            holder=Holder(
+                job=JobId(_required(row, "job")),
+                user=_text(row, "user"),
+                project=_text(row, "project"),
+                name=_text(row, "name"),
+                kind=None if kind is None else JobKind(kind),
+                framework=_text(row, "framework"),
+                command=_text(row, "command"),
+            ),
+            share=float(_text(row, "share") or 1.0),
+            source=ClaimSource(_required(row, "source")),
+        ),
+        from_ms=int(_required(row, "from_ms")),
+        to_ms=_int(row, "to_ms"),
+    )
+
+
+def _text(row: Row, name: str) -> str | None:
+    value = row.get(name)
+    return None if value is None or value == "" else str(value)
+
+
+def _required(row: Row, name: str) -> str:
+    text = _text(row, name)
+    if text is None:
+        raise ValueError(f"{name} is missing")
+    return text
+
+
+def _int(row: Row, name: str) -> int | None:
+    text = _text(row, name)
+    return None if text is None else int(text)
+
+
+def _flag(row: Row, name: str) -> bool | None:
+    text = _text(row, name)
+    return None if text is None else text.lower() == "true"

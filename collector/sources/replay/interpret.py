@@ -1,0 +1,304 @@
+"""Raw rows to a recording, as a mapping says; whatever makes no sense is refused row by row. Pure."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collector.arrow import SAMPLE_SCHEMA, HeldInterval
+from collector.model import Allocation, Basis, ClaimSource, Gap, Gpu, GpuUuid, Holder, JobId, NodeName
+from collector.sources.replay.cells import cell, moments, numbers, words
+from collector.sources.replay.errors import BadMapping, Fault, RecordingUseless, Refused, refused
+from collector.sources.replay.file import Raw
+from collector.sources.replay.mapping import ColumnMapping, HolderColumns, Measure, require_columns
+from collector.sources.replay.recording import Recording
+
+USUAL_WIDTH_MS = 60_000
+"""The width of rows when neither the mapping nor a second row says."""
+HOLE_WIDTHS = 2.5
+"""Rows of a GPU farther apart than this many widths have a gap between them."""
+_EARLIEST_MS, _LATEST_MS = 946_684_800_000, 4_102_444_800_000  # 2000 and 2100
+_SLACK = 0.005  # exporters round: 100.3% is 1, 140% is nonsense
+_LEAST = {"temperature_c": -100.0, "width_ms": 1.0}
+_PREFIX = {ClaimSource.KUBERNETES: "pod:", ClaimSource.SLURM: "slurm:"}
+
+Marks = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
+    """The recording in ``raw``. Raises BadMapping and RecordingUseless."""
+    require_columns(mapping, raw.table.column_names, path)
+    rows = _Rows(raw, mapping)
+    rows.refuse_unplaced()
+    _plausible(rows, mapping, path)
+    rows.refuse_far()
+    measured = {m.field: rows.measure(m) for m in mapping.measures}
+    rows.refuse_repeated()
+    if not rows.good.any():
+        raise RecordingUseless(f"replaying {path}: no row made sense; {refused(rows.all_faults())}")
+    kept = np.flatnonzero(rows.good)
+    kept = kept[np.argsort(rows.at_ms[kept], kind="stable")]
+    width = measured.pop("width_ms", np.full(len(rows.good), np.nan))[kept]
+    usual = mapping.width_ms or _usual_step_ms(rows, kept)
+    width_ms = np.where(np.isnan(width), usual, width).astype(np.int32)
+    samples = _table(rows, kept, width_ms, {name: values[kept] for name, values in measured.items()})
+    skipped = refused(rows.all_faults())
+    holders = () if mapping.holder is None else tuple(_held(rows, kept, width_ms, mapping.holder))
+    return Recording(
+        path=path,
+        samples=samples,
+        gpus=tuple(_gpus(rows, kept, mapping)),
+        held=holders,
+        gaps=(
+            *_notice(skipped, int((rows.at_ms[kept] - width_ms).min()), usual),
+            *_gaps(rows, kept, width_ms, usual),
+        ),
+        refused=skipped,
+    )
+
+
+class _Rows:
+    """The rows of a file while they are being judged: ``good`` shrinks, ``faults`` grow."""
+
+    def __init__(self, raw: Raw, mapping: ColumnMapping) -> None:
+        self.raw = raw
+        self.good: Marks = np.ones(raw.table.num_rows, np.bool_)
+        self.faults: list[Fault] = []
+        self.mapping = mapping
+        time = raw.table[mapping.time]
+        self.times = moments(time) if mapping.time_unit_ms is None else numbers(time)
+        exact = self.times.values * (mapping.time_unit_ms or 1.0) + mapping.origin_ms
+        self.at_ms = np.rint(np.nan_to_num(exact, nan=0.0)).astype(np.int64)
+        self.nodes: pa.Array = _nodes(raw.table, mapping)
+        self.uuids: pa.Array = _uuids(raw.table, mapping, self.nodes)
+
+    def all_faults(self) -> Iterable[Fault]:
+        return (*self.raw.faults, *self.faults)
+
+    def refuse(self, which: Marks, column: str, says: str, *, placed: bool = True) -> None:
+        for row in np.flatnonzero(which & self.good):
+            found = cell(self.raw.table[column], int(row))
+            self.faults.append(
+                Fault(
+                    line=int(self.raw.lines[row]),
+                    reason=f"{column}: {found!r} {says}",
+                    uuid=self.uuids[int(row)].as_py() if placed else None,
+                    at_ms=int(self.at_ms[row]) if placed else None,
+                )
+            )
+        self.good &= ~which
+
+    def refuse_unplaced(self) -> None:
+        """Rows without a time or a GPU belong nowhere."""
+        self.refuse(self.times.bad | self.times.missing, self.mapping.time, "is no time", placed=False)
+        missing = pc.is_null(self.uuids).to_numpy(zero_copy_only=False)
+        self.refuse(missing, self.mapping.gpu, "names no GPU", placed=False)
+
+    def refuse_far(self) -> None:
+        """A time that was never set would stretch the recording over decades."""
+        far = (self.at_ms < _EARLIEST_MS) | (self.at_ms > _LATEST_MS)
+        self.refuse(far, self.mapping.time, "lies outside the years 2000 to 2100", placed=False)
+
+    def measure(self, measure: Measure) -> Floats:
+        """The field's values, NaN where not measured; rows with nonsense are refused."""
+        column = numbers(self.raw.table[measure.column])
+        self.refuse(column.bad, measure.column, "is no number")
+        values = column.values * measure.factor
+        low, high = _bounds(measure.field)
+        with np.errstate(invalid="ignore"):
+            outside = (values < low - _SLACK) | (values > high + _SLACK)
+        self.refuse(outside, measure.column, f"is out of range for {measure.field}")
+        clipped: Floats = np.clip(values, low, high)
+        return clipped
+
+    def refuse_repeated(self) -> None:
+        """Of two rows of one GPU and time the first counts."""
+        rows = np.flatnonzero(self.good)
+        codes = self.uuids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[rows]
+        order = np.lexsort((rows, self.at_ms[rows], codes))
+        same = (np.diff(codes[order]) == 0) & (np.diff(self.at_ms[rows][order]) == 0)
+        repeated = np.zeros(len(self.good), np.bool_)
+        repeated[rows[order[1:][same]]] = True
+        self.refuse(repeated, self.mapping.time, "was there before for this GPU", placed=False)
+
+
+def _plausible(rows: _Rows, mapping: ColumnMapping, path: str) -> None:
+    if not rows.good.any():
+        return
+    middle = int(np.median(rows.at_ms[rows.good]))
+    if not _EARLIEST_MS <= middle <= _LATEST_MS:
+        raise BadMapping(
+            f"replaying {path}: the column {mapping.time!r} gives the year "
+            f"{1970 + middle / 31_556_952_000:.0f}. If it counts from a start, give time an origin, such as "
+            'origin = "2026-03-02T00:00:00Z"; if not, correct its unit (ms, s or iso).'
+        )
+
+
+def _bounds(field: str) -> tuple[float, float]:
+    if field.endswith("_ratio"):
+        return 0.0, 1.0
+    kind = SAMPLE_SCHEMA.field(field).type
+    most = 2.0**53 if kind.bit_width == 64 else float(2 ** (kind.bit_width - 1) - 1)
+    return _LEAST.get(field, 0.0), most
+
+
+def _usual_step_ms(rows: _Rows, kept: npt.NDArray[np.int64]) -> int:
+    codes = rows.uuids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[kept]
+    order = np.lexsort((rows.at_ms[kept], codes))
+    steps = np.diff(rows.at_ms[kept][order])[np.diff(codes[order]) == 0]
+    return int(np.median(steps)) if len(steps) else USUAL_WIDTH_MS
+
+
+def _table(
+    rows: _Rows, kept: npt.NDArray[np.int64], width_ms: npt.NDArray[np.int32], measured: dict[str, Floats]
+) -> pa.Table:
+    columns: dict[str, pa.Array] = {
+        "uuid": rows.uuids.take(pa.array(kept)),
+        "at_ms": pa.array(rows.at_ms[kept]),
+        "width_ms": pa.array(width_ms),
+    }
+    for name, values in measured.items():
+        kind = SAMPLE_SCHEMA.field(name).type
+        whole = values if pa.types.is_floating(kind) else np.rint(values)
+        columns[name] = pa.array(whole, mask=np.isnan(values), type=pa.float64()).cast(kind)
+    if "flags" in rows.raw.table.column_names:
+        columns["flags"] = words(rows.raw.table["flags"]).take(pa.array(kept))
+    if "utilization_ratio" not in columns:
+        columns |= _best(columns, len(kept))
+    arrays = [columns.get(f.name, pa.nulls(len(kept), f.type)) for f in SAMPLE_SCHEMA]
+    return pa.Table.from_arrays(
+        [a.cast(f.type) for a, f in zip(arrays, SAMPLE_SCHEMA, strict=True)], schema=SAMPLE_SCHEMA
+    )
+
+
+def _best(columns: dict[str, pa.Array], count: int) -> dict[str, pa.Array]:
+    """The utilization on the highest rung that each row has, and the rung."""
+    best, rung = pa.nulls(count, pa.float32()), pa.array(np.zeros(count, np.uint8))
+    for name, step in (
+        ("sm_active_ratio", Basis.SM_ACTIVE),
+        ("graphics_active_ratio", Basis.GRAPHICS_ACTIVE),
+        ("gpu_utilization_ratio", Basis.GPU_UTILIZATION),
+    ):
+        if name in columns:
+            fresh = pc.and_(pc.is_null(best), pc.is_valid(columns[name]))
+            rung = pc.if_else(fresh, pa.scalar(int(step), pa.uint8()), rung)
+            best = pc.coalesce(best, columns[name])
+    return {"utilization_ratio": best, "rung": rung}
+
+
+def _nodes(table: pa.Table, mapping: ColumnMapping) -> pa.Array:
+    named = pa.nulls(table.num_rows, pa.string()) if mapping.node is None else words(table[mapping.node])
+    return pc.fill_null(named, mapping.node_name)
+
+
+def _uuids(table: pa.Table, mapping: ColumnMapping, nodes: pa.Array) -> pa.Array:
+    given = words(table[mapping.gpu])
+    if not mapping.gpu_within_node:
+        return given
+    unique = pc.match_substring_regex(given, "^(GPU|MIG)-")
+    return pc.if_else(unique, given, pc.binary_join_element_wise(nodes, given, "/"))
+
+
+def _gpus(rows: _Rows, kept: npt.NDArray[np.int64], mapping: ColumnMapping) -> Iterator[Gpu]:
+    """A GPU for each name, on the node of its newest row."""
+    places = pa.array(kept)
+    found = dict(zip(rows.uuids.take(places).to_pylist(), rows.nodes.take(places).to_pylist(), strict=True))
+    for uuid, node in found.items():
+        yield Gpu(
+            uuid=GpuUuid(uuid),
+            node=NodeName(node),
+            model=mapping.model,
+            memory_total_bytes=mapping.memory_total_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """Rows of one GPU that follow each other, as places in ``kept``."""
+
+    first: int
+    last: int
+
+
+def _held(
+    rows: _Rows, kept: npt.NDArray[np.int64], width_ms: npt.NDArray[np.int32], holder: HolderColumns
+) -> Iterator[HeldInterval]:
+    """An interval from the first to the last row of each unbroken turn of one job on one GPU."""
+    table = rows.raw.table
+    job = words(table[holder.job]).take(pa.array(kept))
+    codes = job.dictionary_encode()
+    turn = pc.fill_null(codes.indices, -1).to_numpy(zero_copy_only=False)
+    for run in _runs(rows, kept, turn):
+        if turn[run.first] >= 0:
+            row = int(kept[run.first])
+            name = job[run.first].as_py()
+            prefix = "" if ":" in name else _PREFIX.get(holder.source, "replay:")
+            yield HeldInterval(
+                allocation=Allocation(
+                    uuid=GpuUuid(rows.uuids[row].as_py()),
+                    holder=Holder(
+                        job=JobId(prefix + name),
+                        user=_word(table, holder.user, row),
+                        project=_word(table, holder.project, row),
+                        name=_word(table, holder.name, row),
+                    ),
+                    source=holder.source,
+                ),
+                from_ms=int(rows.at_ms[row]) - int(width_ms[run.first]),
+                to_ms=int(rows.at_ms[kept[run.last]]),
+            )
+
+
+def _runs(rows: _Rows, kept: npt.NDArray[np.int64], turn: npt.NDArray[np.int64]) -> Iterator[_Run]:
+    codes = rows.uuids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[kept]
+    order = np.lexsort((rows.at_ms[kept], codes))
+    breaks = np.flatnonzero((np.diff(codes[order]) != 0) | (np.diff(turn[order]) != 0))
+    firsts = np.concatenate([[0], breaks + 1])
+    lasts = np.concatenate([breaks, [len(order) - 1]])
+    for first, last in zip(firsts, lasts, strict=True):
+        yield _Run(first=int(order[first]), last=int(order[last]))
+
+
+def _word(table: pa.Table, column: str | None, row: int) -> str | None:
+    if column is None:
+        return None
+    text = str(table[column][row].as_py() or "").strip()
+    return text or None
+
+
+def _notice(skipped: Refused, from_ms: int, usual_ms: int) -> Iterator[Gap]:
+    """The count of what was skipped, told where gaps are told: just before the recording begins."""
+    if skipped.rows:
+        yield Gap(source="replay", from_ms=from_ms - usual_ms, to_ms=from_ms, reason=str(skipped))
+
+
+def _gaps(
+    rows: _Rows, kept: npt.NDArray[np.int64], width_ms: npt.NDArray[np.int32], usual_ms: int
+) -> Iterator[Gap]:
+    """Where a GPU's rows are missing, and where a row was refused that had its place."""
+    codes = rows.uuids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[kept]
+    order = np.lexsort((rows.at_ms[kept], codes))
+    at = rows.at_ms[kept][order]
+    starts = at - width_ms[order]
+    holes = (np.diff(codes[order]) == 0) & (np.diff(at) > HOLE_WIDTHS * width_ms[order][1:])
+    for place in np.flatnonzero(holes):
+        yield Gap(
+            source="replay",
+            from_ms=int(at[place]),
+            to_ms=int(starts[place + 1]),
+            reason="no row in the recording",
+            uuid=GpuUuid(rows.uuids[int(kept[order[place]])].as_py()),
+        )
+    for fault in rows.faults:
+        if fault.uuid is not None and fault.at_ms is not None:
+            yield Gap(
+                source="replay",
+                from_ms=fault.at_ms - usual_ms,
+                to_ms=fault.at_ms,
+                reason="a malformed row in the recording",
+                uuid=GpuUuid(fault.uuid),
+            )

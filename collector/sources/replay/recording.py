@@ -1,0 +1,94 @@
+"""A recording as the collector's own values: samples in order of time, GPUs, holders, what was skipped."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collector.arrow import HeldInterval, History
+from collector.model import SIMULATED_SOURCE, Event, Gap, Gpu
+from collector.sources.replay.errors import Refused
+
+DAY_MS = 86_400_000
+REPLAY_SOURCE = "replay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What was recorded, in UTC ms. ``samples`` has SAMPLE_SCHEMA, sorted by time; ``gaps`` lie where rows
+    are missing or were refused. ``simulated``: it is Fallow's own export of a simulated cluster.
+    """
+
+    path: str
+    samples: pa.Table
+    gpus: tuple[Gpu, ...]
+    held: tuple[HeldInterval, ...] = ()
+    events: tuple[Event, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    refused: Refused
+    simulated: bool = False
+
+    @property
+    def source(self) -> str:
+        """The name under which it is stored: what was invented stays so when it is replayed."""
+        return SIMULATED_SOURCE if self.simulated else REPLAY_SOURCE
+
+    @property
+    def from_ms(self) -> int:
+        """The start of what the first sample covers."""
+        starts = pc.subtract(self.samples["at_ms"], self.samples["width_ms"].cast(pa.int64()))
+        return int(pc.min(starts).as_py())
+
+    @property
+    def to_ms(self) -> int:
+        """The end of the last sample."""
+        return int(pc.max(self.samples["at_ms"]).as_py())
+
+
+def shifted(recording: Recording, by_ms: int) -> Recording:
+    """The same recording, later by ``by_ms``: to let it begin now."""
+    samples = recording.samples
+    place = samples.schema.get_field_index("at_ms")
+    moved = samples.set_column(place, samples.schema.field("at_ms"), pc.add(samples["at_ms"], by_ms))
+    return replace(
+        recording,
+        samples=moved,
+        held=tuple(
+            replace(i, from_ms=i.from_ms + by_ms, to_ms=None if i.to_ms is None else i.to_ms + by_ms)
+            for i in recording.held
+        ),
+        events=tuple(replace(event, at_ms=event.at_ms + by_ms) for event in recording.events),
+        gaps=tuple(replace(g, from_ms=g.from_ms + by_ms, to_ms=g.to_ms + by_ms) for g in recording.gaps),
+    )
+
+
+def histories(recording: Recording, source: str | None = None) -> Iterator[History]:
+    """The whole recording for the store, a UTC day at a time; each interval, event and gap comes once."""
+    at_ms, name = times_of(recording), source or recording.source
+    day = recording.from_ms
+    while day < recording.to_ms:
+        end = min((day // DAY_MS + 1) * DAY_MS, recording.to_ms)
+        low, high = np.searchsorted(at_ms, (day, end), side="right")
+        first = day == recording.from_ms
+        yield History(
+            source=name,
+            gpus=recording.gpus,
+            samples=recording.samples.slice(int(low), int(high - low)),
+            held=tuple(i for i in recording.held if i.from_ms < end and (first or i.from_ms >= day)),
+            events=tuple(e for e in recording.events if e.at_ms <= end and (first or e.at_ms > day)),
+            gaps=tuple(
+                replace(g, source=name)
+                for g in recording.gaps
+                if g.from_ms < end and (first or g.from_ms >= day)
+            ),
+        )
+        day = end
+
+
+def times_of(recording: Recording) -> npt.NDArray[np.int64]:
+    """When each sample ends, ascending."""
+    times: npt.NDArray[np.int64] = recording.samples["at_ms"].to_numpy()
+    return times
