@@ -10,11 +10,11 @@ from advisor.model import ClusterState
 from advisor.register.model import JobRecord, Submission
 from advisor.register.state import waiting_job
 from collector.model import JobId
-from service.acting.errors import BadOrder, NotAllowed, OverLimit
 from service.acting.holdings import Held, Holdings
 from service.acting.membership import Membership, hold_strangers, rules_of
 from service.api.port import Caller, Role
 from service.config.bounding import NeverFitting
+from service.order_errors import BadOrder, NotAllowed, OverLimit
 
 if TYPE_CHECKING:
     from advisor.model import Job

@@ -16,8 +16,8 @@ from advisor.register.consents import ConsentStore
 from advisor.register.model import JobRecord, JobState
 from advisor.register.state import is_ours, waiting_job
 from collector.model import JobId
-from service.acting.errors import BadOrder, NotAllowed, UnknownJob
 from service.api.port import Caller, OwnWord, Role, Row
+from service.order_errors import BadOrder, NotAllowed, UnknownJob
 
 if TYPE_CHECKING:
     from advisor.model import ClusterState, Job

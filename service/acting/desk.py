@@ -23,11 +23,11 @@ from advisor.tags import verb_of
 from advisor.written import to_tree
 from collector.model import JobId
 from service.acting.admission import Admission
-from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.acting.following import follow, is_meant, is_news
 from service.acting.rows import entry_row, explained, fits, queue_row, unfit
 from service.acting.waiting import in_line, never_began, stands, wait_of
 from service.api.port import Caller, Listed, OwnWord, Role, Row, Which
+from service.order_errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal

@@ -14,9 +14,9 @@ from advisor.register.model import CancelCommand, JobRecord
 from advisor.register.register import UnknownJob as NoEntry
 from advisor.steps import Cancel
 from collector.snapshot import Snapshot
-from service.acting.errors import NotAllowed, WrongState
 from service.acting.orders import Orders
 from service.api.port import Caller, Role, Row
+from service.order_errors import NotAllowed, WrongState
 
 if TYPE_CHECKING:
     from advisor.register.register import Register

@@ -11,8 +11,8 @@ from advisor.model import ActionClass, Phase
 from advisor.steps import Action, Pause, Resume
 from collector.model import JobId
 from service.acting.applying import Applying, Approval
-from service.acting.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.api.port import Caller, Role, Row
+from service.order_errors import BadOrder, NotAllowed, UnknownJob, WrongState
 
 if TYPE_CHECKING:
     from advisor.model import ClusterState, Job

@@ -15,8 +15,8 @@ from advisor.policies.ladder import KEEP_HOURS, NotKept, keep
 from advisor.register.foreign import ExternalJobStore
 from advisor.rules import PlannerConfig
 from collector.model import JobId
-from service.acting.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.api.port import Caller, Role, Row
+from service.order_errors import BadOrder, NotAllowed, UnknownJob, WrongState
 
 if TYPE_CHECKING:
     from advisor.journal.journal import StoreJournal

@@ -24,10 +24,10 @@ from advisor.steps import Action, Pause, Resume, SetEnvAtRestart, Start
 from collector.model import JobId
 from service.acting.applying import Applying, Approval
 from service.acting.books import Records
-from service.acting.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.acting.sheets import acting_row, action_row, plan_row
 from service.acting.taking import FreeGpus, taken
 from service.api.port import Caller, Role, Row
+from service.order_errors import BadOrder, NotAllowed, UnknownJob, WrongState
 
 if TYPE_CHECKING:
     from advisor.register.register import Register, Turn

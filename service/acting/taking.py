@@ -11,7 +11,7 @@ from advisor.arithmetic.placement import shrunk
 from advisor.limits import Limits
 from advisor.steps import Action, Move, Resize, Resume, Start
 from collector.model import GpuUuid
-from service.acting.errors import WrongState
+from service.order_errors import WrongState
 
 if TYPE_CHECKING:
     from advisor.model import ClusterState

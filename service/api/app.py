@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from analytics.query import too_large
 from collector.store.errors import StoreError
-from service.acting import errors
+from service import order_errors
 from service.api.acting import Hands, acting_routes, seen_whole
 from service.api.answers import REFUSALS, Refusal
 from service.api.audit import Audit
@@ -79,13 +79,13 @@ STATUS = {
 }
 
 
-ACTING: tuple[tuple[type[errors.ActingError], str], ...] = (
-    (errors.NotAllowed, "forbidden"),
-    (errors.UnknownJob, "unknown-job"),
-    (errors.JobEnded, "job-ended"),
-    (errors.WrongState, "wrong-state"),
-    (errors.BadOrder, "bad-order"),
-    (errors.OverLimit, "over-limit"),
+ACTING: tuple[tuple[type[order_errors.ActingError], str], ...] = (
+    (order_errors.NotAllowed, "forbidden"),
+    (order_errors.UnknownJob, "unknown-job"),
+    (order_errors.JobEnded, "job-ended"),
+    (order_errors.WrongState, "wrong-state"),
+    (order_errors.BadOrder, "bad-order"),
+    (order_errors.OverLimit, "over-limit"),
 )
 """The kinds of the desk's refusals on the wire; a special case stands before what it is a case of."""
 
@@ -156,10 +156,10 @@ def _refusals(app: FastAPI) -> None:
     async def not_imported(_: Request, error: ImportRefused) -> JSONResponse:
         return _refused("import-refused", str(error))
 
-    @app.exception_handler(errors.ActingError)
-    async def not_done(_: Request, error: errors.ActingError) -> JSONResponse:
+    @app.exception_handler(order_errors.ActingError)
+    async def not_done(_: Request, error: order_errors.ActingError) -> JSONResponse:
         kind = next((name for made, name in ACTING if isinstance(error, made)), "failed")
-        retry_after_s = error.retry_after_s if isinstance(error, errors.OverLimit) else None
+        retry_after_s = error.retry_after_s if isinstance(error, order_errors.OverLimit) else None
         return _refused(kind, str(error), retry_after_s)
 
     @app.exception_handler(ClientError)
@@ -285,7 +285,7 @@ def _exports(app: FastAPI, answers: Answers) -> None:
         request: Request, from_ms: Time, to_ms: Time, format: Literal["parquet", "csv"] = "parquet"
     ) -> Response:
         if answers.private and caller_of(request).role is not Role.OPERATOR:
-            raise errors.NotAllowed(PRIVATE_EXPORT)
+            raise order_errors.NotAllowed(PRIVATE_EXPORT)
         if to_ms <= from_ms:
             raise BadParameter(f"to_ms must be after from_ms; got {from_ms} to {to_ms}")
         packed = await answers.exports.pack(caller_of(request), format, from_ms, to_ms)

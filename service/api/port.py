@@ -100,7 +100,7 @@ class ControlInterface(Protocol):
     """What can be asked and ordered; a method a route of docs/api.md. Safe from any thread.
 
     Every method but ``directives`` and ``sign_of_life`` may block for a commit, and is called on a thread of
-    the door's. Raises ``service.acting.errors.ActingError``.
+    the door's. Raises ``service.order_errors.ActingError``.
 
     A launcher gives the ``nonce`` of its submission along: after an older backup was put back the same number
     may be another job, which is then unknown to it. Without one, the number alone counts.

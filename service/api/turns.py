@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.acting.errors import OverLimit
 from service.api.pace import Delivery
 from service.api.persons import person_of
 from service.api.port import Caller, Role
+from service.order_errors import OverLimit
 
 RETRY_S = 1
 

@@ -33,7 +33,7 @@ MEASURES = (
 
 def run(flags: argparse.Namespace) -> int:
     """Print one reading; status 1 when no source could be read."""
-    from service.wiring import read_once
+    from service.daemon.wiring import read_once
 
     tick, remarks = read_once(settle(flags).effective.config)
     rows = rows_of(tick)

@@ -3,7 +3,7 @@
 import argparse
 
 from collector.clock import SystemClock
-from service import tokens
+from service.api import tokens
 from service.api.port import Role
 from service.cli import words
 from service.cli.screen import Column, console, print_json, table

@@ -14,12 +14,12 @@ from service.api.app import Answers, make_app
 from service.api.audit import Audit
 from service.api.gate import RequestLimits
 from service.api.identity import Identity, Keys
+from service.api.tokens import Tokens
 from service.config.model import ApiConfig
 from service.daemon.bounds import Bounds
 from service.daemon.doors import UnixListener, open_local
 from service.daemon.server import Server
 from service.daemon.start import bind, make_token
-from service.tokens import Tokens
 from service.trust.hosts import LOOPBACK, is_loopback
 
 PACKAGE = "fallow-gpu"

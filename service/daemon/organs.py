@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from collector.clock import Clock, SystemClock
 from collector.store.export import ExportBounds
-from service import wiring
 from service.acting.gpu_locks import GpuLocks, lock_folder
 from service.acting.joining import Acting, ControlDependencies, join_acting
 from service.acting.metrics import ServiceFacts, service_exposition
@@ -28,6 +27,7 @@ from service.api.export_desk import ExportQueue
 from service.api.queries import QueryLimits, QueryRunner
 from service.api.stream import Closing
 from service.config.model import Config
+from service.daemon import wiring
 from service.daemon.bounds import Bounds, make_bounds
 from service.daemon.ending import Ending
 from service.daemon.finding_metrics import finding_metrics
@@ -37,13 +37,13 @@ from service.daemon.mending import Mending
 from service.daemon.notify import notify
 from service.daemon.sampling import SamplingPace, watched
 from service.daemon.server import Server
+from service.daemon.wiring import Body, Stage
 from service.health.components import CYCLE, DELIVERY, Component, HealthBoard
 from service.health.condition import Condition, Heartbeat, ServiceHealth, verdict
 from service.logs import SecurityLog, log_event
 from service.store.answer import answer, catalogue
 from service.store.open import write_export
 from service.usecases.imports import Imports
-from service.wiring import Body, Stage
 
 if TYPE_CHECKING:
     from service.daemon.start import Orders

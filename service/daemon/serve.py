@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 import collector.store.database  # noqa: F401  here, not by two threads at once
-from service import wiring
+from service.daemon import wiring
 from service.daemon.ending import Ending
 from service.daemon.start import Orders, ServiceRefused, make_data_dir
 from service.daemon.thrift import share_heaps

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service import data_folder as client_place
-from service import slurm_doctor
 from service.client import running
-from service.doctor_checks import control_checks
+from service.doctor_checks import control_checks, slurm
 from service.doctor_checks.results import Finding, Verdict, driver_version
 from service.sources.specs import DcgmSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
 
@@ -39,14 +38,14 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
     examinations: tuple[Callable[[], Finding], ...] = (
         processes,
         pid_namespace,
-        lambda: slurm_doctor.slurm(config),
+        lambda: slurm.slurm(config),
         lambda: disk(data),
         lambda: store(data),
         lambda: service(data),
     )
     for look in examinations:
         yield look()
-    yield from slurm_doctor.nodes(data)
+    yield from slurm.nodes(data)
     yield from acting(config)
 
 
@@ -223,7 +222,7 @@ def _scraped(urls: tuple[str, ...], kind: str, config: "Config") -> Finding:
     from dataclasses import replace
 
     from collector.model import Reading
-    from service.wiring import read_once
+    from service.daemon.wiring import read_once
 
     alone = replace(config.collect, sources=(f"{kind}={','.join(urls)}",), slurm=False)
     tick, _ = read_once(replace(config, collect=alone))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from service import tokens
+from service.api import tokens
 from service.api.port import Role
+from service.api.tokens import DAY_MS, Tokens, TokenTrouble
 from service.client.jobs import connect_acting
 from service.data_folder import tokens_file
 from service.errors import NotAllowed
-from service.tokens import DAY_MS, Tokens, TokenTrouble
 from tests.service.conftest import Running, verb
 
 NOW_MS = 1_795_000_000_000

@@ -2,7 +2,7 @@
 
 from collector.managers.slurm.reader import SlurmManager
 from service.doctor_checks.results import Verdict
-from service.slurm_doctor import nodes_finding, slurm_finding
+from service.doctor_checks.slurm import nodes_finding, slurm_finding
 from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World
 
 

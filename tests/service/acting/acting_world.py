@@ -36,10 +36,10 @@ from collector.clock import SystemClock
 from collector.model import Basis, Gpu, GpuSample, GpuUuid, JobId, NodeName, Reading, Tick
 from collector.store.database import Store
 from collector.store.judgements import Judgement
-from service.acting.errors import ActingError
 from service.acting.joining import Acting, ControlDependencies, join_acting
 from service.api.port import Caller, Role
 from service.config.model import ActingConfig, Config, LimitsConfig
+from service.order_errors import ActingError
 from tests.stores import open_store
 
 GIB = 1 << 30

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from collector.model import JobId
-from service.acting.errors import BadOrder, OverLimit
 from service.api.port import Caller, Role
 from service.config.model import LimitsConfig
+from service.order_errors import BadOrder, OverLimit
 from tests.service.acting.acting_world import ANNA, BO, CONFIG, ROOT, StandIn, stage, until, wanted
 
 FEW = replace(CONFIG, limits=LimitsConfig(jobs=2, submitted_mib=1, never_fitting="wait"))

@@ -12,7 +12,7 @@ from advisor.register.model import JobState, Launcher, Report, Sharing, StartCom
 from advisor.register.shares import Terms
 from advisor.steps import Pause
 from collector.model import JobId
-from service.acting.errors import JobEnded, NotAllowed, UnknownJob
+from service.order_errors import JobEnded, NotAllowed, UnknownJob
 from tests.advisor.register.register_world import HandClock, acknowledge, opened, submission
 from tests.service.acting.acting_world import (
     ANNA,

@@ -16,9 +16,9 @@ from advisor.steps import Action, Pause
 from collector.clock import SystemClock
 from collector.model import JobId
 from service.acting.consenting import ConsentDependencies, Consenting, Consents
-from service.acting.errors import BadOrder, NotAllowed, UnknownJob
 from service.api.port import OwnWord
 from service.config.deciding import ConsentConfig
+from service.order_errors import BadOrder, NotAllowed, UnknownJob
 from tests.service.acting.acting_world import (
     ANNA,
     BO,

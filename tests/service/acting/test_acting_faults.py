@@ -16,7 +16,7 @@ from advisor.register.model import JobState, Launcher, PauseCommand, Report
 from collector.clock import SystemClock
 from collector.model import JobId
 from collector.procfs.proc_files import parse_boot_ms, parse_stat, started_ms
-from service.acting.errors import JobEnded
+from service.order_errors import JobEnded
 from tests.service.acting.acting_world import (
     ANNA,
     CONFIG,

@@ -13,8 +13,8 @@ from advisor.register.model import (
     StartCommand,
 )
 from collector.model import JobId
-from service.acting.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.api.port import Which
+from service.order_errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from tests.service.acting.acting_world import (
     ANNA,
     BO,

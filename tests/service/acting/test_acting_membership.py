@@ -10,11 +10,11 @@ import pytest
 
 from advisor.model import ProjectName
 from collector.model import JobId
-from service.acting.errors import NotAllowed
 from service.acting.membership import Membership, Rules, remarks, rules_of
 from service.config.deciding import MembershipConfig
 from service.config.file import parse
 from service.config.model import Config, ConfigError
+from service.order_errors import NotAllowed
 from tests.service.acting.acting_world import ANNA, BO, CONFIG, GPUS, ROOT, StandIn, stage, until, wanted
 
 SITE = """

@@ -18,11 +18,11 @@ from advisor.steps import Action, Move, Notify, Pause, Requeue, Resize, Start
 from collector.store.database import Store
 from service.acting.applying import Applying
 from service.acting.books import Records, open_books
-from service.acting.errors import ActingError, BadOrder, NotAllowed, UnknownJob, WrongState
 from service.acting.foreign_orders import ExternalJobOrders
 from service.acting.plans import ApprovalDependencies, Papers
 from service.acting.taking import FreeGpus
 from service.api.port import Caller, Role
+from service.order_errors import ActingError, BadOrder, NotAllowed, UnknownJob, WrongState
 from tests.advisor.journal.journal_parts import HOUR_MS, Hands, calm, cluster
 from tests.stores import open_store
 

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.register.model import ExitReason, JobState, Launcher, Report
 from collector.model import JobId
-from service.acting.errors import JobEnded, NotAllowed, UnknownJob
+from service.order_errors import JobEnded, NotAllowed, UnknownJob
 from tests.service.acting.acting_world import ANNA, BO, GUEST, NODE, ROOT, Stage, stage, wanted
 
 WORD = Report(

@@ -6,9 +6,9 @@ import pytest
 
 from advisor.steps import Action, Move, Pause, Resize, Start
 from collector.model import JobId
-from service.acting.errors import WrongState
 from service.acting.taking import taken
 from service.config.model import Config, QuotaConfig
+from service.order_errors import WrongState
 from tests.advisor.journal.journal_parts import calm, cluster
 from tests.service.acting.acting_world import ANNA, CONFIG, ROOT, Stage, StandIn, stage, until, wanted
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from service import tokens
+from service.api import tokens
 from service.api.port import Role
 from service.client.jobs import ActingClient
 from service.client.transport import UNIX, Wire

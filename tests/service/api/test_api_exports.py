@@ -21,9 +21,9 @@ from service.api.gate import RequestLimits, gate
 from service.api.identity import Identity, Keys
 from service.api.pace import GRACE_S, LEAST_BYTES_PER_S, LIMIT_S, Delivery
 from service.api.port import Caller, Role
+from service.api.tokens import Tokens
 from service.errors import BadParameter, ServiceBusy
 from service.store.open import DiskTooFull
-from service.tokens import Tokens
 from tests.service.api.conftest import CONFIG, as_uid
 from tests.service.api.standing_loop import in_no_time
 from tests.service.conftest import Running, is_well, start, until

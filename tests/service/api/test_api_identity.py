@@ -5,7 +5,7 @@ import pytest
 from collector.clock import SystemClock
 from collector.inventory.holders import person_behind
 from collector.model import NodeName, Process, ProcessKey
-from service import tokens
+from service.api import tokens
 from service.api.port import Role
 from service.client import Forbidden, NotAllowed, UnknownJob
 from tests.service.api.conftest import ALICE, BOB, DAEMON, Door, as_uid, submission

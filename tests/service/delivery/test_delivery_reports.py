@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.clock import SystemClock
-from service import wiring
 from service.client import connect
 from service.config.file import parse
 from service.config.model import Config, ConfigError
 from service.config.telling import DeliveryConfig, ReportConfig
+from service.daemon import wiring
 from service.daemon.reporting import Reporter, ReportFailed, make_reporting
 from service.notify.message import What, address_of
 from service.notify.outbox import Outbox

@@ -15,11 +15,12 @@ import pytest
 from markdown_it import MarkdownIt
 
 from collector.clock import SystemClock
-from service import wiring, wording
+from service import wording
 from service.charts.theme import LIGHT
 from service.cli.asking import SIMULATED as SAID
 from service.client import Client, connect
 from service.config.model import Config
+from service.daemon import wiring
 from service.reports.build import SIMULATED, BadReport, Wanted, make
 from service.reports.model import Column, Format, Measure, Report, ReportKind, Section, Span, Table
 from service.reports.render import BadTemplate, Pictures, Style, attachments, plain, render
