@@ -254,9 +254,9 @@ def test_the_modes_as_the_policy_says_them(mode: Mode | None, thus: str) -> None
     [(None, 9, PAUSED), (Mode.ADVISE, 9, PAUSED), (Mode.AUTO, 1, PAUSED), (Mode.AUTO, 2, ENDED)],
     ids=["off by default", "off while it is advice", "two warnings first", "an administrator's switch"],
 )
-def test_terminating_as_the_policy_says_it(mode: Mode | None, tells: int, thus: str) -> None:
+def test_terminating_as_the_policy_says_it(mode: Mode | None, notifications: int, thus: str) -> None:
     modes = {ActionClass.RECLAIM: Mode.AUTO} | ({} if mode is None else {ActionClass.TERMINATE: mode})
-    old = told(24 * 60, notifications=tells, started_ms=ago(48 * 60))
+    old = told(24 * 60, notifications=notifications, started_ms=ago(48 * 60))
     assert done(cluster([(old, ("g0",))]), Limits(modes=modes)) == {thus}
 
 

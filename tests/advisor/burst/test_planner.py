@@ -52,9 +52,20 @@ def test_a_chain_is_planned_as_well_as_the_best_of_all_plans(seed: int, overlap:
         assert found.bound == pytest.approx(found.predicted.time_us, rel=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_branches_are_planned_as_well_as_the_best_of_some_plans(seed: int) -> None:
+    compare_branches(seed, nested=False)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("nested", [False, True])
 def test_branches_are_planned_as_well_as_the_best_of_all_plans(seed: int, nested: bool) -> None:
+    compare_branches(seed, nested=nested)
+
+
+def compare_branches(seed: int, *, nested: bool) -> None:
+    """No plan of a forked model is faster, without a limit on GPU-time and with one."""
     table, made = Drawn(seed).forked(nested=nested), setting(seed, overlap=False, gpus=3 if nested else 4)
     for asked in (Asked(), Asked(amplification=1.3)):
         found = plan(table, made, asked)
@@ -86,6 +97,7 @@ def test_least_gpu_time_within_a_slowdown(seed: int) -> None:
     assert found.predicted.gpu_time_us == pytest.approx(least, rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 12), st.sampled_from([1.2, 2.0, None]))
 def test_with_branches_and_overlap_a_plan_is_never_below_its_bound(

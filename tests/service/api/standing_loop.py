@@ -3,6 +3,7 @@
 import asyncio
 import selectors
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -12,14 +13,14 @@ THREADS_S = 0.002
 
 
 class _Jumping(selectors.DefaultSelector):
-    def __init__(self) -> None:
+    def __init__(self, threads_s: float) -> None:
         super().__init__()
-        self.now_s = 0.0
+        self.now_s, self._threads_s = 0.0, threads_s
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             return super().select(None)
-        ready = super().select(min(timeout, THREADS_S))
+        ready = super().select(min(timeout, self._threads_s))
         if not ready:
             self.now_s += timeout
         return ready
@@ -28,15 +29,15 @@ class _Jumping(selectors.DefaultSelector):
 class StandingLoop(asyncio.SelectorEventLoop):
     """For ``asyncio.Runner(loop_factory=StandingLoop)``."""
 
-    def __init__(self) -> None:
-        self._jumping = _Jumping()
+    def __init__(self, threads_s: float = THREADS_S) -> None:
+        self._jumping = _Jumping(threads_s)
         super().__init__(self._jumping)
 
     def time(self) -> float:
         return self._jumping.now_s
 
 
-def in_no_time(story: Coroutine[Any, Any, T]) -> T:
-    """What the story comes to, on such a loop."""
-    with asyncio.Runner(loop_factory=StandingLoop) as runner:
+def in_no_time(story: Coroutine[Any, Any, T], threads_s: float = THREADS_S) -> T:
+    """What the story comes to, on such a loop; one that uses no threads needs 0 s for them."""
+    with asyncio.Runner(loop_factory=partial(StandingLoop, threads_s)) as runner:
         return runner.run(story)

@@ -77,11 +77,11 @@ def test_a_reader_below_the_least_speed_loses_the_answer_and_one_above_it_does_n
             return False, asyncio.get_running_loop().time()
         return True, asyncio.get_running_loop().time()
 
-    assert in_no_time(story(0.001, 1)) == (False, pytest.approx(GRACE_S))
-    is_whole, took_s = in_no_time(story(LEAST_BYTES_PER_S / 2, 10_000))
+    assert in_no_time(story(0.001, 1), 0) == (False, pytest.approx(GRACE_S))
+    is_whole, took_s = in_no_time(story(LEAST_BYTES_PER_S / 2, 10_000), 0)
     assert not is_whole and took_s < 3 * GRACE_S
-    assert in_no_time(story(2 * LEAST_BYTES_PER_S, 1_000))[0]
-    is_whole, took_s = in_no_time(story(2 * LEAST_BYTES_PER_S, 10_000))
+    assert in_no_time(story(2 * LEAST_BYTES_PER_S, 1_000), 0)[0]
+    is_whole, took_s = in_no_time(story(2 * LEAST_BYTES_PER_S, 10_000), 0)
     assert not is_whole and took_s == pytest.approx(LIMIT_S), "and nobody has more than the limit"
 
 
@@ -114,6 +114,7 @@ def test_one_person_has_one_export_until_it_is_sent(tmp_path: Path) -> None:
     in_no_time(story())
 
 
+@pytest.mark.slow  # seconds of waiting for threads
 def test_where_the_disk_holds_no_more_exports_the_slowest_reader_gives_way(tmp_path: Path) -> None:
     async def story() -> tuple[list[bool], float]:
         exports = queue(tmp_path)
@@ -133,6 +134,7 @@ def test_where_the_disk_holds_no_more_exports_the_slowest_reader_gives_way(tmp_p
     assert waited_s < WAIT_S
 
 
+@pytest.mark.slow  # the same
 @pytest.mark.parametrize("refusal", [ServiceBusy, DiskTooFull])
 def test_where_a_slow_reader_takes_the_room_another_export_needs_it_is_given_up(
     tmp_path: Path, refusal: type[Exception], monkeypatch: pytest.MonkeyPatch
