@@ -56,7 +56,7 @@ def lacking(need: str) -> str | None:
             count = 1 if dry else torch().cuda.device_count()
             return None if count > 1 else f"{count} GPU only: workers over NCCL were not tried"
         case "burst":
-            return None if find_spec("fallow.burst") else "fallow.burst is not built yet"
+            return None if find_spec("fallow.burst.module") else "fallow.burst.module is not built yet"
         case _:
             raise ValueError(f"nobody knows how to look for {need!r}")
 
