@@ -32,13 +32,13 @@ def told(*words: str) -> Any:
     return json.loads(run.stdout)
 
 
-@pytest.mark.quick
+@pytest.mark.slow  # 3.5 to 8 s of processor time, by the machine
 def test_a_training_on_a_device_that_is_not_the_cpu_learns_what_it_learns_on_the_cpu() -> None:
     for learned in told("trainings"):
         assert learned["pretend"] == learned["cpu"], learned["name"]
 
 
-@pytest.mark.quick
+@pytest.mark.slow  # 3.5 to 8 s of processor time, by the machine
 def test_a_resized_training_on_such_a_device_learns_what_one_on_the_cpu_learns() -> None:
     learned = told("resized")
     assert learned["exit_code"] == 0, learned["journal"]
