@@ -6,7 +6,7 @@ TEST_DEVICE=pretend python -m tests.fallow.on_pretend trainings
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +99,11 @@ def plain(cap: int) -> list[int]:
     return waits
 
 
-def trainings() -> list[dict[str, Any]]:
-    """Every way on both devices, to the bit."""
+def trainings(names: Iterable[str] = WAYS) -> list[dict[str, Any]]:
+    """Each way on both devices, to the bit."""
     return [
-        {"name": name, "cpu": train("cpu", **way)[0], "pretend": train(pretend.NAME, **way)[0]}
-        for name, way in WAYS.items()
+        {"name": name, "cpu": train("cpu", **WAYS[name])[0], "pretend": train(pretend.NAME, **WAYS[name])[0]}
+        for name in names
     ]
 
 
@@ -259,10 +259,9 @@ def handed() -> dict[str, Any]:
     }
 
 
-def resized() -> dict[str, Any]:
-    """A training that grows and shrinks, beside one on the CPU that stays alone."""
-    steps = 24
-    done = run(training(steps, each_step=lambda: time.sleep(0.01)), 1, {2: 3, 10: 2})
+def resized(steps: int, sizes: dict[int, int]) -> dict[str, Any]:
+    """A training that has so many workers from each step on, beside one on the CPU that stays alone."""
+    done = run(training(steps, each_step=lambda: time.sleep(0.01)), 1, sizes)
     reference = Outcome()
     training(steps, device="cpu")({}, reference)
     assert reference.parameters is not None
@@ -286,7 +285,9 @@ def main() -> None:
         "trainings": trainings,
         "waits": waits,
         "handed": handed,
-        "resized": resized,
+        "one-training": lambda: trainings(["alone"]),
+        "resized": lambda: resized(24, {2: 3, 10: 2}),
+        "resized-once": lambda: resized(12, {2: 2}),
         "not-finite": lambda: not_finite(Path(sys.argv[2])),
         "resumed": lambda: resumed(Path(sys.argv[2])),
     }

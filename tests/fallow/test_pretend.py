@@ -32,17 +32,32 @@ def told(*words: str) -> Any:
     return json.loads(run.stdout)
 
 
-@pytest.mark.slow  # 3.5 to 8 s of processor time, by the machine
+@pytest.mark.quick
 def test_a_training_on_a_device_that_is_not_the_cpu_learns_what_it_learns_on_the_cpu() -> None:
+    (learned,) = told("one-training")
+    assert learned["pretend"] == learned["cpu"]
+
+
+@pytest.mark.slow
+def test_each_way_to_train_on_such_a_device_learns_what_it_learns_on_the_cpu() -> None:
     for learned in told("trainings"):
         assert learned["pretend"] == learned["cpu"], learned["name"]
 
 
-@pytest.mark.slow  # 3.5 to 8 s of processor time, by the machine
+@pytest.mark.quick
+def test_a_training_that_grows_on_such_a_device_learns_what_one_on_the_cpu_learns() -> None:
+    check_resized(told("resized-once"), {1, 2})
+
+
+@pytest.mark.slow
 def test_a_resized_training_on_such_a_device_learns_what_one_on_the_cpu_learns() -> None:
-    learned = told("resized")
+    check_resized(told("resized"), {1, 3})
+
+
+def check_resized(learned: Any, worlds: set[int]) -> None:
+    """It ended well, had these numbers of workers, and learned what one alone does."""
     assert learned["exit_code"] == 0, learned["journal"]
-    assert set(learned["worlds"]) >= {1, 3}, learned["journal"]
+    assert set(learned["worlds"]) >= worlds, learned["journal"]
     assert learned["finished"] > 0
     assert learned["furthest"] < 1e-12
 
