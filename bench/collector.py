@@ -175,7 +175,8 @@ def fallow_bare() -> tuple[Sample, Callable[[], int | None]]:
 
 def fallow_reading(*, described: bool) -> tuple[Sample, Callable[[], int | None]]:
     """A source of ours that is read tick by tick."""
-    from collector.model import NodeName, Reading
+    from collector.model import NodeName
+    from collector.reading import Reading
     from collector.sources.nvml.source import NvmlOptions, NvmlSource
     from service.sources.described import Described
 

@@ -25,7 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families  # noqa: E40
 
 from collector.dcgm.endpoint import Endpoint, heard  # noqa: E402
 from collector.metrics_endpoint import exposition as fallow_exposition  # noqa: E402
-from collector.model import Reading, Tick  # noqa: E402
+from collector.reading import Reading, Tick  # noqa: E402
 from collector.snapshot import Snapshot, after  # noqa: E402
 from collector.sources.prometheus.import_history import import_history  # noqa: E402
 from collector.sources.prometheus.server import Access  # noqa: E402

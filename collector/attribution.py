@@ -30,10 +30,10 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Reading,
     Withheld,
 )
 from collector.procfs.proc_files import is_same_start
+from collector.reading import Reading
 
 STRENGTH = {source: rank for rank, source in enumerate(ClaimSource)}
 """0 is the strongest, as the enum is written."""

@@ -10,7 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from collector.attribution import Attribution
-from collector.model import Process, ProcessKey, Reading
+from collector.model import (
+    Process,
+    ProcessKey,
+)
+from collector.reading import Reading
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from collector.dcgm.labels import instance_uuid
-from collector.model import Basis, Gpu, GpuSample, GpuUuid, MigPlace, Reading, Unavailable
+from collector.model import (
+    Basis,
+    Gpu,
+    GpuSample,
+    GpuUuid,
+    MigPlace,
+    Unavailable,
+)
+from collector.reading import Reading
 
 Outcome = Reading | Unavailable
 Names = Mapping[GpuUuid, GpuUuid | None]

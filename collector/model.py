@@ -4,12 +4,9 @@ Pure values, no I/O. Units are in the names; ratios are 0..1; ``None`` is "not m
 zero; times are UTC milliseconds since the Unix epoch. What a value *means* is decided in analytics.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, NewType
-
-if TYPE_CHECKING:
-    from collector.managers.model import Look
+from typing import NewType
 
 GpuUuid = NewType("GpuUuid", str)
 NodeName = NewType("NodeName", str)
@@ -328,35 +325,6 @@ class MigPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What one source saw at one tick; it owns all its data and never reaches back to the driver.
-
-    ``processes``, ``process_samples``, ``allocations``, ``claims`` and ``nodes`` are ``None`` when the source
-    did not look, and empty when it looked and found none. ``nodes`` are those whose GPUs it gives out.
-    ``withheld``: what another collector says of GPUs that nobody holds. ``mig_places``: where its MIG
-    instances lie, if it knows. ``look``: all that a workload manager showed, its queue with it.
-    ``holder_samples``: what each holder of a shared GPU did, if that is told.
-    """
-
-    source: str
-    at_ms: int
-    gpus: tuple[Gpu, ...] = ()
-    samples: tuple[GpuSample, ...] = ()
-    processes: tuple[Process, ...] | None = None
-    process_samples: tuple[ProcessSample, ...] | None = None
-    allocations: tuple[Allocation, ...] | None = None
-    events: tuple[Event, ...] = ()
-    gaps: tuple[Gap, ...] = ()
-    claims: tuple[NodeClaim, ...] | None = None
-    nodes: tuple[NodeState, ...] | None = None
-    withheld: tuple[Withheld, ...] = ()
-    mig_places: tuple[MigPlace, ...] = ()
-    look: "Look | None" = None
-    holder_samples: tuple[HolderSample, ...] = ()
-    duration_ms: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
     """A source that could not be read at this tick, and a reason a person can act on.
 
@@ -368,26 +336,3 @@ class Unavailable:
     reason: str
     duration_ms: float = 0.0
     is_over: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
-    """All that one tick brings to the store, to be committed in one transaction.
-
-    ``allocations`` are the effective ones, after attribution; ``None`` means that nobody looked and the
-    open intervals stay open. A GPU missing from a tuple is held by nobody. ``owners`` says whose job each
-    process is, where that is known. ``unclear`` says which environments could not be read as
-    a claim, and why. ``withheld`` are the GPUs of these that nobody holds and that are not free;
-    ``out_of_service`` the nodes that get no jobs and have none, whether or not their GPUs can be read.
-    """
-
-    at_ms: int
-    width_ms: int
-    outcomes: tuple[Reading | Unavailable, ...] = ()
-    allocations: tuple[Allocation, ...] | None = None
-    gaps: tuple[Gap, ...] = field(default_factory=tuple)
-    owners: tuple[tuple[ProcessKey, JobId], ...] = ()
-    intrusions: tuple[Intrusion, ...] = ()
-    unclear: tuple[tuple[ProcessKey, str], ...] = ()
-    withheld: tuple[Withheld, ...] = ()
-    out_of_service: tuple[NodeState, ...] = ()

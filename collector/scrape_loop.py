@@ -16,7 +16,15 @@ from typing import Protocol, TypeVar
 from collector.attribution import Attribution
 from collector.clock import Clock
 from collector.gpu_identity import names_of, reconciled
-from collector.model import Gap, MigPlace, NodeName, NodeState, OutOfService, Reading, Tick, Unavailable
+from collector.model import (
+    Gap,
+    MigPlace,
+    NodeName,
+    NodeState,
+    OutOfService,
+    Unavailable,
+)
+from collector.reading import Reading, Tick
 from collector.snapshot import Snapshot, after
 from collector.source import Source
 from collector.source_log import SourceLog

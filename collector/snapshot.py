@@ -16,11 +16,10 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Reading,
-    Tick,
     Unavailable,
     Withheld,
 )
+from collector.reading import Reading, Tick
 
 KEPT_MS = 90_000
 """How long a sample stays when nothing newer comes: three of the longest usual intervals."""

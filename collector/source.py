@@ -6,7 +6,8 @@ suite ``tests/collector/test_source_contract.py``.
 
 from typing import Protocol
 
-from collector.model import Reading, Unavailable
+from collector.model import Unavailable
+from collector.reading import Reading
 
 
 class Source(Protocol):

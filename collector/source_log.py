@@ -7,7 +7,8 @@ thousand that do so at once leave a few, and their number.
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
-from collector.model import Reading, Unavailable
+from collector.model import Unavailable
+from collector.reading import Reading
 
 log = logging.getLogger(__name__)
 

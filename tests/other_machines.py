@@ -11,7 +11,7 @@ from threading import Lock
 
 from collector.clock import SystemClock
 from collector.metrics_endpoint import exposition
-from collector.model import Reading, Tick
+from collector.reading import Reading, Tick
 from collector.snapshot import Snapshot, after
 from collector.sources.simulated.cluster import SimulatedCluster
 from collector.store.database import open_store

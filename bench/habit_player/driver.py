@@ -14,7 +14,13 @@ import numpy.typing as npt
 
 from bench.habit_player.machine import Machine
 from bench.habit_player.world import TICK_MS, Series, Values, World, memory_gib
-from collector.model import Gap, Gpu, NodeName, Process, Reading
+from collector.model import (
+    Gap,
+    Gpu,
+    NodeName,
+    Process,
+)
+from collector.reading import Reading
 from collector.sources.nvml import convert
 from collector.sources.nvml.assemble import Assembly
 from collector.sources.nvml.identity import ProcessStarts

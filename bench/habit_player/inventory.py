@@ -12,7 +12,13 @@ from collector.managers.model import Look
 from collector.managers.slurm import queue_text
 from collector.managers.slurm.details import grants_of
 from collector.managers.source import claims_of
-from collector.model import Allocation, ClaimSource, GpuUuid, JobId, Reading
+from collector.model import (
+    Allocation,
+    ClaimSource,
+    GpuUuid,
+    JobId,
+)
+from collector.reading import Reading
 
 MARK = "\x1fmark\x1f"
 """In place of what the reader draws for each call."""

@@ -22,9 +22,8 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Reading,
-    Tick,
 )
+from collector.reading import Reading, Tick
 from collector.store.database import Store
 
 BELIEVED_MS = 600_000

@@ -27,7 +27,7 @@ from collector.dcgm import endpoint
 from collector.dcgm.endpoint import Endpoint, News
 from collector.gpu_identity import names_of, reconciled
 from collector.metrics_endpoint import exposition
-from collector.model import Reading, Tick
+from collector.reading import Reading, Tick
 from collector.snapshot import Snapshot, after
 from collector.sources import peer
 from collector.sources.replay.read import open_recording

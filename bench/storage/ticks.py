@@ -23,9 +23,8 @@ from collector.model import (
     Holder,
     JobId,
     NodeName,
-    Reading,
-    Tick,
 )
+from collector.reading import Reading, Tick
 from collector.store.columns import stored_rows
 from collector.store.database import open_store
 

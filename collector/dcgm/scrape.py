@@ -10,7 +10,15 @@ from urllib.parse import urlsplit
 from collector.dcgm.endpoint import Endpoint, News, missed
 from collector.dcgm.fetch import MOST_GPUS, Body, Failure, Fetcher, Limits, Request, place
 from collector.dcgm.text import MalformedText
-from collector.model import Allocation, Gpu, GpuSample, GpuUuid, HolderSample, Reading, Unavailable
+from collector.model import (
+    Allocation,
+    Gpu,
+    GpuSample,
+    GpuUuid,
+    HolderSample,
+    Unavailable,
+)
+from collector.reading import Reading
 
 Hear = Callable[[Endpoint, bytes, int], tuple[Endpoint, News]]
 """Endpoint as remembered, its answer, now: the endpoint after it, and what is new. Raises MalformedText."""

@@ -14,9 +14,9 @@ from collector.model import (
     JobId,
     JobKind,
     ProcessKey,
-    Reading,
     Unavailable,
 )
+from collector.reading import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from collector.managers.model import HOLDING, Look, ManagedJob, ManagedNode, Manager
-from collector.model import NodeClaim, NodeState, Reading, Unavailable
+from collector.model import (
+    NodeClaim,
+    NodeState,
+    Unavailable,
+)
+from collector.reading import Reading
 
 
 class ManagerSource:

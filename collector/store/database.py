@@ -15,7 +15,8 @@ from weakref import WeakSet
 import duckdb
 
 from collector.arrow import History
-from collector.model import Gap, Tick
+from collector.model import Gap
+from collector.reading import Tick
 from collector.store import history as history_rows
 from collector.store import judgements, ledger_inputs, ticks
 from collector.store.connection import Limits, connect, transaction

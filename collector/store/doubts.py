@@ -11,7 +11,11 @@ from dataclasses import dataclass
 import duckdb
 
 from collector.arrow import IntrudedInterval
-from collector.model import Process, ProcessKey, Tick
+from collector.model import (
+    Process,
+    ProcessKey,
+)
+from collector.reading import Tick
 from collector.store.allocations import RESUME_MS
 from collector.store.registry import Registry
 from collector.store.statements import statement

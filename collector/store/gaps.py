@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from collector.model import Gap, Tick, Unavailable
+from collector.model import (
+    Gap,
+    Unavailable,
+)
+from collector.reading import Tick
 from collector.store.statements import statement
 
 NOT_RUNNING = "the service was not running"

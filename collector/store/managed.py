@@ -15,7 +15,11 @@ import pyarrow as pa
 
 from collector.managers.model import HOLDING, Grant, JobKey, JobState, Look, ManagedJob, ManagedNode
 from collector.managers.slurm.reuse import KnownRun
-from collector.model import JobId, OutOfService, Reading
+from collector.model import (
+    JobId,
+    OutOfService,
+)
+from collector.reading import Reading
 from collector.store.statements import feed, statement
 
 Key = tuple[str, str, str, datetime, int]

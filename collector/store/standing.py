@@ -25,7 +25,11 @@ from typing import assert_never
 
 import duckdb
 
-from collector.model import GpuUuid, Reading, Tick, Unavailable
+from collector.model import (
+    GpuUuid,
+    Unavailable,
+)
+from collector.reading import Reading, Tick
 from collector.store.statements import statement
 
 CHECK_MS = 30_000

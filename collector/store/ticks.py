@@ -13,7 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from collector.arrow import fitting, to_table
-from collector.model import Holder, HolderSample, JobId, Process, ProcessKey, ProcessSample, Reading, Tick
+from collector.model import (
+    Holder,
+    HolderSample,
+    JobId,
+    Process,
+    ProcessKey,
+    ProcessSample,
+)
+from collector.reading import Reading, Tick
 from collector.store.allocations import (
     RESUME_MS,
     Claim,

@@ -9,7 +9,12 @@ from collections.abc import Iterable, Mapping
 import duckdb
 
 from collector.inventory.placement import withheld
-from collector.model import Gpu, NodeName, Reading, Tick, Withheld
+from collector.model import (
+    Gpu,
+    NodeName,
+    Withheld,
+)
+from collector.reading import Reading, Tick
 from collector.store.allocations import RESUME_MS
 from collector.store.statements import statement
 

@@ -7,7 +7,14 @@ from typing import Any
 from rich.text import Text
 
 from collector.gpu_place import node_place, place_of
-from collector.model import SIMULATED_SOURCE, Gpu, GpuSample, Holder, Tick, Unavailable
+from collector.model import (
+    SIMULATED_SOURCE,
+    Gpu,
+    GpuSample,
+    Holder,
+    Unavailable,
+)
+from collector.reading import Tick
 from service.cli import words
 from service.cli.asking import say_simulated
 from service.cli.screen import Column, console, place, print_json, table

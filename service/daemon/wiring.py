@@ -12,7 +12,8 @@ from service.health.condition import Heartbeat, MaintenanceTask
 
 if TYPE_CHECKING:
     from collector.clock import Clock
-    from collector.model import NodeName, Tick
+    from collector.model import NodeName
+    from collector.reading import Tick
     from collector.scrape_loop import Loop, Timing
     from collector.store.database import Store
     from service.acting.launched_processes import LaunchedProcesses

@@ -221,7 +221,7 @@ def _source(spec: "DcgmSpec | PeerSpec | ReplaySpec | SimulatedSpec", config: "C
 def _scraped(urls: tuple[str, ...], kind: str, config: "Config") -> Finding:
     from dataclasses import replace
 
-    from collector.model import Reading
+    from collector.reading import Reading
     from service.daemon.wiring import read_once
 
     alone = replace(config.collect, sources=(f"{kind}={','.join(urls)}",), slurm=False)

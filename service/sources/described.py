@@ -6,9 +6,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from collector.inventory.hub import NO_HUB, HubAccounts, with_hub_user
-from collector.model import NodeName, Process, Reading, Unavailable
+from collector.model import (
+    NodeName,
+    Process,
+    Unavailable,
+)
 from collector.procfs.proc_files import is_same_start
 from collector.procfs.process_table import FORGET_MS, ProcessTable
+from collector.reading import Reading
 from collector.source import Source
 from service.privileged.client import ProbeTable, probe_socket
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collector.model import Reading, Unavailable
+from collector.model import Unavailable
+from collector.reading import Reading
 from collector.source import Source
 
 DRIVER_SIGNS = (Path("/dev/nvidiactl"), Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))

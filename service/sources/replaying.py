@@ -80,7 +80,8 @@ class Replaying:
     def _store_whole_days(
         self, store: "Store", stopped: Callable[[], bool], tell: Callable[[str], None]
     ) -> None:
-        from collector.model import Tick, Unavailable
+        from collector.model import Unavailable
+        from collector.reading import Tick
         from collector.sources.replay.recording import histories
 
         at_ms = self.recording.from_ms

@@ -13,9 +13,8 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Reading,
-    Tick,
 )
+from collector.reading import Reading, Tick
 from tests.stores import open_store
 
 AT_MS = 1_795_000_000_000

@@ -11,7 +11,14 @@ import pytest
 from analytics.assess import assess, finding_rows
 from analytics.query import run
 from analytics.thresholds import Thresholds
-from collector.model import Intrusion, NodeName, Process, ProcessKey, ProcessSample, Reading, Tick
+from collector.model import (
+    Intrusion,
+    NodeName,
+    Process,
+    ProcessKey,
+    ProcessSample,
+)
+from collector.reading import Reading, Tick
 from collector.store.database import Store
 from collector.store.judgements import Judgement
 from tests.collector.store.store_parts import GIB, T0, TICK_MS, at_path, gpu, held, sample, uuid

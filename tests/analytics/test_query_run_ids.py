@@ -20,9 +20,8 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Reading,
-    Tick,
 )
+from collector.reading import Reading, Tick
 from collector.store.database import Store
 from service.summaries.run_links import TRACKERS
 from tests.stores import open_store

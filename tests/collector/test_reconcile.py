@@ -21,10 +21,9 @@ from collector.model import (
     JobId,
     MigPlace,
     NodeName,
-    Reading,
-    Tick,
     Unavailable,
 )
+from collector.reading import Reading, Tick
 from collector.scrape_loop import Loop, LoopDependencies, Timing
 from tests.collector.store.store_parts import ask, at_path
 from tests.stores import open_store

@@ -15,7 +15,14 @@ import pytest
 from collector.inventory.leases import Lease, LeaseSource
 from collector.managers.slurm.reader import SlurmManager
 from collector.managers.source import ManagerSource
-from collector.model import Gpu, GpuUuid, JobId, NodeName, Reading, Unavailable
+from collector.model import (
+    Gpu,
+    GpuUuid,
+    JobId,
+    NodeName,
+    Unavailable,
+)
+from collector.reading import Reading
 from collector.source import Source
 from collector.sources.nvml.source import NvmlOptions, NvmlSource
 from collector.sources.replay.mapping import mapping_from

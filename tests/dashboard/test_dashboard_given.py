@@ -26,9 +26,8 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Reading,
-    Tick,
 )
+from collector.reading import Reading, Tick
 from collector.store.database import Store
 from service.client import connect
 from service.reports.build import Wanted, make

@@ -12,7 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from collector.model import Process, ProcessKey, ProcessSample, Reading
+from collector.model import (
+    Process,
+    ProcessKey,
+    ProcessSample,
+)
+from collector.reading import Reading
 from tests.gpu import place
 
 TICK_MS, TICKS = 30_000, 70

@@ -116,7 +116,8 @@ def uuid() -> str:
 @contextlib.contextmanager
 def watching(tick_s: float = 1.0) -> Iterator[Callable[[], Any]]:
     """The collector's own source: each call waits a tick and gives its reading."""
-    from collector.model import NodeName, Reading
+    from collector.model import NodeName
+    from collector.reading import Reading
     from collector.sources.nvml.source import NvmlOptions, NvmlSource
 
     options = NvmlOptions(tick_ms=round(tick_s * 1000), processes_every=1, timeout_s=30)

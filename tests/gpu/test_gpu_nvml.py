@@ -9,7 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from collector.model import Basis, NodeName, Reading
+from collector.model import (
+    Basis,
+    NodeName,
+)
+from collector.reading import Reading
 from collector.sources.nvml.probe import Probe, probe
 from collector.sources.nvml.source import NvmlOptions, NvmlSource
 

@@ -25,9 +25,8 @@ from collector.model import (
     Holder,
     JobId,
     NodeName,
-    Reading,
-    Tick,
 )
+from collector.reading import Reading, Tick
 from collector.snapshot import Snapshot, after
 from service.acting.activity import Counts
 from service.acting.metrics import Facts, ServiceFacts, acting_exposition, service_exposition

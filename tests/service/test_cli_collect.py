@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from collector.model import Gap, Gpu, GpuUuid, NodeName, Reading, Tick, Unavailable
+from collector.model import (
+    Gap,
+    Gpu,
+    GpuUuid,
+    NodeName,
+    Unavailable,
+)
+from collector.reading import Reading, Tick
 from service.cli.verb_collect import unread
 from tests.analytics.world import fill
 from tests.driver.driver import CompilerMissing, Driver

@@ -8,7 +8,7 @@ import pytest
 from analytics.query import run
 from collector.managers.slurm.reader import SlurmManager
 from collector.managers.source import ManagerSource
-from collector.model import Reading, Tick
+from collector.reading import Reading, Tick
 from service.cli import main, manager_queue
 from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World
 from tests.collector.store.store_parts import at_path, gpu

@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from collector.model import NodeName, Process, ProcessKey, Reading
+from collector.model import (
+    NodeName,
+    Process,
+    ProcessKey,
+)
 from collector.procfs.process_table import ProcessTable
+from collector.reading import Reading
 from service.sources.described import LOOK_MS, SETTLED_LOOK_MS, Described
 from service.sources.making import SourceRefused, hub_accounts
 

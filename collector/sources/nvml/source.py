@@ -16,7 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collector.model import GpuSample, GpuUuid, MigPlace, NodeName, Reading, Unavailable
+from collector.model import (
+    GpuSample,
+    GpuUuid,
+    MigPlace,
+    NodeName,
+    Unavailable,
+)
+from collector.reading import Reading
 from collector.sources.nvml import device_changes
 from collector.sources.nvml.assemble import Assembly
 from collector.sources.nvml.convert import CONTAINER_ADVICE, explain_call, gpus, mig_places, with_memory

@@ -7,7 +7,13 @@ is the clock's affair, so that ticks, samples and the store agree at any speed.
 import numpy as np
 
 from collector.clock import Clock
-from collector.model import Basis, GpuSample, GpuUuid, Reading, Unavailable
+from collector.model import (
+    Basis,
+    GpuSample,
+    GpuUuid,
+    Unavailable,
+)
+from collector.reading import Reading
 from collector.sources.replay.recording import Recording, times_of
 
 

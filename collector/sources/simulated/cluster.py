@@ -15,7 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collector.arrow import SAMPLE_SCHEMA, HeldInterval, History, IntrudedInterval
-from collector.model import Allocation, Basis, Event, Gap, Gpu, GpuSample, ProcessSample, Reading, Unavailable
+from collector.model import (
+    Allocation,
+    Basis,
+    Event,
+    Gap,
+    Gpu,
+    GpuSample,
+    ProcessSample,
+    Unavailable,
+)
+from collector.reading import Reading
 from collector.sources.simulated.hardware import Board, boards
 from collector.sources.simulated.jobs import begun, events, gaps, held, intruded, living, truths
 from collector.sources.simulated.labels import Label

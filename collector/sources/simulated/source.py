@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from collector.model import Reading, Unavailable
+from collector.model import Unavailable
+from collector.reading import Reading
 
 USUAL_WIDTH_MS = 10_000
 LONGEST_WIDTH_MS = 300_000

@@ -29,10 +29,9 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Reading,
-    Tick,
 )
 from collector.procfs.checkpoint_blockers import CheckpointBlocker
+from collector.reading import Reading, Tick
 from collector.snapshot import Snapshot, after
 from collector.store.database import Store
 from tests.stores import open_store

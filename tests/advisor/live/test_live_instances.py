@@ -14,7 +14,11 @@ from advisor.model import ClusterState, Job, ProjectName
 from advisor.rules import PlannerConfig
 from advisor.steps import Start
 from analytics.query import run
-from collector.model import JobId, NodeName, Reading, Tick
+from collector.model import (
+    JobId,
+    NodeName,
+)
+from collector.reading import Reading, Tick
 from collector.sources.nvml.source import NvmlOptions, NvmlSource
 from tests.driver.driver import CompilerMissing, Driver
 from tests.stores import open_store

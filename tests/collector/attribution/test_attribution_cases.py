@@ -20,8 +20,8 @@ from collector.model import (
     ProcessKey,
     ProcessSample,
     ProcessType,
-    Reading,
 )
+from collector.reading import Reading
 
 NODE = NodeName("gpu1.lab.example")
 GPUS = [Gpu(uuid=GpuUuid(f"GPU-{i}"), node=NODE, index=i, model="A100") for i in range(4)]

@@ -8,7 +8,11 @@ import pytest
 
 from collector.attribution import Attribution, effective
 from collector.attribution_faults import EachAlone
-from collector.model import ClaimSource, Process, Reading
+from collector.model import (
+    ClaimSource,
+    Process,
+)
+from collector.reading import Reading
 from tests.collector.attribution.test_attribution_cases import GPUS, given, held, key, on, process
 
 

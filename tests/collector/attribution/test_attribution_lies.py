@@ -14,8 +14,8 @@ from collector.model import (
     JobId,
     NodeClaim,
     NodeName,
-    Reading,
 )
+from collector.reading import Reading
 from tests.collector.attribution.test_attribution_cases import (
     CONTAINER,
     GPUS,

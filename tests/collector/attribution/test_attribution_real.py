@@ -12,7 +12,8 @@ import pytest
 from collector.attribution import effective
 from collector.managers.slurm.reader import SlurmManager
 from collector.managers.source import ManagerSource
-from collector.model import NodeName, Reading
+from collector.model import NodeName
+from collector.reading import Reading
 from collector.sources.nvml.source import NvmlOptions, NvmlSource
 from service.sources.described import Described
 from tests.collector.managers.slurm_world import Job, World

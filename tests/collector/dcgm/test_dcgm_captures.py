@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from collector.dcgm.source import DcgmSettings, dcgm_source
-from collector.model import Allocation, Basis, ClaimSource, Gpu, GpuSample, Holder, JobId, Reading
+from collector.model import (
+    Allocation,
+    Basis,
+    ClaimSource,
+    Gpu,
+    GpuSample,
+    Holder,
+    JobId,
+)
+from collector.reading import Reading
 from tests.collector.dcgm.loopback import serving, text
 
 NOW_MS = 1_790_000_000_000

@@ -9,7 +9,11 @@ from collector.dcgm.fetch import MOST_GPUS, Limits
 from collector.dcgm.scrape import ScrapedSource
 from collector.dcgm.source import DcgmSettings, dcgm_source
 from collector.dcgm.text import CUT, LONGEST_VALUE, MalformedText
-from collector.model import GpuUuid, Reading, Unavailable
+from collector.model import (
+    GpuUuid,
+    Unavailable,
+)
+from collector.reading import Reading
 from collector.sources.peer import PeerSettings, peer_source
 from service.config.model import CollectConfig
 from tests.collector.dcgm.loopback import serving, text

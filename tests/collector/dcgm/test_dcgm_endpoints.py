@@ -9,7 +9,8 @@ import pytest
 from collector.dcgm.fetch import Body, Fetcher, Limits, Request
 from collector.dcgm.scrape import UnusableUrl, metrics_url
 from collector.dcgm.source import DcgmSettings, dcgm_source
-from collector.model import Reading, Unavailable
+from collector.model import Unavailable
+from collector.reading import Reading
 from tests.collector.dcgm.dcgm_writer import CLASSIC, Board, Facts, exposition
 from tests.collector.dcgm.loopback import Answer, serving, text
 

@@ -9,7 +9,11 @@ import pytest
 from collector.dcgm.endpoint import BELIEVED_MS, Endpoint, heard
 from collector.dcgm.scrape import ScrapedSource
 from collector.dcgm.source import DcgmSettings, dcgm_source
-from collector.model import OutOfService, Reading, Unavailable
+from collector.model import (
+    OutOfService,
+    Unavailable,
+)
+from collector.reading import Reading
 from tests.collector.dcgm.dcgm_writer import CLASSIC, Board, Facts, exposition
 from tests.collector.dcgm.loopback import Answer, serving, text
 

@@ -7,7 +7,7 @@ import pytest
 from analytics.query import run
 from collector.attribution import Attribution, attribute
 from collector.dcgm.source import DcgmSettings, dcgm_source
-from collector.model import Reading
+from collector.reading import Reading
 from collector.scrape_loop import Loop, LoopDependencies, Timing
 from tests.collector.dcgm.loopback import serving, text
 from tests.stores import open_store

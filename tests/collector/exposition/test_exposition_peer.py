@@ -19,11 +19,10 @@ from collector.model import (
     Holder,
     JobId,
     OutOfService,
-    Reading,
-    Tick,
     Unavailable,
     Withheld,
 )
+from collector.reading import Reading, Tick
 from collector.snapshot import EventCount, Snapshot, SourceHealth, after
 from collector.sources.peer import PeerSettings, peer_source, token_for
 from tests.collector.dcgm.loopback import Answer, serving, text

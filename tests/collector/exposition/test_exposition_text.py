@@ -22,10 +22,9 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Reading,
-    Tick,
     Unavailable,
 )
+from collector.reading import Reading, Tick
 from collector.snapshot import KEPT_MS, Snapshot, SourceHealth, after
 from tests.collector.exposition.snapshots import NOW_MS, snapshots
 from tests.conftest import program

@@ -27,9 +27,9 @@ from collector.model import (
     NodeName,
     Process,
     ProcessKey,
-    Reading,
     Unavailable,
 )
+from collector.reading import Reading
 
 NODE = NodeName("gpu1")
 KEY = ProcessKey(node=NODE, pid=71, started_ms=5)

@@ -12,8 +12,8 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Reading,
 )
+from collector.reading import Reading
 
 N1 = NodeName("n1")
 FIRST_MS, AGAIN_S = 1_795_660_000_000, 1_795_660_771

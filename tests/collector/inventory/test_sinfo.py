@@ -17,11 +17,10 @@ from collector.model import (
     NodeName,
     NodeState,
     OutOfService,
-    Reading,
-    Tick,
     Unavailable,
     Withheld,
 )
+from collector.reading import Reading, Tick
 from collector.scrape_loop import Loop, LoopDependencies, Timing
 from collector.store.database import Store
 from collector.store.withheld import given_out

@@ -19,10 +19,9 @@ from collector.model import (
     Holder,
     JobId,
     NodeName,
-    Reading,
-    Tick,
     Unavailable,
 )
+from collector.reading import Reading, Tick
 from collector.scrape_loop import Hurried, Loop, LoopDependencies, Timing
 
 START_MS = 1_800_000_000_000

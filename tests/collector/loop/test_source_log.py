@@ -6,7 +6,12 @@ import pytest
 
 from collector.dcgm.fetch import Limits
 from collector.dcgm.source import DcgmSettings, dcgm_source
-from collector.model import Gap, NodeName, Reading, Unavailable
+from collector.model import (
+    Gap,
+    NodeName,
+    Unavailable,
+)
+from collector.reading import Reading
 from collector.source_log import LINES_A_TICK, MOST_KNOWN, SourceLog
 from tests.collector.dcgm.loopback import serving, text
 

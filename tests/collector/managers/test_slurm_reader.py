@@ -8,7 +8,13 @@ import pytest
 from collector.managers.model import JobState, Look
 from collector.managers.slurm.reader import ACCOUNT_MS, GRANTS_MS, SINGLY, SlurmManager
 from collector.managers.source import ManagerSource
-from collector.model import ClaimSource, JobKind, OutOfService, Reading, Unavailable
+from collector.model import (
+    ClaimSource,
+    JobKind,
+    OutOfService,
+    Unavailable,
+)
+from collector.reading import Reading
 from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World
 
 T0_MS = (SUBMITTED_S + 60) * 1000

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from collector.model import GpuSample, NodeName, ProcessSample, Reading, Unavailable
+from collector.model import (
+    GpuSample,
+    NodeName,
+    ProcessSample,
+    Unavailable,
+)
+from collector.reading import Reading
 from collector.sources.nvml.source import NvmlOptions, NvmlSource
 from tests.driver.driver import CompilerMissing, Driver
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from collector.model import Reading
+from collector.reading import Reading
 from collector.sources.nvml import device_changes
 from tests.collector.nvml.conftest import Watch, Watched
 from tests.driver.driver import (

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from collector.model import NodeName, Reading, Unavailable
+from collector.model import (
+    NodeName,
+    Unavailable,
+)
+from collector.reading import Reading
 from collector.sources.nvml import device_changes
 from collector.sources.nvml.source import FIRST_WAIT_MS, RETRY_LOST_MS, NvmlSource
 from tests.collector.nvml.conftest import START_MS, Watch, Watched

@@ -5,7 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from collector.gpu_place import place_of
-from collector.model import Basis, Gpu, Reading
+from collector.model import (
+    Basis,
+    Gpu,
+)
+from collector.reading import Reading
 from collector.sources.nvml import device_changes
 from collector.sources.nvml.convert import MIG_BY_INSTANCE, MIG_PARENT
 from tests.collector.nvml.conftest import Watch, Watched, of

@@ -14,7 +14,7 @@ import pytest
 from analytics.assess import assess
 from analytics.query import run
 from analytics.thresholds import Thresholds
-from collector.model import Tick
+from collector.reading import Tick
 from collector.sources.replay.mapping import ColumnMapping, parse_mapping
 from collector.sources.replay.read import open_recording
 from collector.sources.replay.recording import Recording, histories

@@ -8,7 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from collector.arrow import SAMPLE_SCHEMA
-from collector.model import Basis, ClaimSource, Reading
+from collector.model import (
+    Basis,
+    ClaimSource,
+)
+from collector.reading import Reading
 from collector.sources.replay import file
 from collector.sources.replay.errors import BadMapping, RecordingUnreadable, RecordingUseless
 from collector.sources.replay.mapping import ColumnMapping, mapping_from

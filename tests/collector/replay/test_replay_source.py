@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
-from collector.model import GpuSample, Reading, Unavailable
+from collector.model import (
+    GpuSample,
+    Unavailable,
+)
+from collector.reading import Reading
 from collector.sources.replay.mapping import mapping_from
 from collector.sources.replay.read import open_recording, open_replay
 from collector.sources.replay.recording import Recording

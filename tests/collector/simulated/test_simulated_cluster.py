@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.arrow import SAMPLE_SCHEMA, to_table
-from collector.model import Reading, Unavailable
+from collector.model import Unavailable
+from collector.reading import Reading
 from collector.sources.simulated.cluster import SimulatedCluster
 from collector.sources.simulated.labels import (
     HELD_BY_NOBODY,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collector.model import Reading
+from collector.reading import Reading
 from collector.sources.simulated.cluster import SimulatedCluster
 from collector.sources.simulated.people import HOUR_MS
 

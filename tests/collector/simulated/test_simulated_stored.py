@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from collector.attribution import effective
-from collector.model import ProcessKey, Reading
+from collector.model import ProcessKey
+from collector.reading import Reading
 from collector.sources.simulated.cluster import SimulatedCluster
 from collector.sources.simulated.labels import MEASURED_BY_NOBODY, FindingKind, Label, LabelKind
 from collector.sources.simulated.people import DAY_MS, HOUR_MS, MINUTE_MS

@@ -21,7 +21,12 @@ import pandas as _of_arrow  # noqa: F401  (loaded once, before the forks: pyarro
 import pyarrow.parquet  # noqa: F401
 
 from collector.arrow import HeldInterval
-from collector.model import Process, ProcessKey, ProcessSample, Reading, Tick
+from collector.model import (
+    Process,
+    ProcessKey,
+    ProcessSample,
+)
+from collector.reading import Reading, Tick
 from collector.store import database
 from collector.store.database import Store, open_store
 from collector.store.retention import Retention

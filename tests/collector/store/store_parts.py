@@ -17,9 +17,8 @@ from collector.model import (
     Holder,
     JobId,
     NodeName,
-    Reading,
-    Tick,
 )
+from collector.reading import Reading, Tick
 from collector.store.database import Store
 from collector.store.statements import migrations
 

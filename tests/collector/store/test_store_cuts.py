@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from analytics.query import run
 from collector.arrow import HeldInterval, History, to_table
-from collector.model import Gpu, GpuUuid, Tick, Unavailable
+from collector.model import (
+    Gpu,
+    GpuUuid,
+    Unavailable,
+)
+from collector.reading import Tick
 from collector.store.database import Store
 from tests.collector.store.store_parts import (
     T0,

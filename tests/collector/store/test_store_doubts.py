@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from collector.arrow import History, IntrudedInterval
-from collector.model import Intrusion, NodeName, Process, ProcessKey, ProcessSample, Reading, Tick
+from collector.model import (
+    Intrusion,
+    NodeName,
+    Process,
+    ProcessKey,
+    ProcessSample,
+)
+from collector.reading import Reading, Tick
 from collector.store.database import Store
 from collector.store.retention import Retention
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, held, history, sample, uuid

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from collector.model import ProcessKey, ProcessSample, Reading
+from collector.model import (
+    ProcessKey,
+    ProcessSample,
+)
+from collector.reading import Reading
 from collector.store.database import open_store
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, sample, tick, uuid
 

@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from collector.model import Reading, Tick
+from collector.reading import Reading, Tick
 from collector.store.database import Store
 from collector.store.latest import UNKNOWN_MS, Newest, moves
 from collector.store.retention import Retention

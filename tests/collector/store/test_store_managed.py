@@ -7,7 +7,7 @@ import pytest
 
 from collector.managers.slurm.reader import SlurmManager
 from collector.managers.source import ManagerSource
-from collector.model import Reading, Tick
+from collector.reading import Reading, Tick
 from collector.store.database import Store
 from collector.store.managed import known_runs
 from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from analytics.query import run
-from collector.model import Tick, Unavailable
+from collector.model import Unavailable
+from collector.reading import Tick
 from collector.store.database import Store, open_store
 from tests.collector.store.store_parts import T0, TICK_MS, at_path, gpu, history, older_file, sample, tick
 

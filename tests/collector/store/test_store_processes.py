@@ -3,7 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-from collector.model import NodeName, Process, ProcessKey, ProcessSample, ProcessType, Reading, Tick
+from collector.model import (
+    NodeName,
+    Process,
+    ProcessKey,
+    ProcessSample,
+    ProcessType,
+)
+from collector.reading import Reading, Tick
 from collector.store.database import open_store
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, held, sample, uuid
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from analytics.query import run
-from collector.model import Gap, Gpu, NodeName, Tick, Unavailable
+from collector.model import (
+    Gap,
+    Gpu,
+    NodeName,
+    Unavailable,
+)
+from collector.reading import Tick
 from collector.store.database import Store
 from collector.store.standing import BOARD_GONE_MS, CHECK_MS, NODE_GONE_MS
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, sample, tick, uuid

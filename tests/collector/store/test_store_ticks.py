@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from collector.model import Tick, Unavailable
+from collector.model import Unavailable
+from collector.reading import Tick
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, empty, gpu, held, sample, tick
 from tests.stores import open_store
 

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from collector.model import NodeName, Reading
+from collector.model import NodeName
+from collector.reading import Reading
 from collector.sources.nvml.source import NvmlOptions, NvmlSource
 from tests.gpu import place
 from tests.gpu.answers import Figure, at_most, told

@@ -33,7 +33,15 @@ from advisor.register.model import (
 )
 from advisor.written import from_tree
 from collector.clock import SystemClock
-from collector.model import Basis, Gpu, GpuSample, GpuUuid, JobId, NodeName, Reading, Tick
+from collector.model import (
+    Basis,
+    Gpu,
+    GpuSample,
+    GpuUuid,
+    JobId,
+    NodeName,
+)
+from collector.reading import Reading, Tick
 from collector.store.database import Store
 from collector.store.judgements import Judgement
 from service.acting.joining import Acting, ControlDependencies, join_acting

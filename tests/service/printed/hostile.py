@@ -20,9 +20,8 @@ from collector.model import (
     Process,
     ProcessKey,
     ProcessSample,
-    Reading,
-    Tick,
 )
+from collector.reading import Reading, Tick
 from service.config.model import Config
 from service.usecases.judge import judge
 from tests.stores import open_store

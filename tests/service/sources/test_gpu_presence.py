@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from collector.model import Reading, Unavailable
+from collector.model import Unavailable
+from collector.reading import Reading
 from collector.store.database import open_store
 from collector.store.origin import Origin
 from service.config.model import CollectConfig, Config

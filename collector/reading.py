@@ -1,0 +1,75 @@
+"""What one source brings at one look, and what all of them bring at one tick. Pure values."""
+
+from dataclasses import dataclass, field
+
+from collector.managers.model import Look
+from collector.model import (
+    Allocation,
+    Event,
+    Gap,
+    Gpu,
+    GpuSample,
+    HolderSample,
+    Intrusion,
+    JobId,
+    MigPlace,
+    NodeClaim,
+    NodeState,
+    Process,
+    ProcessKey,
+    ProcessSample,
+    Unavailable,
+    Withheld,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one source saw at one tick; it owns all its data and never reaches back to the driver.
+
+    ``processes``, ``process_samples``, ``allocations``, ``claims`` and ``nodes`` are ``None`` when the source
+    did not look, and empty when it looked and found none. ``nodes`` are those whose GPUs it gives out.
+    ``withheld``: what another collector says of GPUs that nobody holds. ``mig_places``: where its MIG
+    instances lie, if it knows. ``look``: all that a workload manager showed, its queue with it.
+    ``holder_samples``: what each holder of a shared GPU did, if that is told.
+    """
+
+    source: str
+    at_ms: int
+    gpus: tuple[Gpu, ...] = ()
+    samples: tuple[GpuSample, ...] = ()
+    processes: tuple[Process, ...] | None = None
+    process_samples: tuple[ProcessSample, ...] | None = None
+    allocations: tuple[Allocation, ...] | None = None
+    events: tuple[Event, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    claims: tuple[NodeClaim, ...] | None = None
+    nodes: tuple[NodeState, ...] | None = None
+    withheld: tuple[Withheld, ...] = ()
+    mig_places: tuple[MigPlace, ...] = ()
+    look: Look | None = None
+    holder_samples: tuple[HolderSample, ...] = ()
+    duration_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """All that one tick brings to the store, to be committed in one transaction.
+
+    ``allocations`` are the effective ones, after attribution; ``None`` means that nobody looked and the
+    open intervals stay open. A GPU missing from a tuple is held by nobody. ``owners`` says whose job each
+    process is, where that is known. ``unclear`` says which environments could not be read as
+    a claim, and why. ``withheld`` are the GPUs of these that nobody holds and that are not free;
+    ``out_of_service`` the nodes that get no jobs and have none, whether or not their GPUs can be read.
+    """
+
+    at_ms: int
+    width_ms: int
+    outcomes: tuple[Reading | Unavailable, ...] = ()
+    allocations: tuple[Allocation, ...] | None = None
+    gaps: tuple[Gap, ...] = field(default_factory=tuple)
+    owners: tuple[tuple[ProcessKey, JobId], ...] = ()
+    intrusions: tuple[Intrusion, ...] = ()
+    unclear: tuple[tuple[ProcessKey, str], ...] = ()
+    withheld: tuple[Withheld, ...] = ()
+    out_of_service: tuple[NodeState, ...] = ()
