@@ -79,7 +79,7 @@ class Builder:
     def _costs(self, time: float, gpus: int, held: float = 0.0) -> list[float]:
         return [time, gpus * time] if self.setting.memory_bytes is None else [time, gpus * time, held]
 
-    def _move(self, output: int, before: int, behind: int, *, disjoint: bool) -> Array:
+    def move(self, output: int, before: int, behind: int, *, disjoint: bool) -> Array:
         """An exchange, charged to the GPUs behind it."""
         key = (output, before, behind, disjoint)
         if key not in self.moves:
@@ -90,7 +90,7 @@ class Builder:
     def _behind(self, before: Layer, own: Sequence[Labels], states: tuple[int, ...]) -> Matrix:
         return tuple(
             tuple(
-                labels.plus(self._move(before.output, gpus_before, gpus, disjoint=False))
+                labels.plus(self.move(before.output, gpus_before, gpus, disjoint=False))
                 for labels, gpus in zip(own, states, strict=True)
             )
             for gpus_before in states
@@ -165,7 +165,7 @@ class _Branches:
         return self._solved[key]
 
     def _solve(self, number: int, cap: int, into: int, out: int, *, aside: bool) -> Labels:
-        move, nodes = self._builder._move, self._fork.branches[number]
+        move, nodes = self._builder.move, self._fork.branches[number]
         if not nodes:
             return single(list(move(self._before.output, into, out, disjoint=False)))
         last = nodes[-1]

@@ -190,9 +190,3 @@ def _ceiling(weights: Array, aim: int, limits: dict[int, float], known: Array | 
         else:
             ceiling += weight * limits[cost]
     return float(ceiling * (1 + TOLERANCE))
-
-
-def frontier(elements: Sequence[Element]) -> Labels:
-    """All undominated ways. For small models and pictures: their number can grow with each element."""
-    ends, _ = sweep(elements)
-    return pareto(union([labels for labels in ends if len(labels)]))

@@ -1,15 +1,8 @@
-"""Which nodes Slurm has, and which of them it gives to nobody: drained, down or reserved, as ``sinfo`` says.
+"""What sinfo's words say of a node: drained, down or reserved, or that it gets jobs; and why. Pure."""
 
-Plain text, which every release prints alike; the reason stands last, because it may hold any character.
-"""
-
-from collections.abc import Sequence
-
-from collector.inventory.slurm_programs import output
-from collector.model import NodeName, NodeState, OutOfService
+from collector.model import OutOfService
 from collector.procfs.job_root import bounded
 
-COMMAND = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%u|%E")
 FLAGS = "*~#!%$@^-"
 """What sinfo puts behind a state (sinfo(1), "NODE STATE CODES")."""
 NO_ANSWER, IN_MAINTENANCE = "*", "$"
@@ -28,26 +21,6 @@ STATES = {
     ),
 }
 """sinfo's words for nodes that get no new job. A job that still runs on one keeps its GPUs."""
-
-
-def node_states(command: Sequence[str] = COMMAND) -> tuple[NodeState, ...] | None:
-    """Every node of the cluster; ``None`` where sinfo could not be asked. Blocks up to the timeout."""
-    text = output(command)
-    return parsed(text) if text and text.strip() else None
-
-
-def parsed(text: str) -> tuple[NodeState, ...]:
-    """The nodes in lines of ``node|state|user|reason``; a node of several partitions has several. Pure."""
-    found: dict[NodeName, NodeState] = {}
-    for line in text.splitlines():
-        node, _, rest = line.strip().partition("|")
-        told, _, rest = rest.partition("|")
-        user, _, reason = rest.partition("|")
-        if node and told:
-            state = state_of(told)
-            why = "" if state is None else reason_of(user, reason)
-            found[NodeName(node)] = NodeState(node=NodeName(node), state=state, reason=why)
-    return tuple(found.values())
 
 
 def state_of(told: str) -> OutOfService | None:

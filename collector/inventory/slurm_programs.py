@@ -83,14 +83,6 @@ def is_a_site(environment: Mapping[str, str] = os.environ) -> bool:
     return True
 
 
-def output(command: Sequence[str]) -> str | None:
-    """What the command printed; ``None`` where it isn't there, fails, or takes too long. Blocks."""
-    try:
-        return answer(command)
-    except NoAnswer:
-        return None
-
-
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Without whatever would make the programs leave something out: SQUEUE_PARTITION filters silently."""
     kept = {name: value for name, value in environment.items() if not name.startswith(OPTIONS)}

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from collector.inventory.slurm_programs import NoAnswer, output
+from collector.inventory.slurm_programs import NoAnswer
 
 _SETTING = re.compile(r"^(?P<name>\w+)\s*=\s*(?P<value>.*?)\s*$", re.MULTILINE)
 _SLURM_USER = re.compile(r".*\((?P<uid>\d+)\)$")
@@ -25,16 +25,6 @@ class Account:
 
     cluster: str
     hidden: str | None = None
-
-
-def hidden_jobs(run: Run | None = None, uid: int | None = None) -> str | None:
-    """Why other people's jobs may be missing from squeue's list; ``None`` where nothing says so. Blocks.
-
-    Where the configuration cannot be read nothing is said: squeue itself fails then, or it is no Slurm.
-    """
-    ask = run or output
-    config = ask(("scontrol", "show", "config"))
-    return None if config is None else _hidden(_settings(config), ask, uid)
 
 
 def account_of(ask: Callable[[Sequence[str]], str], uid: int | None = None) -> Account:

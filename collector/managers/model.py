@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from collector.model import Holder, NodeName, OutOfService, Unavailable
+from collector.model import Holder, JobId, NodeName, OutOfService, Unavailable
 
 
 class JobState(StrEnum):
@@ -45,6 +45,15 @@ class JobKey:
     id: str
     submitted_ms: int
     restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRun:
+    """Whose a number was when it was seen last, and as which job of ours."""
+
+    key: JobKey
+    user: str | None
+    job: JobId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,10 @@ import duckdb
 import numpy as np
 
 from collector.model import Gpu, GpuSample
+from collector.store.rollups import BIN_MS
+from collector.store.standing import INSTANCE_GONE_MS
 from collector.store.statements import statement
 
-BIN_MS = 30_000
-WAIT_MS = 60_000
-"""As long as an instance may be left out before it is gone (standing.INSTANCE_GONE_MS)."""
 LOOK_BACK_MS = 600_000
 """An instance that ended so long before its board was said to have grown left room for something else."""
 TINY = 1e-6
@@ -145,7 +144,7 @@ def due_ms(
         if is_cut_anew(first.gpu, word.gpu) or first.source != word.source:
             first = word
         cuts.waiting[old.uuid] = first
-        if word.since_ms - first.since_ms < WAIT_MS or word.gpu.share_of_device > room:
+        if word.since_ms - first.since_ms < INSTANCE_GONE_MS or word.gpu.share_of_device > room:
             return None
         return -(-(first.since_ms if ended_ms is None else ended_ms) // BIN_MS) * BIN_MS
     known = cuts.sources.get(old.uuid, word.source)

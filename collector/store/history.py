@@ -16,12 +16,12 @@ from collector.arrow import HeldInterval, History
 from collector.model import Gpu
 from collector.store.allocations import read_open
 from collector.store.columns import stored_rows
-from collector.store.cuts import BIN_MS, Word, is_cut_anew
+from collector.store.cuts import Word, is_cut_anew
 from collector.store.doubts import write_intruded
 from collector.store.gaps import write_gaps
 from collector.store.latest import read_newest, stored_ends
 from collector.store.origin import claim
-from collector.store.rollups import Stretch, close_finished, redo, start_marks
+from collector.store.rollups import BIN_MS, Stretch, close_finished, redo, start_marks
 from collector.store.statements import statement
 from collector.store.ticks import Live, note_newest, note_outcomes, write_processes
 

@@ -13,8 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from collector.managers.model import HOLDING, Grant, JobKey, JobState, Look, ManagedJob, ManagedNode
-from collector.managers.slurm.reuse import KnownRun
+from collector.managers.model import HOLDING, Grant, JobKey, JobState, KnownRun, Look, ManagedJob, ManagedNode
 from collector.model import (
     JobId,
     OutOfService,

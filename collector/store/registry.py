@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from collector.model import Gpu, GpuUuid, Holder, JobId, Process, ProcessKey
 from collector.store.columns import distinct_uuids
-from collector.store.cuts import BIN_MS, Decide, Former, Word, as_it_was, former_uuid, is_cut_anew, read_cuts
+from collector.store.cuts import Decide, Former, Word, as_it_was, former_uuid, is_cut_anew, read_cuts
 from collector.store.latest import Times, grown
 from collector.store.registry_rows import (
     GPU_ARROW,
@@ -29,6 +29,7 @@ from collector.store.registry_rows import (
     process_row,
     storable,
 )
+from collector.store.rollups import BIN_MS
 from collector.store.statements import statement
 
 UNKNOWN_NODE = "unknown"

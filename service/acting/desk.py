@@ -184,9 +184,7 @@ class JobCommands:
         """
         entry = self._own(caller, job, nonce)
         if entry.state is JobState.ENDED and not is_news(entry, after):
-            raise JobEnded(
-                f"{job} has ended: {entry.message or (entry.exit_reason and entry.exit_reason.value)}"
-            )
+            raise _ended(entry)
         is_launcher = self._reports.is_launcher(caller, entry)
         return follow(self._register, self._organs.loop, job, after, is_launcher=is_launcher)
 
@@ -194,9 +192,7 @@ class JobCommands:
         """Take a launcher's word. Blocks only when something changed."""
         before = self._own(caller, job, nonce)
         if before.state is JobState.ENDED:
-            raise JobEnded(
-                f"{job} has ended: {before.message or (before.exit_reason and before.exit_reason.value)}"
-            )
+            raise _ended(before)
         self._reports.take(caller, before, report)
         return {"known": True}
 
@@ -370,9 +366,7 @@ class JobCommands:
     def _changeable(self, caller: Caller, job: JobId, nonce: str = "") -> JobRecord:
         entry = self._own(caller, job, nonce)
         if entry.state is JobState.ENDED:
-            raise JobEnded(
-                f"{job} has ended: {entry.message or (entry.exit_reason and entry.exit_reason.value)}"
-            )
+            raise _ended(entry)
         return entry
 
     def _ordered(self, caller: Caller, step: Pause | Resize | Cancel, also: "Turn | None" = None) -> Row:
@@ -398,3 +392,9 @@ class JobCommands:
             raise WrongState(result.found)
         organs.loop.wake()
         return row
+
+
+def _ended(entry: JobRecord) -> JobEnded:
+    return JobEnded(
+        f"{entry.id} has ended: {entry.message or (entry.exit_reason and entry.exit_reason.value)}"
+    )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collector.attribution import Attribution
     from collector.inventory.hub import HubAccounts
     from collector.inventory.leases import Launched
-    from collector.managers.slurm.reuse import KnownRun
+    from collector.managers.model import KnownRun
     from collector.scrape_loop import Attribute
     from collector.source import Source
     from collector.sources.simulated.cluster import SimulatedCluster

@@ -16,11 +16,11 @@ from dataclasses import replace
 
 from collector.inventory.slurm_programs import TIMEOUT_S, NoAnswer, answer
 from collector.inventory.slurm_rights import Account, account_of
-from collector.managers.model import HOLDING, Grant, JobKey, Look, ManagedJob, ManagedNode
+from collector.managers.model import HOLDING, Grant, JobKey, KnownRun, Look, ManagedJob, ManagedNode
 from collector.managers.slurm import node_text, queue_text
 from collector.managers.slurm.details import grants_of
 from collector.managers.slurm.queue_text import NotQueue
-from collector.managers.slurm.reuse import KnownRun, Numbers
+from collector.managers.slurm.reuse import Numbers
 from collector.model import NodeName, OutOfService, Unavailable
 
 ACCOUNT_MS = 600_000

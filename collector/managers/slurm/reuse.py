@@ -6,22 +6,13 @@ time as well: ``slurm:812@1795660771``. Who was first keeps the plain one, under
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from collector.managers.model import JobKey, ManagedJob
+from collector.managers.model import KnownRun, ManagedJob
 from collector.model import JobId
 
 MOST = 500_000
 """Numbers remembered, the newest: some 100 MB. A crash loses the last seconds' jobs, not last year's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownRun:
-    """Whose a number was when it was seen last, and as which job of ours."""
-
-    key: JobKey
-    user: str | None
-    job: JobId
 
 
 class Numbers:
