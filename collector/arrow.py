@@ -11,34 +11,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from collector.metrics import METRICS
 from collector.model import Allocation, Event, Gap, Gpu, GpuSample, Intrusion, Process, ProcessSample
 
-_RATIO = pa.float32()
-_TYPES: dict[str, pa.DataType] = {
-    "uuid": pa.string(),
-    "at_ms": pa.int64(),
-    "width_ms": pa.int32(),
-    "rung": pa.uint8(),
-    "temperature_c": pa.int16(),
-    "sm_clock_mhz": pa.int16(),
-    "memory_clock_mhz": pa.int16(),
-    "power_mw": pa.int32(),
-    "xid": pa.int32(),
-    "process_count": pa.int16(),
-    "flags": pa.string(),
-}
+_TYPES = {each.name: pa.type_for_alias(each.arrow) for each in METRICS if each.is_stored}
+_TEXTS = ("uuid", "flags")
 
 SIMULATED_COLUMN = "simulated"
 """The column that exported rows of a simulated cluster have besides: files travel without their store."""
 
 SAMPLE_SCHEMA = pa.schema(
     [
-        pa.field(
-            column.name,
-            _TYPES.get(column.name, _RATIO if column.name.endswith("_ratio") else pa.int64()),
-        )
-        for column in fields(GpuSample)
-        if column.name != "memory_total_bytes"
+        pa.field(each.name, _TYPES.get(each.name, pa.string()))
+        for each in fields(GpuSample)
+        if each.name in _TYPES or each.name in _TEXTS
     ]
 )
 """One row a sample: the fields of ``GpuSample`` in their order; flags comma-joined."""

@@ -1,6 +1,6 @@
 """Fallow's own ``/metrics``: a snapshot as Prometheus text (format 0.0.4), in base units. Pure.
 
-The table below is the wire: ``collector.sources.peer`` reads by it what this file wrote, so that one Fallow
+The tables below are the wire: ``collector.sources.peer`` reads by it what this file wrote, so that one Fallow
 collects from another and loses nothing of a sample or an allocation but the holder's command line.
 
 Labels are bounded by the hardware and by what runs at this moment. A pid is no label: processes are summed
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from collector.gpu_place import node_place, place_of
+from collector.metrics import METRICS
 from collector.model import SIMULATED_SOURCE, Gpu, GpuSample, GpuUuid, ProcessKey
 from collector.snapshot import EventCount, Snapshot
 
@@ -34,54 +35,16 @@ def _m(field: str, name: str, says: str, kind: str = GAUGE, factor: float = 1.0)
     return Metric(field=field, name=f"fallow_gpu_{name}", says=says, kind=kind, factor=factor)
 
 
-SAMPLE_METRICS = (
-    _m("at_ms", "sample_timestamp_seconds", "End of the time that the newest sample covers.", factor=1e-3),
-    _m("width_ms", "sample_width_seconds", "Time that the newest sample covers.", factor=1e-3),
+SAMPLE_METRICS = tuple(
     _m(
-        "rung",
-        "utilization_rung",
-        "Measure behind utilization: 0 none, 1 any kernel, 2 graphics, 3 SM active.",
-    ),
-    _m("utilization_ratio", "utilization_ratio", "Mean utilization on the best rung there is."),
-    _m("gpu_utilization_ratio", "any_kernel_ratio", "Share of time with any kernel running: an upper bound."),
-    _m("gpu_utilization_max_ratio", "any_kernel_max_ratio", "Highest of the driver's sub-second samples."),
-    _m("gpu_busy_ratio", "busy_ratio", "Share of the driver's sub-second samples above zero."),
-    _m("memory_controller_ratio", "memory_controller_ratio", "Share of time with memory reads or writes."),
-    _m("encoder_ratio", "encoder_ratio", "Share of time the encoder was busy."),
-    _m("decoder_ratio", "decoder_ratio", "Share of time the decoder was busy."),
-    _m("jpeg_ratio", "jpeg_ratio", "Share of time the JPEG decoder was busy."),
-    _m("ofa_ratio", "ofa_ratio", "Share of time the optical flow accelerator was busy."),
-    _m(
-        "graphics_active_ratio",
-        "graphics_active_ratio",
-        "Share of time the graphics or compute engine was active.",
-    ),
-    _m("sm_active_ratio", "sm_active_ratio", "Share of cycles with a warp on an SM, mean over SMs."),
-    _m("sm_occupancy_ratio", "sm_occupancy_ratio", "Resident warps over the most there can be."),
-    _m("tensor_active_ratio", "tensor_active_ratio", "Share of cycles the tensor pipe was active."),
-    _m("dram_active_ratio", "dram_active_ratio", "Share of cycles the device memory was active."),
-    _m("memory_used_bytes", "memory_used_bytes", "Device memory in use, without what the driver reserves."),
-    _m("memory_reserved_bytes", "memory_reserved_bytes", "Device memory that the driver reserves."),
-    _m("power_mw", "power_watts", "Power drawn by the board.", factor=1e-3),
-    _m("energy_mj", "energy_joules_total", "Energy since the driver was loaded.", COUNTER, 1e-3),
-    _m("temperature_c", "temperature_celsius", "Temperature of the GPU."),
-    _m("sm_clock_mhz", "sm_clock_hertz", "Clock of the SMs.", factor=1e6),
-    _m("memory_clock_mhz", "memory_clock_hertz", "Clock of the memory.", factor=1e6),
-    _m("throttle_reasons", "throttle_reasons_mask", "NVML's clocks-event reasons, a bit mask."),
-    _m(
-        "ecc_corrected",
-        "ecc_corrected_errors_total",
-        "Corrected memory errors since the driver's load.",
-        COUNTER,
-    ),
-    _m(
-        "ecc_uncorrected",
-        "ecc_uncorrected_errors_total",
-        "Uncorrected memory errors since the driver's load.",
-        COUNTER,
-    ),
-    _m("xid", "last_xid", "Last XID error, 0 for none."),
-    _m("process_count", "processes", "Processes on the GPU."),
+        each.name,
+        each.exposed.name,
+        each.exposed.help,
+        COUNTER if each.exposed.is_counter else GAUGE,
+        each.exposed.factor,
+    )
+    for each in METRICS
+    if each.exposed
 )
 GPU_METRICS = (
     _m("memory_total_bytes", "memory_size_bytes", "Device memory built in."),

@@ -2,13 +2,17 @@
 
 Pure values, no I/O. Units are in the names; ratios are 0..1; ``None`` is "not measured" and 0 a measured
 zero; times are UTC milliseconds since the Unix epoch. What a value *means* is decided in analytics.
+A sample's fields are the list of metrics: ``GpuSample`` is declared there, and is one of these nouns.
 """
 
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import NewType
 
-GpuUuid = NewType("GpuUuid", str)
+from collector.metrics import Basis as Basis  # noqa: PLC0414
+from collector.metrics import GpuSample as GpuSample  # noqa: PLC0414
+from collector.metrics import GpuUuid as GpuUuid  # noqa: PLC0414
+
 NodeName = NewType("NodeName", str)
 JobId = NewType("JobId", str)
 
@@ -17,18 +21,6 @@ SIMULATED_SOURCE = "simulated"
 
 PEER_SOURCE = "fallow"
 """The name of the source that reads other machines' Fallow (``collector.sources.peer``)."""
-
-
-class Basis(IntEnum):
-    """Which measure stands behind a utilization figure; higher says more.
-
-    GPU_UTILIZATION is the share of time in which any kernel ran, so it is an upper bound only.
-    """
-
-    UNKNOWN = 0
-    GPU_UTILIZATION = 1
-    GRAPHICS_ACTIVE = 2
-    SM_ACTIVE = 3
 
 
 class GpuState(StrEnum):
@@ -96,50 +88,6 @@ class Gpu:
     persistence_mode: bool | None = None
     gpu_instance: int | None = None
     compute_instance: int | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class GpuSample:
-    """What one GPU did in the ``width_ms`` that end at ``at_ms``; not to be changed.
-
-    ``utilization_ratio`` is the mean on ``rung``, the best measure there was. ``gpu_busy_ratio`` is the
-    share of the driver's sub-second samples that were above zero. ``energy_mj`` is the driver's own
-    counter since its load, not a difference. ``throttle_reasons`` is NVML's clocks-event bit mask.
-    ``process_count`` is ``None`` when processes were not looked at.
-    """
-
-    uuid: GpuUuid
-    at_ms: int
-    width_ms: int
-    rung: Basis = Basis.UNKNOWN
-    utilization_ratio: float | None = None
-    gpu_utilization_ratio: float | None = None
-    gpu_utilization_max_ratio: float | None = None
-    gpu_busy_ratio: float | None = None
-    memory_controller_ratio: float | None = None
-    encoder_ratio: float | None = None
-    decoder_ratio: float | None = None
-    jpeg_ratio: float | None = None
-    ofa_ratio: float | None = None
-    graphics_active_ratio: float | None = None
-    sm_active_ratio: float | None = None
-    sm_occupancy_ratio: float | None = None
-    tensor_active_ratio: float | None = None
-    dram_active_ratio: float | None = None
-    memory_used_bytes: int | None = None
-    memory_reserved_bytes: int | None = None
-    memory_total_bytes: int | None = None
-    power_mw: int | None = None
-    energy_mj: int | None = None
-    temperature_c: int | None = None
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    throttle_reasons: int | None = None
-    ecc_corrected: int | None = None
-    ecc_uncorrected: int | None = None
-    xid: int | None = None
-    process_count: int | None = None
-    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

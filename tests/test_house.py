@@ -21,6 +21,8 @@ FILE_LINES = 400
 PURE = (
     "collector/attribution.py",
     "collector/model.py",
+    "collector/metrics.py",
+    "collector/declared_metric.py",
     "collector/gpu_place.py",
     "collector/managers/model.py",
     "collector/managers/slurm/details.py",

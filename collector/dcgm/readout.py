@@ -27,6 +27,7 @@ from collector.dcgm.vocabulary import (
     utilization_scale,
     without_blanks,
 )
+from collector.metrics import METRICS
 from collector.model import Allocation, Basis, Gpu, GpuSample, GpuUuid, HolderSample
 
 SCALE_UNKNOWN = "utilization-scale-unknown"
@@ -37,19 +38,7 @@ LADDER = (
 )
 """The measures of utilization, the one that says most first."""
 RATIOS = tuple(sorted(name for name in QUANTITIES if name.endswith("_ratio")))
-WHOLES = (
-    "memory_used_bytes",
-    "memory_reserved_bytes",
-    "power_mw",
-    "energy_mj",
-    "temperature_c",
-    "sm_clock_mhz",
-    "memory_clock_mhz",
-    "throttle_reasons",
-    "ecc_corrected",
-    "ecc_uncorrected",
-    "xid",
-)
+WHOLES = tuple(each.name for each in METRICS if each.dcgm and each.is_stored and not each.is_ratio)
 """The quantities that a sample holds as whole numbers."""
 OF_HOLDERS = frozenset({"gpu_utilization_ratio", "memory_used_bytes"})
 """What an exporter tells of each pod, beside the device's own (NVIDIA/dcgm-exporter, pull request 594)."""

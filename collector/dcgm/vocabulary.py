@@ -1,4 +1,5 @@
-"""What every dcgm-exporter calls a measure, and in which unit: the table that all versions are read by.
+"""What the names and units of every dcgm-exporter mean; the names stand beside each measure in
+``collector.metrics``, and all versions are read by them.
 
 Three dialects, and the 1.x one in lower case: *classic* (percent, MiB, MHz, mJ), the *renames* of DCGM 4.6
 (new names, old units), and the *base units* of exporter 4.9.0 (ratio, bytes, Hz, J). Names are matched by
@@ -6,13 +7,16 @@ what follows the prefix, so ``dcgm_gpu_temp``, ``DCGM_FI_DEV_GPU_TEMP`` and a re
 Sources: etc/default-counters.csv and etc/1.x-compatibility-metrics.csv of NVIDIA/dcgm-exporter, the
 deprecated-name table of NVIDIA/DCGM 4.6, the release notes of exporter 4.9.0, DCGM's field identifiers 1600
 to 1650 (DCGM 4.7) and, for the engines, 1025 to 1034 (dcgm_fields.h).
-A new name is a new row here, never a branch elsewhere.
+A new name is declared beside its measure, never a branch here.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+
+from collector.declared_metric import Metric
+from collector.metrics import METRICS
 
 MIB = 1 << 20
 INT64_BLANK = float(0x7FFFFFFFFFFFFFF0)
@@ -41,11 +45,12 @@ class Scope(Enum):
 class Unit(Enum):
     """A unit on the wire: its name, the factor to the house's own unit, and the dialect it gives away.
 
-    UNDECIDED is percent or ratio under one name: see ``utilization_scale``.
+    NEW_RATIO stands where there was a percentage before. UNDECIDED is percent or ratio under one name: see
+    ``utilization_scale``.
     """
 
     RATIO = ("ratio", 1.0, Dialect.NEUTRAL)
-    NEW_RATIO = ("ratio where there was a percentage", 1.0, Dialect.BASE_UNITS)
+    NEW_RATIO = ("new ratio", 1.0, Dialect.BASE_UNITS)
     PERCENT = ("%", 0.01, Dialect.CLASSIC)
     UNDECIDED = ("% or ratio", None, Dialect.NEUTRAL)
     BYTES = ("bytes", 1.0, Dialect.BASE_UNITS)
@@ -133,84 +138,34 @@ def _stem(name: str) -> str:
     return ""
 
 
-_I, _B = Scope.INSTANCE, Scope.BOARD
-_ROWS: tuple[tuple[str, str, Unit, Scope], ...] = (
-    # stem, quantity (a field of GpuSample, or of the readout), unit, scope; of several the first is believed
-    ("GPU_UTIL", "gpu_utilization_ratio", Unit.PERCENT, _I),
-    ("GPU_UTILIZATION", "gpu_utilization_ratio", Unit.PERCENT, _I),
-    ("GPU_UTIL_RATIO", "gpu_utilization_ratio", Unit.UNDECIDED, _I),
-    ("MEMORY_UTIL_RATIO", "memory_controller_ratio", Unit.NEW_RATIO, _I),
-    ("MEM_COPY_UTIL_RATIO", "memory_controller_ratio", Unit.NEW_RATIO, _I),
-    ("MEM_COPY_UTIL", "memory_controller_ratio", Unit.PERCENT, _I),
-    ("MEM_COPY_UTILIZATION", "memory_controller_ratio", Unit.PERCENT, _I),
-    ("ENC_UTIL_RATIO", "encoder_ratio", Unit.NEW_RATIO, _I),
-    ("ENC_UTIL", "encoder_ratio", Unit.PERCENT, _I),
-    ("ENC_UTILIZATION", "encoder_ratio", Unit.PERCENT, _I),
-    ("DEC_UTIL_RATIO", "decoder_ratio", Unit.NEW_RATIO, _I),
-    ("DEC_UTIL", "decoder_ratio", Unit.PERCENT, _I),
-    ("DEC_UTILIZATION", "decoder_ratio", Unit.PERCENT, _I),
-    ("SM_UTIL_RATIO", "sm_active_ratio", Unit.RATIO, _I),
-    ("SM_ACTIVE", "sm_active_ratio", Unit.RATIO, _I),
-    ("GR_ENGINE_UTIL_RATIO", "graphics_active_ratio", Unit.RATIO, _I),
-    ("GR_ENGINE_ACTIVE", "graphics_active_ratio", Unit.RATIO, _I),
-    ("SM_OCCUPANCY_RATIO", "sm_occupancy_ratio", Unit.RATIO, _I),
-    ("SM_OCCUPANCY", "sm_occupancy_ratio", Unit.RATIO, _I),
-    ("TENSOR_UTIL_RATIO", "tensor_active_ratio", Unit.RATIO, _I),
-    ("PIPE_TENSOR_ACTIVE", "tensor_active_ratio", Unit.RATIO, _I),
-    ("DRAM_UTIL_RATIO", "dram_active_ratio", Unit.RATIO, _I),
-    ("DRAM_ACTIVE", "dram_active_ratio", Unit.RATIO, _I),
-    ("FB_USED_BYTES", "memory_used_bytes", Unit.BYTES, _I),
-    ("FB_USED", "memory_used_bytes", Unit.MEBIBYTES, _I),
-    ("FB_FREE_BYTES", "memory_free_bytes", Unit.BYTES, _I),
-    ("FB_FREE", "memory_free_bytes", Unit.MEBIBYTES, _I),
-    ("FB_RESERVED_BYTES", "memory_reserved_bytes", Unit.BYTES, _I),
-    ("FB_RESERVED", "memory_reserved_bytes", Unit.MEBIBYTES, _I),
-    ("FB_CAPACITY_BYTES", "memory_total_bytes", Unit.BYTES, _I),
-    ("FB_TOTAL_BYTES", "memory_total_bytes", Unit.BYTES, _I),
-    ("FB_TOTAL", "memory_total_bytes", Unit.MEBIBYTES, _I),
-    ("BOARD_POWER_WATTS", "power_mw", Unit.WATTS, _B),
-    ("POWER_USAGE", "power_mw", Unit.WATTS, _B),
-    ("POWER_USAGE_INSTANT", "power_mw", Unit.WATTS, _B),
-    ("GPU_ENERGY_JOULES_TOTAL", "energy_mj", Unit.JOULES, _B),
-    ("TOTAL_ENERGY_CONSUMPTION", "energy_mj", Unit.MILLIJOULES, _B),
-    ("GPU_TEMP_CELSIUS", "temperature_c", Unit.CELSIUS, _B),
-    ("GPU_TEMP", "temperature_c", Unit.CELSIUS, _B),
-    ("SM_CLOCK_HERTZ", "sm_clock_mhz", Unit.HERTZ, _B),
-    ("SM_CLOCK", "sm_clock_mhz", Unit.MEGAHERTZ, _B),
-    ("MEMORY_CLOCK_HERTZ", "memory_clock_mhz", Unit.HERTZ, _B),
-    ("MEM_CLOCK_HERTZ", "memory_clock_mhz", Unit.HERTZ, _B),
-    ("MEM_CLOCK", "memory_clock_mhz", Unit.MEGAHERTZ, _B),
-    ("MEMORY_CLOCK", "memory_clock_mhz", Unit.MEGAHERTZ, _B),
-    ("CLOCKS_EVENT_REASONS", "throttle_reasons", Unit.COUNT, _B),
-    ("CLOCK_THROTTLE_REASONS", "throttle_reasons", Unit.COUNT, _B),
-    ("XID_ERROR", "xid", Unit.COUNT, _B),
-    ("XID_ERRORS", "xid", Unit.COUNT, _B),
-    ("ECC_SBE_VOL_TOTAL", "ecc_corrected", Unit.COUNT, _B),
-    ("ECC_SBE_VOLATILE_TOTAL", "ecc_corrected", Unit.COUNT, _B),
-    ("ECC_DBE_VOL_TOTAL", "ecc_uncorrected", Unit.COUNT, _B),
-    ("ECC_DBE_VOLATILE_TOTAL", "ecc_uncorrected", Unit.COUNT, _B),
-    ("BOARD_POWER_LIMIT_ENFORCED_WATTS", "power_limit_mw", Unit.WATTS, _B),
-    ("ENFORCED_POWER_LIMIT", "power_limit_mw", Unit.WATTS, _B),
-    ("BOARD_POWER_LIMIT_REQUESTED_WATTS", "power_limit_mw", Unit.WATTS, _B),
-    ("POWER_MGMT_LIMIT", "power_limit_mw", Unit.WATTS, _B),
-    ("PERSISTENCE_MODE", "persistence_mode", Unit.COUNT, _B),
+_UNITS: dict[str, Unit] = {unit.value[0]: unit for unit in Unit}
+_OF_THE_GPU = (
+    Metric(name="memory_free_bytes", dcgm={"FB_FREE_BYTES": "bytes", "FB_FREE": "MiB"}),
+    Metric(
+        name="power_limit_mw",
+        dcgm={
+            "BOARD_POWER_LIMIT_ENFORCED_WATTS": "W",
+            "ENFORCED_POWER_LIMIT": "W",
+            "BOARD_POWER_LIMIT_REQUESTED_WATTS": "W",
+            "POWER_MGMT_LIMIT": "W",
+        },
+        of_board=True,
+    ),
+    Metric(name="persistence_mode", dcgm={"PERSISTENCE_MODE": "count"}, of_board=True),
 )
+"""What the readout takes besides the fields of a sample: it is kept with the GPU, or only reckoned with."""
 
-_NUMBERED: tuple[tuple[str, str, int], ...] = (
-    # stem of engine n, quantity, engines there can be: of several engines the busiest counts
-    ("NVJPG_UTIL_{}_RATIO", "jpeg_ratio", 8),
-    ("NVJPG{}_ACTIVE", "jpeg_ratio", 8),
-    ("NVOFA_UTIL_{}_RATIO", "ofa_ratio", 2),
-    ("NVOFA{}_ACTIVE", "ofa_ratio", 2),
-)
-_BY_STEM = {
-    stem: Measure(quantity=quantity, unit=unit, scope=scope, rank=rank)
-    for rank, (stem, quantity, unit, scope) in enumerate(_ROWS)
-} | {
-    stem.format(engine): Measure(quantity=quantity, unit=Unit.RATIO, scope=_I, rank=len(_ROWS) + at)
-    for at, (stem, quantity, engines) in enumerate(_NUMBERED)
-    for engine in range(engines)
-}
+
+def _measures() -> Iterator[tuple[str, Measure]]:
+    """Every stem and what it means; engines of one name have one rank, so that the busiest counts."""
+    rows = ((metric, row) for metric in (*METRICS, *_OF_THE_GPU) for row in metric.dcgm.items())
+    for rank, (metric, (stem, unit)) in enumerate(rows):
+        scope = Scope.BOARD if metric.of_board else Scope.INSTANCE
+        measure = Measure(quantity=metric.name, unit=_UNITS[unit], scope=scope, rank=rank)
+        yield from ((stem.format(engine), measure) for engine in range(max(metric.engines, 1)))
+
+
+_BY_STEM = dict(_measures())
 QUANTITIES = frozenset(row.quantity for row in _BY_STEM.values())
 """Everything that the vocabulary can say."""
 BOARD_QUANTITIES = frozenset(row.quantity for row in _BY_STEM.values() if row.scope is Scope.BOARD)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.arrow import SAMPLE_SCHEMA
+from collector.metrics import METRICS
 
 RATIO_SCALE = 10_000
 MAX_SMALLINT = 32_767
@@ -16,22 +17,16 @@ MOST = 2**53
 """What counts more (9 PB, 285 years of 1 kW) is garbage: a sum of it fits nowhere, and stops the roll-ups."""
 LEAST_WIDTH_MS = 1
 """No sample covers less: shares of its width are asked for."""
-_TYPES = {
-    "rung": pa.uint8(),
-    "temperature_c": pa.int16(),
-    "sm_clock_mhz": pa.int16(),
-    "memory_clock_mhz": pa.int16(),
-    "power_mw": pa.int32(),
-    "xid": pa.int32(),
-    "process_count": pa.int16(),
-    "flags": pa.string(),
-}
-MEASURES = tuple(name for name in SAMPLE_SCHEMA.names if name not in ("uuid", "at_ms", "width_ms", "rung"))
+_ALWAYS = ("at_ms", "width_ms", "rung")
+"""What every row has, whatever was measured."""
+_COLUMNS = {each.name: each.column for each in METRICS if each.is_stored and each.name not in _ALWAYS}
+"""A sample's measures, by field: their columns in the store."""
+MEASURES = (*_COLUMNS, "flags")
 
 
 def stored_name(name: str) -> str:
     """A sample field's column in the store: ``x_ratio`` is kept as ``x_e4``."""
-    return f"{name.removesuffix('_ratio')}_e4" if name.endswith("_ratio") else name
+    return _COLUMNS.get(name, name)
 
 
 def distinct_uuids(samples: pa.Table) -> tuple[list[str], pa.Array]:
@@ -57,7 +52,7 @@ def stored_rows(samples: pa.Table, gpu_ids: pa.Array) -> pa.Table:
 
 
 def _column(samples: pa.Table, name: str, rows: int) -> pa.ChunkedArray | pa.Array:
-    kind = pa.int16() if name.endswith("_ratio") else _TYPES.get(name, pa.int64())
+    kind = pa.int16() if name.endswith("_ratio") else SAMPLE_SCHEMA.field(name).type
     if name not in samples.column_names:
         return pa.nulls(rows, kind)
     column = samples[name]

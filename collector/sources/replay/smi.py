@@ -1,7 +1,8 @@
 """The CSV log of ``nvidia-smi --query-gpu=… --format=csv -l`` as a mapping. Pure.
 
 Source: ``nvidia-smi --help-query-gpu``. With ``nounits`` the cells lose their units and the header keeps
-them. Its times have no zone: they are the machine's own, and are taken for UTC.
+them. Its times have no zone: they are the machine's own, and are taken for UTC. The columns' names
+stand beside each measure in ``collector.metrics``.
 """
 
 import re
@@ -10,33 +11,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collector.metrics import METRICS
 from collector.sources.replay.mapping import ColumnMapping, Measure
 
 _TIME = "timestamp"
 _NAMES = ("uuid", "gpu_uuid", "serial", "gpu_serial", "pci.bus_id", "gpu_bus_id", "index")
 """What tells GPUs apart, the one that lasts longest first."""
-_MEASURES = {
-    "utilization.gpu [%]": ("gpu_utilization_ratio", 0.01),
-    "utilization.memory [%]": ("memory_controller_ratio", 0.01),
-    "utilization.encoder [%]": ("encoder_ratio", 0.01),
-    "utilization.decoder [%]": ("decoder_ratio", 0.01),
-    "utilization.jpeg [%]": ("jpeg_ratio", 0.01),
-    "utilization.ofa [%]": ("ofa_ratio", 0.01),
-    "memory.used [MiB]": ("memory_used_bytes", 2.0**20),
-    "memory.reserved [MiB]": ("memory_reserved_bytes", 2.0**20),
-    "memory.total [MiB]": ("memory_total_bytes", 2.0**20),
-    "power.draw [W]": ("power_mw", 1000.0),
-    "power.draw.instant [W]": ("power_mw", 1000.0),
-    "power.draw.average [W]": ("power_mw", 1000.0),
-    "temperature.gpu": ("temperature_c", 1.0),
-    "clocks.current.sm [MHz]": ("sm_clock_mhz", 1.0),
-    "clocks.sm [MHz]": ("sm_clock_mhz", 1.0),
-    "clocks.current.memory [MHz]": ("memory_clock_mhz", 1.0),
-    "clocks.mem [MHz]": ("memory_clock_mhz", 1.0),
-    "ecc.errors.corrected.volatile.total": ("ecc_corrected", 1.0),
-    "ecc.errors.uncorrected.volatile.total": ("ecc_uncorrected", 1.0),
-}
-"""A column, the field of a sample, and the factor to its unit; of two for one field the first counts."""
+_FACTORS = {"": 1.0, "%": 0.01, "MiB": 2.0**20, "W": 1000.0, "MHz": 1.0}
+"""What a value is multiplied by to come to its field's own unit, by the unit that its column names."""
 _UNIT = re.compile(r".*\[(.+)\]")
 
 
@@ -46,10 +28,11 @@ def smi_mapping(columns: Sequence[str]) -> ColumnMapping | None:
     A log without a UUID, serial or bus id names GPUs by their index on the one machine that it is of.
     """
     gpu = next((name for name in _NAMES if name in columns), None)
-    measures: dict[str, Measure] = {}
-    for column, (field, factor) in _MEASURES.items():
-        if column in columns:
-            measures.setdefault(field, Measure(field=field, column=column, factor=factor))
+    measures: list[Measure] = []
+    for metric in METRICS:
+        column = next((name for name in metric.smi if name in columns), None)
+        if column is not None:
+            measures.append(Measure(field=metric.name, column=column, factor=_factor(column)))
     if _TIME not in columns or gpu is None or not measures:
         return None
     return ColumnMapping(
@@ -58,8 +41,13 @@ def smi_mapping(columns: Sequence[str]) -> ColumnMapping | None:
         origin_ms=0,
         gpu=gpu,
         gpu_within_node=gpu not in ("uuid", "gpu_uuid"),
-        measures=tuple(measures.values()),
+        measures=tuple(measures),
     )
+
+
+def _factor(column: str) -> float:
+    unit = _UNIT.fullmatch(column)
+    return _FACTORS[unit[1] if unit else ""]
 
 
 def without_units(table: pa.Table) -> pa.Table:
