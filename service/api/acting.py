@@ -35,10 +35,10 @@ from service.api.orders import (
     ResizeOrder,
     SubmissionOrder,
 )
-from service.api.port import Caller, ControlInterface, Listed, Which
 from service.api.roles import RuledRoute, caller_of
 from service.api.stream import NDJSON, Closing, Streams, Telling
 from service.api.turns import Ending, Turn, Turns, bounded_as
+from service.control.interface import Caller, ControlInterface, Listed, Which
 from service.errors import ServiceBusy
 from service.schemas.headers import JSON, TOTAL
 

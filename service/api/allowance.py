@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from service.order_errors import OverLimit
+from service.control.errors import OverLimit
 
 MOST_KEPT = 4_096
 """Persons whose buckets are remembered; whoever was not seen for longest has had time to fill theirs."""

@@ -17,7 +17,6 @@ from starlette.exceptions import HTTPException
 
 from analytics.query import too_large
 from collector.store.errors import StoreError
-from service import order_errors
 from service.api.acting import Hands, acting_routes, seen_whole
 from service.api.answers import REFUSALS, Refusal
 from service.api.audit import Audit
@@ -26,16 +25,16 @@ from service.api.export_desk import ExportQueue
 from service.api.gate import App, RequestLimits, gate
 from service.api.orders import MEANT, MOST_MS, shown
 from service.api.page import page
-from service.api.port import ControlInterface, Role
 from service.api.privacy import concealed, concealed_answer, concealed_metrics
 from service.api.queries import QueryRunner
 from service.api.roles import RuledRoute, caller_of, methods_at
 from service.api.simulated import marked, marked_table
 from service.api.stream import Closing
 from service.api.turns import Ending, Turns, bounded_as
-from service.client.http import JSON
+from service.control import errors
+from service.control.interface import ControlInterface, Role
 from service.errors import KINDS, BadParameter, ClientError, QueryFailed
-from service.schemas.headers import ARROW
+from service.schemas.headers import ARROW, JSON
 from service.schemas.values import plain_rows
 from service.usecases.imports import ImportRefused, Imports
 
@@ -79,13 +78,13 @@ STATUS = {
 }
 
 
-ACTING: tuple[tuple[type[order_errors.ActingError], str], ...] = (
-    (order_errors.NotAllowed, "forbidden"),
-    (order_errors.UnknownJob, "unknown-job"),
-    (order_errors.JobEnded, "job-ended"),
-    (order_errors.WrongState, "wrong-state"),
-    (order_errors.BadOrder, "bad-order"),
-    (order_errors.OverLimit, "over-limit"),
+ACTING: tuple[tuple[type[errors.ActingError], str], ...] = (
+    (errors.NotAllowed, "forbidden"),
+    (errors.UnknownJob, "unknown-job"),
+    (errors.JobEnded, "job-ended"),
+    (errors.WrongState, "wrong-state"),
+    (errors.BadOrder, "bad-order"),
+    (errors.OverLimit, "over-limit"),
 )
 """The kinds of the desk's refusals on the wire; a special case stands before what it is a case of."""
 
@@ -156,10 +155,10 @@ def _refusals(app: FastAPI) -> None:
     async def not_imported(_: Request, error: ImportRefused) -> JSONResponse:
         return _refused("import-refused", str(error))
 
-    @app.exception_handler(order_errors.ActingError)
-    async def not_done(_: Request, error: order_errors.ActingError) -> JSONResponse:
+    @app.exception_handler(errors.ActingError)
+    async def not_done(_: Request, error: errors.ActingError) -> JSONResponse:
         kind = next((name for made, name in ACTING if isinstance(error, made)), "failed")
-        retry_after_s = error.retry_after_s if isinstance(error, order_errors.OverLimit) else None
+        retry_after_s = error.retry_after_s if isinstance(error, errors.OverLimit) else None
         return _refused(kind, str(error), retry_after_s)
 
     @app.exception_handler(ClientError)
@@ -285,7 +284,7 @@ def _exports(app: FastAPI, answers: Answers) -> None:
         request: Request, from_ms: Time, to_ms: Time, format: Literal["parquet", "csv"] = "parquet"
     ) -> Response:
         if answers.private and caller_of(request).role is not Role.OPERATOR:
-            raise order_errors.NotAllowed(PRIVATE_EXPORT)
+            raise errors.NotAllowed(PRIVATE_EXPORT)
         if to_ms <= from_ms:
             raise BadParameter(f"to_ms must be after from_ms; got {from_ms} to {to_ms}")
         packed = await answers.exports.pack(caller_of(request), format, from_ms, to_ms)

@@ -12,8 +12,8 @@ from pathlib import Path
 from service.api.export import Exports, NoRoom, pack
 from service.api.pace import Delivery
 from service.api.persons import person_of
-from service.api.port import Caller
 from service.api.turns import Turn, Turns
+from service.control.interface import Caller
 from service.errors import ServiceBusy
 
 AT_ONCE = 2

@@ -13,9 +13,9 @@ from typing import Any
 from service.api.allowance import Allowance, Kind
 from service.api.identity import Identity, Peer, Unknown
 from service.api.persons import person_of
-from service.api.port import Caller, Role
+from service.control.errors import OverLimit
+from service.control.interface import Caller, Role
 from service.logs import log_event
-from service.order_errors import OverLimit
 from service.schemas.headers import ROLE_HEADER
 from service.trust.hosts import LONGEST, is_known, is_own_page
 

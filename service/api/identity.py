@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from collector.procfs.accounts import name_of, uid_of, unmapped_uid
 from collector.procfs.owners import whose_uid
-from service.api.port import Caller, Role, acts_for_all
 from service.api.tokens import Tokens, TokenTrouble
+from service.control.interface import Caller, Role, acts_for_all
 
 KEPT_S = 60.0
 DIRECTORY_THREADS = 2

@@ -27,7 +27,7 @@ from advisor.tags import as_now
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 from collector.procfs.job_root import without_secrets
 from service import names
-from service.api.port import Caller, OwnWord
+from service.control.interface import Caller, OwnWord
 
 NODE = "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$"
 JOB = "^[A-Za-z0-9][A-Za-z0-9:/@._-]{0,252}$"

@@ -2,7 +2,7 @@
 
 from ipaddress import IPv6Address, ip_address
 
-from service.api.port import Caller
+from service.control.interface import Caller
 from service.trust.persons import person_of_uid
 
 NETWORK_BITS = 64

@@ -10,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from service.api.port import Caller, Role
+from service.control.interface import Caller, Role
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,8 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.routing import compile_path
 
-from service.api.port import Caller, Role
-from service.order_errors import NotAllowed
+from service.control.errors import NotAllowed
+from service.control.interface import Caller, Role
 
 Rule = tuple[str, str]
 

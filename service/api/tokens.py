@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from service.api.port import Role
+from service.control.interface import Role
 from service.data_folder import tokens_file
 from service.errors import FallowError
 

@@ -15,8 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.pace import Delivery
 from service.api.persons import person_of
-from service.api.port import Caller, Role
-from service.order_errors import OverLimit
+from service.control.errors import OverLimit
+from service.control.interface import Caller, Role
 
 RETRY_S = 1
 

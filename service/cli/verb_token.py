@@ -4,10 +4,10 @@ import argparse
 
 from collector.clock import SystemClock
 from service.api import tokens
-from service.api.port import Role
 from service.cli import words
 from service.cli.screen import Column, console, print_json, table
 from service.config.flags import settle
+from service.control.interface import Role
 from service.durations import parse_span
 
 

@@ -9,16 +9,16 @@ from collector.procfs.accounts import uid_of
 from service.api.acting import Hands
 from service.api.allowance import Allowance, Kind, Rate
 from service.api.persons import person_of
-from service.api.port import Caller, Role
 from service.api.turns import Turns
+from service.control.interface import Caller, Role
 from service.daemon.peers import LocalPeers
 from service.daemon.places import ConnectionLimits, ConnectionSlots
 from service.trust.persons import learn_lenders, person_of_uid
 
 if TYPE_CHECKING:
-    from service.acting.holdings import Holdings
     from service.config.bounding import LimitsConfig
     from service.config.model import ApiConfig
+    from service.control.holdings import Holdings
 
 CALLS_PER_JOB = 30.0
 """A launcher reports every 5 s, and asks for its stream anew now and then."""

@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from collector.clock import Clock, SystemClock
 from collector.store.export import ExportBounds
-from service.acting.gpu_locks import GpuLocks, lock_folder
-from service.acting.joining import Acting, ControlDependencies, join_acting
-from service.acting.metrics import ServiceFacts, service_exposition
 from service.alerts.fallback import DirectSender, FallbackAlerts
 from service.api.app import Acting as Doors
 from service.api.app import Answers
@@ -27,6 +24,9 @@ from service.api.export_desk import ExportQueue
 from service.api.queries import QueryLimits, QueryRunner
 from service.api.stream import Closing
 from service.config.model import Config
+from service.control.components import Acting, ControlDependencies, join_acting
+from service.control.gpu_locks import GpuLocks, lock_folder
+from service.control.metrics import ServiceFacts, service_exposition
 from service.daemon import wiring
 from service.daemon.bounds import Bounds, make_bounds
 from service.daemon.ending import Ending

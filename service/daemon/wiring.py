@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collector.reading import Tick
     from collector.scrape_loop import Loop, Timing
     from collector.store.database import Store
-    from service.acting.launched_processes import LaunchedProcesses
     from service.config.model import Config
+    from service.control.launched_processes import LaunchedProcesses
     from service.sources.backfill import Backfill
     from service.sources.making import Sources
 
@@ -61,7 +61,7 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     """A service's parts, joined; nothing moves yet. Raises ``Trouble`` for a source that cannot be."""
     from collector.store.managed import known_runs
     from collector.store.withheld import given_out
-    from service.acting.launched_processes import LaunchedProcesses
+    from service.control.launched_processes import LaunchedProcesses
     from service.daemon.chores import make_chores
     from service.sources.making import make_sources, refuse_no_gpus, refuse_other_origin
 
@@ -120,7 +120,7 @@ def _rehearsal_remarks(config: "Config") -> tuple[str, ...]:
 
 
 def _project_remarks(config: "Config") -> tuple[str, ...]:
-    from service.acting.membership import remarks, rules_of
+    from service.control.membership import remarks, rules_of
 
     return remarks(rules_of(config))
 

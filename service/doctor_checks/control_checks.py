@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def projects(config: "Config") -> Iterator[Finding]:
     """Whether somebody may use each project that has a quota; nothing where the site names no projects."""
-    from service.acting.membership import remarks, rules_of
+    from service.control.membership import remarks, rules_of
 
     if config.quotas:
         rules = rules_of(config)

@@ -44,7 +44,7 @@ from advisor.rules import PlannerConfig
 from advisor.steps import Action, Notify, Pause, Resume
 from collector.model import JobId, JobKind
 from collector.store.database import Store
-from service.acting.foreigners import with_paused
+from service.control.external_jobs import with_paused
 from tests.advisor.engines.foreign_parts import (
     GPU,
     NODE,

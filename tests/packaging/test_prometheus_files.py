@@ -28,8 +28,8 @@ from collector.model import (
 )
 from collector.reading import Reading, Tick
 from collector.snapshot import Snapshot, after
-from service.acting.activity import Counts
-from service.acting.metrics import Facts, ServiceFacts, acting_exposition, service_exposition
+from service.control.activity import Counts
+from service.control.metrics import Facts, ServiceFacts, acting_exposition, service_exposition
 from service.daemon.finding_metrics import Judged, finding_exposition
 from tests.collector.backfill.past import prometheus
 from tests.conftest import program

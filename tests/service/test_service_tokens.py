@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from service.api import tokens
-from service.api.port import Role
 from service.api.tokens import DAY_MS, Tokens, TokenTrouble
 from service.client.jobs import connect_acting
+from service.control.interface import Role
 from service.data_folder import tokens_file
 from service.errors import NotAllowed
 from tests.service.conftest import Running, verb

@@ -58,14 +58,14 @@ from advisor.steps import Cancel, Pause, SetEnvAtRestart
 from advisor.written import from_tree, to_tree
 from collector.clock import SystemClock
 from collector.store.database import Store, open_store
-from service.acting.orders import Orders
+from service.control.owner_commands import Orders
 
 GPUS = tuple(f"n/{at}" for at in range(4))
 AUTO = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO), resize_pause_s=0.0, min_runtime_s=0.0)
 SETTINGS = (("TF_FORCE_GPU_ALLOW_GROWTH", "true"),)
 TRACED = re.compile(
     r"/advisor/(journal|shelf|settle|switch|cycle|statements|register/\w+|engines/local)\.py$"
-    r"|/service/acting/orders\.py$|/collector/store/database\.py$"
+    r"|/service/control/owner_commands\.py$|/collector/store/database\.py$"
 )
 COMMITS = re.compile(r"execute\(\"COMMIT\"\)")
 """A transaction reaches the disk here and nowhere else: what lies before it is gone with the process."""

@@ -15,9 +15,9 @@ import pytest
 
 from collector.clock import SystemClock
 from service.api import tokens
-from service.api.port import Role
 from service.client.jobs import ActingClient
 from service.client.transport import UNIX, UnixConnection, Wire
+from service.control.interface import Role
 from tests.service.conftest import Running, is_well, start, until
 
 CONFIG = """

@@ -10,7 +10,7 @@ import pytest
 from service.api.audit import Audit
 from service.api.gate import App, Message, Receive, Send
 from service.api.identity import Peer
-from service.api.port import Caller, Role
+from service.control.interface import Caller, Role
 from service.logs import SecurityLog
 
 BO = Caller(name="bo", uid=1001, role=Role.USER, pid=7)

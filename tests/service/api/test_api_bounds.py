@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from service.api import tokens
-from service.api.port import Role
 from service.client.jobs import ActingClient
 from service.client.transport import UNIX, Wire
+from service.control.interface import Role
 from service.daemon.peers import LocalPeers
 from service.errors import BadOrder, Forbidden, OverLimit
 from tests.service.api.conftest import ALICE, BOB, DAY_MS, Door, as_uid, submission

@@ -12,8 +12,8 @@ from service.api.allowance import Allowance, Kind, Rate
 from service.api.app import _params
 from service.api.gate import MOST_BODY_BYTES, _excess
 from service.api.orders import MOST_GPUS, MOST_UNKNOWN, ReasonOrder, ReportOrder, SubmissionOrder
-from service.api.port import Caller, Role
-from service.order_errors import OverLimit
+from service.control.errors import OverLimit
+from service.control.interface import Caller, Role
 
 EVE = Caller(name="eve", uid=4003, role=Role.USER)
 

@@ -20,8 +20,8 @@ from service.api.export_desk import AT_ONCE, MOST_UNSENT, ExportQueue, Packed
 from service.api.gate import RequestLimits, gate
 from service.api.identity import Identity, Keys
 from service.api.pace import GRACE_S, LEAST_BYTES_PER_S, LIMIT_S, Delivery
-from service.api.port import Caller, Role
 from service.api.tokens import Tokens
+from service.control.interface import Caller, Role
 from service.errors import BadParameter, ServiceBusy
 from service.store.open import DiskTooFull
 from tests.service.api.conftest import CONFIG, as_uid

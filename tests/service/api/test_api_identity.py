@@ -6,8 +6,8 @@ from collector.clock import SystemClock
 from collector.inventory.holders import person_behind
 from collector.model import NodeName, Process, ProcessKey
 from service.api import tokens
-from service.api.port import Role
 from service.client import Forbidden, NotAllowed, UnknownJob
+from service.control.interface import Role
 from tests.service.api.conftest import ALICE, BOB, DAEMON, Door, as_uid, submission
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.api import tokens
-from service.api.port import Role
+from service.control.interface import Role
 from tests.service.api.conftest import DAY_MS, Door, submission
 from tests.service.conftest import is_well, start, until
 

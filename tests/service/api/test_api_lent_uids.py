@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from collector.procfs.owners import is_lent, lender_of, whose_uid
-from service.api.port import Caller, Role
+from service.control.interface import Caller, Role
 from tests.conftest import program
 from tests.service.api.conftest import CONFIG, Door, as_uid, submission
 from tests.service.conftest import Running, is_well, until

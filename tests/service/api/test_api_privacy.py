@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from analytics import query
-from service.acting.rows import entry_row, queue_row
-from service.acting.waiting import Wait
-from service.api.port import Caller, Role
 from service.api.privacy import HIDDEN, QUOTING, SHOWN, concealed, concealed_answer, concealed_metrics
+from service.control.interface import Caller, Role
+from service.control.rows import entry_row, queue_row
+from service.control.wait_reasons import Wait
 
 ADA = Caller(name="ada", uid=1, role=Role.USER)
 BO = Caller(name="bo", uid=2, role=Role.USER)
@@ -119,7 +119,7 @@ def test_the_name_label_is_taken_from_metrics_and_nothing_else() -> None:
 def test_submitted_jobs_and_the_queue_hide_names_and_commands() -> None:
     from advisor.register.model import JobRecord
     from collector.model import JobId
-    from tests.service.acting.acting_world import wanted
+    from tests.service.control.control_world import wanted
 
     entry = JobRecord(id=JobId("fallow:1"), submission=wanted(user="ada", uid=1, name="secret"))
     wait = Wait(place=1, of=1, waits_for="room")

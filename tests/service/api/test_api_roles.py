@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from advisor.journal.switch import SIMULATED
-from service.api.port import Role
 from service.api.roles import RULES, RuledRoute
+from service.control.interface import Role
 from tests.service.api.conftest import Door, submission
 
 BODIES: dict[str, object] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.acting.gpu_locks import NoLockFolder, lock_folder
+from service.control.gpu_locks import NoLockFolder, lock_folder
 from service.launch import LaunchFailed, _is_well
 
 STRANGER = 4001

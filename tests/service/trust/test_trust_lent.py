@@ -10,9 +10,9 @@ from advisor.model import ClusterState, ProjectName
 from advisor.register.model import Sharing, StartCommand
 from advisor.register.shares import Mps
 from collector.model import JobId
-from service.acting.granting import LeaseTerms
-from service.acting.membership import Membership, hold_strangers, rules_of
 from service.config.file import parse
+from service.control.lease_terms import LeaseTerms
+from service.control.membership import Membership, hold_strangers, rules_of
 from tests.advisor.register.register_world import GPUS, HandClock, opened, submission
 from tests.service.trust.accounts import ANN, EVE, NAMES, as_account, needs_root
 

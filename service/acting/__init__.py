@@ -1,1 +1,0 @@
-"""Where people and launchers order, and the loop that acts: the organs of acting, joined."""

@@ -1,0 +1,101 @@
+"""Whether a submission becomes a job: whose project it names, what its owner has, whether it can fit."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from advisor.arithmetic.pool import kind_of, takes
+from advisor.model import ClusterState
+from advisor.register.model import JobRecord, Submission
+from advisor.register.state import waiting_job
+from collector.model import JobId
+from service.config.bounding import NeverFitting
+from service.control.errors import BadOrder, NotAllowed, OverLimit
+from service.control.holdings import Held, Holdings
+from service.control.interface import Caller, Role
+from service.control.membership import Membership, hold_strangers, rules_of
+
+if TYPE_CHECKING:
+    from advisor.model import Job
+    from advisor.register.register import Register
+    from service.config.model import Config
+
+RETRY_S = 60
+"""Jobs end by themselves in minutes at best."""
+MIB = 1 << 20
+
+
+class Admission:
+    """The door of the queue, ``open`` once for a register. Any thread.
+
+    ``state`` is set to what says how the cluster was last seen; ``holdings`` are what everybody has.
+    """
+
+    def __init__(self, config: "Config") -> None:
+        self._membership, self.holdings = Membership(rules_of(config)), Holdings()
+        self._limits, self._operators = config.limits, frozenset(config.api.operators)
+        self.state: Callable[[], ClusterState | None] = lambda: None
+
+    def open(self, register: "Register") -> None:
+        """Count what is there, and hold what waits in a project that is not its owner's any more. Blocks."""
+        self.holdings.follow(register)
+        hold_strangers(register, self._membership, self._operators)
+
+    @contextmanager
+    def admitting(self, caller: Caller, wanted: Submission) -> Iterator[None]:
+        """Raise unless it may be a job; what is kept within the block has its place among its owner's.
+
+        Raises ``NotAllowed``, ``BadOrder``, ``OverLimit``. Blocks as the machine's directory does.
+        """
+        self.must_be_member(caller, wanted)
+        if self._limits.never_fitting == NeverFitting.REFUSE:
+            why = never_fits(wanted, self.state())
+            if why is not None:
+                raise BadOrder(f"{why}; limits.never_fitting lets such jobs wait")
+        with self.holdings.coming(wanted) as held:
+            if caller.role is not Role.OPERATOR:
+                self._must_have_room(held, wanted)
+            yield
+
+    def must_be_member(self, caller: Caller, wanted: Submission) -> None:
+        """Raise ``NotAllowed`` for a project that is not its owner's to use. Operators use all."""
+        if caller.role is Role.OPERATOR:
+            return
+        why = self._membership.against(wanted.user, wanted.uid, wanted.project)
+        if why is not None:
+            raise NotAllowed(why)
+
+    def _must_have_room(self, held: Held, wanted: Submission) -> None:
+        limits = self._limits
+        if held.jobs >= limits.jobs:
+            raise OverLimit(
+                f"{wanted.user} has {held.jobs:,} jobs that have not ended, as many as one person may have "
+                f"(limits.jobs); cancel some, or submit again when some have ended",
+                retry_after_s=RETRY_S,
+            )
+        if held.chars and held.chars > limits.submitted_mib * MIB:
+            raise OverLimit(
+                f"the commands, folders and names of {wanted.user}'s {held.jobs:,} jobs have "
+                f"{held.chars / MIB:.0f} MiB, as much as one person may have (limits.submitted_mib); put "
+                "long commands into scripts, or submit again when some jobs have ended",
+                retry_after_s=RETRY_S,
+            )
+
+
+def never_fits(wanted: Submission, state: ClusterState | None) -> str | None:
+    """Why the whole cluster, with nobody on it, could not hold it; ``None``: it could, or unknown. Pure."""
+    if state is None or not state.gpus:
+        return None
+    job: Job = waiting_job(JobRecord(id=JobId("fallow:0"), submission=wanted))
+    only_instances = all(gpu.part_of_device is not None for gpu in state.gpus.values())
+    kinds = Counter(map(kind_of, state.gpus.values()))
+    fitting = {kind: n for kind, n in kinds.items() if takes(job, kind, only_instances=only_instances)}
+    most = max(fitting.values(), default=0)
+    if job.min_gpus <= most:
+        return None
+    there = ", ".join(f"{n} {kind[0] or 'of an unknown model'}" for kind, n in sorted(kinds.items(), key=str))
+    such = f" {' or '.join(wanted.gpu_models)}" if wanted.gpu_models else ""
+    memory = f" with {wanted.memory_bytes / 2**30:.0f} GiB" if wanted.memory_bytes else ""
+    gpus = f"{wanted.min_gpus}{such} GPU{'' if wanted.min_gpus == 1 else 's'}{memory}"
+    return f"{gpus} of one kind at once are more than there ever are here ({there})"

@@ -1,0 +1,84 @@
+"""What a launcher is told, as it comes: its directives, and its place while it waits.
+
+A launcher that follows is one that lives, so a job's open stream counts as a sign of life.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.register.life import in_flight
+from advisor.register.model import CancelCommand, Command, JobRecord, JobState
+from advisor.register.register import UnknownJob
+from advisor.written import to_tree
+from collector.model import JobId
+
+if TYPE_CHECKING:
+    from advisor.register.register import Register
+    from service.control.loop import ActingLoop
+
+ALIVE_S = 5.0
+
+
+def is_news(entry: JobRecord, after: int) -> bool:
+    """Whether a launcher that handled ``after`` has still to hear of the newest directive. Pure."""
+    directive = entry.directive
+    if directive is None or directive.number <= after:
+        return False
+    return in_flight(entry) or (entry.state is JobState.ENDED and isinstance(directive, CancelCommand))
+
+
+def is_meant(entry: JobRecord, nonce: str) -> bool:
+    """Whether a launcher with the nonce of its submission means this entry; without one it does. Pure.
+
+    After an older backup was put back, numbers are given again: then the nonce tells two jobs apart.
+    """
+    return nonce in ("", entry.submission.nonce)
+
+
+async def follow(
+    register: "Register", loop: "ActingLoop", job: JobId, after: int, *, is_launcher: bool = False
+) -> AsyncIterator[dict[str, Any]]:
+    """Directives above ``after`` and changes of place, until the job has ended or the reader closes it.
+
+    ``is_launcher``: the reader was seen to be the job's launcher, and is told how the job stands, with a
+    proof, where its commands bear none.
+    """
+    changed, running = asyncio.Event(), asyncio.get_running_loop()
+
+    def stir(*_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop may end before what it listens to
+            running.call_soon_threadsafe(changed.set)
+
+    ends = register.follow(job, stir), loop.mind(job, stir)
+    told, shown, lease = after, None, None
+    register.met(job, after)
+    try:
+        while True:
+            changed.clear()
+            register.heard(job)
+            try:
+                entry = register.entry(job)
+            except UnknownJob:
+                return
+            if entry.directive is not None and is_news(entry, told):
+                told = entry.directive.number
+                yield {"directive": to_tree(entry.directive, Command)}
+            if entry.state is JobState.ENDED:
+                return
+            known = register.lease(job) if is_launcher else None
+            if known is not None and known != lease:
+                yield {"lease": {"number": known[0], "proof": known[1]}}
+            lease = known
+            place = loop.waits.get(job)
+            if place is not None and place != shown:
+                yield {"place": asdict(place)}
+            shown = place
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ALIVE_S):
+                    await changed.wait()
+    finally:
+        for end in ends:
+            end()

@@ -1,0 +1,375 @@
+"""Builds what acts: register, engines, records, loop and job commands, started and stopped in order."""
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.engines.brief import Brief
+from advisor.engines.dispatch import Dispatch
+from advisor.engines.foreign import ExternalEngine
+from advisor.engines.local import Given, LocalEngine, Patience
+from advisor.engines.moving import Moving
+from advisor.engines.mps import seldom
+from advisor.register.consents import ConsentStore
+from advisor.register.foreign import ExternalJobStore
+from advisor.register.model import JobRecord
+from advisor.register.pair_book import SlowdownStore
+from advisor.register.pair_watch import Span
+from advisor.register.register import UnknownJob, open_register
+from advisor.register.signing import CommandSigner
+from collector.clock import SystemClock
+from collector.model import JobId, NodeName
+from collector.snapshot import Snapshot
+from service.alerts.notifier import LaunchedToo, MessageNotifier
+from service.control.activity import Activity
+from service.control.admission import Admission
+from service.control.approvals import ApprovalDependencies, Papers
+from service.control.cluster_view import Observing
+from service.control.consent import ConsentDependencies, Consenting, Consents
+from service.control.executor import Applying
+from service.control.external_jobs import ExternalJobOrders, ExternalJobs, Sight
+from service.control.forced_cancel import ForcedEnd
+from service.control.free_gpus import FreeGpus
+from service.control.gpu_locks import GpuLocks, RestoreLease, hold_leased
+from service.control.job_commands import Dependencies, JobCommands
+from service.control.keep import Keeping
+from service.control.launched_processes import LaunchedProcesses
+from service.control.launcher_reports import LauncherReports
+from service.control.lease_key import lease_key
+from service.control.lease_terms import LeaseTerms
+from service.control.liveness import Liveness
+from service.control.loop import ActingLoop, Looks, Pace, Parts, after_cycle, settling
+from service.control.memory_watchdog import MemoryWatchdog
+from service.control.metrics import acting_metrics
+from service.control.owner_commands import Orders
+from service.control.records import Records, open_books
+from service.control.rejected_reports import Doubts
+from service.control.slowdown_watchdog import SlowdownWatchdog
+from service.notify.outbox import Undelivered
+from service.privileged.client import daemon_finder
+from service.usecases.advice import ask_policies, limits_of, site_of
+
+if TYPE_CHECKING:
+    from advisor.limits import Limits
+    from advisor.model import ClusterState
+    from advisor.register.register import Register
+    from collector.clock import Clock
+    from collector.store.database import Store
+    from service.alerts.evaluate import AlertEvaluator
+    from service.config.model import Config
+    from service.health.condition import MaintenanceTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlDependencies:
+    """What acting stands on. ``simulated``: its GPUs are invented, and nothing real is ever done on them.
+
+    ``last_tick`` is the newest tick in the store, UTC ms; ``trouble`` is told why the last cycle failed.
+    """
+
+    config: "Config"
+    store: "Store"
+    clock: "Clock"
+    folder: Path
+    last_tick: Callable[[], int | None]
+    trouble: Callable[[str | None], None]
+    simulated: bool = False
+    snapshot: Callable[[], Snapshot] = Snapshot
+    """What the collector saw at its newest tick."""
+    delivered: Callable[[str | None], None] = lambda trouble: None
+    """Told how each round of deliveries ended."""
+    launched: LaunchedProcesses = field(default_factory=LaunchedProcesses)
+    """Told of launchers that the kernel named."""
+    locks: GpuLocks = field(default_factory=GpuLocks)
+    """One a GPU that is leased, against other services of this machine."""
+
+
+class Acting:
+    """All of it, built: ``desk`` takes orders at once, cycles run between ``start`` and ``stop``."""
+
+    def __init__(
+        self,
+        desk: JobCommands,
+        loop: ActingLoop,
+        applying: Applying,
+        waiting: tuple[LocalEngine | ExternalEngine, ...],
+        alerts: "Callable[[], AlertEvaluator]",
+        *,
+        metrics: Callable[[], bytes] = bytes,
+    ) -> None:
+        self.desk, self.loop, self.metrics = desk, loop, metrics
+        self._applying, self._waiting, self._alerts = applying, waiting, alerts
+
+    def start(self) -> "tuple[MaintenanceTask, ...]":
+        """Begin to act; returns what is to be done now and then from now on. Callers are answered by now."""
+        from service.alerts.components import chore_of
+
+        alerts = chore_of(self._alerts())
+        self._applying.start()
+        self.loop.start()
+        return (alerts,)
+
+    def hurry(self) -> None:
+        """The end is near: every wait ends at once, and no further step is begun."""
+        for engine in self._waiting:
+            engine.interrupt()
+        self.loop.hurry()
+        self._applying.hurry()
+
+    def stop(self) -> None:
+        """End: waits end at once, what was begun is settled at the next start. Blocks for a moment."""
+        self.hurry()
+        with ExitStack() as ends:
+            for each in (self._applying.stop, self.loop.stop):
+                ends.callback(each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dependencies:
+    """The organs that look at nothing by themselves; ``brief`` is the engine of who must not wait long.
+
+    Both engines send what they tell as ``messages`` too; ``dispatch`` notes what was told late.
+    """
+
+    limits: "Limits"
+    register: "Register"
+    foreign: ExternalJobStore
+    foreigners: ExternalJobs
+    books: Records
+    consents: Consents
+    doubts: Doubts
+    admission: Admission
+    granting: LeaseTerms
+    local: LocalEngine
+    dispatch: Dispatch
+    engine: LaunchedToo
+    brief: LaunchedToo
+    watching: MemoryWatchdog
+    pairing: SlowdownWatchdog
+    messages: MessageNotifier
+    activity: Activity
+
+
+def join_acting(ground: ControlDependencies) -> Acting:
+    """The organs, joined and at rest; what a crash left open is settled first. Blocks. Raises StoreError."""
+    roots = _roots(ground)
+    hold_leased(ground.locks, roots.register)
+    settle = settling(roots.books, roots.dispatch)
+    settle()
+    roots.admission.open(roots.register)
+    observing = _observing(ground, roots)
+    roots.consents.observe = observing.look
+    loop = _loop(ground, roots, observing, settle)
+    roots.admission.state = lambda: loop.state
+    applying = Applying(roots.engine, roots.books.journal, ground.clock)
+    desk = JobCommands(_organs(ground, roots, observing, loop, applying))
+    waiting = (roots.local, roots.foreigners.engine)
+    alerts = partial(_alerts, ground, roots, observing, loop)
+    metrics = acting_metrics(
+        register=roots.register,
+        counts=roots.activity.counts,
+        halt=roots.books.switch.halt,
+        cycle_s=lambda: loop.cycle_s,
+        undelivered=Undelivered(ground.store.folder, SystemClock()).now,
+        now_ms=ground.clock.now_ms,
+    )
+    return Acting(desk, loop, applying, waiting, alerts, metrics=metrics)
+
+
+def _alerts(
+    ground: ControlDependencies, roots: _Dependencies, observing: Observing, loop: ActingLoop
+) -> "AlertEvaluator":
+    """The alerts on what acting sees; from now on they carry its messages."""
+    from service.alerts.components import join_alerts
+    from service.alerts.inputs import Eyes as AlertEyes
+
+    eyes = AlertEyes(
+        limits=roots.limits,
+        observe=observing.look,
+        observed=lambda: observing.observed,
+        last_tick=ground.last_tick,
+        halt=roots.books.switch.halt,
+        waits=lambda: {job: wait.waits_for for job, wait in loop.waits.items()},
+        simulated=ground.simulated,
+    )
+    alerts = join_alerts(ground.config, ground.store, ground.clock, eyes, ground.delivered)
+    roots.messages.join(alerts.tell)
+    return alerts
+
+
+def _roots(ground: ControlDependencies) -> _Dependencies:
+    config, store, clock, acting = ground.config, ground.store, ground.clock, ground.config.acting
+    register = open_register(store, clock, CommandSigner(lease_key(ground.folder)))
+    limits = limits_of(config)
+    foreign, messages = ExternalJobStore(store, clock), MessageNotifier()
+    sight = Sight(snapshot=ground.snapshot, simulated=ground.simulated, messages=(messages,))
+    lease = RestoreLease(ground.locks, register.holders)
+    foreigners = ExternalJobs(foreign, config, clock, site_of(config).protect, sight, lease=lease)
+    entry_of, settle = partial(_entry, register), foreigners.engine.settle
+    books = open_books(store, clock, ground.folder, entry_of, settle, known=register.newest_known)
+    granting = LeaseTerms(register, seldom(daemon_finder(), clock))
+    patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
+    local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
+    dispatch = Dispatch(local, foreigners.engine, foreign.told)
+    whose = partial(_user, register)
+    engine = LaunchedToo(dispatch, messages, whose)
+    brief = LaunchedToo(
+        Dispatch(Brief[Given](local), Brief[Moving](foreigners.engine), foreign.told), messages, whose
+    )
+    book, by_owners = ConsentStore(store, clock), config.consent.owners
+    journal, halt = books.journal, books.switch.halt
+    activity, doubts = Activity(), Doubts(store, clock, register)
+    register.listen(activity.job_changed)
+    journal.listen(activity.action_begun, activity.action_settled)
+    return _Dependencies(
+        activity=activity,
+        limits=limits,
+        register=register,
+        foreign=foreign,
+        foreigners=foreigners,
+        books=books,
+        consents=Consents(
+            ConsentDependencies(book=book, register=register, clock=clock, by_owners=by_owners)
+        ),
+        doubts=doubts,
+        admission=Admission(config),
+        granting=granting,
+        local=local,
+        dispatch=dispatch,
+        engine=engine,
+        brief=brief,
+        watching=MemoryWatchdog(
+            register, engine, journal, clock, limits, snapshot=ground.snapshot, brief=brief, halted=halt
+        ),
+        pairing=SlowdownWatchdog(
+            register,
+            brief,
+            journal,
+            clock,
+            limits,
+            book=SlowdownStore(store, clock),
+            span=Span().at_speed(config.rehearsal.speed),
+            halted=halt,
+        ),
+        messages=messages,
+    )
+
+
+def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:
+    """The look at the cluster; all that is known beside measurements and register comes to it, in order."""
+    remembering = (
+        roots.foreigners.complete,
+        roots.consents.complete,
+        roots.books.remember,
+        roots.watching.remember,
+        roots.pairing.remember,
+        ground.locks.mark,
+        roots.granting.seen,
+    )
+
+    def remember(state: "ClusterState") -> "ClusterState":
+        for complete in remembering:
+            state = complete(state)
+        return state
+
+    return Observing(
+        ground.store,
+        ground.config,
+        ground.clock,
+        roots.register,
+        last_tick=ground.last_tick,
+        here=lambda state: _here(simulated=ground.simulated),
+        remember=remember,
+    )
+
+
+def _loop(
+    ground: ControlDependencies, roots: _Dependencies, observing: Observing, settle: "Callable[[], None]"
+) -> ActingLoop:
+    acting, limits, eyes = ground.config.acting, roots.limits, _eyes(ground, observing)
+    parts = Parts(
+        register=roots.register,
+        observe=observing.look,
+        policies=(lambda state: ask_policies(state, observing.observed, limits, ground.config.advice),),
+        engine=Consenting(roots.brief, roots.consents.against),
+        journal=roots.books.journal,
+        clock=ground.clock,
+        limits=limits,
+        looks=Looks(launcher=eyes.launcher, workers=eyes.workers),
+        halted=roots.books.switch.halt,
+        before=settle,
+        after=after_cycle(roots.books, limits, (roots.watching, roots.pairing)),
+        trouble=ground.trouble,
+        activity=roots.activity,
+    )
+    pace = Pace(every_s=acting.every_s, silent_s=acting.silent_s, launcher_grace_s=acting.launcher_grace_s)
+    return ActingLoop(parts, pace)
+
+
+def _eyes(ground: ControlDependencies, observing: Observing) -> Liveness:
+    """One for each thread that looks: the loop's, and those that take reports and orders."""
+    is_rehearsal = ground.config.rehearsal.speed != 1
+    return Liveness(lambda: observing.taken, snapshot=ground.snapshot, is_rehearsal=is_rehearsal)
+
+
+def _organs(
+    ground: ControlDependencies,
+    roots: _Dependencies,
+    observing: Observing,
+    loop: ActingLoop,
+    applying: Applying,
+) -> Dependencies:
+    config, journal, clock = ground.config, roots.books.journal, ground.clock
+    orders, eyes = Orders(roots.local, journal, clock), _eyes(ground, observing)
+    attended_s = config.foreign.attended_s / config.rehearsal.speed
+    taking = FreeGpus(observing.look, roots.limits, roots.books.switch.halt)
+    papers = ApprovalDependencies(
+        books=roots.books,
+        limits=roots.limits,
+        observe=observing.look,
+        applying=applying,
+        register=roots.register,
+        taking=taking,
+        against=roots.consents.against,
+    )
+    return Dependencies(
+        register=roots.register,
+        store=ground.store,
+        clock=clock,
+        journal=journal,
+        orders=orders,
+        taking=taking,
+        loop=loop,
+        observe=observing.look,
+        papers=Papers(papers),
+        foreign=ExternalJobOrders(observing.look, applying, taking),
+        consents=roots.consents,
+        admission=roots.admission,
+        keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
+        agree=roots.granting.agree,
+        reports=LauncherReports(roots.register, clock, eyes, attended_s, ground.launched.note),
+        doubts=roots.doubts,
+        forced=ForcedEnd(register=roots.register, orders=orders, eyes=eyes, snapshot=ground.snapshot),
+        inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),
+    )
+
+
+def _entry(register: "Register", job: JobId) -> JobRecord | None:
+    try:
+        return register.entry(job)
+    except UnknownJob:
+        return None
+
+
+def _user(register: "Register", job: JobId) -> str | None:
+    entry = _entry(register, job)
+    return None if entry is None else entry.submission.user
+
+
+def _here(*, simulated: bool) -> frozenset[NodeName]:
+    """The nodes on which launchers of this service can start anything: none of a simulated cluster."""
+    return frozenset() if simulated else frozenset({NodeName(socket.gethostname())})

@@ -1,0 +1,400 @@
+"""What people and launchers order and ask: one method a route, plain rows as answers.
+
+Here it is decided who may order what: everybody sees everything, a user acts on own jobs, an operator on all.
+What is done about an order is the register's and the engine's; plans, the journal and the switch are
+``service.control.approvals``.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from advisor.engines.engine import Done, Outcome, Stale
+from advisor.model import ActionClass
+from advisor.register import life
+from advisor.register.kept import read_directives, read_leases
+from advisor.register.life import Refused, in_flight
+from advisor.register.model import Command, JobRecord, JobState, Report, Submission
+from advisor.register.register import UnknownJob as NoEntry
+from advisor.register.state import is_ours
+from advisor.steps import Cancel, Pause, Resize, Resume
+from advisor.tags import verb_of
+from advisor.written import to_tree
+from collector.model import JobId
+from service.control.admission import Admission
+from service.control.command_stream import follow, is_meant, is_news
+from service.control.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
+from service.control.interface import Caller, Listed, OwnWord, Role, Row, Which
+from service.control.rows import entry_row, explained, fits, queue_row, unfit
+from service.control.wait_reasons import in_line, never_began, stands, wait_of
+
+if TYPE_CHECKING:
+    from advisor.cycle import Journal
+    from advisor.engines.local import Agree
+    from advisor.model import ClusterState
+    from advisor.register.register import Register, Turn
+    from collector.clock import Clock
+    from collector.store.database import Store
+    from service.control.consent import Consents
+    from service.control.forced_cancel import ForcedEnd
+    from service.control.free_gpus import FreeGpus
+    from service.control.launcher_reports import LauncherReports
+    from service.control.loop import ActingLoop
+    from service.control.owner_commands import Orders
+    from service.control.rejected_reports import Doubts
+
+
+class Approvals(Protocol):
+    """Plans, the journal and the switch, as ``service.control.approvals`` has them."""
+
+    def plans(self, caller: Caller) -> list[Row]:
+        """Plans, those that wait first."""
+
+    def apply(self, caller: Caller, plan: int, steps: tuple[int, ...] | None) -> Row:
+        """Do a waiting plan."""
+
+    def reject(self, caller: Caller, plan: int, because: str, snooze_hours: float | None) -> Row:
+        """Turn a waiting plan down."""
+
+    def actions(self, caller: Caller, *, since_ms: int | None, job: JobId | None) -> list[Row]:
+        """The journal, the newest first."""
+
+    def undo(self, caller: Caller, action: int) -> Row:
+        """Take an action back."""
+
+    def acting(self, caller: Caller) -> Row:
+        """The switch and the modes."""
+
+    def stop_acting(self, caller: Caller, because: str) -> Row:
+        """The kill switch."""
+
+    def start_acting(self, caller: Caller) -> Row:
+        """Release it."""
+
+
+class Keeping(Protocol):
+    """Keeps a job by its owner's word, launched or not; what it raises is an ``ActingError``."""
+
+    def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
+        """``{"action", "outcome", "message"}``."""
+
+
+class Foreign(Protocol):
+    """Orders about jobs that Fallow did not launch; what it raises is an ``ActingError``."""
+
+    def pause(self, caller: Caller, job: JobId, because: str) -> Row:
+        """Take it off its GPUs."""
+
+    def resume(self, caller: Caller, job: JobId, because: str) -> Row:
+        """Bring it back."""
+
+    def refuse(self, caller: Caller, job: JobId, verb: str) -> Exception:
+        """Why it cannot be done to such a job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """What a desk sits between. ``projects`` are those that have projects below them: no place for jobs."""
+
+    register: "Register"
+    store: "Store"
+    clock: "Clock"
+    journal: "Journal"
+    orders: "Orders"
+    taking: "FreeGpus"
+    loop: "ActingLoop"
+    observe: "Callable[[], ClusterState]"
+    papers: Approvals
+    foreign: Foreign
+    keeping: Keeping
+    consents: "Consents"
+    admission: Admission
+    inner_projects: frozenset[str] = frozenset()
+    reports: "LauncherReports"
+    doubts: "Doubts"
+    forced: "ForcedEnd"
+    agree: "Agree | None" = None
+
+
+class JobCommands:
+    """``service.control.interface.Desk``; safe from any thread."""
+
+    def __init__(self, organs: Dependencies) -> None:
+        self._organs = organs
+        self._register = organs.register
+        self.holdings = organs.admission.holdings
+        self._reports = organs.reports
+
+    def _row(self, entry: JobRecord, caller: Caller, *, listed: bool = False) -> Row:
+        return entry_row(entry, caller, listed=listed)
+
+    def submit(self, caller: Caller, submission: Submission) -> tuple[Row, bool]:
+        """The entry of a job for its caller; the same nonce again is the same job. Blocks for a commit."""
+        if caller.role is Role.VIEWER:
+            raise NotAllowed(f"{caller.name} may look and not submit; an operator gives roles")
+        own = replace(submission, user=caller.name, uid=caller.uid)
+        problem = unfit(own, self._organs.inner_projects)
+        if problem is not None:
+            raise BadOrder(problem)
+        if self._register.is_known(own):  # a launcher that asks again for what it has is answered
+            entry, new = self._register.submit(own)
+        else:
+            with self._organs.admission.admitting(caller, own):
+                entry, new = self._register.submit(own)
+        return self._row(entry, caller), new
+
+    def jobs(self, caller: Caller, which: Which, limit: int) -> Listed:
+        """Entries, the newest first."""
+        entries = self._register.entries()
+        if which == Which():  # nobody need be looked at to be counted
+            newest = islice(reversed(entries.values()), limit)
+            return Listed(rows=[self._row(each, caller, listed=True) for each in newest], total=len(entries))
+        result = [each for each in reversed(entries.values()) if fits(each, which)]
+        return Listed(
+            rows=[self._row(each, caller, listed=True) for each in result[:limit]], total=len(result)
+        )
+
+    def job(self, caller: Caller, job: JobId) -> Row:
+        """One entry, with what it was told, what was done to it, and why it stands where it stands."""
+        entry = self._entry(job)
+        told = [
+            {name: row[name] for name in ("number", "given_ms", "acknowledged_ms", "failed")}
+            | {"verb": verb_of(row["body"]), "directive": to_tree(replace(row["body"], proof=""), Command)}
+            for row in read_directives(self._organs.store, job)
+        ]
+        actions = self._organs.papers.actions(caller, since_ms=None, job=job)
+        agree = self._organs.agree
+        held = agree(entry, entry.gpus, entry.share) if agree is not None and entry.gpus else None
+        return {
+            **self._row(entry, caller),
+            "directives": told,
+            "actions": actions,
+            "explain": [
+                *explained(entry, wait_of(entry, self._organs.loop.waits, self._register.entries()), held),
+                *self._organs.consents.told(entry),
+                *self._organs.doubts.told(entry),
+            ],
+        }
+
+    def directives(self, caller: Caller, job: JobId, after: int, nonce: str = "") -> AsyncIterator[Row]:
+        """What the job's launcher is told from now on, and its place while it waits. Never blocks.
+
+        Raises for somebody else's job, and for one that ended unless ``CancelCommand`` is news.
+        """
+        entry = self._own(caller, job, nonce)
+        if entry.state is JobState.ENDED and not is_news(entry, after):
+            raise _ended(entry)
+        is_launcher = self._reports.is_launcher(caller, entry)
+        return follow(self._register, self._organs.loop, job, after, is_launcher=is_launcher)
+
+    def report(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row:
+        """Take a launcher's word. Blocks only when something changed."""
+        before = self._own(caller, job, nonce)
+        if before.state is JobState.ENDED:
+            raise _ended(before)
+        self._reports.take(caller, before, report)
+        return {"known": True}
+
+    def sign_of_life(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row | None:
+        """Take a launcher's word that says nothing new; ``None``: ``report`` has to. Never blocks."""
+        entry = self._register.known(job)
+        if entry is None or entry.state is JobState.ENDED or not is_meant(entry, nonce):
+            return None
+        if not caller.may_act_for(entry.submission.user, entry.submission.uid):
+            return None
+        return {"known": True} if self._reports.take_sign(caller, entry, report) else None
+
+    def pause(self, caller: Caller, job: JobId, because: str) -> Row:
+        """Pause a running job until it is resumed; a waiting one is held in the queue."""
+        if not is_ours(job):
+            return self._organs.foreign.pause(caller, job, because)
+        entry = self._changeable(caller, job)
+        if entry.state in (JobState.PENDING, JobState.PAUSED) and not in_flight(entry):
+            return self._turned(caller, Pause(job=job, reason=because), life.held, "held in the queue")
+        return self._ordered(
+            caller,
+            Pause(job=job, action=ActionClass.SCHEDULE, reason=because),
+            lambda each: replace(each, held_by_user=True),
+        )
+
+    def resume(self, caller: Caller, job: JobId, because: str, nonce: str = "") -> Row:
+        """Let a paused or held job go on as soon as there is room."""
+        if not is_ours(job):
+            return self._organs.foreign.resume(caller, job, because)
+        entry = self._changeable(caller, job, nonce)
+        if never_began(entry):
+            self._organs.admission.must_be_member(caller, entry.submission)
+        step = Resume(job=job, gpus=(), reason=because)
+        return self._turned(caller, step, life.let_go, "it goes on as soon as there is room")
+
+    def cancel(
+        self, caller: Caller, job: JobId, because: str, nonce: str = "", *, force: bool = False
+    ) -> Row:
+        """End a job for good; with ``force`` an operator ends its lease too, whatever its processes do."""
+        if not is_ours(job):
+            raise self._organs.foreign.refuse(caller, job, "cancel")
+        entry = self._changeable(caller, job, nonce)
+        step = Cancel(job=job, reason=because or f"cancelled by {caller.name}")
+        if force:
+            return self._organs.forced.end(caller, entry, step)
+        if self._register.is_followed(job):
+            return self._ordered(caller, step)
+        now_ms = self._organs.clock.now_ms()
+        return self._ordered(caller, step, lambda each: life.unlaunched(each, now_ms))
+
+    def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:
+        """Give a running job so many GPUs, when as many are free beside its own and promised to nobody."""
+        if not is_ours(job):
+            raise self._organs.foreign.refuse(caller, job, "resize")
+        entry = self._changeable(caller, job)
+        submission = entry.submission
+        if not submission.min_gpus <= gpus <= submission.max_gpus:
+            raise BadOrder(
+                f"{job} was submitted for {submission.min_gpus} to {submission.max_gpus} GPUs, "
+                f"not for {gpus}; submit it anew with other bounds"
+            )
+        if entry.state is not JobState.RUNNING or in_flight(entry):
+            doing = "is just carrying something out" if in_flight(entry) else f"is {entry.state.value}"
+            raise WrongState(f"{job} {doing}; a running job is resized")
+        step = Resize(
+            job=job,
+            gpus=self._organs.taking.sized(entry, gpus),
+            reason=because or f"asked for by {caller.name}",
+        )
+        return self._ordered(caller, step)
+
+    def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
+        """Leave a job alone for so long, whether Fallow launched it or not."""
+        return self._organs.keeping.keep(caller, job, hours, because)
+
+    def consents(self, caller: Caller, job: JobId | None) -> list[Row]:
+        """What owners allow with one job, or with the caller's own; an operator's: with all."""
+        return self._organs.consents.rows(caller, job)
+
+    def consent(self, caller: Caller, said: OwnWord) -> Row:
+        """Take an owner's word about own jobs; what rests on it is decided anew at once."""
+        answer = self._organs.consents.say(caller, said)
+        self._organs.loop.wake()
+        return answer
+
+    def queue(self, caller: Caller, limit: int) -> Listed:
+        """The jobs that wait, in the order in which they are looked at."""
+        entries = self._register.entries()
+        line = islice(in_line(self._organs.loop.waits, entries), limit)
+        total = sum(map(stands, entries.values()))  # the line is read no further than asked
+        return Listed(
+            rows=[queue_row(entry, wait) for entry, wait in line],
+            total=total,
+        )
+
+    def leases(self, caller: Caller) -> list[Row]:
+        """Who was given which GPU by Fallow."""
+        state = self._organs.loop.state or self._organs.observe()
+        entries = self._register.entries()
+        rows = []
+        for row in read_leases(self._organs.store):
+            entry, gpu = entries.get(JobId(row["job"])), state.gpus.get(row["gpu"])
+            submission = None if entry is None else entry.submission
+            rows.append(
+                {
+                    **row,
+                    "node": None if gpu is None else gpu.node,
+                    "part_of_device": None if gpu is None else gpu.part_of_device,
+                    "user": None if submission is None else submission.user,
+                    "project": None if submission is None else submission.project,
+                    "sharing": None if entry is None else entry.sharing.value,
+                }
+            )
+        return rows
+
+    def plans(self, caller: Caller) -> list[Row]:
+        """Plans, those that wait for somebody first."""
+        return self._organs.papers.plans(caller)
+
+    def apply(self, caller: Caller, plan: int, steps: tuple[int, ...] | None) -> Row:
+        """Do a waiting plan, or these steps of it."""
+        answer = self._organs.papers.apply(caller, plan, steps)
+        self._organs.loop.wake()
+        return answer
+
+    def reject(self, caller: Caller, plan: int, because: str, snooze_hours: float | None) -> Row:
+        """Turn a waiting plan down."""
+        return self._organs.papers.reject(caller, plan, because, snooze_hours)
+
+    def actions(self, caller: Caller, *, since_ms: int | None, job: JobId | None) -> list[Row]:
+        """The journal, the newest first."""
+        rows = self._organs.papers.actions(caller, since_ms=since_ms, job=job)
+        user_of = self._organs.consents.user_of
+        return [{**row, "user": row["user"] or user_of(JobId(row["job"]))} for row in rows]
+
+    def undo(self, caller: Caller, action: int) -> Row:
+        """Take an action back."""
+        return self._organs.papers.undo(caller, action)
+
+    def acting(self, caller: Caller) -> Row:
+        """Whether the service acts, who said so, the modes, and how long the newest cycle took."""
+        return {**self._organs.papers.acting(caller), "cycle_s": self._organs.loop.cycle_s}
+
+    def stop_acting(self, caller: Caller, because: str) -> Row:
+        """The kill switch; operators alone."""
+        return self._organs.papers.stop_acting(caller, because)
+
+    def start_acting(self, caller: Caller) -> Row:
+        """Release the kill switch; operators alone."""
+        answer = self._organs.papers.start_acting(caller)
+        self._organs.loop.wake()
+        return answer
+
+    def _entry(self, job: JobId) -> JobRecord:
+        try:
+            return self._register.entry(job)
+        except NoEntry as error:
+            raise UnknownJob(str(error)) from error
+
+    def _own(self, caller: Caller, job: JobId, nonce: str = "") -> JobRecord:
+        """The entry of a job that the caller may act on, and means."""
+        entry = self._entry(job)
+        if not is_meant(entry, nonce):
+            raise UnknownJob(f"the job that was {job} is not known here: {job} is another one now")
+        if not caller.may_act_for(entry.submission.user, entry.submission.uid):
+            raise NotAllowed(
+                f"{job} is {entry.submission.user}'s; {caller.name} may look at it and not change it"
+            )
+        return entry
+
+    def _changeable(self, caller: Caller, job: JobId, nonce: str = "") -> JobRecord:
+        entry = self._own(caller, job, nonce)
+        if entry.state is JobState.ENDED:
+            raise _ended(entry)
+        return entry
+
+    def _ordered(self, caller: Caller, step: Pause | Resize | Cancel, also: "Turn | None" = None) -> Row:
+        """Give an order to a launcher; what it cannot do is the caller's mistake."""
+        row = self._organs.orders.give(step, f"user {caller.name}", also).row()
+        if row["outcome"] == "unsupported":
+            raise BadOrder(row["message"])
+        if row["outcome"] == "stale":
+            raise WrongState(row["message"])
+        return row
+
+    def _turned(self, caller: Caller, step: Pause | Resume, turn: "Turn", said: str) -> Row:
+        """An order that needs no launcher: only the entry changes."""
+        organs = self._organs
+        number = organs.journal.intends(organs.clock.now_ms(), step, f"user {caller.name}")
+        result: Outcome = Done(note=said)
+        try:
+            self._register.change(step.job, turn)
+        except Refused as error:
+            result = Stale(found=str(error))
+        row = organs.orders.note(number, result).row()
+        if isinstance(result, Stale):
+            raise WrongState(result.found)
+        organs.loop.wake()
+        return row
+
+
+def _ended(entry: JobRecord) -> JobEnded:
+    return JobEnded(
+        f"{entry.id} has ended: {entry.message or (entry.exit_reason and entry.exit_reason.value)}"
+    )

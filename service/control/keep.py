@@ -1,0 +1,72 @@
+"""Somebody's word to leave a job alone for a while; for any job that is seen, launched here or not.
+
+An owner may say it three times, for 4, 8 or 24 hours; an operator at any time (``advisor.policies.ladder``).
+The word is kept in the table ``keeps``, which every look at the cluster reads.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from advisor.engines.engine import Done
+from advisor.journal.journal import Order
+from advisor.live.spoken import with_spoken
+from advisor.policies.ladder import KEEP_HOURS, NotKept, keep
+from advisor.register.foreign import ExternalJobStore
+from advisor.rules import PlannerConfig
+from collector.model import JobId
+from service.control.errors import BadOrder, NotAllowed, UnknownJob, WrongState
+from service.control.interface import Caller, Role, Row
+
+if TYPE_CHECKING:
+    from advisor.journal.journal import StoreJournal
+    from advisor.model import ClusterState, Job
+    from collector.clock import Clock
+
+HOUR_MS = 3_600_000
+
+
+class Keeping:
+    """``service.control.job_commands.Keeping`` on the store."""
+
+    def __init__(
+        self,
+        book: ExternalJobStore,
+        journal: "StoreJournal",
+        observe: "Callable[[], ClusterState]",
+        clock: "Clock",
+        rules: PlannerConfig,
+    ) -> None:
+        self._book, self._journal, self._observe = book, journal, observe
+        self._clock, self._rules = clock, rules
+
+    def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
+        """Keep the job for so long from now. Blocks for two commits."""
+        if hours not in KEEP_HOURS:
+            raise BadOrder(f"a job is kept for {', '.join(map(str, KEEP_HOURS))} hours, not for {hours:g}")
+        result = self._job(caller, job)
+        now_ms = self._clock.now_ms()
+        operator = caller.role is Role.OPERATOR and caller.name != result.user
+        kept = keep(result, int(hours), now_ms, self._rules, by_administrator=operator)
+        if isinstance(kept, NotKept):
+            raise WrongState(kept.reason)
+        until_ms = kept.keep_until_ms or now_ms + int(hours) * HOUR_MS
+        order = Order(job=job, verb="keep", reason=because, no_undo="it ends by itself")
+        number = self._journal.ordered(now_ms, order, f"user {caller.name}")
+        self._book.keep(job, until_ms, caller.name)
+        until = datetime.fromtimestamp(until_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        said = f"{job} is left alone until {until}"
+        self._journal.came_of(now_ms, number, Done(note=said))
+        return {"action": number, "outcome": "done", "message": said}
+
+    def _job(self, caller: Caller, job: JobId) -> "Job":
+        """The job as it is seen now, with the newest words about it."""
+        state = self._observe()
+        if job not in state.jobs:
+            raise UnknownJob(
+                f"no job {job} runs or waits; `fallow status` and `fallow jobs` list those that do"
+            )
+        result = with_spoken(state, self._book.words()).jobs[job]
+        if not caller.may_act_for(result.user or "") or (result.user is None and caller.role is Role.USER):
+            raise NotAllowed(f"{job} is {result.user or 'somebody'}'s: its owner or an operator keeps it")
+        return result

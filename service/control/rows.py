@@ -1,0 +1,237 @@
+"""Jobs, the queue, plans, the journal and the kill switch as rows: what the API's routes answer. Pure.
+
+Of a job it also says whether it can ever fit, and why it stands where it stands.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from advisor.journal.deeds import ActionRecord
+from advisor.journal.proposals import PendingPlan, Proposed, Standing
+from advisor.journal.switch import Setting
+from advisor.limits import Limits
+from advisor.model import ActionClass
+from advisor.register.life import in_flight
+from advisor.register.model import Elasticity, JobRecord, JobState, Submission
+from advisor.register.shares import Terms, about_defaults
+from advisor.tags import verb_of
+from advisor.written import to_tree
+from collector.procfs.job_root import COMMAND_CHARS, masked
+from service.control.interface import Caller, Which
+from service.control.wait_reasons import Wait
+from service.usecases.advice_rows import refusal_row
+
+Row = dict[str, Any]
+
+MASKS_KEPT = 2_048
+"""Masking a long command takes a millisecond, and lists are asked for again every few seconds."""
+
+
+def unfit(wanted: Submission, inner_projects: frozenset[str] = frozenset()) -> str | None:
+    """Why a submission can never be a job, and what would be right; ``None`` when it can. Pure."""
+    if not wanted.command:
+        return "a job needs a command; write it after `--`"
+    if not wanted.project:
+        return "a job needs a project; name one with --project"
+    if wanted.project in inner_projects:
+        return f"{wanted.project} has projects below it, and jobs belong to those; name one with --project"
+    if not 1 <= wanted.min_gpus <= wanted.max_gpus:
+        return f"{wanted.min_gpus} to {wanted.max_gpus} GPUs: at least 1, the smaller number first"
+    if not 0 < wanted.share <= 1:
+        return f"a share of {wanted.share:g} of a GPU: above 0 and at most 1"
+    if wanted.memory_bytes is not None and wanted.memory_bytes <= 0:
+        return f"{wanted.memory_bytes} bytes of memory: leave it out when it is not known"
+    if wanted.limit_s is not None and wanted.limit_s <= 0:
+        return f"a time limit of {wanted.limit_s:g} s: leave it out when there is none"
+    if wanted.grace_s < 0 or wanted.restarts < 0:
+        return "a grace and a number of restarts are 0 or more"
+    if wanted.mobility is Elasticity.CHECKPOINTS and not wanted.checkpoint_signal:
+        return "a job that checkpoints says on which signal; name it with --checkpoint-signal"
+    return None
+
+
+def entry_row(entry: JobRecord, caller: Caller, *, listed: bool = False) -> Row:
+    """An entry for the API: whole for its owner and for operators, for others without what is not theirs.
+
+    A command line can be read by everybody on the machine while its process runs, but what is kept outlives
+    it: others see it with its secrets hidden, as a measured process's, and neither the folder nor the nonce.
+    In a list every command is cut. What private mode hides is decided in ``service.api.privacy``.
+    """
+    asked = entry.submission
+    if not caller.may_act_for(asked.user, asked.uid):
+        command = _masked(_cut(asked.command, 2 * COMMAND_CHARS) if listed else asked.command)
+        asked = replace(asked, command=command, folder="", nonce="")
+    if listed:
+        asked = replace(asked, command=_cut(asked.command, COMMAND_CHARS))
+    named = {"job": entry.id, "name": asked.name, "user": asked.user, "project": asked.project}
+    return {**named, **to_tree(replace(without_proof(entry), submission=asked))}
+
+
+def without_proof(entry: JobRecord) -> JobRecord:
+    """The entry as everybody may see it: what its launcher can show is its launcher's alone. Pure."""
+    directive = entry.directive
+    return entry if directive is None else replace(entry, directive=replace(directive, proof=""))
+
+
+def fits(entry: JobRecord, which: Which) -> bool:
+    """Whether an entry is one of those that are meant. Pure."""
+    return (
+        which.state in (None, entry.state)
+        and which.ended in (None, entry.state is JobState.ENDED)
+        and which.user in (None, entry.submission.user)
+        and which.project in (None, entry.submission.project)
+    )
+
+
+def explained(entry: JobRecord, wait: Wait | None, held: Terms | None = None) -> tuple[str, ...]:
+    """Sentences for people on why the job stands where it stands, and on which terms it holds GPUs. Pure.
+
+    ``held`` are the terms that it would get now: what its lease says goes before.
+    """
+    lines = [f"It is {entry.state.value}" + (f": {entry.message}." if entry.message else ".")]
+    if wait is not None:
+        lines.append(f"It is number {wait.place} of {wait.of} in the queue and waits for: {wait.waits_for}.")
+    if in_flight(entry):
+        lines.append(f"Its launcher was told to {verb_of(entry.directive)} and has not answered.")
+    if entry.next_launch:
+        named = ", ".join(f"{name}={value}" for name, value in entry.next_launch)
+        lines.append(f"It is launched with {named} next time.")
+    settings = getattr(entry.directive, "settings", ())
+    lines += _on_terms(entry, held)
+    if settings:
+        named = ", ".join(f"{name}={value}" for name, value in settings)
+        lines.append(f"The settings of its lease: {named}.")
+    return tuple(lines)
+
+
+def _on_terms(entry: JobRecord, held: Terms | None) -> tuple[str, ...]:
+    if held is None or not entry.gpus:
+        return (about_defaults(entry.submission),)
+    why, *rest = held.sentences
+    if held.sharing is not entry.sharing:
+        why = f"Its lease says {entry.sharing.value}, as things were when it was granted."
+    return (why, *rest)
+
+
+def queue_row(entry: JobRecord, wait: Wait) -> Row:
+    """A row of the queue; ``gpus`` is the least that it starts on."""
+    wanted = entry.submission
+    return {
+        "job": entry.id,
+        "name": wanted.name,
+        "user": wanted.user,
+        "project": wanted.project,
+        "gpus": wanted.min_gpus * wanted.share,
+        "max_gpus": wanted.max_gpus * wanted.share,
+        "place": wait.place,
+        "waits_for": wait.waits_for,
+        "since_ms": entry.submitted_ms,
+        "promised_ms": entry.promised_ms,
+    }
+
+
+_masked = lru_cache(MASKS_KEPT)(masked)
+
+
+def _cut(command: tuple[str, ...], chars: int) -> tuple[str, ...]:
+    """The command with no more than so many characters, an ellipsis where it goes on."""
+    if sum(map(len, command)) <= chars:
+        return command
+    words: list[str] = []
+    for word in command:
+        if chars <= 0:
+            return (*words, "\u2026")
+        words.append(word if len(word) <= chars else f"{word[:chars]}\u2026")
+        chars -= len(word)
+    return tuple(words)
+
+
+def plan_row(kept: PendingPlan) -> Row:
+    """A kept plan and its steps, numbered from 1."""
+    return {
+        "plan": kept.number,
+        "as_of_ms": kept.as_of_ms,
+        "state": kept.standing.value,
+        "steps": [step_row(at, each) for at, each in enumerate(kept.proposal.steps, start=1)],
+        "refused": [refusal_row(each) for each in kept.proposal.refused],
+        "settled_ms": kept.settled_ms,
+        "settled_by": kept.settled_by,
+        "because": kept.because,
+        "snoozed_ms": kept.snoozed_ms,
+        "apply": f"fallow apply {kept.number} --yes" if kept.standing is Standing.WAITING else None,
+    }
+
+
+def step_row(number: int, each: Proposed) -> Row:
+    """A step of a plan; ``expected_gain`` is null where no policy reckoned one."""
+    gain = None
+    if each.gain_gpu_hours is not None:
+        gain = {"gpu_hours": each.gain_gpu_hours, "horizon_s": each.horizon_s}
+    return {
+        "n": number,
+        "verb": verb_of(each.step),
+        "job": each.step.job,
+        "gpus": list(getattr(each.step, "gpus", ())),
+        "sentence": sentence(each),
+        "reason": each.step.reason,
+        "mode": each.mode.value,
+        "user": each.user,
+        "project": each.project,
+        "expected_gain": gain,
+        "why": each.why,
+        "risk": each.risk,
+        "evidence": {fact.name: fact.value for fact in each.evidence},
+    }
+
+
+def sentence(each: Proposed) -> str:
+    """What a step does, in a line: verb, job, whose, on what."""
+    step = each.step
+    gpus = getattr(step, "gpus", ())
+    on = f" on {len(gpus)} GPU{'' if len(gpus) == 1 else 's'}" if gpus else ""
+    whose = f" of {each.user}" if each.user else ""
+    settings = getattr(step, "settings", ())
+    what = " with " + " ".join(f"{name}={value}" for name, value in settings) if settings else ""
+    askers = [getattr(step, "for_job", None), *(job for job, _ in getattr(step, "also_for", ()))]
+    given = " and ".join(each for each in askers if each)
+    return f"{verb_of(step).replace('-', ' ')} {step.job}{whose}{on}{what}" + (
+        f" for {given}" if given else ""
+    )
+
+
+def action_row(deed: ActionRecord) -> Row:
+    """A row of the journal; ``outcome`` is null while it is being done, ``user`` where none was known."""
+    return {
+        "action": deed.number,
+        "at_ms": deed.begun.at_ms,
+        "job": deed.job,
+        "verb": deed.verb,
+        "actor": deed.actor,
+        "user": None if deed.stood is None else deed.stood.user,
+        "plan": deed.plan,
+        "reason": deed.reason,
+        "outcome": None if deed.result is None else deed.result.value,
+        "found": deed.found,
+        "settled_ms": deed.settled_ms,
+        "undo": deed.undo,
+        "no_undo": deed.no_undo,
+        "undone_by": deed.undone_by,
+    }
+
+
+def acting_row(setting: Setting, limits: Limits) -> Row:
+    """The switch, and how far each class of action goes."""
+    return {
+        "acting": setting.acting,
+        "by": setting.by or None,
+        "at_ms": setting.at_ms,
+        "because": setting.because,
+        "modes": {action.value: limits.mode(action).value for action in ActionClass},
+        "project_modes": {name: _modes(said) for name, said in sorted(limits.project_modes.items())},
+    }
+
+
+def _modes(said: Mapping[ActionClass, Any]) -> dict[str, str]:
+    return {action.value: mode.value for action, mode in said.items()}
