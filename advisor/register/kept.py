@@ -31,7 +31,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What the store has of the register; ``unreadable`` says which rows mean nothing here.
+    """What the store has of the register; ``remarks`` say which rows can't be read or don't fit together.
 
     ``number`` is that of the newest entry, ``given`` that of the newest order (``numbers``).
     """
@@ -39,7 +39,7 @@ class Kept:
     entries: tuple[JobRecord, ...]
     number: int
     given: int = 0
-    unreadable: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def read_register(store: "Store", ended: int) -> Kept:
@@ -53,7 +53,7 @@ def read_register(store: "Store", ended: int) -> Kept:
             unreadable.append(str(error))
     number = asked(store, "last_entry", {})[0]["number"]
     given = asked(store, "next_number", {"above": 0})[0]["number"] - 1
-    return Kept(entries=tuple(entries), number=int(number), given=int(given), unreadable=tuple(unreadable))
+    return Kept(entries=tuple(entries), number=int(number), given=int(given), remarks=tuple(unreadable))
 
 
 def read_entry(store: "Store", job: JobId) -> JobRecord | None:
@@ -97,6 +97,30 @@ def write_changes(store: "Store", changes: Sequence[Change], at_ms: int) -> None
                 _run(connection, name, table, rows)
 
     store.together(f"keeping {len(changes)} entries of the register", keep)
+
+
+def put_leases(
+    store: "Store",
+    closing: Sequence[tuple[JobId, GpuUuid]],
+    opening: Sequence[tuple[JobRecord, GpuUuid, float]],
+    at_ms: int,
+) -> None:
+    """Close the rows of pairs in ``closing``, open one for each of ``opening`` with its share, at once.
+
+    Blocks. Raises StoreFull, StoreDamaged.
+    """
+    closed = [{"job": job, "gpu_uuid": uuid, "at_ms": at_ms} for job, uuid in closing]
+    opened = [_lease_row(job, uuid, share, at_ms) for job, uuid, share in opening]
+
+    def keep(connection: Any) -> None:
+        for name, table, rows in (
+            ("release_leases", "releasing", closed),
+            ("grant_leases", "granting", opened),
+        ):
+            if rows:
+                _run(connection, name, table, rows)
+
+    store.together(f"matching {len(closed) + len(opened)} leases with their jobs", keep)
 
 
 def _run(connection: Any, name: str, table: str, rows: Sequence[Row]) -> None:
@@ -186,19 +210,23 @@ def _released(change: Change, at_ms: int) -> Iterable[Row]:
 
 
 def _granted(change: Change, at_ms: int) -> Iterable[Row]:
-    had, has, entry = _holds(change.before), _holds(change.after), change.after
-    submission = entry.submission
-    number = max(entry.acknowledged, 0 if entry.directive is None else entry.directive.number)
-    for uuid, share in has.items():
+    had = _holds(change.before)
+    for uuid, share in _holds(change.after).items():
         if had.get(uuid) != share:
-            yield {
-                "lease_id": f"{entry.id}/{uuid}/{number}/{at_ms}",
-                "gpu_uuid": uuid,
-                "job": entry.id,
-                "user_name": submission.user,
-                "project": submission.project,
-                "job_name": submission.name or None,
-                "kind": submission.kind.value,
-                "share": share,
-                "at_ms": at_ms,
-            }
+            yield _lease_row(change.after, uuid, share, at_ms)
+
+
+def _lease_row(job: JobRecord, uuid: GpuUuid, share: float, at_ms: int) -> Row:
+    submission = job.submission
+    number = max(job.acknowledged, 0 if job.directive is None else job.directive.number)
+    return {
+        "lease_id": f"{job.id}/{uuid}/{number}/{at_ms}",
+        "gpu_uuid": uuid,
+        "job": job.id,
+        "user_name": submission.user,
+        "project": submission.project,
+        "job_name": submission.name or None,
+        "kind": submission.kind.value,
+        "share": share,
+        "at_ms": at_ms,
+    }

@@ -25,6 +25,7 @@ from advisor.register.model import CancelCommand, Command, ExitReason, JobRecord
 from advisor.register.numbers import Numbers
 from advisor.register.review import Reviewer
 from advisor.register.signing import KEY_BYTES, CommandSigner
+from advisor.register.stray_leases import match_leases
 from collector.clock import Clock
 from collector.model import GpuUuid, JobId
 
@@ -57,13 +58,14 @@ def open_register(store: "Store", clock: Clock, signer: CommandSigner | None = N
         for entry in kept.entries
     }
     entries, doubles = without_doubles(store, entries, clock.now_ms())
+    strays = match_leases(store, entries, clock.now_ms())
     signer = signer or CommandSigner(secrets.token_bytes(KEY_BYTES))
-    return Register(store, clock, signer, replace(kept, entries=tuple(entries.values())), doubles=doubles)
+    kept = replace(kept, entries=tuple(entries.values()), remarks=(*kept.remarks, *strays))
+    return Register(store, clock, signer, kept, doubles=doubles)
 
 
 class Register:
-    """See the top of this file; ``open_register`` makes one. ``remarks`` say what could not be read, and
-    ``doubles`` which leases were one too many."""
+    """``open_register`` makes one. ``remarks``: see ``Kept``; ``doubles``: leases that were one too many."""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class Register:
     ) -> None:
         entries = {entry.id: entry for entry in kept.entries}
         self.opened_ms = clock.now_ms()
-        self.remarks, self.doubles = tuple(kept.unreadable), tuple(doubles)
+        self.remarks, self.doubles = kept.remarks, tuple(doubles)
         self.doubt: Doubter = lambda entry, report, claim: None
         self._store, self._clock, self._signer = store, clock, signer
         self._working, self._seen = dict(entries), dict(entries)

@@ -1,5 +1,6 @@
 """Builds what acts: register, engines, records, loop and job commands, started and stopped in order."""
 
+import logging
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from service.alerts.evaluate import AlertEvaluator
     from service.config.model import Config
     from service.health.condition import MaintenanceTask
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +207,8 @@ def _alerts(
 def _roots(ground: ControlDependencies) -> _Dependencies:
     config, store, clock, acting = ground.config, ground.store, ground.clock, ground.config.acting
     register = open_register(store, clock, CommandSigner(lease_key(ground.folder)))
+    for remark in register.remarks:
+        log.warning("%s", remark)
     limits = limits_of(config)
     foreign, messages = ExternalJobStore(store, clock), MessageNotifier()
     sight = Sight(snapshot=ground.snapshot, simulated=ground.simulated, messages=(messages,))
