@@ -2,7 +2,8 @@
 
 Each commit writes a job and its leases together, so the two agree, unless a part of the store was lost and
 the rest saved (`fallow store salvage`). Then a lease whose job is gone would be charged to its owner for
-ever, and a job whose lease is gone would hold its GPU in no ledger. The jobs decide: by them GPUs are given out.
+ever, and a job whose lease is gone would hold its GPU in no ledger. The jobs decide: by them GPUs are
+given out.
 """
 
 from collections.abc import Mapping, Sequence
