@@ -5,7 +5,7 @@ door. Scaling to integers happens in the store; here values are as in ``collecto
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
@@ -28,6 +28,18 @@ SAMPLE_SCHEMA = pa.schema(
     ]
 )
 """One row a sample: the fields of ``GpuSample`` in their order; flags comma-joined."""
+
+HOLDER_SAMPLE_SCHEMA = pa.schema(
+    {
+        "uuid": pa.string(),
+        "job": pa.string(),
+        "at_ms": pa.int64(),
+        "width_ms": pa.int32(),
+        "gpu_utilization_ratio": _RATIO,
+        "memory_used_bytes": pa.int64(),
+    }
+)
+"""One row for what a holder did: the fields of ``HolderSample`` in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +65,7 @@ class History:
     """A stretch of the past from one source, to be stored at once; rows already there are not stored again.
 
     ``samples`` has SAMPLE_SCHEMA (any column but ``uuid``, ``at_ms`` and ``width_ms`` may be missing and
-    counts as not measured) and need not be sorted.
+    counts as not measured) and need not be sorted; ``holder_samples`` has HOLDER_SAMPLE_SCHEMA.
     """
 
     source: str
@@ -65,22 +77,23 @@ class History:
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
     intruded: tuple[IntrudedInterval, ...] = ()
+    holder_samples: pa.Table = field(default_factory=HOLDER_SAMPLE_SCHEMA.empty_table)
 
 
 def to_table(samples: Iterable[GpuSample]) -> pa.Table:
     """The samples as a table of ``SAMPLE_SCHEMA``, in the order given."""
     rows = samples if isinstance(samples, tuple) else tuple(samples)
-    columns = [_column(rows, field) for field in SAMPLE_SCHEMA]
+    columns = [_column(rows, each) for each in SAMPLE_SCHEMA]
     return pa.Table.from_arrays(columns, schema=SAMPLE_SCHEMA)
 
 
-def _column(rows: tuple[GpuSample, ...], field: pa.Field) -> pa.Array:
+def _column(rows: tuple[GpuSample, ...], column: pa.Field) -> pa.Array:
     """One attribute of all rows; column by column, because it halves the time of row by row."""
-    values = list(map(attrgetter(field.name), rows))
+    values = list(map(attrgetter(column.name), rows))
     try:
-        return _array(values, field)
+        return _array(values, column)
     except (pa.ArrowInvalid, OverflowError):
-        return _array(fitting(values, field.type), field)
+        return _array(fitting(values, column.type), column)
 
 
 def fitting(values: Iterable[Any], kind: pa.DataType) -> list[Any]:
@@ -94,9 +107,9 @@ def fitting(values: Iterable[Any], kind: pa.DataType) -> list[Any]:
     return [value if value is None or -most <= value <= most else None for value in values]
 
 
-def _array(values: list[Any], field: pa.Field) -> pa.Array:
-    if field.name == "flags":
+def _array(values: list[Any], column: pa.Field) -> pa.Array:
+    if column.name == "flags":
         values = [",".join(flags) or None for flags in values] if any(values) else [None] * len(values)
     if values and values[0] is values[-1] and values.count(values[0]) == len(values):
-        return pa.repeat(pa.scalar(values[0], type=field.type), len(values))
-    return pa.array(values, type=field.type)
+        return pa.repeat(pa.scalar(values[0], type=column.type), len(values))
+    return pa.array(values, type=column.type)

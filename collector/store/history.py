@@ -47,6 +47,8 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
     if history.intruded:  # before the samples: what an intruder used is not rolled up as its holder's
         at_ms = max(each.to_ms or each.from_ms for each in history.intruded)
         write_intruded(connection, live.registry, history.intruded, at_ms)
+    if len(history.holder_samples):  # before the samples too: what each did is rolled up as their own
+        _add_holder_samples(connection, live, history, first_ms, last_ms)
     added = _add_samples(connection, live, history, first_ms, last_ms) if len(history.samples) else 0
     _note(connection, live, history, last_ms)
     return added
@@ -115,6 +117,30 @@ def _add_samples(
     redo(connection, stretch, live.marks, live.reach)
     live.marks = close_finished(connection, live.marks, at_ms=last_ms, reach=live.reach)
     return int(counted[0]) if counted else 0
+
+
+def _add_holder_samples(
+    connection: duckdb.DuckDBPyConnection, live: Live, history: History, first_ms: int, last_ms: int
+) -> None:
+    """Append what holders did; a holder that no allocation names is nobody's to charge."""
+    told = history.holder_samples
+    jobs = pc.unique(told["job"]).to_pylist()
+    known = live.registry.known_holder_ids(jobs)
+    told = told.filter(pc.is_in(told["job"], pa.array(list(known), pa.string())))
+    incoming = pa.table(
+        {
+            "at_ms": told["at_ms"],
+            "gpu_id": live.registry.row_ids(told, history.source, last_ms),
+            "holder_id": pa.array([known[job] for job in told["job"].to_pylist()], pa.int32()),
+            "width_ms": told["width_ms"],
+            "gpu_utilization_e4": pc.round(pc.multiply(told["gpu_utilization_ratio"], 1e4)).cast(pa.int16()),
+            "memory_used_bytes": told["memory_used_bytes"],
+        }
+    )
+    connection.register("incoming", incoming)
+    bounds = {"from_ms": first_ms, "to_ms": last_ms}
+    connection.execute(statement("insert_past_holder_samples"), bounds)
+    connection.unregister("incoming")
 
 
 def _last_width_ms(samples: pa.Table, last_ms: int) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collector.arrow import SAMPLE_SCHEMA, HeldInterval, History
+from collector.arrow import HOLDER_SAMPLE_SCHEMA, SAMPLE_SCHEMA, HeldInterval, History
 from collector.dcgm.endpoint import XID
 from collector.dcgm.labels import Claim, Identity
 from collector.dcgm.mig import share_of
@@ -55,6 +55,8 @@ def held_intervals(
 
 
 NO_SAMPLES = "no samples in Prometheus"
+_OF_HOLDERS = HOLDER_SAMPLE_SCHEMA.names[4:]
+"""What is told of a holder; the columns before say of whom and when."""
 _LIMITS = {pa.int16(): 2**15 - 1, pa.int32(): 2**31 - 1, pa.int64(): 2**63 - 1024}
 
 
@@ -82,6 +84,12 @@ def history_of(devices: Sequence[Device], *, source: str, from_ms: int) -> Histo
         ),
         events=tuple(event for device, keep in shown for event in _xids(device, keep)),
         gaps=tuple(gap for device, keep in shown for gap in _gaps(device, keep, source)),
+        holder_samples=pa.concat_tables(
+            [
+                HOLDER_SAMPLE_SCHEMA.empty_table(),
+                *(t for device, keep in shown for t in _of_holders(device, keep)),
+            ]
+        ),
     )
 
 
@@ -102,6 +110,25 @@ def _table(device: Device, keep: npt.NDArray[np.bool_]) -> pa.Table:
     missing = [name for name in SAMPLE_SCHEMA.names if name not in columns]
     columns |= {name: pa.nulls(rows, SAMPLE_SCHEMA.field(name).type) for name in missing}
     return pa.table([columns[name] for name in SAMPLE_SCHEMA.names], schema=SAMPLE_SCHEMA)
+
+
+def _of_holders(device: Device, keep: npt.NDArray[np.bool_]) -> Iterator[pa.Table]:
+    """What each holder did, at the times at which that was told."""
+    nothing = np.full(len(device.at_ms), np.nan)
+    for claim, columns in device.of_holders.items():
+        values = {name: columns.get(name, nothing) for name in _OF_HOLDERS}
+        there = keep & ~np.all([np.isnan(column) for column in values.values()], axis=0)
+        rows = int(there.sum())
+        yield pa.table(
+            [
+                pa.repeat(pa.scalar(str(device.identity.uuid)), rows),
+                pa.repeat(pa.scalar(str(claim.holder.job)), rows),
+                pa.array(device.at_ms[there]),
+                pa.array(device.width_ms[there].astype(np.int32)),
+                *(_nullable(column[there], name) for name, column in values.items()),
+            ],
+            schema=HOLDER_SAMPLE_SCHEMA,
+        )
 
 
 def _ladder(

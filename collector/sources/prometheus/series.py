@@ -1,7 +1,8 @@
 """Series to devices: which GPU or MIG instance each tells of, with values in the house's units. Pure.
 
 Columnar twin of ``collector.dcgm.readout``: a grid of scrape times for each device, a column a quantity, NaN
-where a scrape did not bring it. The rules are the same: a board's values go to the parent, once; no sums.
+where a scrape did not bring it. The rules are the same: a board's values go to the parent, once; no sums; a
+pod's row beside one of the device tells what that pod did.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collector.dcgm.labels import Claim, Identity, claims, identity, own_pods, parent_of
+from collector.dcgm.readout import OF_HOLDERS
 from collector.dcgm.vocabulary import (
     BLANKS,
     INT64_BLANK,
@@ -25,6 +27,8 @@ from collector.sources.prometheus.server import Series
 
 Times = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
+Ranked = dict[tuple[int, str], Values]
+"""A column for each rank of a measure's name and quantity."""
 _TARGET = ("job", "instance", "prometheus", "prometheus_replica", "replica", "cluster", "endpoint", "service")
 _APART = 0.75
 _STRETCH = 1.5
@@ -55,7 +59,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One device on its grid of scrape times, in order."""
+    """One device on its grid of scrape times, in order; ``of_holders``: what each of its holders did."""
 
     identity: Identity
     at_ms: Times
@@ -63,6 +67,7 @@ class Device:
     columns: Mapping[str, Values]
     present: Mapping[Claim, npt.NDArray[np.bool_]]
     undecided: npt.NDArray[np.bool_]
+    of_holders: Mapping[Claim, Mapping[str, Values]] = field(default_factory=dict)
 
 
 def devices(series: Iterable[Series], *, step_ms: int, exported: bool) -> tuple[Device, ...]:
@@ -142,7 +147,8 @@ def _leave_to_the_instance(board: Collected, instance: Collected) -> None:
 
 def _on_grid(found: Collected, step_ms: int) -> Device:
     at = _grid(found.parts, step_ms)
-    ranked: dict[tuple[int, str], Values] = {}
+    ranked: Ranked = {}
+    of_holders: dict[Claim, Ranked] = {}
     present: dict[Claim, npt.NDArray[np.bool_]] = {}
     undecided = np.zeros(len(at), bool)
     for part in found.parts:
@@ -152,19 +158,53 @@ def _on_grid(found: Collected, step_ms: int) -> Device:
             present.setdefault(claim, np.zeros(len(at), bool))[place] = True
         if part.measure.unit is Unit.UNDECIDED:
             undecided[place[np.isnan(values)]] = True
-        column = ranked.setdefault((part.measure.rank, part.measure.quantity), np.full(len(at), np.nan))
-        column[place] = np.fmax(column[place], values)
+        named = part.claims if part.measure.quantity in OF_HOLDERS else ()
+        for columns in [of_holders.setdefault(claim, {}) for claim in named] or [ranked]:
+            key = (part.measure.rank, part.measure.quantity)
+            column = columns.setdefault(key, np.full(len(at), np.nan))
+            column[place] = np.fmax(column[place], values)
+    own = _believed(ranked)
+    told = {claim: _believed(columns) for claim, columns in of_holders.items()}
     return Device(
         identity=found.identity,
         at_ms=at,
         width_ms=_widths(at, step_ms),
-        columns=_believed(ranked),
+        columns=_with_repeated(own, told),
         present=present,
         undecided=undecided,
+        of_holders=_beside_its_own(own, told),
     )
 
 
-def _believed(ranked: Mapping[tuple[int, str], Values]) -> dict[str, Values]:
+def _with_repeated(
+    own: Mapping[str, Values], told: Mapping[Claim, Mapping[str, Values]]
+) -> dict[str, Values]:
+    """The device's columns; where no row is its own, those of its holders repeat its value."""
+    columns = dict(own)
+    for name in OF_HOLDERS:
+        rows = [values[name] for values in told.values() if name in values]
+        if rows:
+            repeated = np.fmax.reduce(rows)
+            columns[name] = np.where(np.isnan(own[name]), repeated, own[name]) if name in own else repeated
+    return columns
+
+
+def _beside_its_own(
+    own: Mapping[str, Values], told: Mapping[Claim, Mapping[str, Values]]
+) -> dict[Claim, dict[str, Values]]:
+    """What single holders did, where a row was the device's own; without one, theirs repeat its value."""
+    return {
+        claim: {
+            name: np.where(np.isnan(own[name]), np.nan, values)
+            for name, values in columns.items()
+            if name in own
+        }
+        for claim, columns in told.items()
+        if columns.keys() & own.keys()
+    }
+
+
+def _believed(ranked: Ranked) -> dict[str, Values]:
     """A column a quantity: at each time the value of the name that ranks first there."""
     columns: dict[str, Values] = {}
     for (_, quantity), column in sorted(ranked.items(), key=lambda item: item[0]):

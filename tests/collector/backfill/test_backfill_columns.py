@@ -1,6 +1,6 @@
 """The columnar road says what the live road says: same facts, same samples; and times add up."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.arrow import SAMPLE_SCHEMA, to_table
+from collector.arrow import HOLDER_SAMPLE_SCHEMA, SAMPLE_SCHEMA, to_table
 from collector.dcgm.labels import Claim
 from collector.dcgm.readout import read_out
 from collector.dcgm.text import parse
@@ -37,13 +37,13 @@ def series_of(text: str, at_ms: int = AT_MS) -> list[Series]:
 
 @st.composite
 def racks(draw: st.DrawFn) -> list[Board]:
-    """A node with whole GPUs and a partitioned one, some held by pods."""
+    """A node with whole GPUs and a partitioned one, some with rows of pods, of the GPU's own, or of both."""
     found = []
     for i in range(draw(st.integers(1, 3))):
-        pod = draw(st.sampled_from(("", "p", "q")))
-        found.append(
-            Board(uuid=f"GPU-{i}", index=i, facts=draw(facts()), holders={"pod": pod, "namespace": "ns"})
-        )
+        for pod in draw(st.lists(st.sampled_from(("", "p", "q")), min_size=1, max_size=2, unique=True)):
+            found.append(
+                Board(uuid=f"GPU-{i}", index=i, facts=draw(facts()), holders={"pod": pod, "namespace": "ns"})
+            )
     for i, profile in enumerate(
         draw(st.lists(st.sampled_from(("1g.5gb", "2g.10gb", "3g.20gb")), max_size=2))
     ):
@@ -64,7 +64,17 @@ def test_history_says_what_a_live_scrape_of_the_same_says(boards: list[Board], d
     assert _sorted(past.samples) == _sorted(to_table(live.samples))
     assert {gpu.uuid: gpu for gpu in past.gpus} == {gpu.uuid: gpu for gpu in live.gpus}
     assert {held.allocation for held in past.held} == set(live.allocations or ())
+    assert past.holder_samples.schema == HOLDER_SAMPLE_SCHEMA
+    of_holders = [{**asdict(each), "gpu_utilization_ratio": None} for each in live.holder_samples]
+    told = past.holder_samples.to_pylist()
+    assert _in_order([{**row, "gpu_utilization_ratio": None} for row in told]) == _in_order(of_holders)
+    uses = {(each.uuid, each.job): each.gpu_utilization_ratio for each in live.holder_samples}
+    assert {(row["uuid"], row["job"]): row["gpu_utilization_ratio"] for row in told} == pytest.approx(uses)
     assert all((held.from_ms, held.to_ms) == (AT_MS - STEP_MS, AT_MS) for held in past.held)
+
+
+def _in_order(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return sorted(rows, key=lambda row: (str(row["uuid"]), str(row["job"])))
 
 
 def _sorted(table: pa.Table) -> list[dict[str, object]]:

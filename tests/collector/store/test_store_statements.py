@@ -81,6 +81,7 @@ PARAMETERS = {
     "insert_gpus": "",
     "insert_history": "from_ms kept_ms to_ms",
     "insert_holder_samples": "",
+    "insert_past_holder_samples": "from_ms to_ms",
     "insert_holders": "",
     "insert_late_samples": "from_ms kept_ms to_ms",
     "insert_latest_times": "times_ms",
