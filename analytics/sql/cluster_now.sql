@@ -1,5 +1,8 @@
 -- The cluster at its newest tick.
 --
+-- Where a board is cut anew, instances that are gone stay installed for a minute or two, beside those that took their
+-- place: those that are gone count for nothing then, and the board is what its instances of now leave of it.
+--
 -- @param node text = NULL: only this node
 -- @param project text = NULL: only what this project held
 -- @param user text = NULL: only what this user held
@@ -18,9 +21,32 @@
 -- @column memory_used_bytes bigint (bytes): used together
 -- @column memory_total_bytes bigint (bytes): there together, where use is known
 -- @null nothing was measured; withheld_because: none is
-WITH rows AS (
-    SELECT *, state <> 'unknown' AS known, CASE WHEN state NOT IN ('unknown', 'suspect') THEN utilization_e4 END AS counted_e4
-    FROM gpus_at_newest_tick($node, $project, $user, $model)
+WITH parts AS (
+    SELECT
+        g.gpu_id, g.uuid, g.parent_uuid, g.share_of_device, g.installed_to IS NULL AS is_installed,
+        g.unlisted_from IS NOT NULL OR coalesce(l.ts + to_milliseconds(l.width_ms // 2) <= max(l.ts) OVER board, false)
+            AS is_past,
+        coalesce(sum(g.share_of_device) FILTER (WHERE g.installed_to IS NULL) OVER board > 1.000001, false) AS too_many
+    FROM gpus AS g LEFT JOIN latest AS l USING (gpu_id)
+    WINDOW board AS (PARTITION BY coalesce(g.parent_uuid, g.uuid))
+), instances AS (
+    SELECT
+        gpu_id, parent_uuid,
+        CASE WHEN is_installed AND NOT (is_past AND too_many) THEN share_of_device ELSE 0 END AS share_now
+    FROM parts
+    WHERE parent_uuid IS NOT NULL
+), counted AS (
+    SELECT gpu_id, share_now FROM instances
+    UNION ALL
+    SELECT b.gpu_id, greatest(1 - sum(i.share_now), 0)
+    FROM parts AS b JOIN instances AS i ON i.parent_uuid = b.uuid
+    GROUP BY b.gpu_id
+), rows AS (
+    SELECT
+        n.* REPLACE (coalesce(c.share_now, n.share_of_device) AS share_of_device), state <> 'unknown' AS known,
+        CASE WHEN state NOT IN ('unknown', 'suspect') THEN utilization_e4 END AS counted_e4
+    FROM gpus_at_newest_tick($node, $project, $user, $model) AS n
+    LEFT JOIN counted AS c USING (gpu_id)
 ), because AS (
     SELECT string_agg(concat(gpus, ' ', withheld, ' (' || nullif(reason, '') || ')'), '; ' ORDER BY gpus DESC, withheld, reason)
         AS text

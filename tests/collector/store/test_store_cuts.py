@@ -124,6 +124,17 @@ def test_cutting_a_board_leaves_the_hours_before_as_they_were(store: Store) -> N
     ]
 
 
+@pytest.mark.parametrize("then", [(part(4, 2), part(5, 2)), ()])
+def test_board_counts_once_while_it_is_cut_anew(store: Store, then: tuple[Gpu, ...]) -> None:
+    end = play(store, T0, 1, cut_into(part(1, 3), part(2, 1), part(3, 1)))
+    for _ in range(9):
+        end = play(store, end, STEP_MS / MINUTE_MS, cut_into(*then))
+        with store.reader() as reader:
+            (now,) = run(reader, "cluster_now", {}).to_pylist()
+        assert now["gpus"] == pytest.approx(1)
+        assert now["used_gpus"] + now["unknown_gpus"] / 2 <= 0.5 + 1e-9
+
+
 @pytest.mark.slow
 def test_board_made_whole_leaves_the_hours_before_as_they_were(store: Store) -> None:
     end = play(store, T0, 4, cut_into(part(1, 3), part(2, 3)))
