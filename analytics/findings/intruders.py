@@ -211,13 +211,15 @@ def _listed(names: Iterable[str]) -> str:
 
 def _evidence(here: list[Intruder], seen: int) -> tuple[Evidence, ...]:
     first = here[0]
+    memory = [each.memory_used_bytes for each in here if each.memory_used_bytes is not None]
+    work = [each.sm_ratio for each in here if each.sm_ratio is not None]
     anew = (Evidence(name="processes_since", value=seen),) if seen > len(here) else ()
     return (
         Evidence(name="processes", value=len(here)),
         Evidence(name="user", value=first.user),
         Evidence(name="pid", value=str(first.pid)),
         Evidence(name="command", value=first.command or first.name),
-        Evidence(name="memory_used_bytes", value=first.memory_used_bytes),
-        Evidence(name="gpu_time_ratio", value=first.sm_ratio),
+        Evidence(name="memory_used_bytes", value=sum(memory) if memory else None),
+        Evidence(name="gpu_time_ratio", value=min(sum(work), 1.0) if work else None),
         *anew,
     )

@@ -1,6 +1,10 @@
 """Sums of energy: what was not measured is not in them, and the part of the time that was is said."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service import wording
 from service.cli import words
@@ -44,3 +48,25 @@ def test_a_part_is_said_where_it_is_not_all(ratio: float, said: str) -> None:
     told = used([row(4.0, ratio)])
     assert words.energy(told) == said
     assert ("of 92" in wording.energy(told)) == ("of 92" in said)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.0, 50.0), st.none() | st.floats(0.0, 1.0), st.floats(0.1, 90.0)), min_size=1
+    )
+)
+def test_a_sentence_of_energy_never_hides_what_was_not_measured(
+    parts: list[tuple[float, float | None, float]],
+) -> None:
+    rows = [row(kwh if ratio else None, ratio, hours) for kwh, ratio, hours in parts]
+    known = sum(hours * (ratio or 0.0) for _, ratio, hours in parts) / sum(hours for *_, hours in parts)
+    told = words.energy(used(rows))
+    measured = [kwh for kwh, ratio, _ in parts if ratio]
+    if not measured:
+        assert told.startswith(words.NOTHING)
+        return
+    assert told.startswith(f"{words.kwh(sum(measured))} kWh")
+    said = re.search(r"of <?([\d.]+)% of the hours", told)
+    if known < 0.9949:
+        assert said is not None and abs(float(said[1]) / 100 - known) <= 0.01, (told, known)
+    assert said is not None or known > 0.9949
