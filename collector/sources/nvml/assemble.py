@@ -12,12 +12,9 @@ from collector.sources.nvml import convert, process_list
 from collector.sources.nvml.device_changes import XID_TYPE
 from collector.sources.nvml.identity import ProcessStarts, Seen
 from collector.sources.nvml.process_list import Presence, Verdict
-from collector.sources.nvml.wire import MEASURES
 
 Processes = tuple[tuple[Process, ...], tuple[ProcessSample, ...]]
 HIDDEN = "stat: hidden by /proc; started_ms is when it was first seen"
-_MEMORY_TOTAL = MEASURES.index("memory_total_bytes")
-_UTILIZATION = MEASURES.index("gpu_utilization")
 
 
 class Assembly:
@@ -51,22 +48,23 @@ class Assembly:
         samples: list[GpuSample] = []
         used: list[ProcessSample] = []
         for uuid, row, told, entries, uses in lines:
-            self._accumulate(uuid, row[_UTILIZATION], width_ms)
+            values = convert.by_name(row)
+            self._accumulate(uuid, values["gpu_utilization_ratio"], width_ms)
             count, flags = 0 if looked and uuid in self._parts else None, tuple(told)
             if entries is not None:
-                verdict = self._judge(row, entries)
+                verdict = self._judge(values, entries)
                 shares, said = self._shares(uuid, verdict, uses)
                 said = (*said, *process_list.served(entries, verdict.held))
                 used += self._used(uuid, verdict, shares, at_ms, process_width_ms)
                 count, flags = verdict.total, (*flags, *verdict.flags, *said)
             idle = self._idle_power.get(uuid)
-            doubts = convert.suspicions(row, count, idle)
-            self._idle_power[uuid] = convert.idle_power(row, idle)
+            doubts = convert.suspicions(values, count, idle)
+            self._idle_power[uuid] = convert.idle_power(values, idle)
             measured = convert.sample(
                 uuid,
                 at_ms,
                 width_ms,
-                row,
+                values,
                 flags=(*flags, *doubts),
                 process_count=count,
                 xid=xids.get(uuid),
@@ -96,10 +94,10 @@ class Assembly:
         key = ProcessKey(node=self._node, pid=pid, started_ms=started_ms)
         return Process(key=key, unreadable=(HIDDEN,) if seen.presence is Presence.HIDDEN else ())
 
-    def _judge(self, row: Sequence[Any], entries: Sequence[process_list.Entry]) -> Verdict:
+    def _judge(self, values: Mapping[str, Any], entries: Sequence[process_list.Entry]) -> Verdict:
         return process_list.judge(
             entries,
-            row[_MEMORY_TOTAL],
+            values["memory_total_bytes"],
             self._processes.keys(),
             host_pids=self._host_pids,
         )
@@ -135,12 +133,12 @@ class Assembly:
         pids = dict.fromkeys([row.key.pid for row in used])
         return tuple([self._processes[pid] for pid in pids])
 
-    def _accumulate(self, uuid: GpuUuid, percent: float | None, width_ms: int) -> None:
+    def _accumulate(self, uuid: GpuUuid, ratio: float | None, width_ms: int) -> None:
         """Mean GPU utilization, weighted by time, since the processes were last looked at."""
-        if percent is not None:
+        if ratio is not None:
             mean, width = self._done.get(uuid, (0.0, 0))
             total = width + width_ms
-            self._done[uuid] = ((mean * width + percent / 100 * width_ms) / total, total)
+            self._done[uuid] = ((mean * width + ratio * width_ms) / total, total)
 
     def _note_parts(self, answer: Mapping[str, Any]) -> None:
         """Remember each partitioned GPU with the UUIDs of its instances."""

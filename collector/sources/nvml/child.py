@@ -1,11 +1,11 @@
 """The process that reads NVML: it answers requests on stdin with frames on stdout until stdin closes.
 
-Kept apart because a lost GPU can crash or hang whoever asks the driver. Imports the standard library and
-``pynvml`` alone, and stays small. Before a device is touched its index is noted in memory that the parent
-shares, so that after a crash the parent knows which GPU to leave alone.
+Kept apart because a lost GPU can crash or hang whoever asks the driver. Imports the standard library,
+``pynvml`` and the list of metrics alone, and stays small. Before a device is touched its index is noted in
+memory that the parent shares, so that after a crash the parent knows which GPU to leave alone.
 
-Requests: {"op": "start", "avoid": [index, ...]}, then {"op": "read", "now_us", "width_us", "processes",
-"rescan", "known"} or {"op": "probe"}. An answer with "unusable" is the last one.
+Requests: {"op": "start", "avoid": [index, ...], "row": [name, ...]}, then {"op": "read", "now_us",
+"width_us", "processes", "rescan", "known"} or {"op": "probe"}. An answer with "unusable" is the last one.
 """
 
 import gc
@@ -13,13 +13,14 @@ import mmap
 import os
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from collector.sources.nvml import wire
 from collector.sources.nvml.device import Device, DeviceFailed, Reading
 from collector.sources.nvml.devices import Fleet, Whole, instance_went
 from collector.sources.nvml.library import LOST, UNINITIALIZED, Library, Unusable
+from collector.sources.nvml.readers import SLOT
 
 NOTHING = -1
 _INDEX = struct.Struct("i")
@@ -37,9 +38,10 @@ def main(stdin: int = 0, stdout: int = 1) -> None:
         fleet.rescan(thorough=True)
         _collect_rarely()
         wire.send(stdout, {"versions": versions(library)})
+        wanted = request.get("row", wire.FIRST_ROW)
         while True:
             request = wire.receive(stdin)
-            wire.send(stdout, answer(library, fleet, request, mark))
+            wire.send(stdout, in_order(answer(library, fleet, request, mark), wanted))
     except wire.PipeClosed:
         return
     except (Unusable, DeviceFailed) as problem:
@@ -81,6 +83,17 @@ def answer(
             for whole in fleet.wholes.values()
         ]
     return reply
+
+
+def in_order(reply: dict[str, Any], wanted: Sequence[str]) -> dict[str, Any]:
+    """A reading with each device's values in the order that the parent named; ``None`` for a strange name."""
+    if "events" not in reply or tuple(wanted) == wire.MEASURES:
+        return reply
+    lines = [
+        (uuid, [row[SLOT[name]] if name in SLOT else None for name in wanted], *rest)
+        for uuid, row, *rest in reply["devices"]
+    ]
+    return {**reply, "devices": lines}
 
 
 def _read_whole(fleet: Fleet, whole: Whole, request: dict[str, Any]) -> list[tuple[Any, ...]]:

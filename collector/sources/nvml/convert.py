@@ -5,11 +5,13 @@ NVML's return codes in words that say what to do next. Pure.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
+from collector.metrics import METRICS
 from collector.model import Basis, Gpu, GpuSample, GpuUuid, MigPlace, NodeName
 from collector.sources.nvml.process_list import Held
-from collector.sources.nvml.wire import MEASURES
+from collector.sources.nvml.wire import FIELDS, PERCENT
 
 INSTANT = "instant"
 MIG_PARENT = "mig-parent"
@@ -17,16 +19,14 @@ UNIFIED = "memory-of-processes"
 MIG_BY_INSTANCE = "processes-by-mig-instance"
 BUSY_WITHOUT_PROCESS = "busy-without-process"
 BUSY_AT_IDLE_POWER = "busy-at-idle-power"
-BUSY_PERCENT = 90
+BUSY_RATIO = 0.9
 """From here on a GPU with no process, or at its idle power, contradicts itself."""
 
-_UTILIZATION, _UTILIZATION_MAX, _POWER = (
-    MEASURES.index(name) for name in ("gpu_utilization", "gpu_utilization_max", "power_mw")
-)
-
 _IDLE_POWER_SLACK = 1.1
-_NO_ACTIVITY = (None,) * 5
-_ACTIVITIES = ("graphics_active", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
+_PERCENTS = len(PERCENT)
+_ACTIVITIES = tuple(each.name for each in METRICS if each.nvml and each.nvml.gpm is not None)
+_NO_ACTIVITY = (None,) * len(_ACTIVITIES)
+_activities = itemgetter(*_ACTIVITIES)
 
 
 def gpus(static: Iterable[Mapping[str, Any]], node: NodeName, driver: str | None) -> tuple[Gpu, ...]:
@@ -72,63 +72,49 @@ def with_memory(known: Iterable[Gpu], samples: Iterable[GpuSample]) -> tuple[Gpu
     )
 
 
+def by_name(row: Sequence[Any]) -> dict[str, Any]:
+    """A device's row by the fields of a sample, in their units: percent becomes a ratio."""
+    values = [percent if percent is None else percent / 100 for percent in row[:_PERCENTS]]
+    values += row[_PERCENTS:]
+    return dict(zip(FIELDS, values, strict=True))
+
+
 def sample(
     uuid: GpuUuid,
     at_ms: int,
     width_ms: int,
-    row: Sequence[Any],
+    values: dict[str, Any],
     *,
     flags: Sequence[str] = (),
     process_count: int | None = None,
     xid: int | None = None,
 ) -> GpuSample:
-    """One row as a sample, on the best rung it has; activities above 1 are cut to 1 and flagged."""
-    (util, highest, busy, controller, encoder, decoder, graphics, sm, occupancy, tensor, dram) = row[:11]
-    activities = (graphics, sm, occupancy, tensor, dram)
-    if activities != _NO_ACTIVITY and max([value for value in activities if value is not None]) > 100:
-        flags = (*flags, *above_one(activities))
-        graphics, sm, occupancy, tensor, dram = (v if v is None else min(v, 100.0) for v in activities)
-    rung, best = _best(sm, graphics, util)
-    return GpuSample(
+    """What ``by_name`` gave as a sample, on its best rung; activities above 1 are cut to 1 and flagged.
+
+    ``values`` is used up: to fill it costs a quarter less than to copy it.
+    """
+    activities = _activities(values)
+    if activities != _NO_ACTIVITY and max([value for value in activities if value is not None]) > 1:
+        strange = [name for name in _ACTIVITIES if (value := values[name]) is not None and value > 1]
+        values |= dict.fromkeys(strange, 1.0)
+        flags = (*flags, *map(above_one, strange))
+    rung, best = _best(values)
+    values.update(
         uuid=uuid,
         at_ms=at_ms,
         width_ms=width_ms,
         rung=rung,
         utilization_ratio=best,
-        gpu_utilization_ratio=None if util is None else util / 100,
-        gpu_utilization_max_ratio=None if highest is None else highest / 100,
-        gpu_busy_ratio=busy,
-        memory_controller_ratio=None if controller is None else controller / 100,
-        encoder_ratio=None if encoder is None else encoder / 100,
-        decoder_ratio=None if decoder is None else decoder / 100,
-        jpeg_ratio=None if row[22] is None else row[22] / 100,
-        ofa_ratio=None if row[23] is None else row[23] / 100,
-        graphics_active_ratio=None if graphics is None else graphics / 100,
-        sm_active_ratio=None if sm is None else sm / 100,
-        sm_occupancy_ratio=None if occupancy is None else occupancy / 100,
-        tensor_active_ratio=None if tensor is None else tensor / 100,
-        dram_active_ratio=None if dram is None else dram / 100,
-        memory_used_bytes=row[11],
-        memory_reserved_bytes=row[12],
-        memory_total_bytes=row[13],
-        power_mw=row[14],
-        energy_mj=row[15],
-        temperature_c=row[16],
-        sm_clock_mhz=row[17],
-        memory_clock_mhz=row[18],
-        throttle_reasons=row[19],
-        ecc_corrected=row[20],
-        ecc_uncorrected=row[21],
         xid=xid,
         process_count=process_count,
         flags=tuple(flags),
     )
+    return GpuSample(**values)
 
 
-def above_one(activities: Sequence[float | None]) -> tuple[str, ...]:
-    """Flags for activities above 100%: seen on MIG, where 1.29 was reported (DCGM issue 152)."""
-    pairs = zip(_ACTIVITIES, activities, strict=True)
-    return tuple(f"{name}-above-1" for name, value in pairs if value is not None and value > 100)
+def above_one(name: str) -> str:
+    """The flag of an activity above 1: seen on MIG, where 1.29 was reported (DCGM issue 152)."""
+    return f"{name.removesuffix('_ratio')}-above-1"
 
 
 def with_unified_memory(board: GpuSample, held: Sequence[Held]) -> GpuSample:
@@ -154,10 +140,12 @@ def without_parts(board: GpuSample, parts: Iterable[GpuSample]) -> GpuSample:
     return replace(board, memory_used_bytes=used, memory_total_bytes=total, flags=flags)
 
 
-def suspicions(row: Sequence[Any], process_count: int | None, idle_power_mw: int | None) -> tuple[str, ...]:
+def suspicions(
+    values: Mapping[str, Any], process_count: int | None, idle_power_mw: int | None
+) -> tuple[str, ...]:
     """Flags for counters that contradict each other, in one row."""
-    utilization, power_mw = row[_UTILIZATION], row[_POWER]
-    if utilization is None or utilization < BUSY_PERCENT:
+    utilization, power_mw = values["gpu_utilization_ratio"], values["power_mw"]
+    if utilization is None or utilization < BUSY_RATIO:
         return ()
     flags = (BUSY_WITHOUT_PROCESS,) if process_count == 0 else ()
     if idle_power_mw and power_mw is not None and power_mw <= idle_power_mw * _IDLE_POWER_SLACK:
@@ -165,21 +153,22 @@ def suspicions(row: Sequence[Any], process_count: int | None, idle_power_mw: int
     return flags
 
 
-def idle_power(row: Sequence[Any], before: int | None) -> int | None:
+def idle_power(values: Mapping[str, Any], before: int | None) -> int | None:
     """The lowest power seen while nothing ran, mW; ``before`` when this row teaches nothing."""
-    power_mw: int | None = row[_POWER]
-    if row[_UTILIZATION_MAX] != 0 or not power_mw:
+    power_mw: int | None = values["power_mw"]
+    if values["gpu_utilization_max_ratio"] != 0 or not power_mw:
         return before
     return power_mw if before is None else min(before, power_mw)
 
 
-def _best(sm: float | None, graphics: float | None, util: float | None) -> tuple[Basis, float | None]:
-    if sm is not None:
-        return Basis.SM_ACTIVE, sm / 100
-    if graphics is not None:
-        return Basis.GRAPHICS_ACTIVE, graphics / 100
-    if util is not None:
-        return Basis.GPU_UTILIZATION, util / 100
+def _best(values: Mapping[str, Any]) -> tuple[Basis, float | None]:
+    """The measure of utilization that says most, of those that there are."""
+    if (sm := values["sm_active_ratio"]) is not None:
+        return Basis.SM_ACTIVE, sm
+    if (graphics := values["graphics_active_ratio"]) is not None:
+        return Basis.GRAPHICS_ACTIVE, graphics
+    if (any_kernel := values["gpu_utilization_ratio"]) is not None:
+        return Basis.GPU_UTILIZATION, any_kernel
     return Basis.UNKNOWN, None
 
 

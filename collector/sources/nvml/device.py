@@ -13,9 +13,7 @@ from collector.sources.nvml.processes import LISTS, USES, Listing, Uses, first_p
 from collector.sources.nvml.readers import GPU, MEMORY_CONTROLLER, SLOT, Gpm, Ring, is_supported, open_gpm
 from collector.sources.nvml.wire import MEASURES
 
-_GPM_SLOTS = tuple(
-    SLOT[name] for name in ("graphics_active", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
-)
+_GPM_SLOTS = tuple(SLOT[name] for name in readers.GPM)
 
 
 _MEASURES = len(MEASURES)
@@ -121,8 +119,10 @@ class Device:
         if self.is_instance:
             return
         taken = set(names)
-        for name, function, arguments in readers.SCALARS:
-            scalar = readers.Scalar(self._library, self.handle, name, function, arguments)
+        for name, function, arguments, has_period in readers.SCALARS:
+            scalar = readers.Scalar(
+                self._library, self.handle, name, function, arguments, has_period=has_period
+            )
             (self._spare if name in taken else self._scalars).append(scalar)
             taken.add(name)
         samples = self._library.call("nvmlDeviceGetSamples")

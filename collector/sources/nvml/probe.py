@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from collector.metrics import METRICS
 from collector.sources.nvml.convert import CONTAINER_ADVICE, explain, explain_call
 from collector.sources.nvml.identity import shares_host_pids
 from collector.sources.nvml.worker import ChildLost, Worker
@@ -19,22 +20,11 @@ MEASURES = (
     ("gpm", "SM active, occupancy, tensor, DRAM and graphics activity"),
     ("memory_controller", "memory-controller utilization"),
     ("memory", "memory used, reserved and total"),
-    ("encoder", "encoder utilization"),
-    ("decoder", "decoder utilization"),
-    ("jpeg", "JPEG decoder utilization"),
-    ("ofa", "optical flow utilization"),
-    ("power_mw", "power"),
-    ("energy_mj", "energy counter"),
-    ("temperature_c", "temperature"),
-    ("sm_clock_mhz", "SM clock"),
-    ("memory_clock_mhz", "memory clock"),
-    ("throttle_reasons", "why clocks are held down"),
-    ("ecc_corrected", "corrected ECC errors"),
-    ("ecc_uncorrected", "uncorrected ECC errors"),
+    *((each.short, each.nvml.words) for each in METRICS if each.nvml and each.nvml.words),
     ("processes", "processes on the GPU"),
     ("process_utilization", "SM share of each process"),
 )
-"""Name and words, in the order they are shown."""
+"""Name and words, in the order they are shown; what is read by itself stands in the list of metrics."""
 
 _BY_INSTANCE = ("gpm", "memory", "processes")
 _BOARD_ALONE = ("gpu_utilization", "memory_controller", "encoder", "decoder", "jpeg", "ofa")

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import pynvml
 
+from collector.metrics import METRICS
 from collector.sources.nvml.library import (
     INSUFFICIENT_SIZE,
     NOT_FOUND,
@@ -34,28 +35,10 @@ from collector.sources.nvml.library import (
 )
 from collector.sources.nvml.wire import MEASURES
 
-FIELD_IDS = {"ecc_corrected": 3, "ecc_uncorrected": 4, "energy_mj": 83, "power_mw": 185}
-"""NVML_FI_DEV_*: volatile ECC totals (since the driver was loaded), energy in mJ, power over 1 s in mW."""
-
-SCALARS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
-    ("temperature_c", "nvmlDeviceGetTemperature", (0,)),
-    ("sm_clock_mhz", "nvmlDeviceGetClockInfo", (1,)),
-    ("memory_clock_mhz", "nvmlDeviceGetClockInfo", (2,)),
-    ("throttle_reasons", "nvmlDeviceGetCurrentClocksEventReasons", ()),
-    ("throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", ()),
-    ("encoder", "nvmlDeviceGetEncoderUtilization", ()),
-    ("decoder", "nvmlDeviceGetDecoderUtilization", ()),
-    ("jpeg", "nvmlDeviceGetJpgUtilization", ()),
-    ("ofa", "nvmlDeviceGetOfaUtilization", ()),
-    ("power_mw", "nvmlDeviceGetPowerUsage", ()),
-    ("energy_mj", "nvmlDeviceGetTotalEnergyConsumption", ()),
-    ("ecc_corrected", "nvmlDeviceGetTotalEccErrors", (0, 0)),
-    ("ecc_uncorrected", "nvmlDeviceGetTotalEccErrors", (1, 0)),
-)
-"""Measure, function and its arguments before the result; volatile ECC errors, corrected and uncorrected."""
-
-ENGINES = ("encoder", "decoder", "jpeg", "ofa")
-"""Their functions take a second result, the period that was sampled."""
+_ASKED = {each.short: each.nvml for each in METRICS if each.nvml}
+FIELD_IDS = {name: way.field_id for name, way in _ASKED.items() if way.field_id is not None}
+SCALARS = tuple((name, *call, way.has_period) for name, way in _ASKED.items() for call in way.calls)
+"""Measure, function, its arguments before the result, and whether there is a second result."""
 
 SLOT = {name: at for at, name in enumerate(MEASURES)}
 _FIELD = struct.Struct("IIqqIiQ")
@@ -63,7 +46,7 @@ _WIDTH_MASK = {1: 0xFFFFFFFF, 5: 0xFFFFFFFF, 6: 0xFFFF}
 _DOUBLE = 0
 _WHOLE = frozenset({2, 3, 4})
 """Kinds whose value fills all its 64 bits: unsigned long, unsigned long long, signed long long."""
-_USED = SLOT["memory_used_bytes"]
+_USED, _RESERVED, _TOTAL = (SLOT[f"memory_{part}_bytes"] for part in ("used", "reserved", "total"))
 _MEMORY_1 = struct.Struct("QQQ").unpack_from
 _MEMORY_2 = struct.Struct("8xQQQQ").unpack_from
 _MEMORY_2_VERSION = 2 << 24 | 40
@@ -75,13 +58,20 @@ class Scalar:
     __slots__ = ("cell", "function", "get", "name", "slot")
 
     def __init__(
-        self, library: Library, handle: Any, name: str, function: str, arguments: tuple[int, ...]
+        self,
+        library: Library,
+        handle: Any,
+        name: str,
+        function: str,
+        arguments: tuple[int, ...],
+        *,
+        has_period: bool,
     ) -> None:
         self.name = name
         self.function = function
         self.slot = SLOT[name]
         self.cell = ctypes.c_ulonglong(0)
-        period = (ctypes.byref(ctypes.c_uint(0)),) if name in ENGINES else ()
+        period = (ctypes.byref(ctypes.c_uint(0)),) if has_period else ()
         self.get = partial(library.call(function), handle, *arguments, ctypes.byref(self.cell), *period)
 
 
@@ -129,12 +119,11 @@ class Memory:
 
     def read(self, row: list[Any]) -> int:
         """Fill the row; the code."""
-        used = _USED
         if self.version == 2:
             code = self._two(self._handle, self._buffer)
             if code == SUCCESS:
                 total, reserved, _, taken = _MEMORY_2(self._buffer)
-                row[used : used + 3] = taken, reserved, total
+                row[_USED], row[_RESERVED], row[_TOTAL] = taken, reserved, total
                 return code
             if code not in REFUSED:
                 return code
@@ -142,7 +131,7 @@ class Memory:
         code = self._one(self._handle, self._buffer)
         if code == SUCCESS:
             total, _, taken = _MEMORY_1(self._buffer)
-            row[used : used + 3] = taken, None, total
+            row[_USED], row[_RESERVED], row[_TOTAL] = taken, None, total
         return code
 
 
@@ -152,8 +141,8 @@ def _number(kind: int, value: int) -> int:
     return value & _WIDTH_MASK.get(kind, 0xFFFFFFFFFFFFFFFF)
 
 
-METRICS = (1, 2, 3, 5, 10)
-"""Graphics active, SM active, SM occupancy, any tensor pipe active, DRAM bandwidth used: percent."""
+GPM = {name: way.gpm for name, way in _ASKED.items() if way.gpm is not None}
+"""The measures that GPM has, all in percent, with its number for each."""
 
 SHORTEST_US = 100_000
 _METRIC = struct.Struct("Iid24x")
@@ -192,7 +181,7 @@ class Gpm:
         self._raw = memoryview(self._request).cast("B")
 
     def read(self, now_us: int) -> tuple[int, list[float | None] | None]:
-        """(code, percent for each of METRICS); no values at the first call or in too short a window."""
+        """(code, percent for each of GPM); no values at the first call or in too short a window."""
         elapsed = None if self._sampled_us is None else now_us - self._sampled_us
         if elapsed is not None and 0 <= elapsed < SHORTEST_US:
             return SUCCESS, None
@@ -216,7 +205,7 @@ class Gpm:
         self._samples = []
 
     def _values(self) -> list[float | None]:
-        end = _HEADER_BYTES + len(METRICS) * _METRIC.size
+        end = _HEADER_BYTES + len(GPM) * _METRIC.size
         return [
             value if code == SUCCESS and math.isfinite(value) else None
             for _, code, value in _METRIC.iter_unpack(self._raw[_HEADER_BYTES:end])
@@ -232,11 +221,11 @@ def _request() -> Any:
             ("numMetrics", ctypes.c_uint),
             ("sample1", pynvml.c_nvmlGpmSample_t),
             ("sample2", pynvml.c_nvmlGpmSample_t),
-            ("metrics", pynvml.c_nvmlGpmMetric_t * len(METRICS)),
+            ("metrics", pynvml.c_nvmlGpmMetric_t * len(GPM)),
         )
 
-    request = Request(version=pynvml.NVML_GPM_METRICS_GET_VERSION, numMetrics=len(METRICS))
-    for slot, metric in zip(request.metrics, METRICS, strict=True):
+    request = Request(version=pynvml.NVML_GPM_METRICS_GET_VERSION, numMetrics=len(GPM))
+    for slot, metric in zip(request.metrics, GPM.values(), strict=True):
         slot.metricId = metric
     return request
 

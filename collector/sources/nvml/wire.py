@@ -1,8 +1,8 @@
 """What the parent and the child that reads NVML say to each other, and how: marshalled values on a pipe.
 
-Standard library only, since the child imports it. A frame is a 32-bit little-endian length and that many
-bytes of ``marshal``, a fifth of the cost of JSON; both ends are one interpreter, started by one person, and
-nobody else holds the pipe. Nothing here knows the driver.
+Standard library and the list of metrics only, since the child imports it. A frame is a 32-bit little-endian
+length and that many bytes of ``marshal``, a fifth of the cost of JSON; both ends are one interpreter, started
+by one person, and nobody else holds the pipe. Nothing here knows the driver.
 """
 
 import marshal
@@ -13,7 +13,15 @@ import struct
 import time
 from typing import Any
 
-MEASURES = (
+from collector.metrics import METRICS
+
+PERCENT = tuple(each.name for each in METRICS if each.nvml and each.is_ratio and each.nvml.is_percent)
+"""The fields of a sample that are percent here."""
+FIELDS = (*PERCENT, *(each.name for each in METRICS if each.nvml and each.name not in PERCENT))
+"""The order of the values in a device's row, percent first. ``None`` is not measured."""
+MEASURES = tuple(name.removesuffix("_ratio") for name in FIELDS)
+"""The same by the names that a row's values have here."""
+FIRST_ROW = (
     "gpu_utilization",
     "gpu_utilization_max",
     "gpu_busy",
@@ -39,7 +47,8 @@ MEASURES = (
     "jpeg",
     "ofa",
 )
-"""The order of the values in a device's row. Utilizations are percent here; ``None`` is not measured."""
+"""The order for a parent that names none: it runs from before an upgrade, and reads rows by place. Not to be
+changed."""
 
 _LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 16

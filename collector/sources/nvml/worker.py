@@ -54,7 +54,7 @@ class Worker:
             self._release()
             raise ChildLost(f"could not be started: {error}", None, silent=True) from error
         try:
-            self._send({"op": "start", "avoid": sorted(avoid)})
+            self._send({"op": "start", "avoid": sorted(avoid), "row": list(wire.MEASURES)})
         except ChildLost:
             self.end()
             raise
