@@ -35,7 +35,7 @@ HOLDER_SAMPLE_SCHEMA = pa.schema(
         "job": pa.string(),
         "at_ms": pa.int64(),
         "width_ms": pa.int32(),
-        "gpu_utilization_ratio": _RATIO,
+        "gpu_utilization_ratio": pa.float32(),
         "memory_used_bytes": pa.int64(),
     }
 )
