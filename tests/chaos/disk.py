@@ -128,15 +128,17 @@ def _ended(site: Site) -> set[str]:
 
 def _missing(site: Site, before: set[str], said: bool) -> list[str]:
     """What was acknowledged and is not there, unless something is said to be lost. The jobs that were under
-    way may have been lost with it: what becomes of them is their launchers' to say, but they may fail."""
-    if said:
-        for each in site.running():
-            each.hurt = True
-        return []
+    way may have been lost with it: what becomes of them is their launchers' to say, but they may fail. What
+    was said to be lost once stays lost, and is no fault of the next damage."""
     rows = site.jobs("?limit=10000")
     if rows is None:
         return ["the service does not say which jobs it knows"]
-    gone = sorted(before - {row["submission"]["name"] for row in rows})
+    gone = sorted(before - site.said_lost - {row["submission"]["name"] for row in rows})
+    if said:
+        site.said_lost.update(gone)
+        for each in site.running():
+            each.hurt = True
+        return []
     return [f"{name} was acknowledged and is gone, and nothing is said of it" for name in gone]
 
 

@@ -80,6 +80,8 @@ class Site:
     mount: Callable[[Path], None] | None = None
     """Puts a file system of its own where the service's folder is to be."""
     launched: list[Launched] = field(default_factory=list)
+    said_lost: set[str] = field(default_factory=set)
+    """Names of ended jobs that a damage took with it, which the service or the salvage said."""
     starts: int = 0
 
     def __enter__(self) -> "Site":
