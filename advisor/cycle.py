@@ -9,15 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from advisor.advice import Abstain, Advice
-from advisor.check import checked
+from advisor.actions import Action
 from advisor.decide import decide
-from advisor.engines.engine import Done, Engine, Outcome
-from advisor.guard import Ruling, approve
-from advisor.limits import Limits
-from advisor.model import ClusterState
-from advisor.plan import Plan
-from advisor.steps import Action
+from advisor.outcomes import Done, Engine, Outcome
+from advisor.planner.guard import Ruling, approve
+from advisor.planner.limits import Limits
+from advisor.planner.plan import Abstain, Advice, Plan
+from advisor.planner.validate import checked
+from advisor.state.model import ClusterState
 from collector.clock import Clock
 
 Observe = Callable[[], ClusterState]
@@ -74,8 +73,8 @@ def run_cycle(
     """Look, decide and do what is approved. Blocks as long as the engine does.
 
     The guard rules on a second look at the world, newer than the one that was decided on. ``halted`` is asked
-    before every single step; what it answers ends the cycle. Raises ``advisor.check.BadState`` when what was
-    observed cannot be.
+    before every single step; what it answers ends the cycle. Raises ``advisor.planner.validate.BadState``
+    when what was observed cannot be.
     """
     state = checked(observe())
     advice = tuple(each for policy in policies for each in policy(state))

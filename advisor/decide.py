@@ -14,19 +14,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from advisor.advice import Abstain, Advice
-from advisor.guard import action_of, approve, is_unwatched, refusal
-from advisor.limits import Limits, Mode, Order
-from advisor.model import ActionClass, ClusterState, Job, ProjectName
-from advisor.plan import Plan, Refusal, Rule, whole
+from advisor.actions import Action, Start
+from advisor.planner.guard import action_of, approve, is_unwatched, refusal
+from advisor.planner.limits import Limits, Mode, Order
+from advisor.planner.plan import Abstain, Advice, Plan, Refusal, Rule, whole
+from advisor.planner.protection import Objection
+from advisor.planner.transition import Draft, StepError, replay
+from advisor.planner.working_state import WorkingState
+from advisor.policies.elastic import grow
+from advisor.policies.elastic_placement import reshape
 from advisor.policies.queue import fill
-from advisor.policies.reshape import reshape
-from advisor.policies.resize import grow
-from advisor.policies.turns import take_turns
-from advisor.protection import Objection
-from advisor.round import WorkingState
-from advisor.steps import Action, Start
-from advisor.transition import Draft, StepError, replay
+from advisor.policies.time_slicing import take_turns
+from advisor.state.model import ActionClass, ClusterState, Job, ProjectName
 from collector.model import JobId
 
 MEANS = (
@@ -62,7 +61,7 @@ class Means:
 def decide(state: ClusterState, limits: Limits = DEFAULTS, advice: Sequence[Advice | Abstain] = ()) -> Plan:
     """The plan for this snapshot. ``advice`` is what policies said of it; its steps come first.
 
-    Classes whose mode is OFF take no part. Expects what ``advisor.check.checked`` has let through.
+    Classes whose mode is OFF take no part. Expects what ``advisor.planner.validate.checked`` has let through.
     """
     left = tuple(_means(advice))
     turns: list[tuple[Mode, Plan]] = []

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from advisor.advice import Abstain, Advice
-from advisor.arithmetic.projects import known_as
-from advisor.live.observed import Observed
-from advisor.model import ClusterState, Gpu, Job
-from advisor.plan import Plan
-from advisor.policies.sayings import gib, lasting, percent
-from advisor.steps import Action
+from advisor.actions import Action
+from advisor.planner.observed import Observed
+from advisor.planner.plan import Abstain, Advice, Plan
+from advisor.planner.quota import known_as
+from advisor.policies.phrases import gib, lasting, percent
+from advisor.state.model import ClusterState, Gpu, Job
 from collector.model import GpuUuid, JobId
 
 Name = TypeVar("Name", JobId, GpuUuid)

@@ -31,11 +31,14 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from advisor.check import checked  # noqa: E402
+from advisor.actions import Requeue, Start  # noqa: E402
 from advisor.decide import decide  # noqa: E402
-from advisor.guard import approve  # noqa: E402
-from advisor.limits import Limits, Mode  # noqa: E402
-from advisor.model import (  # noqa: E402
+from advisor.planner.guard import approve  # noqa: E402
+from advisor.planner.limits import Limits, Mode  # noqa: E402
+from advisor.planner.plan import Plan  # noqa: E402
+from advisor.planner.transition import replay  # noqa: E402
+from advisor.planner.validate import checked  # noqa: E402
+from advisor.state.model import (  # noqa: E402
     ActionClass,
     ClusterState,
     Gpu,
@@ -47,9 +50,6 @@ from advisor.model import (  # noqa: E402
     ProjectName,
     Telemetry,
 )
-from advisor.plan import Plan  # noqa: E402
-from advisor.steps import Requeue, Start  # noqa: E402
-from advisor.transition import replay  # noqa: E402
 from collector.model import GpuUuid, JobId, NodeName  # noqa: E402
 from service.daemon import pace  # noqa: E402
 

@@ -3,9 +3,9 @@
 Whole path, no short cuts: the cluster's ten-second samples go into a real store; at many instants the
 service's judgement and the live state are read back *as of* that instant, the policies advise, and the
 expected gain of every advice to let idle GPUs go is kept. Then the time after is simulated from the true
-labels: the advice is taken (``advisor.transition``: Pause), the GPUs are free until the label says that the
-job works again or has ended, it is resumed, and what that cost is taken off. Nobody's consent is missing in
-these clusters.
+labels: the advice is taken (``advisor.planner.transition``: Pause), the GPUs are free until the label says
+that the job works again or has ended, it is resumed, and what that cost is taken off. Nobody's consent is
+missing in these clusters.
 
 * *error* is |expected - came| over what came (at least a GPU-minute an advice), one case an advice and
 instant.
@@ -35,14 +35,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from advisor.advice import Advice  # noqa: E402
-from advisor.limits import Limits  # noqa: E402
-from advisor.live.state import EVERYBODY, Site, read_live  # noqa: E402
-from advisor.model import ClusterState  # noqa: E402
-from advisor.policies import reclaim_idle  # noqa: E402
-from advisor.rules import PlannerConfig  # noqa: E402
-from advisor.steps import Pause  # noqa: E402
-from advisor.transition import transition  # noqa: E402
+from advisor.actions import Pause  # noqa: E402
+from advisor.live.snapshot import EVERYBODY, Site, read_live  # noqa: E402
+from advisor.planner.limits import Limits, PlannerConfig  # noqa: E402
+from advisor.planner.plan import Advice  # noqa: E402
+from advisor.planner.transition import transition  # noqa: E402
+from advisor.policies import idle_reclaim  # noqa: E402
+from advisor.state.model import ClusterState  # noqa: E402
 from analytics.assess import assess  # noqa: E402
 from analytics.query import Connection, run  # noqa: E402
 from analytics.thresholds import Thresholds  # noqa: E402
@@ -132,7 +131,7 @@ def judge(reader: Connection, now_ms: int, truth: Sequence[Label]) -> Iterator[C
         CONSENTING,
         RULES,
     )
-    for answer in reclaim_idle.advise(live.state, live.observed, Limits(), RULES):
+    for answer in idle_reclaim.advise(live.state, live.observed, Limits(), RULES):
         if isinstance(answer, Advice) and answer.job is not None and answer.gain_gpu_hours > 0:
             job = live.state.jobs[answer.job]
             size = live.state.placements[answer.job].size_gpus

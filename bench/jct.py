@@ -47,7 +47,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from advisor.limits import Limits, Order  # noqa: E402
+from advisor.planner.limits import Limits, Order  # noqa: E402
 from advisor.sim.cluster import Cluster, sized_for  # noqa: E402
 from advisor.sim.compare import Comparison, Setting, compare  # noqa: E402
 from advisor.sim.traces.philly import read_philly  # noqa: E402

@@ -1,7 +1,7 @@
 """How well jobs are paired on shared GPUs by short trials, on Gavel's measured V100 pairs.
 
 A mix of jobs, each of one GPU, has half as many GPUs as jobs. Fallow starts knowing nothing of any pair.
-Each round lasts one trial (three windows of 30 s): ``advisor.policies.pairing`` chooses who is tried, the
+Each round lasts one trial (three windows of 30 s): ``advisor.planner.pairing`` chooses who is tried, the
 table says how fast both run (each window with a measuring error), and what was seen is learnt. After the last
 round only measured pairs are kept, and the undo rule watches them, window by window, until the end.
 
@@ -35,7 +35,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from advisor.policies.pairing import (  # noqa: E402
+from advisor.planner.pairing import (  # noqa: E402
     Couple,
     Experience,
     Pairing,

@@ -36,7 +36,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from advisor.register.register import ENDED_KEPT, FORGOTTEN_AT_ONCE  # noqa: E402
+from advisor.jobs.job_store import ENDED_KEPT, FORGOTTEN_AT_ONCE  # noqa: E402
 from bench.service import Figure, Service, cpu_s, figure, service, show  # noqa: E402
 from bench.using.people import Heard, person, reader, told  # noqa: E402
 from collector.attribution import effective  # noqa: E402

@@ -3,8 +3,8 @@
 import ast
 from dataclasses import fields
 
-from advisor.model import Job
-from advisor.register import model
+from advisor.jobs import model
+from advisor.state.model import Job
 from advisor.tags import FORMER, FORMER_FIELDS
 from tests.test_house import listed, nodes, relative, sources
 

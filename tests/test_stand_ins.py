@@ -7,6 +7,7 @@ from importlib import import_module
 import pytest
 
 STAND_INS = {
+    "advisor engines checkpoint_child": "advisor.engines.cuda_checkpoint_child",
     "collector nvml child": "collector.sources.nvml.child",
     "collector nvml free_memory": "collector.sources.nvml.free_memory",
     "collector nvml held_memory": "collector.sources.nvml.held_memory",

@@ -2,8 +2,8 @@
 
 from typing import Generic, Protocol, TypeVar
 
-from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
-from advisor.steps import Action
+from advisor.actions import Action
+from advisor.outcomes import Done, Failed, Late, Outcome, Stale, Unsupported
 
 BRIEF_S = 1.0
 """What a launcher that has nothing to save takes to answer, with much to spare (docs/performance.md)."""
@@ -26,7 +26,7 @@ class Giving(Protocol[Given]):
 class Brief(Generic[Given]):
     """The same engine, waiting ``soon_s`` at most.
 
-    What is not over by then is ``Late``: it goes on by itself, and the journal finds out (``settle``).
+    What is not over by then is ``Late``: it goes on by itself, and the journal finds out (``recovery``).
     """
 
     def __init__(self, engine: Giving[Given], soon_s: float = BRIEF_S) -> None:

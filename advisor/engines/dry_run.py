@@ -4,10 +4,10 @@ Steps are taken one after the other in a state of its own, so a plan that only w
 a whole.
 """
 
-from advisor.engines.engine import Done, Outcome, Stale
-from advisor.model import ClusterState
-from advisor.steps import Action
-from advisor.transition import Draft, StepError
+from advisor.actions import Action
+from advisor.outcomes import Done, Outcome, Stale
+from advisor.planner.transition import Draft, StepError
+from advisor.state.model import ClusterState
 
 
 class DryRun:

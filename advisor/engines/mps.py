@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.register.shares import PIPE_DIRECTORY, Mps
+from advisor.jobs.gpu_sharing import PIPE_DIRECTORY, Mps
 from collector.clock import Clock
 from collector.file_trust import ROOT_UID, distrust_way
 from collector.procfs.accounts import name_of

@@ -2,7 +2,7 @@
 
 Every call is durable when it returns; one that cannot be written raises, and then nothing may be done. The
 numbers of intents grow for ever, and are given in the transaction that writes them, so that a directive which
-bears one is carried out at most once. What the rows mean is in ``advisor.journal.deeds``.
+bears one is carried out at most once. What the rows mean is in ``advisor.journal.records``.
 """
 
 import threading
@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.engines.engine import Outcome
-from advisor.guard import Ruling
-from advisor.journal.deeds import (
+from advisor.actions import Action
+from advisor.journal.pending_plans import PendingPlans
+from advisor.journal.proposals import Standing, proposed
+from advisor.journal.records import (
     FALLOW,
     ActionRecord,
     Moment,
@@ -26,14 +27,13 @@ from advisor.journal.deeds import (
     stood_in,
     undo_of,
 )
-from advisor.journal.proposals import Standing, proposed
-from advisor.journal.shelf import PendingPlans
-from advisor.model import ClusterState
-from advisor.plan import Plan
+from advisor.outcomes import Outcome
+from advisor.planner.guard import Ruling
+from advisor.planner.plan import Plan
+from advisor.serialize import Unreadable, from_text, to_text
+from advisor.state.model import ClusterState
 from advisor.statements import asked, rows_of, statement
-from advisor.steps import Action
 from advisor.tags import verb_of
-from advisor.written import Unreadable, from_text, to_text
 from collector.clock import Clock
 from collector.model import JobId
 

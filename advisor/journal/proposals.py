@@ -14,13 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from advisor.advice import Advice
-from advisor.arithmetic.projects import known_as
-from advisor.guard import action_of, approve
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState
-from advisor.plan import Plan, Refusal, Rule
-from advisor.steps import Action, HoldForJob, Notify, ReleaseMemory, SetEnvAtRestart
+from advisor.actions import Action, HoldForJob, Notify, ReleaseMemory, SetEnvAtRestart
+from advisor.planner.guard import action_of, approve
+from advisor.planner.limits import Limits, Mode
+from advisor.planner.plan import Advice, Plan, Refusal, Rule
+from advisor.planner.quota import known_as
+from advisor.state.model import ActionClass, ClusterState
 from advisor.tags import verb_of
 from analytics.model import Evidence
 from collector.model import JobId

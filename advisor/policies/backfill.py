@@ -2,17 +2,18 @@
 
 A promise rests on hard bounds only: the time limits of running jobs, never an estimate. It names the earliest
 instant by which enough GPUs of one kind are free, and which they are: those that come free first, then as few
-of the free ones as it takes. Which promises are kept in later rounds, and whom they bind, is in ``promises``.
+of the free ones as it takes. Which promises are kept in later rounds, and whom they bind, is in
+``promised_starts``.
 """
 
 from collections.abc import Iterator
 from itertools import islice, takewhile
 
-from advisor.arithmetic.pool import Pool
-from advisor.model import Job, Telemetry
-from advisor.policies.promises import sure_end
-from advisor.round import WorkingState
-from advisor.steps import HoldForJob
+from advisor.actions import HoldForJob
+from advisor.planner.free_gpus import Pool
+from advisor.planner.working_state import WorkingState
+from advisor.policies.promised_starts import sure_end
+from advisor.state.model import Job, Telemetry
 from collector.model import GpuUuid, JobId
 
 

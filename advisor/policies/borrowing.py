@@ -13,9 +13,9 @@ still.)
 from collections import defaultdict
 from dataclasses import dataclass
 
-from advisor.model import Job, ProjectName
-from advisor.round import WorkingState
-from advisor.transition import SHARE_SLACK
+from advisor.planner.transition import SHARE_SLACK
+from advisor.planner.working_state import WorkingState
+from advisor.state.model import Job, ProjectName
 from collector.model import JobKind
 
 

@@ -5,29 +5,27 @@ has promised GPUs to, is its affair. For each gang that it then refuses for want
 jobs that would have to go are those whose GPUs are cheapest to empty, each onto the fullest GPU that still
 holds it. The node with the smallest cost is taken, no more GPUs are emptied than are needed, none that is
 promised to another, and the advice stands only if what the gang gains is ``move_pays`` times what all moves
-cost together. What it gains is the time that it would else wait (``advisor.policies.waiting``), and no more
+cost together. What it gains is the time that it would else wait (``advisor.policies.wait_cost``), and no more
 than it runs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from advisor.advice import Abstain, Advice
-from advisor.arithmetic.placement import Board, may_share
-from advisor.arithmetic.pool import Pool
-from advisor.arithmetic.quota import Cover, quota_cover
-from advisor.limits import Limits, Mode
-from advisor.live.observed import Observed
-from advisor.model import ActionClass, ClusterState, Job, Phase, Use
-from advisor.plan import Rule
-from advisor.policies.protection import restraint, silence
+from advisor.actions import Action, Move, Start
+from advisor.planner.free_gpus import Pool
+from advisor.planner.limits import Limits, Mode, PlannerConfig
+from advisor.planner.observed import Observed
+from advisor.planner.placement import Board, may_share
+from advisor.planner.plan import Abstain, Advice, Rule
+from advisor.planner.quota import Cover, quota_cover
+from advisor.planner.transition import SHARE_SLACK, Draft, StepError, replay
+from advisor.planner.working_state import WorkingState
+from advisor.policies.exemptions import restraint, silence
+from advisor.policies.phrases import job_name, money_of
 from advisor.policies.queue import fill
-from advisor.policies.sayings import job_name, money_of
-from advisor.policies.waiting import Freeing, freeing, spared_s
-from advisor.round import WorkingState
-from advisor.rules import PlannerConfig
-from advisor.steps import Action, Move, Start
-from advisor.transition import SHARE_SLACK, Draft, StepError, replay
+from advisor.policies.wait_cost import Freeing, freeing, spared_s
+from advisor.state.model import ActionClass, ClusterState, Job, Phase, Use
 from analytics.model import Evidence
 from collector.model import GpuUuid, JobId, NodeName
 

@@ -9,19 +9,17 @@ isolation, and one fault can end both; every advice says so.
 
 from collections import defaultdict
 
-from advisor.advice import Abstain, Advice
-from advisor.arithmetic.placement import may_share
-from advisor.arithmetic.quota import Cover, quota_cover
-from advisor.limits import Limits
-from advisor.live.observed import JobUse, Observed
-from advisor.model import ActionClass, ClusterState, Gpu, Job, Use
-from advisor.plan import Rule
-from advisor.policies.pairing import Experience, Pairing, PairingRules, choose_pairs, turned
-from advisor.policies.protection import restraint, silence
-from advisor.policies.sayings import gib, job_name, lasting, money_of, percent
-from advisor.protection import Objection
-from advisor.rules import PlannerConfig
-from advisor.steps import Move
+from advisor.actions import Move
+from advisor.planner.limits import Limits, PlannerConfig
+from advisor.planner.observed import JobUse, Observed
+from advisor.planner.pairing import Experience, Pairing, PairingRules, choose_pairs, turned
+from advisor.planner.placement import may_share
+from advisor.planner.plan import Abstain, Advice, Rule
+from advisor.planner.protection import Objection
+from advisor.planner.quota import Cover, quota_cover
+from advisor.policies.exemptions import restraint, silence
+from advisor.policies.phrases import gib, job_name, lasting, money_of, percent
+from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Use
 from analytics.model import Evidence
 from collector.model import Basis, GpuUuid
 

@@ -15,20 +15,20 @@ from collections import defaultdict
 from heapq import heapify, heappop, heappush
 from typing import assert_never
 
-from advisor.arithmetic.goodput import gpu_time_left_s
-from advisor.arithmetic.placement import share_on
-from advisor.limits import Order
-from advisor.model import ActionClass, Job, Phase, ProjectName
-from advisor.plan import Rule
+from advisor.actions import Requeue
+from advisor.planner.limits import Order
+from advisor.planner.placement import share_on
+from advisor.planner.plan import Rule
+from advisor.planner.throughput import gpu_time_left_s
+from advisor.planner.transition import SHARE_SLACK
+from advisor.planner.working_state import WorkingState
 from advisor.policies.backfill import Ends
 from advisor.policies.borrowing import Firm, told
-from advisor.policies.promises import Promises, gone_by
-from advisor.policies.reclaim import Reclaimer, Short
-from advisor.policies.sayings import gib, how_many
-from advisor.policies.turns import is_young, rests
-from advisor.round import WorkingState
-from advisor.steps import Requeue
-from advisor.transition import SHARE_SLACK
+from advisor.policies.phrases import gib, how_many
+from advisor.policies.preemption import Reclaimer, Short
+from advisor.policies.promised_starts import Promises, gone_by
+from advisor.policies.time_slicing import is_young, rests
+from advisor.state.model import ActionClass, Job, Phase, ProjectName
 from collector.model import GpuUuid
 
 Turn = tuple[tuple[bool, int, float, str], ...]

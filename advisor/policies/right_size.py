@@ -7,20 +7,67 @@ of their speed on the slice they would be advised; two that pass but for reading
 time fell to 0.81 and 0.85: those are advised none. Slices smaller than 4g are not in those measurements.
 
 Nothing is done to a running job: it is advice for the next request, so its steps are empty.
+
+Which slices there are is from NVIDIA's MIG User Guide, by model: sizes are those of the profile's name,
+compute is in sevenths of the GPU's SMs. A model that is not listed there can't be cut, as far as is known.
 """
 
 from dataclasses import dataclass
 
-from advisor.advice import Abstain, Advice
-from advisor.limits import Limits
-from advisor.live.observed import JobUse, Observed
-from advisor.model import ActionClass, ClusterState, Gpu, Job, Use
-from advisor.policies.protection import silence
-from advisor.policies.sayings import gib, job_name, lasting, money_of, percent
-from advisor.policies.slices import slices_of
-from advisor.rules import PlannerConfig
+from advisor.planner.limits import Limits, PlannerConfig
+from advisor.planner.observed import JobUse, Observed
+from advisor.planner.plan import Abstain, Advice
+from advisor.policies.exemptions import silence
+from advisor.policies.phrases import gib, job_name, lasting, money_of, percent
+from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Use
 from analytics.model import Evidence
 from collector.model import Basis, JobKind
+
+GIB = 1 << 30
+SEVENTHS = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A MIG profile: its name, its compute in ``parts`` of ``of``, and its memory."""
+
+    name: str
+    parts: int
+    of: int
+    memory_bytes: int
+
+    @property
+    def compute_ratio(self) -> float:
+        """The share of the GPU's SMs."""
+        return self.parts / self.of
+
+
+def slices_of(model: str | None, memory_bytes: int | None) -> tuple[Slice, ...]:
+    """The profiles of a GPU, smallest first; empty for one that cannot be cut, or is a slice itself."""
+    if model is None or memory_bytes is None or "MIG" in model:
+        return ()
+    for word, least_gib, profiles in _GUIDE:
+        if word in model and memory_bytes >= least_gib * GIB:
+            of = 4 if word == "A30" else SEVENTHS
+            return tuple(
+                Slice(name=f"{parts}g.{gib}gb", parts=parts, of=of, memory_bytes=gib * GIB)
+                for parts, gib in profiles
+            )
+    return ()
+
+
+_GUIDE: tuple[tuple[str, int, tuple[tuple[int, int], ...]], ...] = (
+    ("B200", 150, ((1, 23), (1, 45), (2, 45), (3, 90), (4, 90))),
+    ("H200", 120, ((1, 18), (1, 35), (2, 35), (3, 71), (4, 71))),
+    ("GH200", 90, ((1, 12), (1, 24), (2, 24), (3, 48), (4, 48))),
+    ("H100", 90, ((1, 12), (1, 24), (2, 24), (3, 47), (4, 47))),
+    ("H100", 70, ((1, 10), (1, 20), (2, 20), (3, 40), (4, 40))),
+    ("A100", 70, ((1, 10), (1, 20), (2, 20), (3, 40), (4, 40))),
+    ("A100", 35, ((1, 5), (1, 10), (2, 10), (3, 20), (4, 20))),
+    ("A30", 20, ((1, 6), (2, 12))),
+)
+"""Model word, least memory in GiB, and (slices, GB) of each profile; the first row that fits is taken."""
+
 
 MIG_WORST = 0.9
 """The slowest that a job which passes these rules ran on its slice in MISO's measurements; see the tests."""

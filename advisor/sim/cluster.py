@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
-from advisor.model import Gpu, Node, Project, ProjectName, Telemetry
 from advisor.sim.workload import Workload, alone_s
+from advisor.state.model import Gpu, Node, Project, ProjectName, Telemetry
 from collector.model import GpuUuid, NodeName
 
 GIB = 1024**3

@@ -4,12 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from advisor.limits import Lending, Limits, Order
-from advisor.sim.baselines import Fifo, Las, Srtf, Static
+from advisor.planner.limits import Lending, Limits, Order
 from advisor.sim.cluster import BadCluster, Cluster
-from advisor.sim.fallow import Fallow, Foretold
 from advisor.sim.run import Run, fitting, simulate
-from advisor.sim.scheduler import Scheduler
+from advisor.sim.schedulers import Fallow, Fifo, Foretold, Las, Scheduler, Srtf, Static
 from advisor.sim.score import GRACE_S, Score, alone_bound_s, fluid_bound_s, score
 from advisor.sim.workload import BadRow, Workload
 from advisor.sim.world import Physics

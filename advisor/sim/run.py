@@ -8,13 +8,13 @@ same run.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from advisor.engines.engine import Done
-from advisor.model import ClusterState
+from advisor.outcomes import Done
 from advisor.sim.cluster import Cluster
-from advisor.sim.life import MS, Life
-from advisor.sim.scheduler import Scheduler
+from advisor.sim.job import MS, Life
+from advisor.sim.schedulers import Scheduler
 from advisor.sim.workload import BadRow, TraceJob, Workload
 from advisor.sim.world import START_MS, Physics, World
+from advisor.state.model import ClusterState
 from collector.model import JobId
 
 EPSILON = 1e-6

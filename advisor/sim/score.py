@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from math import ceil
 
-from advisor.sim.life import MS, Life
+from advisor.sim.job import MS, Life
 from advisor.sim.run import Point, Run
 from advisor.sim.workload import SteadySteps, TraceJob, Workload, alone_s
 from advisor.sim.world import START_MS

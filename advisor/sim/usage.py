@@ -1,15 +1,15 @@
 """What each project held lately, as a world remembers it: the memory that fairness charges.
 
 A sample each ``SAMPLE_S`` (KAI-Scheduler's and policy's five minutes), decayed and cut off as
-``advisor.policies.fair_share.remembered`` does it, of which this is the running sum.
+``advisor.planner.fair_share.remembered`` does it, of which this is the running sum.
 """
 
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from advisor.limits import Limits
-from advisor.model import ProjectName, Usage
+from advisor.planner.limits import Limits
+from advisor.state.model import ProjectName, Usage
 
 SAMPLE_S = 300
 WINDOW_SAMPLES = round(Limits().window_s / SAMPLE_S)

@@ -1,7 +1,7 @@
 """A world in memory: Engine, inventory and Clock in one, moved on by measured profiles and nothing else.
 
-What a step does to who holds what is ``advisor.transition``, the planner's own; this file only adds what a
-real world adds: time, progress, and what a step costs the job. Nothing in here decides.
+What a step does to who holds what is ``advisor.planner.transition``, the planner's own; this file only adds
+what a real world adds: time, progress, and what a step costs the job. Nothing in here decides.
 
     Start                 stalls for ``start_s``
     Resize, Move, Resume  stall for ``resize_s`` of that job
@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import assert_never
 
-from advisor.engines.engine import Done, Outcome, Stale, Unsupported
-from advisor.model import ClusterState, Job, Placement, Profile, ProjectName, Use
+from advisor.actions import Action, Cancel, Move, Pause, Requeue, Resize, Resume, Start
+from advisor.outcomes import Done, Outcome, Stale, Unsupported
+from advisor.planner.transition import StepError, replay
 from advisor.sim.cluster import Cluster, gpus_of, nodes_of, projects_of
-from advisor.sim.life import MS, Life
+from advisor.sim.job import MS, Life
 from advisor.sim.usage import SAMPLE_S, UseMemory
 from advisor.sim.workload import TraceJob, Workload, packed
-from advisor.steps import Action, Cancel, Move, Pause, Requeue, Resize, Resume, Start
-from advisor.transition import StepError, replay
+from advisor.state.model import ClusterState, Job, Placement, Profile, ProjectName, Use
 from collector.model import GpuUuid, JobId
 
 START_MS = 1_767_225_600_000

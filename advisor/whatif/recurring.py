@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.live.observed import IdleStretch
-from advisor.policies.ladder import Rung, clock_s
-from advisor.rules import PlannerConfig
-from advisor.whatif.idle import given_back_after
+from advisor.planner.limits import PlannerConfig
+from advisor.planner.observed import IdleStretch
+from advisor.policies.idle_escalation import Rung, clock_s
+from advisor.whatif.idle_times import given_back_after
 from collector.model import JobKind
 
 DAY_MS = 86_400_000

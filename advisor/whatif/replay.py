@@ -8,18 +8,17 @@ would have done otherwise is not in it.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.limits import Limits
-from advisor.live.observed import PastJob, Price
-from advisor.model import Job
-from advisor.register.pair_watch import experience_of
-from advisor.rules import PlannerConfig
-from advisor.whatif.earned import Earned, Given, bounded, error_of, priced
-from advisor.whatif.fitting import backtest_memory, backtest_sizes, capped, sized
-from advisor.whatif.growth import backtest_growth, grown
-from advisor.whatif.idle import backtest, let_go, paused
-from advisor.whatif.pairs import backtest_pairs, packed
-from advisor.whatif.past import Moments, Past
-from advisor.whatif.waits import waits
+from advisor.jobs.slowdown_watchdog import experience_of
+from advisor.planner.limits import Limits, PlannerConfig
+from advisor.planner.observed import PastJob, Price
+from advisor.state.model import Job
+from advisor.whatif.elastic_growth import backtest_growth, grown
+from advisor.whatif.estimate import Earned, Given, bounded, error_of, priced
+from advisor.whatif.history import Moments, Past
+from advisor.whatif.idle_times import backtest, let_go, paused
+from advisor.whatif.shared_gpus import backtest_pairs, packed
+from advisor.whatif.smaller_jobs import backtest_memory, backtest_sizes, capped, sized
+from advisor.whatif.starts import waits
 from collector.model import JobKind
 
 DEFAULTS = Limits()

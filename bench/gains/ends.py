@@ -14,11 +14,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.advice import Abstain, Advice
-from advisor.arithmetic.placement import Board
-from advisor.limits import Limits
-from advisor.live.observed import JobUse, Observed
-from advisor.model import (
+from advisor.planner.limits import Limits, PlannerConfig
+from advisor.planner.observed import JobUse, Observed
+from advisor.planner.pairing import Experience, PairingRules, Trial
+from advisor.planner.placement import Board
+from advisor.planner.plan import Abstain, Advice
+from advisor.planner.run_lengths import RunLength, RunLengths
+from advisor.planner.transition import SHARED_RESERVE_BYTES, replay
+from advisor.policies import memory_cap, pack
+from advisor.sim.traces.philly import read_philly
+from advisor.state.model import (
     ClusterState,
     Gpu,
     Job,
@@ -31,12 +36,6 @@ from advisor.model import (
     Telemetry,
     Use,
 )
-from advisor.policies import cap_memory, pack
-from advisor.policies.ending import RunLength, RunLengths
-from advisor.policies.pairing import Experience, PairingRules, Trial
-from advisor.rules import PlannerConfig
-from advisor.sim.traces.philly import read_philly
-from advisor.transition import SHARED_RESERVE_BYTES, replay
 from bench.gains.case import GUESSED, TOLD, Case
 from bench.packing import Table
 from collector.model import Basis, GpuUuid, JobId, JobKind, NodeName
@@ -100,7 +99,7 @@ def _ran(folder: Path, days: str) -> list[float]:
 def _freed(kind: str, length_s: float, use: JobUse, known: RunLengths) -> Case:
     hog = replace(_job("hog", "hog", kind, length_s), share=0.5, memory_held_bytes=14 * GIB)
     state = _cluster(hog)
-    advice = _only(cap_memory.advise(state, Observed(uses={hog.id: use}, endings=known), LIMITS, RULES))
+    advice = _only(memory_cap.advise(state, Observed(uses={hog.id: use}, endings=known), LIMITS, RULES))
     room = _room_beside(replay(state, advice.steps)) - _room_beside(state)
     part = min(room, 1 - (use.utilization_p95_ratio or 0.0))
     return Case(kind=kind, expected=advice.gain_gpu_hours, came=part * _runs_h(length_s))

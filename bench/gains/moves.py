@@ -4,10 +4,10 @@ Fractions, single GPUs and gangs come by chance to four nodes of eight GPUs and 
 Philly's did. Fallow schedules them, and nobody follows the advice. When a gang is first advised moves, what
 they are expected to bring is kept; what they would have brought is known when it starts by itself: the GPU
 time that it would have had instead of waiting, less what the moves cost, within the horizon. That the moves
-let it start at once is tried with ``advisor.transition``.
+let it start at once is tried with ``advisor.planner.transition``.
 
 ``TOLD``: jobs report what is left of them, as trainings under the library do. ``GUESSED``: they don't: their
-age is known, and how long those ran that came before them (``advisor.policies.ending``).
+age is known, and how long those ran that came before them (``advisor.planner.run_lengths``).
 """
 
 import random
@@ -15,20 +15,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from advisor.advice import Advice
 from advisor.decide import decide
-from advisor.limits import Limits
-from advisor.live.observed import Observed
-from advisor.model import ClusterState, Phase, Profile
+from advisor.planner.limits import Limits, PlannerConfig
+from advisor.planner.observed import Observed
+from advisor.planner.plan import Advice
+from advisor.planner.run_lengths import RunLength, RunLengths
+from advisor.planner.transition import replay
 from advisor.policies import consolidate
-from advisor.policies.ending import RunLength, RunLengths
-from advisor.rules import PlannerConfig
 from advisor.sim.cluster import Cluster
-from advisor.sim.life import MS, Life
+from advisor.sim.job import MS, Life
 from advisor.sim.traces.philly import read_philly
 from advisor.sim.workload import TraceJob, Work, Workload
 from advisor.sim.world import Physics, World
-from advisor.transition import replay
+from advisor.state.model import ClusterState, Phase, Profile
 from bench.gains.case import GUESSED, TOLD, Case
 from collector.model import JobId, JobKind
 

@@ -10,8 +10,8 @@ of settling and three windows, and gives nothing from then on.
 import random
 from collections.abc import Iterator, Sequence
 
-from advisor.policies.pairing import Couple, Experience, Pairing, choose_pairs, couple_of, learn
-from advisor.rules import PlannerConfig
+from advisor.planner.limits import PlannerConfig
+from advisor.planner.pairing import Couple, Experience, Pairing, choose_pairs, couple_of, learn
 from bench.gains.case import Case
 from bench.packing import ROUNDS, RULES, WINDOW_S, Table, mixes, read_table, trial_of
 

@@ -8,13 +8,12 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from advisor.advice import Advice
-from advisor.limits import Limits
-from advisor.live.observed import JobUse, Observed
-from advisor.model import ClusterState, Gpu, Job, Phase, Placement, ProjectName, Telemetry, Use
+from advisor.planner.limits import Limits, PlannerConfig
+from advisor.planner.observed import JobUse, Observed
+from advisor.planner.plan import Advice
 from advisor.policies import right_size
-from advisor.policies.slices import slices_of
-from advisor.rules import PlannerConfig
+from advisor.policies.right_size import slices_of
+from advisor.state.model import ClusterState, Gpu, Job, Phase, Placement, ProjectName, Telemetry, Use
 from bench.gains.case import Case
 from collector.model import Basis, GpuUuid, JobId, NodeName
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.engines.telling import Notice, Told
+from advisor.engines.notify_owner import Notice, Told
 from collector.model import JobId
 from service.alerts.ended_jobs import least_gpu_hours
 from service.alerts.facts import Facts

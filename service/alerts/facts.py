@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.limits import Limits
-from advisor.live.observed import Observed
-from advisor.model import ClusterState
-from advisor.rules import PlannerConfig
+from advisor.planner.limits import Limits, PlannerConfig
+from advisor.planner.observed import Observed
+from advisor.state.model import ClusterState
 from analytics.model import FindingKind
 from collector.model import GpuUuid, JobId
 

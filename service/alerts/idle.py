@@ -8,13 +8,13 @@ means for what happens next.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from advisor.arithmetic.quota import Cover, quota_cover
-from advisor.limits import Mode
-from advisor.model import ActionClass, ClusterState, Job, Phase, Use
-from advisor.plan import Rule
-from advisor.policies.ladder import Rung, Standing, clock_ms, standing
-from advisor.policies.protection import restraint, silence
-from advisor.policies.sayings import job_name, lasting
+from advisor.planner.limits import Mode
+from advisor.planner.plan import Rule
+from advisor.planner.quota import Cover, quota_cover
+from advisor.policies.exemptions import restraint, silence
+from advisor.policies.idle_escalation import Rung, Standing, clock_ms, standing
+from advisor.policies.phrases import job_name, lasting
+from advisor.state.model import ActionClass, ClusterState, Job, Phase, Use
 from analytics.findings.words import clock
 from analytics.model import IDLENESS, Evidence, FindingKind
 from collector.model import JobId

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from advisor.limits import Limits
-from advisor.live.observed import Observed
-from advisor.live.recorded import moment_ms
-from advisor.model import ClusterState
+from advisor.live.stored_analysis import moment_ms
+from advisor.planner.limits import Limits
+from advisor.planner.observed import Observed
+from advisor.state.model import ClusterState
 from advisor.statements import rows_of
 from analytics.query import run
 from collector.gpu_place import node_place

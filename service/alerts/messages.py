@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-from advisor.policies.sayings import gib, lasting, percent
+from advisor.policies.phrases import gib, lasting, percent
 from service.alerts.model import EVENTS, AlertKind, Change, Condition, Incident, Turn
 from service.alerts.receivers import is_working, next_digest, next_hours
 from service.alerts.strangers import KINDS as KINDS_OF_STRANGERS

@@ -6,11 +6,11 @@ is noted on the telling when the receiver's server has taken it (``AlertDesk.del
 
 from collections.abc import Callable
 
-from advisor.engines.engine import Done, Engine, Failed, Late, Outcome
-from advisor.engines.foreign import KEEP_HINT
-from advisor.engines.telling import Notice, Notifier, Told
-from advisor.register.state import is_ours
-from advisor.steps import Action, Notify
+from advisor.actions import Action, Notify
+from advisor.engines.external import KEEP_HINT
+from advisor.engines.notify_owner import Notice, Notifier, Told
+from advisor.outcomes import Done, Engine, Failed, Late, Outcome
+from advisor.state.model import is_ours
 from collector.model import JobId
 from collector.store.errors import StoreError
 from service.errors import ClientError
@@ -21,7 +21,7 @@ Whose = Callable[[JobId], str | None]
 
 
 class MessageNotifier:
-    """``advisor.engines.telling.Notifier``; tells nobody before it is joined to the alerts."""
+    """``advisor.engines.notify_owner.Notifier``; tells nobody before it is joined to the alerts."""
 
     def __init__(self) -> None:
         self._send: Send | None = None

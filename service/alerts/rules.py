@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from advisor.arithmetic.projects import allocated, tree_of, upward
-from advisor.limits import Mode
-from advisor.model import ActionClass, Job, Phase, ProjectName
-from advisor.plan import Rule
-from advisor.policies.protection import silence
-from advisor.policies.sayings import job_name, lasting, percent
-from advisor.transition import SHARE_SLACK
+from advisor.planner.limits import Mode
+from advisor.planner.plan import Rule
+from advisor.planner.quota import allocated, tree_of, upward
+from advisor.planner.transition import SHARE_SLACK
+from advisor.policies.exemptions import silence
+from advisor.policies.phrases import job_name, lasting, percent
+from advisor.state.model import ActionClass, Job, Phase, ProjectName
 from analytics.findings.words import clock
 from analytics.model import Evidence, Finding, FindingKind
 from collector.model import JobId

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from advisor.policies.sayings import gib
+from advisor.policies.phrases import gib
 from analytics.model import Evidence, Finding, FindingKind
 from service.alerts.facts import Facts
 from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from advisor.model import ActionClass, Job
-from advisor.plan import Rule
-from advisor.policies.protection import silence
-from advisor.policies.sayings import job_name
+from advisor.planner.plan import Rule
+from advisor.policies.exemptions import silence
+from advisor.policies.phrases import job_name
+from advisor.state.model import ActionClass, Job
 from analytics.model import Evidence, Finding, FindingKind
 from collector.model import JobId
 from service.alerts.facts import Facts

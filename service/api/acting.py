@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from advisor.register.model import JobState
+from advisor.jobs.model import JobState
 from collector.model import JobId
 from service.api import answers
 from service.api.former import worded

@@ -20,9 +20,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from advisor.consent import Kind
-from advisor.model import ActionClass, ProjectName
-from advisor.register.model import Elasticity, ExitReason, JobState, Launcher, Report, Submission
+from advisor.jobs.model import Elasticity, ExitReason, JobState, Launcher, Report, Submission
+from advisor.planner.consent import Kind
+from advisor.state.model import ActionClass, ProjectName
 from advisor.tags import as_now
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 from collector.procfs.job_root import without_secrets

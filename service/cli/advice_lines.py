@@ -12,9 +12,9 @@ from service.cli import words
 from service.usecases.advice_rows import verb_of
 
 if TYPE_CHECKING:
-    from advisor.advice import Abstain, Advice
+    from advisor.actions import Action
     from advisor.explain import WhyNot
-    from advisor.steps import Action
+    from advisor.planner.plan import Abstain, Advice
 
 CLASS_STYLES = {
     "reclaim": "red",

@@ -19,12 +19,12 @@ from service.usecases.advice_rows import abstain_row, advice_row
 from service.usecases.recurring import Recurred, known_gain, recurred, told
 
 if TYPE_CHECKING:
-    from advisor.advice import Advice
+    from advisor.planner.plan import Advice
 
 
 def run(flags: argparse.Namespace) -> int:
     """Print the advice, the largest gain first."""
-    from advisor.advice import Abstain, Advice
+    from advisor.planner.plan import Abstain, Advice
 
     settings = settle(flags)
     with asked(flags) as client:

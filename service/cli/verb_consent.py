@@ -21,7 +21,7 @@ COLUMNS = (
     *(Column(title=kind) for kind in KINDS),
     Column(title="by whose word", least=20),
 )
-"""What may be done, a column each; ``advisor.consent`` says what each means."""
+"""What may be done, a column each; ``advisor.planner.consent`` says what each means."""
 
 
 class BadConsent(FallowError):

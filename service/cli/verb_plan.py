@@ -113,7 +113,7 @@ def _rows(desk: AdviceContext) -> list[dict[str, Any]]:
 
 def _projects(desk: AdviceContext) -> Any:
     """What every project and those below it are guaranteed, deserve now and would hold after the plan."""
-    from advisor.arithmetic.projects import allocated, tree_of, upward
+    from advisor.planner.quota import allocated, tree_of, upward
 
     plan, state = desk.said.plan, desk.said.state
     after = plan.outlook.allocated_gpus if plan.outlook is not None else {}

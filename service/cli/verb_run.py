@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from advisor.model import ProjectName
+from advisor.state.model import ProjectName
 from collector.model import JobId
 from collector.procfs.owners import whose_uid
 from service import names

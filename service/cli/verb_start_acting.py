@@ -23,7 +23,7 @@ def run(flags: argparse.Namespace) -> int:
 
 
 def _without_service(flags: argparse.Namespace) -> None:
-    from advisor.journal.switch import KillSwitch
+    from advisor.journal.kill_switch import KillSwitch
     from service.store.open import own_store
 
     settings = settle(flags)

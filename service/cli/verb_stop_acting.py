@@ -42,7 +42,7 @@ def whoami() -> str:
 
 
 def _by_file(data: Path, because: str) -> tuple[Path | None, str]:
-    from advisor.journal.switch import Setting, write_file
+    from advisor.journal.kill_switch import Setting, write_file
 
     if not client_place.store_file(data).exists():
         return None, f"there is no store in {data}; name the service's folder with --data"

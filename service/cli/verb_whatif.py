@@ -17,9 +17,9 @@ LEAST_SAID_HOURS = 0.1
 """Less that was not measured is none in a column of tenths of hours."""
 
 if TYPE_CHECKING:
-    from advisor.charging import Charged
-    from advisor.whatif.earned import Earned, Given
-    from advisor.whatif.past import Past
+    from advisor.planner.fair_share import Charged
+    from advisor.whatif.estimate import Earned, Given
+    from advisor.whatif.history import Past
     from advisor.whatif.replay import WhatIf
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
-from advisor.limits import Lending, Limits, Mode, Order
-from advisor.model import ActionClass
+from advisor.planner.limits import Lending, Limits, Mode, Order
+from advisor.state.model import ActionClass
 from service.config.fields import Misplaced, bounded, names, others, told
 
 GROUP_SIGN = "@"

@@ -10,7 +10,7 @@ class's docstring is its heading, the paragraphs after it are its words, each ke
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from advisor.rules import PlannerConfig
+from advisor.planner.limits import PlannerConfig
 from analytics.thresholds import Thresholds
 from service.config.alerting import AlertsConfig, ReceiverConfig
 from service.config.bounding import LimitsConfig

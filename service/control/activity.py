@@ -11,15 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.journal.deeds import Result
+from advisor.jobs.model import Command, JobRecord, JobState
 from advisor.journal.journal import Begun
-from advisor.model import ActionClass
-from advisor.plan import Rule
-from advisor.register.model import (
-    Command,
-    JobRecord,
-    JobState,
-)
+from advisor.journal.records import Result
+from advisor.planner.plan import Rule
+from advisor.state.model import ActionClass
 from advisor.tags import verb_of
 from service.logs import log_event
 

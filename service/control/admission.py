@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from advisor.arithmetic.pool import kind_of, takes
-from advisor.model import ClusterState
-from advisor.register.model import JobRecord, Submission
-from advisor.register.state import waiting_job
+from advisor.jobs.model import JobRecord, Submission
+from advisor.jobs.with_snapshot import waiting_job
+from advisor.planner.free_gpus import kind_of, takes
+from advisor.state.model import ClusterState
 from collector.model import JobId
 from service.config.bounding import NeverFitting
 from service.control.errors import BadOrder, NotAllowed, OverLimit
@@ -17,8 +17,8 @@ from service.control.interface import Caller, Role
 from service.control.membership import Membership, hold_strangers, rules_of
 
 if TYPE_CHECKING:
-    from advisor.model import Job
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
+    from advisor.state.model import Job
     from service.config.model import Config
 
 RETRY_S = 60

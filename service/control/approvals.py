@@ -9,18 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.engines.engine import Done, Stale
-from advisor.guard import approve
-from advisor.journal.deeds import ActionRecord, Result, reverse_of
+from advisor.actions import Action, Pause, Resume, SetEnvAtRestart, Start
+from advisor.jobs import lifecycle
+from advisor.jobs.lifecycle import Refused
+from advisor.journal.pending_plans import Verdict
 from advisor.journal.proposals import PendingPlan, Proposed, Standing, snoozed_until_ms
-from advisor.journal.shelf import Verdict
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState, Job
-from advisor.plan import Plan, Refusal
-from advisor.register import life
-from advisor.register.life import Refused
-from advisor.register.state import is_ours
-from advisor.steps import Action, Pause, Resume, SetEnvAtRestart, Start
+from advisor.journal.records import ActionRecord, Result, reverse_of
+from advisor.outcomes import Done, Stale
+from advisor.planner.guard import approve
+from advisor.planner.limits import Limits, Mode
+from advisor.planner.plan import Plan, Refusal
+from advisor.state.model import ActionClass, ClusterState, Job, is_ours
 from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.control.executor import Applying, Approval
@@ -30,7 +29,7 @@ from service.control.records import Records
 from service.control.rows import acting_row, action_row, plan_row
 
 if TYPE_CHECKING:
-    from advisor.register.register import Register, Turn
+    from advisor.jobs.job_store import Register, Turn
 
 MOST_PLANS = 100
 MOST_NUMBER = 2**63 - 1
@@ -245,7 +244,7 @@ class Papers:
 def _turn_of(step: Pause | SetEnvAtRestart, deed: ActionRecord, because: str) -> "tuple[Action, Turn, str]":
     if isinstance(step, Pause):
         back = Resume(job=deed.job, gpus=(), reason=because)
-        return back, life.let_go, "it goes on as soon as there is room"
+        return back, lifecycle.let_go, "it goes on as soon as there is room"
     settings = () if deed.stood is None else deed.stood.next_launch
     restored = SetEnvAtRestart(job=deed.job, settings=settings, reason=because)
     return restored, lambda entry: replace(entry, next_launch=settings), "its next launch is as it was before"

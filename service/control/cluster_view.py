@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from advisor.live.observed import Observed
-    from advisor.live.state import Live
-    from advisor.model import ClusterState, Job
-    from advisor.register.model import JobRecord
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
+    from advisor.jobs.model import JobRecord
+    from advisor.live.snapshot import Live
+    from advisor.planner.observed import Observed
+    from advisor.state.model import ClusterState, Job
     from collector.clock import Clock
     from collector.model import GpuUuid, JobId, NodeName
     from collector.store.database import Store
@@ -57,7 +57,7 @@ class _Drawing:
         self.known: _Jobs = {}
 
     def __call__(self, entry: "JobRecord") -> "Job":
-        from advisor.register.state import waiting_job
+        from advisor.jobs.with_snapshot import waiting_job
 
         known = self._before.get(entry.id)
         if known is None or known[0] is not entry:
@@ -90,7 +90,7 @@ class Observing:
     @property
     def observed(self) -> "Observed":
         """What was measured of the jobs, as of the last look."""
-        from advisor.live.observed import Observed
+        from advisor.planner.observed import Observed
 
         if self._measured is None:
             return Observed(analysis=_nothing(self._clock.now_ms()))
@@ -103,7 +103,7 @@ class Observing:
 
     def look(self) -> "ClusterState":
         """The state as it is now. Blocks while it asks. Raises ``ClientError`` if the store cannot answer."""
-        from advisor.register.state import Look, joined
+        from advisor.jobs.with_snapshot import Look, joined
 
         with self._reading:
             measured = self._newest()
@@ -140,10 +140,10 @@ class Observing:
 
     def _read(self, gpus: list[dict[str, Any]]) -> "Live":
         """The measured half; ``gpus`` gets the rows of the GPUs, which say when each was measured."""
-        from advisor.live.observed import Observed
-        from advisor.live.recorded import Judged, moment_ms, recorded_analysis
-        from advisor.live.state import Live, read_live
-        from advisor.model import ClusterState
+        from advisor.live.snapshot import Live, read_live
+        from advisor.live.stored_analysis import Judged, moment_ms, recorded_analysis
+        from advisor.planner.observed import Observed
+        from advisor.state.model import ClusterState
         from service.schemas.values import plain_rows
         from service.store.answer import answer
         from service.usecases.advice import judged_good_for_ms, site_of
@@ -184,6 +184,6 @@ def _stale_ms(config: "Config") -> int:
 
 
 def _nothing(now_ms: int) -> Any:
-    from advisor.live.recorded import Judged, recorded_analysis
+    from advisor.live.stored_analysis import Judged, recorded_analysis
 
     return recorded_analysis((), (), now_ms, judged=Judged(at_ms=None, good_for_ms=0))

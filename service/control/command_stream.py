@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from advisor.register.life import in_flight
-from advisor.register.model import CancelCommand, Command, JobRecord, JobState
-from advisor.register.register import UnknownJob
-from advisor.written import to_tree
+from advisor.jobs.job_store import UnknownJob
+from advisor.jobs.lifecycle import in_flight
+from advisor.jobs.model import CancelCommand, Command, JobRecord, JobState
+from advisor.serialize import to_tree
 from collector.model import JobId
 
 if TYPE_CHECKING:
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
     from service.control.loop import ActingLoop
 
 ALIVE_S = 5.0

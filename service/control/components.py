@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.engines.brief import Brief
-from advisor.engines.dispatch import Dispatch
-from advisor.engines.foreign import ExternalEngine
-from advisor.engines.local import Given, LocalEngine, Patience
-from advisor.engines.moving import Moving
+from advisor.engines.external import ExternalEngine
+from advisor.engines.launched import Given, LocalEngine, Patience
+from advisor.engines.memory_transfers import Moving
 from advisor.engines.mps import seldom
-from advisor.register.consents import ConsentStore
-from advisor.register.foreign import ExternalJobStore
-from advisor.register.model import JobRecord
-from advisor.register.pair_book import SlowdownStore
-from advisor.register.pair_watch import Span
-from advisor.register.register import UnknownJob, open_register
-from advisor.register.signing import CommandSigner
+from advisor.engines.router import Dispatch
+from advisor.jobs.consent_store import ConsentStore
+from advisor.jobs.external_jobs import ExternalJobStore
+from advisor.jobs.job_store import UnknownJob, open_register
+from advisor.jobs.model import JobRecord
+from advisor.jobs.signing import CommandSigner
+from advisor.jobs.slowdown_store import SlowdownStore
+from advisor.jobs.slowdown_watchdog import Span
 from collector.clock import SystemClock
 from collector.model import JobId, NodeName
 from collector.snapshot import Snapshot
@@ -55,9 +55,9 @@ from service.privileged.client import daemon_finder
 from service.usecases.advice import ask_policies, limits_of, site_of
 
 if TYPE_CHECKING:
-    from advisor.limits import Limits
-    from advisor.model import ClusterState
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
+    from advisor.planner.limits import Limits
+    from advisor.state.model import ClusterState
     from collector.clock import Clock
     from collector.store.database import Store
     from service.alerts.evaluate import AlertEvaluator

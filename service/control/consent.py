@@ -1,8 +1,8 @@
 """What owners allow with their own jobs: their words taken, shown, and read again before every step.
 
-The rule is ``advisor.consent``. An owner speaks for own jobs alone; a site speaks in its configuration, an
-operator by orders. Words count from the moment they are kept: every look at the cluster reads them, and the
-engine asks once more before each step.
+The rule is ``advisor.planner.consent``. An owner speaks for own jobs alone; a site speaks in its
+configuration, an operator by orders. Words count from the moment they are kept: every look at the cluster
+reads them, and the engine asks once more before each step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,19 +10,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from advisor.consent import Held, Kind, Origin, holding, with_consent, withdrawn
-from advisor.engines.engine import Engine, Outcome, Stale
-from advisor.register.consents import ConsentStore
-from advisor.register.model import JobRecord, JobState
-from advisor.register.state import is_ours, waiting_job
+from advisor.jobs.consent_store import ConsentStore
+from advisor.jobs.model import JobRecord, JobState
+from advisor.jobs.with_snapshot import waiting_job
+from advisor.outcomes import Engine, Outcome, Stale
+from advisor.planner.consent import Held, Kind, Origin, holding, with_consent, withdrawn
+from advisor.state.model import is_ours
 from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob
 from service.control.interface import Caller, OwnWord, Role, Row
 
 if TYPE_CHECKING:
-    from advisor.model import ClusterState, Job
-    from advisor.register.register import Register
-    from advisor.steps import Action
+    from advisor.actions import Action
+    from advisor.jobs.job_store import Register
+    from advisor.state.model import ClusterState, Job
     from collector.clock import Clock
 
 

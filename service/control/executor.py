@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from advisor.engines.engine import Done, Engine, Failed, Interrupted, Late, Outcome, Stale, Unsupported
+from advisor.actions import Action
 from advisor.journal.journal import StoreJournal
-from advisor.steps import Action
+from advisor.outcomes import Done, Engine, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 from collector.clock import Clock
 
 log = logging.getLogger(__name__)

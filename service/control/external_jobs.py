@@ -13,16 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.engines.checkpointer import Checkpointer, LocalCheckpointer
-from advisor.engines.foreign import ExternalEngine, ExternalEngineDependencies, Lease, NoLease, beyond
-from advisor.engines.sighting import OLDEST_MS, processes_of
-from advisor.engines.telling import Notifier, TerminalNotifier
-from advisor.live.protect import Protect, with_protection
-from advisor.live.state import NO_PROJECT
-from advisor.model import ActionClass, ClusterState, Job, Phase, Placement, Use
-from advisor.register.foreign import Checkpoint, ExternalJobStore, Seen
-from advisor.register.state import is_ours
-from advisor.steps import Action, Pause, Resume
+from advisor.actions import Action, Pause, Resume
+from advisor.engines.cuda_checkpointer import Checkpointer, LocalCheckpointer
+from advisor.engines.external import ExternalEngine, ExternalEngineDependencies, Lease, NoLease, beyond
+from advisor.engines.external_processes import OLDEST_MS, processes_of
+from advisor.engines.notify_owner import Notifier, TerminalNotifier
+from advisor.jobs.external_jobs import Checkpoint, ExternalJobStore, Seen
+from advisor.live.snapshot import NO_PROJECT
+from advisor.state.model import ActionClass, ClusterState, Job, Phase, Placement, Use, is_ours
+from advisor.state.site_protection import Protect, with_protection
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 from collector.procfs.accounts import uid_of
 from collector.procfs.terminals import terminal_of, tty_of
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from service.config.deciding import ExternalJobsConfig
     from service.config.model import Config
 if TYPE_CHECKING:
-    from advisor.model import ClusterState, Job
+    from advisor.state.model import ClusterState, Job
     from service.control.free_gpus import FreeGpus
 
 

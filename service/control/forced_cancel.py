@@ -8,18 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.engines.engine import Done
-from advisor.register.life import Refused, leased
-from advisor.register.model import CancelCommand, JobRecord
-from advisor.register.register import UnknownJob as NoEntry
-from advisor.steps import Cancel
+from advisor.actions import Cancel
+from advisor.jobs.job_store import UnknownJob as NoEntry
+from advisor.jobs.lifecycle import Refused, leased
+from advisor.jobs.model import CancelCommand, JobRecord
+from advisor.outcomes import Done
 from collector.snapshot import Snapshot
 from service.control.errors import NotAllowed, WrongState
 from service.control.interface import Caller, Role, Row
 from service.control.owner_commands import Orders
 
 if TYPE_CHECKING:
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
     from service.control.liveness import Liveness
 
 MOST_NAMED = 8

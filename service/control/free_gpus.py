@@ -7,16 +7,16 @@ either: who orders it has agreed, and what a person does to own jobs is no distu
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from advisor.arithmetic.placement import shrunk
-from advisor.limits import Limits
-from advisor.steps import Action, Move, Resize, Resume, Start
+from advisor.actions import Action, Move, Resize, Resume, Start
+from advisor.planner.limits import Limits
+from advisor.planner.placement import shrunk
 from collector.model import GpuUuid
 from service.control.errors import WrongState
 
 if TYPE_CHECKING:
-    from advisor.model import ClusterState
-    from advisor.register.model import JobRecord
-    from advisor.round import WorkingState
+    from advisor.jobs.model import JobRecord
+    from advisor.planner.working_state import WorkingState
+    from advisor.state.model import ClusterState
 
 
 class FreeGpus:
@@ -82,8 +82,8 @@ def _beside(state: "ClusterState", limits: Limits, entry: "JobRecord", more: int
 
 def _round(state: "ClusterState", limits: Limits) -> "WorkingState":
     """A decision in which nothing is decided, with what earlier ones promised held back."""
-    from advisor.policies.promises import Promises  # it takes a while, and callers are answered by now
-    from advisor.round import WorkingState
+    from advisor.planner.working_state import WorkingState
+    from advisor.policies.promised_starts import Promises  # it takes a while, and callers are answered by now
 
     round = WorkingState(state, limits)
     Promises(round)

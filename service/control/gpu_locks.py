@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.register.life import leased
-from advisor.register.model import JobRecord
+from advisor.jobs.lifecycle import leased
+from advisor.jobs.model import JobRecord
 from collector.model import GpuUuid, JobId
 from service.errors import FallowError
 
 if TYPE_CHECKING:
-    from advisor.model import ClusterState
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
+    from advisor.state.model import ClusterState
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +234,9 @@ class GpuLocks:
 
 @dataclass(frozen=True, slots=True)
 class RestoreLease:
-    """``advisor.engines.foreign.Lease`` by these locks; ``leased`` are the GPUs given out by this service."""
+    """``advisor.engines.external.Lease`` by these locks; ``leased`` are the GPUs given out by this
+    service.
+    """
 
     locks: GpuLocks
     leased: Callable[[], Collection[GpuUuid]]

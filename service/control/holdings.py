@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.register.life import leased
-from advisor.register.model import JobRecord, JobState, Submission
+from advisor.jobs.lifecycle import leased
+from advisor.jobs.model import JobRecord, JobState, Submission
 from collector.model import JobId
 from service.trust.persons import person_of_uid
 
 if TYPE_CHECKING:
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from advisor.consent import Kind
-from advisor.register.model import JobState, Report, Submission
+from advisor.jobs.model import JobState, Report, Submission
+from advisor.planner.consent import Kind
 from collector.model import JobId
 from collector.procfs.owners import is_lent
 

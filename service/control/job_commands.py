@@ -10,17 +10,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from advisor.engines.engine import Done, Outcome, Stale
-from advisor.model import ActionClass
-from advisor.register import life
-from advisor.register.kept import read_directives, read_leases
-from advisor.register.life import Refused, in_flight
-from advisor.register.model import Command, JobRecord, JobState, Report, Submission
-from advisor.register.register import UnknownJob as NoEntry
-from advisor.register.state import is_ours
-from advisor.steps import Cancel, Pause, Resize, Resume
+from advisor.actions import Cancel, Pause, Resize, Resume
+from advisor.jobs import lifecycle
+from advisor.jobs.job_store import UnknownJob as NoEntry
+from advisor.jobs.lifecycle import Refused, in_flight
+from advisor.jobs.model import Command, JobRecord, JobState, Report, Submission
+from advisor.jobs.repository import read_directives, read_leases
+from advisor.outcomes import Done, Outcome, Stale
+from advisor.serialize import to_tree
+from advisor.state.model import ActionClass, is_ours
 from advisor.tags import verb_of
-from advisor.written import to_tree
 from collector.model import JobId
 from service.control.admission import Admission
 from service.control.command_stream import follow, is_meant, is_news
@@ -31,9 +30,9 @@ from service.control.wait_reasons import in_line, never_began, stands, wait_of
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal
-    from advisor.engines.local import Agree
-    from advisor.model import ClusterState
-    from advisor.register.register import Register, Turn
+    from advisor.engines.launched import Agree
+    from advisor.jobs.job_store import Register, Turn
+    from advisor.state.model import ClusterState
     from collector.clock import Clock
     from collector.store.database import Store
     from service.control.consent import Consents
@@ -211,7 +210,7 @@ class JobCommands:
             return self._organs.foreign.pause(caller, job, because)
         entry = self._changeable(caller, job)
         if entry.state in (JobState.PENDING, JobState.PAUSED) and not in_flight(entry):
-            return self._turned(caller, Pause(job=job, reason=because), life.held, "held in the queue")
+            return self._turned(caller, Pause(job=job, reason=because), lifecycle.held, "held in the queue")
         return self._ordered(
             caller,
             Pause(job=job, action=ActionClass.SCHEDULE, reason=because),
@@ -226,7 +225,7 @@ class JobCommands:
         if never_began(entry):
             self._organs.admission.must_be_member(caller, entry.submission)
         step = Resume(job=job, gpus=(), reason=because)
-        return self._turned(caller, step, life.let_go, "it goes on as soon as there is room")
+        return self._turned(caller, step, lifecycle.let_go, "it goes on as soon as there is room")
 
     def cancel(
         self, caller: Caller, job: JobId, because: str, nonce: str = "", *, force: bool = False
@@ -241,7 +240,7 @@ class JobCommands:
         if self._register.is_followed(job):
             return self._ordered(caller, step)
         now_ms = self._organs.clock.now_ms()
-        return self._ordered(caller, step, lambda each: life.unlaunched(each, now_ms))
+        return self._ordered(caller, step, lambda each: lifecycle.unlaunched(each, now_ms))
 
     def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:
         """Give a running job so many GPUs, when as many are free beside its own and promised to nobody."""

@@ -1,26 +1,27 @@
 """Somebody's word to leave a job alone for a while; for any job that is seen, launched here or not.
 
-An owner may say it three times, for 4, 8 or 24 hours; an operator at any time (``advisor.policies.ladder``).
-The word is kept in the table ``keeps``, which every look at the cluster reads.
+An owner may say it three times, for 4, 8 or 24 hours; an operator at any time
+(``advisor.policies.idle_escalation``). The word is kept in the table ``keeps``, which every look at the
+cluster reads.
 """
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from advisor.engines.engine import Done
+from advisor.jobs.external_jobs import ExternalJobStore
 from advisor.journal.journal import Order
-from advisor.live.spoken import with_spoken
-from advisor.policies.ladder import KEEP_HOURS, NotKept, keep
-from advisor.register.foreign import ExternalJobStore
-from advisor.rules import PlannerConfig
+from advisor.outcomes import Done
+from advisor.planner.limits import PlannerConfig
+from advisor.policies.idle_escalation import KEEP_HOURS, NotKept, keep
+from advisor.state.owner_replies import with_spoken
 from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.control.interface import Caller, Role, Row
 
 if TYPE_CHECKING:
     from advisor.journal.journal import StoreJournal
-    from advisor.model import ClusterState, Job
+    from advisor.state.model import ClusterState, Job
     from collector.clock import Clock
 
 HOUR_MS = 3_600_000

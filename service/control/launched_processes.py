@@ -12,7 +12,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from advisor.register.model import Launcher
+from advisor.jobs.model import Launcher
 from collector.model import JobId, NodeName, ProcessKey
 from collector.procfs.cgroup_folders import GroupFolders
 from collector.procfs.cgroups import placement

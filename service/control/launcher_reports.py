@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from advisor.register.life import leased
-from advisor.register.model import JobRecord, Launcher, Report
+from advisor.jobs.lifecycle import leased
+from advisor.jobs.model import JobRecord, Launcher, Report
 from collector.model import JobId
 from service.control.liveness import Liveness
 from service.control.peer_processes import PeerProcesses, unheard
 
 if TYPE_CHECKING:
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
     from collector.clock import Clock
     from service.control.interface import Caller
 

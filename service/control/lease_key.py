@@ -11,7 +11,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from advisor.register.signing import KEY_BYTES
+from advisor.jobs.signing import KEY_BYTES
 from service.errors import FallowError
 
 NAME = "lease.key"

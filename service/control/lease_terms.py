@@ -4,25 +4,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.register.life import leased
-from advisor.register.model import JobRecord, Sharing
-from advisor.register.shares import Device, Mps, Sharer, Terms, terms
-from advisor.register.state import is_ours
+from advisor.jobs.gpu_sharing import Device, Mps, Sharer, Terms, terms
+from advisor.jobs.lifecycle import leased
+from advisor.jobs.model import JobRecord, Sharing
+from advisor.state.model import is_ours
 from collector.model import GpuUuid
 from collector.procfs.accounts import name_of
 from collector.procfs.owners import is_lent
 
 if TYPE_CHECKING:
-    from advisor.model import ClusterState
-    from advisor.register.model import Submission
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
+    from advisor.jobs.model import Submission
+    from advisor.state.model import ClusterState
 
 INSTANCE = "MIG-"
 """What the UUIDs of MIG instances begin with (NVIDIA MIG User Guide, Device Enumeration)."""
 
 
 class LeaseTerms:
-    """``advisor.engines.local.Agree`` of a running service; ``seen`` remembers the state that it rests on."""
+    """``advisor.engines.launched.Agree`` of a running service; ``seen`` remembers the state that it rests
+    on.
+    """
 
     def __init__(self, register: "Register", mps: Callable[[], Mps]) -> None:
         self._register, self._mps = register, mps

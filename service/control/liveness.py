@@ -10,8 +10,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from advisor.register.life import leased
-from advisor.register.model import JobRecord
+from advisor.jobs.lifecycle import leased
+from advisor.jobs.model import JobRecord
 from collector.model import GpuUuid, NodeName
 from collector.procfs.owners import belongs_to
 from collector.procfs.proc_files import Stat, is_same_start, parse_boot_ms, parse_stat, started_ms

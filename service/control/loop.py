@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from advisor.engines.dispatch import Dispatch
-from advisor.engines.engine import Engine, Interrupted
-from advisor.register.life import in_flight, lapsing, silent, vacated
-from advisor.register.model import JobRecord, JobState
+from advisor.engines.router import Dispatch
+from advisor.jobs.lifecycle import in_flight, lapsing, silent, vacated
+from advisor.jobs.model import JobRecord, JobState
+from advisor.outcomes import Engine, Interrupted
 from service.control.activity import Activity
 from service.control.memory_watchdog import MemoryWatchdog
 from service.control.records import Records
@@ -24,14 +24,14 @@ from service.control.wait_reasons import Reasons, Wait, reasons_of, waits
 
 if TYPE_CHECKING:
     from advisor.cycle import Cycle, Journal, Policy
-    from advisor.limits import Limits
-    from advisor.model import ClusterState
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
+    from advisor.planner.limits import Limits
+    from advisor.state.model import ClusterState
     from collector.clock import Clock
     from collector.model import JobId
 if TYPE_CHECKING:
     from advisor.cycle import Cycle
-    from advisor.limits import Limits
+    from advisor.planner.limits import Limits
 
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from advisor.model import ProjectName
-from advisor.register import life
-from advisor.register.life import in_flight
+from advisor.jobs import lifecycle
+from advisor.jobs.lifecycle import in_flight
+from advisor.state.model import ProjectName
 from collector.inventory.projects import unix_groups
 from collector.model import JobId
 from collector.procfs.accounts import uid_of
@@ -25,7 +25,7 @@ from service.control.interface import acts_for_all
 from service.control.wait_reasons import never_began
 
 if TYPE_CHECKING:
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
     from service.config.model import Config
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ def hold_strangers(register: "Register", membership: "Membership", operators: fr
                 result[entry.id] = why
     if result:
         log.warning("%d waiting jobs are held: their owners may not use their projects", len(result))
-        register.change_all(result, lambda entry: life.held(entry, result[entry.id]))
+        register.change_all(result, lambda entry: lifecycle.held(entry, result[entry.id]))
 
 
 class Membership:

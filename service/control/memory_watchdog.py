@@ -1,6 +1,6 @@
 """Sees to it that no job holds more memory than its share, after every cycle of the acting loop.
 
-The rule is ``advisor.register.memory_watch``; this is its memory and its hands. Everything goes through the
+The rule is ``advisor.jobs.memory_watchdog``; this is its memory and its hands. Everything goes through the
 journal and the engine as the cycle's own steps do. Telling keeps the mode of cap-memory (not while it is
 off), and pausing needs it to be auto, as everything that disturbs. Clocks and the bound of an hour are not
 asked: a neighbour would lose its work meanwhile. The switch is, before every step.
@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.engines.engine import Done, Late
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass
-from advisor.register.memory_watch import Noted, draws, holdings, remembered, watch
-from advisor.register.model import JobState
-from advisor.steps import Notify, Pause
+from advisor.actions import Notify, Pause
+from advisor.jobs.memory_watchdog import Noted, draws, holdings, remembered, watch
+from advisor.jobs.model import JobState
+from advisor.outcomes import Done, Late
+from advisor.planner.limits import Limits, Mode
+from advisor.state.model import ActionClass
 from collector.model import JobId
 
 if TYPE_CHECKING:
     from advisor.cycle import Cycle, Journal
-    from advisor.engines.engine import Engine
-    from advisor.model import ClusterState
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
+    from advisor.outcomes import Engine
+    from advisor.state.model import ClusterState
     from collector.clock import Clock
     from collector.snapshot import Snapshot
 

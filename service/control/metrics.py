@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.register.model import JobRecord, JobState
+from advisor.jobs.model import JobRecord, JobState
 from collector.metrics_endpoint import COUNTER, Metric, family, single
 from service.control.activity import Counts
 
 if TYPE_CHECKING:
-    from advisor.register.register import Register
+    from advisor.jobs.job_store import Register
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,20 @@
 """What people order of their jobs, through the same journal and engine as everything else.
 
 An order is written down before it is given, with who gave it. A person waits a moment for the launcher's
-answer; one that comes later is written down by the loop (``advisor.journal.settle``), which it wakes.
+answer; one that comes later is written down by the loop (``advisor.journal.recovery``), which it wakes.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
-from advisor.engines.engine import Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
-from advisor.engines.local import Given, LocalEngine
-from advisor.steps import Action
+from advisor.actions import Action
+from advisor.engines.launched import Given, LocalEngine
+from advisor.outcomes import Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal
-    from advisor.register.register import Turn
+    from advisor.jobs.job_store import Turn
     from collector.clock import Clock
 
 SOON_S = 2.0

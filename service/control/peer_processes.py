@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.register.model import JobRecord, Launcher, Report
+from advisor.jobs.model import JobRecord, Launcher, Report
 from collector.model import JobId, JobKind, NodeName
 from collector.procfs.owners import belongs_to
 from collector.procfs.pid_namespaces import ids_of, translated

@@ -9,22 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.arithmetic.owed import owed, with_owed
-from advisor.engines.engine import Done
-from advisor.journal.deeds import ActionRecord, remembered
+from advisor.actions import Resume, Start
+from advisor.journal.in_progress import owed, with_owed
 from advisor.journal.journal import StoreJournal
+from advisor.journal.kill_switch import KillSwitch
+from advisor.journal.pending_plans import PendingPlans
 from advisor.journal.proposals import asking, reconcile
-from advisor.journal.settle import ForeignOutcome, Recovering, Recovery
-from advisor.journal.shelf import PendingPlans
-from advisor.journal.switch import KillSwitch
-from advisor.limits import Limits
-from advisor.model import ClusterState
-from advisor.steps import Resume, Start
+from advisor.journal.records import ActionRecord, remembered
+from advisor.journal.recovery import ForeignOutcome, Recovering, Recovery
+from advisor.outcomes import Done
+from advisor.planner.limits import Limits
+from advisor.state.model import ClusterState
 from collector.model import GpuUuid, JobId
 
 if TYPE_CHECKING:
     from advisor.cycle import Cycle
-    from advisor.register.model import JobRecord
+    from advisor.jobs.model import JobRecord
     from collector.clock import Clock
     from collector.store.database import Store
 

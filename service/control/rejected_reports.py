@@ -8,17 +8,17 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.register.claims import Unproven
-from advisor.register.life import leased
-from advisor.register.model import JobRecord, Report
+from advisor.jobs.claims import Unproven
+from advisor.jobs.lifecycle import leased
+from advisor.jobs.model import JobRecord, Report
 from advisor.statements import statement
 from collector.model import JobId
 from collector.store.errors import StoreError
 from service.logs import SecurityLog
 
 if TYPE_CHECKING:
-    from advisor.register.double_leases import Ended
-    from advisor.register.register import Register
+    from advisor.jobs.double_leases import Ended
+    from advisor.jobs.job_store import Register
     from collector.clock import Clock
     from collector.store.database import Store
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from advisor.journal.deeds import ActionRecord
+from advisor.jobs.gpu_sharing import Terms, about_defaults
+from advisor.jobs.lifecycle import in_flight
+from advisor.jobs.model import Elasticity, JobRecord, JobState, Submission
+from advisor.journal.kill_switch import Setting
 from advisor.journal.proposals import PendingPlan, Proposed, Standing
-from advisor.journal.switch import Setting
-from advisor.limits import Limits
-from advisor.model import ActionClass
-from advisor.register.life import in_flight
-from advisor.register.model import Elasticity, JobRecord, JobState, Submission
-from advisor.register.shares import Terms, about_defaults
+from advisor.journal.records import ActionRecord
+from advisor.planner.limits import Limits
+from advisor.serialize import to_tree
+from advisor.state.model import ActionClass
 from advisor.tags import verb_of
-from advisor.written import to_tree
 from collector.procfs.job_root import COMMAND_CHARS, masked
 from service.control.interface import Caller, Which
 from service.control.wait_reasons import Wait

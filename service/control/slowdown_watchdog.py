@@ -1,6 +1,6 @@
 """Sees to it that jobs which share a GPU since Fallow put them there get on, after every acting cycle.
 
-The rule is ``advisor.register.pair_watch``; this is its memory and its hands. Speeds alone are kept in
+The rule is ``advisor.jobs.slowdown_watchdog``; this is its memory and its hands. Speeds alone are kept in
 memory: after a restart they take three windows again, but those of a pair that exists are in the store. A
 pair whose foreground is too slow is noted as parted first and then parted, through the journal and the engine
 as every step is; what cannot be done now is tried again at every cycle while they are together.
@@ -12,14 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.engines.engine import Done
-from advisor.journal.deeds import Result
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass
-from advisor.policies.pack import PAIRING, profile_of
-from advisor.policies.pairing import Experience, expected_gain
-from advisor.register.life import leased
-from advisor.register.pair_watch import (
+from advisor.actions import Action, Move
+from advisor.jobs.lifecycle import leased
+from advisor.jobs.slowdown_watchdog import (
     Pair,
     Span,
     Track,
@@ -38,18 +33,23 @@ from advisor.register.pair_watch import (
     ways,
     whole_again,
 )
-from advisor.steps import Action, Move
+from advisor.journal.records import Result
+from advisor.outcomes import Done
+from advisor.planner.limits import Limits, Mode
+from advisor.planner.pairing import Experience, expected_gain
+from advisor.policies.pack import PAIRING, profile_of
+from advisor.state.model import ActionClass
 from advisor.tags import verb_of
 from collector.model import JobId
 
 if TYPE_CHECKING:
     from advisor.cycle import Cycle
-    from advisor.engines.engine import Engine
+    from advisor.jobs.job_store import Register
+    from advisor.jobs.model import JobRecord
+    from advisor.jobs.slowdown_store import SlowdownStore
     from advisor.journal.journal import StoreJournal
-    from advisor.model import ClusterState
-    from advisor.register.model import JobRecord
-    from advisor.register.pair_book import SlowdownStore
-    from advisor.register.register import Register
+    from advisor.outcomes import Engine
+    from advisor.state.model import ClusterState
     from collector.clock import Clock
 
 log = logging.getLogger(__name__)

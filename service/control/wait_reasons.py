@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from advisor.engines.engine import Done
-from advisor.guard import action_of
-from advisor.model import ActionClass, Telemetry
-from advisor.plan import Rule
-from advisor.register import life
-from advisor.register.life import in_flight
-from advisor.register.model import JobRecord, JobState
-from advisor.steps import Resume, Start
+from advisor.actions import Resume, Start
+from advisor.jobs import lifecycle
+from advisor.jobs.lifecycle import in_flight
+from advisor.jobs.model import JobRecord, JobState
+from advisor.outcomes import Done
+from advisor.planner.guard import action_of
+from advisor.planner.plan import Rule
+from advisor.state.model import ActionClass, Telemetry
 from collector.model import JobId
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _key(
 
 def _waits_for(entry: JobRecord, reasons: Reasons, absent: frozenset[JobId]) -> str:
     if entry.held_by_user:
-        return HELD if entry.message in ("", life.HELD_BY_OWNER) else f"{HELD} ({entry.message})"
+        return HELD if entry.message in ("", lifecycle.HELD_BY_OWNER) else f"{HELD} ({entry.message})"
     if entry.id in absent:
         return AWAY
     return reasons.by_job.get(entry.id) or entry.message or reasons.otherwise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from service.doctor_checks.results import Finding, Verdict
 
 if TYPE_CHECKING:
-    from advisor.engines.checkpoint import Host
+    from advisor.engines.cuda_checkpoint import Host
     from collector.procfs.terminals import Terminal
     from service.config.model import Config
 
@@ -59,7 +59,7 @@ def terminals_found(found: "tuple[Terminal, ...]", *, on: bool, uid: int, groups
 
 def checkpoint(config: "Config", driver_version: str | None) -> Finding:
     """Whether a job that Fallow did not launch could be paused here."""
-    from advisor.engines.checkpoint import Host
+    from advisor.engines.cuda_checkpoint import Host
     from collector.procfs.checkpoint_blockers import available_bytes, mps_pids
 
     major = (driver_version or "").split(".", 1)[0]
@@ -76,7 +76,7 @@ def checkpoint(config: "Config", driver_version: str | None) -> Finding:
 
 def checkpoint_found(host: "Host", *, on: bool) -> Finding:
     """What this machine means for checkpoints of foreign jobs. Pure."""
-    from advisor.engines.checkpoint import TOLD_TO_FAIL, unfit_host
+    from advisor.engines.cuda_checkpoint import TOLD_TO_FAIL, unfit_host
     from advisor.engines.gpu_room import GIB
 
     why = "no NVIDIA driver is loaded" if host.driver_major is None else unfit_host(host)

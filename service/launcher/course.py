@@ -8,7 +8,7 @@ and devices are said to be free only after everything that ran on them has ended
 from dataclasses import replace
 from typing import assert_never
 
-from advisor.register.model import (
+from advisor.jobs.model import (
     CancelCommand,
     Command,
     Elasticity,

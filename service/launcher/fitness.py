@@ -6,8 +6,8 @@ of an environment run code.
 
 import re
 
-from advisor.register.model import Command, ReallocateCommand, ResumeCommand, StartCommand
-from advisor.register.shares import LEASE_NAMES, PIPE_DIRECTORY
+from advisor.jobs.gpu_sharing import LEASE_NAMES, PIPE_DIRECTORY
+from advisor.jobs.model import Command, ReallocateCommand, ResumeCommand, StartCommand
 from collector.model import GpuUuid, JobId
 
 LONGEST_VALUE = 1_000

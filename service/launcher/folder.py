@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.register.model import Launcher
+from advisor.jobs.model import Launcher
 from collector.model import JobId
 from service.data_folder import Nowhere, user_state
 from service.errors import FallowError

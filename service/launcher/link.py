@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.register.model import CancelCommand, Command, Report
+from advisor.jobs.model import CancelCommand, Command, Report
+from advisor.serialize import Unreadable, from_tree, to_tree
 from advisor.tags import as_before
-from advisor.written import Unreadable, from_tree, to_tree
 from collector.model import JobId
 from service.client.jobs import ActingClient, Told
 from service.errors import BadOrder, ClientError, JobEnded, UnknownJob

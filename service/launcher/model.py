@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from advisor.register.model import (
+from advisor.jobs.model import (
     Command,
     Elasticity,
     ExitReason,

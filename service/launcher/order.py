@@ -9,8 +9,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.model import ProjectName
-from advisor.register.model import Elasticity, Submission
+from advisor.jobs.model import Elasticity, Submission
+from advisor.state.model import ProjectName
 from collector.model import JobKind, NodeName
 from collector.procfs.job_root import masked, without_secrets
 from service import names

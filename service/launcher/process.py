@@ -4,7 +4,7 @@ import os
 import socket
 from pathlib import Path
 
-from advisor.register.model import Launcher
+from advisor.jobs.model import Launcher
 from collector.model import NodeName
 from collector.procfs.proc_files import is_same_start, parse_boot_ms, parse_stat, started_ms
 

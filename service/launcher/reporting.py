@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.register.model import Launcher, Report
+from advisor.jobs.model import Launcher, Report
 from service.launcher.model import StateMachine
 
 LONGEST_WHY = 1_000

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
-from advisor.register.model import Elasticity, ExitReason, JobState, Launcher, Sharing
+from advisor.jobs.model import Elasticity, ExitReason, JobState, Launcher, Sharing
 from collector.model import GpuUuid, JobId, JobKind
 from service.errors import ClientError, ServiceBusy, ServiceDown
 from service.launcher import course as courses

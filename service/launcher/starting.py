@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.engines.mps import DEFAULT_DIRECTORY, folder_fault
-from advisor.register.model import Elasticity
-from advisor.register.shares import NO_DAEMON_DIRECTORY, PIPE_DIRECTORY
+from advisor.jobs.gpu_sharing import NO_DAEMON_DIRECTORY, PIPE_DIRECTORY
+from advisor.jobs.model import Elasticity
 from service.launcher import world
 from service.launcher.folder import StateDir
 from service.launcher.model import Lease

@@ -2,8 +2,8 @@
 
 import time
 
-from advisor.register.model import Submission
-from advisor.written import to_tree
+from advisor.jobs.model import Submission
+from advisor.serialize import to_tree
 from collector.model import JobId
 from service.client.jobs import ActingClient
 from service.errors import QueryFailed, ServiceBusy, ServiceDown

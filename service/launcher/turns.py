@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import assert_never
 
-from advisor.register.model import ExitReason, Sharing
+from advisor.jobs.model import ExitReason, Sharing
 from service.launcher import model, world
 from service.launcher.model import Exit, Lease, Phase, StateMachine, Transition
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from advisor.register import shares
+from advisor.jobs import gpu_sharing
 
 HOST = "127.0.0.1"
 DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -94,4 +94,4 @@ def joined(
     ``threads``: one compute thread unless the user chose, as torchrun does for several workers.
     """
     few = {"OMP_NUM_THREADS": "1"} if threads and "OMP_NUM_THREADS" not in user else {}
-    return {**user, **few, **shares.environment(settings, user), **place}
+    return {**user, **few, **gpu_sharing.environment(settings, user), **place}

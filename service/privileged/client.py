@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from advisor.engines.checkpoint import TRIED_DRIVERS, Deed, Host, Target
-from advisor.engines.checkpointer import Over, major
+from advisor.engines.cuda_checkpoint import TRIED_DRIVERS, Deed, Host, Target
+from advisor.engines.cuda_checkpointer import Over, major
 from advisor.engines.gpu_room import Held
-from advisor.engines.moving import Ongoing
+from advisor.engines.memory_transfers import Ongoing
 from advisor.engines.mps import MpsSearch
-from advisor.engines.telling import Notice, Told
-from advisor.register.foreign import Seen
-from advisor.register.shares import PIPE_DIRECTORY, Mps
-from advisor.written import Unreadable, from_tree, to_tree
+from advisor.engines.notify_owner import Notice, Told
+from advisor.jobs.external_jobs import Seen
+from advisor.jobs.gpu_sharing import PIPE_DIRECTORY, Mps
+from advisor.serialize import Unreadable, from_tree, to_tree
 from collector.model import NodeName, Process
 from collector.procfs.proc_files import parse_boot_ms, parse_stat, started_ms
 from collector.procfs.process_table import PROC, ProcessTable
@@ -133,7 +133,7 @@ def find_daemon(trusted: Sequence[int] = (0,), search: MpsSearch | None = None) 
 
 
 class HandCheckpointer:
-    """``advisor.engines.checkpointer.Checkpointer`` through the hand.
+    """``advisor.engines.cuda_checkpointer.Checkpointer`` through the hand.
 
     ``drivers``: the major versions under which this site lets jobs be checkpointed.
     """
@@ -233,7 +233,7 @@ class Asked:
 
 
 class HandNotifier:
-    """``advisor.engines.telling.Notifier``: terminals, written on by the hand."""
+    """``advisor.engines.notify_owner.Notifier``: terminals, written on by the hand."""
 
     def __init__(self, path: Path, trusted: Sequence[int] = (0,)) -> None:
         self._path, self._trusted = path, trusted

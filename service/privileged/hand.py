@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from advisor.engines.checkpoint import Deed
-from advisor.engines.checkpointer import Checkpointer, LocalCheckpointer, held_memory
+from advisor.engines.cuda_checkpoint import Deed
+from advisor.engines.cuda_checkpointer import Checkpointer, LocalCheckpointer, held_memory
 from advisor.engines.gpu_room import Held
-from advisor.engines.telling import Notice, Notifier, TerminalNotifier
-from advisor.register.foreign import Seen
-from advisor.written import from_tree, to_tree
+from advisor.engines.notify_owner import Notice, Notifier, TerminalNotifier
+from advisor.jobs.external_jobs import Seen
+from advisor.serialize import from_tree, to_tree
 from collector.model import GpuUuid, JobId
 from collector.procfs.checkpoint_blockers import CheckpointBlocker, owner
 from collector.procfs.proc_files import is_same_start

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.engines.mps import MpsSearch
-from advisor.register.shares import PIPE_DIRECTORY
-from advisor.written import to_tree
+from advisor.jobs.gpu_sharing import PIPE_DIRECTORY
+from advisor.serialize import to_tree
 from collector.model import NodeName, Process
 from collector.procfs.accounts import uid_of
 from collector.procfs.process_table import ProcessTable

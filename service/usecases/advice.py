@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 from service.errors import FallowError
 
 if TYPE_CHECKING:
-    from advisor.advice import Abstain, Advice
-    from advisor.charging import Charged
     from advisor.explain import Said
-    from advisor.guard import Ruling
-    from advisor.limits import Limits
-    from advisor.live.observed import Observed
-    from advisor.live.state import Site
-    from advisor.model import ClusterState, Job
-    from advisor.rules import PlannerConfig
-    from advisor.whatif.past import Past
+    from advisor.live.snapshot import Site
+    from advisor.planner.fair_share import Charged
+    from advisor.planner.guard import Ruling
+    from advisor.planner.limits import Limits, PlannerConfig
+    from advisor.planner.observed import Observed
+    from advisor.planner.plan import Abstain, Advice
+    from advisor.state.model import ClusterState, Job
+    from advisor.whatif.history import Past
     from collector.model import GpuUuid
     from service.client import Client
     from service.config.model import Config
@@ -56,13 +55,13 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     ``wanted`` are jobs that wait, which nobody but the caller knows of. Raises ``ClientError`` and
     ``CannotAdvise``.
     """
-    from advisor.check import BadState, checked
-    from advisor.consent import with_consent, words_of
     from advisor.decide import decide
     from advisor.explain import Said
-    from advisor.guard import approve
-    from advisor.live.recorded import Judged, moment_ms, recorded_analysis
-    from advisor.live.state import read_live
+    from advisor.live.snapshot import read_live
+    from advisor.live.stored_analysis import Judged, moment_ms, recorded_analysis
+    from advisor.planner.consent import with_consent, words_of
+    from advisor.planner.guard import approve
+    from advisor.planner.validate import BadState, checked
     from collector.gpu_place import node_place
 
     limits = limits_of(config)
@@ -98,11 +97,11 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
 
 def recorded_past(client: "Client", start: datetime, end: datetime, config: "Config") -> "Past":
     """What was recorded in a window. Blocks. Raises ``ClientError``."""
-    from advisor.live.observed import Price
-    from advisor.live.state import stretch_of
-    from advisor.register.pair_watch import pairs_of
-    from advisor.whatif.past import Past
-    from advisor.whatif.rows import holding_of, installed_of, past_job_of, submitted_of
+    from advisor.jobs.slowdown_watchdog import pairs_of
+    from advisor.live.snapshot import stretch_of
+    from advisor.planner.observed import Price
+    from advisor.whatif.history import Past
+    from advisor.whatif.history_rows import holding_of, installed_of, past_job_of, submitted_of
 
     site = site_of(config)
     span = {"from_ts": start, "to_ts": end}
@@ -141,12 +140,12 @@ def ask_policies(
     state: "ClusterState", observed: "Observed", limits: "Limits", rules: "PlannerConfig"
 ) -> "tuple[Advice | Abstain, ...]":
     """What every policy says of one snapshot: advice by gain, then the reasons for none."""
-    from advisor.advice import Advice
-    from advisor.policies import cap_memory, consolidate, pack, reclaim_idle, right_size
+    from advisor.planner.plan import Advice
+    from advisor.policies import consolidate, idle_reclaim, memory_cap, pack, right_size
 
     answers = [
         answer
-        for policy in (reclaim_idle, cap_memory, pack, consolidate, right_size)
+        for policy in (idle_reclaim, memory_cap, pack, consolidate, right_size)
         for answer in policy.advise(state, observed, limits, rules)
     ]
     advised = sorted((a for a in answers if isinstance(a, Advice)), key=lambda each: -each.gain_gpu_hours)
@@ -164,8 +163,8 @@ def newest(client: "Client") -> datetime:
 
 def limits_of(config: "Config") -> "Limits":
     """The decision's bounds as they were configured, modes included."""
-    from advisor.limits import Lending, Limits, Mode, Order
-    from advisor.model import ActionClass, ProjectName
+    from advisor.planner.limits import Lending, Limits, Mode, Order
+    from advisor.state.model import ActionClass, ProjectName
 
     def said(table: object) -> "dict[ActionClass, Mode]":
         found = {action: getattr(table, action.value.replace("-", "_")) for action in ActionClass}
@@ -183,8 +182,8 @@ def limits_of(config: "Config") -> "Limits":
 def charged_now(client: "Client", config: "Config", as_of: datetime) -> "tuple[Charged, ...]":
     """Whom charging held-idle hours once more would move, by the use up to then. Blocks. Raises
     ``ClientError``."""
-    from advisor.charging import charging
-    from advisor.live.state import usage_of
+    from advisor.live.snapshot import usage_of
+    from advisor.planner.fair_share import charging
 
     limits = limits_of(config)
     until = as_of.replace(second=0, microsecond=0)
@@ -199,9 +198,9 @@ def judged_good_for_ms(config: "Config") -> int:
 
 def site_of(config: "Config") -> "Site":
     """Quotas and consent as decisions take them; a project above others without GPUs sums theirs."""
-    from advisor.live.protect import Protect
-    from advisor.live.state import Site
-    from advisor.model import ActionClass, Project, ProjectName
+    from advisor.live.snapshot import Site
+    from advisor.state.model import ActionClass, Project, ProjectName
+    from advisor.state.site_protection import Protect
 
     parents = {quota.parent for quota in config.quotas.values() if quota.parent}
     return Site(
@@ -243,7 +242,7 @@ def with_jobs(state: "ClusterState", wanted: "Sequence[Job]") -> "ClusterState":
 
 def parse_want(text: str, number: int, now_ms: int) -> "Job":
     """A job that waits, from ``PROJECT:GPUS`` or ``PROJECT:GPUS:MODEL``. Raises ``CannotAdvise``."""
-    from advisor.model import Job, ProjectName
+    from advisor.state.model import Job, ProjectName
     from collector.model import JobId
 
     project, _, rest = text.partition(":")

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from advisor import tags
 
 if TYPE_CHECKING:
-    from advisor.advice import Abstain, Advice
-    from advisor.plan import Refusal
-    from advisor.steps import Action
+    from advisor.actions import Action
+    from advisor.planner.plan import Abstain, Advice, Refusal
 
 
 def advice_row(advice: "Advice", currency: str | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from service.errors import BadParameter, NoData
 from service.summaries.savings import Savings, judged
 
 if TYPE_CHECKING:
-    from advisor.rules import PlannerConfig
+    from advisor.planner.limits import PlannerConfig
     from service.client.queries import Client
     from service.config.file import Effective
 
@@ -74,7 +74,7 @@ class SettingRow:
 
 def advised(client: "Client") -> Advised:
     """Ask every policy, plan, and ask the guard. Blocks. Raises ``ClientError``."""
-    from advisor.advice import Advice
+    from advisor.planner.plan import Advice
     from service.usecases.advice import CannotAdvise, consult, newest
     from service.usecases.advice_rows import abstain_row, advice_row, refusal_row
 

@@ -26,7 +26,7 @@ class Recurred:
 
 def recurred(client: "Client", start: datetime, end: datetime) -> Recurred:
     """What was wasted in whole minutes and what recurs. Blocks. Raises ``ClientError``."""
-    from advisor.live.state import stretch_of
+    from advisor.live.snapshot import stretch_of
     from advisor.whatif.recurring import recurring
     from service.usecases.advised import effective
 

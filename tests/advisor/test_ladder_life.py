@@ -1,6 +1,6 @@
 """An idle notebook's way up the ladder and back, minute by minute, through the real cycle.
 
-Once as a job that Fallow launched (its entry and its launcher's words by ``advisor.register.life``), once as
+Once as a job that Fallow launched (its entry and its launcher's words by ``advisor.jobs.lifecycle``), once as
 a foreign one (the foreign engine on a real store, with a fake CUDA driver). Only the clock is a test's.
 """
 
@@ -10,23 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from advisor.actions import Action, Notify, Pause, Resume
 from advisor.cycle import run_cycle
-from advisor.engines.checkpoint import ProcessState
-from advisor.engines.dispatch import Dispatch
-from advisor.engines.engine import Done, Outcome, Unsupported
-from advisor.engines.foreign import ExternalEngine, ExternalEngineDependencies
-from advisor.engines.telling import Notice, Told
-from advisor.guard import Ruling
-from advisor.limits import Limits, Mode
-from advisor.live.observed import Observed
-from advisor.live.spoken import Keep, Telling, Word, with_spoken
-from advisor.model import ActionClass, ClusterState, Gpu, Job, Phase, Placement, Telemetry, Use
-from advisor.plan import Plan
-from advisor.policies import reclaim_idle
-from advisor.policies.ladder import NotKept, keep
-from advisor.register import life
-from advisor.register.foreign import ExternalJobStore
-from advisor.register.model import (
+from advisor.engines.cuda_checkpoint import ProcessState
+from advisor.engines.external import ExternalEngine, ExternalEngineDependencies
+from advisor.engines.notify_owner import Notice, Told
+from advisor.engines.router import Dispatch
+from advisor.jobs import lifecycle
+from advisor.jobs.external_jobs import ExternalJobStore
+from advisor.jobs.model import (
     Command,
     Elasticity,
     JobRecord,
@@ -39,13 +31,20 @@ from advisor.register.model import (
     StartCommand,
     Submission,
 )
-from advisor.register.state import Look, joined
-from advisor.rules import PlannerConfig
-from advisor.steps import Action, Notify, Pause, Resume
+from advisor.jobs.with_snapshot import Look, joined
+from advisor.outcomes import Done, Outcome, Unsupported
+from advisor.planner.guard import Ruling
+from advisor.planner.limits import Limits, Mode, PlannerConfig
+from advisor.planner.observed import Observed
+from advisor.planner.plan import Plan
+from advisor.policies import idle_reclaim
+from advisor.policies.idle_escalation import NotKept, keep
+from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Phase, Placement, Telemetry, Use
+from advisor.state.owner_replies import Keep, Telling, Word, with_spoken
 from collector.model import JobId, JobKind
 from collector.store.database import Store
 from service.control.external_jobs import with_paused
-from tests.advisor.engines.foreign_parts import (
+from tests.advisor.engines.external_parts import (
     GPU,
     NODE,
     FakeCheckpointer,
@@ -132,7 +131,7 @@ class Story:
                 self.journal,
                 self.clock,
                 self.limits,
-                policies=(lambda state: reclaim_idle.advise(state, Observed(), self.limits, RULES),),
+                policies=(lambda state: idle_reclaim.advise(state, Observed(), self.limits, RULES),),
             )
             self.log += [(self.minute, type(step).__name__) for step, _ in cycle.outcomes]
 
@@ -162,8 +161,8 @@ class Launched(Story):
             preemptible=True,
         )
         began_ms = WORKED_MS - 60 * MINUTE_MS
-        entry = life.given(
-            life.submitted(LAUNCHED, wanted, began_ms), StartCommand(number=1, gpus=(GPU,)), began_ms
+        entry = lifecycle.given(
+            lifecycle.submitted(LAUNCHED, wanted, began_ms), StartCommand(number=1, gpus=(GPU,)), began_ms
         )
         self.entry = self._said(entry, JobState.RUNNING, began_ms)
         self.engine = Dispatch(Obeys(self), Foreignless(), self._heard)
@@ -216,7 +215,7 @@ class Launched(Story):
             gpus=entry.gpus,
             attached=attached,
         )
-        return life.heard(entry, report, now_ms)
+        return lifecycle.heard(entry, report, now_ms)
 
 
 @dataclass
@@ -238,7 +237,7 @@ class Obeys:
             case _:
                 return Unsupported(why=f"{step} is not part of this story")
         story, now_ms = self.story, self.story.clock.at_ms
-        given = life.given(story.entry, directive, now_ms)
+        given = lifecycle.given(story.entry, directive, now_ms)
         stands = {PauseCommand: JobState.PAUSED, NotifyCommand: given.state, ResumeCommand: JobState.RUNNING}
         story.entry = story._said(given, stands[type(directive)], now_ms)  # type: ignore[index]
         if isinstance(step, Resume):

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from advisor.guard import approve
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ActionTaken, ClusterState, Job, Node, Project, Telemetry, Use
-from advisor.plan import Plan, Rule
-from advisor.policies import reclaim_idle
-from advisor.policies.ladder import KEEP_HOURS, NotKept, keep
-from advisor.rules import PlannerConfig
-from advisor.steps import Cancel, Notify, Pause, Requeue
+from advisor.actions import Cancel, Notify, Pause, Requeue
+from advisor.planner.guard import approve
+from advisor.planner.limits import Limits, Mode, PlannerConfig
+from advisor.planner.plan import Plan, Rule
+from advisor.policies import idle_reclaim
+from advisor.policies.idle_escalation import KEEP_HOURS, NotKept, keep
+from advisor.state.model import ActionClass, ActionTaken, ClusterState, Job, Node, Project, Telemetry, Use
 from analytics.thresholds import Thresholds
 from collector.model import JobId, JobKind, NodeName
 from tests.advisor.policies.scene import (
@@ -53,7 +52,7 @@ def told(minutes: float, told_ago: float = 60, **changes: Any) -> Job:
 
 def done(state: ClusterState, limits: Limits = AUTO) -> set[str]:
     """What the ladder advises and the guard lets through, in words."""
-    advice = advised(reclaim_idle.advise(state, observed(), limits, RULES))
+    advice = advised(idle_reclaim.advise(state, observed(), limits, RULES))
     steps = tuple(step for each in advice for step in each.steps)
     ruling = approve(Plan(as_of_ms=state.as_of_ms, steps=steps), state, limits)
     return {VERBS[type(step)] for step in ruling.approved.steps} or {NOTHING}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.live.protect import Protect, with_protection
+from advisor.state.site_protection import Protect, with_protection
 from collector.model import GpuUuid
 from tests.advisor.policies.scene import cluster, job
 

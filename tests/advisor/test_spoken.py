@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.live.spoken import Keep, Telling, Word, spoken_of, with_spoken
-from advisor.model import Job
+from advisor.state.model import Job
+from advisor.state.owner_replies import Keep, Telling, Word, spoken_of, with_spoken
 from tests.advisor.policies.scene import HOUR_MS, MINUTE_MS, NOW_MS, cluster, idle_job
 
 IDLE = replace(idle_job("j", minutes=300), notified_ms=None, notifications=0)

@@ -6,11 +6,11 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from advisor.engines.engine import Done, Outcome
-from advisor.journal.deeds import FALLOW
+from advisor.actions import Action
 from advisor.journal.journal import StoreJournal
-from advisor.model import ClusterState, Job, Phase, Placement, ProjectName
-from advisor.steps import Action
+from advisor.journal.records import FALLOW
+from advisor.outcomes import Done, Outcome
+from advisor.state.model import ClusterState, Job, Phase, Placement, ProjectName
 from collector.arrow import HeldInterval, History, to_table
 from collector.model import (
     Allocation,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from advisor.engines.engine import Failed, Late, Stale
-from advisor.model import ActionClass
-from advisor.steps import Cancel, Move, Pause, ReleaseMemory, Requeue, Resize, SetEnvAtRestart
+from advisor.actions import Cancel, Move, Pause, ReleaseMemory, Requeue, Resize, SetEnvAtRestart
+from advisor.outcomes import Failed, Late, Stale
+from advisor.state.model import ActionClass
 from analytics.query import run
 from collector.model import JobId
 from collector.store.database import Store

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from advisor.model import ActionClass
-from advisor.steps import Pause
+from advisor.actions import Pause
+from advisor.state.model import ActionClass
 from collector.model import (
     Allocation,
     Basis,

@@ -306,7 +306,7 @@ def _without_nccl() -> str | None:
 
 
 def _without_libcuda() -> str | None:
-    from advisor.engines.cuda_driver import LibraryDriver, NoDriver
+    from advisor.engines.cuda_checkpoint_child import LibraryDriver, NoDriver
 
     try:
         LibraryDriver()

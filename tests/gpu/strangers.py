@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from advisor.engines.checkpoint import TRIED_DRIVERS, Deed, unfit
-from advisor.engines.checkpointer import LONGEST_S, LocalCheckpointer, major
-from advisor.register.foreign import Seen
+from advisor.engines.cuda_checkpoint import TRIED_DRIVERS, Deed, unfit
+from advisor.engines.cuda_checkpointer import LONGEST_S, LocalCheckpointer, major
+from advisor.jobs.external_jobs import Seen
 from collector.model import GpuUuid, NodeName
 from collector.procfs.checkpoint_blockers import entanglement
 from service.doctor_checks.results import driver_version

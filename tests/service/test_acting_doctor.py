@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engines.checkpoint import Host
+from advisor.engines.cuda_checkpoint import Host
 from collector.procfs.terminals import Terminal
 from service.doctor_checks.control_checks import checkpoint_found, mps, terminals_found
 from service.doctor_checks.results import Verdict

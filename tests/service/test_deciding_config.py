@@ -4,8 +4,8 @@ from dataclasses import asdict, fields
 
 import pytest
 
-from advisor.engines.checkpoint import TRIED_DRIVERS
-from advisor.limits import Lending, Limits, Order
+from advisor.engines.cuda_checkpoint import TRIED_DRIVERS
+from advisor.planner.limits import Lending, Limits, Order
 from service.config.deciding import DecidingConfig
 from service.config.file import parse
 from service.config.model import Config, ConfigError

@@ -2,8 +2,8 @@
 
 import pytest
 
-from advisor.limits import Mode
-from advisor.model import ActionClass
+from advisor.planner.limits import Mode
+from advisor.state.model import ActionClass
 from service.config.file import parse
 from service.config.model import ConfigError
 from service.usecases.advice import limits_of

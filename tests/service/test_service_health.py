@@ -3,7 +3,7 @@
 import pytest
 
 from service.health.components import ComponentState, HealthBoard
-from tests.advisor.register.register_world import HandClock
+from tests.advisor.jobs.job_store_world import HandClock
 
 OK, STARTING, FAILING, LATE = (
     ComponentState.OK,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engines.checkpoint import Deed
-from advisor.engines.checkpointer import LocalCheckpointer
-from advisor.engines.moving import Ongoing
+from advisor.engines.cuda_checkpoint import Deed
+from advisor.engines.cuda_checkpointer import LocalCheckpointer
+from advisor.engines.memory_transfers import Ongoing
 from collector.model import GpuUuid
 from tests.conftest import program
 from tests.driver.driver import GIB, Driver

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engines.checkpointer import CHILD
-from advisor.register.foreign import Seen
+from advisor.engines.cuda_checkpointer import CHILD
+from advisor.jobs.external_jobs import Seen
 from collector.model import NodeName
 from tests.advisor.engines.standin_parts import SOURCE, Cuda, cuda, driver, held, library, local, over
 from tests.conftest import program

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engines.checkpoint import MANAGED_BYTES, Target, unfit
-from advisor.engines.checkpoint_child import free_memory
-from advisor.engines.checkpointer import held_memory
-from advisor.engines.cuda_driver import LibraryDriver
+from advisor.engines.cuda_checkpoint import MANAGED_BYTES, Target, unfit
+from advisor.engines.cuda_checkpoint_child import LibraryDriver, free_memory
+from advisor.engines.cuda_checkpointer import held_memory
 from collector.model import GpuUuid
-from tests.advisor.engines.foreign_parts import FIT, calm
+from tests.advisor.engines.external_parts import FIT, calm
 from tests.advisor.engines.standin_parts import Cuda, cuda, driver, held, library, local, over
 from tests.driver.driver import GIB, UNKNOWN, Driver
 
@@ -139,7 +138,7 @@ def test_a_pid_is_passed_as_the_number_that_the_driver_takes(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STANDIN_CUDA", str(tmp_path))
-    monkeypatch.setattr("advisor.engines.cuda_driver.LIBRARY", str(library / "libcuda.so.1"))
+    monkeypatch.setattr("advisor.engines.cuda_checkpoint_child.LIBRARY", str(library / "libcuda.so.1"))
     asked = LibraryDriver()
     (tmp_path / "41").write_text("0\n")
     asked.lock(41, 100)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.engines.checkpoint import MANAGED_BYTES, Host, Target, unfit
+from advisor.engines.cuda_checkpoint import MANAGED_BYTES, Host, Target, unfit
 from collector.model import GpuUuid
-from tests.advisor.engines.foreign_parts import FIT, GIB, calm
+from tests.advisor.engines.external_parts import FIT, GIB, calm
 
 ONE = Target(pid=7, memory_bytes=10 * GIB, now=calm(7))
 

@@ -1,7 +1,7 @@
+from advisor.actions import Pause, Start
 from advisor.engines.dry_run import DryRun
-from advisor.engines.engine import Done, Stale
-from advisor.model import ClusterState, Gpu, Job, Phase, ProjectName
-from advisor.steps import Pause, Start
+from advisor.outcomes import Done, Stale
+from advisor.state.model import ClusterState, Gpu, Job, Phase, ProjectName
 from collector.model import GpuUuid, JobId, NodeName
 
 GPUS = (GpuUuid("GPU-0"), GpuUuid("GPU-1"))

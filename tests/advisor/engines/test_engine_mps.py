@@ -22,7 +22,7 @@ from advisor.engines.mps import (
     find_mps,
     seldom,
 )
-from advisor.register.shares import Mps
+from advisor.jobs.gpu_sharing import Mps
 from collector.clock import SystemClock
 from tests.hung_mount import hung_mount
 

@@ -26,16 +26,13 @@ from typing import Any
 
 import pyarrow  # noqa: F401  (loaded once, before the forks)
 
-from advisor.advice import Advice
+from advisor.actions import Cancel, Pause, SetEnvAtRestart
 from advisor.cycle import run_cycle
-from advisor.engines.local import LocalEngine
-from advisor.journal.journal import StoreJournal
-from advisor.journal.settle import Recovering
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState, Gpu, Node, Project, Telemetry
-from advisor.register.kept import read_leases
-from advisor.register.life import in_flight
-from advisor.register.model import (
+from advisor.engines.launched import LocalEngine
+from advisor.jobs.gpu_sharing import Terms
+from advisor.jobs.job_store import Register, open_register
+from advisor.jobs.lifecycle import in_flight
+from advisor.jobs.model import (
     CancelCommand,
     Command,
     Elasticity,
@@ -51,11 +48,14 @@ from advisor.register.model import (
     StartCommand,
     Submission,
 )
-from advisor.register.register import Register, open_register
-from advisor.register.shares import Terms
-from advisor.register.state import Look, joined
-from advisor.steps import Cancel, Pause, SetEnvAtRestart
-from advisor.written import from_tree, to_tree
+from advisor.jobs.repository import read_leases
+from advisor.jobs.with_snapshot import Look, joined
+from advisor.journal.journal import StoreJournal
+from advisor.journal.recovery import Recovering
+from advisor.planner.limits import Limits, Mode
+from advisor.planner.plan import Advice
+from advisor.serialize import from_tree, to_tree
+from advisor.state.model import ActionClass, ClusterState, Gpu, Node, Project, Telemetry
 from collector.clock import SystemClock
 from collector.store.database import Store, open_store
 from service.control.owner_commands import Orders

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.model import ClusterState, Gpu, Job, Node, Phase, Placement, Project, Telemetry
+from advisor.state.model import ClusterState, Gpu, Job, Node, Phase, Placement, Project, Telemetry
 
 T0 = 1_767_225_600_000
 HOUR_MS = 3_600_000

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.actions import Action
 from advisor.decide import decide
-from advisor.guard import approve
 from advisor.journal.proposals import PendingPlan, Proposal, Standing, asking, reconcile, snoozed_until_ms
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState
-from advisor.plan import Plan
-from advisor.steps import Action
-from tests.advisor.core.worlds import NOW_MS, clusters
+from advisor.planner.guard import approve
+from advisor.planner.limits import Limits, Mode
+from advisor.planner.plan import Plan
+from advisor.state.model import ActionClass, ClusterState
+from tests.advisor.planner.worlds import NOW_MS, clusters
 
 ASK = Limits(modes=dict.fromkeys(ActionClass, Mode.ASK), actions_per_hour=None)
 SOME = Limits(

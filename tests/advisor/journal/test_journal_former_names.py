@@ -6,15 +6,15 @@ from typing import Any, get_args
 
 import pytest
 
+from advisor.actions import Action, Pause
+from advisor.jobs.model import Command, JobState, Launcher, Report, StartCommand
+from advisor.jobs.repository import read_directives
 from advisor.journal.journal import StoreJournal
-from advisor.register.kept import read_directives
-from advisor.register.model import Command, JobState, Launcher, Report, StartCommand
-from advisor.steps import Action, Pause
+from advisor.serialize import from_tree, to_tree
 from advisor.tags import FORMER_ACTIONS, FORMER_COMMANDS, as_before, as_now, former_command, tag_of, verb_of
-from advisor.written import from_tree, to_tree
 from collector.model import JobId, NodeName
+from tests.advisor.jobs.job_store_world import GPUS, HandClock, opened, submission
 from tests.advisor.journal.journal_parts import T0, Hands
-from tests.advisor.register.register_world import GPUS, HandClock, opened, submission
 
 FORMER_VERBS = ("terminate", "tell", "release-caches", "cap-at-next-launch", "promise")
 FORMER = [(Action, *each) for each in FORMER_ACTIONS.items()]

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from advisor.actions import Action, Notify, Pause, Start
 from advisor.cycle import run_cycle
-from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
-from advisor.journal.deeds import Result, Stood
 from advisor.journal.journal import Order, StoreJournal, boot_name
+from advisor.journal.pending_plans import PendingPlans
 from advisor.journal.proposals import Proposal, Standing
-from advisor.journal.shelf import PendingPlans
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, Job, Phase
+from advisor.journal.records import Result, Stood
+from advisor.outcomes import Done, Failed, Late, Outcome, Stale, Unsupported
+from advisor.planner.limits import Limits, Mode
+from advisor.state.model import ActionClass, Job, Phase
 from advisor.statements import statement
-from advisor.steps import Action, Notify, Pause, Start
 from collector.store.database import Limits as StoreLimits
 from collector.store.database import Store
 from collector.store.errors import StoreFull

@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.engines.engine import Done
-from advisor.journal.deeds import ActionRecord, Moment, Result
-from advisor.journal.journal import Order, StoreJournal
-from advisor.journal.settle import PATIENCE_MS, Directed, Facts, Recovering, settlement
-from advisor.register.model import (
+from advisor.actions import Action, Cancel, HoldForJob, Notify, Pause, SetEnvAtRestart, Start
+from advisor.jobs.model import (
     CancelCommand,
     ExitReason,
     JobRecord,
@@ -20,9 +17,12 @@ from advisor.register.model import (
     StartCommand,
     Submission,
 )
+from advisor.journal.journal import Order, StoreJournal
+from advisor.journal.records import ActionRecord, Moment, Result
+from advisor.journal.recovery import PATIENCE_MS, Directed, Facts, Recovering, settlement
+from advisor.outcomes import Done
+from advisor.serialize import to_text
 from advisor.statements import statement
-from advisor.steps import Action, Cancel, HoldForJob, Notify, Pause, SetEnvAtRestart, Start
-from advisor.written import to_text
 from tests.advisor.journal.journal_parts import T0, Hands
 from tests.stores import open_store
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from advisor.actions import Action
 from advisor.cycle import run_cycle
-from advisor.engines.engine import Done, Outcome
 from advisor.journal.journal import StoreJournal
-from advisor.journal.shelf import PendingPlans
-from advisor.journal.switch import KillSwitch, Setting, read_file, stop_file, write_file
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, Job
-from advisor.steps import Action
+from advisor.journal.kill_switch import KillSwitch, Setting, read_file, stop_file, write_file
+from advisor.journal.pending_plans import PendingPlans
+from advisor.outcomes import Done, Outcome
+from advisor.planner.limits import Limits, Mode
+from advisor.state.model import ActionClass, Job
 from collector.store.database import Store
 from tests.advisor.journal.journal_parts import T0, Hands, cluster
 from tests.stores import open_store

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.plan import Plan
-from advisor.register.model import Command, JobRecord
-from advisor.steps import Action, Notify, Pause, Start
-from advisor.written import Unreadable, from_text, to_text
+from advisor.actions import Action, Notify, Pause, Start
+from advisor.jobs.model import Command, JobRecord
+from advisor.planner.plan import Plan
+from advisor.serialize import Unreadable, from_text, to_text
 
 KINDS: tuple[Any, ...] = (Action, Plan, Command, JobRecord)
 

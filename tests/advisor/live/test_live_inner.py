@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from advisor.arithmetic.projects import known_as
-from advisor.arithmetic.quota import quota_cover
-from advisor.check import checked
 from advisor.decide import decide
-from advisor.limits import Limits, Mode
-from advisor.live.state import Live, read_live
-from advisor.model import ActionClass, ClusterState, ProjectName
-from advisor.policies.fair_share import fair_shares
-from advisor.rules import PlannerConfig
+from advisor.live.snapshot import Live, read_live
+from advisor.planner.fair_share import fair_shares
+from advisor.planner.limits import Limits, Mode, PlannerConfig
+from advisor.planner.quota import known_as, quota_cover
+from advisor.planner.validate import checked
+from advisor.state.model import ActionClass, ClusterState, ProjectName
 from analytics.assess import assess
 from analytics.query import run
 from analytics.thresholds import Thresholds

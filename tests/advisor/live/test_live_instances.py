@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from advisor.actions import Start
 from advisor.decide import decide
-from advisor.live.recorded import Judged, recorded_analysis
-from advisor.live.state import Site, read_live
-from advisor.model import ClusterState, Job, ProjectName
-from advisor.rules import PlannerConfig
-from advisor.steps import Start
+from advisor.live.snapshot import Site, read_live
+from advisor.live.stored_analysis import Judged, recorded_analysis
+from advisor.planner.limits import PlannerConfig
+from advisor.state.model import ClusterState, Job, ProjectName
 from analytics.query import run
 from collector.model import (
     JobId,

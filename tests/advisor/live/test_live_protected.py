@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor.limits import Limits
-from advisor.live.state import Live, read_live
-from advisor.policies import reclaim_idle
-from advisor.register.foreign import ExternalJobStore
-from advisor.rules import PlannerConfig
+from advisor.jobs.external_jobs import ExternalJobStore
+from advisor.live.snapshot import Live, read_live
+from advisor.planner.limits import Limits, PlannerConfig
+from advisor.policies import idle_reclaim
 from analytics.assess import assess
 from analytics.query import run
 from analytics.thresholds import Thresholds
@@ -17,7 +16,7 @@ from collector.model import GpuUuid, JobId
 from collector.store.database import Store
 from service.config.file import parse
 from service.usecases.advice import site_of
-from tests.advisor.engines.foreign_parts import HandClock
+from tests.advisor.engines.external_parts import HandClock
 from tests.analytics.world import A0, TWO_MS, fill
 
 RULES, TICK_MS = PlannerConfig(), 10_000
@@ -53,7 +52,7 @@ def test_what_the_configuration_protects_is_marked_in_the_live_state(store: Stor
 
 def test_advice_on_a_protected_job_says_so_and_does_nothing(store: Store) -> None:
     live = seen(store, '[protect]\njobs = ["slurm:*"]')
-    answers = reclaim_idle.advise(live.state, live.observed, Limits(), RULES)
+    answers = idle_reclaim.advise(live.state, live.observed, Limits(), RULES)
     ours = [each for each in answers if each.job == JOB]
     assert ours, "the job idles, so something is said of it"
     assert all(not getattr(each, "steps", ()) for each in ours)

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from advisor.advice import Abstain, Advice
+from advisor.actions import Cancel, Move, Pause, Requeue, Resize
 from advisor.decide import decide
-from advisor.limits import Limits
-from advisor.live.observed import Observed
-from advisor.live.recorded import WARNINGS, Judged, recorded_analysis
-from advisor.live.state import EVERYBODY, Live, Site, read_live
-from advisor.model import ClusterState, Telemetry, Use
-from advisor.policies import cap_memory, consolidate, pack, reclaim_idle, right_size
-from advisor.rules import PlannerConfig
-from advisor.steps import Cancel, Move, Pause, Requeue, Resize
-from advisor.transition import replay
+from advisor.live.snapshot import EVERYBODY, Live, Site, read_live
+from advisor.live.stored_analysis import WARNINGS, Judged, recorded_analysis
+from advisor.planner.limits import Limits, PlannerConfig
+from advisor.planner.observed import Observed
+from advisor.planner.plan import Abstain, Advice
+from advisor.planner.transition import replay
+from advisor.policies import consolidate, idle_reclaim, memory_cap, pack, right_size
+from advisor.state.model import ClusterState, Telemetry, Use
 from analytics.assess import assess, finding_rows, unjudged_rows
 from analytics.model import Analysis
 from analytics.query import Connection, run
@@ -46,7 +45,7 @@ RESTING = frozenset(
         LabelKind.FORGOTTEN_SERVICE,
     }
 )
-POLICIES = (reclaim_idle, cap_memory, pack, consolidate, right_size)
+POLICIES = (idle_reclaim, memory_cap, pack, consolidate, right_size)
 
 
 class Past:

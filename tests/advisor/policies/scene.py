@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from advisor.advice import Abstain, Advice
-from advisor.live.observed import IdleStretch, JobUse, Observed, Price
-from advisor.model import (
+from advisor.planner.observed import IdleStretch, JobUse, Observed, Price
+from advisor.planner.plan import Abstain, Advice
+from advisor.state.model import (
     ActionClass,
     ClusterState,
     Gpu,

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.advice import Advice
-from advisor.check import checked
+from advisor.actions import Move, Start
 from advisor.decide import decide
-from advisor.guard import approve
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState, Job, Phase, Project, Reservation, Use
+from advisor.planner.guard import approve
+from advisor.planner.limits import Limits, Mode, PlannerConfig
+from advisor.planner.plan import Advice
+from advisor.planner.validate import checked
 from advisor.policies import consolidate
-from advisor.rules import PlannerConfig
-from advisor.steps import Move, Start
+from advisor.state.model import ActionClass, ClusterState, Job, Phase, Project, Reservation, Use
 from tests.advisor.policies.scene import GIB, HOUR_MS, NOW_MS, advised, cluster, gpu, job, observed
 
 AUTO = Limits(modes=dict.fromkeys(ActionClass, Mode.AUTO), actions_per_hour=None)

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.advice import Abstain, Advice
-from advisor.limits import Limits, Mode
-from advisor.live.observed import Observed
-from advisor.model import ActionClass, ClusterState, Job, Phase, Telemetry, Use
-from advisor.policies import cap_memory, consolidate, pack, reclaim_idle, right_size
-from advisor.rules import PlannerConfig
+from advisor.planner.limits import Limits, Mode, PlannerConfig
+from advisor.planner.observed import Observed
+from advisor.planner.plan import Abstain, Advice
+from advisor.policies import consolidate, idle_reclaim, memory_cap, pack, right_size
+from advisor.state.model import ActionClass, ClusterState, Job, Phase, Telemetry, Use
 from collector.model import GpuUuid, JobKind
 from tests.advisor.policies.scene import (
     GIB,
@@ -38,14 +37,14 @@ RULES, LIMITS = PlannerConfig(), Limits()
 def reclaimed(change: Callable[[Job], Job], state: Callable[[ClusterState], ClusterState]) -> Answers:
     """An idle job on g0, long past every clock of reversible rungs."""
     victim = change(idle_job("victim", minutes=200))
-    return reclaim_idle.advise(state(cluster([(victim, ("g0",))])), observed(), LIMITS, RULES)
+    return idle_reclaim.advise(state(cluster([(victim, ("g0",))])), observed(), LIMITS, RULES)
 
 
 def capped(change: Callable[[Job], Job], state: Callable[[ClusterState], ClusterState]) -> Answers:
     """A job on g0 whose own library says that it holds 60 GiB too much."""
     victim = change(job("victim", memory_held_bytes=70 * GIB))
     seen = observed(use("victim", memory_needed_bytes=8 * GIB), analysis=hog("victim"))
-    return cap_memory.advise(state(cluster([(victim, ("g0",))])), seen, LIMITS, RULES)
+    return memory_cap.advise(state(cluster([(victim, ("g0",))])), seen, LIMITS, RULES)
 
 
 def packed(change: Callable[[Job], Job], state: Callable[[ClusterState], ClusterState]) -> Answers:
@@ -127,7 +126,7 @@ def test_every_refusal_says_why(rule: str, policy: str) -> None:
             assert answer.reason and not answer.reason.endswith(".")
 
 
-@pytest.mark.parametrize("policy", [reclaim_idle, cap_memory, pack, right_size])
+@pytest.mark.parametrize("policy", [idle_reclaim, memory_cap, pack, right_size])
 def test_class_that_is_switched_off_says_nothing_but_that(policy: Any) -> None:
     off = Limits(modes=dict.fromkeys(ActionClass, Mode.OFF))
     state = cluster([(idle_job("idle"), ("g0",)), (job("busy", memory_held_bytes=70 * GIB), ("g1",))])
@@ -192,8 +191,8 @@ def test_no_mixture_of_circumstances_gets_a_protected_job_touched(
         or quota == 8.0
     )
     for policy, action in (
-        (reclaim_idle, ActionClass.RECLAIM),
-        (cap_memory, ActionClass.CAP_MEMORY),
+        (idle_reclaim, ActionClass.RECLAIM),
+        (memory_cap, ActionClass.CAP_MEMORY),
         (pack, ActionClass.PACK),
     ):
         answers = policy.advise(state, seen, LIMITS, RULES)

@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from advisor.advice import Abstain, Advice
+from advisor.actions import Move, Notify, ReleaseMemory, SetEnvAtRestart, Start
 from advisor.decide import decide
-from advisor.guard import approve
-from advisor.limits import Limits, Mode
-from advisor.live.observed import Price
-from advisor.model import ActionClass, Phase, Use
-from advisor.policies import cap_memory, consolidate, pack, right_size
-from advisor.policies.frameworks import launch_settings
-from advisor.policies.slices import slices_of
-from advisor.rules import PlannerConfig
-from advisor.steps import Move, Notify, ReleaseMemory, SetEnvAtRestart, Start
-from advisor.transition import replay
+from advisor.planner.guard import approve
+from advisor.planner.limits import Limits, Mode, PlannerConfig
+from advisor.planner.observed import Price
+from advisor.planner.plan import Abstain, Advice
+from advisor.planner.transition import replay
+from advisor.policies import consolidate, memory_cap, pack, right_size
+from advisor.policies.framework_memory import launch_settings
+from advisor.policies.right_size import slices_of
+from advisor.state.model import ActionClass, Phase, Use
 from collector.model import Basis, JobKind
 from tests.advisor.policies.scene import (
     GIB,
@@ -92,7 +91,7 @@ def test_senseless_cap_is_refused(cap: int) -> None:
 
 def test_suspected_hog_is_told_what_to_set_and_no_gain_is_claimed() -> None:
     state = cluster([(job("a", framework="TensorFlow", memory_held_bytes=77 * GIB), ("g0",))])
-    (advice,) = advised(cap_memory.advise(state, observed(use("a"), analysis=hog("a")), LIMITS, RULES))
+    (advice,) = advised(memory_cap.advise(state, observed(use("a"), analysis=hog("a")), LIMITS, RULES))
     (step,) = advice.steps
     assert isinstance(step, SetEnvAtRestart)
     assert step.settings == (("TF_FORCE_GPU_ALLOW_GROWTH", "true"),)
@@ -105,7 +104,7 @@ def test_confirmed_pytorch_hog_releases_now_and_is_capped_later() -> None:
     told = job("a", memory_held_bytes=70 * GIB, memory_bytes=None, profile=reports(86_400))
     state = cluster([(told, ("g0",))])
     seen = observed(use("a", memory_needed_bytes=9 * GIB), analysis=hog("a"))
-    (advice,) = advised(cap_memory.advise(state, seen, LIMITS, RULES))
+    (advice,) = advised(memory_cap.advise(state, seen, LIMITS, RULES))
     release, cap = advice.steps
     spare = 70 * GIB - 9 * GIB - RULES.context_bytes
     assert isinstance(release, ReleaseMemory) and release.frees_bytes == spare
@@ -117,7 +116,7 @@ def test_confirmed_pytorch_hog_releases_now_and_is_capped_later() -> None:
 
 def test_hog_that_nobody_may_touch_is_told_only() -> None:
     state = cluster([(job("a", preemptible=False, framework="JAX"), ("g0",))])
-    (advice,) = advised(cap_memory.advise(state, observed(analysis=hog("a")), LIMITS, RULES))
+    (advice,) = advised(memory_cap.advise(state, observed(analysis=hog("a")), LIMITS, RULES))
     (step,) = advice.steps
     assert isinstance(step, Notify) and "XLA_PYTHON_CLIENT_PREALLOCATE=false" in step.message
 
@@ -127,7 +126,7 @@ def hog_with(waiting: dict[str, Any] | None, **changes: Any) -> tuple[str, ...]:
     taken = job("a", framework="TensorFlow", memory_held_bytes=77 * GIB, share=0.5, **changes)
     others = [] if waiting is None else [job("b", phase=Phase.PENDING, started_ms=None, **waiting)]
     state = cluster([(taken, ("g0",))], waiting=others)
-    (advice,) = advised(cap_memory.advise(state, observed(use("a"), analysis=hog("a")), LIMITS, RULES))
+    (advice,) = advised(memory_cap.advise(state, observed(use("a"), analysis=hog("a")), LIMITS, RULES))
     assert replay(state, advice.steps).placements == state.placements
     return tuple(type(step).__name__ for step in advice.steps)
 
@@ -157,7 +156,7 @@ def test_hog_is_not_started_again_for_nothing(waiting: Any, changes: Any) -> Non
 def test_small_excess_is_no_hog(needed_gib: int) -> None:
     state = cluster([(job("a", memory_held_bytes=72 * GIB), ("g0",))])
     seen = observed(use("a", memory_needed_bytes=needed_gib * GIB))
-    assert cap_memory.advise(state, seen, LIMITS, RULES) == ()
+    assert memory_cap.advise(state, seen, LIMITS, RULES) == ()
 
 
 def sized(**changes: Any) -> Advice | Abstain:

@@ -5,9 +5,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.actions import Requeue, Resize, Start
 from advisor.decide import decide
-from advisor.limits import Limits, Order
-from advisor.model import (
+from advisor.planner.limits import Limits, Order
+from advisor.planner.transition import replay
+from advisor.policies.elastic_placement import reshape
+from advisor.policies.elastic_sizes import Claim, apportion, claim_of
+from advisor.policies.time_slicing import QUANTUM_GPU_S, take_turns
+from advisor.state.model import (
     ClusterState,
     Gpu,
     Job,
@@ -19,11 +24,6 @@ from advisor.model import (
     Reservation,
     Telemetry,
 )
-from advisor.policies.apportion import Claim, apportion, claim_of
-from advisor.policies.reshape import reshape
-from advisor.policies.turns import QUANTUM_GPU_S, take_turns
-from advisor.steps import Requeue, Resize, Start
-from advisor.transition import replay
 from collector.model import GpuUuid, JobId, NodeName
 
 LAB, OTHER = ProjectName("lab"), ProjectName("other")

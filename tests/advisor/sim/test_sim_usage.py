@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.limits import Limits
-from advisor.model import ProjectName
-from advisor.policies.fair_share import UsageSample, remembered
+from advisor.actions import Start
+from advisor.planner.fair_share import UsageSample, remembered
+from advisor.planner.limits import Limits
 from advisor.sim.cluster import Cluster
 from advisor.sim.usage import SAMPLE_S, WINDOW_SAMPLES, UseMemory
 from advisor.sim.workload import TraceJob, Work, Workload
 from advisor.sim.world import START_MS, Physics, World
-from advisor.steps import Start
+from advisor.state.model import ProjectName
 from collector.model import GpuUuid, JobId
 
 CAPACITY = 8.0

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.engines.engine import Done, Stale, Unsupported
-from advisor.limits import Order
-from advisor.model import Phase
+from advisor.actions import Cancel, Pause, Requeue, Resize, Resume, Start
+from advisor.outcomes import Done, Stale, Unsupported
+from advisor.planner.limits import Order
 from advisor.sim.cluster import BadCluster, Cluster, parse_nodes, shared_out, sized_for
 from advisor.sim.compare import LIMITS, POLICIES, Setting, UnknownPolicy, compare
 from advisor.sim.run import SimulationError, simulate
 from advisor.sim.score import jct_s
 from advisor.sim.workload import SteadySteps, TraceJob, Work, Workload
 from advisor.sim.world import START_MS, Physics, World
-from advisor.steps import Cancel, Pause, Requeue, Resize, Resume, Start
+from advisor.state.model import Phase
 from collector.model import GpuUuid, JobId
 
 

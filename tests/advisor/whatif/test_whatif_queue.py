@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.limits import Limits
-from advisor.live.protect import Protect
-from advisor.model import Job, Phase, Profile, Project
-from advisor.rules import PlannerConfig
-from advisor.whatif.earned import Given
-from advisor.whatif.growth import backtest_growth
-from advisor.whatif.past import MOST_LOOKS, Holding, Installed, Moments, Past, Submitted
+from advisor.planner.limits import Limits, PlannerConfig
+from advisor.state.model import Job, Phase, Profile, Project
+from advisor.state.site_protection import Protect
+from advisor.whatif.elastic_growth import backtest_growth
+from advisor.whatif.estimate import Given
+from advisor.whatif.history import MOST_LOOKS, Holding, Installed, Moments, Past, Submitted
 from advisor.whatif.replay import consented, everybody, what_if
 from collector.model import GpuUuid, JobId
 from tests.advisor.policies.scene import H100, VISION, gpu, job

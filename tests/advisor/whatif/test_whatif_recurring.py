@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.live.observed import IdleStretch
-from advisor.rules import PlannerConfig
-from advisor.whatif.idle import let_go
+from advisor.planner.limits import PlannerConfig
+from advisor.planner.observed import IdleStretch
+from advisor.whatif.idle_times import let_go
 from advisor.whatif.recurring import DAY_MS, Recurring, recurring
 from collector.model import JobId, JobKind
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from advisor.model import ActionClass, Phase, Profile
-from advisor.register.kept import Change, write_changes
-from advisor.register.model import Elasticity, ExitReason, JobRecord, JobState
-from advisor.rules import PlannerConfig
-from advisor.whatif.past import Past
+from advisor.jobs.model import Elasticity, ExitReason, JobRecord, JobState
+from advisor.jobs.repository import Change, write_changes
+from advisor.planner.limits import PlannerConfig
+from advisor.state.model import ActionClass, Phase, Profile
+from advisor.whatif.history import Past
 from advisor.whatif.replay import what_if
 from collector.model import GpuUuid, JobId
 from service.client import connect
 from service.config.model import Config
 from service.usecases.advice import recorded_past
-from tests.advisor.register.register_world import submission, word
+from tests.advisor.jobs.job_store_world import submission, word
 from tests.analytics.given_world import A, B, C, D, past
 from tests.analytics.world import GIB, MINUTE_MS, NOON_MS
 

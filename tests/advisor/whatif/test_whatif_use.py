@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from advisor.live.observed import IdleStretch, PastJob, Price
-from advisor.model import Job
-from advisor.register.pair_watch import Pair
-from advisor.rules import PlannerConfig
-from advisor.whatif.earned import Foreseen, Given, error_of
-from advisor.whatif.fitting import backtest_memory, backtest_sizes
-from advisor.whatif.idle import backtest, pause_s
-from advisor.whatif.pairs import backtest_pairs
-from advisor.whatif.past import Past
+from advisor.jobs.slowdown_watchdog import Pair
+from advisor.planner.limits import PlannerConfig
+from advisor.planner.observed import IdleStretch, PastJob, Price
+from advisor.state.model import Job
+from advisor.whatif.estimate import Foreseen, Given, error_of
+from advisor.whatif.history import Past
+from advisor.whatif.idle_times import backtest, pause_s
 from advisor.whatif.replay import WhatIf, everybody, what_if
+from advisor.whatif.shared_gpus import backtest_pairs
+from advisor.whatif.smaller_jobs import backtest_memory, backtest_sizes
 from collector.model import Basis, JobId, JobKind
 from tests.advisor.policies.scene import GIB, H100, HOUR_MS, MINUTE_MS, NOW_MS, job, use
 

@@ -3,9 +3,9 @@
 import time
 from typing import Any
 
-from advisor.model import ProjectName
-from advisor.register.model import Submission
-from advisor.register.shares import Device, Mps, environment, terms
+from advisor.jobs.gpu_sharing import Device, Mps, environment, terms
+from advisor.jobs.model import Submission
+from advisor.state.model import ProjectName
 from collector.model import GpuUuid, NodeName
 from collector.procfs.process_table import ProcessTable
 from tests.gpu import past, place

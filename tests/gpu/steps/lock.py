@@ -4,8 +4,8 @@ import statistics
 import time
 from typing import Any
 
-from advisor.engines.checkpoint import ProcessState
-from advisor.engines.cuda_driver import LibraryDriver
+from advisor.engines.cuda_checkpoint import ProcessState
+from advisor.engines.cuda_checkpoint_child import LibraryDriver
 from tests.gpu import place
 from tests.gpu.answers import is_so, told
 

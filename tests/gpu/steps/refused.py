@@ -3,9 +3,9 @@
 import time
 from typing import Any
 
-from advisor.engines.checkpoint_child import free_memory
+from advisor.engines.cuda_checkpoint_child import free_memory
 from advisor.engines.gpu_room import SPARE_BYTES
-from advisor.register.foreign import Seen
+from advisor.jobs.external_jobs import Seen
 from tests.gpu import place, strangers
 from tests.gpu.answers import Figure, is_so, told
 from tests.gpu.mps import daemon

@@ -3,10 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from advisor.limits import Limits, Mode
-from advisor.live.observed import Observed
-from advisor.model import ActionClass, ClusterState, Gpu, Job, Node, Phase, Placement, Telemetry, Use
-from advisor.rules import PlannerConfig
+from advisor.planner.limits import Limits, Mode, PlannerConfig
+from advisor.planner.observed import Observed
+from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Node, Phase, Placement, Telemetry, Use
 from analytics.model import Analysis, Coverage, Evidence, Finding, FindingKind, Unknown
 from collector.model import Basis, GpuUuid, Holder, JobId, JobKind, NodeName
 from service.alerts.facts import Facts

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from advisor.engines.telling import Notice
-from advisor.limits import Mode
-from advisor.live.spoken import Telling
-from advisor.model import ActionClass, Job
-from advisor.register.foreign import ExternalJobStore
+from advisor.engines.notify_owner import Notice
+from advisor.jobs.external_jobs import ExternalJobStore
+from advisor.planner.limits import Mode
+from advisor.state.model import ActionClass, Job
+from advisor.state.owner_replies import Telling
 from analytics.query import run
 from collector.store.database import Store
 from service.alerts.evaluate import AlertDependencies, AlertEvaluator

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import Phase
+from advisor.state.model import Phase
 from collector.model import JobId
 from service.alerts.ended_jobs import BACK_MS, least_gpu_hours
 from service.alerts.facts import Ended, Facts

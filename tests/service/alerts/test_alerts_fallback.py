@@ -11,7 +11,7 @@ from service.alerts.fallback import DirectMessage, DirectSender, FallbackAlerts
 from service.config.alerting import AlertsConfig
 from service.config.telling import DeliveryConfig
 from service.health.components import Component, ComponentState
-from tests.advisor.register.register_world import HandClock
+from tests.advisor.jobs.job_store_world import HandClock
 from tests.service.conftest import until
 from tests.service.delivery.servers import Webhook, webhook
 

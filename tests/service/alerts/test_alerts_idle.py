@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.limits import Mode
-from advisor.model import ActionClass, Job, Phase, Telemetry, Use
-from advisor.policies.ladder import Rung
+from advisor.planner.limits import Mode
+from advisor.policies.idle_escalation import Rung
+from advisor.state.model import ActionClass, Job, Phase, Telemetry, Use
 from collector.model import JobKind
 from service.alerts.idle import idle_jobs, next_words, stand_of
 from service.alerts.model import Condition
@@ -213,7 +213,7 @@ def test_a_rule_that_is_switched_off_closes_its_cases_and_finds_nothing() -> Non
 
 def test_standing_is_reckoned_as_if_the_owner_had_been_told() -> None:
     """A site at advise tells nobody by the ladder, and its rungs are reached all the same."""
-    from advisor.arithmetic.quota import quota_cover
+    from advisor.planner.quota import quota_cover
 
     of = facts(state(idle(90, notified_ms=None)))
     stand = stand_of(of, of.state.jobs[ANN], quota_cover(of.state))

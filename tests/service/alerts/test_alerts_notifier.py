@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from advisor.engines.engine import Done, Failed, Late, Outcome, Stale, Unsupported
-from advisor.engines.telling import Notice, Told, tell
-from advisor.steps import Action, Notify, Pause
+from advisor.actions import Action, Notify, Pause
+from advisor.engines.notify_owner import Notice, Told, tell
+from advisor.outcomes import Done, Failed, Late, Outcome, Stale, Unsupported
 from collector.model import JobId
 from collector.store.errors import StoreFull
 from service.alerts.notifier import LaunchedToo, MessageNotifier

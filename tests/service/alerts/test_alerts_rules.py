@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from advisor.limits import Mode
-from advisor.model import ActionClass, Phase, Project, Reservation, Use
-from advisor.model import Job as AdvisedJob
+from advisor.planner.limits import Mode
+from advisor.state.model import ActionClass, Phase, Project, Reservation, Use
+from advisor.state.model import Job as AdvisedJob
 from analytics.model import FindingKind, Unknown
 from collector.model import JobId
 from collector.store.gaps import NOT_RUNNING

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.model import ActionClass, Use
+from advisor.state.model import ActionClass, Use
 from analytics.model import Evidence, FindingKind, Unknown
 from service.alerts.messages import Receiver, audience
 from service.alerts.model import WORTH_A_WORD, AlertKind

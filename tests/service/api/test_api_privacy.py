@@ -117,7 +117,7 @@ def test_the_name_label_is_taken_from_metrics_and_nothing_else() -> None:
 
 
 def test_submitted_jobs_and_the_queue_hide_names_and_commands() -> None:
-    from advisor.register.model import JobRecord
+    from advisor.jobs.model import JobRecord
     from collector.model import JobId
     from tests.service.control.control_world import wanted
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from advisor.journal.switch import SIMULATED
+from advisor.journal.kill_switch import SIMULATED
 from service.api.roles import RULES, RuledRoute
 from service.control.interface import Role
 from tests.service.api.conftest import Door, submission

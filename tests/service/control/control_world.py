@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.model import ProjectName
-from advisor.register.model import (
+from advisor.jobs.model import (
     CancelCommand,
     Command,
     Elasticity,
@@ -31,7 +30,8 @@ from advisor.register.model import (
     StartCommand,
     Submission,
 )
-from advisor.written import from_tree
+from advisor.serialize import from_tree
+from advisor.state.model import ProjectName
 from collector.clock import SystemClock
 from collector.model import (
     Basis,

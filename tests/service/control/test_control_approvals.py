@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from advisor.advice import Advice
+from advisor.actions import Action, Move, Notify, Pause, Requeue, Resize, Start
 from advisor.cycle import run_cycle
 from advisor.engines.dry_run import DryRun
-from advisor.engines.engine import Failed, Outcome
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState, Job, Placement, Project, Reservation, Telemetry
-from advisor.register.register import open_register
-from advisor.steps import Action, Move, Notify, Pause, Requeue, Resize, Start
+from advisor.jobs.job_store import open_register
+from advisor.outcomes import Failed, Outcome
+from advisor.planner.limits import Limits, Mode
+from advisor.planner.plan import Advice
+from advisor.state.model import ActionClass, ClusterState, Job, Placement, Project, Reservation, Telemetry
 from collector.store.database import Store
 from service.control.approvals import ApprovalDependencies, Papers
 from service.control.errors import ActingError, BadOrder, NotAllowed, UnknownJob, WrongState

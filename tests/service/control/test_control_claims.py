@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engines.engine import Late
-from advisor.engines.local import MOST_WAIT_S, LocalEngine
-from advisor.register.model import JobState, Launcher, Report, Sharing, StartCommand
-from advisor.register.shares import Terms
-from advisor.steps import Pause
+from advisor.actions import Pause
+from advisor.engines.launched import MOST_WAIT_S, LocalEngine
+from advisor.jobs.gpu_sharing import Terms
+from advisor.jobs.model import JobState, Launcher, Report, Sharing, StartCommand
+from advisor.outcomes import Late
 from collector.model import JobId
 from service.control.errors import JobEnded, NotAllowed, UnknownJob
-from tests.advisor.register.register_world import HandClock, acknowledge, opened, submission
+from tests.advisor.jobs.job_store_world import HandClock, acknowledge, opened, submission
 from tests.service.control.control_world import (
     ANNA,
     BO,

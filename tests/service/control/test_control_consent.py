@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.consent import Kind
-from advisor.engines.engine import Done, Stale
-from advisor.register.consents import ConsentStore
-from advisor.register.register import open_register
-from advisor.steps import Action, Pause
+from advisor.actions import Action, Pause
+from advisor.jobs.consent_store import ConsentStore
+from advisor.jobs.job_store import open_register
+from advisor.outcomes import Done, Stale
+from advisor.planner.consent import Kind
 from collector.clock import SystemClock
 from collector.model import JobId
 from service.config.deciding import ConsentConfig

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.actions import Resume
 from advisor.decide import decide
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState, Gpu, Job, Phase, Placement, Telemetry
-from advisor.register.foreign import Checkpoint, Holder, Paused, Seen
-from advisor.steps import Resume
+from advisor.jobs.external_jobs import Checkpoint, Holder, Paused, Seen
+from advisor.planner.limits import Limits, Mode
+from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Phase, Placement, Telemetry
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 from service.control.external_jobs import TOUCH_SLACK_MS, attended, with_paused, with_present
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from advisor.actions import Pause, Resume
 from advisor.engines.brief import Brief
-from advisor.engines.checkpoint import ProcessState
-from advisor.engines.engine import Done, Late
-from advisor.engines.foreign import ExternalEngine, ExternalEngineDependencies
-from advisor.engines.moving import Moving
-from advisor.live.protect import Protect
-from advisor.model import ClusterState, Gpu, Phase, Placement, Telemetry
-from advisor.steps import Pause, Resume
+from advisor.engines.cuda_checkpoint import ProcessState
+from advisor.engines.external import ExternalEngine, ExternalEngineDependencies
+from advisor.engines.memory_transfers import Moving
+from advisor.outcomes import Done, Late
+from advisor.state.model import ClusterState, Gpu, Phase, Placement, Telemetry
+from advisor.state.site_protection import Protect
 from collector.model import JobId, ProcessKey
 from service.config.model import Config
 from service.control.external_jobs import UNSEEN_TICKS, ExternalJobs, Sight
-from tests.advisor.engines.foreign_parts import (
+from tests.advisor.engines.external_parts import (
     GPU,
     NODE,
     FakeCheckpointer,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from advisor import cycle
-from advisor.check import BadState
-from advisor.register.model import JobState, Launcher, PauseCommand, Report
+from advisor.jobs.model import JobState, Launcher, PauseCommand, Report
+from advisor.planner.validate import BadState
 from collector.clock import SystemClock
 from collector.model import JobId
 from collector.procfs.proc_files import parse_boot_ms, parse_stat, started_ms

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.steps import Action, Move, Pause, Resize, Start
+from advisor.actions import Action, Move, Pause, Resize, Start
 from collector.model import JobId
 from service.config.model import Config, QuotaConfig
 from service.control.errors import WrongState

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from advisor.model import ProjectName
-from advisor.register.model import Elasticity, ReallocateCommand, StartCommand
+from advisor.jobs.model import Elasticity, ReallocateCommand, StartCommand
+from advisor.state.model import ProjectName
 from collector.model import JobId
 from service.config.deciding import ModesConfig, QuotaConfig
 from tests.service.control.control_world import ANNA, CONFIG, ROOT, Stage, StandIn, stage, until, wanted

@@ -4,14 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import (
-    CancelCommand,
-    Elasticity,
-    JobState,
-    PauseCommand,
-    ResumeCommand,
-    StartCommand,
-)
+from advisor.jobs.model import CancelCommand, Elasticity, JobState, PauseCommand, ResumeCommand, StartCommand
 from collector.model import JobId
 from service.control.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.control.interface import Which

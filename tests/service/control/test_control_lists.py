@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from advisor.register.model import JobState
+from advisor.jobs.model import JobState
 from collector.model import JobId
 from service.control.interface import Which
 from tests.service.control.control_world import ANNA, BO, ROOT, Stage, stage, wanted

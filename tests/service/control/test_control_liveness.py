@@ -7,8 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from advisor.model import ProjectName
-from advisor.register.model import JobRecord, JobState, Launcher, Report, Submission
+from advisor.jobs.model import JobRecord, JobState, Launcher, Report, Submission
+from advisor.state.model import ProjectName
 from collector.model import JobId, NodeName
 from collector.procfs.proc_files import parse_boot_ms, parse_stat, started_ms
 from service.control import liveness as acting_eyes

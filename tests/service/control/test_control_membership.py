@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import ProjectName
+from advisor.state.model import ProjectName
 from collector.model import JobId
 from service.config.deciding import MembershipConfig
 from service.config.file import parse

@@ -10,20 +10,20 @@ import pytest
 
 from advisor.cycle import Cycle
 from advisor.decide import decide
-from advisor.engines.local import LocalEngine, Patience
-from advisor.guard import approve
+from advisor.engines.launched import LocalEngine, Patience
+from advisor.jobs.gpu_sharing import Device, Mps, Terms, terms
+from advisor.jobs.job_store import Register, open_register
+from advisor.jobs.memory_watchdog import MEND_MS
+from advisor.jobs.model import Command, JobRecord, JobState
 from advisor.journal.journal import StoreJournal
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
-from advisor.register.memory_watch import MEND_MS
-from advisor.register.model import Command, JobRecord, JobState
-from advisor.register.register import Register, open_register
-from advisor.register.shares import Device, Mps, Terms, terms
+from advisor.planner.guard import approve
+from advisor.planner.limits import Limits, Mode
+from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Placement
 from collector.model import GpuUuid, JobId, NodeName, ProcessKey, ProcessSample
 from collector.snapshot import Snapshot
 from collector.store.database import Store
 from service.control.memory_watchdog import MemoryWatchdog
-from tests.advisor.register.register_world import GPUS, NODE, HandClock, acknowledge, submission, word
+from tests.advisor.jobs.job_store_world import GPUS, NODE, HandClock, acknowledge, submission, word
 from tests.stores import open_store
 
 GIB = 1024**3
@@ -64,7 +64,7 @@ class Rig:
         return terms(entry.submission, share, [Device(uuid=gpus[0], memory_bytes=82 * GIB)], (), Mps())
 
     def started(self, name: str) -> JobId:
-        from advisor.steps import Start
+        from advisor.actions import Start
 
         wanted = submission(name=name, nonce=name, share=0.5, max_gpus=1, memory_bytes=20 * GIB, grace_s=0.1)
         entry, _ = self.register.submit(wanted)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.register.model import JobRecord
+from advisor.jobs.model import JobRecord
 from collector.model import JobId
 from collector.procfs.job_root import COMMAND_CHARS
 from service.control.interface import Caller, Role

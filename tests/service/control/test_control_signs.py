@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import ExitReason, JobState, Launcher, Report
+from advisor.jobs.model import ExitReason, JobState, Launcher, Report
 from collector.model import JobId
 from service.control.errors import JobEnded, NotAllowed, UnknownJob
 from tests.service.control.control_world import ANNA, BO, GUEST, NODE, ROOT, Stage, stage, wanted

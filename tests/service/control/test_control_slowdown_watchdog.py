@@ -11,27 +11,27 @@ from pathlib import Path
 
 import pytest
 
+from advisor.actions import Action, Move, Start
 from advisor.cycle import Cycle
 from advisor.decide import decide
 from advisor.engines.brief import Brief
-from advisor.engines.local import Given, LocalEngine, Patience
-from advisor.guard import approve
-from advisor.journal.deeds import Result
+from advisor.engines.launched import Given, LocalEngine, Patience
+from advisor.jobs.gpu_sharing import Device, Mps, Terms, terms
+from advisor.jobs.job_store import Register, open_register
+from advisor.jobs.lifecycle import in_flight
+from advisor.jobs.model import ExitReason, JobRecord, JobState, RequeueCommand
+from advisor.jobs.slowdown_store import SlowdownStore
+from advisor.jobs.slowdown_watchdog import Pair
 from advisor.journal.journal import StoreJournal
-from advisor.limits import Limits, Mode
-from advisor.model import ActionClass, ClusterState, Gpu, Job, Placement
+from advisor.journal.records import Result
+from advisor.planner.guard import approve
+from advisor.planner.limits import Limits, Mode
 from advisor.policies.pack import PAIRING
-from advisor.register.life import in_flight
-from advisor.register.model import ExitReason, JobRecord, JobState, RequeueCommand
-from advisor.register.pair_book import SlowdownStore
-from advisor.register.pair_watch import Pair
-from advisor.register.register import Register, open_register
-from advisor.register.shares import Device, Mps, Terms, terms
-from advisor.steps import Action, Move, Start
+from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Placement
 from collector.model import GpuUuid, JobId, NodeName
 from collector.store.database import Store
 from service.control.slowdown_watchdog import SlowdownWatchdog
-from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, submission, word
+from tests.advisor.jobs.job_store_world import GPUS, HandClock, acknowledge, submission, word
 from tests.service.conftest import until
 from tests.stores import open_store
 
@@ -343,8 +343,8 @@ def test_two_that_no_pack_put_together_are_nobodys_pair(store: Store) -> None:
 
 
 def test_what_is_learnt_comes_back_as_experience(store: Store) -> None:
-    from advisor.policies.pairing import choose_pairs
-    from advisor.register.pair_watch import experience_of
+    from advisor.jobs.slowdown_watchdog import experience_of
+    from advisor.planner.pairing import choose_pairs
 
     rig = Rig(store, AUTO)
     rig.live(180)

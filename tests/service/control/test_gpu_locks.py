@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engines.engine import Stale
-from advisor.engines.local import LocalEngine
-from advisor.model import ClusterState, Gpu
-from advisor.register.model import ExitReason, JobState, Sharing
-from advisor.register.shares import Terms
-from advisor.steps import Start
+from advisor.actions import Start
+from advisor.engines.launched import LocalEngine
+from advisor.jobs.gpu_sharing import Terms
+from advisor.jobs.model import ExitReason, JobState, Sharing
+from advisor.outcomes import Stale
+from advisor.state.model import ClusterState, Gpu
 from collector.model import GpuUuid, JobId, NodeName
 from service.control.gpu_locks import JUST_TAKEN_S, GpuLocks, RestoreLease, hold_leased, lock_folder
-from tests.advisor.register.register_world import GPUS, HandClock, acknowledge, opened, submission, word
+from tests.advisor.jobs.job_store_world import GPUS, HandClock, acknowledge, opened, submission, word
 
 A, B, C = GPUS[:3]
 JOB = JobId("pid:n/7@1")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import Launcher
+from advisor.jobs.model import Launcher
 from collector.model import JobId, NodeName, ProcessKey
 from service.control.launched_processes import LaunchedProcesses
 from tests.collector.procfs.proc_tree import ProcTree, started_ms

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import ProjectName
-from advisor.register.model import JobRecord, JobState, Launcher, Report, Submission
+from advisor.jobs.model import JobRecord, JobState, Launcher, Report, Submission
+from advisor.state.model import ProjectName
 from collector.model import JobId, JobKind, NodeName
 from service.control.interface import Caller, Role
 from service.control.launcher_reports import plausible
@@ -59,9 +59,9 @@ def test_what_can_be_is_left_as_it_is() -> None:
 
 
 def test_no_number_that_is_left_breaks_what_is_reckoned_with_it() -> None:
-    from advisor.arithmetic.goodput import growth_pays, hoped
-    from advisor.limits import Limits
-    from advisor.model import Job, Profile
+    from advisor.planner.limits import Limits
+    from advisor.planner.throughput import growth_pays, hoped
+    from advisor.state.model import Job, Profile
 
     extremes = (0.0, 5e-324, 1e-300, 1e-7, 1e-6, 1e7, 1e15)
     for one in extremes:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor.engines.engine import Done, Late, Stale
-from advisor.engines.foreign import BEGUN_BEFORE, ExternalEngine, ExternalEngineDependencies
-from advisor.register.foreign import ExternalJobStore, Holder, Paused, Seen
-from advisor.steps import Resume
+from advisor.actions import Resume
+from advisor.engines.external import BEGUN_BEFORE, ExternalEngine, ExternalEngineDependencies
+from advisor.jobs.external_jobs import ExternalJobStore, Holder, Paused, Seen
+from advisor.outcomes import Done, Late, Stale
 from collector.model import GpuUuid, JobId
 from collector.procfs.checkpoint_blockers import CheckpointBlocker
 from service.control.gpu_locks import GpuLocks, RestoreLease
@@ -26,7 +26,7 @@ from service.privileged.client import HandCheckpointer
 from service.privileged.hand import Hand
 from service.privileged.journal import open_journal
 from service.privileged.wire import serve, server
-from tests.advisor.engines.foreign_parts import NODE, HandClock, opened
+from tests.advisor.engines.external_parts import NODE, HandClock, opened
 from tests.advisor.engines.standin_parts import Cuda, cuda, driver, library, local
 from tests.driver.driver import GIB, Driver
 from tests.service.privileged.test_hand import Ear, StandIn
@@ -40,7 +40,7 @@ CHECKPOINTED, RUNNING = 2, 0
 SERVICE = """
 import sys
 from pathlib import Path
-from advisor.engines.checkpointer import LocalCheckpointer
+from advisor.engines.cuda_checkpointer import LocalCheckpointer
 from service.control.gpu_locks import GpuLocks, RestoreLease
 folder, job, uuid = sys.argv[1:]
 lease = RestoreLease(GpuLocks(Path(folder), "process 7, /one"), dict)
@@ -123,7 +123,7 @@ def test_it_is_not_brought_back_a_second_time_meanwhile(
         assert lease.under_way(JOB, [uuid])
         resume = Resume(job=JOB, gpus=(uuid,))
         now = CheckpointBlocker(pid=PID, started_ms=1, uid=1000)
-        monkeypatch.setattr("advisor.engines.checkpointer.entanglement", lambda pid, looking: now)
+        monkeypatch.setattr("advisor.engines.cuda_checkpointer.entanglement", lambda pid, looking: now)
         assert engine.do(resume, 6) == Stale(found=BEGUN_BEFORE)
         (cuda.folder / "wait").unlink()
         until("the child ends", lambda: not lease.locks.under_way(JOB, [uuid]))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from advisor.register.model import JobRecord, Report
+from advisor.jobs.model import JobRecord, Report
 from advisor.tags import as_now
 from service.client.jobs import ActingClient
 from service.client.transport import UNIX, Wire

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import StartCommand
+from advisor.jobs.model import StartCommand
 from collector.model import GpuUuid
 from service.launcher.calling_off import calling_off, why
 from tests.service.launcher.conftest import Launch

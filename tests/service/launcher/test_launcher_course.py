@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.register.model import (
+from advisor.jobs.model import (
     CancelCommand,
     Command,
     Elasticity,

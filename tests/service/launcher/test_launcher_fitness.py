@@ -7,15 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.policies.frameworks import launch_settings
-from advisor.register.model import (
-    CancelCommand,
-    NotifyCommand,
-    ReallocateCommand,
-    ResumeCommand,
-    StartCommand,
-)
-from advisor.register.shares import LEASE_NAMES
+from advisor.jobs.gpu_sharing import LEASE_NAMES
+from advisor.jobs.model import CancelCommand, NotifyCommand, ReallocateCommand, ResumeCommand, StartCommand
+from advisor.policies.framework_memory import launch_settings
 from collector.model import GpuUuid
 from service.launcher import course as courses
 from service.launcher import model
@@ -62,7 +56,7 @@ def test_all_that_the_service_sets_is_on_the_list() -> None:
                 made = launch_settings(framework, cap, 80 * gib, version)
                 assert made is not None
                 assert objection(StartCommand(number=1, gpus=(A,), settings=made.settings)) is None
-    text = Path("advisor/register/shares.py").read_text()
+    text = Path("advisor/jobs/gpu_sharing.py").read_text()
     assert set(re.findall(r'"((?:CUDA|TF|XLA|PYTORCH|FALLOW)_[A-Z_]+)"', text)) - LEASE_NAMES == {
         "XLA_PYTHON_CLIENT_ALLOCATOR"  # only looked for
     }

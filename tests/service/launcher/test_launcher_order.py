@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.register.model import Elasticity
+from advisor.jobs.model import Elasticity
 from service.cli.arguments import parse
 from service.errors import FallowError
 from service.launcher import order as orders

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import StartCommand
+from advisor.jobs.model import StartCommand
 from collector.model import GpuUuid
 from service.cli import verb_run
 from service.cli.arguments import parse

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import (
+from advisor.jobs.model import (
     CancelCommand,
     NotifyCommand,
     PauseCommand,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.register.model import PauseCommand, StartCommand
+from advisor.jobs.model import PauseCommand, StartCommand
 from collector.model import GpuUuid
 from tests.service.launcher.conftest import LIGHT, until
 from tests.service.launcher.wire_service import LIMIT_S, WireService

@@ -12,9 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from advisor.register.model import Command, Report
+from advisor.jobs.model import Command, Report
+from advisor.serialize import to_tree
 from advisor.tags import as_now
-from advisor.written import to_tree
 
 LIMIT_S = 60.0
 JOB = "fallow:1"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from advisor.engines.mps import find_mps
-from advisor.engines.telling import Notice
-from advisor.register.foreign import Seen
-from advisor.register.shares import PIPE_DIRECTORY
+from advisor.engines.notify_owner import Notice
+from advisor.jobs.external_jobs import Seen
+from advisor.jobs.gpu_sharing import PIPE_DIRECTORY
 from collector.model import GpuUuid, JobId, NodeName
 from collector.procfs.process_table import ProcessTable
 from service.privileged.client import HandCheckpointer, HandNotifier, ProbeTable, find_daemon

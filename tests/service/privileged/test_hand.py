@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from advisor.engines.checkpoint import Deed, Host, Target
-from advisor.engines.checkpointer import Over
+from advisor.engines.cuda_checkpoint import Deed, Host, Target
+from advisor.engines.cuda_checkpointer import Over
 from advisor.engines.gpu_room import Held
-from advisor.engines.telling import Notice, Told
-from advisor.register.foreign import Seen
-from advisor.written import to_tree
+from advisor.engines.notify_owner import Notice, Told
+from advisor.jobs.external_jobs import Seen
+from advisor.serialize import to_tree
 from collector.model import GpuUuid, NodeName
 from collector.procfs.checkpoint_blockers import CheckpointBlocker
 from service.privileged.hand import (

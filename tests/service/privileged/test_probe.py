@@ -2,7 +2,7 @@
 
 import json
 
-from advisor.written import from_tree
+from advisor.serialize import from_tree
 from collector.model import NodeName, Process, ProcessKey
 from service.privileged.probe import TOO_MUCH, within
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import ActionClass
-from advisor.steps import Pause
+from advisor.actions import Pause
+from advisor.state.model import ActionClass
 from collector.model import JobId
 from service.client import BadParameter, connect
 from service.reports.build import Wanted, make

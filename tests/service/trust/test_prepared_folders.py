@@ -12,7 +12,7 @@ from service.launch import dashboard_program
 CHILDREN = {
     "nvml": "from collector.sources.nvml.worker import Worker; w = Worker(); w.is_ready(20); w.end()",
     "drawing": "from service.reports.drawing import Beside\nwith Beside(): pass",
-    "checkpoint": "from advisor.engines.checkpointer import LocalCheckpointer as On\nOn(str, 1).look([])",
+    "checkpoint": "from advisor.engines.cuda_checkpointer import LocalCheckpointer as C\nC(str, 1).look([])",
 }
 PLANTED = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n"
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import ClusterState, ProjectName
-from advisor.register.model import Sharing, StartCommand
-from advisor.register.shares import Mps
+from advisor.jobs.gpu_sharing import Mps
+from advisor.jobs.model import Sharing, StartCommand
+from advisor.state.model import ClusterState, ProjectName
 from collector.model import JobId
 from service.config.file import parse
 from service.control.lease_terms import LeaseTerms
 from service.control.membership import Membership, hold_strangers, rules_of
-from tests.advisor.register.register_world import GPUS, HandClock, opened, submission
+from tests.advisor.jobs.job_store_world import GPUS, HandClock, opened, submission
 from tests.service.trust.accounts import ANN, EVE, NAMES, as_account, needs_root
 
 pytestmark = needs_root

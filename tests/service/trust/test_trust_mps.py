@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from advisor.engines.mps import DAEMON, PID_FILE, find_mps
-from advisor.register.shares import NO_DAEMON_DIRECTORY, PIPE_DIRECTORY
+from advisor.jobs.gpu_sharing import NO_DAEMON_DIRECTORY, PIPE_DIRECTORY
 from service.launcher.starting import without_strangers
 from tests.service.trust.accounts import ANN, EVE, as_account, needs_root, owned
 

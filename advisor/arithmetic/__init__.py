@@ -1,1 +1,0 @@
-"""What every decision reckons with: quotas and who holds them, places, speeds, what is owed. Pure."""

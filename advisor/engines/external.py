@@ -1,0 +1,341 @@
+"""The engine for jobs that Fallow did not launch: it can tell their owners, and pause by CUDA's checkpoint.
+
+Nothing else can be done to such a job from outside, and nothing else is tried: no signal is ever sent (a
+client of CUDA's multi-process service that is stopped takes its neighbours with it). Each pause is written
+down before the driver is asked, so that whoever starts after a crash finds it and can look.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, assert_never
+
+from advisor.actions import (
+    Action,
+    Cancel,
+    HoldForJob,
+    Move,
+    Notify,
+    Pause,
+    ReleaseMemory,
+    Requeue,
+    Resize,
+    Resume,
+    SetEnvAtRestart,
+    Start,
+)
+from advisor.engines.cuda_checkpoint import Deed, unfit
+from advisor.engines.cuda_checkpointer import Checkpointer
+from advisor.engines.memory_transfers import Moving
+from advisor.engines.notify_owner import Notice, Notifier, tell
+from advisor.jobs.external_jobs import ExternalJobStore, Paused, Seen
+from advisor.outcomes import SLICE_S, Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
+from advisor.tags import verb_of
+from collector.model import GpuUuid, JobId, NodeName
+
+UNDER_WAY = frozenset({"locked", "checkpointing", "restoring"})
+GIVEN_ELSEWHERE = ("slurm:", "pod:")
+"""Ids of jobs that another manager gave their GPUs: what a pause frees there, nobody could use."""
+OFF = "jobs that Fallow did not launch are only paused where [foreign] checkpoint is on"
+BEGUN_BEFORE = "a process that a service began before this one is bringing it back"
+KEEP_HINT = "Do you need it? `fallow keep {job} --hours 4` keeps it (4, 8 or 24 h)."
+
+Sightings = Callable[[JobId], tuple[Seen, ...]]
+"""The processes of a job that are on GPUs now."""
+
+
+class Lease(Protocol):
+    """Keeps GPUs from everybody else while memory comes back onto them: a restore that meets too little of it
+    loses the job (``gpu_room``)."""
+
+    def reserve(self, job: JobId, uuids: Sequence[GpuUuid]) -> str | None:
+        """Keep them for the job; why not, and then none is kept."""
+        ...
+
+    def release(self, job: JobId) -> None:
+        """It runs again, or will not come back now."""
+        ...
+
+    def descriptors(self, job: JobId) -> tuple[int, ...]:
+        """What keeps them while it is open, in whichever process: the one that restores gets it too."""
+        ...
+
+    def under_way(self, job: JobId, uuids: Sequence[GpuUuid]) -> bool:
+        """Whether a process that another service began brings the job back; its GPUs are kept here then."""
+        ...
+
+
+class NoLease:
+    """Where nobody else gives out GPUs."""
+
+    def reserve(self, job: JobId, uuids: Sequence[GpuUuid]) -> str | None:
+        """Nothing to keep them from."""
+        return None
+
+    def release(self, job: JobId) -> None:
+        """Nothing was kept."""
+
+    def descriptors(self, job: JobId) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+    def under_way(self, job: JobId, uuids: Sequence[GpuUuid]) -> bool:
+        """Nobody can tell."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalEngineDependencies:
+    """What the engine works with. ``checkpointer``: ``None`` while pausing is off. ``node``: this machine.
+
+    ``account_uid`` is the number of an account by its name, ``None`` when there is none here. ``listed`` are
+    those that the driver lists on this machine's GPUs. ``lease`` keeps GPUs for a job that comes back.
+    """
+
+    book: ExternalJobStore
+    sightings: Sightings
+    ways: Sequence[Notifier]
+    checkpointer: Checkpointer | None
+    node: NodeName
+    account_uid: Callable[[str], int | None]
+    listed: Callable[[], frozenset[int]] = frozenset
+    lease: Lease = field(default_factory=NoLease)
+
+
+class ExternalEngine:
+    """Carries out what can be done to jobs that Fallow did not launch; safe from any thread.
+
+    ``interrupt`` ends every wait. What moves meanwhile goes on.
+    """
+
+    def __init__(self, parts: ExternalEngineDependencies) -> None:
+        self._book, self._sightings = parts.book, parts.sightings
+        self._ways, self._checkpointer = tuple(parts.ways), parts.checkpointer
+        self._node, self._account_uid = parts.node, parts.account_uid
+        self._listed, self._lease = parts.listed, parts.lease
+        self._moving: dict[JobId, Moving] = {}
+        self._beginning = threading.Lock()
+        self._stopping = threading.Event()
+
+    def interrupt(self) -> None:
+        """The service stops: every wait, now and later, ends with ``Interrupted``."""
+        self._stopping.set()
+
+    def moving(self) -> frozenset[JobId]:
+        """The jobs whose GPU memory is on its way: neither on their GPUs nor off them."""
+        with self._beginning:
+            return frozenset(self._moving)
+
+    def do(self, step: Action, intent: int = 0) -> Outcome:
+        """Tell, pause or resume, and wait while GPU memory moves; everything else is unsupported."""
+        given = self.give(step, intent)
+        return self.wait(given) if isinstance(given, Moving) else given
+
+    def give(self, step: Action, intent: int = 0) -> Moving | Outcome:
+        """Tell, or begin to pause or resume; everything else is unsupported."""
+        match step:
+            case Notify():
+                return self._tell(step)
+            case Pause() | Resume():
+                with self._beginning:
+                    return self._begin(step, intent)
+            case Start() | Resize() | Move() | Requeue() | HoldForJob() | ReleaseMemory() | SetEnvAtRestart():
+                return Unsupported(why=beyond(step.job)[verb_of(step)])
+            case Cancel():
+                return Unsupported(why=beyond(step.job)[verb_of(step)])
+            case _:
+                assert_never(step)
+
+    def wait(self, moving: Moving, at_most_s: float | None = None) -> Outcome:
+        """What came of it, or ``Late`` when it still goes on. Raises ``Interrupted``."""
+        until_s = math.inf if at_most_s is None else time.monotonic() + at_most_s
+        while True:
+            outcome = moving.outcome(min(SLICE_S, max(0.0, until_s - time.monotonic())))
+            if outcome is not None:
+                self._forget(moving)
+                return outcome
+            if self._stopping.is_set():
+                raise Interrupted
+            if time.monotonic() >= until_s:
+                return _under_way(moving)
+
+    def settle(self, step: Action) -> Outcome | None:
+        """What came of a step that nobody saw the end of; ``None`` when nobody can say. Asks the driver."""
+        if not isinstance(step, Pause | Resume) or self._checkpointer is None:
+            return None
+        moving = self._moving.get(step.job)
+        if moving is not None:
+            outcome = moving.outcome()
+            if outcome is None:
+                return _under_way(moving)
+            self._forget(moving)
+            if type(moving.step) is type(step):
+                return outcome
+        open_one = self._book.paused(step.job)
+        if open_one is None:
+            ended = isinstance(step, Resume)
+            return Done(note="it was resumed") if ended else Failed(found="it was not paused")
+        if isinstance(step, Resume) and self._lease.under_way(step.job, open_one.paused.gpus):
+            return Late(found=f"{BEGUN_BEFORE}; look at {step.job}")
+        result = set(self._checkpointer.look(_pids(open_one.paused.processes)).states.values())
+        if result & UNDER_WAY:  # begun by a service that ended since
+            self._lease.reserve(step.job, open_one.paused.gpus)
+        else:
+            self._lease.release(step.job)
+        if result == {"checkpointed"}:
+            return (
+                Done(note="it is off its GPUs")
+                if isinstance(step, Pause)
+                else Failed(found="it is still paused")
+            )
+        if result == {"running"}:
+            self._book.end(step.job, "failed" if isinstance(step, Pause) else "resumed")
+            return (
+                Failed(found="it runs as before") if isinstance(step, Pause) else Done(note="it runs again")
+            )
+        states = ", ".join(sorted(result))
+        return Late(found=f"the driver has not finished: its processes are {states}; look at {step.job}")
+
+    def _tell(self, step: Notify) -> Outcome:
+        holder = self._book.holder(step.job)
+        user = None if holder is None else holder.user
+        uid = next((each.uid for each in self._sightings(step.job) if each.uid is not None), None)
+        if uid is None and user is not None:
+            uid = self._account_uid(user)
+        hint = KEEP_HINT.format(job=step.job)
+        notice = Notice(job=step.job, user=user, uid=uid, message=step.message, hint=hint)
+        told = tell(notice, self._ways)
+        self._book.told(step.job, "tell", step.message, told.reached)
+        if told.reached:
+            return Done(note=f"reached {', '.join(told.reached)}")
+        return Done(note=f"nobody was reached: {'; '.join(told.missed)}")
+
+    def _begin(self, step: Pause | Resume, intent: int) -> Moving | Outcome:
+        if step.job in self._moving:
+            return Stale(found=_under_way(self._moving[step.job]).found)
+        return self._pause(step, intent) if isinstance(step, Pause) else self._resume(step)
+
+    def _pause(self, step: Pause, intent: int) -> Moving | Outcome:
+        if self._checkpointer is None:
+            return Unsupported(why=OFF)
+        if self._book.paused(step.job) is not None:
+            return Stale(found="it is paused already")
+        seen, holder = self._sightings(step.job), self._book.holder(step.job)
+        if not seen or holder is None:
+            return Stale(found="no process of it is seen on a GPU")
+        why = self.unfit(step.job, seen)
+        if why is not None:
+            return Unsupported(why=why)
+        gpus = tuple(dict.fromkeys(uuid for each in seen for uuid in each.uuids))
+        self._book.begin(Paused(job=step.job, holder=holder, processes=seen, gpus=gpus), intent)
+
+        def conclude(deed: Deed) -> Outcome:
+            if deed.ok:
+                return Done(took_s=_took(deed), note=_said(deed))
+            if deed.undone:
+                self._book.end(step.job, "failed")
+            return Failed(found=deed.found)
+
+        return self._follow(Moving(step, self._checkpointer.pause(_pids(seen), _held(seen)), conclude))
+
+    def unfit(self, job: JobId, seen: Sequence[Seen]) -> str | None:
+        """Why this job cannot be paused here and now; ``None`` when it can be tried. Reads /proc."""
+        if self._checkpointer is None:
+            return OFF
+        leaving = next((each for each in list(self._moving.values()) if isinstance(each.step, Pause)), None)
+        if leaving is not None:
+            return f"{_under_way(leaving).found}, and one at a time is: the host's room is known after it"
+        if job.startswith(GIVEN_ELSEWHERE):
+            manager = "Slurm" if job.startswith("slurm:") else "Kubernetes"
+            return f"{manager} gave it its GPUs: what a pause frees, nobody could use"
+        away = next((each for each in seen if each.node != self._node), None)
+        if away is not None:
+            return f"it runs on {away.node}: only processes of {self._node} can be checkpointed from here"
+        boxed = next((each for each in seen if each.container is not None), None)
+        if boxed is not None:
+            return f"process {boxed.pid} is in a container, whose memory and devices are not ours to judge"
+        return unfit(self._checkpointer.host(), self._checkpointer.targets(seen), self._listed())
+
+    def _resume(self, step: Resume) -> Moving | Outcome:
+        open_one = self._book.paused(step.job)
+        if open_one is None:
+            return Stale(found="it is not paused")
+        if self._checkpointer is None:
+            return Unsupported(why=f"{OFF}; it waits in host memory until that is on again")
+        paused = open_one.paused
+        if set(step.gpus) != set(paused.gpus):
+            return Unsupported(why=f"it can only come back to the GPUs it left: {', '.join(paused.gpus)}")
+        gone = [each.pid for each in self._checkpointer.targets(paused.processes) if each.now is None]
+        if len(gone) == len(paused.processes):
+            self._book.end(step.job, "gone")
+            return Stale(found="its processes have ended meanwhile")
+        left = tuple(pid for pid in _pids(paused.processes) if pid not in gone)
+        if self._lease.under_way(step.job, paused.gpus):
+            return Stale(found=BEGUN_BEFORE)
+        refused = self._lease.reserve(step.job, paused.gpus)
+        if refused is not None:
+            return Stale(found=f"it stays paused: {refused}")
+
+        def conclude(deed: Deed) -> Outcome:
+            self._lease.release(step.job)
+            if not deed.ok:
+                return Failed(found=deed.found)
+            self._book.end(step.job, "resumed")
+            return Done(took_s=_took(deed), note=_said(deed))
+
+        locks = self._lease.descriptors(step.job)
+        begun = self._checkpointer.resume(left, _held(paused.processes), locks)
+        return self._follow(Moving(step, begun, conclude))
+
+    def _follow(self, moving: Moving) -> Moving:
+        self._moving[moving.step.job] = moving
+        return moving
+
+    def _forget(self, moving: Moving) -> None:
+        if self._moving.get(moving.step.job) is moving:
+            del self._moving[moving.step.job]
+
+
+def beyond(job: JobId) -> dict[str, str]:
+    """The steps that nobody can carry out on a foreign job, by verb, each with the reason."""
+    elsewhere = "Fallow did not launch it, so it cannot launch it anew"
+    inside = "Fallow did not launch it and has no word with what runs inside it"
+    return {
+        "start": elsewhere,
+        "resize": inside,
+        "move": elsewhere,
+        "requeue": elsewhere,
+        "hold-for-job": "it waits in no queue of Fallow's",
+        "release-memory": inside,
+        "set-env-at-restart": elsewhere,
+        "cancel": f"Fallow did not launch {job}, and never ends what it did not launch",
+    }
+
+
+def _under_way(moving: Moving) -> Late:
+    where = "off its GPUs" if isinstance(moving.step, Pause) else "back onto its GPUs"
+    return Late(found=f"the memory of {moving.step.job} is being moved {where}")
+
+
+def _pids(processes: Sequence[Seen]) -> tuple[int, ...]:
+    return tuple(each.pid for each in processes)
+
+
+def _held(processes: Sequence[Seen]) -> dict[int, Mapping[GpuUuid, int]]:
+    """What each held on which GPU; of one written down without it, all that it held, on each of them."""
+    return {
+        each.pid: each.held or dict.fromkeys(each.uuids, each.memory_bytes)
+        for each in processes
+        if each.memory_bytes is not None
+    }
+
+
+def _took(deed: Deed) -> float:
+    return round(sum(deed.seconds.values()), 3)
+
+
+def _said(deed: Deed) -> str:
+    phases = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in deed.seconds.items())
+    return f"{deed.found} ({phases})"

@@ -1,0 +1,37 @@
+"""Keeps what owners allow with their own jobs; what their words mean is said in
+``advisor.planner.consent``.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from advisor.planner.consent import Kind, OwnerReply, words_of
+from advisor.statements import statement
+from analytics.query import run
+from collector.clock import Clock
+from collector.model import JobId
+
+if TYPE_CHECKING:
+    from collector.store.database import Store
+
+
+class ConsentStore:
+    """The table consents. Every call blocks for the store; raises StoreError."""
+
+    def __init__(self, store: "Store", clock: Clock) -> None:
+        self._store, self._clock = store, clock
+
+    def words(self) -> tuple[OwnerReply, ...]:
+        """The words that hold now, of all owners, in the order in which they were said."""
+        with self._store.reader() as connection:
+            return words_of(run(connection, "consents", {"as_of": self._clock.now_ms()}).to_pylist())
+
+    def say(
+        self, user: str, job: JobId | None, said: Sequence[tuple[Kind, bool | None]], until_ms: int | None
+    ) -> None:
+        """Note an owner's words about one job, or all of theirs, in one commit; ``None`` takes back."""
+        at_ms = self._clock.now_ms()
+        with self._store.writing("noting what an owner allows") as connection:
+            for kind, allowed in said:
+                values = {"user_name": user, "job": job, "kind": kind.value, "allowed": allowed}
+                connection.execute(statement("add_consent"), values | {"at_ms": at_ms, "until_ms": until_ms})

@@ -1,0 +1,309 @@
+"""The state that decisions look at: what is measured of the machine, joined with the register. Pure.
+
+The register has the last word on submitted jobs: who waits, who holds what, who may be disturbed. What such a
+job makes of its GPUs is measured like anybody's, by its job id. Everybody else's jobs are as they were read.
+
+A GPU without a fresh sample is nobody's to give away, and whoever is on it is not judged: what was measured
+before the measuring stopped says nothing of now.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from advisor.jobs.lifecycle import attained_gpu_s, in_flight, lapsing, leased, share_held, shares_held
+from advisor.jobs.model import (
+    Elasticity,
+    JobRecord,
+    JobState,
+    NotifyCommand,
+    ReleaseMemoryCommand,
+    Report,
+    StartCommand,
+)
+from advisor.planner.quota import housed
+from advisor.planner.transition import SHARE_SLACK
+from advisor.state.model import (
+    ActionClass,
+    ActionTaken,
+    ClusterState,
+    Gpu,
+    Job,
+    Node,
+    Phase,
+    Placement,
+    Profile,
+    Reservation,
+    Telemetry,
+    Use,
+    is_ours,
+)
+from collector.model import GpuUuid, JobId, JobKind, NodeName
+
+HARMLESS = (StartCommand, NotifyCommand, ReleaseMemoryCommand)
+"""Directives in flight that disturb nobody, and need not keep others from being carried out."""
+
+PATIENT_MS = 30_000
+"""A job whose start did not work is not tried again for so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What else is known at this moment.
+
+    ``newest_ms`` is when each GPU was last measured, ``stale_ms`` how old that may be. ``here`` are the nodes
+    that launchers of this service run on, ``absent`` the jobs whose launcher is not to be reached now.
+    """
+
+    now_ms: int
+    newest_ms: Mapping[GpuUuid, int]
+    stale_ms: int
+    here: frozenset[NodeName]
+    absent: frozenset[JobId] = frozenset()
+    actions: tuple[ActionTaken, ...] = ()
+    doubtful: frozenset[GpuUuid] = frozenset()
+    """GPUs that were let go where something may run on, and were not measured free since."""
+
+
+def joined(
+    live: ClusterState,
+    entries: Iterable[JobRecord],
+    look: Look,
+    waiting_as: Callable[[JobRecord], Job] | None = None,
+) -> ClusterState:
+    """The state of the machine with its submitted jobs. ``waiting_as``: ``waiting_job``, or its memory."""
+    present = [entry for entry in entries if entry.state is not JobState.ENDED]
+    holding = {entry.id: entry for entry in present if leased(entry) and _is_known(entry, live)}
+    stale = {uuid for uuid in live.gpus if look.now_ms - look.newest_ms.get(uuid, 0) > look.stale_ms}
+    leases: defaultdict[GpuUuid, float] = defaultdict(float)
+    for entry in holding.values():
+        for uuid, share in shares_held(entry).items():
+            leases[uuid] += share
+    known = {uuid for id, placement in live.placements.items() if is_ours(id) for uuid in placement.gpus}
+    new = set(leases) - known
+    foreign = _foreign(live, leases, stale)
+    bereft = {uuid for entry in present if entry.id not in holding for uuid in leased(entry)}
+    taken = bereft | _taken(live, foreign, leases) | look.doubtful
+    inner = {project.parent for project in live.projects.values()}
+    waiting = [
+        entry
+        for entry in present
+        if not leased(entry) and entry.submission.project not in inner and _may_wait(entry, look)
+    ]
+    ours = {entry.id: _running(entry, live, look, stale) for entry in holding.values()}
+    draw = waiting_as or waiting_job
+    ours.update({entry.id: draw(entry) for entry in waiting})
+    expected = [
+        entry for entry in present if entry.submission.project not in inner and _is_expected(entry, look)
+    ]
+    ours.update({entry.id: replace(draw(entry), held=True) for entry in expected})
+    placements = {
+        entry.id: Placement(gpus=leased(entry), share=share_held(entry)) for entry in holding.values()
+    }
+    busy = {live.gpus[uuid].node for entry in holding.values() if _disturbs(entry) for uuid in leased(entry)}
+    state = replace(
+        live,
+        as_of_ms=look.now_ms,
+        nodes={name: _node(node, look, busy) for name, node in live.nodes.items()},
+        gpus={uuid: _gpu(gpu, leases, new, stale, uuid in taken) for uuid, gpu in live.gpus.items()},
+        jobs={**foreign, **ours},
+        placements={**{id: live.placements[id] for id in foreign if id in live.placements}, **placements},
+        reservations={
+            entry.id: Reservation(start_ms=entry.promised_ms, gpus=entry.promised_gpus)
+            for entry in (*waiting, *expected)
+            if entry.promised_ms is not None
+        },
+        actions=look.actions or live.actions,
+    )
+    return housed(state)
+
+
+def waiting_job(entry: JobRecord) -> Job:
+    """A job that holds nothing: all that is known of it is its entry.
+
+    Who was paused for idling goes on when touched where somebody can touch it, else after its cooldown."""
+    phase = Phase.PAUSED if entry.state is JobState.PAUSED else Phase.PENDING
+    untouched = entry.paused_for_idling and entry.submission.kind is JobKind.INTERACTIVE
+    return replace(
+        _asked(entry, None, 0),
+        phase=phase,
+        paused_on=entry.paused_on,
+        held=entry.held_by_user or untouched,
+        use=Use.IDLE if entry.paused_for_idling else Use.UNKNOWN,
+        memory_bytes=_needed(entry.report) or entry.submission.memory_bytes,
+    )
+
+
+def _is_known(entry: JobRecord, live: ClusterState) -> bool:
+    """Whether every GPU that it holds is installed still; one that is gone is held by nobody.
+
+    Where one is gone, its workers may be on the others still: those are nobody else's meanwhile.
+    """
+    return all(uuid in live.gpus for uuid in leased(entry))
+
+
+def _may_wait(entry: JobRecord, look: Look) -> bool:
+    """Whether it stands in the queue: its launcher is there to start it, and a start did not just fail."""
+    if entry.id in look.absent or in_flight(entry):
+        return False
+    tried_ms = entry.acted_ms if entry.failed is not None else None
+    return tried_ms is None or look.now_ms - tried_ms >= PATIENT_MS
+
+
+def _is_expected(entry: JobRecord, look: Look) -> bool:
+    """Whether it was promised a start, and its launcher may yet come back, as after a restart.
+
+    It is not started without its launcher, and what it was promised is nobody else's meanwhile.
+    """
+    waits = not leased(entry) and not in_flight(entry) and not lapsing(entry)
+    return waits and entry.id in look.absent and entry.promised_ms is not None
+
+
+def _foreign(live: ClusterState, leases: Mapping[GpuUuid, float], stale: set[GpuUuid]) -> dict[JobId, Job]:
+    """Everybody else's jobs. On a GPU that is leased out our lease is the strongest word there is.
+
+    Where they don't all fit beside our lease, none of them has a place there: who came last is not known.
+    """
+    kept: dict[JobId, Job] = {}
+    crowded = _crowded(live, leases)
+    for id, job in live.jobs.items():
+        placement = live.placements.get(id)
+        if is_ours(id) or (placement is not None and not crowded.isdisjoint(placement.gpus)):
+            continue
+        unseen = placement is not None and any(uuid in stale for uuid in placement.gpus)
+        kept[id] = replace(job, use=Use.UNKNOWN, idle_since_ms=None, idle_gpu_hours=None) if unseen else job
+    return kept
+
+
+def _crowded(live: ClusterState, leases: Mapping[GpuUuid, float]) -> set[GpuUuid]:
+    """GPUs of which our leases and everybody else's jobs have more together than there is."""
+    given = dict(leases)
+    for id, placement in live.placements.items():
+        if not is_ours(id):
+            given.update({uuid: given[uuid] + placement.share for uuid in placement.gpus if uuid in given})
+    return {uuid for uuid, share in given.items() if share > 1 + SHARE_SLACK}
+
+
+def _taken(live: ClusterState, foreign: Mapping[JobId, Job], leases: Mapping[GpuUuid, float]) -> set[GpuUuid]:
+    """What is left of the GPUs of those who have no place beside our leases: they may be there still."""
+    gone = (job for job in live.placements if not is_ours(job) and job not in foreign)
+    theirs = {uuid for job in gone for uuid in live.placements[job].gpus}
+    return {uuid for uuid in theirs if leases.get(uuid, 0.0) < 1 - SHARE_SLACK}
+
+
+def _gpu(
+    gpu: Gpu, leases: Mapping[GpuUuid, float], new: set[GpuUuid], stale: set[GpuUuid], taken: bool
+) -> Gpu:
+    """Who is on a GPU that was leased since the last look is no intruder; an unmeasured one has anybody."""
+    occupied = (gpu.occupied or taken) and gpu.uuid not in new
+    if gpu.uuid in stale:
+        return replace(gpu, telemetry=Telemetry.UNKNOWN, occupied=occupied or gpu.uuid not in leases)
+    return gpu if occupied == gpu.occupied else replace(gpu, occupied=occupied)
+
+
+def _node(node: Node, look: Look, busy: set[NodeName]) -> Node:
+    return replace(
+        node,
+        schedulable=node.schedulable and node.name in look.here,
+        in_flight=node.in_flight or node.name in busy,
+    )
+
+
+def _disturbs(entry: JobRecord) -> bool:
+    return in_flight(entry) and not isinstance(entry.directive, HARMLESS)
+
+
+def _running(entry: JobRecord, live: ClusterState, look: Look, stale: set[GpuUuid]) -> Job:
+    """A job with a lease; while something is in flight, or its launcher is away, nothing is done to it."""
+    wanted, report, seen = entry.submission, entry.report, live.jobs.get(entry.id)
+    job = _asked(entry, seen, look.now_ms)
+    starting = entry.state is JobState.STARTING or entry.started_ms is None
+    unseen = seen is None or any(uuid in stale for uuid in leased(entry))
+    job = replace(
+        job,
+        phase=Phase.RUNNING,
+        started_ms=look.now_ms if entry.started_ms is None else entry.started_ms,
+        memory_bytes=_needed(report) or wanted.memory_bytes or (None if seen is None else seen.memory_bytes),
+        memory_held_bytes=(None if report is None else report.memory_held_bytes)
+        or (None if seen is None else seen.memory_held_bytes),
+        use=Use.STARTING if starting else Use.UNKNOWN,
+        cannot={} if _reports_cache(report) else {"release-memory": "its own library reports no cache"},
+    )
+    if seen is not None and not unseen and not starting:
+        job = replace(
+            job,
+            use=seen.use,
+            idle_since_ms=seen.idle_since_ms,
+            idle_gpu_hours=seen.idle_gpu_hours,
+            framework=seen.framework,
+        )
+    if in_flight(entry) or lapsing(entry) or entry.id in look.absent:
+        return _untouchable(job, len(leased(entry)))
+    size = len(entry.gpus)
+    rigid = wanted.mobility is Elasticity.RIGID
+    return replace(job, min_gpus=size, max_gpus=size) if rigid else job
+
+
+def _untouchable(job: Job, size: int) -> Job:
+    cannot = {**job.cannot, "notify": "its launcher has something to carry out first, or is not there"}
+    return replace(
+        job, min_gpus=size, max_gpus=size, preemptible=False, opted_out=frozenset(ActionClass), cannot=cannot
+    )
+
+
+def _asked(entry: JobRecord, seen: Job | None, now_ms: int) -> Job:
+    """What was asked for, what is allowed, and what was done to it so far."""
+    wanted, report = entry.submission, entry.report
+    moves = wanted.mobility is not Elasticity.RIGID
+    interactive = wanted.kind is JobKind.INTERACTIVE
+    return Job(
+        id=entry.id,
+        project=wanted.project,
+        user=wanted.user,
+        name=wanted.name or None,
+        kind=wanted.kind,
+        priority=wanted.priority,
+        min_gpus=wanted.min_gpus,
+        max_gpus=wanted.max_gpus,
+        share=wanted.share,
+        gpu_models=wanted.gpu_models,
+        submitted_ms=entry.submitted_ms,
+        limit_s=wanted.limit_s,
+        preemptible=wanted.preemptible and moves,
+        checkpointable=moves,
+        checkpoint_ms=None if report is None else report.checkpoint_ms,
+        attached=(None if report is None else report.attached) if interactive else False,
+        may_share=wanted.may_share,
+        opted_out=wanted.opted_out,
+        keep_until_ms=entry.keep_until_ms if seen is None else seen.keep_until_ms or entry.keep_until_ms,
+        keep_count=max(entry.keep_count, 0 if seen is None else seen.keep_count),
+        attained_gpu_s=attained_gpu_s(entry, now_ms),
+        acted_ms=entry.acted_ms,
+        resized_ms=entry.resized_ms,
+        requeues=entry.requeues,
+        notified_ms=None if seen is None else seen.notified_ms,
+        notifications=0 if seen is None else seen.notifications,
+        warned_ms=None if seen is None else seen.warned_ms,
+        unreached_ms=None if seen is None else seen.unreached_ms,
+        protected=False if seen is None else seen.protected,
+        next_launch=entry.next_launch,
+        profile=_profile(report),
+    )
+
+
+def _profile(report: Report | None) -> Profile | None:
+    if report is None or not report.step_s:
+        return None
+    measured = {world: step_s for world, step_s in report.step_s.items() if step_s > 0}
+    if not measured:
+        return None
+    return Profile(step_s=measured, steps_left=report.steps_left, resize_s=report.resize_s)
+
+
+def _reports_cache(report: Report | None) -> bool:
+    """Whether its own library says what it holds and needs: what was measured or asked for is no cache."""
+    return report is not None and None not in (report.memory_held_bytes, report.memory_needed_bytes)
+
+
+def _needed(report: Report | None) -> int | None:
+    return None if report is None else report.memory_needed_bytes

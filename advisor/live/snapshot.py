@@ -1,0 +1,352 @@
+"""The live cluster as decisions take it: a ``ClusterState`` and what was ``Observed``, from named queries.
+
+``ask`` runs a named query and returns its rows; over HTTP, on the file, or on a connection, it is all the
+same here. Who may be disturbed, shared with or checkpointed is never guessed: it stands in the site's
+configuration, and whoever is not named there may not be.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from advisor.jobs.slowdown_watchdog import experience_of, pairs_of
+from advisor.planner.limits import PlannerConfig
+from advisor.planner.observed import IdleStretch, JobUse, Observed, Price
+from advisor.planner.quota import housed
+from advisor.planner.run_lengths import RunLength, RunLengths
+from advisor.state.model import (
+    ActionClass,
+    ClusterState,
+    Gpu,
+    Job,
+    Node,
+    Phase,
+    Placement,
+    Project,
+    ProjectName,
+    Telemetry,
+    Usage,
+    Use,
+)
+from advisor.state.owner_replies import spoken_of, with_spoken
+from advisor.state.site_protection import Protect, with_protection
+from analytics.model import IDLENESS, Analysis, Finding, FindingKind
+from collector.gpu_place import node_place
+from collector.model import Basis, GpuUuid, JobId, JobKind, NodeName
+
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+LAG_MS = 2 * MINUTE_MS
+"""A minute is rolled up when it is over: the newest two may be missing, and are no lack of coverage."""
+SPOKEN_MS = 30 * DAY_MS
+"""How long an owner's word is remembered: the three keeps are counted over so long."""
+PAIRS_MS = 365 * DAY_MS
+"""What was learnt of pairs is believed for so long: drivers and frameworks change."""
+RUNS_MS = 90 * DAY_MS
+"""How long jobs ran is believed for so long: work changes sooner."""
+CONTROLLER_WINDOW_MS = 2 * HOUR_MS
+EVERYBODY = "*"
+NO_PROJECT = ProjectName("unassigned")
+NEVER_COMPUTED = frozenset({FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP})
+"""Told, and never acted upon: what such a job is doing is not known."""
+STRETCH_LEAST_MINUTES = 10
+DIGITS = 9
+"""Sums over rows come in any order: their last digits differ, and decisions must not."""
+
+Row = Mapping[str, Any]
+Ask = Callable[[str, Mapping[str, object]], Sequence[Row]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What people decided: quotas, and who allows what. Names are users, projects, or ``*`` for everybody."""
+
+    projects: Mapping[ProjectName, Project] = field(default_factory=dict)
+    may_share: frozenset[str] = frozenset()
+    preemptible: frozenset[str] = frozenset()
+    checkpointable: frozenset[str] = frozenset()
+    opted_out: Mapping[str, frozenset[ActionClass]] = field(default_factory=dict)
+    protect: Protect = field(default_factory=Protect)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """One instant of the live cluster, and what was measured up to it."""
+
+    state: ClusterState
+    observed: Observed
+
+
+def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, days: float = 7.0) -> Live:
+    """The cluster at the instant of ``analysis``, with ``days`` of history behind it. Blocks while it asks.
+
+    Pending jobs are not in it: nobody who is asked here knows of them.
+    """
+    now_ms = analysis.as_of_ms
+    to_ms = now_ms // MINUTE_MS * MINUTE_MS
+    from_ms = to_ms - round(days * DAY_MS)
+    window, past = {"from_ts": from_ms, "to_ts": to_ms}, {"from_ts": to_ms - RUNS_MS, "to_ts": to_ms}
+    gpu_rows = [row for row in ask("decide_gpus", {"as_of": now_ms}) if not row["is_parent"]]
+    claims: dict[str, list[Row]] = defaultdict(list)
+    for row in ask("decide_jobs", {"as_of": now_ms, "from_ts": from_ms}):
+        claims[row["job"]].append(row)
+    touched = ask("decide_controller", {"as_of": now_ms, "from_ts": to_ms - CONTROLLER_WINDOW_MS})
+    controller = {row["uuid"]: row["controller_p95_ratio"] for row in touched}
+    stretches = ask("idle_stretches", {**window, "least_minutes": STRETCH_LEAST_MINUTES})
+    gpus = {row["uuid"]: row for row in gpu_rows}
+    judged = _Judged.of(analysis, gpus)
+    given: dict[str, float] = defaultdict(float)
+    for row in (row for rows in claims.values() for row in rows):
+        given[row["uuid"]] += row["share"]
+    facts = _Facts(gpus=gpus, judged=judged, site=site, rules=rules, now_ms=now_ms, given=given)
+    jobs = [_job(rows, facts) for rows in claims.values()]
+    known = [job for job in jobs if job is not None]
+    state = ClusterState(
+        as_of_ms=now_ms,
+        nodes={NodeName(row["node"]): Node(name=NodeName(row["node"])) for row in gpu_rows},
+        gpus={GpuUuid(row["uuid"]): _gpu(row, judged, row["uuid"] in given) for row in gpu_rows},
+        projects=site.projects,
+        jobs={job.id: job for job in known},
+        placements={job.id: _placement(claims[job.id], given) for job in known},
+        usage=usage_of(ask("project_use", window)),
+    )
+    places = {
+        GpuUuid(row["uuid"]): node_place(row["node"], row["gpu_place"], row["uuid"]) for row in gpu_rows
+    }
+    spoken = spoken_of(ask("spoken", {"from_ts": now_ms - SPOKEN_MS}))
+    state = with_spoken(with_protection(state, site.protect, places), spoken)
+    observed = Observed(
+        analysis=analysis,
+        uses={job.id: _use(claims[job.id], controller, now_ms) for job in known},
+        stretches=tuple(stretch_of(row) for row in stretches if not row["first"]),
+        prices=_prices(gpu_rows),
+        endings=RunLengths.of(run_length_of(row) for row in ask("run_lengths", past)),
+        experience=experience_of(pairs_of(ask("pairs", {"from_ts": now_ms - PAIRS_MS}))),
+    )
+    return Live(state=housed(state), observed=observed)
+
+
+def usage_of(rows: Iterable[Row]) -> dict[ProjectName, Usage]:
+    """What projects held lately: the rows of the query ``project_use``."""
+    return {
+        ProjectName(row["project"] or NO_PROJECT): Usage(
+            allocated_ratio=round(row["allocated_ratio"] or 0.0, DIGITS),
+            held_idle_ratio=round(row["held_idle_ratio"] or 0.0, DIGITS),
+        )
+        for row in rows
+    }
+
+
+def stretch_of(row: Row) -> IdleStretch:
+    """One row of the query ``idle_stretches``."""
+    return IdleStretch(
+        job=JobId(row["job"]),
+        user=row["user_name"],
+        kind=JobKind(row["kind"] or JobKind.BATCH),
+        gpus=row["gpus"],
+        from_ms=row["from_ms"],
+        to_ms=row["to_ms"],
+        open=row["open"],
+        first=row["first"],
+        unmeasured_ms=row["unmeasured_ms"],
+    )
+
+
+def run_length_of(row: Row) -> RunLength:
+    """One row of the query ``run_lengths``."""
+    return RunLength(
+        kind=JobKind(row["kind"] or JobKind.BATCH),
+        gpus=row["gpus"],
+        length_s=row["length_s"],
+        open=row["open"],
+        jobs=row["jobs"],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """The judgement by GPU and by job."""
+
+    by_gpu: Mapping[GpuUuid, tuple[Finding, ...]]
+    idle: Mapping[tuple[JobId, GpuUuid], Finding]
+    starting: frozenset[GpuUuid]
+    unknown: frozenset[GpuUuid]
+
+    @classmethod
+    def of(cls, analysis: Analysis, gpus: Iterable[GpuUuid]) -> "_Judged":
+        by_gpu: dict[GpuUuid, list[Finding]] = defaultdict(list)
+        for finding in analysis.findings:
+            by_gpu[finding.uuid].append(finding)
+        not_started = {f.uuid for f in analysis.findings if f.kind in NEVER_COMPUTED}
+        return cls(
+            by_gpu={uuid: tuple(result) for uuid, result in by_gpu.items()},
+            idle={
+                (finding.holder.job, finding.uuid): finding
+                for finding in analysis.findings
+                if finding.kind in IDLENESS and finding.holder is not None
+            },
+            starting=frozenset({entry.uuid for entry in analysis.starting} | not_started),
+            unknown=frozenset(gpus if analysis.overdue else _unknown(analysis)),
+        )
+
+    def has(self, uuid: GpuUuid, *kinds: FindingKind) -> bool:
+        return any(finding.kind in kinds for finding in self.by_gpu.get(uuid, ()))
+
+
+def _unknown(analysis: Analysis) -> Iterator[GpuUuid]:
+    """The GPUs of which nobody can tell whether they are idle."""
+    return (entry.uuid for entry in analysis.unknown if IDLENESS & set(entry.kinds))
+
+
+def _gpu(row: Row, judged: _Judged, held: bool) -> Gpu:
+    uuid = GpuUuid(row["uuid"])
+    telemetry = Telemetry.GOOD
+    if judged.has(uuid, FindingKind.SUSPECT_COUNTERS):
+        telemetry = Telemetry.SUSPECT
+    elif row["newest_ms"] is None or uuid in judged.unknown:
+        telemetry = Telemetry.UNKNOWN
+    foreign = judged.has(uuid, FindingKind.ZOMBIE_MEMORY, FindingKind.INTRUDER)
+    return Gpu(
+        uuid=uuid,
+        node=NodeName(row["node"]),
+        model=row["model"],
+        memory_bytes=row["memory_total_bytes"] or None,
+        part_of_device=row["part_of_device"],
+        healthy=not judged.has(uuid, FindingKind.FALLING_GPU) and row["newest_ms"] is not None,
+        occupied=foreign or (not held and row["is_taken"] is not False),
+        telemetry=telemetry,
+    )
+
+
+def _placement(rows: Sequence[Row], given: Mapping[str, float]) -> Placement:
+    """What the job was given; where more of a GPU was given away than there is, each has its part of it."""
+    share = min(row["share"] / max(1.0, given[row["uuid"]]) for row in rows)
+    return Placement(gpus=tuple(GpuUuid(row["uuid"]) for row in rows), share=share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What the making of a job looks at beside its own rows."""
+
+    gpus: Mapping[str, Row]
+    judged: _Judged
+    site: Site
+    rules: PlannerConfig
+    now_ms: int
+    given: Mapping[str, float]
+
+
+def _job(rows: Sequence[Row], facts: _Facts) -> Job | None:
+    """A running job; ``None`` when it holds a GPU that is not installed any more, or that was cut up."""
+    first, gpus, site = rows[0], facts.gpus, facts.site
+    if any(row["uuid"] not in gpus for row in rows):
+        return None
+    kind = JobKind(first["kind"] or JobKind.BATCH)
+    names = {EVERYBODY, first["user_name"], first["project"]} - {None}
+    use, since_ms, hours = _idleness(rows, kind, facts)
+    alone = all(row["others"] == 0 for row in rows)
+    held = [gpus[row["uuid"]]["memory_used_bytes"] for row in rows]
+    peaks = [row["memory_peak_bytes"] for row in rows]
+    return Job(
+        id=JobId(first["job"]),
+        project=ProjectName(first["project"] or NO_PROJECT),
+        user=first["user_name"],
+        name=first["job_name"],
+        kind=kind,
+        framework=first["framework"],
+        phase=Phase.RUNNING,
+        min_gpus=len(rows),
+        max_gpus=len(rows),
+        share=_placement(rows, facts.given).share,
+        memory_bytes=(max(peaks) or None) if alone and None not in peaks else None,
+        memory_held_bytes=max(held) if alone and None not in held else None,
+        submitted_ms=min(row["from_ms"] for row in rows),
+        started_ms=min(row["from_ms"] for row in rows),
+        preemptible=bool(names & site.preemptible),
+        checkpointable=bool(names & site.checkpointable),
+        may_share=bool(names & site.may_share),
+        attached=None if kind is JobKind.INTERACTIVE else False,
+        opted_out=frozenset().union(*(site.opted_out.get(name, frozenset()) for name in names)),
+        use=use,
+        idle_since_ms=since_ms,
+        idle_gpu_hours=hours,
+    )
+
+
+def _idleness(rows: Sequence[Row], kind: JobKind, facts: _Facts) -> tuple[Use, int | None, float | None]:
+    """What the job makes of its GPUs, since when it is idle, and its idle GPU-hours since then.
+
+    Idle only when every GPU of it is: one at work, one starting or one unknown speaks for all.
+    """
+    judged, uuids = facts.judged, [GpuUuid(row["uuid"]) for row in rows]
+    result = [judged.idle.get((JobId(row["job"]), uuid)) for row, uuid in zip(rows, uuids, strict=True)]
+    if any(uuid in judged.starting for uuid in uuids):
+        return Use.STARTING, None, None
+    if any(uuid in judged.unknown for uuid in uuids):
+        return Use.UNKNOWN, None, None
+    idle = [finding for finding in result if finding is not None]
+    if len(idle) == len(rows):
+        since_ms = max(finding.since_ms for finding in idle)
+        return Use.IDLE, since_ms, sum(finding.wasted_gpu_hours or 0.0 for finding in idle)
+    quiet_ms = _quiet_since(rows, kind, facts)
+    if quiet_ms is not None:
+        return (
+            Use.IDLE,
+            quiet_ms,
+            (facts.now_ms - quiet_ms) / HOUR_MS * _placement(rows, facts.given).size_gpus,
+        )
+    return Use.ACTIVE, None, None
+
+
+def _quiet_since(rows: Sequence[Row], kind: JobKind, facts: _Facts) -> int | None:
+    """Since when a job that has worked does nothing, where that is worth telling before it is a finding."""
+    gpus, rules = facts.gpus, facts.rules
+    if any(row["busy_until_ms"] is None or row["others"] or gpus[row["uuid"]]["is_busy"] for row in rows):
+        return None
+    since_ms: int = max(row["busy_until_ms"] for row in rows)
+    quiet_ms = facts.now_ms - since_ms
+    seen_ms = min(row["quiet_ms"] for row in rows)
+    tell_s = rules.tell_interactive_s if kind is JobKind.INTERACTIVE else rules.tell_batch_s
+    if quiet_ms < tell_s * 1000 or seen_ms < rules.coverage_ratio * (quiet_ms - LAG_MS):
+        return None
+    return since_ms
+
+
+def _use(rows: Sequence[Row], controller: Mapping[str, float | None], now_ms: int) -> JobUse:
+    from_ms = min(row["seen_from_ms"] for row in rows)
+    expected_ms = sum(max(1, now_ms - row["seen_from_ms"] - LAG_MS) for row in rows)
+    measured_ms = sum(row["measured_ms"] for row in rows)
+    touched = [controller.get(row["uuid"]) for row in rows]
+    return JobUse(
+        job=JobId(rows[0]["job"]),
+        from_ms=from_ms,
+        to_ms=now_ms,
+        coverage_ratio=max(0.0, min(1.0, measured_ms / expected_ms)),
+        rung=Basis(min((row["rung"] for row in rows if row["rung"] is not None), default=0)),
+        held_gpu_hours=sum((now_ms - row["seen_from_ms"]) * row["share"] for row in rows) / HOUR_MS,
+        idle_gpu_hours=sum(row["idle_ms"] for row in rows) / HOUR_MS,
+        utilization_mean_ratio=_mean([row["utilization_mean_ratio"] for row in rows]),
+        utilization_p95_ratio=_largest([row["utilization_p95_ratio"] for row in rows]),
+        controller_p95_ratio=_largest(touched),
+        memory_peak_bytes=_largest([row["memory_peak_bytes"] for row in rows]),
+        gpus_used=sum(row["busy_minutes"] >= 2 for row in rows),
+        others=any(row["others"] for row in rows),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _largest(values: Sequence[Any]) -> Any:
+    """The largest; ``None`` as soon as one is not known: the unknown one may be the largest."""
+    return None if None in values else max(values)
+
+
+def _prices(gpu_rows: Sequence[Row]) -> dict[str, Price]:
+    return {
+        row["model"]: Price(per_gpu_hour=row["per_gpu_hour"], currency=row["currency"])
+        for row in gpu_rows
+        if row["model"] is not None and row["per_gpu_hour"] is not None
+    }

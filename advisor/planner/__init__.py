@@ -1,0 +1,1 @@
+"""What every decision stands on: limits, quotas, places, speeds, what may be disturbed. Pure."""

@@ -1,0 +1,236 @@
+"""What owners allow with their own jobs, and what of it holds: the narrower of the words there are. Pure.
+
+Three may speak about a job: the site (``[consent]`` of its configuration, the modes, ``[protect]``), whoever
+submitted it (the flags of ``fallow run``), and its owner at any later time (``fallow consent``). A *no* of
+anybody holds, whoever says yes beside it. Where the owner says nothing, the others' word stands; where they
+say nothing, the owner's yes is enough, because it is the owner's job.
+
+An owner's words are about one job or about all of the owner's; the one about the job goes before, and of two
+about the same the later. A word whose time is over says nothing. Nobody consents to being ended: that is the
+administrator's switch, and it asks for consent to be stopped at all.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from advisor.actions import Action, Cancel, Move, Pause, ReleaseMemory, Requeue, Resize
+from advisor.state.model import ActionClass, ClusterState, Job, ProjectName, is_ours
+from collector.model import JobId
+
+
+class Kind(StrEnum):
+    """What can be done to a running job, as its owner thinks of it.
+
+    PAUSE: off its GPUs and back, nothing lost. RESTART: stopped after saving, going on later or elsewhere.
+    RESIZE: more or fewer GPUs while it runs. RELEASE: its library gives cached memory back. SHARE: others
+    beside it on one GPU.
+    """
+
+    PAUSE = "pause"
+    RESTART = "restart"
+    RESIZE = "resize"
+    RELEASE = "release"
+    SHARE = "share"
+
+
+class Origin(StrEnum):
+    """Whose word holds. NOBODY spoke: then nothing is done."""
+
+    OWNER = "owner"
+    SUBMISSION = "submission"
+    SITE = "site"
+    NOBODY = "nobody"
+
+
+VERBS: Mapping[Kind, tuple[str, ...]] = {
+    Kind.PAUSE: ("pause",),
+    Kind.RESTART: ("requeue", "move"),
+    Kind.RESIZE: ("resize",),
+    Kind.RELEASE: ("release-memory",),
+    Kind.SHARE: (),
+}
+"""The steps of each kind, by verb as ``Job.withheld`` names them."""
+
+STOPPING = (Kind.PAUSE, Kind.RESTART)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerReply:
+    """What ``user`` said at ``at_ms``; ``job`` ``None``: of all jobs of that user.
+
+    ``allowed`` ``None`` takes back what was said before, ``until_ms`` ``None`` holds until something else is
+    said.
+    """
+
+    user: str
+    job: JobId | None
+    kind: Kind
+    allowed: bool | None
+    at_ms: int
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What holds of one job: whether ``kind`` may be done, by whose word, said when and until when."""
+
+    kind: Kind
+    allowed: bool
+    origin: Origin
+    at_ms: int | None = None
+    until_ms: int | None = None
+    for_all: bool = False
+
+
+def kind_of(step: Action) -> Kind | None:
+    """What a step asks consent for; ``None`` for one about which no owner is asked."""
+    match step:
+        case Pause():
+            return Kind.PAUSE
+        case Requeue() | Move():
+            return Kind.RESTART
+        case Resize():
+            return Kind.RESIZE
+        case ReleaseMemory():
+            return Kind.RELEASE
+        case _:
+            return None
+
+
+def words_of(rows: Iterable[Mapping[str, object]]) -> tuple[OwnerReply, ...]:
+    """The rows of the query ``consents``."""
+    return tuple(_word(row) for row in rows)
+
+
+def in_force(words: Iterable[OwnerReply], job: Job, now_ms: int) -> dict[Kind, OwnerReply]:
+    """The word of the job's owner that holds for each kind; ``words`` stand in the order of their saying.
+
+    When each was said is not asked: a clock that was set back must not silence a no.
+    """
+    general: dict[Kind, OwnerReply] = {}
+    special: dict[Kind, OwnerReply] = {}
+    for word in words:
+        if word.user != job.user or word.job not in (None, job.id):
+            continue
+        if word.until_ms is None or word.until_ms > now_ms:
+            (general if word.job is None else special)[word.kind] = word
+    return {
+        each.kind: each
+        for result in (general, special)
+        for each in result.values()
+        if each.allowed is not None
+    }
+
+
+def with_consent(state: ClusterState, words: Sequence[OwnerReply]) -> ClusterState:
+    """The state with what owners said of their jobs; a job whose owner said nothing is as it was."""
+    by_user: defaultdict[str, list[OwnerReply]] = defaultdict(list)
+    for word in words:
+        by_user[word.user].append(word)
+    changed = {
+        id: _spoken_for(job, said)
+        for id, job in state.jobs.items()
+        if job.user is not None
+        and job.user in by_user
+        and (said := in_force(by_user[job.user], job, state.as_of_ms))
+    }
+    return replace(state, jobs={**state.jobs, **changed}) if changed else state
+
+
+def holding(job: Job, words: Sequence[OwnerReply], now_ms: int) -> tuple[Held, ...]:
+    """What holds of a job, kind by kind; ``job`` as it is without its owner's later words."""
+    said = in_force(words, job, now_ms)
+    return tuple(_held(kind, job, said.get(kind)) for kind in Kind)
+
+
+def withdrawn(step: Action, user: str | None, words: Sequence[OwnerReply], now_ms: int) -> str | None:
+    """Why a step must not be done although it was planned: its job's owner has said no since.
+
+    Ending a job asks for consent to be stopped at all.
+    """
+    said = in_force(words, Job(id=step.job, project=ProjectName(""), user=user), now_ms)
+    kind = kind_of(step)
+    kinds = STOPPING if isinstance(step, Cancel) else () if kind is None else (kind,)
+    if kinds and all(each in said and said[each].allowed is False for each in kinds):
+        return refusal(kinds[0], user)
+    return None
+
+
+def refusal(kind: Kind, user: str | None) -> str:
+    """The sentence for whoever is kept from doing it."""
+    return f"its owner{f' {user}' if user else ''} does not allow it ({kind.value})"
+
+
+def _spoken_for(job: Job, said: Mapping[Kind, OwnerReply]) -> Job:
+    """The job as its owner wants it: what is withheld is named, and what is allowed counts as consent."""
+    allowed = {kind: _allowed(kind, job, said.get(kind)) for kind in Kind}
+    no = {kind for kind, word in said.items() if word.allowed is False}
+    no |= {kind for kind in STOPPING if not allowed[kind] and any(allowed[each] for each in STOPPING)}
+    withheld = {verb: refusal(kind, job.user) for kind in Kind if kind in no for verb in VERBS[kind]}
+    outside = not is_ours(job.id) and allowed[Kind.PAUSE]
+    return replace(
+        job,
+        preemptible=any(allowed[kind] for kind in STOPPING),
+        checkpointable=job.checkpointable or outside,
+        may_share=allowed[Kind.SHARE],
+        opted_out=job.opted_out | ({ActionClass.RESIZE} if Kind.RESIZE in no else set()),
+        withheld={**job.withheld, **withheld},
+    )
+
+
+def _allowed(kind: Kind, job: Job, word: OwnerReply | None) -> bool:
+    """Whether it may be done, by the owner's word or, without one, by the site's and the submission's.
+
+    A job that Fallow launched and that can neither save itself nor be resized cannot be stopped by consent.
+    """
+    if word is None or word.allowed is None:
+        return _before(kind, job)
+    if kind in STOPPING and (frozenset(ActionClass) <= job.opted_out or _is_rigid(job)):
+        return False
+    return word.allowed
+
+
+def _is_rigid(job: Job) -> bool:
+    return is_ours(job.id) and not job.checkpointable
+
+
+def _before(kind: Kind, job: Job) -> bool:
+    match kind:
+        case Kind.PAUSE | Kind.RESTART:
+            return job.preemptible and (is_ours(job.id) or kind is not Kind.PAUSE or job.checkpointable)
+        case Kind.RESIZE:
+            return job.elastic and ActionClass.RESIZE not in job.opted_out
+        case Kind.RELEASE:
+            return "release-memory" not in job.cannot
+        case Kind.SHARE:
+            return job.may_share or job.share < 1
+
+
+def _held(kind: Kind, job: Job, word: OwnerReply | None) -> Held:
+    allowed = _allowed(kind, job, word)
+    if word is not None:
+        return Held(
+            kind=kind,
+            allowed=allowed,
+            origin=Origin.OWNER,
+            at_ms=word.at_ms,
+            until_ms=word.until_ms,
+            for_all=word.job is None,
+        )
+    if is_ours(job.id):
+        return Held(kind=kind, allowed=allowed, origin=Origin.SUBMISSION)
+    return Held(kind=kind, allowed=allowed, origin=Origin.SITE if allowed else Origin.NOBODY)
+
+
+def _word(row: Mapping[str, object]) -> OwnerReply:
+    job, until_ms, allowed = row["job"], row["until_ms"], row["allowed"]
+    return OwnerReply(
+        user=str(row["user_name"]),
+        job=None if job is None else JobId(str(job)),
+        kind=Kind(str(row["kind"])),
+        allowed=None if allowed is None else bool(allowed),
+        at_ms=int(str(row["at_ms"])),
+        until_ms=None if until_ms is None else int(str(until_ms)),
+    )

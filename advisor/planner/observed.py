@@ -1,0 +1,134 @@
+"""What was measured of the running jobs, as policies look at it beside a ``ClusterState``. Pure values.
+
+A ``ClusterState`` says who wants and has what; this says what they made of it. Ratios are 0..1, ``None`` is
+"not measured": a policy abstains on it, and never takes it for zero.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from advisor.planner.pairing import Experience
+from advisor.planner.run_lengths import RunLengths
+from advisor.state.model import Job
+from analytics.model import Analysis, Coverage, Finding
+from collector.model import Basis, JobId, JobKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUse:
+    """One job's use of its GPUs over ``[from_ms, to_ms)``, the part of the window in which it held them.
+
+    ``coverage_ratio`` is the share of that time that was measured. Utilization is on the ``rung`` that
+    19 of 20 minutes reach (the others overstate it); ``utilization_p95_ratio`` and ``memory_peak_bytes``
+    are those of its busiest GPU, the former over minutes. ``memory_needed_bytes`` is the peak that tensors
+    took, which only the job itself can tell. ``gpus_used`` is on how many of its GPUs it ever computed.
+    ``others`` is true when it had neighbours on a GPU: what was measured there is theirs as well.
+    """
+
+    job: JobId
+    from_ms: int
+    to_ms: int
+    coverage_ratio: float
+    rung: Basis = Basis.UNKNOWN
+    held_gpu_hours: float = 0.0
+    idle_gpu_hours: float = 0.0
+    utilization_mean_ratio: float | None = None
+    utilization_p95_ratio: float | None = None
+    controller_p95_ratio: float | None = None
+    memory_peak_bytes: int | None = None
+    memory_needed_bytes: int | None = None
+    gpus_used: int | None = None
+    others: bool = False
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds of the window that were measured."""
+        return (self.to_ms - self.from_ms) / 1000 * self.coverage_ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleStretch:
+    """A time in which a job had GPUs and did nothing on them; ``open`` while it lasts, so it is cut short.
+
+    ``first``: nobody saw it work before, so that the time may have begun earlier; its length is a bound, and
+    nothing is expected of others by it. Where part of the time was not measured, each measured part is one,
+    cut short in the same ways, and the first of them bears how long nothing was (``unmeasured_ms``).
+    """
+
+    job: JobId
+    user: str | None
+    kind: JobKind
+    gpus: float
+    from_ms: int
+    to_ms: int
+    open: bool = False
+    first: bool = False
+    unmeasured_ms: int = 0
+
+    @property
+    def length_s(self) -> float:
+        """How long it was, or is so far."""
+        return (self.to_ms - self.from_ms) / 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastJob:
+    """A job of the window as it was recorded: who, what it had, and what it made of it."""
+
+    job: Job
+    gpus: int
+    model: str | None
+    memory_total_bytes: int | None
+    from_ms: int
+    to_ms: int
+    use: JobUse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """Money for an hour of one GPU model."""
+
+    per_gpu_hour: float
+    currency: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """All that policies may look at beside the state; what is not in it is not known.
+
+    ``stretches`` are the site's idle times of the recent past: what an expectation of the next ones rests on.
+    ``endings`` is what is known of how long its jobs run, ``experience`` what was measured of pairs, by GPU
+    model.
+    """
+
+    analysis: Analysis = field(
+        default_factory=lambda: Analysis(
+            as_of_ms=0, window_from_ms=0, coverage=Coverage(ratio=0.0, gpus=0, silent_gpus=0)
+        )
+    )
+    uses: Mapping[JobId, JobUse] = field(default_factory=dict)
+    stretches: tuple[IdleStretch, ...] = ()
+    endings: RunLengths = field(default_factory=RunLengths.of)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    experience: Mapping[str, Experience] = field(default_factory=dict)
+
+    def findings_of(self, job: JobId) -> tuple[Finding, ...]:
+        """What was found about this job's GPUs."""
+        return tuple(
+            finding
+            for finding in self.analysis.findings
+            if finding.holder is not None and finding.holder.job == job
+        )
+
+    def is_bound(self, job: JobId, since_ms: int | None) -> bool:
+        """Whether it was idle already when the records of its GPU begin: it may have been for longer."""
+        for finding in self.findings_of(job):
+            known = {each.name: each.value for each in finding.evidence}
+            began = finding.since_ms == since_ms and known.get("older_than_records")
+            if began and not known.get("has_computed"):
+                return True
+        return False
+
+    def price_of(self, model: str | None) -> Price | None:
+        """The model's own price, else the one for every model."""
+        return self.prices.get(model or "") or self.prices.get("*")

@@ -1,0 +1,233 @@
+"""What to do about holders that use nothing: the ladder, rung by rung, each with its clock and consent. Pure.
+
+The gain is what is expected to lie idle from now on, up to the horizon: how long such stretches went on at
+this site (``idle_prediction``), times the GPUs, less what bringing the job back costs. What was wasted
+already is evidence, not gain.
+"""
+
+from advisor.actions import Action, Cancel, Notify, Pause, ReleaseMemory, Requeue
+from advisor.planner.limits import Limits, PlannerConfig
+from advisor.planner.observed import Observed
+from advisor.planner.plan import Abstain, Advice
+from advisor.planner.quota import Cover, quota_cover
+from advisor.policies.exemptions import restraint, silence
+from advisor.policies.idle_escalation import (
+    PROTECTED,
+    Rung,
+    Standing,
+    standing,
+    told_too_late,
+    warned_too_little,
+)
+from advisor.policies.idle_prediction import IdlePrediction, Quiet, foresee
+from advisor.policies.phrases import job_name, lasting, money_of, places, risk_of_waking
+from advisor.state.model import ActionClass, ClusterState, Job, Use
+from analytics.model import IDLENESS, Evidence
+
+MS_PER_S = 1000
+TELL_AGAIN_MS = 3_600_000
+"""Who could not be reached is tried again so much later."""
+UNSEEN_CONFIDENCE = 0.3
+"""With no history, that it lasts as long again as it has lasted is a guess (Gott 1993)."""
+
+
+def advise(
+    state: ClusterState, observed: Observed, limits: Limits, rules: PlannerConfig
+) -> tuple[Advice | Abstain, ...]:
+    """One answer for each running job that is idle, or whose use is not known; the largest gain first."""
+    cover = quota_cover(state)
+    jobs = (state.jobs[job_id] for job_id in sorted(state.placements))
+    answers = [
+        answer
+        for job in jobs
+        if (answer := _judged(state, observed, (limits, rules), cover, job)) is not None
+    ]
+    return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))
+
+
+def _judged(
+    state: ClusterState,
+    observed: Observed,
+    bounds: tuple[Limits, PlannerConfig],
+    cover: Cover,
+    job: Job,
+) -> Advice | Abstain | None:
+    limits, rules = bounds
+    if job.use is Use.ACTIVE:
+        return None
+    silent = silence(state, job, ActionClass.RECLAIM, limits, rules)
+    if silent is not None:
+        return _abstain(state, job, silent.reason, silent.would_change)
+    if job.idle_since_ms is None:
+        return _abstain(state, job, "since when it is idle is not known", "a longer record")
+    held = restraint(state, job, ActionClass.RECLAIM, limits, cover)
+    own = limits.within(job.project, state.projects)
+    result = standing(job, state.as_of_ms, own, rules, None if held is None else held.reason)
+    if result.due is Rung.NONE:
+        return None
+    return _advice(state, observed, rules, job, result)
+
+
+def _advice(
+    state: ClusterState, observed: Observed, rules: PlannerConfig, job: Job, found: Standing
+) -> Advice:
+    placement = state.placements[job.id]
+    idle_s = (state.as_of_ms - (job.idle_since_ms or 0)) / MS_PER_S
+    idle = f"{'at least ' if observed.is_bound(job.id, job.idle_since_ms) else ''}{lasting(idle_s)}"
+    quiet = Quiet(idle_s=idle_s, now_ms=state.as_of_ms, user=job.user, kind=job.kind)
+    others = (each for each in observed.stretches if each.job != job.id or not each.open)
+    seen = foresee(quiet, rules.horizon_s, others)
+    still_s = min(idle_s, rules.horizon_s) if seen is None else seen.expected_s
+    gain = max(0.0, still_s - _cost_s(job, rules)) / 3600 * placement.size_gpus
+    return Advice(
+        action=ActionClass.TERMINATE if found.due is Rung.TERMINATE else ActionClass.RECLAIM,
+        what=_what(state, job, found),
+        why=_why(job, idle, seen, observed),
+        job=job.id,
+        gpus=placement.gpus,
+        steps=_steps(job, found, (state.as_of_ms, idle), rules),
+        evidence=_evidence(job, idle_s, seen, found),
+        gain_gpu_hours=gain,
+        gain_money=money_of(state, observed, placement.gpus, gain),
+        horizon_s=float(rules.horizon_s),
+        risk=_risk(job, found),
+        risk_to=() if job.user is None or found.due <= Rung.TELL else (job.user,),
+        confidence=_confidence(seen, rules),
+    )
+
+
+def _abstain(state: ClusterState, job: Job, reason: str, would_change: str) -> Abstain:
+    gpus = state.placements[job.id].gpus
+    return Abstain(
+        action=ActionClass.RECLAIM, reason=reason, would_change=would_change, job=job.id, gpus=gpus
+    )
+
+
+def _cost_s(job: Job, rules: PlannerConfig) -> float:
+    measured = None if job.profile is None else job.profile.resize_s
+    return rules.resume_s if measured is None else measured
+
+
+def _what(state: ClusterState, job: Job, found: Standing) -> str:
+    name, where = job_name(job), places(state, state.placements[job.id].gpus)
+    match found.due:
+        case Rung.SHOW:
+            return f"Show that {name} is idle on {where}"
+        case Rung.TELL:
+            short = f"{job.name or job.kind.value} ({job.id})"
+            return f"Tell {job.user or 'the owner'} that {short} is idle on {where}"
+        case Rung.RELEASE:
+            return f"Have {name} give its cached memory back on {where}"
+        case Rung.PAUSE:
+            return f"Pause {name} and free {where}"
+        case Rung.REQUEUE:
+            return f"Put {name} back in its queue and free {where}"
+        case _:
+            return f"End {name} and free {where}"
+
+
+def _why(job: Job, idle: str, seen: IdlePrediction | None, observed: Observed) -> str:
+    result = next((each.sentence for each in observed.findings_of(job.id) if each.kind in IDLENESS), None)
+    first = result or f"It has done nothing for {idle}."
+    if job.protected:
+        first = f"{first} {PROTECTED[0].upper()}{PROTECTED[1:]}."
+    if seen is None:
+        return f"{first} Too few such times were recorded to say how long they go on."
+    return f"{first} Of {seen.stretches} idle times of {seen.of} that lasted this long, {_band(seen)}."
+
+
+def _band(seen: IdlePrediction) -> str:
+    """What four of five of them did; the horizon cuts what is looked at."""
+    if seen.low_s >= seen.horizon_s:
+        return f"nine of ten went on for {lasting(seen.horizon_s)} or more"
+    more = " or more" if seen.high_s >= seen.horizon_s else ""
+    return f"four of five went on for another {lasting(seen.low_s)} to {lasting(seen.high_s)}{more}"
+
+
+def _steps(job: Job, found: Standing, now: tuple[int, str], rules: PlannerConfig) -> tuple[Action, ...]:
+    """What is to be done; ``now`` is the instant, and for how long the job has been idle in words."""
+    now_ms, idle = now
+    reason = f"idle for {idle}"
+    match found.due:
+        case Rung.TELL:
+            message = _message(job, found, idle, rules)
+            said = _is_to_be_told(job, now_ms) or _is_to_be_warned(job, found, now_ms, rules)
+            return (Notify(job=job.id, message=message, reason=reason),) if said else ()
+        case Rung.RELEASE:
+            spare = (job.memory_held_bytes or 0) - (job.memory_bytes or 0)
+            return (ReleaseMemory(job=job.id, frees_bytes=spare, action=ActionClass.RECLAIM, reason=reason),)
+        case Rung.PAUSE:
+            return (Pause(job=job.id, reason=reason),)
+        case Rung.REQUEUE:
+            return (
+                Requeue(job=job.id, action=ActionClass.RECLAIM, reason=f"{reason}, with a fresh checkpoint"),
+            )
+        case Rung.TERMINATE:
+            return (Cancel(job=job.id, reason=f"{reason}, after {job.notifications} warnings"),)
+        case _:
+            return ()
+
+
+def _message(job: Job, found: Standing, idle: str, rules: PlannerConfig) -> str:
+    """What is told: what was seen, and the worst that may follow if nobody answers."""
+    seen = f"{job_name(job)} has held its GPUs without using them for {idle}."
+    skipped = dict(found.skipped)
+    if skipped.get(Rung.TERMINATE) == warned_too_little(job, rules):
+        return (
+            f"{seen} This is warning {job.notifications + 1} of {rules.terminate_warnings}: then it is ended."
+        )
+    if found.next is Rung.PAUSE or skipped.get(Rung.PAUSE) == told_too_late(rules):
+        return (
+            f"{seen} It may be paused, {rules.grace_s // 60} min from now at the earliest; nothing is lost."
+        )
+    return seen
+
+
+def _is_to_be_told(job: Job, now_ms: int) -> bool:
+    """Once in an idle time; where nobody could be reached, again after a while."""
+    if job.notified_ms is not None:
+        return False
+    return job.unreached_ms is None or now_ms - job.unreached_ms >= TELL_AGAIN_MS
+
+
+def _is_to_be_warned(job: Job, found: Standing, now_ms: int, rules: PlannerConfig) -> bool:
+    """Whether only a further warning is missing before the end; warnings are a grace apart."""
+    if dict(found.skipped).get(Rung.TERMINATE) != warned_too_little(job, rules):
+        return False
+    newest_ms = max(job.warned_ms or 0, job.notified_ms or 0, job.unreached_ms or 0)
+    return now_ms - newest_ms >= rules.grace_s * MS_PER_S
+
+
+def _risk(job: Job, found: Standing) -> str:
+    if found.due <= Rung.TELL:
+        return "none: nothing is done to the job"
+    if found.due is Rung.RELEASE:
+        return "its next allocations are slower, once"
+    if found.due is Rung.PAUSE:
+        return f"{risk_of_waking(job.kind)}; nothing is lost"
+    if found.due is Rung.REQUEUE:
+        return f"{risk_of_waking(job.kind)}; work since its checkpoint is lost"
+    return "everything that it did not save is lost"
+
+
+def _evidence(job: Job, idle_s: float, seen: IdlePrediction | None, found: Standing) -> tuple[Evidence, ...]:
+    skipped = "; ".join(f"{rung.name.lower()}: {reason}" for rung, reason in found.skipped)
+    return (
+        Evidence(name="idle_s", value=round(idle_s)),
+        Evidence(name="idle_gpu_hours", value=job.idle_gpu_hours),
+        Evidence(name="rung", value=found.due.name.lower()),
+        Evidence(name="next_rung", value=None if found.next is None else found.next.name.lower()),
+        Evidence(name="next_rung_ms", value=found.next_ms),
+        Evidence(name="rungs_held_back", value=skipped or None),
+        Evidence(name="expected_idle_s", value=None if seen is None else round(seen.expected_s)),
+        Evidence(name="expected_low_s", value=None if seen is None else round(seen.low_s)),
+        Evidence(name="expected_high_s", value=None if seen is None else round(seen.high_s)),
+        Evidence(name="stretches", value=0 if seen is None else seen.stretches),
+    )
+
+
+def _confidence(seen: IdlePrediction | None, rules: PlannerConfig) -> float:
+    """The narrower the band of what such stretches did, the surer."""
+    if seen is None:
+        return UNSEEN_CONFIDENCE
+    return 1.0 - (seen.high_s - seen.low_s) / (2 * rules.horizon_s)

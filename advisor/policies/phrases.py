@@ -1,0 +1,62 @@
+"""How an advice names jobs, times, memory and money in a sentence. Pure."""
+
+from advisor.planner.observed import Observed
+from advisor.state.model import ClusterState, Job
+from collector.model import GpuUuid, JobKind
+
+GIB = 1 << 30
+
+
+def job_name(job: Job) -> str:
+    """``ann's notebook (pod:vision/notebook-ann-1)``."""
+    whose = "somebody's" if job.user is None else f"{job.user}'s"
+    return f"{whose} {job.name or job.kind.value} ({job.id})"
+
+
+def places(state: ClusterState, gpus: tuple[GpuUuid, ...]) -> str:
+    """How many GPUs of which model on which nodes: ``2 A100 on node-a``."""
+    nodes = sorted({state.gpus[uuid].node for uuid in gpus})
+    models = sorted({state.gpus[uuid].model or "GPU" for uuid in gpus})
+    return f"{len(gpus)} {' or '.join(models)} on {', '.join(nodes)}"
+
+
+def lasting(seconds: float) -> str:
+    """``45 min``, ``3.5 h``, ``2 d``: one unit."""
+    if seconds < 5400:
+        return f"{max(0, seconds) / 60:.0f} min"
+    if seconds < 2 * 86_400:
+        return f"{seconds / 3600:.1f} h".replace(".0 h", " h")
+    return f"{seconds / 86_400:.0f} d"
+
+
+def gib(count: int) -> str:
+    """``12.5 GiB``."""
+    return f"{count / GIB:.1f} GiB".replace(".0 GiB", " GiB")
+
+
+def how_many(gpus: float) -> str:
+    """``2``, ``0.33``, ``1250``: what rounding left over is 0."""
+    return f"{round(gpus, 2) + 0.0:g}"
+
+
+def percent(ratio: float) -> str:
+    """``14%``."""
+    return f"{ratio:.0%}"
+
+
+def money_of(
+    state: ClusterState, observed: Observed, gpus: tuple[GpuUuid, ...], gpu_hours: float
+) -> float | None:
+    """What ``gpu_hours`` of these GPUs cost; ``None`` when one has no price or currencies differ."""
+    prices = [observed.price_of(state.gpus[uuid].model) for uuid in gpus]
+    known = [price for price in prices if price is not None]
+    if not known or len(known) < len(prices) or len({price.currency for price in known}) > 1:
+        return None
+    return gpu_hours * sum(price.per_gpu_hour for price in known) / len(known)
+
+
+def risk_of_waking(kind: JobKind) -> str:
+    """What it costs a person to be paused."""
+    if kind is JobKind.INTERACTIVE:
+        return "its owner may come back and wait for the GPU"
+    return "it may be about to go on, and then waits for the GPU"

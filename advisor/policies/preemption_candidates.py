@@ -1,0 +1,265 @@
+"""Who could give way, project by project, the first to go first; judged only when his turn comes. Pure.
+
+Within one round nobody's protection changes, so each running job is judged at most once against each level of
+the tree. The order is the one in ``preemption``: shrink, pause held-idle, requeue; then the lowest priority,
+the most idle GPU-hours, the most recently started.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from math import ceil
+
+from advisor.actions import Pause, Requeue
+from advisor.planner.free_gpus import Pool
+from advisor.planner.plan import Rule
+from advisor.planner.protection import against_disturbing, against_touching
+from advisor.planner.quota import Cover, quota_cover
+from advisor.planner.transition import SHARE_SLACK
+from advisor.planner.working_state import WorkingState
+from advisor.state.model import ActionClass, Job, ProjectName, Use
+from collector.model import JobId
+
+SHRINK, PAUSE, REQUEUE = range(3)
+
+Order = tuple[int, int, float, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A running job that could go down to ``floor`` GPUs; 0: it leaves. ``level`` is what counts of it."""
+
+    job: Job
+    floor: int
+    level: ProjectName | None
+
+
+class Source:
+    """Running jobs of one or many projects in the order in which they give way.
+
+    ``levels`` names the subtree whose fair share counts against each project, ``None`` for the asker's own.
+    ``objections`` counts the rules that protected those whose turn has come. Whoever was passed over for good
+    is never looked at again: ``_after`` leads past him. Whoever runs on GPUs that are promised to somebody is
+    passed over as long as no promise ends, and ``promised`` counts them by head; ``_beyond`` leads past them.
+    Not so among an asker's own project, where most cannot give way for him anyhow.
+    """
+
+    def __init__(
+        self,
+        round: WorkingState,
+        jobs: Iterable[Job],
+        levels: Mapping[ProjectName, ProjectName | None],
+        cover: Cover,
+        gone: set[JobId],
+    ) -> None:
+        self.objections: Counter[Rule] = Counter()
+        self._round, self._levels, self._cover, self._gone = round, levels, cover, gone
+        self._entries = _ordered(jobs)
+        self._floors: dict[int, int | None] = {}
+        self._after: dict[int, int] = {}
+        self.promised: Counter[JobId] = Counter()
+        self._beyond: dict[int, int] = {}
+        self._released = round.board.released
+
+    def next(self, at: int) -> int | None:
+        """The next place in line from ``at`` on where somebody can give way; ``None`` at the end."""
+        if self._released != self._round.board.released:
+            self._released = self._round.board.released
+            self._beyond, self.promised = {}, Counter()
+        held: list[int] = []
+        at = self._standing(at)
+        while at < len(self._entries) and self._is_promised(at):
+            held.append(at)
+            at = self._standing(self._beyond.get(at, at + 1))
+        self._beyond.update(dict.fromkeys(held, at))
+        return at if at < len(self._entries) else None
+
+    def order(self, place: int) -> Order:
+        """What the one at this place is sorted by."""
+        return self._entries[place][0]
+
+    def at(self, place: int) -> Candidate:
+        """Who is at this place."""
+        job, floor = self._entries[place][1], self._floor(place)
+        assert floor is not None
+        return Candidate(job, floor, self._levels[job.project])
+
+    def _standing(self, at: int) -> int:
+        """The first from ``at`` on who is not passed over for good."""
+        passed = []
+        while at < len(self._entries) and not self._stands(at):
+            passed.append(at)
+            at = self._after.get(at, at + 1)
+        self._after.update(dict.fromkeys(passed, at))
+        return at
+
+    def _is_promised(self, place: int) -> bool:
+        if place in self._beyond:
+            return True
+        job = self._entries[place][1]
+        if self._levels[job.project] is None:
+            return False
+        heads = self._round.board.promised_heads(self._round.state.placements[job.id].gpus)
+        self.promised.update(heads)
+        return bool(heads)
+
+    def _stands(self, place: int) -> bool:
+        job = self._entries[place][1]
+        if job.id in self._gone or self._floor(place) is None:
+            return False
+        level, round = self._levels[job.project], self._round
+        if level is None or round.given[level] > round.fair[level] + SHARE_SLACK:
+            return True
+        self._floors[place] = None
+        return False
+
+    def _floor(self, place: int) -> int | None:
+        if place not in self._floors:
+            order, job = self._entries[place]
+            result = self._shrinking(job) if order[0] == SHRINK else self._leaving(job)
+            if isinstance(result, Rule):
+                self.objections[result] += 1
+            self._floors[place] = None if isinstance(result, Rule) else result
+        return self._floors[place]
+
+    def _covered(self, job: Job) -> float:
+        path, level = self._round.tree.paths[job.project], self._levels[job.project]
+        levels = path[:1] if level is None else path[: path.index(level) + 1]
+        return max(self._cover.covered[name].get(job.id, 0.0) for name in levels)
+
+    def _shrinking(self, job: Job) -> int | Rule | None:
+        round, gpus = self._round, self._round.state.placements[job.id].gpus
+        floor = job.min_gpus
+        if self._levels[job.project] is not None:
+            floor = max(floor, ceil(self._covered(job) / job.share - SHARE_SLACK))
+        if len(gpus) <= floor:
+            return None
+        if round.limits.is_off(ActionClass.RESIZE, job.project, round.state.projects):
+            return Rule.MODE
+        if job.resized_ms is not None and round.now_ms - job.resized_ms < round.limits.resize_pause_s * 1000:
+            return Rule.COOLDOWN
+        objection = against_touching(job, gpus, ActionClass.RESIZE, round.state)
+        return floor if objection is None else objection.rule
+
+    def _leaving(self, job: Job) -> int | Rule:
+        round, gpus = self._round, self._round.state.placements[job.id].gpus
+        if self._covered(job) > 0:
+            return Rule.IN_QUOTA
+        if way_out(job) is None:
+            return Rule.OPTED_OUT
+        if round.limits.is_off(ActionClass.FAIR_SHARE, job.project, round.state.projects):
+            return Rule.MODE
+        objection = against_disturbing(job, gpus, ActionClass.FAIR_SHARE, round.state, round.limits)
+        return 0 if objection is None else objection.rule
+
+
+def way_out(job: Job) -> type[Pause | Requeue] | None:
+    """How it gives way, as its owner allows: paused where it is idle and can be, else put back in line."""
+    paused = job.use is Use.IDLE and job.checkpointable
+    ways: tuple[type[Pause | Requeue], ...] = (Pause, Requeue) if paused else (Requeue,)
+    return next((way for way in ways if way.__name__.lower() not in job.withheld), None)
+
+
+class Candidates:
+    """All that runs; ``gone`` are those that this round has made give way.
+
+    Projects under the asker's own root are asked one by one, because what counts of each depends on where the
+    two meet in the tree. Everybody else meets him above all roots, so they stand in one line for all askers,
+    a line for each kind of GPU.
+    """
+
+    def __init__(self, round: WorkingState) -> None:
+        self._round = round
+        self.gone: set[JobId] = set()
+        self._running: dict[ProjectName, list[Job]] | None = None
+        self._cover: Cover | None = None
+        self._near: dict[tuple[ProjectName, ProjectName | None], Source] = {}
+        self._abroad: dict[Pool | None, Source] | None = None
+
+    def sources(self, job: Job, entitled: int) -> list[Source]:
+        """Whom the job may take from now, when it is entitled to it on that many levels of the tree."""
+        runners, paths = self._runners(), self._round.tree.paths
+        mine, result = paths[job.project], []
+        if job.project in runners:
+            result.append(self._source(job.project, None))
+        if entitled and len(mine) > 1:
+            for name in runners:
+                if name != job.project and paths[name][-1] == mine[-1]:
+                    level, depth = _levels(paths[name], mine)
+                    if entitled >= depth:
+                        result.append(self._source(name, level))
+        if entitled == len(mine):
+            lines = self._lines()
+            result += [lines[pool] for pool in self._round.board.may_use(job) if pool in lines]
+        return result
+
+    def _runners(self) -> dict[ProjectName, list[Job]]:
+        if self._running is None:
+            self._running = {}
+            for id in self._round.state.placements:
+                job = self._round.state.jobs[id]
+                self._running.setdefault(job.project, []).append(job)
+        return self._running
+
+    def _covers(self) -> Cover:
+        if self._cover is None:
+            self._cover = quota_cover(self._round.state, self._round.tree)
+        return self._cover
+
+    def _source(self, name: ProjectName, level: ProjectName | None) -> Source:
+        source = self._near.get((name, level))
+        if source is None:
+            jobs = self._runners()[name]
+            source = Source(self._round, jobs, {name: level}, self._covers(), self.gone)
+            self._near[name, level] = source
+        return source
+
+    def _lines(self) -> dict[Pool | None, Source]:
+        if self._abroad is None:
+            round, by_kind = self._round, defaultdict(list)
+            for jobs in self._runners().values():
+                for job in jobs:
+                    by_kind[round.board.kind_of(round.state.placements[job.id].gpus)].append(job)
+            levels = {name: round.tree.paths[name][-1] for name in self._runners()}
+            self._abroad = {
+                kind: Source(round, jobs, levels, self._covers(), self.gone) for kind, jobs in by_kind.items()
+            }
+        return self._abroad
+
+
+def in_turn(sources: list[Source]) -> Iterator[Candidate]:
+    """Those who could give way, over all sources, the first in order first."""
+    heap: list[tuple[Order, int, int]] = []
+    for number, source in enumerate(sources):
+        place = source.next(0)
+        if place is not None:
+            heap.append((source.order(place), number, place))
+    heapify(heap)
+    while heap:
+        _, number, place = heap[0]
+        source = sources[number]
+        yield source.at(place)
+        after = source.next(place + 1)
+        if after is None:
+            heappop(heap)
+        else:
+            heapreplace(heap, (source.order(after), number, after))
+
+
+def _ordered(jobs: Iterable[Job]) -> list[tuple[Order, Job]]:
+    entries: list[tuple[Order, Job]] = []
+    for job in jobs:
+        rest = (job.priority, -(job.idle_gpu_hours or 0.0), -(job.started_ms or 0), job.id)
+        entries.append(((PAUSE if job.use is Use.IDLE else REQUEUE, *rest), job))
+        if job.max_gpus > job.min_gpus and job.share == 1:
+            entries.append(((SHRINK, *rest), job))
+    entries.sort(key=lambda entry: entry[0])
+    return entries
+
+
+def _levels(theirs: tuple[ProjectName, ...], mine: tuple[ProjectName, ...]) -> tuple[ProjectName, int]:
+    """The highest project of ``theirs`` that is not above ``mine``; how many of ``mine`` are not common."""
+    common = set(theirs) & set(mine)
+    level = next((name for name in reversed(theirs) if name not in common), theirs[0])
+    return level, sum(1 for name in mine if name not in common)

@@ -1,0 +1,118 @@
+"""What would be free for a job if some gave way: tried on a round's board, thinned out, and undone. Pure."""
+
+from collections.abc import Iterable
+
+from advisor.planner.placement import shrunk, works
+from advisor.planner.working_state import WorkingState
+from advisor.state.model import Job, Phase, Placement
+from collector.model import GpuUuid, JobId
+
+
+class PreemptionTrial:
+    """The place that is being made for one job, and who gives way for it, in the order of asking.
+
+    A paused job fits nowhere but on the nodes that hold its state.
+    """
+
+    def __init__(self, round: WorkingState, job: Job) -> None:
+        self._round, self._job = round, job
+        self._on = job.paused_on if job.phase is Phase.PAUSED else ()
+        self._before: dict[JobId, Placement] = {}
+        self._after: dict[JobId, Placement | None] = {}
+
+    def is_enough(self) -> bool:
+        """Whether the job fits now."""
+        if self._on:
+            return self._round.board.find_on(self._on) is not None
+        return self._round.board.fits(self._job, self._job.min_gpus)
+
+    def place(self) -> tuple[GpuUuid, ...] | None:
+        """Where the job fits now."""
+        if self._on:
+            return self._round.board.find_on(self._on)
+        return self._round.board.find(self._job, self._job.min_gpus)
+
+    def shrink(self, victim: Job, floor: int) -> float:
+        """Have a running job go down towards ``floor`` GPUs, no further than is needed; GPUs freed."""
+        before = self._now(victim.id)
+        if before is None or not self._helps(before.gpus):
+            return 0.0
+        keep = self._kept(before, floor) if floor else 0
+        if keep >= len(before.gpus):
+            return 0.0
+        after = None
+        if keep:
+            gpus = shrunk(self._round.state, before.gpus, keep)
+            after = Placement(gpus=gpus, share=before.share)
+        self._before.setdefault(victim.id, before)
+        self._swap(victim, before, after)
+        return before.size_gpus - (0.0 if after is None else after.size_gpus)
+
+    def thin_out(self) -> None:
+        """Let everybody stay who needn't go, the last chosen first."""
+        for id in reversed(tuple(self._after)):
+            victim, after = self._round.state.jobs[id], self._after[id]
+            self._swap(victim, after, self._before[id])
+            if self.is_enough():
+                del self._after[id]
+            else:
+                self._swap(victim, self._before[id], after)
+
+    def chosen(self) -> tuple[tuple[JobId, tuple[GpuUuid, ...]], ...]:
+        """Who gives way, and what each goes on with; nothing for those that leave."""
+        return tuple((id, () if after is None else after.gpus) for id, after in self._after.items())
+
+    def undo(self) -> None:
+        """Put everybody back on the board."""
+        for id, after in self._after.items():
+            self._restore(self._round.state.jobs[id], after, self._before[id])
+
+    def _kept(self, before: Placement, floor: int) -> int:
+        """How many GPUs it keeps, when what it gives up is to be what the job lacks; broken ones don't count.
+
+        All, when too few of its GPUs work to go on with.
+        """
+        known = self._round.state.gpus
+        working = sum(1 for uuid in before.gpus if works(known[uuid]))
+        if working < floor:
+            return len(before.gpus)
+        lacking = self._lacking(before.gpus)
+        keep = max(floor, min(working, len(before.gpus) - lacking))
+        while keep > floor and self._useful(before, keep) < lacking:
+            keep -= 1
+        return keep
+
+    def _lacking(self, gpus: tuple[GpuUuid, ...]) -> int:
+        board = self._round.board
+        if self._on:
+            return len(self._on) - len(board.free_on(self._on))
+        return self._job.min_gpus - board.free_beside(gpus)
+
+    def _useful(self, before: Placement, keep: int) -> int:
+        kept = shrunk(self._round.state, before.gpus, keep)
+        given = self._near(uuid for uuid in before.gpus if uuid not in kept)
+        return sum(1 for uuid in given if self._round.board.pool_of(uuid) is not None)
+
+    def _helps(self, gpus: tuple[GpuUuid, ...]) -> bool:
+        board = self._round.board
+        return not board.is_promised(gpus) and board.is_useful(self._near(gpus), self._job)
+
+    def _near(self, gpus: Iterable[GpuUuid]) -> tuple[GpuUuid, ...]:
+        """Those of these GPUs that lie where the job may."""
+        known = self._round.state.gpus
+        nodes = {known[uuid].node for uuid in self._on if uuid in known}
+        return tuple(uuid for uuid in gpus if not self._on or known[uuid].node in nodes)
+
+    def _now(self, id: JobId) -> Placement | None:
+        return self._after[id] if id in self._after else self._round.placements.get(id)
+
+    def _swap(self, victim: Job, before: Placement | None, after: Placement | None) -> None:
+        self._restore(victim, before, after)
+        self._after[victim.id] = after
+
+    def _restore(self, victim: Job, before: Placement | None, after: Placement | None) -> None:
+        board = self._round.board
+        if before is not None:
+            board.vacate(victim.id, before)
+        if after is not None:
+            board.occupy(victim, after)
