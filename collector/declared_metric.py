@@ -100,6 +100,11 @@ class Metric:
         return f"{self.name.removesuffix('_ratio')}_e4" if self.is_ratio else self.name
 
     @property
+    def on_screen(self) -> str:
+        """Its name where people read it: power in W."""
+        return f"{self.name.removesuffix('_mw')}_w" if self.name.endswith("_mw") else self.name
+
+    @property
     def short(self) -> str:
         """Its name without the unit of a ratio: in the pipe from the driver, for the doctor, in flags."""
         return self.name.removesuffix("_ratio")

@@ -209,6 +209,8 @@ MAY_IMPORT = {
         "service.printable",
     ),
     "service/charts": (
+        "collector.declared_metric",
+        "collector.metrics",
         "service.charts",
         "service.schemas",
         "service.usecases.advised",

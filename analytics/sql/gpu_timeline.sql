@@ -36,15 +36,26 @@ WITH wanted AS (
     SELECT
         step_start(ts - to_milliseconds(width_ms // 2), $from_ts, $step_s) AS ts,
         avg(utilization_e4) / 10000.0 AS utilization_ratio, min(rung) FILTER (WHERE utilization_e4 IS NOT NULL) AS rung,
+        -- made from collector/metrics.py
         avg(gpu_utilization_e4) / 10000.0 AS gpu_utilization_ratio,
-        max(gpu_utilization_max_e4) / 10000.0 AS gpu_utilization_max_ratio, avg(gpu_busy_e4) / 10000.0 AS gpu_busy_ratio,
-        avg(memory_controller_e4) / 10000.0 AS memory_controller_ratio, avg(encoder_e4) / 10000.0 AS encoder_ratio,
-        avg(decoder_e4) / 10000.0 AS decoder_ratio, avg(graphics_active_e4) / 10000.0 AS graphics_active_ratio,
-        avg(sm_active_e4) / 10000.0 AS sm_active_ratio, avg(sm_occupancy_e4) / 10000.0 AS sm_occupancy_ratio,
-        avg(tensor_active_e4) / 10000.0 AS tensor_active_ratio, avg(dram_active_e4) / 10000.0 AS dram_active_ratio,
-        avg(memory_used_bytes) AS memory_used_bytes, max(memory_used_bytes) AS memory_used_max_bytes,
-        avg(power_mw) / 1000.0 AS power_w, avg(temperature_c) AS temperature_c, avg(sm_clock_mhz) AS sm_clock_mhz,
-        avg(memory_clock_mhz) AS memory_clock_mhz, max(process_count) AS process_count
+        max(gpu_utilization_max_e4) / 10000.0 AS gpu_utilization_max_ratio,
+        avg(gpu_busy_e4) / 10000.0 AS gpu_busy_ratio,
+        avg(memory_controller_e4) / 10000.0 AS memory_controller_ratio,
+        avg(encoder_e4) / 10000.0 AS encoder_ratio,
+        avg(decoder_e4) / 10000.0 AS decoder_ratio,
+        avg(graphics_active_e4) / 10000.0 AS graphics_active_ratio,
+        avg(sm_active_e4) / 10000.0 AS sm_active_ratio,
+        avg(sm_occupancy_e4) / 10000.0 AS sm_occupancy_ratio,
+        avg(tensor_active_e4) / 10000.0 AS tensor_active_ratio,
+        avg(dram_active_e4) / 10000.0 AS dram_active_ratio,
+        avg(memory_used_bytes) AS memory_used_bytes,
+        max(memory_used_bytes) AS memory_used_max_bytes,
+        avg(power_mw) / 1000.0 AS power_w,
+        avg(temperature_c) AS temperature_c,
+        avg(sm_clock_mhz) AS sm_clock_mhz,
+        avg(memory_clock_mhz) AS memory_clock_mhz,
+        max(process_count) AS process_count
+        -- made to here
     FROM samples_all
     WHERE gpu_id IN (SELECT gpu_id FROM wanted) AND samples_all.ts > $from_ts AND samples_all.ts <= $to_ts
     GROUP BY ALL

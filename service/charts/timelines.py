@@ -15,6 +15,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from collector.declared_metric import Metric
+from collector.metrics import METRICS
 from service import wording
 from service.charts.frame import TimeAxis, closed, hover, rows, steps_of, styled, unchecked, utc, with_end
 from service.charts.theme import Theme, colour_of, ink_on, label_of
@@ -332,25 +334,50 @@ def megahertz(value: float | None) -> str:
     return wording.DASH if wording.missing(value) else f"{wording.count(value)}{wording.THIN}MHz"
 
 
+_LANES = (
+    "Utilization",
+    "SMs",
+    "Memory used",
+    "Memory traffic",
+    "Power",
+    "Temperature",
+    "Clocks",
+    "Video",
+    "Processes",
+)
+"""The most telling first; a lane that the list of metrics has besides comes after them."""
+_RARE = ("Video",)
+"""Few jobs use these engines: where all that was measured is 0, the lane would only take room."""
+_WRITERS: dict[str, Callable[[float | None], str]] = {
+    "ratio": percent_of,
+    "bytes": wording.gibibytes,
+    "w": wording.watts,
+    "c": celsius,
+    "mhz": megahertz,
+}
+"""How a value is written, by the unit at the end of its column's name; anything else is a count."""
+
+
 def lanes_of(memory_total_bytes: float | None = None) -> tuple[Lane, ...]:
     """Every lane of a GPU's timeline, most telling first; memory's top is the card's total where known."""
-    return (
-        _ratios("Utilization", utilization_ratio="best measure", gpu_utilization_ratio="any kernel ran"),
-        _ratios(
-            "SMs",
-            sm_active_ratio="SM active",
-            sm_occupancy_ratio="occupancy",
-            tensor_active_ratio="tensor active",
-        ),
-        _measures_lane("Memory used", wording.gibibytes, memory_total_bytes, memory_used_bytes="memory used"),
-        _ratios(
-            "Memory traffic", dram_active_ratio="DRAM active", memory_controller_ratio="memory controller"
-        ),
-        _measures_lane("Power", wording.watts, power_w="power"),
-        _measures_lane("Temperature", celsius, temperature_c="temperature"),
-        _measures_lane("Clocks", megahertz, sm_clock_mhz="SM clock", memory_clock_mhz="memory clock"),
-        replace(_ratios("Video", encoder_ratio="encoder", decoder_ratio="decoder"), rare=True),
-        _measures_lane("Processes", wording.count, process_count="processes"),
+    lanes: dict[str, list[Metric]] = {title: [] for title in _LANES}
+    for metric in METRICS:
+        if metric.timeline and metric.timeline.lane:
+            lanes.setdefault(metric.timeline.lane, []).append(metric)
+    return tuple(_lane_of(title, metrics, memory_total_bytes) for title, metrics in lanes.items())
+
+
+def _lane_of(title: str, metrics: Sequence[Metric], memory_total_bytes: float | None) -> Lane:
+    told = [(metric, metric.timeline) for metric in metrics if metric.timeline]
+    drawn = sorted(told, key=lambda pair: not pair[1].is_first)
+    traces = tuple(Trace(column=metric.on_screen, label=shown.label) for metric, shown in drawn)
+    unit = traces[0].column.rpartition("_")[2]
+    return Lane(
+        title=title,
+        traces=traces,
+        write=_WRITERS.get(unit, wording.count),
+        full=1.0 if unit == "ratio" else memory_total_bytes if unit == "bytes" else None,
+        rare=title in _RARE,
     )
 
 
@@ -370,14 +397,3 @@ def banded(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
 
 def _band(trace: Trace) -> Trace:
     return replace(trace, low=f"{trace.column}_low", high=f"{trace.column}_high")
-
-
-def _ratios(title: str, **labels: str) -> Lane:
-    return _measures_lane(title, percent_of, 1.0, **labels)
-
-
-def _measures_lane(
-    title: str, write: Callable[[float | None], str], full: float | None = None, **labels: str
-) -> Lane:
-    traces = tuple(Trace(column=column, label=label) for column, label in labels.items())
-    return Lane(title=title, traces=traces, write=write, full=full)

@@ -7,6 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from collector.gpu_place import node_place, place_of
+from collector.metrics import METRICS
 from collector.model import (
     SIMULATED_SOURCE,
     Gpu,
@@ -22,20 +23,7 @@ from service.config.flags import settle
 from service.printable import on_a_line, shown_rows
 
 NOTHING_READ = 1
-MEASURES = (
-    "gpu_utilization_ratio",
-    "gpu_busy_ratio",
-    "sm_active_ratio",
-    "sm_occupancy_ratio",
-    "tensor_active_ratio",
-    "dram_active_ratio",
-    "memory_controller_ratio",
-    "memory_used_bytes",
-    "memory_reserved_bytes",
-    "temperature_c",
-    "sm_clock_mhz",
-    "process_count",
-)
+MEASURES = tuple(each.name for each in METRICS if each.is_printed)
 
 
 def run(flags: argparse.Namespace) -> int:

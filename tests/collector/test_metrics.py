@@ -7,7 +7,10 @@ import pytest
 
 from collector.arrow import SAMPLE_SCHEMA
 from collector.dcgm.vocabulary import measure_of
+from collector.declared_metric import Simulated
 from collector.metrics import METRICS, GpuSample
+from collector.reading import Reading
+from collector.sources.simulated.cluster import SimulatedCluster
 from collector.store.database import Store
 from tests.stores import open_store
 
@@ -88,6 +91,19 @@ def test_what_is_exposed_is_in_base_units() -> None:
 def test_arrow_has_the_metrics_in_the_order_of_the_list() -> None:
     stored = [each.name for each in METRICS if each.is_stored]
     assert SAMPLE_SCHEMA.names == ["uuid", *stored, "flags"]
+
+
+def test_the_simulated_cluster_says_what_the_list_has_of_it() -> None:
+    reading = SimulatedCluster(seed=1, nodes=1, gpus_per_node=2).source().read(1_790_000_000_000)
+    assert isinstance(reading, Reading)
+    said = {each.name for each in METRICS if each.simulated is not Simulated.NOT_MEASURED}
+    kept_with_it = {"at_ms", "width_ms", "rung", "memory_total_bytes"}
+    for sample in reading.samples:
+        assert (
+            said == {each.name for each in METRICS if getattr(sample, each.name) is not None} - kept_with_it
+        )
+        zero = {each.name for each in METRICS if each.simulated is Simulated.ZERO}
+        assert all(getattr(sample, name) == 0 for name in zero)
 
 
 def _columns_of_samples(store: Store) -> dict[str, str]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from collector.declared_metric import Simulated
+from collector.metrics import METRICS
 from collector.sources.simulated.hardware import Board, GpuModel
 from collector.sources.simulated.labels import KINDS, MEASURED_BY_NOBODY
 from collector.sources.simulated.timeline import (
@@ -205,10 +207,6 @@ def _columns(
         "gpu_utilization_max_ratio": _ratio(np.where(util > 0, np.minimum(1.0, util * 1.15 + 0.02), 0.0)),
         "gpu_busy_ratio": _ratio(1.0 - (1.0 - util) ** 3),
         "memory_controller_ratio": _ratio(controller),
-        "encoder_ratio": _ratio(0.0 * sm),
-        "decoder_ratio": _ratio(0.0 * sm),
-        "jpeg_ratio": _ratio(0.0 * sm),
-        "ofa_ratio": _ratio(0.0 * sm),
         "graphics_active_ratio": _ratio(np.maximum(sm, 0.985 * util) * (processes > 0)),
         "sm_active_ratio": _ratio(sm),
         "sm_occupancy_ratio": _ratio(np.minimum(occupancy, sm)),
@@ -222,9 +220,8 @@ def _columns(
         "sm_clock_mhz": np.rint(clock).astype(np.int16),
         "memory_clock_mhz": each(s.memory_mhz).astype(np.int16),
         "throttle_reasons": np.where(capped, 4, np.where(awake, 0, 1)).astype(np.int64),
-        "ecc_corrected": np.zeros(len(sm), np.int64),
-        "ecc_uncorrected": np.zeros(len(sm), np.int64),
         "process_count": processes.astype(np.int16),
+        **{each.name: np.zeros(len(sm), each.arrow) for each in METRICS if each.simulated is Simulated.ZERO},
     }
 
 

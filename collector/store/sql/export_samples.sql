@@ -2,6 +2,7 @@
 -- Columns: uuid, node, then the fields of GpuSample; ratios are 0..1, times UTC ms; NULL: not measured.
 SELECT
     uuid, node, epoch_ms(ts) AS at_ms, width_ms, rung,
+    -- made from collector/metrics.py
     CAST(utilization_e4 / 10000.0 AS FLOAT) AS utilization_ratio,
     CAST(gpu_utilization_e4 / 10000.0 AS FLOAT) AS gpu_utilization_ratio,
     CAST(gpu_utilization_max_e4 / 10000.0 AS FLOAT) AS gpu_utilization_max_ratio,
@@ -16,8 +17,20 @@ SELECT
     CAST(sm_occupancy_e4 / 10000.0 AS FLOAT) AS sm_occupancy_ratio,
     CAST(tensor_active_e4 / 10000.0 AS FLOAT) AS tensor_active_ratio,
     CAST(dram_active_e4 / 10000.0 AS FLOAT) AS dram_active_ratio,
-    memory_used_bytes, memory_reserved_bytes, power_mw, energy_mj, temperature_c, sm_clock_mhz,
-    memory_clock_mhz, throttle_reasons, ecc_corrected, ecc_uncorrected, xid, process_count, flags
+    memory_used_bytes,
+    memory_reserved_bytes,
+    power_mw,
+    energy_mj,
+    temperature_c,
+    sm_clock_mhz,
+    memory_clock_mhz,
+    throttle_reasons,
+    ecc_corrected,
+    ecc_uncorrected,
+    xid,
+    process_count,
+    -- made to here
+    flags
 FROM samples_all JOIN gpus USING (gpu_id)
 WHERE ts > epoch_ms(CAST($from_ms AS BIGINT)) AND ts <= epoch_ms(CAST($to_ms AS BIGINT))
 ORDER BY ts, uuid;
