@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from fallow import protocol
+from fallow.burst.bursts import BurstModule
 from fallow.errors import Mistake, StateError
 from fallow.metrics.report import Reporter
 from fallow.process_group import static
@@ -91,6 +92,11 @@ class Job:
             allow_non_finite=allow_non_finite,
         )
         self._check(model)
+        if deterministic and isinstance(model, BurstModule):
+            raise Mistake(
+                "deterministic=True sums gradients in one order for any number of workers, which layers on "
+                "different workers cannot keep: leave it out, or train without bursts"
+            )
         trainer = self._make_trainer(model, optimizer, recipe)
         self._check_state(model, optimizer, recipe)
         self._trainer = trainer

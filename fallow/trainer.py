@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fallow.burst.steps import BurstSteps
 from fallow.data import batch_plan
 from fallow.data.adapters import Adapter, Asked, length, take_in
 from fallow.data.balance import Balance
@@ -89,6 +90,7 @@ class Trainer:
         self._order: Order | None = None
         self._total_steps: int | None = None
         self._gaps = announcer(self._replica.device)
+        self._bursts = BurstSteps(model, recipe.global_batch, self._gaps)
         self._pace = Pace(world_size=0, last_end_s=time.monotonic())
 
     @property
@@ -187,10 +189,11 @@ class Trainer:
         part = self._open.weigh(count)
         if count == 0:
             weighted = torch.zeros((), device=self._replica.device)
+            self._bursts.backward_without_samples(loss)
         else:
             weighted = checked(loss, part.micro, self._open.number) * part.weight
             scaler = self.recipe.scaler
-            (weighted if scaler is None else scaler.scale(weighted)).backward()
+            self._bursts.backward(weighted if scaler is None else scaler.scale(weighted))
         self._reducer.end_micro_batch(part.micro.index, part.fraction, weighted.detach(), part.count)
 
     def reduce(self) -> bool:
@@ -289,6 +292,7 @@ class Trainer:
         )
         shape, pieces = feed.open(now, self.next_step)
         self._open = OpenStep(self.next_step, shape, tuple(piece.micro for piece in pieces))
+        self._bursts.begin(group, shape)
         self._reducer.begin()
         self._balance.start()
         self._seed(self.next_step, stage=rng.Stage.BEFORE)
@@ -306,9 +310,8 @@ class Trainer:
         self._seed(opened.number, stage=rng.Stage.AFTER)
 
     def _settle(self) -> None:
-        """Scripts freeze and unfreeze parameters before a step's first pass: what is summed must follow.
-
-        Who is frozen later in the step keeps the gradient it has by then, as in any other loop.
+        """Scripts freeze and unfreeze parameters before a step's first pass: what is summed must follow. Who
+        is frozen later in the step keeps the gradient it has by then, as in any other loop.
         """
         if self._trainable != self._replica.trainable():
             self._reducer = self._new_reducer()
@@ -320,8 +323,8 @@ class Trainer:
         return choose.reducer(self._replica, self._seat.group, resized=self._seat.driven, spare=spare)
 
     def _sum(self, opened: OpenStep) -> Summed | None:
-        """The step's exchange; ``None`` when the group broke. No traceback may outlive it: one that did would
-        keep the broken group's sockets open, and peers would wait for us.
+        """The step's exchange; ``None`` when the group broke. No traceback may outlive it: it would keep the
+        broken group's sockets open, and peers would wait for us.
         """
         notes = [float(self._seat.flag()), float(self._keeper.asked), *self._balance.notes()]
         try:
@@ -366,10 +369,8 @@ class Trainer:
         return done
 
     def _cross_boundary(self) -> None:
-        """Do what rode in with the sum: new shares, a save, a switch.
-
-        Not before the script comes back for the next step: what it does after a step, to a state that it
-        asked to hand over, say, belongs to that step.
+        """Do what rode in with the sum: new shares, a save, a switch. Not before the script comes back for
+        the next step: what it does after a step, to a state that it hands over, say, belongs to that one.
         """
         if self._notes is None:
             return

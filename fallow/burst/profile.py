@@ -9,14 +9,14 @@ import importlib
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from fallow.burst.layers import layers_in_a_row
 from fallow.burst.table import BadTable, Layer, LayerTable, Timing
 
 WARM_UP, REPEATS = 2, 7
@@ -37,7 +37,7 @@ def profile(
     """
     if not batches or min(batches) < 1:
         raise BadTable("give the batches to measure at: whole numbers from 1 on")
-    groups = _groups(_in_a_row(model))
+    groups = layers_in_a_row(model)
     kept_gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     for parameter, _ in kept_gradients:
         parameter.grad = None
@@ -111,51 +111,6 @@ def _named(named: str) -> nn.Module:
 
 def _device(model: nn.Module) -> torch.device | None:
     return next((parameter.device for parameter in model.parameters()), None)
-
-
-def _in_a_row(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The layers of nested ``nn.Sequential``s, else those of a traced graph without branches."""
-    if isinstance(model, nn.Sequential):
-        return list(_flat(model, ""))
-    try:
-        graph = torch.fx.symbolic_trace(model).graph
-    except Exception as error:
-        raise BadTable(
-            f"{type(model).__name__} cannot be traced ({type(error).__name__}: {error}): give its layers as "
-            "an nn.Sequential"
-        ) from error
-    nodes = [node for node in graph.nodes if node.op != "output"]
-    row = all(
-        node.op == "call_module" and node.all_input_nodes == [before] for before, node in pairwise(nodes)
-    )
-    if len(nodes) < 2 or nodes[0].op != "placeholder" or not row:
-        odd = next((node for before, node in pairwise(nodes) if node.all_input_nodes != [before]), None)
-        where = "" if odd is None else f" (at {odd.name!r})"
-        raise BadTable(
-            f"{type(model).__name__} has branches, or computes outside its modules{where}: give its layers "
-            "as an nn.Sequential of blocks, each of which becomes one layer"
-        )
-    modules = dict(model.named_modules())
-    return [(str(node.target), modules[str(node.target)]) for node in nodes[1:]]
-
-
-def _flat(model: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module]]:
-    for name, child in model.named_children():
-        if isinstance(child, nn.Sequential):
-            yield from _flat(child, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", child
-
-
-def _groups(row: Sequence[tuple[str, nn.Module]]) -> list[tuple[str, list[nn.Module]]]:
-    """Each layer with those behind it that work in place on its result."""
-    groups: list[tuple[str, list[nn.Module]]] = []
-    for name, layer in row:
-        if groups and getattr(layer, "inplace", False):
-            groups[-1][1].append(layer)
-        else:
-            groups.append((f"{name} {type(layer).__name__}", [layer]))
-    return groups
 
 
 def _measured(title: str, layers: Sequence[nn.Module], x: torch.Tensor) -> tuple[Timing, torch.Tensor, int]:
