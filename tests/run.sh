@@ -4,10 +4,9 @@
 # quick: what takes under a second of processor time and starts nothing that lives on, on all cores at once.
 #
 # slow: the rest. The stories first, whose calendar runs too fast for a machine that does anything else; then the
-# others in two lanes side by side: trainings and screens mostly wait, for processes that die and time out and for
-# browsers, and would double the time if the others waited for them. Trainings from C but CO (test_crashes and
-# others) are in the other lane, and deliveries, which wait for servers that stall, in this one, so that both take
-# about as long. The first lane's words come at the end.
+# others in three lanes side by side: most of them wait, for processes that die and time out, for servers that stall
+# and for browsers, and two lanes leave a third of two cores unused. Tests that may use the same port or account
+# are in one lane, by folder. The first lanes' words come at the end.
 #
 # What they write goes to memory where there is room: thousands of stores wait for a disk at each commit else.
 #
@@ -29,7 +28,6 @@ in_memory() { # a folder in memory, of 8 GiB at least (they write 3), where prog
 }
 
 stories=tests/end_to_end/test_stories.py
-from_c='tests/fallow/test_c[!o]*' but_c=(--ignore-glob='tests/fallow/test_[!c]*' --ignore-glob='tests/fallow/test_co*')
 few=2
 kept=$(in_memory || mktemp -d)
 trap 'rm -rf "$kept"; kill $(jobs -p) 2>/dev/null' EXIT
@@ -55,20 +53,25 @@ quick() {
 }
 
 slow() {
-    local waiting rest once worst=0
-    waiting=(tests/fallow tests/gpu tests/dashboard tests/service/delivery --ignore-glob="$from_c")
-    rest=("${but_c[@]}" --ignore=tests/gpu --ignore=tests/dashboard --ignore=tests/service/delivery --ignore="$stories")
+    local screens rest once worst=0
+    screens=(tests/gpu tests/dashboard tests/service/delivery)
+    rest=("${screens[@]/#/--ignore=}" --ignore=tests/fallow --ignore="$stories")
 
     lane stories "$stories" "$@"
     local stories_came=$?
-    lane waiting "${waiting[@]}" "$@" >"$kept/said" 2>&1 &
+    lane trainings tests/fallow "$@" >"$kept/trainings.said" 2>&1 &
+    local trainings=$!
+    lane screens "${screens[@]}" "$@" >"$kept/screens.said" 2>&1 &
+    local on_screens=$!
     lane rest "${rest[@]}" "$@"
     local rest_came=$?
-    wait $!
-    local waiting_came=$?
-    cat "$kept/said"
+    wait $trainings
+    local trainings_came=$?
+    wait $on_screens
+    local screens_came=$?
+    cat "$kept/trainings.said" "$kept/screens.said"
 
-    once=$(failed stories rest waiting)
+    once=$(failed stories rest trainings screens)
     local heading="FAILED ONCE, and passed when played again with nothing beside"
     if [ -z "$once" ] || [ "$(wc -l <<<"$once")" -gt "$few" ]; then
         heading="FAILED, and too many to be played again"
@@ -81,7 +84,8 @@ slow() {
     fi
     again $stories_came stories "$stories" "$@" || worst=$?
     again $rest_came rest "${rest[@]}" "$@" || worst=$?
-    again $waiting_came waiting "${waiting[@]}" "$@" || worst=$?
+    again $trainings_came trainings tests/fallow "$@" || worst=$?
+    again $screens_came screens "${screens[@]}" "$@" || worst=$?
     [ "$worst" -eq 0 ] || [ "$(wc -l <<<"$once")" -gt "$few" ] || heading="FAILED, these or some of them twice"
     [ -z "$once" ] || printf '\n%s:\n%s\n' "$heading" "$once"
     return $worst
