@@ -150,7 +150,8 @@ def job_facts(job: Job, said: Said) -> tuple[str, ...]:
     use = said.observed.uses.get(job.id)
     if use is not None and use.utilization_p95_ratio is not None and use.memory_peak_bytes is not None:
         facts.append(
-            f"In its busiest minutes it fills {percent(use.utilization_p95_ratio)} of a GPU and takes "
+            f"In its busiest minutes it fills {percent(use.utilization_p95_ratio)} of a GPU"
+            f"{', with video engines at work beside,' if use.by_engines else ''} and takes "
             f"{gib(use.memory_peak_bytes)} ({percent(use.coverage_ratio)} of its time was measured)."
         )
     facts += [finding.sentence for finding in said.observed.findings_of(job.id)]

@@ -12,7 +12,7 @@ from typing import Any
 
 from advisor.jobs.slowdown_watchdog import experience_of, pairs_of
 from advisor.planner.limits import PlannerConfig
-from advisor.planner.observed import IdleStretch, JobUse, Observed, Price
+from advisor.planner.observed import ENGINES_RATIO, IdleStretch, JobUse, Observed, Price
 from advisor.planner.quota import housed
 from advisor.planner.run_lengths import RunLength, RunLengths
 from advisor.state.model import (
@@ -331,6 +331,7 @@ def _use(rows: Sequence[Row], controller: Mapping[str, float | None], now_ms: in
         memory_peak_bytes=_largest([row["memory_peak_bytes"] for row in rows]),
         gpus_used=sum(row["busy_minutes"] >= 2 for row in rows),
         others=any(row["others"] for row in rows),
+        by_engines=sum(row["engine_ms"] for row in rows) > ENGINES_RATIO * max(1, measured_ms),
     )
 
 

@@ -13,6 +13,9 @@ from advisor.state.model import Job
 from analytics.model import Analysis, Coverage, Finding
 from collector.model import Basis, JobId, JobKind
 
+ENGINES_RATIO = 0.05
+"""One minute of 20, as for the 95th percentile of utilization that it stands beside."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUse:
@@ -22,6 +25,8 @@ class JobUse:
     19 of 20 minutes reach (the others overstate it); ``utilization_p95_ratio`` and ``memory_peak_bytes``
     are those of its busiest GPU, the former over minutes. ``memory_needed_bytes`` is the peak that tensors
     took, which only the job itself can tell. ``gpus_used`` is on how many of its GPUs it ever computed.
+    ``by_engines``: in more than one minute of 20 it worked on video engines, for which the SMs' utilization
+    does not stand.
     ``others`` is true when it had neighbours on a GPU: what was measured there is theirs as well.
     """
 
@@ -39,6 +44,7 @@ class JobUse:
     memory_needed_bytes: int | None = None
     gpus_used: int | None = None
     others: bool = False
+    by_engines: bool = False
 
     @property
     def measured_s(self) -> float:

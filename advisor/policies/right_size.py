@@ -118,6 +118,8 @@ def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> str 
         return f"only {percent(use.coverage_ratio)} of its time was measured"
     if use.others:
         return "its GPU had others on it, so what was measured is not its own"
+    if use.by_engines and gpus == 1:
+        return "it works on video engines: how busy the SMs are does not say what it needs"
     busy = use.utilization_p95_ratio if gpus == 1 else use.utilization_mean_ratio
     if busy is None or use.memory_peak_bytes is None:
         return "its utilization or memory is not measured"

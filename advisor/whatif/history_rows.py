@@ -11,7 +11,7 @@ from typing import Any
 
 from advisor.jobs.model import Elasticity
 from advisor.live.snapshot import EVERYBODY, HOUR_MS, LAG_MS, NO_PROJECT, Site
-from advisor.planner.observed import JobUse, PastJob
+from advisor.planner.observed import ENGINES_RATIO, JobUse, PastJob
 from advisor.state.model import ActionClass, Gpu, Job, Profile, ProjectName, Telemetry
 from advisor.whatif.history import Holding, Installed, Submitted
 from collector.gpu_place import node_place
@@ -38,6 +38,7 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         memory_needed_bytes=None if asked is None else asked.memory_needed_bytes,
         gpus_used=row["gpus_used"],
         others=not alone,
+        by_engines=row["engine_ms"] > ENGINES_RATIO * max(1, row["measured_ms"]),
     )
     names = {EVERYBODY, row["user_name"], row["project"]} - {None}
     held = None if asked is None else asked.job.memory_held_bytes

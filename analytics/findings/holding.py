@@ -262,6 +262,8 @@ def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost
     there = newest(tuple(presence(past, window)))
     is_kept = memory is not None and there is not False
     kept = f", keeping {gib(int(memory or 0))} of its memory" if is_kept else ""
+    if is_kept and len(past.claims) > 1:  # the board's: whose it is, is not told
+        kept = f", while all who hold it keep {gib(int(memory or 0))} of its memory"
     what = "its processes have done nothing on it" if there else "nothing has run on it"
     unseen = "" if there else "; whether a process sits there cannot be seen"
     if there is False:

@@ -24,6 +24,7 @@ HOUR_MS = 3_600_000
 LOOKS_BUSY_RATIO = 0.5
 HARDLY_ANY_RATIO = 0.1
 UNSEEN = "no process of it is seen: a server would reserve its memory on purpose"
+WHOSE_MEMORY = "several hold it, and its memory is told of all of them together"
 UNHEARD = "whether its processes listen could not be read: a server would reserve its memory on purpose"
 
 
@@ -57,7 +58,8 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
     """Most of the memory taken, little computed, little of it touched. A suspicion, from outside.
 
     A server's memory is reserved by design: another kind, as no allocator setting of its framework touches a
-    KV cache. A job that has used its GPU well within a day needs its memory for that, and is no hog.
+    KV cache. A job that has used its GPU well within a day needs its memory for that, and is no hog. On a GPU
+    that several hold the memory is that of all of them.
     """
     expected = bins_in(t.hog_window_s)
     total = past.memory_total_bytes
@@ -70,8 +72,11 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
         return None
     if not newest(tuple(presence(past, window))):
         return None
-    if (claim.rhythm.busy_ratio or 0.0) >= t.hog_utilization_ratio and len(past.claims) == 1:
+    if (claim.rhythm.busy_ratio or 0.0) >= t.hog_utilization_ratio:
         return None
+    if len(past.claims) > 1:
+        kinds = (FindingKind.MEMORY_HOG, FindingKind.RESERVED_BY_DESIGN)
+        return Unknown(uuid=past.uuid, kinds=kinds, reason=WHOSE_MEMORY)
     serves = claim.holder.kind is JobKind.INFERENCE
     kind = FindingKind.RESERVED_BY_DESIGN if serves else FindingKind.MEMORY_HOG
     unsure = doubt(past, window, expected, t, kind)

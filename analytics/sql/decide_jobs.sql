@@ -24,6 +24,7 @@
 -- @column quiet_ms bigint (ms): measured since then, or since it began if it never worked
 -- @column utilization_mean_ratio double (ratio): used over measured time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 measured minutes do not exceed
+-- @column engine_ms bigint (ms): measured in minutes whose work the SMs do not account for: video engines at a quarter or more
 -- @column memory_peak_bytes bigint (bytes): the most used
 -- @column rung tinyint: that 19 of 20 measured minutes reach (1 GPU utilization: an upper bound; 3 SM active)
 -- @column others bigint: other jobs that had a part of this GPU in that time
@@ -52,6 +53,7 @@ WITH claims AS (
         max(ts) FILTER (WHERE work_ms > 0) + INTERVAL 1 MINUTE AS busy_until,
         sum(used_ms) / nullif(sum(measured_ms), 0) AS mean_ratio,
         quantile_disc(used_ms / measured_ms, 0.95) FILTER (WHERE measured_ms > 0) AS p95_ratio,
+        sum(known_ms) FILTER (0.25 * moderate_ms + 0.5 * good_ms > 1.5 * used_ms) AS engine_ms,
         max(memory_used_max_bytes) AS memory_peak_bytes,
         quantile_disc(rung, 0.05) FILTER (WHERE measured_ms > 0) AS rung
     FROM minutes
@@ -75,7 +77,7 @@ SELECT
     coalesce(s.idle_ms, 0)::BIGINT AS idle_ms,
     coalesce(s.busy_minutes, 0) AS busy_minutes, epoch_ms(s.busy_until) AS busy_until_ms,
     coalesce(d.quiet_ms, 0)::BIGINT AS quiet_ms, s.mean_ratio AS utilization_mean_ratio,
-    s.p95_ratio AS utilization_p95_ratio, s.memory_peak_bytes, s.rung, coalesce(b.others, 0) AS others
+    s.p95_ratio AS utilization_p95_ratio, coalesce(s.engine_ms, 0)::BIGINT AS engine_ms, s.memory_peak_bytes, s.rung, coalesce(b.others, 0) AS others
 FROM claims AS c
 JOIN gpus AS g USING (gpu_id)
 JOIN holders AS h USING (holder_id)

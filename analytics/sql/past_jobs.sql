@@ -24,6 +24,7 @@
 -- @column gpus_used bigint (GPUs): on how many it ever computed, of those at most
 -- @column utilization_mean_ratio double (ratio): used over measured time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 measured minutes do not exceed; of jobs on one GPU only
+-- @column engine_ms bigint (ms): measured in minutes or hours whose work the SMs do not account for: video engines at a quarter or more
 -- @column memory_peak_bytes bigint (bytes): the most used
 -- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
 -- @column others bigint: other jobs that had a part of one of its GPUs
@@ -56,6 +57,7 @@ WITH spells AS (
 ), hours AS (
     SELECT
         *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
+        0.25 * moderate_ms + 0.5 * good_ms > 1.5 * used_ms AS by_engines,
         free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms AS own_ms
     FROM rollup_1h
     WHERE ts >= time_bucket(INTERVAL 1 HOUR, $from_ts + INTERVAL 59 MINUTE)
@@ -68,6 +70,7 @@ WITH spells AS (
 ), rows AS (
     SELECT
         *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
+        0.25 * moderate_ms + 0.5 * good_ms > 1.5 * used_ms AS by_engines,
         free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms AS own_ms,
         own_ms + withheld_ms + unknown_ms AS part_ms
     FROM rollup_1m
@@ -80,19 +83,20 @@ WITH spells AS (
     SELECT
         u.gpu_id, u.holder_id, u.own_ms * w.whole_ms / nullif(u.part_ms, 0) AS known_ms,
         u.allocated_empty_ms + u.held_idle_ms AS idle_ms, (u.work_ms > 0)::INTEGER AS busy_minutes, u.used_ms,
-        u.measured_ms, u.memory_used_max_bytes, u.rung
+        u.measured_ms, u.memory_used_max_bytes, u.rung, u.by_engines
     FROM rows AS u JOIN whole AS w USING (gpu_id, ts)
     WHERE u.holder_id IS NOT NULL
     UNION ALL BY NAME
     SELECT u.gpu_id, u.holder_id, u.own_ms AS known_ms, u.allocated_empty_ms + u.held_idle_ms AS idle_ms,
-        ceil(u.work_ms / 60000)::INTEGER AS busy_minutes, u.used_ms, u.measured_ms, u.memory_used_max_bytes, u.rung
+        ceil(u.work_ms / 60000)::INTEGER AS busy_minutes, u.used_ms, u.measured_ms, u.memory_used_max_bytes, u.rung,
+        u.by_engines
     FROM hours AS u ANTI JOIN unclear AS x ON x.gpu_id = u.gpu_id AND x.ts = u.ts
     WHERE u.holder_id IS NOT NULL
 ), sums AS (
     SELECT
         gpu_id, holder_id, sum(known_ms) AS measured_ms, sum(idle_ms) AS idle_ms, sum(busy_minutes) AS busy_minutes,
         sum(used_ms) / nullif(sum(measured_ms), 0) AS mean_ratio, max(memory_used_max_bytes) AS memory_peak_bytes,
-        min(rung) FILTER (WHERE measured_ms > 0) AS rung
+        min(rung) FILTER (WHERE measured_ms > 0) AS rung, sum(known_ms) FILTER (by_engines) AS engine_ms
     FROM parts
     GROUP BY ALL
 ), alone AS (
@@ -116,7 +120,7 @@ SELECT
     sum(a.held_ms)::BIGINT AS expected_ms, sum(coalesce(s.idle_ms, 0))::BIGINT AS idle_ms,
     least(any_value(z.gpus), count(*) FILTER (WHERE s.busy_minutes >= 2)) AS gpus_used,
     avg(s.mean_ratio) AS utilization_mean_ratio,
-    max(q.p95_ratio) AS utilization_p95_ratio, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
+    max(q.p95_ratio) AS utilization_p95_ratio, sum(coalesce(s.engine_ms, 0))::BIGINT AS engine_ms, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
     coalesce(any_value(b.others), 0) AS others, min(p.per_gpu_hour) AS per_gpu_hour, min(p.currency) AS currency
 FROM spells AS a
 JOIN gpus AS g USING (gpu_id)

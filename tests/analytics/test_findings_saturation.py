@@ -248,3 +248,15 @@ def test_whether_it_listens_could_not_be_read_so_it_may_be_a_server() -> None:
     assert [each.kinds for each in verdict.unknown] == [
         (FindingKind.MEMORY_HOG, FindingKind.RESERVED_BY_DESIGN)
     ]
+
+
+def test_memory_of_a_shared_gpu_is_nobodys_in_particular() -> None:
+    gpu = past(claim(), claim(), bins=bins(utilization=0.05, memory_bytes=76 * GIB))
+    verdict = judge(gpu, NOON_MS, T, TICK_MS)
+    assert FindingKind.MEMORY_HOG not in {finding.kind for finding in verdict.findings}
+    assert any(
+        FindingKind.MEMORY_HOG in unknown.kinds and "several hold it" in unknown.reason
+        for unknown in verdict.unknown
+    )
+    idle = judge(past(claim(), claim(), bins=bins(memory_bytes=76 * GIB)), NOON_MS, T, TICK_MS).findings
+    assert idle and all("while all who hold it keep 76.0 GiB" in finding.sentence for finding in idle)

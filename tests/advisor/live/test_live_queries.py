@@ -115,6 +115,40 @@ def test_idle_stretches_count_who_never_worked_from_where_its_start_is_over(
 
 
 @pytest.mark.parametrize(
+    ("encoder", "sms", "by_engines"), [(0.4, 0.0, True), (0.4, 0.6, False), (0.1, 0.0, False)]
+)
+def test_work_of_video_engines_is_not_taken_for_room_on_the_sms(
+    tmp_path: Path, encoder: float, sms: float, by_engines: bool
+) -> None:
+    claim = Allocation(uuid=GpuUuid("GPU-n"), holder=ONE_JOB, share=1.0, source=ClaimSource.SLURM)
+    rows = [
+        GpuSample(
+            uuid=GpuUuid("GPU-n"),
+            at_ms=NOON_MS + minute * MINUTE_MS,
+            width_ms=MINUTE_MS,
+            rung=Basis.SM_ACTIVE,
+            utilization_ratio=sms,
+            encoder_ratio=encoder,
+            memory_used_bytes=10 * GIB,
+        )
+        for minute in range(1, 181)
+    ]
+    past = History(
+        source="test",
+        gpus=(Gpu(uuid=GpuUuid("GPU-n"), node=NodeName("n"), memory_total_bytes=80 * GIB),),
+        samples=to_table(rows),
+        held=(HeldInterval(allocation=claim, from_ms=NOON_MS, to_ms=None),),
+    )
+    end_ms = NOON_MS + 3 * HOUR_MS
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(past)
+        (now,) = run(reader, "decide_jobs", {"as_of": end_ms, "from_ts": NOON_MS}).to_pylist()
+        (then,) = run(reader, "past_jobs", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
+    for row in (now, then):
+        assert (row["engine_ms"] > 0.05 * row["measured_ms"]) is by_engines
+
+
+@pytest.mark.parametrize(
     ("dark", "expected"),
     [
         # it works from noon to one and from eleven on; in between it is idle, and not measured meanwhile

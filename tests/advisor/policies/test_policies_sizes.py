@@ -190,6 +190,7 @@ def test_small_job_fits_the_smallest_slice() -> None:
         {"memory_peak_bytes": None},
         {"coverage_ratio": 0.9},
         {"others": True},
+        {"by_engines": True, "utilization_p95_ratio": 0.0},
         {"controller_p95_ratio": 0.5, "rung": Basis.GPU_UTILIZATION},
     ],
 )
@@ -367,6 +368,7 @@ def test_who_does_not_count_steps_gets_no_neighbour_by_itself_and_one_by_a_perso
         ({"coverage_ratio": 0.5}, {}, "only 50%"),
         ({"rung": Basis.GPU_UTILIZATION}, {}, "SM active is not measured"),
         ({"others": True}, {}, "not its own"),
+        ({"by_engines": True}, {}, "video engines"),
     ],
 )
 def test_who_does_not_fit_is_not_paired(first: dict[str, Any], second: dict[str, Any], says: str) -> None:
