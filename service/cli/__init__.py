@@ -1,4 +1,4 @@
-"""The ``fallow`` command: one file a verb, loaded only when it is called, so that each starts fast."""
+"""The ``fallow`` command: a noun a file, loaded when one of its verbs is called, so that each starts fast."""
 
 import sys
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     from service.cli import left_behind
-    from service.cli.arguments import parse
+    from service.cli.parser import parse
     from service.cli.refusals import in_words
     from service.cli.streams import forgive_signs, open_closed, quiet_stdout
     from service.printable import in_lines

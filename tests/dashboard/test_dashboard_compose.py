@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.cli.arguments import parse
+from service.cli.parser import parse
 from service.pages.parts.submit_form import Unclear, Wish, command, composed
 
 plain_text = st.from_regex(r"([^\W_][\w .:+@=,()#-]{0,20})?", fullmatch=True)

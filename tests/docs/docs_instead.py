@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from service.cli.arguments import parse
+from service.cli.parser import parse
 from service.units import SERVICE as UNIT
 from tests.docs.docs_reading import ROOT
 from tests.docs.docs_stage import Site

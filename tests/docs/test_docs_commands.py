@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cli.arguments import BadUsage, parse
+from service.cli.parser import BadUsage, parse
 from service.config.file import parse as parse_settings
 from tests.conftest import program
 from tests.docs.docs_instead import INSTEAD, fallow_words, instead_of

@@ -9,7 +9,7 @@ import pytest
 from analytics.model import FindingKind
 from service.alerts.model import AlertKind
 from service.charts.theme import STATES
-from service.cli.verb_findings import what_to_do
+from service.cli.findings import what_to_do
 from service.pages.parts.widgets import kind_label
 from service.summaries.finding_kinds import KINDS
 from tests.docs.docs_reading import ROOT

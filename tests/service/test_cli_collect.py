@@ -12,7 +12,7 @@ from collector.model import (
     Unavailable,
 )
 from collector.reading import Reading, Tick
-from service.cli.verb_collect import unread
+from service.cli.collect import unread
 from tests.analytics.world import fill
 from tests.driver.driver import CompilerMissing, Driver
 from tests.service.conftest import fallow, verb

@@ -8,7 +8,7 @@ import pytest
 
 from collector.arrow import HeldInterval
 from service.cli import main
-from service.cli.ended import ended
+from service.cli.explain import ended
 from service.client.queries import Client, Transport
 from service.config.file import load
 from service.usecases.judge import judge

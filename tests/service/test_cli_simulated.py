@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from service.cli.arguments import make_parser
 from service.cli.asking import MARK, SIMULATED
+from service.cli.parser import make_parser
 from service.client import running
 from tests.service.conftest import Running, start, until, verb
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from collector.store.judgements import Judgement
-from service.cli.verb_findings import not_judged
+from service.cli.findings import not_judged
 from service.client import connect
 from service.errors import StoreOlder
 from tests.analytics.world import B0, END_MS, fill

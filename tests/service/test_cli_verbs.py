@@ -14,7 +14,7 @@ from shlex import quote
 import pytest
 
 from service.cli import main
-from service.cli.arguments import LEDGER_KEYS
+from service.cli.parser import LEDGER_KEYS
 from service.cli.refusals import in_words
 from service.doctor_checks.checks import disk
 from service.doctor_checks.results import Verdict
@@ -167,7 +167,7 @@ def test_ctrl_c_amid_a_query_is_no_traceback(
     def interrupted(_: object) -> None:
         raise RuntimeError("Query interrupted")  # as DuckDB says it
 
-    monkeypatch.setattr("service.cli.verb_status.run", interrupted)
+    monkeypatch.setattr("service.cli.status.run_status", interrupted)
     assert main(["status"]) == 130
     assert capsys.readouterr().err == "\n"
 
@@ -272,7 +272,7 @@ def test_version_and_help_are_quick_words_on_stdout() -> None:
 
 
 def test_light_verbs_load_nothing_heavy() -> None:
-    script = "import sys, service.cli.arguments as a; a.parse(['ledger']); print(' '.join(sys.modules))"
+    script = "import sys, service.cli.parser as a; a.parse(['ledger']); print(' '.join(sys.modules))"
     loaded = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()

@@ -31,7 +31,7 @@ from service.alerts.messages import (
 from service.alerts.model import AlertKind, Change, Condition, Incident, Turn
 from service.alerts.receivers import is_working, next_digest, next_hours
 from service.alerts.rules import sight
-from service.cli.arguments import parse
+from service.cli.parser import parse
 from service.config.alerting import AlertsConfig, ReceiverConfig
 from service.config.file import parse as parse_config
 from service.config.model import ConfigError

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.jobs.model import Elasticity
-from service.cli.arguments import parse
+from service.cli.parser import parse
 from service.errors import FallowError
 from service.launcher import order as orders
 from service.launcher.order import BadOrder, Order

@@ -6,8 +6,8 @@ import pytest
 
 from advisor.jobs.model import StartCommand
 from collector.model import GpuUuid
-from service.cli import verb_run
-from service.cli.arguments import parse
+from service.cli import run
+from service.cli.parser import parse
 from tests.service.api.conftest import as_uid
 from tests.service.launcher.conftest import Launch
 from tests.service.launcher.wire_service import WireService
@@ -52,7 +52,7 @@ def test_a_uid_without_an_account_submits_jobs(service: WireService, monkeypatch
         monkeypatch.setenv(name, value)
     service.tell(StartCommand(number=1, gpus=(A,)))
     cannot_read_our_python, flags = 126, parse(["run", "--", "true"]).flags
-    assert as_uid(NOBODYS, lambda: verb_run.run(flags)) in (0, cannot_read_our_python)
+    assert as_uid(NOBODYS, lambda: run.run_run(flags)) in (0, cannot_read_our_python)
     assert service.submissions[0]["project"] == f"uid-{NOBODYS}"
 
 

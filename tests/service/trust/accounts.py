@@ -18,8 +18,8 @@ from unittest.mock import patch
 
 import pytest
 
-import service.cli.verb_config  # what children would import one by one
-import service.cli.verb_run
+import service.cli.config  # what children would import one by one
+import service.cli.run
 import service.config.file
 import service.config.reference
 import service.daemon.doors

@@ -1,0 +1,146 @@
+"""``fallow alerts``: the cases, whom a word reached, what happens next; or one message, to see it arrive."""
+
+import argparse
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from service.cli import words
+from service.cli.asking import asked
+from service.cli.screen import console, print_json
+from service.config.flags import settle
+from service.durations import window
+from service.errors import FallowError
+
+if TYPE_CHECKING:
+    from service.config.telling import DeliveryConfig
+
+KIND_STYLES = {
+    "held-idle": "red",
+    "memory-hog": "yellow",
+    "gpu-fault": "bold red",
+    "low-utilization": "yellow",
+    "quota-starved": "magenta",
+    "collector-blind": "bold magenta",
+}
+
+
+AHEAD = timedelta(days=3650)
+"""In a rehearsal the calendar of the cases is ahead of this machine's."""
+
+
+class NoReceiver(FallowError):
+    """Nobody is known by what was typed."""
+
+
+def run_alerts(flags: argparse.Namespace) -> int:
+    """Print the cases, the open ones first; or send the test message."""
+    if flags.test is not None:
+        return _test(flags)
+    start, end = window(flags.since, flags.until, datetime.now(UTC) + timedelta(minutes=1))
+    end = end if flags.until else end + AHEAD
+    filters = {name: getattr(flags, name) for name in ("node", "project", "user")}
+    only_open = None if flags.all else True
+    with asked(flags) as client:
+        rows = client.rows("alerts", from_ts=start, to_ts=end, open=only_open, **filters)
+    if flags.json:
+        print_json(rows, flags)
+        return 0
+    screen = console()
+    if not rows:
+        screen.print("No open alerts." if only_open else f"No alerts in the last {flags.since}.")
+        return 0
+    still = sum(row["closed_at"] is None for row in rows)
+    more = f", {len(rows) - still} that are over" if len(rows) > still else ""
+    screen.print(f"{still} open {'alert' if still == 1 else 'alerts'}{more}", style="bold")
+    now = datetime.now(UTC)
+    for row in rows:
+        screen.print(_draw(row, now))
+    return 0
+
+
+def _draw(row: dict[str, Any], now: datetime) -> RenderableType:
+    over = row["closed_at"] is not None
+    head = Text.assemble(
+        (f"{row['number']} ", "bright_black"),
+        (row["kind"], KIND_STYLES.get(row["kind"], "bold")),
+        f" · {row['rung']}  {row['title']}",
+        (f" · for {words.span(words.since(row['since_ts'], now))}" if not over else "", "bright_black"),
+    )
+    lines = [Text(words.localized(row["says"]))]
+    if over:
+        lines.append(Text(f"over since {words.clock_time(row['closed_at'])}: {row['because']}"))
+    else:
+        lines.append(Text(f"next: {words.localized(row['next'])}"))
+        if row["command"]:
+            lines.append(Text(row["command"], style="cyan"))
+    lines.append(Text(_told(row), style="bright_black"))
+    return Group(head, *(Padding(each, (0, 0, 0, 2), expand=False) for each in lines))
+
+
+def _told(row: dict[str, Any]) -> str:
+    """``user:ada`` is ada, as people say it."""
+    said = {"told": row["told"], "on its way to": row["waiting"], "did not reach": row["missed"]}
+    parts = [f"{what} {_names(who)}" for what, who in said.items() if who]
+    return "; ".join(parts) or "nobody was sent a word"
+
+
+def _names(receivers: str) -> str:
+    return ", ".join(
+        f"the head of {each.removeprefix('project:')}"
+        if each.startswith("project:")
+        else each.removeprefix("user:")
+        for each in receivers.split(", ")
+    )
+
+
+def _test(flags: argparse.Namespace) -> int:
+    """One message to each address of a receiver, now, by this process; 1 when one did not arrive."""
+    from service.notify.message import Message, NoAddress, address_of, harmless, receivers
+    from service.notify.sender import send
+
+    delivery = settle(flags).effective.config.delivery
+    rows: list[dict[str, Any]] = []
+    for receiver in receivers(_route(flags.test, delivery), delivery):
+        message = Message(key="test", to=receiver, title="[Fallow] A test", text=_words(flags.test))
+        shown, began = receiver.partition("://")[0], time.monotonic()
+        try:
+            address = address_of(receiver, delivery)
+            shown = f"{shown} ({harmless(address)})"
+            with tempfile.TemporaryDirectory() as place:
+                found = send(message, address, Path(place))
+        except NoAddress as error:
+            found = str(error)
+        took_s = round(time.monotonic() - began, 1)
+        rows.append({"to": shown, "arrived": not found, "took_s": took_s, "found": found or None})
+    if flags.json:
+        print_json(rows, flags)
+    else:
+        for row in rows:
+            said = f"taken after {row['took_s']:.1f} s" if row["arrived"] else f"not taken: {row['found']}"
+            console().print(f"{row['to']}: {said}", highlight=False, markup=False)
+    return 0 if all(row["arrived"] for row in rows) else 1
+
+
+def _route(name: str, delivery: "DeliveryConfig") -> str:
+    """The route or address of a route's, project's or user's name, in that order."""
+    from service.notify.message import receiver_of
+
+    if name in delivery.routes or "://" in name:
+        return name
+    found = delivery.projects.get(name) or receiver_of(name, delivery)
+    if found is None:
+        known = ", ".join((*delivery.routes, *delivery.projects, *delivery.people)) or "none is configured"
+        raise NoReceiver(f"{name!r} is no route, project, person or address; known under [delivery]: {known}")
+    return found
+
+
+def _words(name: str) -> str:
+    to = "an address" if "://" in name else name
+    return f"Somebody had Fallow send this to see whether messages to {to} arrive. Nothing is wrong."

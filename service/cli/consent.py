@@ -1,0 +1,104 @@
+"""``fallow consent``: what may be done with one's own jobs, by whose word; and the owner's own word on it."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from service.cli import words
+from service.cli.asking import asked_to_act
+from service.cli.job_words import job_id
+from service.cli.plan_lines import at
+from service.cli.screen import Column, console, print_json, table
+from service.client.jobs import ActingClient
+from service.durations import parse_span
+from service.errors import FallowError
+
+KINDS = ("pause", "restart", "resize", "release", "share")
+COLUMNS = (
+    Column(title="job"),
+    Column(title="name", least=8),
+    Column(title="user"),
+    *(Column(title=kind) for kind in KINDS),
+    Column(title="by whose word", least=20),
+)
+"""What may be done, a column each; ``advisor.planner.consent`` says what each means."""
+
+
+class BadConsent(FallowError):
+    """What was typed says nothing that can be kept."""
+
+
+def run_consent(flags: argparse.Namespace) -> int:
+    """Show what holds; with --allow, --withdraw or --forget say it first."""
+    client = asked_to_act(flags)
+    job = None if flags.job is None else job_id(flags.job)
+    said = {name: named(getattr(flags, name)) for name in ("allow", "withdraw", "forget")}
+    if any(said.values()):
+        return _say(client, job, said, flags)
+    if flags.all or flags.span:
+        raise BadConsent("--all and --for go with --allow, --withdraw or --forget")
+    rows = client.consents(job)
+    if flags.json:
+        print_json(rows, flags)
+        return 0
+    screen = console()
+    if not rows:
+        screen.print(
+            "No job of yours runs or waits; `fallow consent --allow pause --all` speaks for later ones."
+        )
+        return 0
+    screen.print(table(COLUMNS, [_line(part) for part in _by_job(rows)]))
+    return 0
+
+
+def named(text: str | None) -> list[str]:
+    """The kinds in ``pause,restart``; all of them for an empty word. Raises ``BadConsent``."""
+    if text is None:
+        return []
+    kinds = [each.strip().lower() for each in text.split(",") if each.strip()]
+    unknown = next((each for each in kinds if each not in KINDS), None)
+    if unknown is not None:
+        raise BadConsent(f"{unknown!r} is nothing that can be allowed; name {', '.join(KINDS)}")
+    return list(dict.fromkeys(kinds)) or list(KINDS)
+
+
+def _say(client: ActingClient, job: str | None, said: dict[str, list[str]], flags: argparse.Namespace) -> int:
+    if (job is None) is not flags.all:
+        raise BadConsent("say of which jobs: --job JOB, or --all of your own, later ones too")
+    hold_s = None if flags.span is None else parse_span(flags.span).total_seconds()
+    answer = client.consent({"job": job, **said, "hold_s": hold_s})
+    if flags.json:
+        print_json([answer], flags)
+        return 0
+    message = words.localized(str(answer["message"]))
+    print(f"{message[:1].upper()}{message[1:]}.")
+    return 0
+
+
+def _by_job(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    jobs: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        jobs.setdefault(str(row["job"]), []).append(row)
+    return list(jobs.values())
+
+
+def _line(rows: list[dict[str, Any]]) -> tuple[str, ...]:
+    """One job: yes or no a kind, and whose word that is, the owner's own first."""
+    first, kinds = rows[0], {str(row["kind"]): row for row in rows}
+    said = [_spoken(row) for row in rows if row["origin"] == "owner"]
+    other = next((str(row["origin"]) for row in rows if row["origin"] not in ("owner", "nobody")), None)
+    rest = {"submission": "else as submitted", "site": "else as the site's [consent] says"}
+    tail = [rest[other]] if other else ["else nobody's: no"] if len(said) < len(rows) else []
+    return (
+        str(first["job"]),
+        str(first.get("name") or words.NOTHING),
+        str(first.get("user") or words.NOTHING),
+        *("yes" if kinds.get(kind, {}).get("allowed") else "no" for kind in KINDS),
+        "; ".join([*said, *tail]).removeprefix("else "),
+    )
+
+
+def _spoken(row: dict[str, Any]) -> str:
+    until = f" until {at(row['until_ms'])}" if row.get("until_ms") is not None else ""
+    scope = "all own jobs, " if row.get("for_all") else ""
+    return f"{row['kind']} by its owner ({scope}{at(row.get('said_ms'))}{until})"

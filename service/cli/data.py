@@ -1,0 +1,151 @@
+"""History in and telemetry out: ``fallow import prometheus`` and ``fallow export``.
+
+What is imported is months of dcgm-exporter's history; that is resumable, and safe to repeat. What is exported
+lies in open files, which ``--source replay=FILE`` takes back.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from service.cli import credentials, words
+from service.cli.asking import asked
+from service.cli.screen import Column, console, table
+from service.client import Client, ImportFailed, NoData, connect
+from service.config.flags import Settings, settle
+from service.durations import window
+from service.errors import FallowError
+
+if TYPE_CHECKING:
+    from collector.sources.prometheus.import_history import Progress as Read
+
+
+POLL_S = 0.5
+DAY_MS = 86_400_000
+
+
+def run_import(flags: argparse.Namespace) -> int:
+    """Say what would be read; with --yes read it."""
+    start, end = window(flags.since, flags.until, datetime.now(UTC))
+    order: dict[str, object] = {
+        "url": flags.url if "://" in flags.url else f"http://{flags.url}",
+        "from_ms": round(start.timestamp() * 1000),
+        "to_ms": round(end.timestamp() * 1000),
+        "match": flags.match,
+        **credentials.wanted(flags, os.environ),
+    }
+    settings = settle(flags)
+    with connect(settings.data) as client:
+        if client.mode == "service":
+            return _through_service(client, order, yes=flags.yes)
+    return _by_itself(settings, order, yes=flags.yes)
+
+
+def _through_service(client: Client, order: dict[str, object], *, yes: bool) -> int:
+    screen = console()
+    planned = client.begin_import(order)
+    if not _worth_doing(screen, planned, yes=yes):
+        return 0
+    client.begin_import({**order, "yes": True})
+    with _bar(screen) as bar:
+        task = bar.add_task("importing", total=planned["todo_ms"], added=0)
+        try:
+            while (state := client.import_state())["state"] == "running":
+                _show(bar, task, state["done_ms"], state["rows_added"])
+                time.sleep(POLL_S)
+        except KeyboardInterrupt:
+            screen.print("The service goes on importing; it stops when the service does.")
+            raise
+        if state["state"] == "done":
+            _show(bar, task, planned["todo_ms"], state["rows_added"])
+    if state["state"] != "done":
+        raise ImportFailed(state["message"])
+    screen.print(state["message"])
+    return 0
+
+
+def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> int:
+    from dataclasses import asdict
+
+    from service.daemon.start import make_data_dir
+    from service.store.open import own_store
+    from service.usecases import imports, judge
+
+    screen = console()
+    make_data_dir(settings.data)
+    wanted = imports.ImportOrder(**{key: value for key, value in order.items() if value is not None})  # type: ignore[arg-type]
+    with own_store(settings.data, settings.effective.config) as store:
+        planned = asdict(imports.plan(store, wanted))
+        if not _worth_doing(screen, planned, yes=yes):
+            return 0
+        with _bar(screen) as bar:
+            task = bar.add_task("importing", total=planned["todo_ms"], added=0)
+            done = imports.run(store, wanted, _noting(bar, task))
+        judge.judge_imported(settings.effective.config, store)
+    screen.print(done)
+    return 0
+
+
+def _noting(bar: Progress, task: TaskID) -> "Callable[[Read], None]":
+    return lambda read: _show(bar, task, read.done_ms, read.rows_added)
+
+
+def _worth_doing(screen: Console, planned: dict[str, Any], *, yes: bool) -> bool:
+    days = planned["todo_ms"] / DAY_MS
+    if not planned["todo_ms"]:
+        screen.print("All of it was imported before; nothing to do.")
+        return False
+    screen.print(
+        f"{planned['origin']}: {days:.1f} days to read, {len(planned['metrics'])} metrics, "
+        f"{words.count(planned['series'])} series, a sample every {planned['step_ms'] / 1000:g} s."
+    )
+    if not yes:
+        screen.print("Nothing was imported; add --yes to do it. It can be stopped and repeated at any time.")
+    return yes
+
+
+def _bar(screen: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%  {task.fields[added]:,} samples"),
+        TimeRemainingColumn(),
+        console=screen,
+        disable=not screen.is_terminal,
+    )
+
+
+def _show(bar: Progress, task: TaskID, done_ms: int, added: int) -> None:
+    bar.update(task, completed=done_ms, added=added)
+
+
+class ExportFailed(FallowError):
+    """The files could not be written."""
+
+
+def run_export(flags: argparse.Namespace) -> int:
+    """Write the files, and say what they are."""
+    start, end = window(flags.since, flags.until, datetime.now(UTC))
+    with asked(flags) as client:
+        try:
+            files = client.export(flags.out, kind=flags.format, from_ts=start, to_ts=end)
+        except OSError as error:
+            raise ExportFailed(f"cannot write to {flags.out}: {error.strerror or error}") from error
+    if not files:
+        raise NoData(f"nothing was measured since {flags.since}")
+    columns = [Column(title="file"), Column(title="rows", right=True), Column(title="size", right=True)]
+    lines = [[str(path), words.count(rows), _size(path)] for path, rows in files]
+    console().print(table(columns, lines))
+    return 0
+
+
+def _size(path: Path) -> str:
+    size = path.stat().st_size
+    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"

@@ -1,0 +1,161 @@
+"""``fallow explain JOB|GPU|ADVICE``: why, why not, and what would change it.
+
+Of a job that was submitted the service says besides why it stands where it stands, on which terms it holds
+its GPUs, and with which settings its workers were started. Of any job, which runs its processes say they are;
+of one that has ended, what is known of it (``ended``).
+"""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+
+from service.cli import advice_lines, words
+from service.cli.asking import asked, asked_to_act
+from service.cli.job_words import job_id
+from service.cli.screen import console, print_json
+from service.client import Client, ClientError
+from service.config.flags import settle
+from service.errors import FallowError
+from service.summaries.run_links import runs_of, told_runs
+from service.usecases.advice import AdviceContext, consult
+from service.usecases.advice_rows import advice_row, step_row
+
+if TYPE_CHECKING:
+    from advisor.explain import Explanation
+
+
+PAST = timedelta(days=30)
+"""As far back as decisions look."""
+
+
+def ended(client: Client, name: str, as_of_ms: int) -> tuple[str, ...]:
+    """Who held what and until when, what the job made of it, and what was found.
+
+    Nothing where no job of the last 30 days has that id, or id's end. Blocks. Raises ``ClientError``.
+    """
+    from service.summaries.job_verdicts import efficiency, verdict
+
+    until = datetime.fromtimestamp(as_of_ms / 1000, UTC).replace(second=0, microsecond=0) + timedelta(
+        minutes=1
+    )
+    span = {"from_ts": until - PAST, "to_ts": until}
+    rows = [row for row in client.rows("jobs", **span) if name in (row["job"], row["job"].split(":")[-1])]
+    if len(rows) != 1:
+        return ()
+    row = rows[0]
+    found = [each for each in client.rows("findings", **span) if each["job"] == row["job"]]
+    line, told = efficiency(row), verdict(row)
+    return (
+        _who(row),
+        *(() if line is None else (f"{line}.",)),
+        *(() if told is None else (f"Its verdict: {told}.",)),
+        *(
+            f"Found {words.clock_time(each['opened_at'])}: {words.localized(each['sentence'])}"
+            for each in found
+        ),
+    )
+
+
+def _who(row: dict[str, Any]) -> str:
+    """That it has ended, or that it holds something of which no decision is made (a GPU that is gone)."""
+    name = f" {row['job_name']}" if row["job_name"] else ""
+    project = f" of project {row['project']}" if row["project"] else ""
+    whose = f"{row['user_name']}'s" if row["user_name"] else "somebody's"
+    began = words.began(row)
+    if row["to_ts"] is None:
+        return f"{row['job']} is {whose} job{name}{project}; it holds GPUs that are gone, since {began}."
+    gpus = words.many(row["gpus"], "GPU")
+    return (
+        f"{row['job']} was {whose} job{name}{project}, and has ended: it held {gpus} "
+        f"from {began} to {words.clock_time(row['to_ts'])}."
+    )
+
+
+SUBMITTED = "fallow:"
+"""How the ids of submitted jobs begin."""
+
+
+class NothingOfThatName(FallowError):
+    """No job, GPU or advice is called so."""
+
+
+def run_explain(flags: argparse.Namespace) -> int:
+    """Print all that was decided about one job, GPU or advice."""
+    from advisor.explain import Explanation, NoSuch, explain
+
+    name, settings = job_id(flags.name), settle(flags)
+    launched = _launched(flags, name)
+    with asked(flags) as client:
+        desk = consult(client, settings.effective.config)
+        found = explain(name, desk.said, desk.places)
+        job = name if isinstance(found, NoSuch) else found.name
+        is_job = isinstance(found, NoSuch) or found.kind == "job"
+        pages = settings.effective.config.dashboard.run_pages
+        more = (*launched, *(_runs(client, job, pages) if is_job else ()))
+        past = () if not isinstance(found, NoSuch) else ended(client, name, desk.said.state.as_of_ms)
+    if isinstance(found, NoSuch) and (past or more):
+        found = Explanation(kind="job", name=name, facts=(*past, *more))
+    elif not isinstance(found, NoSuch):
+        found = replace(found, facts=(*found.facts, *more))
+    if isinstance(found, NoSuch):
+        near = f"; nearest: {', '.join(found.near)}" if found.near else ""
+        raise NothingOfThatName(
+            f"no running job, GPU or advice is called {flags.name!r}{near}, and no job that ended in "
+            "the last 30 days; `fallow status`, `fallow advise` and `fallow ledger --by job` list them"
+        )
+    if flags.json:
+        print_json([_row(found, desk)], flags)
+        return 0
+    _draw(found, desk)
+    return 0
+
+
+def _launched(flags: argparse.Namespace, name: str) -> tuple[str, ...]:
+    """What the service says of a submitted job; nothing of others, and where none runs to be asked."""
+    if not name.startswith(SUBMITTED):
+        return ()
+    try:
+        return tuple(asked_to_act(flags).job(name).get("explain", ()))
+    except ClientError:
+        return ()
+
+
+def _runs(client: Client, job: str, pages: Mapping[str, str]) -> tuple[str, ...]:
+    """The runs that a job's processes say they are; nothing where the service is older."""
+    return told_runs(runs_of(client.rows_if_kept("run_ids", job=job) or (), pages))
+
+
+def _draw(found: "Explanation", desk: AdviceContext) -> None:
+    screen = console()
+    screen.print(f"{found.kind} {found.name}", style="bold")
+    for fact in found.facts:
+        screen.print(Padding(fact, (0, 0, 0, 2), expand=False))
+    screen.print("Advised" if found.advice else "Nothing is advised", style="bold")
+    for advice in found.advice:
+        screen.print(Padding(advice_lines.draw_advice(advice, desk.currency), (0, 0, 0, 2), expand=False))
+        for each in advice.evidence:
+            if each.value is not None and each.name != "rungs_held_back":
+                screen.print(f"    {each.name}: {each.value}", style="bright_black")
+    if found.steps:
+        screen.print("In the plan", style="bold")
+    for step in found.steps:
+        screen.print(f"  {advice_lines.step_line(step)}")
+    if found.why_not:
+        screen.print("Why nothing else", style="bold")
+    for line in advice_lines.draw_why_not(found.why_not):
+        screen.print(Padding(line, (0, 0, 0, 2), expand=False))
+
+
+def _row(found: "Explanation", desk: AdviceContext) -> dict[str, Any]:
+    return {
+        "kind": found.kind,
+        "name": found.name,
+        "facts": list(found.facts),
+        "advice": [advice_row(each, desk.currency) for each in found.advice],
+        "steps": [step_row(step) for step in found.steps],
+        "why_not": [asdict(each) for each in found.why_not],
+    }

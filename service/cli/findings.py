@@ -1,0 +1,234 @@
+"""``fallow findings``: what is wasted or broken, for how long, and the evidence in a sentence.
+
+With ``--patterns`` how each holder works, as a table; with other flags what was not judged, or intruders.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from service import energy
+from service.cli import freshness, words
+from service.cli.asking import asked
+from service.cli.screen import Column, console, place, print_json, table
+from service.durations import parse_point, window
+from service.summaries.finding_groups import grouped, once_a_gpu, others
+from service.summaries.finding_kinds import KINDS
+
+STYLES = {
+    "analysis-bursts": "cyan",
+    "low-saturation": "yellow",
+    "gaps-between-runs": "magenta",
+    "saturated": "green",
+    "unknown": "bright_black",
+    "unclear": "bright_black",
+}
+
+
+def draw(rows: list[dict[str, Any]]) -> RenderableType:
+    """A row a holder; under the table what could not be said of whom, and why."""
+    if not rows:
+        return Text("No pattern was judged yet: a service judges them each minute.")
+    columns = [
+        Column(title="user", least=6),
+        Column(title="job", least=10),
+        Column(title="works in"),
+        Column(title="measured", right=True),
+        Column(title="active", right=True),
+        Column(title="used then", right=True),
+        Column(title="runs", right=True),
+        Column(title="longest", right=True),
+        Column(title="longest gap", right=True),
+    ]
+    doubts = [Text(f"{_name(row)}: {row['reason']}", style="bright_black") for row in rows if row["reason"]]
+    return Group(table(columns, [_line(row) for row in rows]), *doubts)
+
+
+def _line(row: dict[str, Any]) -> list[str | Text]:
+    numbers: Mapping[str, Any] = json.loads(row["evidence"] or "{}")
+    return [
+        row["user_name"] or "",
+        _name(row),
+        Text(row["kind"], style=STYLES.get(row["kind"], "")),
+        words.percent(numbers.get("coverage_ratio")),
+        words.percent(numbers.get("active_ratio")),
+        words.percent(numbers.get("utilization_active_mean_ratio")),
+        words.count(numbers.get("runs")),
+        _length(numbers.get("run_longest_minutes")),
+        _length(numbers.get("gap_longest_minutes")),
+    ]
+
+
+def _name(row: dict[str, Any]) -> str:
+    return str(row["job_name"] or row["job"])
+
+
+def _length(minutes: float | None) -> str:
+    return words.NOTHING if minutes is None else words.span(minutes * 60)
+
+
+ABOUT = {"intruder": "given to ", "unproven-claim": "claimed by "}
+"""What the person in a finding's first line is to it, where it isn't what that person does with the GPU."""
+
+MOST_REASONS = 3
+
+
+def run_findings(flags: argparse.Namespace) -> int:
+    """Print them, the dearest first."""
+    start, end = _window(flags)
+    filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
+    only_open = None if flags.all else True
+    with asked(flags) as client:
+        if flags.unknown:
+            return _list_unjudged(client.rows("unjudged", **filters), flags)
+        if flags.intruders:
+            which = {"from_ts": start, "to_ts": end, "open": only_open, **filters}
+            return _list_intruders(client.rows("intrusions", **which), flags)
+        if flags.patterns:
+            return _list_patterns(client.rows("patterns", **filters), flags)
+        unjudged = [] if flags.json else client.rows_if_kept("unjudged", **filters)
+        late = None if flags.json else freshness.lateness(client, datetime.now(UTC))
+        rows = client.rows("findings", from_ts=start, to_ts=end, open=only_open, **filters)
+        span = {"from_ts": start, "to_ts": end}
+        waste = None if flags.json else client.rows_if_kept("waste", **span, **filters)
+    if flags.json:
+        print_json(rows, flags)
+        return 0
+    screen, now = console(), datetime.now(UTC)
+    if late == freshness.NEVER and not rows:
+        screen.print(
+            "Nothing was judged yet: a service does that each minute, from its first measurement on."
+        )
+        return 0
+    if late is not None:
+        screen.print(f"{late}: what was open then may be over", style="yellow")
+    of = words.in_range(flags.since, flags.until)
+    screen.print(_heading(rows, bool(only_open), of), style="bold" if rows else None)
+    if waste and (waste[0]["wasted_gpu_hours"] or waste[0]["low_saturation_gpu_hours"]):
+        screen.print(_wasted(waste[0], bool(only_open), of))
+    for group in grouped(rows, lambda row: (row["kind"], row["job"], row["closed_at"] is None)):
+        screen.print(_draw(group, now))
+    for line in what_to_do({str(row["kind"]) for row in rows}):
+        screen.print(line, style="bright_black")
+    screen.print(not_judged(unjudged), style="bright_black")
+    return 0
+
+
+def _window(flags: argparse.Namespace) -> tuple[datetime, datetime]:
+    """The range asked for, and all of the minute in which it ends: what was found at that moment is in it."""
+    now = datetime.now(UTC)
+    start, end = window(flags.since, flags.until, now + timedelta(minutes=1))
+    typed = parse_point(flags.until, now) if flags.until else end
+    return start, end if typed <= end else end + timedelta(minutes=1)
+
+
+def what_to_do(kinds: set[str]) -> list[str]:
+    """A line for each of these kinds, in the order of their list: what it means and what to do about it."""
+    return [f"{kind}: {about.says}. To do: {about.remedy}" for kind, about in KINDS.items() if kind in kinds]
+
+
+def not_judged(rows: list[dict[str, Any]] | None) -> str:
+    """How many GPUs were not, or not wholly, judged and why, in a line; ``None``: the store is older."""
+    if rows is None:
+        return "not judged: an older Fallow wrote this store, which says nothing of it"
+    if not rows:
+        return "not judged: nothing"
+    gpus: dict[str, set[str]] = {}
+    for row in rows:
+        gpus.setdefault(_reason(row), set()).add(row["uuid"])
+    most = sorted(gpus.items(), key=lambda each: (-len(each[1]), each[0]))
+    reasons = "; ".join(f"{reason}: {len(uuids)}" for reason, uuids in most[:MOST_REASONS])
+    more = f"; {len(most) - MOST_REASONS} reasons more" if len(most) > MOST_REASONS else ""
+    count = len(set().union(*gpus.values()))
+    return f"not judged: {count} GPU{'' if count == 1 else 's'} ({reasons}{more}); see --unknown"
+
+
+def _reason(row: dict[str, Any]) -> str:
+    return "starting up" if row["verdict"] == "starting" else str(row["reason"])
+
+
+def _list_unjudged(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+    if flags.json:
+        print_json(rows, flags)
+        return 0
+    screen = console()
+    screen.print(not_judged(rows).removesuffix("; see --unknown"), style="bold")
+    for row in rows:
+        about = f" · for {row['kinds']}" if row["kinds"] else ""
+        head = Text.assemble((row["verdict"], "bold"), f"  {place(row)} · {row['user_name'] or 'any holder'}")
+        screen.print(Group(head, Padding(Text(f"{row['reason']}{about}"), (0, 0, 0, 2), expand=False)))
+    return 0
+
+
+def _list_patterns(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+    if flags.json:
+        print_json(rows, flags)
+    else:
+        console().print(draw(rows))
+    return 0
+
+
+def _list_intruders(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+    if flags.json:
+        print_json(rows, flags)
+        return 0
+    screen = console()
+    if not rows:
+        screen.print("No process is seen on a GPU that somebody else was given.")
+    now = datetime.now(UTC)
+    for row in rows:
+        over = "" if row["to_ts"] is None else f" · until {words.clock_time(row['to_ts'])}"
+        head = Text.assemble(
+            (f"{row['user_name'] or 'somebody'}'s {row['process_name'] or 'process'}", "bold red"),
+            f" (pid {row['pid']}) on {place(row)}, given to {row['given_to'] or 'others'}",
+            (f" · since {words.span(words.since(row['from_ts'], now))}{over}", "bright_black"),
+            "" if row["memory_used_bytes"] is None else f" · {words.memory(row['memory_used_bytes'], None)}",
+            "" if row["sm_ratio"] is None else f" · {words.percent(row['sm_ratio'])} of its time",
+        )
+        screen.print(Group(head, Padding(Text(row["command"] or ""), (0, 0, 0, 2), expand=False)))
+    return 0
+
+
+def _heading(rows: list[dict[str, Any]], only_open: bool, of: str) -> str:
+    if not rows:
+        return "No open findings." if only_open else f"{of}: no findings."
+    return words.many(len(rows), "open finding" if only_open else "finding")
+
+
+def _wasted(waste: dict[str, Any], only_open: bool, of: str) -> str:
+    """What was wasted in the range, the ledger's sum, and how much of it is about what was found."""
+    named = waste["open_gpu_hours" if only_open else "found_gpu_hours"]
+    priced = words.priced(waste["wasted_cost"], waste["currency"])
+    drawn = energy.wasted([waste]) if "wasted_energy_kwh" in waste else None
+    metered = f", {words.energy(drawn)}" if drawn is not None and drawn.kwh else ""
+    about = "about something open" if only_open else "about these"
+    wasted, low = words.hours(waste["wasted_gpu_hours"]), words.hours(waste["low_saturation_gpu_hours"])
+    return (
+        f"{of}: {wasted} GPU-hours wasted{priced}{metered}, {words.hours(named)} of them {about}; "
+        f"{low} GPU-hours at low saturation beside it"
+    )
+
+
+def _draw(group: list[dict[str, Any]], now: datetime) -> RenderableType:
+    """One message a job and kind: the first GPU's sentence, and on which others it is the same."""
+    row, *more = group
+    lasted = words.span(words.since(min(each["opened_at"] for each in group), now))
+    over = "" if row["closed_at"] is None else f" · over since {words.clock_time(row['closed_at'])}"
+    wasted = once_a_gpu((each["uuid"], each["wasted_gpu_hours"]) for each in group)
+    head = Text.assemble(
+        (row["kind"], KINDS[row["kind"]].style if row["kind"] in KINDS else "bold"),
+        f"  {place(row)}{f' and {len(more)} more' if more else ''}",
+        f" · {ABOUT.get(row['kind'], '')}{words.owner(row)}",
+        f" · {row['project']}" if row["project"] else "",
+        (f" · found {lasted} ago{over}", "bright_black"),
+        (f" · {words.hours(wasted)} GPU-hours wasted", "red") if wasted else "",
+    )
+    same = others([place(each) for each in more if each["uuid"] != row["uuid"]])
+    said = f"{words.localized(row['sentence'])}{f' {same}' if same else ''}"
+    return Group(head, Padding(Text(said), (0, 0, 0, 2), expand=False))

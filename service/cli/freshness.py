@@ -1,0 +1,48 @@
+"""How new the answers are: where a question about the past ends, and when all was last judged."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from service.cli import words
+from service.client import Client
+from service.durations import BadSpan, window
+from service.usecases.advice import newest
+
+if TYPE_CHECKING:
+    from service.client import Client
+
+
+LEAST = timedelta(minutes=2)
+
+
+def measured_window(client: "Client", since: str, until: str | None) -> tuple[datetime, datetime]:
+    """Whole minutes from ``since`` to ``until``, at most to the newest sample.
+
+    Later nobody is known to hold anything. It has two halves: raises ``BadSpan`` when it is under two
+    minutes. Blocks.
+    """
+    measured_to = newest(client)
+    start, asked_to = window(since, until, min(measured_to, datetime.now(UTC)))
+    end = min(asked_to, measured_to.replace(second=0, microsecond=0))
+    if end - start < LEAST:
+        raise BadSpan(
+            f"from {start:%Y-%m-%d %H:%M} to {asked_to:%Y-%m-%d %H:%M} (UTC) less than two minutes were "
+            f"recorded, the newest sample is of {measured_to:%Y-%m-%d %H:%M}; give an earlier --since"
+        )
+    return start, end
+
+
+NEVER = "nothing was judged yet"
+LATE_S = 300.0
+"""Five judgements that did not come."""
+
+
+def lateness(client: Client, now: datetime) -> str | None:
+    """What to say where nobody has looked for a while, or ever; an older store does not tell."""
+    rows = client.rows_if_kept("judgement")
+    if rows is None:
+        return None
+    age_s = words.since(rows[0]["judged_at"], now) if rows else None
+    if age_s is None:
+        return NEVER
+    return f"judged last {words.span(age_s)} ago" if age_s > LATE_S else None

@@ -1,0 +1,178 @@
+"""``fallow job JOB``: what one job was given and made of it, a verdict, and each GPU's row below.
+
+Of any job that held a GPU in the window, running or ended, and of any that Slurm has shown; ``fallow jobs
+JOB`` is about one that was submitted here, with its settings and what was done to it.
+"""
+
+import argparse
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.padding import Padding
+
+from collector.model import Basis
+from service import energy
+from service.cli import manager_job, words
+from service.cli.asking import asked
+from service.cli.job_words import job_id
+from service.cli.screen import Column, console, place, print_json, table
+from service.client import Client
+from service.durations import window
+from service.errors import FallowError
+
+COLUMNS = (
+    Column(title="GPU"),
+    Column(title="given", right=True),
+    Column(title="used", right=True),
+    Column(title="wasted", right=True),
+    Column(title="unknown", right=True),
+    Column(title="use", right=True),
+    Column(title="kWh", right=True),
+    Column(title="memory", right=True),
+    Column(title="found", least=12),
+)
+
+
+class NoSuchJob(FallowError):
+    """No job of that name held a GPU in the window."""
+
+
+def run_job(flags: argparse.Namespace) -> int:
+    """Print one job's efficiency, verdict and GPUs."""
+    start, end = window(flags.since, flags.until, datetime.now(UTC))
+    span = {"from_ts": start, "to_ts": end}
+    with asked(flags) as client:
+        runs = manager_job.runs(client, flags.job)
+        row = _named(client, flags, span, runs)
+        if row is None:
+            return _told_by_manager(flags, runs)
+        gpus = client.rows("job_gpus", job=row["job"], **span)
+        said = client.rows("findings", **span)
+    found = [each for each in said if each["job"] == row["job"]]
+    if flags.json:
+        print_json([_record(row, gpus, found) | ({"runs": runs} if runs else {})], flags)
+        return 0
+    _draw(row, gpus, found, start, runs)
+    return 0
+
+
+def _told_by_manager(flags: argparse.Namespace, runs: list[dict[str, Any]]) -> int:
+    """A job of which only its workload manager knows: it waits, or held no GPU that is measured here."""
+    if flags.json:
+        print_json([{"job": runs[0]["job"], "runs": runs}], flags)
+        return 0
+    screen = console()
+    screen.print(manager_job.header(runs[0]), style="bold")
+    for line in manager_job.lines(runs):
+        screen.print(f"  {line}")
+    if runs[0]["state"] != "pending":
+        screen.print("  it held no GPU that is measured here in this time", style="bright_black")
+    return 0
+
+
+def _named(
+    client: Client, flags: argparse.Namespace, span: dict[str, datetime], runs: list[dict[str, Any]]
+) -> dict[str, Any] | None:
+    """The job's row, by its id, or by its name where only one has it; ``None`` where only its manager knows
+    it. Raises ``NoSuchJob``.
+    """
+    rows, name = client.rows("jobs", **span), job_id(flags.job)
+    own = [row for row in rows if row["job"] in (name, flags.job, *(run["job"] for run in runs))]
+    own = own or [row for row in rows if row["job_name"] == flags.job]
+    if len(own) == 1:
+        return own[0]
+    if own:
+        ids = ", ".join(sorted(row["job"] for row in own)[:8])
+        raise NoSuchJob(f"{len(own)} jobs are called {flags.job!r}; name one by its id: {ids}")
+    if runs:
+        return None
+    raise NoSuchJob(
+        f"no job {flags.job!r} held a GPU in this time; `fallow ledger --by job --since {flags.since}` lists "
+        "those that did, and --since goes further back"
+    )
+
+
+def _record(row: dict[str, Any], gpus: list[dict[str, Any]], found: list[dict[str, Any]]) -> dict[str, Any]:
+    from analytics.job_verdict import verdict
+
+    findings = [{name: each[name] for name in ("kind", "uuid", "sentence", "closed_at")} for each in found]
+    return {**row, "verdict": verdict(row), "on": gpus, "findings": findings}
+
+
+def _draw(
+    row: dict[str, Any],
+    gpus: list[dict[str, Any]],
+    found: list[dict[str, Any]],
+    start: datetime,
+    runs: list[dict[str, Any]],
+) -> None:
+    from analytics.job_verdict import efficiency, verdict
+
+    screen = console()
+    who = " · ".join(str(each) for each in (row["user_name"], row["project"], row["kind"]) if each)
+    name = f" {row['job_name']}" if row["job_name"] else ""
+    screen.print(f"{row['job']}{name}{f' · {who}' if who else ''}", style="bold")
+    screen.print(f"  {efficiency(row)}")
+    screen.print(f"  {verdict(row)}", style="bold")
+    screen.print(f"  {_when(row, start)}", style="bright_black")
+    if row.get("energy_kwh") is not None:
+        screen.print(f"  {_energy(row)}", style="bright_black")
+    for line in manager_job.lines(runs) if runs else ():
+        screen.print(f"  {line}")
+    screen.print(table(COLUMNS, [_line(each) for each in gpus]))
+    screen.print("utilization is of the time that was measured, hours are of all time", style="bright_black")
+    if any(each["rung"] == Basis.GPU_UTILIZATION for each in gpus):
+        screen.print(
+            "used and utilization marked ≤ are GPU utilization: an upper bound", style="bright_black"
+        )
+    if alike := [place(each) for each in gpus if each.get("is_told_apart") is False]:
+        screen.print(
+            f"{', '.join(alike)}: shared with other jobs, and nobody tells whose the use was: "
+            "all who held it are charged alike, by their shares",
+            style="bright_black",
+        )
+    lost = (each for each in gpus if each.get("shared_with") and each.get("is_told_apart") is None)
+    if forgotten := [place(each) for each in lost]:
+        screen.print(
+            f"{', '.join(forgotten)}: shared with other jobs; what single processes did is not kept that "
+            "long, so whether each is charged for its own use cannot be seen any more",
+            style="bright_black",
+        )
+    for each in found:
+        over = "" if each["closed_at"] is None else " (over)"
+        screen.print(f"{each['kind']}{over}", style="bold")
+        screen.print(Padding(words.localized(each["sentence"]), (0, 0, 0, 2), expand=False))
+
+
+def _energy(row: dict[str, Any]) -> str:
+    """What it used of energy, and how much of that while it did nothing."""
+    used, wasted = energy.used([row]), energy.wasted([row])
+    while_idle = f", {words.kwh(wasted.kwh)} of it while idle or empty" if wasted.kwh else ""
+    part = used.partly_of
+    measured = "" if part is None else f"; measured in {words.percent(part)} of its hours"
+    return f"{words.kwh(used.kwh)} kWh{while_idle}{measured}"
+
+
+def _when(row: dict[str, Any], start: datetime) -> str:
+    until = "now" if row["to_ts"] is None else words.clock_time(row["to_ts"])
+    part = (
+        ""
+        if words.moment(row["from_ts"]) >= start
+        else f"; hours are of the time since {start.astimezone():%Y-%m-%d %H:%M}"
+    )
+    return f"held {words.began(row)} to {until}{part}"
+
+
+def _line(row: dict[str, Any]) -> tuple[str, ...]:
+    bound = "≤" if row["rung"] == Basis.GPU_UTILIZATION else ""
+    return (
+        place(row),
+        words.hours(row["gpu_hours"]),
+        f"{bound}{words.hours(row['used_gpu_hours'])}",
+        words.hours(row["wasted_gpu_hours"]),
+        words.hours(row["unknown_gpu_hours"]),
+        f"{bound}{words.percent(row['utilization_ratio'])}" if row["rung"] else words.NOTHING,
+        words.kwh(row.get("energy_kwh")),
+        words.memory(row["memory_used_max_bytes"], row["memory_total_bytes"]),
+        row["found"] or "",
+    )

@@ -1,0 +1,147 @@
+"""Submitted jobs: ``fallow jobs``; ``pause``, ``resume``, ``resize``, ``cancel``, ``keep`` for one of them.
+
+``keep`` has any job left alone for a while, launched by Fallow or not.
+"""
+
+import argparse
+from datetime import datetime
+from typing import Any
+
+from rich.padding import Padding
+
+from service.cli import words
+from service.cli.asking import asked_to_act
+from service.cli.job_words import job_id, ordered, say_what_is_left
+from service.cli.screen import Column, console, print_json, table
+from service.durations import parse_span
+
+COLUMNS = (
+    Column(title="job"),
+    Column(title="name", least=8),
+    Column(title="user"),
+    Column(title="project"),
+    Column(title="stands"),
+    Column(title="GPUs", right=True),
+    Column(title="since", right=True),
+    Column(title="command", least=16),
+    Column(title="why", least=12),
+)
+ENDED = "ended"
+
+
+def run_jobs(flags: argparse.Namespace) -> int:
+    """Print them."""
+    client = asked_to_act(flags)
+    if flags.job is not None:
+        return _show(client.job(job_id(flags.job)), flags)
+    listed = client.jobs_listed(
+        state=flags.state,
+        ended=None if flags.all or flags.state is not None else False,
+        user=flags.user,
+        project=flags.project,
+        limit=flags.limit,
+    )
+    rows = listed.rows
+    if flags.json:
+        print_json(rows, flags)
+        say_what_is_left(listed, "--user, --project or --state")
+        return 0
+    screen = console()
+    if not rows:
+        screen.print(
+            "No submitted jobs." if flags.all else "No submitted jobs now; --all shows those that ended."
+        )
+        return 0
+    now_ms = client.now_ms()
+    screen.print(table(COLUMNS, [_line(row, now_ms) for row in rows]))
+    say_what_is_left(listed, "--user, --project or --state")
+    return 0
+
+
+def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
+    asked = row["submission"]
+    return (
+        str(row["job"]),
+        asked["name"] or words.NOTHING,
+        asked["user"],
+        asked["project"],
+        _stands(row),
+        f"{_gpus(row)}",
+        words.span(_since_s(row, now_ms)),
+        " ".join(asked["command"]),
+        row.get("message") or "",
+    )
+
+
+def _show(row: dict[str, Any], flags: argparse.Namespace) -> int:
+    if flags.json:
+        print_json([row], flags)
+        return 0
+    screen, asked = console(), row["submission"]
+    name = f" {asked['name']}" if asked["name"] else ""
+    screen.print(f"{row['job']}{name} · {asked['user']} · {asked['project']} · {_stands(row)}", style="bold")
+    screen.print(Padding(" ".join(asked["command"]), (0, 0, 0, 2), expand=False))
+    for line in row.get("explain", ()):
+        screen.print(Padding(line, (0, 0, 0, 2), expand=False))
+    if row["gpus"]:
+        screen.print(Padding(f"on {', '.join(row['gpus'])}", (0, 0, 0, 2), expand=False))
+    for action in row.get("actions", ()):
+        at = datetime.fromtimestamp(action["at_ms"] / 1000).astimezone()
+        why = f": {action['reason']}" if action.get("reason") else ""
+        outcome = action.get("outcome") or "under way"
+        screen.print(f"  {at:%Y-%m-%d %H:%M} {action['verb']} by {action['actor']} ({outcome}){why}")
+    return 0
+
+
+def _stands(row: dict[str, Any]) -> str:
+    ending = row.get("exit_reason")
+    if row["state"] != ENDED or ending is None:
+        return str(row["state"])
+    code = row.get("exit_code")
+    return f"{ending} ({code})" if ending == "failed" and code is not None else str(ending)
+
+
+def _gpus(row: dict[str, Any]) -> str:
+    asked = row["submission"]
+    part = "" if asked["share"] == 1 else f"x{asked['share']:g}"
+    if row["gpus"]:
+        return f"{len(row['gpus'])}{part}"
+    least, most = asked["min_gpus"], asked["max_gpus"]
+    return f"{least}{part}" if least == most else f"{least}-{most}{part}"
+
+
+def _since_s(row: dict[str, Any], now_ms: int) -> float | None:
+    """How long it stands so, by the service's calendar: in a rehearsal that is not the machine's clock."""
+    since_ms = row.get("ended_ms") or row.get("started_ms") or row.get("submitted_ms")
+    return None if since_ms is None else (now_ms - since_ms) / 1000
+
+
+def run_pause(flags: argparse.Namespace) -> int:
+    """Order it, and say what came of it."""
+    return ordered(flags, lambda client, job: client.pause(job, because=flags.because))
+
+
+def run_resume(flags: argparse.Namespace) -> int:
+    """Order it, and say what came of it."""
+    return ordered(flags, lambda client, job: client.resume(job, because=flags.because))
+
+
+def run_resize(flags: argparse.Namespace) -> int:
+    """Order it, and say what came of it."""
+    return ordered(flags, lambda client, job: client.resize(job, flags.gpus, because=flags.because))
+
+
+def run_cancel(flags: argparse.Namespace) -> int:
+    """Order it, and say what came of it."""
+    return ordered(flags, lambda client, job: client.cancel(job, because=flags.because, force=flags.force))
+
+
+HOUR_S = 3600.0
+
+
+def run_keep(flags: argparse.Namespace) -> int:
+    """Order it, and say what came of it."""
+    hours = flags.hours
+    if hours is None:
+        hours = parse_span(flags.span).total_seconds() / HOUR_S
+    return ordered(flags, lambda client, job: client.keep(job, hours, because=flags.because))

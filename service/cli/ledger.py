@@ -1,0 +1,222 @@
+"""``fallow ledger``: GPU-hours given out, used and wasted, by whatever key; they add up to the hardware."""
+
+import argparse
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
+
+from collector.model import GpuState
+from service import energy
+from service.cli import words
+from service.cli.asking import asked
+from service.cli.screen import Column, console, place, print_json, state_text, table, which_fit
+from service.client import Client
+from service.durations import window
+from service.energy import WASTED
+
+HARDWARE_KEYS = ("node", "gpu", "model", "hour", "day")
+TITLES = {"day": "day (UTC)", "gpu": "UUID"}
+BAR_WIDTH = 24
+"""So that states, hours, energy and cost stand on a line of 80."""
+NO_ROOM = "Left out for want of room: {}; --json has them."
+LEAST_SAID_HOURS = 0.05
+"""Less shows as 0.0."""
+OF_MEASURED = "use is of the time that was measured; the other columns are hours of all time."
+NOBODY, NOT_KNOWN = "(nobody)", "(not known)"
+Row = dict[str, Any]
+
+
+def run_ledger(flags: argparse.Namespace) -> int:
+    """Print one ledger."""
+    start, end = window(flags.since, flags.until, datetime.now(UTC))
+    filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
+    with asked(flags) as client:
+        rows = client.rows(f"ledger_by_{flags.by}", from_ts=start, to_ts=end, **filters)
+        told = {"from_ts": start, "to_ts": end, **filters}
+        alike = [] if flags.json else client.rows_if_kept("charged_alike", **told) or []
+        names = {} if flags.json else _names(client, flags.by, (start, end))
+    if flags.json:
+        print_json(rows, flags)
+        return 0
+    screen = console()
+    screen.print(_heading(flags.by, start, end), style="bold")
+    if not rows:
+        screen.print("Nothing was measured in this time; see `fallow status` and `fallow doctor`.")
+        return 0
+    if flags.by == "state":
+        screen.print(_states(rows))
+        _say_measured(energy.used(rows), energy.used(row for row in rows if row["state"] in WASTED))
+        _say_alike(alike)
+        return 0
+    shown = _named(rows, flags.by, names)
+    if flags.by in ("hour", "day"):
+        shown = [row for row in shown if row["gpu_hours"]]  # before anything was installed
+    screen.print(_keys(shown, flags.by))
+    screen.print(OF_MEASURED, style="bright_black")
+    _say_measured(energy.used(shown), energy.wasted(shown))
+    _say_alike(alike)
+    return 0
+
+
+def _say_alike(rows: Sequence[Row]) -> None:
+    """Hours of which nobody tells whose the use was: the columns of people and jobs are shares there."""
+    if not rows:  # of an older service
+        return
+    (alike,) = rows
+    if alike["alike_gpu_hours"] >= LEAST_SAID_HOURS:
+        console().print(
+            f"{words.hours(alike['alike_gpu_hours'])} GPU-hours are of GPUs that several held at once, and "
+            "nobody tells whose the use was: all who held them are charged alike, by their shares.",
+            style="bright_black",
+        )
+    if alike["unclear_gpu_hours"] >= LEAST_SAID_HOURS:
+        console().print(
+            f"Of {words.hours(alike['unclear_gpu_hours'])} more it is not kept whether it was told.",
+            style="bright_black",
+        )
+
+
+def _say_measured(used: energy.Energy, wasted: energy.Energy) -> None:
+    """A sum of energy is of the time in which it was measured: how much that is, where it is not all."""
+    part, of_wasted = words.percent(used.partly_of), words.percent(wasted.partly_of)
+    if not used.kwh:
+        return
+    if used.partly_of is not None or wasted.partly_of is not None:
+        told = part if used.partly_of is not None else "all"
+        also = f", of the wasted ones in {of_wasted}" if wasted.partly_of is not None else ""
+        console().print(f"Energy was measured in {told} of the hours{also}.", style="bright_black")
+
+
+def _heading(by: str, start: datetime, end: datetime) -> str:
+    local = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (start, end))
+    return f"GPU-hours by {by}, {' to '.join(local)} ({words.span((end - start).total_seconds())})"
+
+
+def _names(client: Client, by: str, span: tuple[datetime, datetime]) -> dict[str, str]:
+    """What people call a key that is a number: a GPU by its place, a job by its name and owner."""
+    if by == "gpu":
+        gpus = client.rows("gpu_names", from_ts=span[0], to_ts=span[1])
+        return {row["uuid"]: place(row) + _until(row["to_ts"]) for row in gpus}
+    if by == "job":
+        jobs = client.rows("jobs", from_ts=span[0], to_ts=span[1])
+        return {
+            row["job"]: f"{row['job_name'] or row['job']} ({row['user_name'] or 'unknown'})" for row in jobs
+        }
+    return {}
+
+
+def _until(to_ts: str | None) -> str:
+    """Until when a GPU was there that is gone or was cut anew: its place may be another's now."""
+    return "" if to_ts is None else f" until {words.clock_time(to_ts)}"
+
+
+def _named(rows: Sequence[Row], by: str, names: dict[str, str]) -> list[Row]:
+    named = [{**row, "name": names.get(row["key"] or "", "")} for row in rows]
+    if by == "gpu":
+        return sorted(named, key=lambda row: row["name"])
+    return sorted(named, key=lambda row: row["key"] is None)
+
+
+def _states(rows: Sequence[Row]) -> Any:
+    rows = [row for row in rows if row["state"] != GpuState.WITHHELD or row["gpu_hours"]]
+    priced = any(row["cost"] is not None for row in rows)
+    metered = any(row.get("energy_kwh") for row in rows)
+    columns = [
+        Column(title="state"),
+        Column(title="GPU-hours", right=True),
+        Column(title="share", right=True),
+    ]
+    columns += [
+        Column(title=""),
+        *([Column(title="kWh", right=True)] if metered else []),
+        *([Column(title="cost", right=True)] if priced else []),
+    ]
+    total = {
+        "gpu_hours": sum(row["gpu_hours"] for row in rows),
+        "cost": sum(row["cost"] or 0 for row in rows),
+        "currency": next((row["currency"] for row in rows if row["currency"]), None),
+    }
+    lines: list[list[str | Text]] = [
+        [
+            state_text(row["state"]),
+            words.hours(row["gpu_hours"]),
+            words.percent(row["share_ratio"]),
+            Text(words.bar(row["share_ratio"], BAR_WIDTH), style=state_text(row["state"]).style),
+            *([words.kwh(row["energy_kwh"])] if metered else []),
+            *([words.money(row["cost"], row["currency"])] if priced else []),
+        ]
+        for row in rows
+    ]
+    sums = [
+        words.hours(total["gpu_hours"]),
+        "",
+        "",
+        *([words.kwh(energy.used(rows).kwh)] if metered else []),
+        *([words.money(total["cost"], total["currency"])] if priced else []),
+    ]
+    lines.append([Text("all", style="bold"), *sums])
+    return table(columns, lines)
+
+
+def _keys(rows: Sequence[Row], by: str) -> Any:
+    hardware = by in HARDWARE_KEYS
+    priced = any(row["wasted_cost"] is not None for row in rows)
+    metered = any(row.get("energy_kwh") for row in rows)
+    withheld = hardware and any(row.get("withheld_gpu_hours") for row in rows)
+    columns = [
+        *([Column(title="gpu")] if by == "gpu" else []),
+        Column(title=TITLES.get(by, by), least=10, spare=1 if by == "gpu" else None),
+        *([Column(title="", least=10)] if by == "job" else []),
+        Column(title="installed" if hardware else "GPU-hours", right=True),
+        *([Column(title="held", right=True, spare=3)] if hardware else []),
+        Column(title="used", right=True),
+        Column(title="wasted", right=True),
+        *([Column(title="withheld", right=True, spare=2)] if withheld else []),
+        Column(title="unknown", right=True, spare=4),
+        Column(title="use", right=True),
+        Column(title="", spare=1),
+        *([Column(title="kWh", right=True, spare=5)] if metered else []),
+        *([Column(title="wasted kWh", right=True, spare=6)] if metered else []),
+        *([Column(title="wasted cost", right=True)] if priced else []),
+    ]
+    lines = [_key_line(row, by, withheld, metered, priced) for row in rows]
+    kept = which_fit(columns, lines, console().width)
+    missing = [each.title for at, each in enumerate(columns) if at not in kept and each.title]
+    shown = table(columns, lines)
+    return Group(shown, Text(NO_ROOM.format(", ".join(missing)), style="bright_black")) if missing else shown
+
+
+def _key_line(row: Row, by: str, withheld: bool, metered: bool, priced: bool) -> list[str | Text]:
+    hardware = by in HARDWARE_KEYS
+    return [
+        *([row["name"] or "?"] if by == "gpu" else []),
+        _key(row, by, hardware),
+        *([row["name"]] if by == "job" else []),
+        words.hours(row["gpu_hours"]),
+        *([words.hours(row["held_gpu_hours"])] if hardware else []),
+        words.hours(row["used_gpu_hours"]),
+        Text(words.hours(row["wasted_gpu_hours"]), style="red" if row["wasted_gpu_hours"] else ""),
+        *([words.hours(row["withheld_gpu_hours"])] if withheld else []),
+        words.hours(row["unknown_gpu_hours"]),
+        words.percent(row["utilization_ratio"]),
+        Text(words.bar(row["utilization_ratio"], 10), style="green"),
+        *([words.kwh(row["energy_kwh"]), words.kwh(row["wasted_energy_kwh"])] if metered else []),
+        *([words.money(row["wasted_cost"], row["currency"])] if priced else []),
+    ]
+
+
+def _key(row: Row, by: str, hardware: bool) -> str:
+    """The key in words; without one, what nobody held is told from what somebody unnamed did."""
+    key: str | None = row["key"]
+    if key is None:
+        return NOBODY if not hardware and not row["held_gpu_hours"] else NOT_KNOWN
+    match by:
+        case "hour":
+            return words.clock_time(key)
+        case "day":
+            return key[:10]
+        case _:
+            return key

@@ -1,0 +1,389 @@
+"""What can be typed: every verb with its flags, and nothing of what they do."""
+
+import argparse
+import difflib
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from service.cli import (
+    alert_flags,
+    burst_flags,
+    credentials,
+    job_flags,
+    plan_flags,
+    report_flags,
+    service_flags,
+)
+from service.errors import FallowError
+
+TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
+LEDGER_KEYS = ("state", "node", "gpu", "user", "project", "job", "framework", "model", "hour", "day")
+
+ADVICE_CLASSES = ("reclaim", "cap-memory", "pack", "consolidate", "right-size", "terminate")
+
+NOUNS = {
+    "advise": "advice",
+    **dict.fromkeys(("apply", "reject", "undo", "stop_acting", "start_acting"), "actions"),
+    **dict.fromkeys(("pause", "resume", "resize", "cancel", "keep"), "jobs"),
+    **dict.fromkeys(("import", "export"), "data"),
+}
+"""The file of a verb, where it isn't called as the verb is."""
+
+
+class BadUsage(FallowError):
+    """What was typed is not a command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A verb and its flags, ready to run."""
+
+    verb: str
+    flags: argparse.Namespace
+
+    def run(self) -> int:
+        """Load the verb's file and call its ``run_VERB``; returns the exit status."""
+        verb = self.verb.replace("-", "_")
+        module = importlib.import_module(f"service.cli.{NOUNS.get(verb, verb)}")
+        status: int = getattr(module, f"run_{verb}")(self.flags)
+        return status
+
+
+def parse(argv: Sequence[str] | None) -> Command:
+    """What was typed as a command. Raises ``BadUsage``; exits by itself for --help and --version."""
+    flags = make_parser().parse_args(argv)
+    return Command(verb=flags.verb, flags=flags)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with one plain sentence for an error, and the nearest word for a misspelt one."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadUsage(f"{message} (see `{self.prog} --help`)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = [str(each) for each in action.choices or ()]
+        if action.choices is not None and value not in action.choices:
+            near = difflib.get_close_matches(str(value), choices, n=1)
+            meant = f"; did you mean {near[0]}?" if near else f"; one of: {', '.join(choices)}"
+            raise BadUsage(f"{value!r} is not a {action.metavar or action.dest}{meant}")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The whole grammar."""
+    parser = _Parser(
+        prog="fallow", description="Finds the GPU hours that lie fallow: handed out, never used."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    for add in (
+        _up,
+        _serve,
+        _status,
+        _collect,
+        _ledger,
+        _job,
+        _findings,
+        _alerts,
+        _advise,
+        _plan,
+        _explain,
+        _whatif,
+        _simulate,
+        _report,
+        _import,
+        _export,
+        _doctor,
+        _config,
+    ):
+        add(verbs)
+    service_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
+    burst_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
+    job_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
+    plan_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"fallow {version('fallow-gpu')}")
+        parser.exit()
+
+
+Verbs = Any  # argparse keeps the type of its subparsers to itself
+
+
+def _verb(verbs: Verbs, name: str, about: str) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
+    made.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="the store's folder (else $FALLOW_DATA, else your own, ~/.local/state/fallow)",
+    )
+    made.add_argument("--config", type=Path, metavar="FILE", help="the configuration (else DIR/fallow.toml)")
+    return made
+
+
+def _json(verb: "argparse._ActionsContainer") -> None:
+    verb.add_argument(
+        "--json", action="store_true", help="a list of objects, units in the names, instead of a table"
+    )
+
+
+def _sources(verb: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
+    which = verb.add_mutually_exclusive_group()
+    which.add_argument(
+        "--source",
+        action="append",
+        metavar="SOURCE",
+        help="nvml | dcgm=URL[,URL] | fallow=URL[,URL] | replay=FILE | simulated; may be repeated "
+        "(default: nvml, this machine's own GPUs)",
+    )
+    which.add_argument(
+        "--simulated",
+        action="store_const",
+        const=["simulated"],
+        dest="source",
+        help="a simulated cluster instead: its GPUs, people and jobs are invented",
+    )
+    return which
+
+
+def _window(verb: argparse.ArgumentParser, since: str) -> None:
+    verb.add_argument("--since", default=since, metavar="TIME", help=f"24h, 7d, or a date (default {since})")
+    verb.add_argument("--until", metavar="TIME", help="the same; default now")
+
+
+def _filters(verb: argparse.ArgumentParser) -> None:
+    for name in ("node", "project", "user", "model"):
+        verb.add_argument(f"--{name}", help=f"only this {name}")
+
+
+def _serving(verb: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
+    which = _sources(verb)
+    verb.add_argument("--tick", type=float, metavar="SECONDS", help="how often to measure")
+    verb.add_argument("--host", help="the address to answer at (default loopback)")
+    verb.add_argument("--port", type=int, help="the port to answer at")
+    return which
+
+
+def _up(verbs: Verbs) -> None:
+    verb = _verb(verbs, "up", "start the service and the dashboard, and print the URL")
+    _serving(verb).add_argument(
+        "--or-simulated",
+        action="store_true",
+        help="where nothing is chosen and this machine has no NVIDIA GPU: the simulated cluster, in a folder "
+        "of its own (DIR-simulated)",
+    )
+    verb.add_argument("--dashboard-port", type=int, metavar="PORT", help="the dashboard's port")
+    verb.add_argument(
+        "--allow-acting",
+        action="store_true",
+        default=None,
+        help="let who signs in to the dashboard act from it; prints the link that signs you in",
+    )
+
+
+def _serve(verbs: Verbs) -> None:
+    verb = _verb(verbs, "serve", "measure, keep, and answer over HTTP, until stopped")
+    _serving(verb)
+    verb.add_argument(
+        "--log-to-file",
+        action="store_true",
+        help="write the log to DATA/service.log, and only warnings to standard error",
+    )
+
+
+def _status(verbs: Verbs) -> None:
+    verb = _verb(verbs, "status", "what every GPU does now, and for whom")
+    shown = verb.add_mutually_exclusive_group()
+    shown.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
+    verb.add_argument("--every", default="2s", metavar="TIME", help="how often --watch looks (default 2s)")
+    _filters(verb)
+    _json(shown)
+
+
+def _collect(verbs: Verbs) -> None:
+    verb = _verb(verbs, "collect", "read the sources once and print what they say; nothing is kept")
+    verb.add_argument(
+        "--once", action="store_true", required=True, help="read once (to go on, use `fallow serve`)"
+    )
+    _sources(verb)
+    _json(verb)
+
+
+def _ledger(verbs: Verbs) -> None:
+    verb = _verb(verbs, "ledger", "GPU-hours: given out, used, wasted; they add up to the hardware")
+    verb.add_argument(
+        "--by", choices=LEDGER_KEYS, default="state", metavar="KEY", help=", ".join(LEDGER_KEYS)
+    )
+    _window(verb, "24h")
+    _filters(verb)
+    _json(verb)
+
+
+def _job(verbs: Verbs) -> None:
+    verb = _verb(verbs, "job", "one job, running or ended: given, used, wasted, its verdict and each GPU")
+    verb.add_argument("job", metavar="JOB", help="a job's id, or its name where only one has it")
+    _window(verb, "30d")
+    _json(verb)
+
+
+def _findings(verbs: Verbs) -> None:
+    verb = _verb(verbs, "findings", "what is wasted or broken, with the evidence")
+    verb.add_argument("--all", action="store_true", help="closed ones too (default: those that are open)")
+    instead = verb.add_mutually_exclusive_group()
+    instead.add_argument("--unknown", action="store_true", help="what was not judged instead, and why")
+    instead.add_argument(
+        "--intruders", action="store_true", help="processes on GPUs that others were given instead"
+    )
+    instead.add_argument("--patterns", action="store_true", help="how each holder works instead")
+    _window(verb, "24h")
+    _filters(verb)
+    _json(verb)
+
+
+def _alerts(verbs: Verbs) -> None:
+    alert_flags.add_flags(
+        _verb(verbs, "alerts", "what people are told of: cases, whom a word reached, what next")
+    )
+
+
+def _advise(verbs: Verbs) -> None:
+    verb = _verb(
+        verbs, "advise", "what would give GPU-hours back, with evidence, gain and risk; nothing is done"
+    )
+    verb.add_argument(
+        "--all", action="store_true", help="also every job that nothing is advised for, and why"
+    )
+    verb.add_argument("--only", choices=ADVICE_CLASSES, metavar="CLASS", help=", ".join(ADVICE_CLASSES))
+    verb.add_argument(
+        "--recurring", action="store_true", help="only what recurs in the range, whoever is idle now"
+    )
+    _window(verb, "7d")
+    _json(verb)
+
+
+def _plan(verbs: Verbs) -> None:
+    verb = _verb(verbs, "plan", "what would be done now, in order, and what is refused; nothing is done")
+    verb.add_argument(
+        "--want",
+        action="append",
+        metavar="PROJECT:GPUS[:MODEL]",
+        help="as if this job waited, for example vision:4; may be repeated",
+    )
+    verb.add_argument("--waiting", action="store_true", help="only the plans that wait for a yes")
+    _json(verb)
+
+
+def _explain(verbs: Verbs) -> None:
+    verb = _verb(verbs, "explain", "why something is advised, why nothing else, and what would change it")
+    verb.add_argument(
+        "name", metavar="JOB|GPU|ADVICE", help="a job's id, a GPU (node:index or UUID), an advice"
+    )
+    _json(verb)
+
+
+def _simulate(verbs: Verbs) -> None:
+    verb = _verb(verbs, "simulate", "what policies would have made of a trace, or of what was recorded here")
+    verb.add_argument("--trace", type=Path, metavar="FILE", help="a CSV file of jobs, gzipped or not")
+    verb.add_argument("--format", choices=TRACE_FORMATS, metavar="FORMAT", help=" | ".join(TRACE_FORMATS))
+    verb.add_argument(
+        "--pick",
+        metavar="PART",
+        help="a part of it: days (2017-10-03..2017-10-16), LOAD/WORKLOAD, a sub-trace, a quality of service",
+    )
+    verb.add_argument(
+        "--from-store", action="store_true", help="simulate the jobs recorded here instead of a trace"
+    )
+    verb.add_argument("--nodes", metavar="NxG", help="the cluster, for example 16x4: 16 nodes of 4 GPUs")
+    verb.add_argument(
+        "--load", type=float, metavar="RATIO", help="or size it by demand, with quotas in proportion"
+    )
+    verb.add_argument("--gpus-per-node", type=int, metavar="G", help="with --load (default 8)")
+    verb.add_argument(
+        "--quotas",
+        choices=("none", "demand"),
+        metavar="none|demand",
+        help="with --nodes: guarantee nothing, or all GPUs in proportion to demand (default none)",
+    )
+    verb.add_argument(
+        "--policy",
+        default="fifo,fallow",
+        metavar="NAME[,NAME]",
+        help="static, fifo, srtf, las, fallow, goodput, youngest, by-job, foretold (default fifo,fallow)",
+    )
+    times = (
+        ("--restart", "1s", "what a start or a resize costs a job"),
+        ("--checkpoint", "30m", "how often jobs save their work"),
+        ("--tick", "10s", "how often policies look whether something changed"),
+        ("--grace", "60s", "how long a guaranteed job may wait without its being a violation"),
+    )
+    for flag, default, about in times:
+        verb.add_argument(flag, default=default, metavar="TIME", help=f"{about} (default {default})")
+    verb.add_argument(
+        "--no-reports", action="store_true", help="as if jobs didn't report what is left of them"
+    )
+    verb.add_argument("--html", type=Path, metavar="FILE", help="also write a page of charts over time")
+    _window(verb, "30d")
+    verb.set_defaults(since=None)
+    _json(verb)
+
+
+def _whatif(verbs: Verbs) -> None:
+    verb = _verb(verbs, "whatif", "what each class of action would have given back over the recorded past")
+    _window(verb, "30d")
+    verb.add_argument(
+        "--consented", action="store_true", help="only jobs whose owners consented (default: as if all had)"
+    )
+    verb.add_argument(
+        "--charging",
+        action="store_true",
+        help="whom it would move if held-idle hours were charged once more, and nothing else",
+    )
+    _json(verb)
+
+
+def _report(verbs: Verbs) -> None:
+    report_flags.add_flags(_verb(verbs, "report", "a report for people: made now, shown, or listed"))
+
+
+def _import(verbs: Verbs) -> None:
+    verb = _verb(verbs, "import", "read history from elsewhere into the store; safe to repeat")
+    verb.add_argument("origin", choices=("prometheus",), metavar="prometheus", help="where from")
+    verb.add_argument("--url", required=True, help="the Prometheus server")
+    verb.add_argument("--since", default="30d", metavar="TIME", help="how far back (default 30d)")
+    verb.add_argument("--until", metavar="TIME", help="up to when; default now")
+    verb.add_argument("--match", metavar="SELECTOR", help='only these series, e.g. job="dcgm"')
+    credentials.add_flags(verb)
+    verb.add_argument("--yes", action="store_true", help="do it; without, say what would be done")
+
+
+def _export(verbs: Verbs) -> None:
+    verb = _verb(verbs, "export", "write the telemetry to open files")
+    verb.add_argument("--format", choices=("parquet", "csv"), default="parquet", metavar="parquet|csv")
+    verb.add_argument("--out", type=Path, required=True, metavar="DIR", help="a folder, made if need be")
+    _window(verb, "30d")
+
+
+def _doctor(verbs: Verbs) -> None:
+    verb = _verb(verbs, "doctor", "what this machine can measure, what it can't, why, and what to do")
+    _sources(verb)
+    _json(verb)
+
+
+def _config(verbs: Verbs) -> None:
+    verb = _verb(verbs, "config", "the configuration in force, and where each value came from")
+    _serving(verb)
+    verb.add_argument(
+        "--reference",
+        action="store_true",
+        help="every key there is instead, with its default, bounds and meaning, as Markdown",
+    )
+    _json(verb)

@@ -1,0 +1,63 @@
+"""``fallow queue``: who waits, in order, and for what: at Fallow itself, and at a workload manager."""
+
+import argparse
+from datetime import datetime
+from typing import Any
+
+from service.cli import manager_queue, words
+from service.cli.asking import asked, asked_to_act
+from service.cli.job_words import say_what_is_left
+from service.cli.screen import Column, console, print_json, table
+
+COLUMNS = (
+    Column(title="place", right=True),
+    Column(title="job"),
+    Column(title="name", least=8),
+    Column(title="user"),
+    Column(title="project"),
+    Column(title="GPUs", right=True),
+    Column(title="waits", right=True),
+    Column(title="promised"),
+    Column(title="for", least=20),
+)
+
+
+def run_queue(flags: argparse.Namespace) -> int:
+    """Print them."""
+    client = asked_to_act(flags)
+    listed = client.queue_listed(flags.limit)
+    rows = listed.rows
+    with asked(flags) as reader:
+        managed = reader.rows("manager_queue")
+        gpus = reader.rows("gpus_now") if managed and not flags.json else []
+    if flags.json:
+        print_json([*rows, *manager_queue.as_json(managed[: flags.limit])], flags)
+        say_what_is_left(listed)
+        return 0
+    screen = console()
+    now_ms = client.now_ms()
+    if rows:
+        screen.print(table(COLUMNS, [_line(row, now_ms) for row in rows]))
+        say_what_is_left(listed)
+    if managed:
+        manager_queue.draw(managed, gpus, flags.limit, now_ms)
+    elif not rows:
+        screen.print("Nobody waits.")
+    return 0
+
+
+def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
+    promised = row.get("promised_ms")
+    return (
+        str(row["place"]),
+        str(row["job"]),
+        str(row.get("name") or words.NOTHING),
+        str(row["user"]),
+        str(row["project"]),
+        words.count(row["gpus"]),
+        words.span(None if row.get("since_ms") is None else (now_ms - row["since_ms"]) / 1000),
+        words.NOTHING
+        if promised is None
+        else f"{datetime.fromtimestamp(promised / 1000).astimezone():%H:%M}",
+        str(row.get("waits_for") or ""),
+    )

@@ -1,0 +1,55 @@
+"""``fallow serve``: the service in the foreground."""
+
+import argparse
+import logging
+import os
+import sys
+from typing import NoReturn
+
+from service.config.flags import settle
+from service.logs import LogFormat, open_logs
+
+
+def run_serve(flags: argparse.Namespace) -> NoReturn:
+    """Serve until stopped; ends the process."""
+    from service.daemon import pace
+
+    pace.begin()
+    from service.daemon.serve import Orders, serve
+    from service.daemon.start import make_data_dir
+
+    settings = settle(flags)
+    config = settings.effective.config
+    make_data_dir(settings.data)  # the security log lies there
+    close_logs = open_logs(sys.stderr, LogFormat(config.log.format), settings.data, to_file=flags.log_to_file)
+    try:
+        serve(
+            Orders(
+                config=config,
+                data=settings.data,
+                port_fixed=settings.chosen("api.port"),
+                say=_say,
+                opened=pace.settle,
+            )
+        )
+    finally:
+        close_logs()
+    pace.end()
+    _leave()
+
+
+def _leave() -> NoReturn:
+    """End the process, now that all is closed and on disk.
+
+    The interpreter's own end takes itself from under threads that are still on their way out of DuckDB: they
+    are unwound through C++ that allows none, which aborts ("terminate called without an active exception",
+    seen in one of five stops soon after a start). There is nothing left that such an end would do.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,226 @@
+"""``fallow status``: what every GPU does now, and for whom; ``--watch`` keeps showing it."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from service.cli import freshness, words
+from service.cli.asking import SIMULATED, asked
+from service.cli.screen import Column, console, place, print_json, state_text, table
+from service.client import Client, connect
+from service.durations import parse_span, window
+
+FILTERS = ("node", "project", "user", "model")
+STALE_S = 60
+BAD = ("failing", "late")
+AGED = ("sampler", "source", "store", "cycle", "alerts", "delivery")
+"""Components whose ages are shown while they are well; of the others only what is not well."""
+STALE = "Nothing was measured for {span}: what follows is how it was then, and unknown now."
+RUNG_MARKS = {1: "≤", 2: "~"}
+"""GPU utilization is an upper bound, graphics-engine activity an approximation; SM active needs no mark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """What one look brought."""
+
+    cluster: dict[str, Any]
+    gpus: list[dict[str, Any]]
+    open_findings: int
+    late: str | None
+    sight: str
+    at: datetime
+    components: tuple[dict[str, Any], ...] = ()
+    """How each component of the service fares, as ``/healthz`` says it; none where no service runs."""
+
+
+def run_status(flags: argparse.Namespace) -> int:
+    """Print it once, or keep showing it."""
+    filters = {name: getattr(flags, name) for name in FILTERS}
+    if flags.watch:
+        return _watch(flags, filters)
+    with asked(flags) as client:
+        if flags.json:
+            print_json(client.rows("gpus_now", **filters), flags)
+            return 0
+        picture = look(client, filters)
+    chosen = {name: value for name, value in filters.items() if value is not None}
+    console().print(draw(picture) if picture.gpus or not chosen else _no_match(chosen))
+    return 0
+
+
+def look(client: Client, filters: dict[str, object]) -> Picture:
+    """Ask all that the screen shows. Raises ``ClientError``."""
+    health = client.health() if client.mode == "service" else None
+    clusters = client.rows("cluster_now", **filters)
+    return Picture(
+        cluster=clusters[0] if clusters else {},
+        gpus=client.rows("gpus_now", **filters),
+        open_findings=_open_findings(client, filters),
+        late=freshness.lateness(client, datetime.now(UTC)),
+        sight=_sight(client, health),
+        at=datetime.now(UTC),
+        components=tuple(health.get("components", ())) if health is not None else (),
+    )
+
+
+def draw(picture: Picture, rows: int | None = None) -> RenderableType:
+    """The screen; at most so many GPUs, those that need a look first, when ``rows`` is given."""
+    if not picture.gpus:
+        return Text("No GPU has been seen yet. A service measures every few seconds: see `fallow doctor`.")
+    shown = picture.gpus
+    left = 0
+    if rows is not None and len(shown) > rows:
+        shown, left = sorted(shown, key=_urgency)[: max(rows - 1, 1)], len(shown) - max(rows - 1, 1)
+    more = [
+        Text(f"and {left} more GPUs; a taller terminal, --node or --user shows them", style="bright_black")
+    ]
+    return Group(*_summary(picture), Text(), _gpus(shown, _measured_at(picture)), *(more if left else []))
+
+
+def _no_match(chosen: dict[str, object]) -> Text:
+    asked = " ".join(f"--{name} {value}" for name, value in chosen.items())
+    return Text(f"No GPU matches {asked}; without it, `fallow status` shows all of them.")
+
+
+def _watch(flags: argparse.Namespace, filters: dict[str, object]) -> int:
+    import time
+
+    from rich.live import Live
+
+    from service.client import ClientError
+
+    every_s = parse_span(flags.every).total_seconds()
+    screen = console()
+    with Live(console=screen, screen=screen.is_terminal, auto_refresh=False) as live:
+        while True:
+            try:
+                with connect(flags.data).for_people() as client:
+                    drawn = _marked(client, draw(look(client, filters), rows=max(screen.height - 8, 3)))
+            except ClientError as error:
+                drawn = Text(f"{error}\n\nLooking again every {every_s:g} s; Ctrl-C ends.", style="yellow")
+            live.update(drawn, refresh=True)
+            time.sleep(every_s)
+
+
+def _marked(client: Client, drawn: RenderableType) -> RenderableType:
+    """A screen that is drawn again and again: on each, what ``asked`` says once."""
+    return Group(Text(SIMULATED, style="bold yellow"), drawn) if client.is_simulated() else drawn
+
+
+def _summary(picture: Picture) -> list[Text]:
+    now = picture.cluster
+    total = now["gpus"] or 0
+    age_s = words.since(now["as_of"], picture.at)
+    age = Text(f"{words.span(age_s)} ago", style="yellow" if age_s is None or age_s > STALE_S else "")
+    head = Text.assemble((f"{words.count(total)} GPUs", "bold"), " · ", age, f" · {picture.sight}")
+    stale = age_s is None or age_s > STALE_S
+    power = f" · {words.watts(now['power_w'])}" if now["power_w"] is not None else ""
+    withheld = now.get("withheld_gpus") or 0
+    counts = Text.assemble(
+        (f"{words.count(now['idle_held_gpus'])} held and idle", "red" if now["idle_held_gpus"] else ""),
+        f" · {words.count(now['free_gpus'])} free",
+        f" · {words.count(withheld)} withheld" if withheld else "",
+        f" · {words.count(total if stale else now['unknown_gpus'])} unknown{power} · ",
+        (f"{picture.open_findings} open findings", "yellow" if picture.open_findings else ""),
+        (f", {picture.late}" if picture.late else "", "yellow"),
+    )
+    then = [Text(STALE.format(span=words.span(age_s)), style="bold yellow")] if stale else []
+    return [
+        head,
+        *then,
+        _meter("given out", now["held_gpus"], total, "blue"),
+        _meter("really used", now["used_gpus"], total, "green"),
+        counts,
+        *([Text(f"withheld: {why}")] if (why := now.get("withheld_because")) else []),
+        *([_ages(picture.components)] if picture.components else []),
+    ]
+
+
+def _meter(name: str, part: float | None, total: float, style: str) -> Text:
+    ratio = None if part is None or not total else part / total
+    amount = f"{words.count(part)} of {words.count(total)}"
+    return Text.assemble(
+        f"{name:12}", f"{amount:>12}  ", (words.bar(ratio, 40), style), f" {words.percent(ratio):>4}"
+    )
+
+
+def _measured_at(picture: Picture) -> datetime:
+    """Up to when states are known to have lasted: what was not measured since then is not of them."""
+    as_of = picture.cluster.get("as_of")
+    return picture.at if as_of is None else words.moment(as_of)
+
+
+def _gpus(gpus: list[dict[str, Any]], now: datetime) -> RenderableType:
+    columns = [
+        Column(title="GPU"),
+        Column(title="state"),
+        Column(title="for", right=True),
+        Column(title="busy", right=True),
+        Column(title="", spare=1),
+        Column(title="memory", right=True),
+        Column(title="power", right=True, spare=2),
+        Column(title="user", least=7),
+        Column(title="job", least=8),
+    ]
+    return table(columns, [_line(gpu, now) for gpu in gpus])
+
+
+def _line(gpu: dict[str, Any], now: datetime) -> list[str | Text]:
+    state = state_text(gpu["state"])
+    mark = RUNG_MARKS.get(gpu["rung"], "") if gpu["utilization_ratio"] else ""
+    return [
+        place(gpu),
+        state,
+        f"{'≥' if gpu.get('state_since_is_bound') else ''}{words.span(words.since(gpu['state_since'], now))}",
+        f"{mark}{words.percent(gpu['utilization_ratio'])}",
+        Text(words.bar(gpu["utilization_ratio"], 8), style=state.style),
+        words.memory(gpu["memory_used_bytes"], gpu["memory_total_bytes"]),
+        words.watts(gpu["power_w"]),
+        gpu["user_name"] or "",
+        gpu["job_name"] or gpu["job"] or words.localized(gpu.get("state_reason") or ""),
+    ]
+
+
+def _urgency(gpu: dict[str, Any]) -> int:
+    order = (
+        "suspect",
+        "held-idle",
+        "allocated-empty",
+        "unknown",
+        "low-saturation",
+        "moderate",
+        "good",
+        "drained",
+        "down",
+        "reserved",
+        "free",
+    )
+    return order.index(gpu["state"]) if gpu["state"] in order else 0
+
+
+def _open_findings(client: Client, filters: dict[str, object]) -> int:
+    start, end = window("1d", None, datetime.now(UTC) + timedelta(minutes=1))
+    return len(client.rows("findings", open=True, from_ts=start, to_ts=end, **filters))
+
+
+def _sight(client: Client, health: dict[str, Any] | None) -> str:
+    if health is None:
+        return "no service runs: this is what the store holds"
+    return f"{client.url}" if health["status"] == "ok" else f"{health['status']}: {health['reason']}"
+
+
+def _ages(components: Sequence[dict[str, Any]]) -> Text:
+    """How long ago each component last succeeded; one that is late or fails in red."""
+    parts: list[str | tuple[str, str]] = []
+    shown = (each for each in components if each["name"].partition(":")[0] in AGED or each["state"] in BAD)
+    for each in shown:
+        ago = "not yet" if each["age_s"] is None else words.span(each["age_s"])
+        style = "red" if each["state"] in BAD else "bright_black"
+        parts += [(f"{each['name']} {ago}", style), " · "]
+    return Text.assemble("last well: ", *parts[:-1])
