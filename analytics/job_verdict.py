@@ -18,6 +18,8 @@ IDLE_RATIO = 0.5
 """Idle for half of its time: more than anything else it did, it waited."""
 SOME_IDLE_RATIO = 0.1
 """Under a tenth is what starts, checkpoints and ends take."""
+ENGINES_RATIO = 0.5
+"""Whoever works on video engines for half of its time fills no SMs, and need not."""
 LOW_RATIO = 0.25
 """Low saturation, as the ledger has it."""
 YOUNG_GPU_HOURS = 2.0
@@ -69,13 +71,14 @@ def efficiency(row: Row) -> str:
 def _worked(row: Row, held: float) -> str:
     wasted, busy = row["wasted_gpu_hours"] or 0.0, row["busy_gpu_hours"] or 0.0
     level = (row["used_gpu_hours"] or 0.0) / busy if busy else 0.0
+    on_engines = (row.get("engine_gpu_hours") or 0.0) >= ENGINES_RATIO * busy
     if wasted >= IDLE_RATIO * held:
         return f"idle for {percent(wasted / held)} of its time"
-    if level < LOW_RATIO:
+    if level < LOW_RATIO and not on_engines:
         return f"worked, and filled {percent(level)} of its GPUs while it did"
     if wasted >= SOME_IDLE_RATIO * held:
         return f"worked, and was idle for {percent(wasted / held)} of its time"
-    return "worked"
+    return "worked, on video engines" if on_engines and busy else "worked"
 
 
 def _is_there(row: Row) -> bool:

@@ -38,6 +38,11 @@ ALL = {"gpus_used": 4, "wasted_gpu_hours": 0.0, "busy_gpu_hours": 36.0, "used_gp
         (ALL | {"wasted_gpu_hours": 20.0, "busy_gpu_hours": 16.0}, "idle for 56% of its time"),
         (ALL | {"wasted_gpu_hours": 7.2}, "worked, and was idle for 20% of its time"),
         (ALL | {"used_gpu_hours": 3.6}, "worked, and filled 10% of its GPUs while it did"),
+        (ALL | {"used_gpu_hours": 0.0, "engine_gpu_hours": 36.0}, "worked, on video engines"),
+        (
+            ALL | {"used_gpu_hours": 3.6, "engine_gpu_hours": 4.0},
+            "worked, and filled 10% of its GPUs while it did",
+        ),
         ({"gpus_used": 0}, "did not compute"),
         ({"gpus_used": 0, "to_ts": None, "gpu_hours": 4.0}, "has not computed yet"),
         ({"gpus_used": 0, "to_ts": None}, "did not compute"),
