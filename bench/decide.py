@@ -3,8 +3,9 @@
 Every state is built before the clock starts; timed is ``decide`` (and, for the whole cycle, what a cycle does
 around it: checking the snapshot and the guard's ruling). Each figure is the median of several runs in this
 process, one thread, no GPU; the processor time of the same runs stands beside it, which other work on the
-machine lengthens less. Garbage is collected as in the service (``service.daemon.pace``): by Python's own
-setting a cycle's new objects have those that stay looked through again and again, the more there are of them.
+machine lengthens less. Garbage is collected as in the service (``service.server.processor_share``): by
+Python's own setting a cycle's new objects have those that stay looked through again and again, the more there
+are of them.
 
 Growth is the processor time of a cycle at ten times the size over that before. Ten times the objects take
 more than ten times as long to merely walk over, because less of them is in the processor's caches, so a plain
@@ -51,7 +52,7 @@ from advisor.state.model import (  # noqa: E402
     Telemetry,
 )
 from collector.model import GpuUuid, JobId, NodeName  # noqa: E402
-from service.daemon import pace  # noqa: E402
+from service.server import processor_share  # noqa: E402
 
 NOW_MS = 10**9
 GIB = 1024**3
@@ -85,7 +86,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    pace.settle()
+    processor_share.settle()
     runs = 3 if options.quick else 7
     found: dict[str, Figure] = {
         "place_4000_s": figure(timed(placing(), placed_all, runs), 2.0),

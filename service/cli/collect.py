@@ -28,7 +28,7 @@ MEASURES = tuple(each.name for each in METRICS if each.is_printed)
 
 def run_collect(flags: argparse.Namespace) -> int:
     """Print one reading; status 1 when no source could be read."""
-    from service.daemon.wiring import read_once
+    from service.server.assemble import read_once
 
     tick, remarks = read_once(settle(flags).effective.config)
     rows = rows_of(tick)

@@ -74,7 +74,7 @@ def _through_service(client: Client, order: dict[str, object], *, yes: bool) -> 
 def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> int:
     from dataclasses import asdict
 
-    from service.daemon.start import make_data_dir
+    from service.server.startup import make_data_dir
     from service.store.open import own_store
     from service.usecases import imports, judge
 

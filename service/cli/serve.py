@@ -12,11 +12,11 @@ from service.logs import LogFormat, open_logs
 
 def run_serve(flags: argparse.Namespace) -> NoReturn:
     """Serve until stopped; ends the process."""
-    from service.daemon import pace
+    from service.server import processor_share
 
-    pace.begin()
-    from service.daemon.serve import Orders, serve
-    from service.daemon.start import make_data_dir
+    processor_share.begin()
+    from service.server.main import Orders, serve
+    from service.server.startup import make_data_dir
 
     settings = settle(flags)
     config = settings.effective.config
@@ -29,12 +29,12 @@ def run_serve(flags: argparse.Namespace) -> NoReturn:
                 data=settings.data,
                 port_fixed=settings.chosen("api.port"),
                 say=_say,
-                opened=pace.settle,
+                opened=processor_share.settle,
             )
         )
     finally:
         close_logs()
-    pace.end()
+    processor_share.end()
     _leave()
 
 

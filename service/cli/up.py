@@ -64,8 +64,8 @@ def _service(
     flags: argparse.Namespace, settings: Settings
 ) -> "tuple[Program, Mapping[str, str], tuple[str, ...]]":
     """The service, how the dashboard finds it, and what to say: the machine's, where no other is wanted."""
-    from service.daemon.start import make_data_dir
     from service.launch import machine_program, service_program
+    from service.server.startup import make_data_dir
 
     if (address := _machines(flags)) is not None:
         used = (f"Using the machine's service at {address}; --data DIR starts one of your own.",)

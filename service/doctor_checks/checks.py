@@ -222,7 +222,7 @@ def _scraped(urls: tuple[str, ...], kind: str, config: "Config") -> Finding:
     from dataclasses import replace
 
     from collector.reading import Reading
-    from service.daemon.wiring import read_once
+    from service.server.assemble import read_once
 
     alone = replace(config.collect, sources=(f"{kind}={','.join(urls)}",), slurm=False)
     tick, _ = read_once(replace(config, collect=alone))

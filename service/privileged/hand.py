@@ -181,7 +181,7 @@ class Hand:
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until ended."""
-    from service.daemon.notify import notify
+    from service.server.systemd_notify import notify
 
     parser = options("fallow-hand", __doc__ or "")
     parser.add_argument("--journal", type=Path, required=True, help="the folder of its own journal")

@@ -73,7 +73,7 @@ def within(processes: Mapping[int, Process], most_bytes: int) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until ended."""
-    from service.daemon.notify import notify
+    from service.server.systemd_notify import notify
 
     flags = options("fallow-probe", __doc__ or "").parse_args(argv)
     node = NodeName(os.uname().nodename)

@@ -30,7 +30,7 @@ from collector.reading import Reading, Tick
 from collector.snapshot import Snapshot, after
 from service.control.activity import Counts
 from service.control.metrics import Facts, ServiceFacts, acting_exposition, service_exposition
-from service.daemon.finding_metrics import Judged, finding_exposition
+from service.server.finding_metrics import Judged, finding_exposition
 from tests.collector.backfill.past import prometheus
 from tests.conftest import program
 

@@ -7,7 +7,7 @@ import pytest
 from analytics.model import FindingKind
 from analytics.query import run
 from collector.store.judgements import Judgement
-from service.daemon.finding_metrics import KEPT_MS, LATE_MS, Judged, finding_exposition, finding_metrics
+from service.server.finding_metrics import KEPT_MS, LATE_MS, Judged, finding_exposition, finding_metrics
 from tests.service import one_sum_world as world
 from tests.service.alerts.test_alerts_desk import Hands
 from tests.stores import open_store

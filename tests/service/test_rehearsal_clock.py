@@ -5,7 +5,7 @@ import pytest
 from collector.clock import HurriedClock
 from service.config.file import parse
 from service.config.model import ConfigError
-from service.daemon.wiring import clock_of, timing
+from service.server.assemble import clock_of, timing
 
 BEGAN_MS = 1_800_000_000_000
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from collector.clock import SystemClock
 from collector.store.errors import StoreFull
-from service.daemon.jobs import Scheduler
 from service.health.components import HealthBoard
 from service.health.condition import Condition, Heartbeat, MaintenanceTask, ServiceHealth
+from service.server.scheduler import Scheduler
 
 WAIT_S = 20.0
 

@@ -12,8 +12,8 @@ from service.client import local as client_local
 from service.client.jobs import connect_acting
 from service.client.queries import connect
 from service.client.transport import LONGEST_ADDRESS, UNIX
-from service.daemon.doors import OFF, open_local
-from service.daemon.start import ServiceRefused, bind
+from service.server.startup import ServiceRefused, bind
+from service.server.unix_socket import OFF, open_local
 from tests.service.conftest import is_well, start, until
 
 pytestmark = pytest.mark.process

@@ -117,7 +117,7 @@ def test_data_that_cannot_be_a_folder_is_refused(make: object, says: str, tmp_pa
 def test_data_of_somebody_else_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     data = tmp_path_factory.mktemp("theirs")
     script = (
-        "import os, sys; from pathlib import Path; from service.daemon.start import make_data_dir; "
+        "import os, sys; from pathlib import Path; from service.server.startup import make_data_dir; "
         "os.setuid(65534); make_data_dir(Path(sys.argv[1]))"
     )
     command = [sys.executable, "-c", script, str(data)]

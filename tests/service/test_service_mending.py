@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from collector.store.database import Store
-from service.daemon.mending import REST_S, Mending
 from service.errors import BadParameter, QueryFailed
+from service.server.damage_check import REST_S, Mending
 from service.store.answer import answer
 from tests.collector.store.store_parts import history, sample
 from tests.stores import open_store

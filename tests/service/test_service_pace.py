@@ -5,7 +5,7 @@ import sys
 
 ASK = """
 import gc, sys
-from service.daemon import pace
+from service.server import processor_share as pace
 pace.begin()
 assert not gc.isenabled()
 kept = [[n] for n in range(50_000)]

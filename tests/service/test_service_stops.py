@@ -13,7 +13,7 @@ import pytest
 
 from service import data_folder as client_place
 from service.client import connect
-from service.daemon.ending import LIMIT_S
+from service.server.shutdown import LIMIT_S
 from tests.service.conftest import Running, is_well, start, until
 
 pytestmark = pytest.mark.process
@@ -98,7 +98,7 @@ def test_source_that_does_not_answer_does_not_hold_up_the_end(tmp_path: Path, si
 
 STUCK = """
 import logging, sys, threading, time
-from service.daemon.ending import Ending
+from service.server.shutdown import Ending
 logging.basicConfig(level=logging.WARNING)
 ending = Ending()
 ending.hurry_by(lambda: print("hurried", flush=True))

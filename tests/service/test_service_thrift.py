@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CROWD = """
 import ctypes, sys, threading
-from service.daemon.thrift import give_back, share_heaps
+from service.server.memory_limits import give_back, share_heaps
 if sys.argv[1] == "shared":
     share_heaps()
 met, kept = threading.Barrier(12), []

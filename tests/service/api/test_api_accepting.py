@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from service.client.accept_turn import TURN_S, AcceptTurn
-from service.daemon.listener import Listener
-from service.daemon.peers import LocalPeers
-from service.daemon.places import ConnectionLimits, ConnectionSlots
+from service.server.bounded_listener import Listener
+from service.server.connection_limits import ConnectionLimits, ConnectionSlots
+from service.server.peers import LocalPeers
 
 COST_S = TURN_S / 5
 COMING = 40

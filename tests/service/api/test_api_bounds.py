@@ -20,8 +20,8 @@ from service.api import tokens
 from service.client.jobs import ActingClient
 from service.client.transport import UNIX, Wire
 from service.control.interface import Role
-from service.daemon.peers import LocalPeers
 from service.errors import BadOrder, Forbidden, OverLimit
+from service.server.peers import LocalPeers
 from tests.service.api.conftest import ALICE, BOB, DAY_MS, Door, as_uid, submission
 from tests.service.conftest import is_well, start, until
 

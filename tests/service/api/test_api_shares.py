@@ -13,7 +13,7 @@ from service.api.allowance import MOST_KEPT, Allowance, Kind, Rate
 from service.api.persons import person_at
 from service.api.turns import Turn, Turns
 from service.control.errors import OverLimit
-from service.daemon.places import MOST_PARTING, PARTING_OF_ONE, ConnectionLimits, ConnectionSlots
+from service.server.connection_limits import MOST_PARTING, PARTING_OF_ONE, ConnectionLimits, ConnectionSlots
 from service.trust.persons import learn_lenders, person_of_uid
 
 RATE = Rate(per_minute=60, at_once=3, per_job=6, what="orders", setting="limits.orders_per_minute")

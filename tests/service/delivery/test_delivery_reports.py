@@ -24,12 +24,12 @@ from service.client import connect
 from service.config.file import parse
 from service.config.model import Config, ConfigError
 from service.config.telling import DeliveryConfig, ReportConfig
-from service.daemon import wiring
-from service.daemon.reporting import Reporter, ReportFailed, make_reporting
 from service.notify.message import What, address_of
 from service.notify.outbox import Outbox
 from service.reports.due import BadSchedule, newest_due, next_due, read_times
 from service.reports.posting import Order, post, span_of
+from service.server import assemble
+from service.server.report_schedule import Reporter, ReportFailed, make_reporting
 from service.store.open import own_store
 from tests.service.delivery.servers import webhook
 
@@ -183,7 +183,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         simulated=replace(made.simulated, nodes=1, backfill_days=3),
     )
     with own_store(folder, config) as store:
-        body = wiring.assemble(config, store, SystemClock())
+        body = assemble.assemble(config, store, SystemClock())
         body.prepare(lambda: False, lambda said: None)
         assert body.beat is not None
         body.beat.work()

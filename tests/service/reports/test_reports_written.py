@@ -20,11 +20,11 @@ from service.charts.theme import LIGHT
 from service.cli.asking import SIMULATED as SAID
 from service.client import Client, connect
 from service.config.model import Config
-from service.daemon import wiring
 from service.reports.build import SIMULATED, BadReport, Wanted, make
 from service.reports.model import Column, Format, Measure, Report, ReportKind, Section, Span, Table
 from service.reports.render import BadTemplate, Pictures, Style, attachments, plain, render
 from service.reports.sections import best_jobs
+from service.server import assemble
 from service.store.open import own_store
 from tests.service.conftest import fallow, verb
 
@@ -48,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         prices=replace(made.prices, per_gpu_hour={"*": 2.0}),
     )
     with own_store(folder, config) as store:
-        body = wiring.assemble(config, store, SystemClock())
+        body = assemble.assemble(config, store, SystemClock())
         body.prepare(lambda: False, lambda said: None)
         assert body.beat is not None
         body.beat.work()

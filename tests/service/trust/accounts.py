@@ -22,7 +22,6 @@ import service.cli.config  # what children would import one by one
 import service.cli.run
 import service.config.file
 import service.config.reference
-import service.daemon.doors
 import service.reports.sandbox  # noqa: F401
 from service.cli import main
 

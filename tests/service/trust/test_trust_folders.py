@@ -171,7 +171,7 @@ def test_the_word_on_the_whole_machine_counts_nowhere_else(there: Path) -> None:
 
 
 def test_a_folder_that_somebody_else_made_first_is_not_served_from(there: Path) -> None:
-    from service.daemon.start import make_data_dir
+    from service.server.startup import make_data_dir
 
     sticky = owned(there / "sticky", 0, 0o1777)
     data = owned(sticky / "data", EVE, 0o777)
@@ -182,8 +182,8 @@ def test_a_folder_that_somebody_else_made_first_is_not_served_from(there: Path) 
 
 
 def test_no_socket_is_made_in_somebody_elses_folder(there: Path) -> None:
-    from service.daemon.doors import open_local
-    from service.daemon.start import ServiceRefused
+    from service.server.startup import ServiceRefused
+    from service.server.unix_socket import open_local
 
     def opened(path: Path) -> str:
         door, _ = open_local(str(path), there, {})

@@ -62,7 +62,7 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     from collector.store.managed import known_runs
     from collector.store.withheld import given_out
     from service.control.launched_processes import LaunchedProcesses
-    from service.daemon.chores import make_chores
+    from service.server.maintenance import make_chores
     from service.sources.making import make_sources, refuse_no_gpus, refuse_other_origin
 
     refuse_no_gpus(config, store.origin)
@@ -132,7 +132,7 @@ def _clock(at_ms: int) -> str:
 def _replayed(
     config: "Config", store: "Store", clock: "Clock", sources: "Sources", launched: "LaunchedProcesses"
 ) -> Body:
-    from service.daemon.chores import make_chores
+    from service.server.maintenance import make_chores
     from service.sources.replaying import Replaying
 
     replaying = Replaying.of(sources.recording, clock, config)

@@ -11,8 +11,8 @@ from service.api.allowance import Allowance, Kind, Rate
 from service.api.persons import person_of
 from service.api.turns import Turns
 from service.control.interface import Caller, Role
-from service.daemon.peers import LocalPeers
-from service.daemon.places import ConnectionLimits, ConnectionSlots
+from service.server.connection_limits import ConnectionLimits, ConnectionSlots
+from service.server.peers import LocalPeers
 from service.trust.persons import learn_lenders, person_of_uid
 
 if TYPE_CHECKING:

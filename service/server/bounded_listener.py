@@ -13,8 +13,8 @@ from typing import Any
 from service.api.identity import Peer
 from service.api.persons import person_at
 from service.client.accept_turn import AcceptTurn
-from service.daemon.peers import CREDENTIALS, LocalPeers
-from service.daemon.places import ConnectionSlots
+from service.server.connection_limits import ConnectionSlots
+from service.server.peers import CREDENTIALS, LocalPeers
 
 LOOPBACK = ("", "127.0.0.1", "::1", "::ffff:127.0.0.1")
 

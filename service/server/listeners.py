@@ -16,10 +16,10 @@ from service.api.gate import RequestLimits
 from service.api.identity import Identity, Keys
 from service.api.tokens import Tokens
 from service.config.model import ApiConfig
-from service.daemon.bounds import Bounds
-from service.daemon.doors import UnixListener, open_local
-from service.daemon.server import Server
-from service.daemon.start import bind, make_token
+from service.server.http_server import Server
+from service.server.person_limits import Bounds
+from service.server.startup import bind, make_token
+from service.server.unix_socket import UnixListener, open_local
 from service.trust.hosts import LOOPBACK, is_loopback
 
 PACKAGE = "fallow-gpu"

@@ -27,26 +27,26 @@ from service.config.model import Config
 from service.control.components import Acting, ControlDependencies, join_acting
 from service.control.gpu_locks import GpuLocks, lock_folder
 from service.control.metrics import ServiceFacts, service_exposition
-from service.daemon import wiring
-from service.daemon.bounds import Bounds, make_bounds
-from service.daemon.ending import Ending
-from service.daemon.finding_metrics import finding_metrics
-from service.daemon.front import open_front, own_version
-from service.daemon.health_watch import HealthWatch
-from service.daemon.mending import Mending
-from service.daemon.notify import notify
-from service.daemon.sampling import SamplingPace, watched
-from service.daemon.server import Server
-from service.daemon.wiring import Body, Stage
 from service.health.components import CYCLE, DELIVERY, Component, HealthBoard
 from service.health.condition import Condition, Heartbeat, ServiceHealth, verdict
 from service.logs import SecurityLog, log_event
+from service.server import assemble
+from service.server.assemble import Body, Stage
+from service.server.damage_check import Mending
+from service.server.finding_metrics import finding_metrics
+from service.server.health_watch import HealthWatch
+from service.server.http_server import Server
+from service.server.listeners import open_front, own_version
+from service.server.person_limits import Bounds, make_bounds
+from service.server.shutdown import Ending
+from service.server.systemd_notify import notify
+from service.server.tick import SamplingPace, watched
 from service.store.answer import answer, catalogue
 from service.store.open import write_export
 from service.usecases.imports import Imports
 
 if TYPE_CHECKING:
-    from service.daemon.start import Orders
+    from service.server.startup import Orders
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     """Be the service on this store until it is to end. Blocks. Raises ``ServiceRefused``."""
     front = open_front(orders.config.api, orders.data, port_fixed=orders.port_fixed)
     pulse = _pulse(orders.config, clock.now_ms())
-    body = wiring.assemble(orders.config, store, clock)
+    body = assemble.assemble(orders.config, store, clock)
     imports = Imports(store)
     desk = _desk(orders.config, store)
     locks = _locks(orders)
@@ -173,7 +173,7 @@ def _size(path: Path) -> int | None:
 
 def _live(config: Config, body: Body, pulse: ServiceHealth, ending: Ending) -> None:
     """The last day, then ticks, a judgement and beside them the older past, then the chores, to the end."""
-    from service.daemon.jobs import Scheduler  # callers are answered by now
+    from service.server.scheduler import Scheduler  # callers are answered by now
 
     _past(body.prepare, pulse, ending, lambda stage: pulse.note(starting=stage))
     if ending.is_asked:
@@ -196,7 +196,7 @@ def _live(config: Config, body: Body, pulse: ServiceHealth, ending: Ending) -> N
 
 def _past(stage: Stage, pulse: ServiceHealth, ending: Ending, tell: Callable[[str], None]) -> None:
     """Fill in some of the past; where that fails, say so and measure on."""
-    from service.daemon.jobs import expected
+    from service.server.scheduler import expected
 
     try:
         stage(ending.asked.is_set, tell)

@@ -10,9 +10,9 @@ from typing import Any, cast
 import uvicorn
 
 from service.api.stream import Closing
-from service.daemon.bounds import Bounds
-from service.daemon.listener import Listener
-from service.daemon.protocol import HttpProtocol
+from service.server.bounded_listener import Listener
+from service.server.http_protocol import HttpProtocol
+from service.server.person_limits import Bounds
 
 KEEP_ALIVE_S = 5
 BACKLOG = 4096

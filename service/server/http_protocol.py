@@ -10,9 +10,9 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.daemon.listener import peer_of, whose
-from service.daemon.peers import LocalPeers
-from service.daemon.places import ConnectionSlots, refusal
+from service.server.bounded_listener import peer_of, whose
+from service.server.connection_limits import ConnectionSlots, refusal
+from service.server.peers import LocalPeers
 
 MOST_HEAD_BYTES = 64 * 1024
 """Of a request's first line and headers: uvicorn's own bound."""

@@ -15,7 +15,7 @@ from collector.procfs.owners import SUBUID
 from service.trust.persons import containers_of, person_of_uid
 
 MOST_PARTING = 128
-"""Of the files that a process keeps for other things (``service.daemon.front``) a quarter."""
+"""Of the files that a process keeps for other things (``service.server.listeners``) a quarter."""
 PARTING_OF_ONE = 16
 RETRY_S = 1
 

@@ -1,6 +1,6 @@
 """The service: one process that owns the store, samples, does its chores and answers over HTTP.
 
-Here it is started: its store is opened while all that it is made of is imported (``organs``).
+Here it is started: its store is opened while all that it is made of is imported (``components``).
 """
 
 import threading
@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from importlib import import_module
 
 import collector.store.database  # noqa: F401  here, not by two threads at once
-from service.daemon import wiring
-from service.daemon.ending import Ending
-from service.daemon.start import Orders, ServiceRefused, make_data_dir
-from service.daemon.thrift import share_heaps
+from service.server import assemble
+from service.server.memory_limits import share_heaps
+from service.server.shutdown import Ending
+from service.server.startup import Orders, ServiceRefused, make_data_dir
 from service.store.open import own_store
 
 __all__ = ["Orders", "ServiceRefused", "serve"]
 
-ORGANS = "service.daemon.organs"
+ORGANS = "service.server.components"
 
 
 def serve(orders: Orders, stop: threading.Event | None = None) -> None:
@@ -25,12 +25,12 @@ def serve(orders: Orders, stop: threading.Event | None = None) -> None:
     ending = Ending(stop)
     ending.hear_signals()
     share_heaps()
-    clock = wiring.clock_of(orders.config)
+    clock = assemble.clock_of(orders.config)
     make_data_dir(orders.data)
     with _imported(ORGANS), own_store(orders.data, orders.config) as store:
         if ending.is_asked:
             return
-        from service.daemon.organs import live
+        from service.server.components import live
 
         live(orders, store, clock, ending)
 

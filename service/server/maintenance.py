@@ -23,8 +23,8 @@ SETTLED_DAYS = 1.0
 
 def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[MaintenanceTask, ...]":
     """The chores of one store; each is short, and none holds up a tick for long."""
-    from service.daemon.reporting import make_reporting
     from service.health.condition import MaintenanceTask
+    from service.server.report_schedule import make_reporting
     from service.usecases.judge import judge
 
     return (
@@ -65,7 +65,7 @@ def _mend(store: "Store") -> None:
 
 
 def _checkpoint(store: "Store") -> None:
-    from service.daemon.thrift import give_back
+    from service.server.memory_limits import give_back
 
     store.checkpoint()
     for _ in range(SHED_TRIES):

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.client.transport import reachable
-from service.daemon.start import SEND_BUFFER_BYTES, ServiceRefused
 from service.data_folder import RUN_DIR, SOCKET_NAME
+from service.server.startup import SEND_BUFFER_BYTES, ServiceRefused
 from service.trust.believed import way_fault
 
 OFF = "off"

@@ -1,1 +1,0 @@
-"""The running service: start, ticks and chores on a clock, the HTTP server's thread, a clean stop."""
