@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +62,8 @@ class SlurmCluster:
     folder: Path
     nodes: tuple[str, ...]
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    commands: dict[str, Sequence[str]] = field(default_factory=dict)
+    """Of daemons that are none of Slurm's own three."""
 
     @property
     def conf(self) -> Path:
@@ -85,7 +87,7 @@ class SlurmCluster:
         return self.ask("sbatch", *options, *script).strip()
 
     def start(self, name: str) -> None:
-        """Start a daemon: munged, slurmctld, or slurmd of a node."""
+        """Start a daemon: munged, slurmctld, slurmd of a node, or one of ``commands``."""
         command = self._command(name)
         log = (self.folder / "log" / f"{name}.start").open("ab")
         self.processes[name] = subprocess.Popen(
@@ -112,6 +114,8 @@ class SlurmCluster:
         raise AssertionError(f"{what} never came: {told}; logs in {self.folder}/log")
 
     def _command(self, name: str) -> Sequence[str]:
+        if name in self.commands:
+            return self.commands[name]
         munge = self.folder / "munge"
         if name == "munged":
             paths = [f"--{each}-file={munge / each}" for each in ("key", "pid", "log", "seed")]
@@ -128,9 +132,17 @@ class SlurmCluster:
         return ["slurmd", "-D", "-f", str(self.conf), "-N", name]
 
 
+Accounting = Callable[[SlurmCluster, str, tuple[int, int]], None]
+
+
 @contextmanager
-def slurm_cluster(folder: Path, *, nodes: int = 3, gpus: int = 4) -> Iterator[SlurmCluster]:
-    """A cluster of nodes n1.. with so many GPUs each, in an empty ``folder`` of a short name."""
+def slurm_cluster(
+    folder: Path, *, nodes: int = 3, gpus: int = 4, accounting: Accounting | None = None
+) -> Iterator[SlurmCluster]:
+    """A cluster of nodes n1.. with so many GPUs each, in an empty ``folder`` of a short name.
+
+    ``accounting`` is called with the cluster, the host's name and two free ports before slurmctld starts.
+    """
     _need()
     cluster = SlurmCluster(folder=folder, nodes=tuple(f"n{number}" for number in range(1, nodes + 1)))
     try:
@@ -143,6 +155,9 @@ def slurm_cluster(folder: Path, *, nodes: int = 3, gpus: int = 4) -> Iterator[Sl
         cluster.until(
             "munge", "munge", f"--socket={folder}/munge/sock", "--no-input", "--output=/dev/null", says=""
         )
+        if accounting is not None:
+            sql, dbd = _free_ports(2)
+            accounting(cluster, _host(), (sql, dbd))
         cluster.start("slurmctld")
         for node in cluster.nodes:
             cluster.start(node)
@@ -169,7 +184,7 @@ def _write(cluster: SlurmCluster, gpus: int) -> None:
     for number in range(gpus):
         os.mknod(devices / f"nvidia{number}", 0o20666, GPU_DEVICE)
     ports = _free_ports(len(cluster.nodes) + 1)
-    host = socket.gethostname().partition(".")[0]
+    host = _host()
     conf = [CONF.format(folder=folder, host=host, port=ports[0])]
     gres = ["AutoDetect=off\n"]
     files = f"{devices}/nvidia[0-{gpus - 1}]"
@@ -186,6 +201,10 @@ def _write(cluster: SlurmCluster, gpus: int) -> None:
     cluster.conf.write_text("".join(conf))
     (folder / "gres.conf").write_text("".join(gres))
     (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
+
+
+def _host() -> str:
+    return socket.gethostname().partition(".")[0]
 
 
 def _free_ports(count: int) -> list[int]:

@@ -33,8 +33,10 @@ class NoAnswer(Exception):
     """Slurm could not be asked, or did not answer; the message is for people, and says what to do."""
 
 
-def answer(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
-    """What the command printed. Blocks up to the timeout. Raises NoAnswer.
+def answer(
+    command: Sequence[str], timeout_s: float = TIMEOUT_S, more: Mapping[str, str] | None = None
+) -> str:
+    """What the command printed, ``more`` in its environment. Blocks up to the timeout. Raises NoAnswer.
 
     Exit code 0 is not believed alone: squeue of 22.05 ends with 0 and no jobs where its controller is away
     and JSON is asked for, and then says so elsewhere.
@@ -49,7 +51,7 @@ def answer(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
             timeout=timeout_s,
             check=False,
             stdin=subprocess.DEVNULL,
-            env=_environment(os.environ),
+            env={**_environment(os.environ), **(more or {})},
         )
     except subprocess.TimeoutExpired:
         raise NoAnswer(

@@ -36,6 +36,7 @@ from service.control.interface import ControlInterface, Role
 from service.errors import KINDS, BadParameter, ClientError, QueryFailed
 from service.schemas.headers import ARROW, JSON
 from service.schemas.values import plain_rows
+from service.usecases.accounting import RowsRefused
 from service.usecases.imports import ImportRefused, Imports
 
 PIECE_BYTES = 256 * 1024
@@ -154,6 +155,10 @@ def _refusals(app: FastAPI) -> None:
     @app.exception_handler(ImportRefused)
     async def not_imported(_: Request, error: ImportRefused) -> JSONResponse:
         return _refused("import-refused", str(error))
+
+    @app.exception_handler(RowsRefused)
+    async def not_rows(_: Request, error: RowsRefused) -> JSONResponse:
+        return _refused("bad-order", str(error))
 
     @app.exception_handler(errors.ActingError)
     async def not_done(_: Request, error: errors.ActingError) -> JSONResponse:
@@ -300,6 +305,10 @@ def _imports(app: FastAPI, imports: Imports) -> None:
     @app.post("/v1/imports", summary="Plan an import, or begin it when the order says yes")
     def order(given: dict[str, Any]) -> dict[str, object]:
         return imports.start(given) if given.get("yes") is True else imports.plan(given)
+
+    @app.post("/v1/imports/runs", summary="Store runs of a workload manager's accounting")
+    def runs(given: dict[str, Any]) -> dict[str, object]:
+        return imports.runs(given)
 
 
 def _state(app: FastAPI, answers: Answers) -> None:

@@ -112,6 +112,11 @@ SHOWN = frozenset(
         "ledger_by_node.key",
         "ledger_by_project.key",
         "ledger_by_user.key",
+        "accounted_use.key",
+        "accounted_runs.exit_code",
+        "accounted_runs.gpu_types",
+        "accounted_runs.node_names",
+        "accounted_runs.measured",
     }
 )
 """Texts that say nothing of what somebody runs."""

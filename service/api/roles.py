@@ -28,6 +28,7 @@ RULES: Mapping[Rule, Role] = MappingProxyType(
         ("GET", "/v1/export"): Role.VIEWER,
         ("GET", "/v1/imports"): Role.VIEWER,
         ("POST", "/v1/imports"): Role.OPERATOR,
+        ("POST", "/v1/imports/runs"): Role.OPERATOR,
         ("GET", "/v1/whoami"): Role.VIEWER,
         ("GET", "/v1/jobs"): Role.VIEWER,
         ("POST", "/v1/jobs"): Role.USER,

@@ -1,7 +1,7 @@
-"""History in and telemetry out: ``fallow import prometheus`` and ``fallow export``.
+"""History in and telemetry out: ``fallow import`` and ``fallow export``.
 
-What is imported is months of dcgm-exporter's history; that is resumable, and safe to repeat. What is exported
-lies in open files, which ``--source replay=FILE`` takes back.
+What is imported is months of dcgm-exporter's history, or of Slurm's accounting: resumable, and safe to
+repeat. What is exported lies in open files, which ``--source replay=FILE`` takes back.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from service.cli import credentials, words
+from service.cli import credentials, import_jobs, words
 from service.cli.asking import asked
 from service.cli.screen import Column, console, table
 from service.client import Client, ImportFailed, NoData, connect
@@ -33,6 +33,10 @@ DAY_MS = 86_400_000
 
 def run_import(flags: argparse.Namespace) -> int:
     """Say what would be read; with --yes read it."""
+    if flags.origin == "jobs":
+        return import_jobs.run(flags)
+    if not flags.url:
+        raise ImportFailed("samples are imported from a Prometheus server: name it with --url")
     start, end = window(flags.since, flags.until, datetime.now(UTC))
     order: dict[str, object] = {
         "url": flags.url if "://" in flags.url else f"http://{flags.url}",

@@ -12,7 +12,7 @@ from rich.padding import Padding
 
 from collector.model import Basis
 from service import energy
-from service.cli import manager_job, words
+from service.cli import accounted, manager_job, words
 from service.cli.asking import asked
 from service.cli.job_words import job_id
 from service.cli.screen import Column, console, place, print_json, table
@@ -43,9 +43,10 @@ def run_job(flags: argparse.Namespace) -> int:
     span = {"from_ts": start, "to_ts": end}
     with asked(flags) as client:
         runs = manager_job.runs(client, flags.job)
-        row = _named(client, flags, span, runs)
+        past = accounted.runs(client, manager_job.id_of(flags.job))
+        row = _named(client, flags, span, [*runs, *past])
         if row is None:
-            return _told_by_manager(flags, runs)
+            return _told_by_manager(flags, runs, past)
         gpus = client.rows("job_gpus", job=row["job"], **span)
         said = client.rows("findings", **span)
     found = [each for each in said if each["job"] == row["job"]]
@@ -56,16 +57,22 @@ def run_job(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _told_by_manager(flags: argparse.Namespace, runs: list[dict[str, Any]]) -> int:
+def _told_by_manager(
+    flags: argparse.Namespace, runs: list[dict[str, Any]], past: list[dict[str, Any]]
+) -> int:
     """A job of which only its workload manager knows: it waits, or held no GPU that is measured here."""
     if flags.json:
-        print_json([{"job": runs[0]["job"], "runs": runs}], flags)
+        first = (runs or past)[0]
+        print_json([{"job": first["job"], "runs": runs} | ({"accounted": past} if past else {})], flags)
         return 0
     screen = console()
-    screen.print(manager_job.header(runs[0]), style="bold")
-    for line in manager_job.lines(runs):
-        screen.print(f"  {line}")
-    if runs[0]["state"] != "pending":
+    screen.print(manager_job.header(runs[0]) if runs else accounted.header(past[0]), style="bold")
+    for line in (
+        *(manager_job.lines(runs) if runs else ()),
+        *(accounted.lines(past) if past else ()),
+    ):
+        screen.print(f"  {line}", markup=False)
+    if not past and runs[0]["state"] != "pending":
         screen.print("  it held no GPU that is measured here in this time", style="bright_black")
     return 0
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from collector.model import GpuState
 from service import energy
-from service.cli import words
+from service.cli import accounted, words
 from service.cli.asking import asked
 from service.cli.screen import Column, console, place, print_json, state_text, table, which_fit
 from service.client import Client
@@ -38,27 +38,32 @@ def run_ledger(flags: argparse.Namespace) -> int:
         told = {"from_ts": start, "to_ts": end, **filters}
         alike = [] if flags.json else client.rows_if_kept("charged_alike", **told) or []
         names = {} if flags.json else _names(client, flags.by, (start, end))
-    if flags.json:
-        print_json(rows, flags)
-        return 0
+        if flags.json:
+            print_json(rows, flags)
+            return 0
+        console().print(_heading(flags.by, start, end), style="bold")
+        _draw(rows, flags.by, names, alike)
+        accounted.draw(client, flags.by, (start, end), filters)
+    return 0
+
+
+def _draw(rows: Sequence[Row], by: str, names: dict[str, str], alike: Sequence[Row]) -> None:
     screen = console()
-    screen.print(_heading(flags.by, start, end), style="bold")
     if not rows:
         screen.print("Nothing was measured in this time; see `fallow status` and `fallow doctor`.")
-        return 0
-    if flags.by == "state":
+        return
+    if by == "state":
         screen.print(_states(rows))
         _say_measured(energy.used(rows), energy.used(row for row in rows if row["state"] in WASTED))
         _say_alike(alike)
-        return 0
-    shown = _named(rows, flags.by, names)
-    if flags.by in ("hour", "day"):
+        return
+    shown = _named(rows, by, names)
+    if by in ("hour", "day"):
         shown = [row for row in shown if row["gpu_hours"]]  # before anything was installed
-    screen.print(_keys(shown, flags.by))
+    screen.print(_keys(shown, by))
     screen.print(OF_MEASURED, style="bright_black")
     _say_measured(energy.used(shown), energy.wasted(shown))
     _say_alike(alike)
-    return 0
 
 
 def _say_alike(rows: Sequence[Row]) -> None:

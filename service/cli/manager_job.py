@@ -12,8 +12,13 @@ _NUMBER = re.compile(r"\d+(_\d+)?")
 
 def runs(client: Client, name: str) -> list[dict[str, Any]]:
     """The runs of the job of that id or number, ``4_2`` for an array's task; the newest first. Blocks."""
-    job = f"slurm:{name}" if _NUMBER.fullmatch(name) else name
+    job = id_of(name)
     return client.rows("manager_runs", job=job) if job.startswith("slurm:") else []
+
+
+def id_of(name: str) -> str:
+    """``812`` and ``4_2`` as ids of Slurm's jobs; other names as they are."""
+    return f"slurm:{name}" if _NUMBER.fullmatch(name) else name
 
 
 def header(run: dict[str, Any]) -> str:

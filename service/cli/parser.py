@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from service.cli import (
     alert_flags,
     burst_flags,
-    credentials,
+    import_flags,
     job_flags,
     plan_flags,
     report_flags,
@@ -356,13 +356,7 @@ def _report(verbs: Verbs) -> None:
 
 def _import(verbs: Verbs) -> None:
     verb = _verb(verbs, "import", "read history from elsewhere into the store; safe to repeat")
-    verb.add_argument("origin", choices=("prometheus",), metavar="prometheus", help="where from")
-    verb.add_argument("--url", required=True, help="the Prometheus server")
-    verb.add_argument("--since", default="30d", metavar="TIME", help="how far back (default 30d)")
-    verb.add_argument("--until", metavar="TIME", help="up to when; default now")
-    verb.add_argument("--match", metavar="SELECTOR", help='only these series, e.g. job="dcgm"')
-    credentials.add_flags(verb)
-    verb.add_argument("--yes", action="store_true", help="do it; without, say what would be done")
+    import_flags.add(verb)
 
 
 def _export(verbs: Verbs) -> None:

@@ -100,7 +100,8 @@ def _make(flags: argparse.Namespace, drawings: "Drawings | None") -> "Report":
     )
     with asked(flags, sys.stderr) as client, client.holding():
         known = client.rows("span")
-        if not known or known[0]["last_ts"] is None:
+        measured = bool(known) and known[0]["last_ts"] is not None
+        if not measured and not client.rows_if_kept("accounted_use", from_ts=start, to_ts=end, by="all"):
             raise NoData("nothing was measured yet; start a service with `fallow serve` and wait a minute")
         return make(client, wanted, now, begin)
 

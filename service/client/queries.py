@@ -123,6 +123,10 @@ class Client:
         """Have the service plan an import, or begin it if the order says ``yes``. Raises ``ClientError``."""
         return self._service().post("/v1/imports", order)
 
+    def import_runs(self, order: dict[str, object]) -> dict[str, Any]:
+        """Have the service store runs, or say which ranges are stored. Raises ``ClientError``."""
+        return self._service().post("/v1/imports/runs", order)
+
     def import_state(self) -> dict[str, Any]:
         """How the service's newest import stands. Raises ``ClientError``."""
         return self._service().get("/v1/imports")

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from datetime import datetime, tzinfo
 
 from service.charts.bars import most_wasted
+from service.reports.accounted import accounted_section
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import (
     HELD_COLUMNS,
@@ -105,6 +106,7 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
                     empty=NONE_GOOD,
                 ),
             ),
+            *accounted_section(source, "user"),
             *(() if part else (_recurs(source),)),
             *(() if source.replayed is None else (_given_back(source.replayed()),)),
             *(() if did is None else (_did_give_back(did),)),

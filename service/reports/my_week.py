@@ -5,6 +5,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from service.client import ClientError
+from service.reports.accounted import accounted_section
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import HELD_COLUMNS, energy_figures, head_of, job_rows, priced, use_section
 from service.reports.source import Source
@@ -48,6 +49,7 @@ def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
                 ),
                 sentences=(f"The {SHOWN} largest of {len(jobs)}.",) if len(jobs) > SHOWN else (),
             ),
+            *accounted_section(source, "user"),
         ),
         currency=head.currency,
         made_at=made_at,

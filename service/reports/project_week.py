@@ -4,6 +4,7 @@ from datetime import datetime, tzinfo
 
 from service import wording
 from service.charts.bars import most_wasted
+from service.reports.accounted import accounted_section
 from service.reports.model import Column, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import (
     HELD_COLUMNS,
@@ -78,6 +79,7 @@ def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
                     empty=NONE_GOOD,
                 ),
             ),
+            *accounted_section(source, "user"),
         ),
         currency=head.currency,
         made_at=made_at,

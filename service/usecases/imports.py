@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from service.errors import FallowError
+from service.usecases.accounting import ordered
 
 if TYPE_CHECKING:
     from collector.sources.prometheus.import_history import ImportSummary, Progress
@@ -140,6 +141,10 @@ class Imports:
     def plan(self, given: Mapping[str, Any]) -> dict[str, object]:
         """What an order would read. Raises ``ImportRefused``."""
         return asdict(plan(self._store, _order(given)))
+
+    def runs(self, given: Mapping[str, Any]) -> dict[str, object]:
+        """Store runs of a workload manager's accounting, or say which are stored. Raises ``RowsRefused``."""
+        return ordered(self._store, given)
 
     def start(self, given: Mapping[str, Any]) -> dict[str, object]:
         """Begin; returns at once. Raises ``ImportRefused`` while another one runs."""

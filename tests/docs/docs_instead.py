@@ -157,6 +157,12 @@ INSTEAD = (
     ),
     Instead(pattern=r"fallow status --watch", why="stays until Ctrl-C", check=parsed),
     Instead(
+        pattern=r"fallow import jobs .*",
+        why="needs a Slurm with a past; tests/service/test_import_jobs_real.py has a real one",
+        check=parsed,
+    ),
+    Instead(pattern=r"SLURM_TIME_FORMAT=%s sacct .*", why="the same: no Slurm", check=nothing),
+    Instead(
         pattern=r"fallow import prometheus .*",
         why="needs a Prometheus with history; tests/service/test_cli_import.py has a real one",
         check=parsed,

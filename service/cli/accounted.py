@@ -1,0 +1,102 @@
+"""What Slurm's accounting knows, on a terminal: below a ledger, and of one job."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from service.cli import words
+from service.cli.screen import Column, console, table
+from service.client import Client
+from service.summaries import accounted
+
+KEYS = ("user", "project", "partition", "qos", "cluster", "node")
+MOST_GPUS = 16
+"""Of a job, each with its mean; --json has all."""
+
+
+def draw(client: Client, by: str, span: tuple[datetime, datetime], filters: dict[str, str | None]) -> None:
+    """Print what is known of the window before it was measured, where anything is. Raises ``ClientError``."""
+    if filters.get("model"):
+        return
+    told = {name: value for name, value in filters.items() if name != "model"}
+    key = by if by in KEYS else "all"
+    rows = client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], by=key, **told)
+    if not rows:
+        return
+    screen = console()
+    screen.print(f"{accounted.HEADING}:", style="bold")
+    if key != "all":
+        columns = [
+            Column(title=key, least=10),
+            Column(title="runs", right=True),
+            Column(title="given", right=True),
+            Column(title="with means", right=True),
+            Column(title="mean use", right=True),
+            Column(title="mean of 0", right=True),
+        ]
+        screen.print(table(columns, [_line(row) for row in rows]))
+    screen.print(accounted.told(rows))
+
+
+def runs(client: Client, job: str) -> list[dict[str, Any]]:
+    """The imported runs of a job of Slurm's, the newest person's alone: numbers are used again. Blocks."""
+    rows = (client.rows_if_kept("accounted_runs", job=job) or []) if job.startswith("slurm:") else []
+    return [row for row in rows if row["user_name"] == rows[0]["user_name"]]
+
+
+def header(run: dict[str, Any]) -> str:
+    """Its id, name, and whose it is."""
+    who = " · ".join(str(run[each]) for each in ("user_name", "project") if run[each])
+    name = f" {run['job_name']}" if run["job_name"] else ""
+    return f"slurm:{run['shown_id']}{name}{f' · {who}' if who else ''}"
+
+
+def lines(runs: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Sentences about the newest imported run, and how many were before it."""
+    run, before = runs[0], len(runs) - 1
+    again = f"; {words.many(before, 'run')} before it" if before else ""
+    where = ", ".join(
+        f"{label} {run[name]}" for label, name in (("partition", "partition"), ("QOS", "qos")) if run[name]
+    )
+    stood = f"By Slurm's accounting, cluster {run['cluster']}{f', {where}' if where else ''}"
+    ended = f"ended {words.clock_time(run['ended_at'])} as {run['state_name']}"
+    if run["started_at"] is None:
+        return (
+            f"{stood}: waited since {words.clock_time(run['submitted_at'])}, never began, {ended}{again}",
+        )
+    lasted_s = (words.moment(run["ended_at"]) - words.moment(run["started_at"])).total_seconds()
+    nodes = words.many(len(run["node_names"]), "node")
+    return (
+        f"{stood}: began {words.clock_time(run['started_at'])}, {ended}{again}",
+        f"{words.many(run['gpus'], 'GPU')} on {nodes} for {words.span(lasted_s)}: "
+        f"{words.hours(lasted_s / 3600 * run['gpus'])} GPU-hours",
+        accounted.gpus_used(run) or "nobody kept what was made of them",
+        *_means(run),
+    )
+
+
+def _means(run: dict[str, Any]) -> tuple[str, ...]:
+    means = json.loads(run["measured"] or "[]")
+    shown = tuple(
+        f"  {each['node']}/{each['gpu']}: {words.percent(each['utilization_ratio'])}"
+        + (
+            f", at most {words.memory(each['memory_used_bytes'], each['memory_total_bytes'])}"
+            if each["memory_used_bytes"] is not None
+            else ""
+        )
+        for each in means[:MOST_GPUS]
+    )
+    more = len(means) - MOST_GPUS
+    return (*shown, *([f"  and {words.many(more, 'GPU')} more; --json has them"] if more > 0 else []))
+
+
+def _line(row: dict[str, Any]) -> list[str]:
+    return [
+        row["key"] or "(not known)",
+        words.count(row["runs"]),
+        words.hours(row["gpu_hours"]),
+        words.hours(row["measured_gpu_hours"]),
+        words.percent(row["utilization_ratio"]),
+        words.hours(row["unused_gpu_hours"]),
+    ]

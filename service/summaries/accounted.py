@@ -1,0 +1,38 @@
+"""Words about GPU-hours that a workload manager's accounting tells of, and of whose use only means are known.
+
+A mean over a run is no state of any moment (docs/decisions/0069): what was idle has bounds and no figure.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service import wording
+
+HEADING = "From Slurm's accounting, of time in which nothing was measured here"
+
+
+def told(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What is known of all rows (query ``accounted_use``) together, in sentences."""
+    given, measured, used, unused = (
+        sum(row[name] or 0.0 for row in rows)
+        for name in ("gpu_hours", "measured_gpu_hours", "used_gpu_hours", "unused_gpu_hours")
+    )
+    if not measured:
+        return f"{wording.hours(given)} were given out; nobody measured what was made of them."
+    least = f"at least {wording.hours(unused)} (GPUs with a mean of 0)" if unused else "perhaps none"
+    mean, most = wording.percent(used / measured), wording.hours(measured - used)
+    return (
+        f"{wording.hours(given)} were given out; of {wording.hours(measured)} jobstats kept each GPU's mean "
+        f"over the run: {mean}. When in a run a GPU was idle a mean doesn't say: of these hours {least} and "
+        f"at most {most} were idle, and none is counted as wasted."
+    )
+
+
+def gpus_used(run: Mapping[str, Any]) -> str | None:
+    """The means of one run (query ``accounted_runs``) in a sentence; ``None`` where nobody measured it."""
+    if run["utilization_ratio"] is None:
+        return None
+    count, never, mean = run["measured_gpus"], run["unused_gpus"], wording.percent(run["utilization_ratio"])
+    of = f"{count} of its {run['gpus']} GPUs" if count < run["gpus"] else wording.many(count, "GPU")
+    none = f"; {never} of them never used" if never else ""
+    return f"mean utilization of {of} over the run, by jobstats: {mean}{none}"

@@ -1,0 +1,150 @@
+"""Runs from a workload manager's accounting into the store: what comes as rows of text, what is made of it.
+
+Whoever owns the store judges the rows, the service or a verb by itself: one way in for both.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from service.errors import FallowError
+
+if TYPE_CHECKING:
+    from collector.managers.slurm.sacct_text import AccountedRun
+    from collector.store.database import Store
+
+MANAGER = "slurm"
+MOST_NAMED = 5
+"""Records that could not be read, named one by one; all are counted."""
+
+MOST_ROWS = 20_000
+MOST_COLUMNS = 200
+"""sacct has 110."""
+
+
+class RowsRefused(FallowError):
+    """Rows that are none of sacct's, or a time zone that nobody knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What became of so many records. ``added`` are new, ``completed`` were there without means.
+
+    ``no_gpus``: of a job that neither got nor asked for any. ``refused`` can't be read; ``refusals`` says of
+    the first of them why. ``comments`` are AdminComments of jobstats' that can't be read.
+    """
+
+    records: int = 0
+    steps: int = 0
+    not_over: int = 0
+    no_gpus: int = 0
+    runs: int = 0
+    measured: int = 0
+    added: int = 0
+    completed: int = 0
+    comments: int = 0
+    refused: int = 0
+    refusals: tuple[str, ...] = field(default=())
+
+    def plus(self, other: "Counts") -> "Counts":
+        """Both together."""
+        summed = {
+            each.name: getattr(self, each.name) + getattr(other, each.name)
+            for each in fields(self)
+            if each.name != "refusals"
+        }
+        return Counts(**summed, refusals=(*self.refusals, *other.refusals)[:MOST_NAMED])
+
+
+def refusal(line: int, reason: str) -> Counts:
+    """Of one record that is none."""
+    return Counts(records=1, refused=1, refusals=(f"line {line}: {reason}",))
+
+
+def judge(
+    columns: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]], zone: str
+) -> tuple[list["AccountedRun"], Counts]:
+    """The runs in rows of so many cells, each with its line, and what the others were. Raises RowsRefused."""
+    from collector.managers.slurm.sacct_text import is_step, run_of
+
+    where = zone_of(zone)
+    runs: list[AccountedRun] = []
+    counts = dict.fromkeys(("records", "steps", "not_over", "no_gpus", "runs", "measured", "comments"), 0)
+    refused: list[str] = []
+    for line, cells in rows:
+        row = dict(zip(columns, cells, strict=True))
+        counts["records"] += 1
+        if is_step(row):
+            counts["steps"] += 1
+            continue
+        run = run_of(row, where)
+        if run is None:
+            counts["not_over"] += 1
+        elif isinstance(run, str):
+            refused.append(f"line {line}: {run}")
+        elif not (run.gpus or run.shards or (run.asked_gpus and run.started_ms is None)):
+            counts["no_gpus"] += 1
+        else:
+            counts["runs"] += 1
+            counts["measured"] += bool(run.means)
+            counts["comments"] += run.unreadable_comment
+            runs.append(run)
+    return runs, Counts(**counts, refused=len(refused), refusals=tuple(refused[:MOST_NAMED]))
+
+
+def store_rows(
+    store: "Store", columns: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]], zone: str
+) -> Counts:
+    """Store the runs that are not there. Raises RowsRefused, store errors."""
+    from dataclasses import replace
+
+    from collector.store.accounted import write_accounted
+
+    runs, counts = judge(columns, rows, zone)
+    if not runs:
+        return counts
+    with store.writing("storing runs of the accounting") as connection:
+        added, completed = write_accounted(connection, MANAGER, runs)
+    return replace(counts, added=added, completed=completed)
+
+
+def ordered(store: "Store", given: Mapping[str, Any]) -> dict[str, object]:
+    """What an order asks for: ``rows`` to store, a range that is ``done``, or the ranges that are.
+
+    Raises RowsRefused.
+    """
+    try:
+        origin = str(given["origin"])[:200]
+        if "rows" in given:
+            columns, rows = _checked(given["columns"], given["rows"])
+            return asdict(store_rows(store, columns, rows, str(given.get("zone") or "UTC")))
+        if "done" in given:
+            from_ms, to_ms = (int(each) for each in given["done"])
+            store.note_import(origin, from_ms, to_ms, int(given.get("added") or 0))
+    except (KeyError, TypeError, ValueError) as error:
+        raise RowsRefused(
+            f"runs are told by origin, columns and rows of a line's number and its cells; got {error!r}"
+        ) from error
+    return {"ranges": [list(each) for each in store.imported_ranges(origin)]}
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Raises RowsRefused for a time zone that nobody knows."""
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, LookupError) as error:
+        raise RowsRefused(f"no time zone is called {name!r}; name one like Europe/Berlin or UTC") from error
+
+
+def _checked(columns: Any, rows: Any) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Raises TypeError, ValueError for what is none."""
+    from collector.managers.slurm.sacct_text import NEEDED
+
+    names = [str(each) for each in columns][: MOST_COLUMNS + 1]
+    if len(rows) > MOST_ROWS or len(names) > MOST_COLUMNS or NEEDED - set(names):
+        raise ValueError(f"{len(rows)} rows of {len(names)} columns; needed: {sorted(NEEDED)}")
+    checked = [(int(line), [str(cell) for cell in cells]) for line, cells in rows]
+    if any(len(cells) != len(names) for _, cells in checked):
+        raise ValueError("a row with cells too many or too few")
+    return names, checked

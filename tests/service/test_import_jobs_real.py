@@ -1,0 +1,86 @@
+"""Hundreds of jobs of a real Slurm with a real slurmdbd, imported once; and none where it is silent."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from collector.managers.slurm.sacct_text import FIELDS
+from service.cli import main
+from tests.collector.managers.test_sacct_text import MEANS, comment
+from tests.service.test_cli_import_jobs import stored
+from tests.slurm_accounting import accounted_cluster
+from tests.slurm_cluster import SlurmCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+TASKS = 240
+NAME = "a|b\n99|bob@@x"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
+    with tempfile.TemporaryDirectory(prefix="slurm-") as folder, accounted_cluster(Path(folder)) as cluster:
+        monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
+        yield cluster
+
+
+def said(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+    capsys.readouterr()
+    assert main(words) == code
+    told = capsys.readouterr()
+    return " ".join((told.out + told.err).split())
+
+
+def test_hundreds_of_jobs_are_imported_once(
+    cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick = ("--parsable", "--output=/dev/null", "--chdir=/", "--wrap=true")
+    array = cluster.ask(
+        "sbatch", f"--array=0-{TASKS - 1}", "--gres=gpu:1", f"--job-name={NAME}", *quick
+    ).strip()
+    both = cluster.submit("--nodes=2", "--gpus=4")
+    none = cluster.ask("sbatch", *quick).strip()
+    asleep = cluster.submit("--gres=gpu:1", "--nodelist=n1")
+    never = cluster.submit("--gres=gpu:8", "--nodes=2")
+    left = f"squeue --noheader --states=pending,running,completing --jobs={array},{none} | wc -l"
+    cluster.until("the array's end", "sh", "-c", left, says="0")
+    for job in (asleep, both):
+        cluster.until("its run", "squeue", "--noheader", f"--jobs={job}", "--format=%T", says="RUNNING")
+    cluster.ask("scontrol", "requeue", asleep)
+    cluster.ask("scontrol", "update", f"jobid={both}", f"AdminComment={comment(MEANS)}")
+    cluster.ask("scancel", asleep, never, both)
+    # What is put back waits some seconds before it may begin; cancelled before that, sacct doesn't show it.
+    states = "sacct --duplicates --allocations --noheader --format=State"
+    ended = f"test $({states} | grep -c -E 'COMPLETED|CANCELLED|REQUEUED') -ge {TASKS + 4} && echo all"
+    cluster.until("the accounting", "sh", "-c", ended, says="all")
+    running = cluster.submit("--gres=gpu:1")
+    began = f"sacct --parsable2 --allocations --noheader --format=State --jobs={running}"
+    cluster.until("its run in the accounting", "sh", "-c", began, says="RUNNING")
+    words = ["import", "jobs", "--from", "slurm", "--since", "2d", "--data", str(tmp_path), "--yes"]
+    first = said(words, capsys)
+    assert "1 without GPUs" in first and "1 not over yet" in first and "can't be read" not in first, first
+    tasks = stored(tmp_path, "accounted_runs", job=f"slurm:{array}_7")
+    assert [(run["gpus"], run["gpu_types"], run["job_name"]) for run in tasks] == [
+        (1, "h200", NAME.replace("\n", " "))
+    ]
+    (wide,) = stored(tmp_path, "accounted_runs", job=f"slurm:{both}")
+    assert (wide["gpus"], wide["node_names"], wide["measured_gpus"]) == (4, ["n1", "n2"], 2)
+    assert len(stored(tmp_path, "accounted_runs", job=f"slurm:{asleep}")) >= 1
+    (held,) = stored(tmp_path, "accounted_runs", job=f"slurm:{never}")
+    assert (held["started_at"], held["asked_gpus"]) == (None, 16)
+    assert "0 new runs" in said(words, capsys)
+    told = cluster.ask("sacct", "--allusers", "--duplicates", "--parsable2", f"--format={','.join(FIELDS)}")
+    (tmp_path / "saved").write_text(told)
+    file = [*words, "--file", str(tmp_path / "saved")]
+    again = said(file, capsys)  # its steps aside, and names with a line end, which tear their lines here
+    assert again.startswith("0 new runs") and "steps" in again and "can't be read" in again
+
+
+def test_a_silent_slurmdbd_is_no_empty_past(
+    cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.kill("slurmdbd")
+    told = said(["import", "jobs", "--from", "slurm", "--data", str(tmp_path), "--yes"], capsys, code=2)
+    assert "sacct" in told and "new runs" not in told
