@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import duckdb
 import pyarrow as pa
@@ -86,10 +86,13 @@ def _write(batches: pa.RecordBatchReader, target: Path, kind: Format, fill: Fill
     temporary = target.with_name(f".{target.name}.writing")
     rows = 0
     try:
-        with _writer(temporary, batches.schema, kind) as writer:
+        temporary.unlink(missing_ok=True)
+        # "x": never through a link, for others may share the folder
+        with temporary.open("xb") as sink, _writer(sink, batches.schema, kind) as writer:
             for batch in batches:
                 writer.write_batch(_marked(batch) if kind == "csv" else batch)
                 rows += batch.num_rows
+                sink.flush()
                 _must_fit(temporary, fill)
         temporary.replace(target)
     finally:
@@ -115,10 +118,10 @@ def _must_fit(growing: Path, fill: Fill) -> None:
         )
 
 
-def _writer(path: Path, schema: pa.Schema, kind: Format) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:
+def _writer(sink: BinaryIO, schema: pa.Schema, kind: Format) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:
     if kind == "csv":
-        return pyarrow.csv.CSVWriter(path, schema)
-    return pq.ParquetWriter(path, schema, compression="zstd")
+        return pyarrow.csv.CSVWriter(sink, schema)
+    return pq.ParquetWriter(sink, schema, compression="zstd")
 
 
 def _marked(batch: pa.RecordBatch) -> pa.RecordBatch:

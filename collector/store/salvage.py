@@ -205,7 +205,8 @@ def _tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 def _read(connection: duckdb.DuckDBPyConnection, table: str) -> Part:
     try:
-        rows = number(connection, f'SELECT count(hash(each)) FROM "{table}" AS each')
+        named = table.replace('"', '""')  # the file may be anybody's
+        rows = number(connection, f'SELECT count(hash(each)) FROM "{named}" AS each')
     except duckdb.Error as error:
         trouble = str(error).splitlines()[0]
         return Part(part=f"table {table}", content="it cannot be read whole", trouble=trouble)

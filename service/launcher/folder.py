@@ -115,9 +115,11 @@ def make_log(job: JobId, nonce: str) -> Path:
     log = log_file(job)
     folder, about = log.parent, log.parent / ABOUT
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _must_be_ours(folder)
         if folder.is_dir() and _nonce(about) != nonce:
             folder.rename(_aside(folder))
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(exist_ok=True, mode=0o700)
         _write(about, {"job": job, "nonce": nonce})
         log.touch(mode=0o600)
     except OSError as error:
@@ -130,10 +132,18 @@ def check_logs() -> None:
     jobs = _jobs()
     try:
         jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _must_be_ours(jobs / "any")
         with tempfile.TemporaryFile(dir=jobs) as file:
             file.write(b"room")
     except OSError as error:
         raise NoFolder(f"cannot keep the job's log in {jobs}: {error}; set XDG_STATE_HOME") from error
+
+
+def _must_be_ours(folder: Path) -> None:
+    """Raises ``NoFolder`` where somebody else could lay a link in a job's folder, which would be written
+    through: root's in the state of whoever typed ``sudo -E``, for one. OSError where it isn't there."""
+    if (fault := way_fault(folder)) is not None:
+        raise NoFolder(f"no job's log is kept in {folder.parent}: {fault}; or set XDG_STATE_HOME")
 
 
 def sign_log(log: Path, launcher: Launcher) -> None:

@@ -31,7 +31,8 @@ def unpack(stream: "tarfile.TarFile", out: Path) -> tuple[tuple[Path, int], ...]
         if not EXPORTED.fullmatch(member.name):
             continue
         draft, target = out / f".{member.name}.writing", out / member.name
-        with draft.open("wb") as sink:
+        draft.unlink(missing_ok=True)
+        with draft.open("xb") as sink:  # never through a link: others may share the folder
             shutil.copyfileobj(source, sink, PIECE_BYTES)
         draft.replace(target)
         found.append((target, rows.get(member.name, 0)))

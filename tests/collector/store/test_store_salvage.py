@@ -166,6 +166,17 @@ def test_the_verb_says_what_is_damaged_and_what_was_lost(path: Path) -> None:
     goes_on(path)
 
 
+@pytest.mark.parametrize("order", [("check",), ("salvage", "--yes")])
+def test_a_table_s_name_is_no_statement(path: Path, order: tuple[str, ...]) -> None:
+    written = path.with_name("written")
+    name = f"gpus\"\" AS each; COPY (SELECT 1) TO '{written}'; SELECT 1 --"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f'CREATE TABLE "{name}" (a INTEGER)')
+    looked = verb("store", *order, data=path.parent)
+    assert looked.returncode == 0 and "Traceback" not in looked.stderr, looked
+    assert not written.exists()
+
+
 def test_what_waits_in_the_log_is_kept_as_well(path: Path) -> None:
     with duckdb.connect(str(path), config={"wal_autocheckpoint": "1GB"}) as connection:
         connection.execute("PRAGMA disable_checkpoint_on_shutdown")

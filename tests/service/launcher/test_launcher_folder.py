@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from service.launcher.folder import NoFolder, StateDir, check_logs, meeting
+from collector.model import JobId
+from service.launcher.folder import NoFolder, StateDir, check_logs, make_log, meeting
 
 pytestmark = pytest.mark.quick
+STRANGER = 4001
 
 
 @pytest.fixture
@@ -110,3 +112,30 @@ def test_a_person_without_a_home_is_told_what_to_set(session: Path, monkeypatch:
     monkeypatch.setenv("XDG_STATE_HOME", "~nobody-has-this-name/state")
     with pytest.raises(NoFolder, match="set XDG_STATE_HOME"):
         check_logs()
+
+
+def test_no_log_is_kept_where_somebody_else_could_have_laid_a_link(session: Path, tmp_path: Path) -> None:
+    """Root's ``sudo -E fallow run --detach`` has the state folder of whoever typed it."""
+    if os.geteuid() != 0:
+        pytest.skip("another account's folder needs root")
+    job, precious = tmp_path / "state" / "fallow" / "jobs" / "fallow-1", tmp_path / "precious"
+    job.mkdir(parents=True)
+    precious.write_text("root's")
+    (job / "job.json").write_text('{"nonce": "n"}')
+    for name in (".job.json.writing", "log"):
+        (job / name).symlink_to(precious)
+    for each in (tmp_path / "state", *(tmp_path / "state").rglob("*")):
+        os.chown(each, STRANGER, STRANGER, follow_symlinks=False)
+    with pytest.raises(NoFolder, match="set XDG_STATE_HOME"):
+        check_logs()
+    with pytest.raises(NoFolder, match="only what belongs to root"):
+        make_log(JobId("fallow:1"), "n")
+    assert precious.read_text() == "root's"
+
+
+def test_links_in_one_s_own_job_folder_are_one_s_own(session: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    (tmp_path / "state").symlink_to(moved)
+    check_logs()
+    assert make_log(JobId("fallow:1"), "n") == tmp_path / "state" / "fallow" / "jobs" / "fallow-1" / "log"
