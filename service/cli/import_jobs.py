@@ -84,7 +84,7 @@ def local_zone(environment: "os._Environ[str] | dict[str, str]" = os.environ) ->
 def _sink_of(client: Client, stack: ExitStack, settings: Any) -> Sink:
     if client.mode == "service":
         return Sink(order=client.import_runs, rows=ROWS, chars=CHARS)
-    from service.daemon.start import make_data_dir
+    from service.server.startup import make_data_dir
     from service.store.open import own_store
 
     make_data_dir(settings.data)
