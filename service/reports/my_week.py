@@ -20,6 +20,7 @@ JOBS = (
     Column(key="gpus", title="GPUs", measure=Measure.COUNT),
     *HELD_COLUMNS,
     Column(key="verdict", title="Verdict"),
+    Column(key="kinds", title="Found"),
 )
 SHOWN = 20
 

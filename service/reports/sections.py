@@ -10,8 +10,9 @@ from service.charts.usage import allocated_and_used, ledger_bars
 from service.energy import Energy
 from service.reports.model import Chart, Column, Figure, Keys, Measure, Section, Table
 from service.reports.source import Source
+from service.summaries.finding_kinds import title_of_kind
 from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline
-from service.summaries.job_verdicts import verdict
+from service.summaries.job_verdicts import kinds, verdict
 
 TOP = 10
 WORTH_GPU_HOURS = 1.0
@@ -44,6 +45,7 @@ JOB_COLUMNS = (
     Column(key="gpus", title="GPUs", measure=Measure.COUNT),
     *HELD_COLUMNS,
     Column(key="verdict", title="Verdict"),
+    Column(key="kinds", title="Found"),
 )
 
 
@@ -192,9 +194,14 @@ def waste_chart(frame: Any, name: str) -> Chart | None:
 
 
 def job_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Jobs as tables show them, with a name and a verdict for each."""
+    """Jobs as tables show them, with a name, a verdict and what was found for each."""
     return [
-        {**row, "name": row["job_name"] or row["command"] or row["job"], "verdict": verdict(row)}
+        {
+            **row,
+            "name": row["job_name"] or row["command"] or row["job"],
+            "verdict": verdict(row),
+            "kinds": "; ".join(title_of_kind(kind) for kind in kinds(row)) or None,
+        }
         for row in rows
     ]
 

@@ -14,6 +14,11 @@ def verdict(row: Mapping[Any, Any]) -> str | None:
     return job_verdict.verdict(row) if all(name in row for name in TOLD) else None
 
 
+def kinds(row: Mapping[Any, Any]) -> tuple[str, ...]:
+    """The kinds of what was found about it; none where the service is older than the question."""
+    return tuple(sorted(job_verdict.kinds(row))) if "found" in row else ()
+
+
 def efficiency(row: Mapping[Any, Any]) -> str | None:
     """Given, used and wasted in one line; ``None`` where the service is older than the question."""
     return job_verdict.efficiency(row) if all(name in row for name in TOLD) else None

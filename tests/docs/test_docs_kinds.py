@@ -11,6 +11,7 @@ from service.alerts.model import AlertKind
 from service.charts.theme import STATES
 from service.cli.findings import what_to_do
 from service.pages.parts.widgets import kind_label
+from service.reports.sections import JOB_COLUMNS, job_rows
 from service.summaries.finding_kinds import KINDS
 from tests.docs.docs_reading import ROOT
 
@@ -48,6 +49,13 @@ def test_every_kind_of_finding_has_a_title_a_sentence_and_a_remedy(kind: Finding
     assert words.like in {state.key for state in STATES}
     assert kind_label(kind.value) == words.title
     assert what_to_do({kind.value}) == [f"{kind.value}: {words.says}. To do: {words.remedy}"]
+
+
+@pytest.mark.parametrize("kind", FindingKind)
+def test_every_kind_stands_by_its_title_in_the_tables_of_jobs_of_reports(kind: FindingKind) -> None:
+    job = {"job": "slurm:7", "job_name": "sweep", "command": None, "gpu_hours": 0.0, "unknown_gpu_hours": 0.0}
+    (row,) = job_rows([{**job, "found": f"{kind.value}, held-idle"}])
+    assert KINDS[kind.value].title in row["kinds"] and "kinds" in {column.key for column in JOB_COLUMNS}
 
 
 @pytest.mark.parametrize("kind", FindingKind)
