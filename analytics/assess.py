@@ -32,7 +32,7 @@ from analytics.profiles import pattern_of
 from analytics.query import Connection, run
 from analytics.rhythm import with_rhythm
 from analytics.sharing import with_own_bins
-from analytics.thresholds import Thresholds
+from analytics.thresholds import IDLE_RATIO, Thresholds
 from collector.model import Basis, Holder, JobId, JobKind
 
 MINUTE_MS = 60_000
@@ -172,7 +172,7 @@ def _pasts(connection: Connection, at: Moment, t: Thresholds) -> list[GpuPast]:
         for row in gpus
     }
     used = with_rhythm(connection, now_ms, _with_use(connection, now_ms, plain, t), t)
-    used = with_own_bins(connection, window, used, t)
+    used = with_own_bins(connection, window, used)
     onsets = _onsets(connection, now_ms, used, t)
     fresh = {gpu_id for gpu_id, past in used.items() if stale(past, now_ms, t, at.tick_ms) is None}
     return [
@@ -284,7 +284,7 @@ def _needs_use(past: GpuPast, t: Thresholds) -> bool:
     if len(past.claims) > 1 or past.intruders:
         return True
     recent = [busy for busy in past.bins.busiest[-LATELY_BINS:] if busy is not None]
-    return newest(past.bins.busiest) is None or min(recent, default=0.0) <= t.idle_ratio or _is_full(past, t)
+    return newest(past.bins.busiest) is None or min(recent, default=0.0) <= IDLE_RATIO or _is_full(past, t)
 
 
 def _is_full(past: GpuPast, t: Thresholds) -> bool:

@@ -2,7 +2,7 @@
 
 from analytics.findings.words import MINUTE_MS, lasting, percent_covered
 from analytics.model import Activity, Evidence, Pattern, PatternKind
-from analytics.thresholds import Thresholds
+from analytics.thresholds import LOW_RATIO, SATURATED_RATIO, Thresholds
 
 MIN_MINUTES = 60
 """Under an hour nothing is said of how somebody works."""
@@ -54,9 +54,9 @@ def _kind(activity: Activity, t: Thresholds) -> PatternKind:
     short = (activity.run_median_minutes or 0.0) <= t.burst_minutes
     if activity.runs >= MIN_BURSTS and short and active_ratio <= 0.5:
         return PatternKind.ANALYSIS_BURSTS
-    if level < t.low_ratio:
+    if level < LOW_RATIO:
         return PatternKind.LOW_SATURATION
-    if active_ratio >= t.steady_active_ratio and level >= t.saturated_ratio:
+    if active_ratio >= t.steady_active_ratio and level >= SATURATED_RATIO:
         return PatternKind.SATURATED
     return PatternKind.STEADY
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from analytics.model import BIN_MS, GpuPast, Rhythm
 from analytics.query import Connection, run
-from analytics.thresholds import Thresholds
+from analytics.thresholds import IDLE_RATIO, LOW_RATIO, Thresholds
 
 Row = Mapping[str, Any]
 
@@ -37,10 +37,10 @@ def _is_plainly_busy(past: GpuPast, t: Thresholds) -> bool:
     """Busy in most bins, and well used, by one holder alone: neither idle nor rarely used, and no hog."""
     if len(past.claims) > 1 or past.intruders:
         return False
-    busy = [value > t.idle_ratio for value in past.bins.busiest if value is not None]
+    busy = [value > IDLE_RATIO for value in past.bins.busiest if value is not None]
     levels = [value for value in past.bins.utilization if value is not None]
     mostly = sum(busy) > 0.5 * len(busy) > 0
-    well_used = max(t.low_ratio, t.hog_utilization_ratio)
+    well_used = max(LOW_RATIO, t.hog_utilization_ratio)
     # The newest is judged: little use in it asks for the day's, however good the hours before were.
     newest = levels[-max(1, t.low_active_s * 1000 // BIN_MS) :]
     return mostly and all(sum(some) >= well_used * len(some) for some in (levels, newest))

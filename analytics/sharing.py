@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from analytics.model import Bins, Claim, GpuPast
 from analytics.query import Connection, run
-from analytics.thresholds import Thresholds
+from analytics.thresholds import IDLE_RATIO
 
 BLIP_MS = 120_000
 """Less work than this is the making of a context, as for a holder that has its GPU alone."""
 
 
 def with_own_bins(
-    connection: Connection, window: Mapping[str, int], pasts: Mapping[int, GpuPast], t: Thresholds
+    connection: Connection, window: Mapping[str, int], pasts: Mapping[int, GpuPast]
 ) -> dict[int, GpuPast]:
     """The pasts, with bins of their own for the holders of GPUs that others are on, intruders too.
 
@@ -32,16 +32,16 @@ def with_own_bins(
     return {
         gpu_id: past
         if gpu_id not in shared
-        else replace(past, claims=tuple(_owning(past, claim, parts, gpu_id, t) for claim in past.claims))
+        else replace(past, claims=tuple(_owning(past, claim, parts, gpu_id) for claim in past.claims))
         for gpu_id, past in pasts.items()
     }
 
 
-def own_bins(bins: Bins, part_of: Mapping[int, float], idle_ratio: float) -> Bins:
+def own_bins(bins: Bins, part_of: Mapping[int, float]) -> Bins:
     """The bins as one holder used them: its part of what was done, idle where all was, else not known."""
 
     def own(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
-        return tuple(_own(value, at, bins, part_of, idle_ratio) for at, value in enumerate(values))
+        return tuple(_own(value, at, bins, part_of) for at, value in enumerate(values))
 
     return replace(
         bins,
@@ -52,13 +52,11 @@ def own_bins(bins: Bins, part_of: Mapping[int, float], idle_ratio: float) -> Bin
     )
 
 
-def _own(
-    value: float | None, at: int, bins: Bins, part_of: Mapping[int, float], idle_ratio: float
-) -> float | None:
+def _own(value: float | None, at: int, bins: Bins, part_of: Mapping[int, float]) -> float | None:
     engines = bins.video[at] if bins.video else None
-    if value is None or (bins.busiest[at] or 0.0) <= idle_ratio:
+    if value is None or (bins.busiest[at] or 0.0) <= IDLE_RATIO:
         return value
-    if at not in part_of or (engines or 0.0) > idle_ratio:  # whose work an engine does is not told
+    if at not in part_of or (engines or 0.0) > IDLE_RATIO:  # whose work an engine does is not told
         return None
     return value * part_of[at]
 
@@ -68,7 +66,6 @@ def _owning(
     claim: Claim,
     parts: Mapping[tuple[int, int], Mapping[int, float]],
     gpu_id: int,
-    t: Thresholds,
 ) -> Claim:
     part_of = parts.get((gpu_id, claim.holder_id or 0))
     if not part_of:
@@ -76,7 +73,7 @@ def _owning(
     worked_ms = claim.rhythm.active_until_ms if claim.rhythm.busy_ms >= BLIP_MS else None
     return replace(
         claim,
-        bins=own_bins(past.bins, part_of, t.idle_ratio),
+        bins=own_bins(past.bins, part_of),
         first_used_ms=claim.first_used_ms or worked_ms,
         busy_until_ms=claim.busy_until_ms or worked_ms,
     )

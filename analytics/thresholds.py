@@ -7,6 +7,28 @@ metadata has its bounds (``low``, ``high``) and the sentence that the reference 
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+IDLE_RATIO = 0.01
+"""A bin at most this busy, on every rung and engine there is, does nothing."""
+LOW_RATIO = 0.25
+"""Who works and fills less than this is at low saturation: Job Defense Shield's rule."""
+SATURATED_RATIO = 0.5
+"""Who works and fills at least this much uses the GPU well (state *good*); between both lies *moderate*."""
+SUSPECT_RATIO = 0.9
+"""Utilization from here on, with no process or at idle power, is not believed: Blackwell latches 100%."""
+SUSPECT_POWER = 1.1
+"""Idle power, times this, still is idle power."""
+# These five say what the state of a bin is. The store decides by the same numbers when it rolls up samples
+# (``gpu_state_of`` in its schema; ``tests/analytics/test_state_bounds.py`` holds both together), so they are
+# no settings: findings, patterns, ledger, heat map and reports would part (docs/decisions/0067).
+FORMER_SETTINGS = {
+    "idle_ratio": IDLE_RATIO,
+    "low_ratio": LOW_RATIO,
+    "saturated_ratio": SATURATED_RATIO,
+    "suspect_ratio": SUSPECT_RATIO,
+    "suspect_power": SUSPECT_POWER,
+}
+"""What a file of an older version may still set; read, and without effect."""
+
 
 def bounded(default: Any, low: float, high: float, about: str = "") -> Any:
     """A field whose value lies in ``[low, high]``, and what it is for, in Markdown."""
@@ -29,7 +51,6 @@ class Thresholds:
     stale_ticks: float = bounded(
         2.0, 1.0, 20.0, "with a newest sample older than so many ticks, the answer is unknown"
     )
-    idle_ratio: float = bounded(0.01, 0.0, 0.1, "a bin at most this busy, on every rung there is, is idle")
     idle_bins_ratio: float = bounded(
         0.95, 0.5, 1.0, "so many of the valid bins must show a fault of the machine (idleness needs them all)"
     )
@@ -48,7 +69,6 @@ class Thresholds:
     rare_ratio: float = bounded(
         0.1, 0.001, 0.5, "rarely used: busy in at most this part of the last 24 hours, or of its hold"
     )
-    low_ratio: float = bounded(0.25, 0.01, 0.9, "below this, active time is low saturation")
     low_active_s: int = bounded(1800, 300, 7200, "over so much active time")
     low_run_s: int = bounded(3660, 0, 86_400, "of a job that has run so long")
     low_lookback_s: int = bounded(7200, 1800, 7200, "where that active time is looked for")
@@ -70,10 +90,6 @@ class Thresholds:
     straggler_ratio: float = bounded(
         0.6, 0.1, 0.9, "straggler: what is busy less is so at most this much of what is busy more"
     )
-    suspect_ratio: float = bounded(
-        0.9, 0.5, 1.0, "utilization from here on, with no process or at idle power, is not believed"
-    )
-    suspect_power: float = bounded(1.1, 1.0, 2.0, "idle power, times this, still counts as idle power")
     fault_window_s: int = bounded(
         600, 60, 7200, "how long counters contradict, or memory is left behind, before it is told"
     )
@@ -86,7 +102,6 @@ class Thresholds:
     pattern_window_s: int = bounded(86_400, 3600, 604_800, "over how long a holder's pattern is looked at")
     burst_minutes: int = bounded(30, 1, 240, "activity shorter than this is a burst")
     gap_minutes: int = bounded(60, 10, 1440, "inactivity longer than this is a gap between runs")
-    saturated_ratio: float = bounded(0.5, 0.1, 1.0, "from here on, active time is saturated")
     steady_active_ratio: float = bounded(0.8, 0.1, 1.0, "active for at least this part of the time is steady")
 
     def __post_init__(self) -> None:

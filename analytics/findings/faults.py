@@ -21,7 +21,7 @@ def suspect(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
     """Busy by the driver's count for the whole window, with no process or at idle power."""
     expected = bins_in(t.fault_window_s)
     window = past.bins.last(expected)
-    always = contradictions(past, past.bins, t)
+    always = contradictions(past, past.bins)
     odd = always[-expected:]
     if not odd or not odd[-1]:
         return None

@@ -38,7 +38,7 @@ from analytics.model import (
     StartingUp,
     Unknown,
 )
-from analytics.thresholds import Thresholds
+from analytics.thresholds import IDLE_RATIO, Thresholds
 from collector.model import JobKind
 
 MS_PER_S = 1000
@@ -52,13 +52,13 @@ NEVER_COMPUTED = frozenset({FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH,
 
 def held(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | Unknown | StartingUp | None:
     """What to say about a hold: nothing while it is in use or in its grace."""
-    if _is_busy_now(past, t):
+    if _is_busy_now(past):
         return None
     until_ms = _grace_until(past, claim, t)
     if now_ms < until_ms:
         return StartingUp(uuid=past.uuid, holder=claim.holder, from_ms=claim.from_ms, until_ms=until_ms)
     is_empty = newest(tuple(presence(past, past.bins))) is False
-    if is_empty and not has_computed(past, claim, t):  # between two tries of a loop nobody is there either
+    if is_empty and not has_computed(past, claim):  # between two tries of a loop nobody is there either
         is_empty = _is_empty(past, past.bins.last(bins_in(t.empty_window_s)))
     quiet_ms = idle_window_ms(claim, t, is_empty=is_empty)
     found = _quiet(past, claim, quiet_ms, t, is_empty=is_empty)
@@ -90,7 +90,7 @@ def _quiet(
         seen = percent_covered(len(busiest) / expected)
         reason = f"its utilization was measured in only {seen} of the last {expected * BIN_MS / 60_000:g} min"
         return Unknown(uuid=past.uuid, kinds=(kind,), reason=reason)
-    if max(busiest, default=0.0) > t.idle_ratio or (is_empty and not _is_empty(past, window)):
+    if max(busiest, default=0.0) > IDLE_RATIO or (is_empty and not _is_empty(past, window)):
         return None
     if expected < quiet_ms // BIN_MS:
         answer = _earlier(past, claim, from_ms, t, kind)
@@ -138,7 +138,7 @@ def _earlier(
 
 def _kind(past: GpuPast, claim: Claim, kind: FindingKind, t: Thresholds) -> FindingKind:
     """What an idle or empty GPU is called, where its job may never have computed."""
-    if has_computed(past, claim, t) or _is_interactive(claim):
+    if has_computed(past, claim) or _is_interactive(claim):
         return kind
     if past.bins.end_ms - claim.from_ms < max(t.forgive_s, t.start_limit_s) * MS_PER_S:
         return FindingKind.NOT_STARTED
@@ -161,7 +161,7 @@ def _grace_until(past: GpuPast, claim: Claim, t: Thresholds) -> int:
     the last work: a process that is started again and again excuses nobody for ever.
     """
     grace_ms, limit_ms = t.grace_s * MS_PER_S, t.start_limit_s * MS_PER_S
-    if not has_computed(past, claim, t):
+    if not has_computed(past, claim):
         return claim.from_ms + max(grace_ms, limit_ms)
     started_ms, worked_ms = claim.process_started_ms or claim.from_ms, claim.busy_until_ms or 0
     until_ms = claim.from_ms + grace_ms
@@ -179,9 +179,9 @@ def _is_older_than_records(past: GpuPast, claim: Claim) -> bool:
     return claim.from_ms <= past.installed_from_ms + BIN_MS
 
 
-def _is_busy_now(past: GpuPast, t: Thresholds) -> bool:
+def _is_busy_now(past: GpuPast) -> bool:
     busy = newest(past.bins.busiest)
-    return busy is not None and busy > t.idle_ratio
+    return busy is not None and busy > IDLE_RATIO
 
 
 def _is_empty(past: GpuPast, window: Bins) -> bool:
@@ -213,7 +213,7 @@ def _finding(
         rung=past.rung,
         wasted_gpu_hours=None if kind is FindingKind.NOT_STARTED else hours,
         sentence=_sentence(past, claim, kind, window, (window.end_ms - since_ms, hours)),
-        evidence=_evidence(past, claim, window, hours, t),
+        evidence=_evidence(past, claim, window, hours),
     )
 
 
@@ -275,12 +275,12 @@ def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost
     )
 
 
-def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float, t: Thresholds) -> tuple[Evidence, ...]:
+def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float) -> tuple[Evidence, ...]:
     busiest = known(window.busiest)
     memory = newest(window.memory_bytes)
     alone = since(window, claim.from_ms)
     return (
-        Evidence(name="idle_bins", value=sum(value <= t.idle_ratio for value in busiest)),
+        Evidence(name="idle_bins", value=sum(value <= IDLE_RATIO for value in busiest)),
         Evidence(name="valid_bins", value=len(busiest)),
         Evidence(name="utilization_mean_ratio", value=mean(busiest)),
         Evidence(name="utilization_max_ratio", value=max(busiest, default=None)),

@@ -22,7 +22,7 @@ from analytics.model import (
     StartingUp,
     Unknown,
 )
-from analytics.thresholds import Thresholds
+from analytics.thresholds import IDLE_RATIO, Thresholds
 
 NAMED_MOST = 3
 RESTART_MS = 120_000
@@ -75,7 +75,7 @@ def intruder(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
     )
 
 
-def own_past(past: GpuPast, claim: Claim, t: Thresholds) -> GpuPast:
+def own_past(past: GpuPast, claim: Claim) -> GpuPast:
     """The past as far as it is known to be this holder's own, by which it is idle or not.
 
     On a shared GPU, and while an intruder is there, that is the holder's part of the work, where the driver
@@ -92,7 +92,7 @@ def own_past(past: GpuPast, claim: Claim, t: Thresholds) -> GpuPast:
     def own(mine: Measure, part: Measure) -> Measure:
         rows = zip(mine, part, intruded, past.bins.busiest, strict=True)
         return tuple(
-            value if not spoilt or (busy or 0.0) <= t.idle_ratio else None if claim.bins is None else told
+            value if not spoilt or (busy or 0.0) <= IDLE_RATIO else None if claim.bins is None else told
             for value, told, spoilt, busy in rows
         )
 
@@ -117,7 +117,7 @@ def unless_hidden(past: GpuPast, own: GpuPast, claim: Claim, answer: Held, t: Th
         return answer
     newest = max(1, (past.bins.end_ms - from_ms) // BIN_MS)
     rows = zip(own.bins.busiest, past.bins.busiest, _intruded(past), strict=True)
-    hidden = [mine is None and (busy or 0.0) > t.idle_ratio and spoilt for mine, busy, spoilt in rows]
+    hidden = [mine is None and (busy or 0.0) > IDLE_RATIO and spoilt for mine, busy, spoilt in rows]
     if any(hidden[-newest:]) or (isinstance(answer, Finding) and _began_hidden(past, claim, t)):
         return Unknown(uuid=past.uuid, kinds=kinds, reason=SPOILT)
     return answer

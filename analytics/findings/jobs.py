@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from analytics.findings.window import bins_in, cover, known, mean
 from analytics.findings.words import by_place, gpu_names, holder_name, lasting, measured_by, percent
 from analytics.model import BIN_MS, IDLENESS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
-from analytics.thresholds import Thresholds
+from analytics.thresholds import IDLE_RATIO, Thresholds
 from collector.model import Basis, JobKind
 
 SPINS_RATIO = 0.9
@@ -129,7 +129,7 @@ def _is_steady(held: _Held, window: Bins, t: Thresholds) -> bool:
     if held.claim.from_ms > window.end_ms - expected * BIN_MS or cover(window, expected) < t.coverage_ratio:
         return False
     busy = known(window.busiest)
-    return sum(value > t.idle_ratio for value in busy) >= ACTIVE_RATIO * expected
+    return sum(value > IDLE_RATIO for value in busy) >= ACTIVE_RATIO * expected
 
 
 def _uneven(windows: Sequence[Bins], held: Sequence[_Held], t: Thresholds) -> _Uneven | None:
@@ -215,7 +215,7 @@ def _straggler_finding(held: Sequence[_Held], windows: Sequence[Bins], found: _U
 
 def _is_used(held: _Held, t: Thresholds) -> bool:
     """Active within the idle window."""
-    return any(value > t.idle_ratio for value in known(held.past.bins.last(bins_in(t.idle_window_s)).busiest))
+    return any(value > IDLE_RATIO for value in known(held.past.bins.last(bins_in(t.idle_window_s)).busiest))
 
 
 def _first(bins: Bins, count: int) -> Bins:

@@ -26,7 +26,7 @@ def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> V
         intruders.intruder(past, thresholds),
     ]
     for claim in past.claims:
-        own = intruders.own_past(past, claim, thresholds)
+        own = intruders.own_past(past, claim)
         hold = holding.held(own, claim, now_ms, thresholds)
         answers.append(intruders.unless_hidden(past, own, claim, hold, thresholds))
         looping = loops.crash_loop(past, claim, thresholds)

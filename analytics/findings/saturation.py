@@ -16,7 +16,7 @@ from analytics.findings.window import (
 )
 from analytics.findings.words import gpu_name, holder_name, lasting, measured_by, percent
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Onset, Unknown
-from analytics.thresholds import Thresholds
+from analytics.thresholds import IDLE_RATIO, LOW_RATIO, Thresholds
 from collector.model import Basis, JobKind
 
 MS_PER_S = 1000
@@ -47,9 +47,9 @@ def low_saturation(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> F
     average = mean(values)
     if average is None and len(active) >= wanted:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its utilization is not measured")
-    if len(values) < wanted or average is None or average >= t.low_ratio:
+    if len(values) < wanted or average is None or average >= LOW_RATIO:
         return None
-    if (claim.rhythm.busy_ratio or 0.0) >= t.low_ratio and len(past.claims) == 1:
+    if (claim.rhythm.busy_ratio or 0.0) >= LOW_RATIO and len(past.claims) == 1:
         return None
     return _low_finding(past, claim, window, active, average)
 
@@ -68,7 +68,7 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
     window = past.bins.last(expected)
     memory = [value / total for value in known(window.memory_bytes)]
     taken = percentile(memory, 0.05)
-    if taken is None or taken < t.hog_memory_ratio or not has_computed(past, claim, t):
+    if taken is None or taken < t.hog_memory_ratio or not has_computed(past, claim):
         return None
     if not newest(tuple(presence(past, window))):
         return None
@@ -106,13 +106,13 @@ def _unseen(claim: Claim, window: Bins) -> str | None:
 
 
 def _active(past: GpuPast, window: Bins, t: Thresholds) -> list[int]:
-    odd = contradictions(past, window, t)
+    odd = contradictions(past, window)
     # Who encodes or decodes video works with engines beside the SMs, which may be still.
-    video = [value is not None and value > t.idle_ratio for value in window.video] or [False] * len(odd)
+    video = [value is not None and value > IDLE_RATIO for value in window.video] or [False] * len(odd)
     return [
         place
         for place, busy in enumerate(window.busiest)
-        if busy is not None and busy > t.idle_ratio and not odd[place] and not video[place]
+        if busy is not None and busy > IDLE_RATIO and not odd[place] and not video[place]
     ]
 
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from analytics.findings.words import MINUTE_MS, lasting, percent_covered
 from analytics.model import BIN_MS, Bins, Claim, FindingKind, GpuPast, Unknown
-from analytics.thresholds import Thresholds
+from analytics.thresholds import IDLE_RATIO, SUSPECT_POWER, SUSPECT_RATIO, Thresholds
 
 Measured = TypeVar("Measured")
 MS_PER_S = 1000
@@ -109,18 +109,18 @@ def presence(past: GpuPast, bins: Bins) -> Iterator[bool | None]:
             yield False if memory is not None and memory <= lowest + SAME_MEMORY_BYTES else None
 
 
-def contradictions(past: GpuPast, bins: Bins, t: Thresholds) -> list[bool]:
+def contradictions(past: GpuPast, bins: Bins) -> list[bool]:
     """Bin by bin: do the counters contradict each other (busy with no process, or at idle power)?"""
-    idle_mw = None if past.idle_power_mw is None else past.idle_power_mw * t.suspect_power
+    idle_mw = None if past.idle_power_mw is None else past.idle_power_mw * SUSPECT_POWER
     return [
         busy is not None
-        and busy >= t.suspect_ratio
+        and busy >= SUSPECT_RATIO
         and (processes == 0 or (power is not None and idle_mw is not None and power <= idle_mw))
         for busy, processes, power in zip(bins.gpu_utilization, bins.processes, bins.power_mw, strict=True)
     ]
 
 
-def has_computed(past: GpuPast, claim: Claim, t: Thresholds) -> bool:
+def has_computed(past: GpuPast, claim: Claim) -> bool:
     """Whether the job computed on a GPU since it was given: by its history, or by bins newer than that.
 
     On a shared GPU the bins are not the claim's own, so only the history counts there.
@@ -129,5 +129,5 @@ def has_computed(past: GpuPast, claim: Claim, t: Thresholds) -> bool:
         return True
     if len(past.claims) > 1:
         return False
-    busy = [value for value in known(since(past.bins, claim.from_ms).busiest) if value > t.idle_ratio]
+    busy = [value for value in known(since(past.bins, claim.from_ms).busiest) if value > IDLE_RATIO]
     return len(busy) >= MIN_BUSY_BINS

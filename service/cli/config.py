@@ -36,6 +36,8 @@ def run_config(flags: argparse.Namespace) -> int:
         for each in settings.effective.settings
     ]
     screen.print(table(columns, lines))
+    for remark in settings.effective.remarks:
+        screen.print(remark, style="yellow", markup=False, highlight=False)
     return 0
 
 

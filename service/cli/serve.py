@@ -23,6 +23,8 @@ def run_serve(flags: argparse.Namespace) -> NoReturn:
     make_data_dir(settings.data)  # the security log lies there
     close_logs = open_logs(sys.stderr, LogFormat(config.log.format), settings.data, to_file=flags.log_to_file)
     try:
+        for remark in settings.effective.remarks:
+            _say(remark)
         serve(
             Orders(
                 config=config,

@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from analytics.thresholds import FORMER_SETTINGS
 from collector.toml_text import BadToml, read_toml
 from service.config.fields import Misplaced
 from service.config.model import Config, ConfigError, Setting, SystemConfig
@@ -22,10 +23,11 @@ FILE_NAME = "fallow.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effective:
-    """The configuration in force, and for each key where its value came from."""
+    """The configuration in force, where each value came from, and ``remarks`` on what has no effect."""
 
     config: Config
     settings: tuple[Setting, ...]
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,7 @@ def parse(text: str, *, origin: str, flags: Mapping[str, tuple[str, object]] | N
         raise ConfigError(f"{origin} is not valid TOML: {error}") from error
     origins: dict[str, str] = {}
     place = _Place(origin=origin, lines=_lines(text))
+    remarks = _without_former(tree, place)
     _claim(Config, tree, (), place, origins)
     for key, (flag, value) in (flags or {}).items():
         _graft(tree, key.split("."), value)
@@ -95,7 +98,24 @@ def parse(text: str, *, origin: str, flags: Mapping[str, tuple[str, object]] | N
         Setting(key=key, value=value, origin=origins.get(key, "default"))
         for key, value in _flatten(config, ())
     )
-    return Effective(config=config, settings=settings)
+    return Effective(config=config, settings=settings, remarks=remarks)
+
+
+def _without_former(tree: Mapping[str, Any], place: _Place) -> tuple[str, ...]:
+    """Take out what was a setting once and is a fixed number now; a sentence for each that says another one.
+
+    An upgrade doesn't keep a service from starting.
+    """
+    findings = tree.get("findings")
+    if not isinstance(findings, dict):
+        return ()
+    former = {name: findings.pop(name) for name in FORMER_SETTINGS if name in findings}
+    return tuple(
+        f"{place.at(('findings', name))}: findings.{name} = {value} has no effect: it is "
+        f"{FORMER_SETTINGS[name]:g} everywhere, so that findings and the ledger agree. Take the line out."
+        for name, value in former.items()
+        if value != FORMER_SETTINGS[name]
+    )
 
 
 def _claim(

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from analytics.thresholds import IDLE_RATIO
 from service.errors import BadParameter, NoData
 from service.summaries.savings import Savings, judged
 
@@ -216,7 +217,7 @@ def _changed(in_force: "PlannerConfig", changed: dict[str, float]) -> "PlannerCo
 def _lines(effective: "Effective") -> dict[str, float]:
     findings, advice = effective.config.findings, effective.config.advice
     return {
-        "idle_ratio": findings.idle_ratio,
+        "idle_ratio": IDLE_RATIO,
         "hog_memory_ratio": findings.hog_memory_ratio,
         "hog_utilization_ratio": findings.hog_utilization_ratio,
         "pack_p95": advice.pack_p95,

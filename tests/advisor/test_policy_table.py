@@ -17,7 +17,7 @@ from advisor.planner.plan import Plan, Rule
 from advisor.policies import idle_reclaim
 from advisor.policies.idle_escalation import KEEP_HOURS, NotKept, keep
 from advisor.state.model import ActionClass, ActionTaken, ClusterState, Job, Node, Project, Telemetry, Use
-from analytics.thresholds import Thresholds
+from analytics.thresholds import IDLE_RATIO, LOW_RATIO, SUSPECT_POWER, SUSPECT_RATIO, Thresholds
 from collector.model import JobId, JobKind, NodeName
 from tests.advisor.policies.scene import (
     HOUR_MS,
@@ -276,9 +276,9 @@ def test_the_numbers_as_the_policy_has_them() -> None:
     assert (RULES.startup_s, RULES.requeue_start_s, RULES.grace_s) == (1800, 7200, 900)
     assert (RULES.show_s, RULES.keeps, RULES.terminate_warnings) == (300, 3, 2)
     assert (seen.coverage_ratio, seen.stale_ticks) == (0.95, 2.0)
-    assert (seen.idle_ratio, seen.idle_bins_ratio, seen.grace_s) == (0.01, 0.95, 1800)
-    assert (seen.low_ratio, seen.low_active_s, seen.low_run_s) == (0.25, 1800, 3660)
-    assert (seen.suspect_ratio, seen.suspect_power) == (0.9, 1.1)
+    assert (IDLE_RATIO, seen.idle_bins_ratio, seen.grace_s) == (0.01, 0.95, 1800)
+    assert (LOW_RATIO, seen.low_active_s, seen.low_run_s) == (0.25, 1800, 3660)
+    assert (SUSPECT_RATIO, SUSPECT_POWER) == (0.9, 1.1)
 
 
 def test_every_rule_that_protects_a_running_job_is_in_a_table_here() -> None:

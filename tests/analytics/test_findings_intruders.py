@@ -162,7 +162,7 @@ def test_one_bin_that_may_be_the_holder_s_is_enough_for_unknown() -> None:
 @pytest.mark.parametrize(("part", "told"), [(0.0, True), (1.0, False)])
 def test_work_that_is_told_apart_is_judged_by_the_holder_s_own(part: float, told: bool) -> None:
     whole = bins(utilization=TOUCHED)
-    own = own_bins(whole, {at: part for at, value in enumerate(TOUCHED) if value}, T.idle_ratio)
+    own = own_bins(whole, {at: part for at, value in enumerate(TOUCHED) if value})
     gpu = past(claim(bins=own), bins=whole, intruders=(ACCOMPLICE,))
     assert (FindingKind.HELD_IDLE in {finding.kind for finding in judged(gpu).findings}) == told
 
@@ -170,7 +170,7 @@ def test_work_that_is_told_apart_is_judged_by_the_holder_s_own(part: float, told
 def test_work_without_an_intruder_there_is_the_holder_s() -> None:
     worked = then((BINS - 60, 0.0), (20, 0.5), (40, 0.0))
     whole = bins(utilization=worked)
-    own = own_bins(whole, {BINS - 1: 0.0}, T.idle_ratio)
+    own = own_bins(whole, {BINS - 1: 0.0})
     for mine in (claim(), claim(bins=own)):
         verdict = judged(past(mine, bins=whole, intruders=(stranger(10),)))
         assert FindingKind.HELD_IDLE not in {finding.kind for finding in verdict.findings}

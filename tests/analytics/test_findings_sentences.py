@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from analytics.findings import judge
 from analytics.model import Claim, FindingKind, GpuPast, Rhythm
-from analytics.thresholds import Thresholds
+from analytics.thresholds import IDLE_RATIO, Thresholds
 from collector.model import Basis, JobKind
 from tests.analytics.pasts import BINS, GIB, HOUR_MS, MINUTE_MS, NOON_MS, TICK_MS, bins, claim, past, then
 
@@ -96,7 +96,7 @@ def test_a_sentence_never_says_less_than_its_window_nor_denies_its_evidence(gpu:
             assert finding.since_ms <= finding.window_from_ms
             assert shortest_ms(sentence.replace("the last 6 h", "")) >= window_ms // MINUTE_MS * MINUTE_MS
             busiest = evidence["utilization_max_ratio"]
-            assert busiest is None or float(busiest) <= T.idle_ratio
+            assert busiest is None or float(busiest) <= IDLE_RATIO
         if "preparing" in sentence:
             assert NOON_MS - finding.since_ms < T.forgive_s * 1000
         if "its processes have done nothing" in sentence:

@@ -84,7 +84,7 @@ def test_gap_length_is_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("coverage_ratio", 0.4), ("idle_window_s", 10), ("low_ratio", 1.0)]
+    ("name", "value"), [("coverage_ratio", 0.4), ("idle_window_s", 10), ("rare_ratio", 1.0)]
 )
 def test_thresholds_out_of_bounds_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"threshold {name} must lie in"):

@@ -202,7 +202,7 @@ def test_the_parts_of_the_work_are_those_of_the_processes(empty_store: Store) ->
 
 def test_own_bins_are_unknown_where_the_gpu_worked_and_nobody_says_for_whom() -> None:
     shared = bins(utilization=0.8, busiest=0.8)
-    own = own_bins(shared, {len(shared.covered) - 1: 0.25}, 0.01)
+    own = own_bins(shared, {len(shared.covered) - 1: 0.25})
     assert own.busiest[-1] == pytest.approx(0.2)
     assert set(own.busiest[:-1]) == {None}
-    assert set(own_bins(bins(utilization=0.0, busiest=0.0), {}, 0.01).busiest) == {0.0}
+    assert set(own_bins(bins(utilization=0.0, busiest=0.0), {}).busiest) == {0.0}

@@ -40,7 +40,7 @@ def test_default_then_file_then_flag_and_each_value_knows_which() -> None:
         ("[projects]\nann = 3", ("projects.ann", "text in quotes")),
         ('[collect]\nsources = "nvml"', ("fallow.toml:2", "is a list")),
         ("[collect]\nsources = [1]", ("fallow.toml:2", "text in quotes")),
-        ("[findings]\nidle_ratio = 0.5", ("fallow.toml:2", "findings.idle_ratio")),
+        ("[findings]\nrare_ratio = 0.6", ("fallow.toml:2", "findings.rare_ratio")),
         ("[api\n", ("not valid TOML", "line 1")),
         ("[collect]\ntick_s = " + "9" * 400, ("fallow.toml:2", "collect.tick_s is a number")),
         ("[api]\nport = " + "9" * 5000, ("not valid TOML",)),
@@ -51,6 +51,18 @@ def test_mistake_is_named_with_its_place_and_what_would_do(text: str, says: tupl
     with pytest.raises(ConfigError) as error:
         parse(text, origin="fallow.toml")
     assert all(each in str(error.value) for each in says), str(error.value)
+
+
+def test_a_former_setting_is_read_and_has_no_effect() -> None:
+    found = parse(
+        "[findings]\nlow_ratio = 0.05\nidle_ratio = 0.01\nstale_ticks = 3.0\n", origin="fallow.toml"
+    )
+    assert found.remarks == (
+        "fallow.toml:2: findings.low_ratio = 0.05 has no effect: it is 0.25 everywhere, so that findings "
+        "and the ledger agree. Take the line out.",
+    )
+    assert found.config.findings.stale_ticks == 3.0
+    assert "findings.low_ratio" not in {each.key for each in found.settings}
 
 
 def test_dotted_and_quoted_keys_have_lines_too() -> None:

@@ -1,0 +1,90 @@
+"""One bound, one home: what a finding calls low, the ledger, the heat map and the patterns call low."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from analytics.assess import assess
+from analytics.findings.window import contradictions
+from analytics.model import FindingKind
+from analytics.query import run
+from analytics.thresholds import IDLE_RATIO, LOW_RATIO, SATURATED_RATIO, SUSPECT_POWER, SUSPECT_RATIO
+from collector.sources.simulated.cluster import SimulatedCluster
+from service.config.file import parse
+from tests.analytics.pasts import bins, past
+from tests.stores import open_store
+
+IDLE_MW = 50_000
+BEGIN = datetime(2026, 11, 2, tzinfo=UTC)
+END = BEGIN + timedelta(days=1)
+STATE = """
+    SELECT gpu_state_name(gpu_state_of(
+        true, true, $processes, true, $busiest, $busiest, NULL, $counted, $power, 50000
+    ))
+"""
+
+
+def states(tmp_path: Path, cases: "list[dict[str, object]]") -> list[str]:
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        nothing = {"processes": 1, "busiest": 0, "counted": None, "power": None}
+        return [str(reader.execute(STATE, nothing | case).fetchall()[0][0]) for case in cases]
+
+
+def e4(ratio: float) -> int:
+    return round(ratio * 10_000)
+
+
+def test_a_bins_state_turns_at_the_bounds_of_findings_and_patterns(tmp_path: Path) -> None:
+    levels = [
+        IDLE_RATIO,
+        IDLE_RATIO + 1e-4,
+        LOW_RATIO - 1e-4,
+        LOW_RATIO,
+        SATURATED_RATIO - 1e-4,
+        SATURATED_RATIO,
+    ]
+    assert states(tmp_path, [{"busiest": e4(level)} for level in levels]) == [
+        "held-idle", "low-saturation", "low-saturation", "moderate", "moderate", "good",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("counted", "processes", "power_mw"),
+    [
+        (SUSPECT_RATIO, 0, 300_000),
+        (SUSPECT_RATIO - 1e-4, 0, 300_000),
+        (SUSPECT_RATIO, 1, round(IDLE_MW * SUSPECT_POWER)),
+        (SUSPECT_RATIO, 1, round(IDLE_MW * SUSPECT_POWER) + 1),
+    ],
+)
+def test_a_bin_is_suspect_where_a_finding_finds_it_so(
+    counted: float, processes: int, power_mw: int, tmp_path: Path
+) -> None:
+    case = {"busiest": e4(counted), "counted": e4(counted), "processes": processes, "power": power_mw}
+    seen = past(
+        bins=bins(gpu_utilization=counted, processes=processes, power_mw=power_mw), idle_power_mw=IDLE_MW
+    )
+    odd = contradictions(seen, seen.bins)[-1]
+    assert (states(tmp_path, [case]) == ["suspect"]) is odd
+
+
+@pytest.mark.slow
+def test_two_services_that_are_told_other_bounds_agree_with_their_ledgers(tmp_path: Path) -> None:
+    """One simulated day: who is found at low saturation is so in the ledger, whatever a file asks for."""
+    begin_ms, end_ms = (round(at.timestamp() * 1000) for at in (BEGIN, END))
+    told: list[tuple[set[str], list[object]]] = []
+    for at, text in enumerate(("", "[findings]\nlow_ratio = 0.05\nsaturated_ratio = 0.9\n")):
+        effective = parse(text, origin="fallow.toml")
+        with open_store(tmp_path / f"{at}.duckdb") as store, store.reader() as reader:
+            for history in SimulatedCluster(seed=3, nodes=4).history(begin_ms, end_ms, 30_000):
+                store.write_history(history)
+            found = assess(reader, end_ms, effective.config.findings, 30_000).findings
+            low = {each.uuid for each in found if each.kind is FindingKind.LOW_SATURATION}
+            window = {"from_ts": BEGIN.replace(tzinfo=None), "to_ts": END.replace(tzinfo=None)}
+            ledger = run(reader, "ledger_by_gpu", window).to_pylist()
+        hours = {row["key"]: row["low_saturation_gpu_hours"] for row in ledger}
+        assert low and all(hours[uuid] > 0.4 for uuid in low)
+        told.append((low, [hours[key] for key in sorted(hours)]))
+        assert len(effective.remarks) == (2 if text else 0)
+    assert told[0] == told[1]
