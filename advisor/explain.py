@@ -12,8 +12,8 @@ from advisor.actions import Action
 from advisor.planner.observed import Observed
 from advisor.planner.plan import Abstain, Advice, Plan
 from advisor.planner.quota import known_as
-from advisor.policies.phrases import gib, lasting, percent
 from advisor.state.model import ClusterState, Gpu, Job
+from analytics import text
 from collector.model import GpuUuid, JobId
 
 Name = TypeVar("Name", JobId, GpuUuid)
@@ -137,22 +137,23 @@ def job_facts(job: Job, said: Said) -> tuple[str, ...]:
     facts = [
         f"{job.id} is {job.user or 'somebody'}'s {job.kind.value} job "
         f"{job.name or ''} of project {known_as(job.project)}, {job.phase.value}.".replace("  ", " "),
-        f"It holds {placement.size_gpus:g} GPU{'' if placement.size_gpus == 1 else 's'}."
+        f"It holds {text.many(placement.size_gpus, 'GPU')}."
         if placement is not None
         else f"It waits for {size} GPUs.",
     ]
     if job.idle_since_ms is not None:
         bound = "at least " if said.observed.is_bound(job.id, job.idle_since_ms) else ""
-        idle = lasting((said.state.as_of_ms - job.idle_since_ms) / 1000)
+        idle = text.length((said.state.as_of_ms - job.idle_since_ms) / 1000)
         facts.append(f"It has been idle for {bound}{idle}.")
     else:
         facts.append(f"Its use is judged {job.use.value}.")
     use = said.observed.uses.get(job.id)
     if use is not None and use.utilization_p95_ratio is not None and use.memory_peak_bytes is not None:
+        measured = text.coverage(use.coverage_ratio)
         facts.append(
-            f"In its busiest minutes it fills {percent(use.utilization_p95_ratio)} of a GPU"
+            f"In its busiest minutes it fills {text.percent(use.utilization_p95_ratio)} of a GPU"
             f"{', with video engines at work beside,' if use.by_engines else ''} and takes "
-            f"{gib(use.memory_peak_bytes)} ({percent(use.coverage_ratio)} of its time was measured)."
+            f"{text.size(use.memory_peak_bytes)} ({measured} of its time was measured)."
         )
     facts += [finding.sentence for finding in said.observed.findings_of(job.id)]
     return tuple(facts)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from math import isnan
 from typing import Any
 
-from analytics.findings.words import gib, percent, percent_covered
+from analytics import text
 from analytics.model import FindingKind
 from collector.model import Basis
 
@@ -34,7 +34,7 @@ def verdict(row: Row) -> str:
     if held <= 0:
         return "held nothing in this time"
     if unknown > (1 - ENOUGH_MEASURED) * held:
-        return f"not judged: {percent_covered(1 - unknown / held)} of its time was measured"
+        return f"not judged: {text.coverage(1 - unknown / held)} of its time was measured"
     found = kinds(row)
     gpus, used = _count(row["gpus"]), _count(row["gpus_used"])
     if FindingKind.CRASH_LOOP in found:
@@ -60,9 +60,9 @@ def efficiency(row: Row) -> str:
     held, gpus = row["gpu_hours"] or 0.0, _count(row["gpus"])
     bound = "at most " if row["rung"] == Basis.GPU_UTILIZATION else ""
     memory = _count(row["memory_used_max_bytes"])
-    peak = f" · most memory on a GPU {gib(memory)}" if memory else ""
+    peak = f" · most memory on a GPU {text.size(memory)}" if memory else ""
     return (
-        f"{gpus} GPU{'' if gpus == 1 else 's'} · {held:,.1f} GPU-hours given, "
+        f"{gpus} GPU{'' if gpus == 1 else 's'} · {text.gpu_hours(held)} given, "
         f"{bound}{row['used_gpu_hours'] or 0.0:,.1f} used{_of(row['used_gpu_hours'], held)}, "
         f"{row['wasted_gpu_hours'] or 0.0:,.1f} wasted{_of(row['wasted_gpu_hours'], held)}{peak}"
     )
@@ -73,11 +73,11 @@ def _worked(row: Row, held: float) -> str:
     level = (row["used_gpu_hours"] or 0.0) / busy if busy else 0.0
     on_engines = (row.get("engine_gpu_hours") or 0.0) >= ENGINES_RATIO * busy
     if wasted >= IDLE_RATIO * held:
-        return f"idle for {percent(wasted / held)} of its time"
+        return f"idle for {text.percent(wasted / held)} of its time"
     if level < LOW_RATIO and not on_engines:
-        return f"worked, and filled {percent(level)} of its GPUs while it did"
+        return f"worked, and filled {text.percent(level)} of its GPUs while it did"
     if wasted >= SOME_IDLE_RATIO * held:
-        return f"worked, and was idle for {percent(wasted / held)} of its time"
+        return f"worked, and was idle for {text.percent(wasted / held)} of its time"
     return "worked, on video engines" if on_engines and busy else "worked"
 
 
@@ -92,4 +92,4 @@ def _count(value: Any) -> int:
 
 
 def _of(part: float | None, held: float) -> str:
-    return f" ({percent((part or 0.0) / held)})" if held > 0 else ""
+    return f" ({text.percent((part or 0.0) / held)})" if held > 0 else ""

@@ -1,6 +1,7 @@
 """What kind of worker a holder is: analysis in bursts, long runs with gaps, hardly any, or good use. Pure."""
 
-from analytics.findings.words import MINUTE_MS, lasting, percent_covered
+from analytics import text
+from analytics.findings.words import MINUTE_MS
 from analytics.model import Activity, Evidence, Pattern, PatternKind
 from analytics.thresholds import LOW_RATIO, SATURATED_RATIO, Thresholds
 
@@ -32,10 +33,10 @@ def _doubt(activity: Activity, t: Thresholds) -> str | None:
     held, covered = activity.held_gpu_minutes, _coverage(activity)
     if held < MIN_MINUTES or covered is None or covered >= t.coverage_ratio:
         return None
-    spoken = lasting(held * MINUTE_MS)
+    spoken = text.length((held * MINUTE_MS) / 1000)
     if not activity.measured_gpu_minutes:
         return f"nothing of the {spoken} of GPU time it held was measured"
-    return f"only {percent_covered(covered)} of the {spoken} of GPU time it held were measured"
+    return f"only {text.coverage(covered)} of the {spoken} of GPU time it held were measured"
 
 
 def _coverage(activity: Activity) -> float | None:

@@ -7,12 +7,10 @@ hours". Rows are those of the ledger's queries, from the API or a frame: None an
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from analytics import text
 from collector.model import WASTE_STATES
-
-if TYPE_CHECKING:
-    pass
 
 WHOLE = 0.995
 """From here on it is 100% as screens write it, and nothing is said."""
@@ -36,6 +34,12 @@ class Energy:
         if self.kwh is None or self.known_ratio is None or self.known_ratio >= WHOLE:
             return None
         return self.known_ratio
+
+
+def written(told: Energy) -> str:
+    """``12.3 kWh``, with the part of the hours that was measured where it is not all of them."""
+    part = told.partly_of
+    return f"{text.energy(told.kwh)}{'' if part is None else f' (of {text.percent(part)} of the hours)'}"
 
 
 def used(rows: Iterable[Row]) -> Energy:

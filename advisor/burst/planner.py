@@ -16,6 +16,7 @@ from advisor.burst.elements import builder
 from advisor.burst.evaluate import evaluate, held_bytes, uniform, walked
 from advisor.burst.labels import GPU_TIME, MEMORY, TIME, Chosen
 from advisor.burst.search import Infeasible, Row
+from analytics import text
 from fallow.burst.plan import Placement, Plan, Predicted
 from fallow.burst.table import BadTable, Layer, LayerTable
 
@@ -218,7 +219,7 @@ class _Planner:
         if held is not None:
             most = share(self._setting.batch, self._states[-1])
             return (
-                f"no plan keeps to {held / 2**30:.1f} GiB a GPU within the other limits, also with {most} "
+                f"no plan keeps to {text.size(held)} a GPU within the other limits, also with {most} "
                 f"samples on each of {self._states[-1]} GPUs: allow more memory, more GPUs or a smaller batch"
             )
         return f"no plan of {self._table.model!r} is within time and GPU-time of {limits}"

@@ -18,6 +18,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from advisor.engines.gpu_room import GIB, FreeMemory, Held, no_room
+from analytics import text
 from collector.model import GpuUuid
 from collector.procfs.checkpoint_blockers import LOOK_LIMIT_S, MOST_DESCENDANTS, CheckpointBlocker
 
@@ -341,7 +342,7 @@ def _tied(
     if now.shared_tensors:
         return f"{who} shares GPU memory with other processes, which no checkpoint takes along"
     if (now.managed_bytes or 0) > MANAGED_BYTES:
-        return f"{who} uses unified memory ({(now.managed_bytes or 0) / GIB:.1f} GiB), which stays behind"
+        return f"{who} uses unified memory ({text.size(now.managed_bytes or 0)}), which stays behind"
     using = {*now.others, *(pid for pid in now.inherited if pid in listed)}
     loose = sorted(using - {one.pid for one in targets})
     if loose:
@@ -355,13 +356,13 @@ def _no_room(host: Host, targets: Sequence[Target]) -> str | None:
         return "how much GPU memory it holds is not known, so neither is whether the host has room for it"
     need = sum(size for size in sizes if size is not None)
     if host.available_bytes is None or host.available_bytes < need + HOST_RESERVE_BYTES:
-        free = "unknown" if host.available_bytes is None else f"{host.available_bytes / GIB:.1f} GiB"
-        return f"its {need / GIB:.1f} GiB and 2 GiB to spare do not fit into host memory ({free} available)"
+        free = "unknown" if host.available_bytes is None else text.size(host.available_bytes)
+        return f"its {text.size(need)} and 2 GiB to spare do not fit into host memory ({free} available)"
     for target in targets:
         left = None if target.now is None else target.now.cgroup_left_bytes
         if left is not None and left < need:
             return (
-                f"its {need / GIB:.1f} GiB do not fit into the memory that its control group may still take "
-                f"({left / GIB:.1f} GiB)"
+                f"its {text.size(need)} do not fit into the memory that its control group may still take "
+                f"({text.size(left)})"
             )
     return None

@@ -7,6 +7,7 @@ driver 580.95). So room is made sure of before the driver is asked, and "not kno
 
 from collections.abc import Callable, Collection, Mapping
 
+from analytics import text
 from collector.model import GpuUuid
 
 GIB = 1 << 30
@@ -37,7 +38,7 @@ def no_room(pids: Collection[int], held: Held, free: FreeMemory) -> str | None:
             return f"how much memory {uuid} has free is not known"
         if left < need + SPARE_BYTES:
             return (
-                f"{uuid} has {left / GIB:.1f} GiB free, and the {need / GIB:.1f} GiB that it held there need "
+                f"{uuid} has {text.size(left)} free, and the {text.size(need)} that it held there need "
                 f"{SPARE_BYTES // GIB} GiB to spare: end what is on it, then resume again"
             )
     return None

@@ -17,6 +17,7 @@ from typing import assert_never
 
 from advisor.jobs.model import Sharing, Submission
 from advisor.planner.transition import SHARED_RESERVE_BYTES
+from analytics import text
 from collector.model import GpuUuid
 
 CONTEXT_BYTES = 512 * 1024**2
@@ -172,7 +173,7 @@ def _sharing(
     if alone:
         return Sharing.WHOLE, "It has its devices alone."
     others = sorted({sharer.user for sharer in sharers} - {wanted.user})
-    part = f"It has {share:.0%} of each device"
+    part = f"It has {text.percent(share)} of each device"
     if others:
         return Sharing.TIME_SLICED, (
             f"{part} by time-slicing: it shares with {', '.join(others)}, and MPS is for jobs of one user, "
@@ -205,8 +206,8 @@ def _instance(wanted: Submission, devices: Sequence[Device]) -> str:
     if wanted.share >= 1 or part is None:
         return "Its device is a MIG instance"
     return (
-        f"It asked for {wanted.share:.0%} of a GPU and has {devices[0].uuid}, {part:.0%} of one, the "
-        "smallest MIG instance that was free and holds what it asked for"
+        f"It asked for {text.percent(wanted.share)} of a GPU and has {devices[0].uuid}, "
+        f"{text.percent(part)} of one, the smallest MIG instance that was free and holds what it asked for"
     )
 
 
@@ -244,7 +245,7 @@ def _capped(devices: Sequence[Device], allowed: int) -> dict[str, str]:
 def _about_memory(allowed: int | None, settings: Mapping[str, str]) -> tuple[str, ...]:
     if allowed is None:
         return ()
-    held = f"Its share of memory is {allowed / 1024**3:.1f} GiB on each device"
+    held = f"Its share of memory is {text.size(allowed)} on each device"
     if MEMORY_FRACTION not in settings:
         return (f"{held}; it is watched, and told when it holds more.",)
     return (

@@ -14,6 +14,7 @@ from advisor.actions import Notify, Pause
 from advisor.jobs.gpu_sharing import CONTEXT_BYTES, Device, memory_of
 from advisor.jobs.model import Elasticity, JobRecord, JobState
 from advisor.state.model import ActionClass, ClusterState
+from analytics import text
 from collector.model import GpuUuid, JobId, ProcessKey, ProcessSample
 
 SLACK = 0.02
@@ -184,9 +185,9 @@ def _harmed(
 
 
 def _what(draw: Draw) -> str:
-    held, allowed = draw.held_bytes / GIB, draw.allowed_bytes / GIB
+    held, allowed = text.size(draw.held_bytes), text.size(draw.allowed_bytes)
     beside = f", and {', '.join(draw.harms)} may not get what was promised" if draw.harms else ""
-    return f"it holds {held:.1f} GiB of GPU memory, and its share is {allowed:.1f} GiB{beside}"
+    return f"it holds {held} of GPU memory, and its share is {allowed}{beside}"
 
 
 def _warning(draw: Draw) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from advisor.planner.limits import Limits
 from advisor.planner.plan import Rule
 from advisor.state.model import ActionClass, ClusterState, Job, Telemetry
+from analytics import text
 from collector.model import GpuUuid, JobKind
 
 
@@ -131,5 +132,4 @@ def _unseen(gpus: tuple[GpuUuid, ...], state: ClusterState) -> Objection | None:
 
 
 def _span(ms: float) -> str:
-    minutes = ms / 60_000
-    return f"{minutes:.0f} min" if minutes < 180 else f"{minutes / 60:.0f} h"
+    return text.length(ms / 1000)

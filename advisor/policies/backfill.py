@@ -14,6 +14,7 @@ from advisor.planner.free_gpus import Pool
 from advisor.planner.working_state import WorkingState
 from advisor.policies.promised_starts import sure_end
 from advisor.state.model import Job, Telemetry
+from analytics import text
 from collector.model import GpuUuid, JobId
 
 
@@ -107,4 +108,4 @@ class Ends:
 
 
 def _minutes(ms: float) -> str:
-    return f"{max(ms, 0) / 60_000:.0f} min"
+    return text.length(ms / 1000)

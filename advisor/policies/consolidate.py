@@ -26,6 +26,7 @@ from advisor.policies.phrases import job_name, money_of
 from advisor.policies.queue import fill
 from advisor.policies.wait_cost import Freeing, freeing, spared_s
 from advisor.state.model import ActionClass, ClusterState, Job, Phase, Use
+from analytics import text
 from analytics.model import Evidence
 from collector.model import GpuUuid, JobId, NodeName
 
@@ -160,8 +161,8 @@ def _weighed(
             job=gang.id,
             gpus=best.gpus,
             reason=(
-                f"{len(best.moves)} moves cost {best.cost_gpu_s / 3600:.2f} GPU-hours, the gang would gain "
-                f"{gain / 3600:.2f}: less than {rules.move_pays:g} times as much"
+                f"{len(best.moves)} moves cost {text.amount(best.cost_gpu_s / 3600)} GPU-hours, the gang "
+                f"would gain {text.amount(gain / 3600)}: less than {rules.move_pays:g} times as much"
             ),
         )
     net = (gain - best.cost_gpu_s) / 3600

@@ -10,6 +10,7 @@ from advisor.planner.plan import Rule
 from advisor.planner.protection import Objection, against_disturbing, against_protected
 from advisor.planner.quota import Cover
 from advisor.state.model import ActionClass, ClusterState, Job, Telemetry, Use
+from analytics import text
 
 MS_PER_S = 1000
 
@@ -66,10 +67,10 @@ def _refused(state: ClusterState, job: Job, action: ActionClass) -> Objection | 
             would_change="the owner's consent",
         )
     if job.keep_until_ms is not None and job.keep_until_ms > state.as_of_ms:
-        minutes = (job.keep_until_ms - state.as_of_ms) // 60_000
+        left_s = (job.keep_until_ms - state.as_of_ms) / MS_PER_S
         return Objection(
             rule=Rule.KEPT,
-            reason=f"its owner keeps it for {minutes} min more",
+            reason=f"its owner keeps it for {text.length(left_s)} more",
             would_change="the end of that time",
         )
     return None
@@ -78,7 +79,7 @@ def _refused(state: ClusterState, job: Job, action: ActionClass) -> Objection | 
 def _beginning(state: ClusterState, job: Job, rules: PlannerConfig) -> Objection | None:
     running_s = None if job.started_ms is None else (state.as_of_ms - job.started_ms) / MS_PER_S
     if job.use is Use.STARTING or (running_s is not None and running_s < rules.startup_s):
-        since = "" if running_s is None else f", {running_s / 60:.0f} min after it began"
+        since = "" if running_s is None else f", {text.length(running_s)} after it began"
         return Objection(
             rule=Rule.MIN_RUNTIME,
             reason=f"it is starting up{since}",

@@ -20,8 +20,9 @@ from advisor.policies.idle_escalation import (
     warned_too_little,
 )
 from advisor.policies.idle_prediction import IdlePrediction, Quiet, foresee
-from advisor.policies.phrases import job_name, lasting, money_of, places, risk_of_waking
+from advisor.policies.phrases import job_name, money_of, places, risk_of_waking
 from advisor.state.model import ActionClass, ClusterState, Job, Use
+from analytics import text
 from analytics.model import IDLENESS, Evidence
 
 MS_PER_S = 1000
@@ -73,7 +74,7 @@ def _advice(
 ) -> Advice:
     placement = state.placements[job.id]
     idle_s = (state.as_of_ms - (job.idle_since_ms or 0)) / MS_PER_S
-    idle = f"{'at least ' if observed.is_bound(job.id, job.idle_since_ms) else ''}{lasting(idle_s)}"
+    idle = f"{'at least ' if observed.is_bound(job.id, job.idle_since_ms) else ''}{text.length(idle_s)}"
     quiet = Quiet(idle_s=idle_s, now_ms=state.as_of_ms, user=job.user, kind=job.kind)
     others = (each for each in observed.stretches if each.job != job.id or not each.open)
     seen = foresee(quiet, rules.horizon_s, others)
@@ -139,9 +140,9 @@ def _why(job: Job, idle: str, seen: IdlePrediction | None, observed: Observed) -
 def _band(seen: IdlePrediction) -> str:
     """What four of five of them did; the horizon cuts what is looked at."""
     if seen.low_s >= seen.horizon_s:
-        return f"nine of ten went on for {lasting(seen.horizon_s)} or more"
+        return f"nine of ten went on for {text.length(seen.horizon_s)} or more"
     more = " or more" if seen.high_s >= seen.horizon_s else ""
-    return f"four of five went on for another {lasting(seen.low_s)} to {lasting(seen.high_s)}{more}"
+    return f"four of five went on for another {text.length(seen.low_s)} to {text.length(seen.high_s)}{more}"
 
 
 def _steps(job: Job, found: Standing, now: tuple[int, str], rules: PlannerConfig) -> tuple[Action, ...]:

@@ -20,8 +20,9 @@ from advisor.planner.plan import Abstain, Advice
 from advisor.planner.quota import quota_cover
 from advisor.policies.exemptions import restraint, silence
 from advisor.policies.framework_memory import LaunchSettings, family, launch_settings
-from advisor.policies.phrases import gib, job_name, money_of, places
+from advisor.policies.phrases import job_name, money_of, places
 from advisor.state.model import ActionClass, ClusterState, Job, Phase
+from analytics import text
 from analytics.model import Evidence, Finding, FindingKind
 
 SUSPECTED_CONFIDENCE = 0.5
@@ -93,7 +94,9 @@ def _advice(
     job, where = case.job, places(state, state.placements[case.job.id].gpus)
     left_s = observed.endings.all_run_s(state, (job,), rules.horizon_s)
     gain = _part(state, job, case.use, case.excess) * len(state.placements[job.id].gpus) * left_s / 3600
-    frees = gib(case.excess) if case.excess else "what it does not need (only the job can tell how much)"
+    frees = (
+        text.size(case.excess) if case.excess else "what it does not need (only the job can tell how much)"
+    )
     return Advice(
         action=ActionClass.CAP_MEMORY,
         what=f"Launch {job_name(job)} with {_text(setting)} next time; frees {frees} on {where}",
@@ -153,7 +156,7 @@ def _restarts(state: ClusterState, job: Job, setting: LaunchSettings) -> bool:
 
 def _why(case: _Case, setting: LaunchSettings) -> str:
     if case.excess and case.use is not None and case.use.memory_needed_bytes is not None:
-        needed, spare = gib(case.use.memory_needed_bytes), gib(case.excess)
+        needed, spare = text.size(case.use.memory_needed_bytes), text.size(case.excess)
         return (
             f"Its own library reports a peak need of {needed}, {spare} less than it holds; {setting.limits}."
         )

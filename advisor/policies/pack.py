@@ -18,8 +18,9 @@ from advisor.planner.plan import Abstain, Advice, Rule
 from advisor.planner.protection import Objection
 from advisor.planner.quota import Cover, quota_cover
 from advisor.policies.exemptions import restraint, silence
-from advisor.policies.phrases import gib, job_name, lasting, money_of, percent
+from advisor.policies.phrases import job_name, money_of
 from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Use
+from analytics import text
 from analytics.model import Evidence
 from collector.model import Basis, GpuUuid
 
@@ -58,10 +59,10 @@ def crowding(gpu: Gpu, first: JobUse, second: JobUse, rules: PlannerConfig) -> s
     """Why these two do not fit beside each other on ``gpu``; ``None`` when they do. Both must be measured."""
     busy = (first.utilization_p95_ratio or 0.0) + (second.utilization_p95_ratio or 0.0)
     if busy > rules.pack_p95_sum:
-        return f"together they are {percent(busy)} busy in their busiest minutes"
+        return f"together they are {text.percent(busy)} busy in their busiest minutes"
     memory = (first.memory_peak_bytes or 0) + (second.memory_peak_bytes or 0)
     if gpu.memory_bytes is None or memory > gpu.memory_bytes - rules.shared_reserve_bytes:
-        return f"together they took {gib(memory)}"
+        return f"together they took {text.size(memory)}"
     return None
 
 
@@ -101,9 +102,9 @@ def too_busy(use: JobUse | None, rules: PlannerConfig) -> str | None:
     """Why a job with this use shares with nobody: too little known of it, or too busy; ``None``: it may."""
     if use is None or use.coverage_ratio < rules.coverage_ratio:
         cover = 0.0 if use is None else use.coverage_ratio
-        return f"only {percent(cover)} of its time was measured"
+        return f"only {text.percent(cover)} of its time was measured"
     if use.measured_s < rules.pack_window_s * rules.coverage_ratio:
-        return f"it was measured for {lasting(use.measured_s)} only"
+        return f"it was measured for {text.length(use.measured_s)} only"
     if use.others:
         return "its GPU had others on it, so what was measured is not its own"
     if use.by_engines:
@@ -113,7 +114,7 @@ def too_busy(use: JobUse | None, rules: PlannerConfig) -> str | None:
     if use.rung is not Basis.SM_ACTIVE:
         return "SM active is not measured here, and GPU utilization does not tell what room there is"
     if use.utilization_p95_ratio > rules.pack_p95:
-        return f"it is {percent(use.utilization_p95_ratio)} busy in its busiest minutes"
+        return f"it is {text.percent(use.utilization_p95_ratio)} busy in its busiest minutes"
     return None
 
 
@@ -191,8 +192,8 @@ def _risk(host: Job, pair: Pairing) -> str:
         else "for as long as they share it: nobody counts its steps here, so it is not undone by itself"
     )
     return (
-        f"{host.user or 'the owner'} may run at {percent(pair.foreground_worst)} of full speed {undone}; "
-        "nothing isolates the two, and a fault of one can end both"
+        f"{host.user or 'the owner'} may run at {text.percent(pair.foreground_worst)} of full speed "
+        f"{undone}; nothing isolates the two, and a fault of one can end both"
     )
 
 
@@ -216,16 +217,16 @@ def _steps(observed: Observed, host: Job, guest: Job, target: tuple[GpuUuid, ...
 
 def _why(observed: Observed, host: Job, guest: Job, pair: Pairing) -> str:
     uses = [observed.uses[job.id] for job in (host, guest)]
-    busy = " and ".join(percent(use.utilization_p95_ratio or 0.0) for use in uses)
-    took = " and ".join(gib(use.memory_peak_bytes or 0) for use in uses)
+    busy = " and ".join(text.percent(use.utilization_p95_ratio or 0.0) for use in uses)
+    took = " and ".join(text.size(use.memory_peak_bytes or 0) for use in uses)
     how = (
         "measured side by side"
         if pair.measured
-        else f"never tried; what is known of this model gives them a chance of {percent(pair.chance)}"
+        else f"never tried; what is known of this model gives them a chance of {text.percent(pair.chance)}"
     )
     return (
         f"In their busiest minutes they fill {busy} of a GPU and take {took}. Together they run at "
-        f"{percent(pair.foreground_speed)} and {percent(pair.guest_speed)} of full speed ({how})."
+        f"{text.percent(pair.foreground_speed)} and {text.percent(pair.guest_speed)} of full speed ({how})."
     )
 
 

@@ -4,8 +4,6 @@ from advisor.planner.observed import Observed
 from advisor.state.model import ClusterState, Job
 from collector.model import GpuUuid, JobKind
 
-GIB = 1 << 30
-
 
 def job_name(job: Job) -> str:
     """``ann's notebook (pod:vision/notebook-ann-1)``."""
@@ -18,30 +16,6 @@ def places(state: ClusterState, gpus: tuple[GpuUuid, ...]) -> str:
     nodes = sorted({state.gpus[uuid].node for uuid in gpus})
     models = sorted({state.gpus[uuid].model or "GPU" for uuid in gpus})
     return f"{len(gpus)} {' or '.join(models)} on {', '.join(nodes)}"
-
-
-def lasting(seconds: float) -> str:
-    """``45 min``, ``3.5 h``, ``2 d``: one unit."""
-    if seconds < 5400:
-        return f"{max(0, seconds) / 60:.0f} min"
-    if seconds < 2 * 86_400:
-        return f"{seconds / 3600:.1f} h".replace(".0 h", " h")
-    return f"{seconds / 86_400:.0f} d"
-
-
-def gib(count: int) -> str:
-    """``12.5 GiB``."""
-    return f"{count / GIB:.1f} GiB".replace(".0 GiB", " GiB")
-
-
-def how_many(gpus: float) -> str:
-    """``2``, ``0.33``, ``1250``: what rounding left over is 0."""
-    return f"{round(gpus, 2) + 0.0:g}"
-
-
-def percent(ratio: float) -> str:
-    """``14%``."""
-    return f"{ratio:.0%}"
 
 
 def money_of(

@@ -21,11 +21,11 @@ from advisor.planner.limits import Order
 from advisor.planner.plan import Rule
 from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
-from advisor.policies.phrases import how_many
 from advisor.policies.preemption_candidates import Candidate, Candidates, Source, in_turn, way_out
 from advisor.policies.preemption_trial import PreemptionTrial
 from advisor.policies.promised_starts import Promises, gone_by
 from advisor.state.model import ActionClass, Job, ProjectName, Use
+from analytics import text
 from collector.model import GpuUuid, JobId
 
 NAMED = 2
@@ -191,7 +191,7 @@ class Reclaimer:
                 entitled=False,
             )
         if not entitled:
-            given, fair = how_many(round.given[job.project]), how_many(round.fair[job.project])
+            given, fair = text.count(round.given[job.project]), text.count(round.fair[job.project])
             return Short(
                 rule=Rule.NO_ROOM,
                 reason=f"{asks}; {job.project} has {given} of its fair share of {fair} GPUs, "
@@ -245,8 +245,9 @@ def _reason(round: WorkingState, victim: Job, job: Job) -> str:
     if victim.project == job.project:
         return f"{job.id} of the same project has priority {job.priority}, above its {victim.priority}"
     idle = "it is held idle, and " if victim.use is Use.IDLE else ""
-    mine, fair = how_many(round.given[victim.project]), how_many(round.fair[victim.project])
+    mine, fair = text.count(round.given[victim.project]), text.count(round.fair[victim.project])
+    theirs = text.count(round.given[job.project])
     return (
         f"{idle}{victim.project} has {mine} GPUs of a fair share of {fair}; {job.project}, with "
-        f"{how_many(round.given[job.project])} of {how_many(round.fair[job.project])}, starts {job.id} there"
+        f"{theirs} of {text.count(round.fair[job.project])}, starts {job.id} there"
     )

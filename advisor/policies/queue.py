@@ -24,11 +24,11 @@ from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
 from advisor.policies.backfill import Ends
 from advisor.policies.borrowing import Firm, told
-from advisor.policies.phrases import gib, how_many
 from advisor.policies.preemption import Reclaimer, Short
 from advisor.policies.promised_starts import Promises, gone_by
 from advisor.policies.time_slicing import is_young, rests
 from advisor.state.model import ActionClass, Job, Phase, ProjectName
+from analytics import text
 from collector.model import GpuUuid
 
 Turn = tuple[tuple[bool, int, float, str], ...]
@@ -125,8 +125,8 @@ class _Desk:
         return limit is None
 
     def _place(self, job: Job, gpus: tuple[GpuUuid, ...], how: str) -> None:
-        given = how_many(self.round.given[job.project])
-        fair = how_many(self.round.fair[job.project])
+        given = text.count(self.round.given[job.project])
+        fair = text.count(self.round.fair[job.project])
         shrunk = f" on {len(gpus)} of the {job.max_gpus} GPUs it can use" if job.elastic else ""
         reason = f"{how}: {job.project} has {given} of its fair share of {fair} GPUs; starts{shrunk}"
         self._firm.note(job)
@@ -194,7 +194,7 @@ class _Desk:
         self.round.refuse(job, Rule.STATE_ELSEWHERE, "it is put back in the queue first")
 
     def _refuse_limit(self, job: Job, size: float, limit: ProjectName) -> None:
-        bound, given = self.round.tree.projects[limit].limit_gpus, how_many(self.round.given[limit])
+        bound, given = self.round.tree.projects[limit].limit_gpus, text.count(self.round.given[limit])
         self.round.refuse(
             job,
             Rule.LIMIT,
@@ -210,13 +210,13 @@ def _size(job: Job) -> float:
 
 def _asked(job: Job) -> str:
     count = "1 GPU" if job.min_gpus == 1 else f"{job.min_gpus} GPUs"
-    return count if job.share >= 1 else f"{job.share:.0%} of {count}"
+    return count if job.share >= 1 else f"{text.percent(job.share)} of {count}"
 
 
 def _such(job: Job) -> str:
     """What else the GPUs must be."""
     models = f", {' or '.join(job.gpu_models)}" if job.gpu_models else ""
-    return models if job.memory_bytes is None else f"{models} with {gib(job.memory_bytes)} of memory"
+    return models if job.memory_bytes is None else f"{models} with {text.size(job.memory_bytes)} of memory"
 
 
 def _lines(round: WorkingState) -> dict[ProjectName, list[Job]]:

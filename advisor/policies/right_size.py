@@ -18,8 +18,9 @@ from advisor.planner.limits import Limits, PlannerConfig
 from advisor.planner.observed import JobUse, Observed
 from advisor.planner.plan import Abstain, Advice
 from advisor.policies.exemptions import silence
-from advisor.policies.phrases import gib, job_name, lasting, money_of, percent
+from advisor.policies.phrases import job_name, money_of
 from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Use
+from analytics import text
 from analytics.model import Evidence
 from collector.model import Basis, JobKind
 
@@ -113,9 +114,9 @@ def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> str 
         return "it serves others: minutes say nothing of how fast it has to answer"
     if use is None or use.measured_s < rules.fit_window_s * rules.coverage_ratio:
         seen = 0.0 if use is None else use.measured_s
-        return f"measured for {lasting(seen)}; it takes {lasting(rules.fit_window_s)} to tell"
+        return f"measured for {text.length(seen)}; it takes {text.length(rules.fit_window_s)} to tell"
     if use.coverage_ratio < rules.coverage_ratio:
-        return f"only {percent(use.coverage_ratio)} of its time was measured"
+        return f"only {text.percent(use.coverage_ratio)} of its time was measured"
     if use.others:
         return "its GPU had others on it, so what was measured is not its own"
     if use.by_engines and gpus == 1:
@@ -165,7 +166,7 @@ def _slice(use: JobUse, gpu: Gpu, rules: PlannerConfig) -> Fit | None:
             return Fit(
                 ask=f"a {piece.name} slice instead of a whole {gpu.model}",
                 hours_ratio=piece.compute_ratio,
-                risk=f"it may run at {percent(MIG_WORST)} of its speed (the slowest such job of MISO's)",
+                risk=f"it may run at {text.percent(MIG_WORST)} of its speed (the slowest such job of MISO's)",
                 confidence=0.8 if use.rung is Basis.SM_ACTIVE else 0.7,
             )
     return None
@@ -218,15 +219,15 @@ def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advi
     gain = use.held_gpu_hours * (1 - fit.hours_ratio)
     window_s = (use.to_ms - use.from_ms) / 1000
     took, of = (
-        gib(use.memory_peak_bytes or 0),
-        "" if gpu.memory_bytes is None else f" of {gib(gpu.memory_bytes)}",
+        text.size(use.memory_peak_bytes or 0),
+        "" if gpu.memory_bytes is None else f" of {text.size(gpu.memory_bytes)}",
     )
     return Advice(
         action=ActionClass.RIGHT_SIZE,
         what=f"Next time, ask for {fit.ask} for {job_name(job)}",
         why=(
-            f"It used {took}{of} and {percent(use.utilization_p95_ratio or 0.0)} of a "
-            f"{gpu.model or 'GPU'} in its busiest minutes, over {lasting(window_s)}."
+            f"It used {took}{of} and {text.percent(use.utilization_p95_ratio or 0.0)} of a "
+            f"{gpu.model or 'GPU'} in its busiest minutes, over {text.length(window_s)}."
         ),
         job=job.id,
         gpus=placement.gpus,

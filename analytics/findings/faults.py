@@ -1,5 +1,6 @@
 """What is wrong with the machine: counters that contradict, memory left behind, a GPU off the bus."""
 
+from analytics import text
 from analytics.findings.window import (
     MS_PER_S,
     bins_in,
@@ -11,7 +12,7 @@ from analytics.findings.window import (
     memory_floor_bytes,
     presence,
 )
-from analytics.findings.words import clock, gib, gpu_name, lasting, percent
+from analytics.findings.words import gpu_name
 from analytics.model import BIN_MS, Bins, Evidence, Finding, FindingKind, GpuPast, Unknown
 from analytics.thresholds import Thresholds
 from collector.model import Holder
@@ -33,7 +34,7 @@ def suspect(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
         return None
     shown = mean(known(window.gpu_utilization)) or 0.0
     power = mean(known(window.power_mw))
-    watts = "" if power is None else f", drawing {power / 1000:.0f} W"
+    watts = "" if power is None else f", drawing {text.watts(power / 1000)}"
     why = "with no process on it" if window.processes[-1] == 0 else "at the power it draws when idle"
     return _finding(
         past,
@@ -41,8 +42,8 @@ def suspect(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
         window,
         since_ms=window.end_ms - _run_of(always) * BIN_MS,
         sentence=(
-            f"{gpu_name(past)} reports {percent(shown)} GPU utilization {why}{watts}: its counters are not "
-            f"to be believed, and nothing is concluded from them."
+            f"{gpu_name(past)} reports {text.percent(shown)} GPU utilization {why}{watts}: its counters are "
+            f"not to be believed, and nothing is concluded from them."
         ),
         evidence=(
             Evidence(name="gpu_utilization_mean_ratio", value=shown),
@@ -84,8 +85,8 @@ def zombie(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
         window,
         since_ms=window.end_ms - _run_of(always) * BIN_MS,
         sentence=(
-            f"{gpu_name(past)} is held by nobody and has no process, yet {gib(memory)} of its memory are "
-            f"taken: left behind by a dead process, or by one that cannot be seen from here."
+            f"{gpu_name(past)} is held by nobody and has no process, yet {text.size(memory)} of its memory "
+            f"are taken: left behind by a dead process, or by one that cannot be seen from here."
         ),
         evidence=(
             Evidence(name="memory_used_bytes", value=memory),
@@ -118,8 +119,8 @@ def falling(past: GpuPast, now_ms: int, t: Thresholds) -> Finding | None:
         Bins(end_ms=now_ms),
         since_ms=seen_ms,
         sentence=(
-            f"{gpu_name(past)} fell off the bus: {how}; silent since {clock(seen_ms)}, "
-            f"for {lasting(now_ms - seen_ms)}.{again}"
+            f"{gpu_name(past)} fell off the bus: {how}; silent since {text.clock(seen_ms)}, "
+            f"for {text.length((now_ms - seen_ms) / 1000)}.{again}"
         ),
         evidence=(
             Evidence(name="silent_s", value=(now_ms - seen_ms) // MS_PER_S),

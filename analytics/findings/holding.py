@@ -6,6 +6,7 @@ After that its hours are waste, whatever it may be doing. Any activity within th
 thin (``analytics.findings.rare`` speaks of that).
 """
 
+from analytics import text
 from analytics.findings.window import (
     bins_in,
     cover,
@@ -17,16 +18,7 @@ from analytics.findings.window import (
     presence,
     since,
 )
-from analytics.findings.words import (
-    clock,
-    gib,
-    gpu_name,
-    holder_name,
-    lasting,
-    measured_by,
-    percent,
-    percent_covered,
-)
+from analytics.findings.words import gpu_name, holder_name, measured_by
 from analytics.model import (
     BIN_MS,
     Bins,
@@ -87,7 +79,7 @@ def _quiet(
     if not busiest and not is_empty:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its utilization is not measured")
     if not is_empty and len(busiest) < t.coverage_ratio * expected:  # rows may bear memory and no utilization
-        seen = percent_covered(len(busiest) / expected)
+        seen = text.coverage(len(busiest) / expected)
         reason = f"its utilization was measured in only {seen} of the last {expected * BIN_MS / 60_000:g} min"
         return Unknown(uuid=past.uuid, kinds=(kind,), reason=reason)
     if max(busiest, default=0.0) > IDLE_RATIO or (is_empty and not _is_empty(past, window)):
@@ -130,9 +122,11 @@ def _earlier(
     length_ms = past.bins.end_ms - since_ms - ROLLED_UP_MS
     if rhythm.known_since_ms >= t.coverage_ratio * length_ms:
         return None
-    seen = percent_covered(rhythm.known_since_ms / length_ms)
+    seen = text.coverage(rhythm.known_since_ms / length_ms)
     return Unknown(
-        uuid=past.uuid, kinds=(kind,), reason=f"only {seen} of the last {lasting(length_ms)} were measured"
+        uuid=past.uuid,
+        kinds=(kind,),
+        reason=f"only {seen} of the last {text.length(length_ms / 1000)} were measured",
     )
 
 
@@ -235,10 +229,10 @@ def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost
     """What is said; ``lost`` is the quiet time in ms and what it cost in GPU-hours."""
     from_records = _is_older_than_records(past, claim)
     bound = " at least, when its records begin" if from_records else ""
-    start = f"{holder_name(claim)} has held {gpu_name(past)} since {clock(claim.from_ms)}{bound}"
-    since = lasting(lost[0])
+    start = f"{holder_name(claim)} has held {gpu_name(past)} since {text.clock(claim.from_ms)}{bound}"
+    since = text.length(lost[0] / 1000)
     is_bound = from_records and window.end_ms - lost[0] <= claim.from_ms
-    quiet = f"{'at least ' if is_bound else ''}{since} ({lost[1]:.1f} GPU-hours)"
+    quiet = f"{'at least ' if is_bound else ''}{since} ({text.gpu_hours(lost[1])})"
     if kind is FindingKind.NOT_STARTED and from_records:
         return (
             f"{holder_name(claim)} has not computed on {gpu_name(past)} since the records begin, for "
@@ -261,16 +255,16 @@ def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost
     memory = newest(window.memory_bytes)
     there = newest(tuple(presence(past, window)))
     is_kept = memory is not None and there is not False
-    kept = f", keeping {gib(int(memory or 0))} of its memory" if is_kept else ""
+    kept = f", keeping {text.size(int(memory or 0))} of its memory" if is_kept else ""
     if is_kept and len(past.claims) > 1:  # the board's: whose it is, is not told
-        kept = f", while all who hold it keep {gib(int(memory or 0))} of its memory"
+        kept = f", while all who hold it keep {text.size(int(memory or 0))} of its memory"
     what = "its processes have done nothing on it" if there else "nothing has run on it"
     unseen = "" if there else "; whether a process sits there cannot be seen"
     if there is False:
         unseen = "; its processes have left"
     busy = mean(known(window.busiest)) or 0.0
     return (
-        f"{start}, and {what} for {quiet}{kept}: {percent(busy)} busy "
+        f"{start}, and {what} for {quiet}{kept}: {text.percent(busy)} busy "
         f"over the window ({measured_by(past.rung)}){unseen}."
     )
 

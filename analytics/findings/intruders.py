@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
+from analytics import text
 from analytics.findings.window import MS_PER_S, bins_in, cover, doubt
-from analytics.findings.words import MINUTE_MS, gib, gpu_name, holder_name, lasting
+from analytics.findings.words import MINUTE_MS, gpu_name, holder_name
 from analytics.model import (
     BIN_MS,
     Claim,
@@ -70,7 +71,7 @@ def intruder(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
         coverage=cover(window, expected),
         rung=past.rung,
         wasted_gpu_hours=None,
-        sentence=_sentence(past, here, lasting(past.bins.end_ms - since_ms), seen),
+        sentence=_sentence(past, here, text.length((past.bins.end_ms - since_ms) / 1000), seen),
         evidence=_evidence(here, seen),
     )
 
@@ -190,7 +191,7 @@ def _stay(visits: list[Intruder]) -> Stay:
 def _sentence(past: GpuPast, here: list[Intruder], quiet: str, seen: int) -> str:
     given = " and ".join(holder_name(claim) for claim in past.claims) or "others"
     memory = sum(each.memory_used_bytes or 0 for each in here)
-    kept = f", with {gib(memory)} of its memory" if memory else ""
+    kept = f", with {text.size(memory)} of its memory" if memory else ""
     known = _listed(_name(each) for each in here[:NAMED_MOST])
     more = f" and {len(here) - NAMED_MOST} more" if len(here) > NAMED_MOST else ""
     verb, what = ("have", "them") if len(here) > 1 else ("has", "it")

@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from analytics import text
 from analytics.findings.window import bins_in, cover, known, mean
-from analytics.findings.words import by_place, gpu_names, holder_name, lasting, measured_by, percent
+from analytics.findings.words import by_place, gpu_names, holder_name, measured_by
 from analytics.model import BIN_MS, IDLENESS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
 from analytics.thresholds import IDLE_RATIO, Thresholds
 from collector.model import Basis, JobKind
@@ -70,7 +71,7 @@ def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
     since_ms = max(found.since_ms for _, found in quiet)
     names = gpu_names([each.past for each in idle])
     window = idle[0].past.bins.last(bins_in(t.idle_window_s))
-    quiet_for = lasting(window.end_ms - since_ms)
+    quiet_for = text.length((window.end_ms - since_ms) / 1000)
     have = "has" if len(idle) == 1 else "have"
     least, more = ("at least ", "") if _may_be_longer(quiet, since_ms) else ("", " or more")
     more = "" if len(idle) == 1 else more
@@ -188,11 +189,11 @@ def _straggler_finding(held: Sequence[_Held], windows: Sequence[Bins], found: _U
         " for it" if len(few) == 1 else " for them"
     )
     if found.by_kernels:
-        figures = f"kernels ran on {names} {percent(found.few_level)} of {minutes}, on {others} "
+        figures = f"kernels ran on {names} {text.percent(found.few_level)} of {minutes}, on {others} "
     else:
         were = "was" if len(few) == 1 else "were"
         measure = measured_by(few[0].past.rung)
-        figures = f"{names} {were} {percent(found.few_level)} busy ({measure}) in {minutes}, {others} "
+        figures = f"{names} {were} {text.percent(found.few_level)} busy ({measure}) in {minutes}, {others} "
     return _finding(
         FindingKind.STRAGGLER,
         few[0],
@@ -200,7 +201,7 @@ def _straggler_finding(held: Sequence[_Held], windows: Sequence[Bins], found: _U
         since_ms=windows[0].end_ms - len(windows[0].covered) * BIN_MS,
         sentence=(
             f"{holder_name(few[0].claim)} works on {len(held)} GPUs unevenly: {figures}"
-            f"{percent(found.rest_level)}. If they work on one thing together, {waits}."
+            f"{text.percent(found.rest_level)}. If they work on one thing together, {waits}."
         ),
         evidence=(
             Evidence(name="gpus", value=len(held)),

@@ -4,8 +4,9 @@ One that never computes is told in ``analytics.findings.holding``. This one look
 alone; its processes tell: dozens in six hours, of which none lived for more than minutes. Nobody acts on it.
 """
 
+from analytics import text
 from analytics.findings.window import MS_PER_S, cover
-from analytics.findings.words import DAY_MS, MINUTE_MS, clock, gpu_name, holder_name, lasting
+from analytics.findings.words import DAY_MS, MINUTE_MS, gpu_name, holder_name
 from analytics.model import Claim, Evidence, Finding, FindingKind, GpuPast
 from analytics.thresholds import Thresholds
 from collector.model import JobKind
@@ -47,10 +48,10 @@ def crash_loop(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
         rung=past.rung,
         wasted_gpu_hours=hours,
         sentence=(
-            f"{holder_name(claim)} has held {gpu_name(past)} since {clock(claim.from_ms)}, and "
+            f"{holder_name(claim)} has held {gpu_name(past)} since {text.clock(claim.from_ms)}, and "
             f"{claim.processes_started} of its processes started within the last 6 h, of which none lived "
-            f"for {lasting(under_ms)}: it seems to crash and start again. {hours:.1f} "
-            f"GPU-hours since {clock(from_ms)} were between its tries."
+            f"for {text.length(under_ms / 1000)}: it seems to crash and start again. {text.gpu_hours(hours)} "
+            f"since {text.clock(from_ms)} were between its tries."
         ),
         evidence=(
             Evidence(name="processes_started", value=claim.processes_started),

@@ -3,9 +3,10 @@
 It is use, so nobody pauses it. What fits it is a share of a GPU, a scale to zero, or hours of its own.
 """
 
+from analytics import text
 from analytics.findings.holding import idle_window_ms
 from analytics.findings.window import MS_PER_S, cover
-from analytics.findings.words import clock, gpu_name, holder_name, lasting, measured_by, percent
+from analytics.findings.words import gpu_name, holder_name, measured_by
 from analytics.model import Claim, Evidence, Finding, FindingKind, GpuPast
 from analytics.thresholds import Thresholds
 
@@ -44,10 +45,10 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
         rung=past.rung,
         wasted_gpu_hours=rhythm.idle_gpu_hours,
         sentence=(
-            f"{holder_name(claim)} has used {gpu_name(past)} for {_short(rhythm.busy_ms)} in all since "
-            f"{clock(from_ms)}, in {rhythm.spells} spells ({percent(busy)} of the time, "
-            f"{measured_by(past.rung)}); its longest silence was {_short(silence_ms)}. It is in use, "
-            f"and a share of a GPU, a scale to zero or fixed hours would do."
+            f"{holder_name(claim)} has used {gpu_name(past)} for {text.length(rhythm.busy_ms / 1000)} in all "
+            f"since {text.clock(from_ms)}, in {rhythm.spells} spells ({text.percent(busy)} of the time, "
+            f"{measured_by(past.rung)}); its longest silence was {text.length(silence_ms / 1000)}. It is in "
+            f"use, and a share of a GPU, a scale to zero or fixed hours would do."
         ),
         evidence=(
             Evidence(name="busy_minutes", value=round(rhythm.busy_ms / 60_000, 1)),
@@ -59,8 +60,3 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
             Evidence(name="share", value=claim.share),
         ),
     )
-
-
-def _short(ms: int) -> str:
-    """As ``lasting``, and in seconds under two minutes: "0 min" of use would contradict itself."""
-    return lasting(ms) if ms >= 120_000 else f"{ms // MS_PER_S} s"

@@ -1,5 +1,6 @@
 """Used, but hardly: low saturation, and memory that is taken and not needed."""
 
+from analytics import text
 from analytics.findings.reserving import kind_of_server
 from analytics.findings.window import (
     bins_in,
@@ -14,7 +15,7 @@ from analytics.findings.window import (
     presence,
     since,
 )
-from analytics.findings.words import gpu_name, holder_name, lasting, measured_by, percent
+from analytics.findings.words import gpu_name, holder_name, measured_by
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Onset, Unknown
 from analytics.thresholds import IDLE_RATIO, LOW_RATIO, Thresholds
 from collector.model import Basis, JobKind
@@ -129,16 +130,18 @@ def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], a
         and shown >= LOOKS_BUSY_RATIO
         and average <= HARDLY_ANY_RATIO * shown
     )
-    held_for = lasting(window.end_ms - claim.from_ms)
-    tail = f" It looks busy ({percent(shown)} GPU utilization), and is not." if looks_busy and shown else ""
+    held_for = text.length((window.end_ms - claim.from_ms) / 1000)
+    tail = (
+        f" It looks busy ({text.percent(shown)} GPU utilization), and is not." if looks_busy and shown else ""
+    )
     return _finding(
         past,
         claim,
         window,
         FindingKind.LOW_SATURATION,
         sentence=(
-            f"{holder_name(claim)} has run on {gpu_name(past)} for {held_for} and fills {percent(average)} "
-            f"of it while it works ({measured_by(past.rung)}).{tail}"
+            f"{holder_name(claim)} has run on {gpu_name(past)} for {held_for} and fills "
+            f"{text.percent(average)} of it while it works ({measured_by(past.rung)}).{tail}"
         ),
         evidence=(
             Evidence(name="utilization_active_mean_ratio", value=average),
@@ -168,9 +171,9 @@ def _hog_finding(
         window,
         FindingKind.MEMORY_HOG,
         sentence=(
-            f"{holder_name(claim)} keeps {percent(taken)} of the memory of {gpu_name(past)} and hardly "
-            f"touches it: {percent(used)} busy ({measured_by(past.rung)}), memory read or written "
-            f"{percent(touched)} of the time at most. Suspected to need far less.{likeness}"
+            f"{holder_name(claim)} keeps {text.percent(taken)} of the memory of {gpu_name(past)} and hardly "
+            f"touches it: {text.percent(used)} busy ({measured_by(past.rung)}), memory read or written "
+            f"{text.percent(touched)} of the time at most. Suspected to need far less.{likeness}"
         ),
         evidence=(
             Evidence(name="memory_used_p5_ratio", value=taken),
@@ -196,9 +199,9 @@ def _reserved_finding(
         window,
         FindingKind.RESERVED_BY_DESIGN,
         sentence=(
-            f"{holder_name(claim)} serves on {gpu_name(past)} and reserves {percent(taken)} of its memory, "
-            f"{design} by design: {percent(used)} busy ({measured_by(past.rung)}), memory "
-            f"read or written {percent(touched)} of the time. It would be freed by changing {remedy}, "
+            f"{holder_name(claim)} serves on {gpu_name(past)} and reserves {text.percent(taken)} of its "
+            f"memory, {design} by design: {text.percent(used)} busy ({measured_by(past.rung)}), memory "
+            f"read or written {text.percent(touched)} of the time. It would be freed by changing {remedy}, "
             f"by a share of a GPU or by a scale to zero."
         ),
         evidence=(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from analytics.findings.words import MINUTE_MS, lasting, percent_covered
+from analytics import text
 from analytics.model import BIN_MS, Bins, Claim, FindingKind, GpuPast, Unknown
 from analytics.thresholds import IDLE_RATIO, SUSPECT_POWER, SUSPECT_RATIO, Thresholds
 
@@ -67,7 +67,7 @@ def stale(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> s
         return "it was never measured"
     age_ms = now_ms - past.newest_ms
     if age_ms > thresholds.stale_ticks * max(tick_ms, past.newest_width_ms):
-        spoken = lasting(age_ms) if age_ms >= MINUTE_MS else f"{age_ms // MS_PER_S} s"
+        spoken = text.length(age_ms / 1000)
         return f"its newest sample is {spoken} old"
     return None
 
@@ -81,7 +81,7 @@ def doubt(past: GpuPast, bins: Bins, expected: int, t: Thresholds, kind: Finding
     return Unknown(
         uuid=past.uuid,
         kinds=(kind,),
-        reason=f"only {percent_covered(covered)} of the last {minutes:g} min were measured",
+        reason=f"only {text.coverage(covered)} of the last {text.length(minutes * 60)} were measured",
     )
 
 

@@ -1,12 +1,10 @@
 """How findings speak: who, which GPU, since when, how much. Times in sentences are UTC."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from analytics.model import Claim, GpuPast
 from collector.model import Basis
 
-GIB = 1 << 30
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -45,36 +43,6 @@ def holder_name(claim: Claim) -> str:
     holder = claim.holder
     job = holder.name or holder.job
     return f"job {job}" if holder.user is None else f"{holder.user} (job {job})"
-
-
-def lasting(ms: int) -> str:
-    """A duration as people say it: "25 min", "3 h 10 min", "2 d 4 h"."""
-    minutes = max(0, ms) // MINUTE_MS
-    if ms < HOUR_MS:
-        return f"{minutes} min"
-    if ms < DAY_MS:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes // 1440} d {minutes % 1440 // 60} h"
-
-
-def clock(at_ms: int) -> str:
-    """ "2026-11-03 14:05 UTC"."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def percent(ratio: float) -> str:
-    """ "3.2%", without the decimal from 10% on, and for nothing at all."""
-    return f"{ratio:.1%}" if 0.0 < ratio < 0.1 else f"{ratio:.0%}"
-
-
-def percent_covered(ratio: float) -> str:
-    """ "94%", rounded down, so that what is under a limit never reads as the limit."""
-    return f"{int(ratio * 100 + 1e-6)}%"
-
-
-def gib(count: int) -> str:
-    """ "12.5 GiB"."""
-    return f"{count / GIB:.1f} GiB"
 
 
 def measured_by(rung: Basis) -> str:

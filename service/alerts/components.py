@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from analytics import text
 from collector.clock import SystemClock
 from service.alerts.evaluate import AlertDependencies, AlertEvaluator
 from service.alerts.inputs import Eyes, facts_of
@@ -60,7 +61,7 @@ def _overdue(count: int, oldest_s: float | None) -> str | None:
     if oldest_s is None or oldest_s < OVERDUE_S:
         return None
     messages = "a message waits" if count == 1 else f"{count} messages wait, the oldest"
-    return f"{messages} for {oldest_s / 60:.0f} min to be taken; `fallow alerts` says by whom"
+    return f"{messages} for {text.length(oldest_s)} to be taken; `fallow alerts` says by whom"
 
 
 def chore_of(desk: AlertEvaluator) -> MaintenanceTask:

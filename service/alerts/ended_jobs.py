@@ -7,7 +7,7 @@ of it, and from how many GPU-hours on, is the configuration's to say; nobody doe
 import shlex
 from collections.abc import Iterable
 
-from analytics.findings.words import clock
+from analytics import text
 from analytics.job_verdict import efficiency, kinds, verdict
 from analytics.model import Evidence
 from service.alerts.facts import Ended, Facts
@@ -52,7 +52,7 @@ def _condition(ended: Ended) -> Condition:
     became = verdict(row)
     found = [KINDS[kind].remedy for kind in sorted(kinds(row)) if kind in KINDS]
     again = f" Next time: {'; or: '.join(found[:REMEDIES])}." if found else ""
-    begun = clock(ended.from_ms)
+    begun = text.clock(ended.from_ms)
     earlier = " or earlier" if row.get("from_is_bound") else ""
     return Condition(
         key=f"{AlertKind.JOB_ENDED.value}:{ended.job}",
@@ -63,7 +63,7 @@ def _condition(ended: Ended) -> Condition:
         title=f"{whose} {row['job_name'] or row['kind'] or 'job'} ({ended.job}) has ended: {became}",
         says=(
             f"{efficiency(row)}. Its verdict: {became}. "
-            f"It held GPUs from {begun}{earlier} to {clock(ended.to_ms)}."
+            f"It held GPUs from {begun}{earlier} to {text.clock(ended.to_ms)}."
         ),
         next=f"Nothing; it has ended.{again}",
         do=f"fallow job {shlex.quote(ended.job)} --since {begun[:10]}",

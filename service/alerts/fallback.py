@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from analytics import text
 from service.errors import FallowError
 from service.health.components import ALERTS, DELIVERY, STORE, Component
 from service.logs import log_event
@@ -86,7 +87,7 @@ def trouble(bad: Sequence[Component], for_s: float, free: str) -> DirectMessage:
     return DirectMessage(
         title=f"[Fallow] {socket.gethostname()}: not well: {names}",
         text=(
-            f"For {for_s / 60:.0f} min Fallow on {socket.gethostname()} has not been well:\n\n{found}\n\n"
+            f"For {text.length(for_s)} Fallow on {socket.gethostname()} has not been well:\n\n{found}\n\n"
             f"There is {free}.\n\n"
             "This word comes straight from the service. Its usual alerts are kept in its store and can't go "
             "out meanwhile. What is measured and cannot be kept is unknown later. Jobs that run go on.\n\n"

@@ -13,9 +13,9 @@ from advisor.planner.plan import Rule
 from advisor.planner.quota import Cover, quota_cover
 from advisor.policies.exemptions import restraint, silence
 from advisor.policies.idle_escalation import Rung, Standing, clock_ms, standing
-from advisor.policies.phrases import job_name, lasting
+from advisor.policies.phrases import job_name
 from advisor.state.model import ActionClass, ClusterState, Job, Phase, Use
-from analytics.findings.words import clock
+from analytics import text
 from analytics.model import IDLENESS, Evidence, FindingKind
 from collector.model import JobId
 from service.alerts.facts import Facts
@@ -176,10 +176,12 @@ def _says(facts: Facts, job: Job, place: str) -> str:
     idle_s = (facts.now_ms - (job.idle_since_ms or facts.now_ms)) / 1000
     if len(found) == 1:
         return found[0]
-    since = clock(job.idle_since_ms or facts.now_ms)
+    since = text.clock(job.idle_since_ms or facts.now_ms)
     bound = "at least " if facts.observed.is_bound(job.id, job.idle_since_ms) else ""
-    hours = "" if job.idle_gpu_hours is None else f" ({job.idle_gpu_hours:.1f} GPU-hours)"
-    return f"{job_name(job)} has done nothing on {place} since {since}, for {bound}{lasting(idle_s)}{hours}."
+    hours = "" if job.idle_gpu_hours is None else f" ({text.gpu_hours(job.idle_gpu_hours)})"
+    return (
+        f"{job_name(job)} has done nothing on {place} since {since}, for {bound}{text.length(idle_s)}{hours}."
+    )
 
 
 def _advised(stand: Stand) -> str:
@@ -187,7 +189,7 @@ def _advised(stand: Stand) -> str:
         return f" Where that is on, this is the time at which {DOES[stand.rung]}."
     if stand.next is None or stand.next_ms is None:
         return ""
-    return f" Where that is on, {DOES[stand.next]} from {clock(stand.next_ms)} on."
+    return f" Where that is on, {DOES[stand.next]} from {text.clock(stand.next_ms)} on."
 
 
 def _asked(stand: Stand) -> str:
@@ -198,7 +200,7 @@ def _asked(stand: Stand) -> str:
         )
     if stand.next is None or stand.next_ms is None:
         return "Nothing further is due."
-    then = f"From {clock(stand.next_ms)} on it is proposed that {DOES[stand.next]}"
+    then = f"From {text.clock(stand.next_ms)} on it is proposed that {DOES[stand.next]}"
     return f"{then}; nothing is done without a yes."
 
 
@@ -210,7 +212,7 @@ def _done(facts: Facts, stand: Stand) -> str:
     if stand.next is None or stand.next_ms is None:
         return "Nothing further is due."
     at_ms = max(stand.next_ms, soonest_ms)
-    return f"{_capital(DOES[stand.next])}, {clock(at_ms)} at the earliest, unless it works until then."
+    return f"{_capital(DOES[stand.next])}, {text.clock(at_ms)} at the earliest, unless it works until then."
 
 
 def _capital(text: str) -> str:

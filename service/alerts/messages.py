@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-from advisor.policies.phrases import gib, lasting, percent
+from analytics import text
 from service.alerts.model import EVENTS, AlertKind, Change, Condition, Incident, Turn
 from service.alerts.receivers import is_working, next_digest, next_hours
 from service.alerts.strangers import KINDS as KINDS_OF_STRANGERS
@@ -212,7 +212,10 @@ def text_of(case: Incident, turn: Turn | str, wishes: ReceiverConfig, dashboard_
     else:
         parts.append(f"What happens next: {harmless(condition.next)}")
         if condition.evidence:
-            facts = "; ".join(f"{name} {value}" for name, value in map(written, condition.evidence))
+            facts = "; ".join(
+                f"{name} {value}"
+                for name, value in (text.evidence(each.name, each.value) for each in condition.evidence)
+            )
             parts.append(f"Evidence: {harmless(facts)}.")
         if condition.do:
             parts.append(f"{_intent(condition)} {harmless(condition.do)}")
@@ -221,34 +224,6 @@ def text_of(case: Incident, turn: Turn | str, wishes: ReceiverConfig, dashboard_
     opened = f"{datetime.fromtimestamp(case.opened_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
     parts.append(f"Fallow, case {case.number}, opened {opened}.")
     return in_zone("\n\n".join(parts), wishes.zone)
-
-
-def written(evidence: object) -> tuple[str, str]:
-    """A number of the evidence as words, by the unit that its name ends with."""
-    name, value = str(getattr(evidence, "name", "")), getattr(evidence, "value", None)
-    stem, _, unit = name.rpartition("_")
-    words = stem.replace("_", " ")
-    match value:
-        case None:
-            return name.replace("_", " "), "not measured"
-        case bool():
-            return name.replace("_", " "), "yes" if value else "no"
-        case int() | float() if unit == "ratio":
-            return words, percent(value) if value >= 0.1 or value == 0 else f"{value:.1%}"
-        case int() | float() if unit == "s":
-            return words, lasting(value)
-        case int() | float() if unit == "bytes":
-            return words, gib(int(value))
-        case int() | float() if unit == "hours":
-            return words.removesuffix(" gpu"), f"{value:.1f} GPU-hours"
-        case int() | float() if unit == "gpus":
-            return words, f"{value:g} GPUs"
-        case int() | float() if unit == "w":
-            return words, f"{value:.0f} W"
-        case float():
-            return name.replace("_", " "), f"{value:.2f}"
-        case _:
-            return name.replace("_", " "), str(value)
 
 
 def link_of(condition: Condition, dashboard_url: str) -> str:

@@ -14,9 +14,9 @@ from advisor.planner.plan import Rule
 from advisor.planner.quota import allocated, tree_of, upward
 from advisor.planner.transition import SHARE_SLACK
 from advisor.policies.exemptions import silence
-from advisor.policies.phrases import job_name, lasting, percent
+from advisor.policies.phrases import job_name
 from advisor.state.model import ActionClass, Job, Phase, ProjectName
-from analytics.findings.words import clock
+from analytics import text
 from analytics.model import Evidence, Finding, FindingKind
 from collector.model import JobId
 from service.alerts.ended_jobs import ended_jobs
@@ -117,7 +117,7 @@ def low_utilization(facts: Facts, config: AlertsConfig) -> Evaluation:
     if day is None or used is None or day.measured_ratio < facts.advice.coverage_ratio:
         return Evaluation(at_ms=facts.now_ms, unknown=frozenset({key}))
     if used >= min(1.0, target + config.utilization_margin_ratio):
-        return Evaluation(at_ms=facts.now_ms, calm={key: f"it was {percent(used)} over the last day"})
+        return Evaluation(at_ms=facts.now_ms, calm={key: f"it was {text.percent(used)} over the last day"})
     if used >= target:
         return Evaluation(at_ms=facts.now_ms, unknown=frozenset({key}))
     found = Condition(
@@ -126,10 +126,10 @@ def low_utilization(facts: Facts, config: AlertsConfig) -> Evaluation:
         level=WORTH_A_WORD,
         rung="under-target",
         since_ms=day.from_ms,
-        title=f"The cluster was used {used:.1%} over a day; the target is {target:.1%}",
+        title=f"The cluster was used {text.percent(used)} over a day; the target is {text.percent(target)}",
         says=(
-            f"From {clock(day.from_ms)} to {clock(day.to_ms)} the GPUs were used {used:.1%} of the time that "
-            f"was measured; the target is {target:.1%}."
+            f"From {text.clock(day.from_ms)} to {text.clock(day.to_ms)} the GPUs were used "
+            f"{text.percent(used)} of the time that was measured; the target is {text.percent(target)}."
         ),
         next="Nothing is done because of this; `fallow advise` says what would give GPU-hours back.",
         do="fallow advise",
@@ -180,7 +180,7 @@ def blindness(facts: Facts, config: AlertsConfig) -> Evaluation:
     for each in facts.blind:
         if facts.now_ms - each.since_ms >= blind_ms:
             key = f"{prefix}source:{each.source}"
-            says = f"{each.source} cannot be read since {clock(each.since_ms)}: {each.reason}."
+            says = f"{each.source} cannot be read since {text.clock(each.since_ms)}: {each.reason}."
             holds[key] = _blind(key, f"Fallow cannot read its source {each.source}", says, each.since_ms)
     if _is_stale(facts, config):
         holds |= _no_ticks(facts, prefix)
@@ -189,7 +189,7 @@ def blindness(facts: Facts, config: AlertsConfig) -> Evaluation:
     unknown = nodes & {f"{prefix}node:{node}" for node in silent} if holds else set()
     for node, since_ms in () if holds else silent.items():
         key = f"{prefix}node:{node}"
-        since = "for ten minutes or more" if since_ms is None else f"since {clock(since_ms)}"
+        since = "for ten minutes or more" if since_ms is None else f"since {text.clock(since_ms)}"
         says = f"No GPU of {node} was measured {since}; what they do is unknown."
         title = f"Fallow measures nothing on {node}"
         holds[key] = _blind(key, title, says, facts.now_ms if since_ms is None else since_ms, node)
@@ -278,7 +278,7 @@ def _starved(facts: Facts, name: ProjectName, owed: list[Job], quota: float, hel
     promised = facts.state.reservations.get(first.id)
     reason = facts.waits.get(first.id)
     more = "" if len(owed) == 1 else f" {len(owed) - 1} more of its jobs wait as well."
-    then = "" if promised is None else f" It was promised a start by {clock(promised.start_ms)}."
+    then = "" if promised is None else f" It was promised a start by {text.clock(promised.start_ms)}."
     return Condition(
         key=f"{AlertKind.QUOTA_STARVED.value}:{name}",
         kind=AlertKind.QUOTA_STARVED,
@@ -287,9 +287,9 @@ def _starved(facts: Facts, name: ProjectName, owed: list[Job], quota: float, hel
         since_ms=since_ms,
         title=f"{name} waits for GPUs that its quota guarantees",
         says=(
-            f"{job_name(first)} waits for {first.min_gpus * first.share:g} GPUs since {clock(since_ms)}, for "
-            f"{lasting((facts.now_ms - since_ms) / 1000)}, while {name} holds {held:g} of the {quota:g} that "
-            f"its quota guarantees.{more}"
+            f"{job_name(first)} waits for {text.many(first.min_gpus * first.share, 'GPU')} since "
+            f"{text.clock(since_ms)}, for {text.length((facts.now_ms - since_ms) / 1000)}, while {name} "
+            f"holds {text.count(held)} of the {text.count(quota)} that its quota guarantees.{more}"
         ),
         next=f"It starts as soon as there is room.{then}"
         + ("" if not reason else f" The queue says: {reason}.")
@@ -316,7 +316,8 @@ def _no_ticks(facts: Facts, prefix: str) -> Mapping[str, Condition]:
     key, last_ms = f"{prefix}ticks", facts.last_tick_ms
     says = "Nothing was measured since this service began."
     if last_ms is not None:
-        says = f"The newest measurement is of {clock(last_ms)}; one is due every {facts.tick_ms / 1000:g} s."
+        due = f"one is due every {facts.tick_ms / 1000:g} s"
+        says = f"The newest measurement is of {text.clock(last_ms)}; {due}."
     made = _blind(key, "Fallow measures nothing at all", says, facts.now_ms if last_ms is None else last_ms)
     return {key: replace(made, level=WORSE)}
 
@@ -328,7 +329,7 @@ def _was_away(facts: Facts, config: AlertsConfig, prefix: str) -> Mapping[str, C
         return {}
     if facts.now_ms - away.to_ms > config.opens_after_s * 1000 + AWAY_MS:
         return {}
-    says = f"Fallow was not running from {clock(away.from_ms)} to {clock(away.to_ms)}."
+    says = f"Fallow was not running from {text.clock(away.from_ms)} to {text.clock(away.to_ms)}."
     later = "It measures again. What was done in between is unknown: nobody is judged on it."
     return {key: replace(_blind(key, "Nothing was measured for a while", says, away.from_ms), next=later)}
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from advisor.policies.phrases import gib
+from analytics import text
 from analytics.model import Evidence, Finding, FindingKind
 from service.alerts.facts import Facts
 from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
@@ -82,7 +82,7 @@ def _condition(facts: Facts, kind: AlertKind, key: str, found: list[Finding]) ->
         rung="found",
         since_ms=min(each.since_ms for each in found),
         title=titles[kind],
-        says=told(found, gib(memory) if memory else ""),
+        says=told(found, text.size(memory) if memory else ""),
         next=words.next,
         do=words.do,
         evidence=found[0].evidence

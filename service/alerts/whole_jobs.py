@@ -11,6 +11,7 @@ from advisor.planner.plan import Rule
 from advisor.policies.exemptions import silence
 from advisor.policies.phrases import job_name
 from advisor.state.model import ActionClass, Job
+from analytics import text
 from analytics.model import Evidence, Finding, FindingKind
 from collector.model import JobId
 from service.alerts.facts import Facts
@@ -137,7 +138,7 @@ def _condition(facts: Facts, kind: AlertKind, job: Job, found: list[Finding]) ->
     words, first = KINDS[kind], found[0]
     hours = sum(each.wasted_gpu_hours or 0.0 for each in found)
     place = where(tuple(each.uuid for each in found), facts)
-    cost = f": {hours:.1f} GPU-hours idle on {place}" if words.costs else ""
+    cost = f": {text.gpu_hours(hours)} idle on {place}" if words.costs else ""
     evidence = tuple(each for each in first.evidence if not (words.costs and each.name == HOURS))
     return Condition(
         key=f"{kind.value}:{job.id}",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
+from analytics import text
 from service.errors import BadParameter, FallowError, ServiceBusy
 from service.schemas.export_archive import MANIFEST, PIECE_BYTES
 from service.store.open import DiskTooFull
@@ -43,7 +44,7 @@ def pack(exports: Exports, kind: str, from_ms: int, to_ms: int) -> Path:
     free = shutil.disk_usage(exports.folder).free
     if free < LEAST_FREE_BYTES:
         raise ServiceBusy(
-            f"the service's disk has {free / 2**30:.1f} GiB left, and an export leaves it "
+            f"the service's disk has {text.size(free)} left, and an export leaves it "
             f"{LEAST_FREE_BYTES / 2**30:.0f}; ask for it where there is room"
         )
     work = Path(tempfile.mkdtemp(prefix=".sending-", dir=exports.folder))

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from service import wording
+from analytics import text
 from service.charts.cache import Filled, kept, named
 from service.charts.frame import rows, styled, unchecked
 from service.charts.theme import Theme
@@ -39,8 +39,8 @@ def best_used(frame: pd.DataFrame, *, top: int) -> pd.DataFrame:
 def waste_bars(frame: pd.DataFrame, colours: Theme) -> Filled:
     """A bar a holder, as long as what it held: used, held in part, wasted; the waste is written beside."""
     texts = [
-        f"{wording.hours(row.wasted_gpu_hours)} wasted · "
-        f"{wording.percent(row.wasted_gpu_hours / row.gpu_hours)} of held"
+        f"{text.gpu_hours(row.wasted_gpu_hours)} wasted · "
+        f"{text.percent(row.wasted_gpu_hours / row.gpu_hours)} of held"
         for row in rows(frame)
     ]
     return _bars(frame, texts, colours)
@@ -49,7 +49,7 @@ def waste_bars(frame: pd.DataFrame, colours: Theme) -> Filled:
 def use_bars(frame: pd.DataFrame, colours: Theme) -> Filled:
     """The same bars, with the utilization written beside."""
     texts = [
-        f"{wording.percent(row.utilization_ratio)} used of {wording.hours(row.gpu_hours)}"
+        f"{text.percent(row.utilization_ratio)} used of {text.gpu_hours(row.gpu_hours)}"
         for row in rows(frame)
     ]
     return _bars(frame, texts, colours)
@@ -67,7 +67,7 @@ def split_hours(frame: pd.DataFrame) -> pd.DataFrame:
         for at, part in enumerate(PARTS)
     ]
     long = pd.concat(parts, ignore_index=True)
-    return long.assign(text=[wording.hours(row.high - row.low) for row in rows(long)])
+    return long.assign(text=[text.gpu_hours(row.high - row.low) for row in rows(long)])
 
 
 def part_colours(colours: Theme) -> tuple[str, str, str]:
@@ -138,7 +138,7 @@ def wanted_and_held(queue: pd.DataFrame, leases: pd.DataFrame) -> pd.DataFrame:
     both = both.sort_values([KINDS[1], KINDS[0]], ascending=False).head(MOST)
     both.index.name = "project"
     long = both.reset_index().melt(id_vars="project", var_name="kind", value_name="gpus")
-    return long.assign(text=[wording.gpus(gpus) for gpus in long["gpus"]])
+    return long.assign(text=[text.gpus(gpus) for gpus in long["gpus"]])
 
 
 @unchecked

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from service import wording
+from analytics import text
 from service.charts.frame import TimeAxis, closed, hover, steps_of, styled, unchecked, with_end
 from service.charts.theme import Theme
 from service.charts.window import Window, step_for
@@ -114,7 +114,7 @@ def _busy(line: float | None, told: str) -> Measure:
     return Measure(
         column="utilization_ratio",
         title="Utilization",
-        write=wording.percent,
+        write=text.percent,
         line=line,
         line_told=told,
         full=1.0,
@@ -123,5 +123,5 @@ def _busy(line: float | None, told: str) -> Measure:
 
 def _memory(line: float | None = None, told: str = "") -> Measure:
     return Measure(
-        column="memory_used_bytes", title="Memory used", write=wording.gibibytes, line=line, line_told=told
+        column="memory_used_bytes", title="Memory used", write=text.size, line=line, line_told=told
     )

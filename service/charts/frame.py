@@ -15,7 +15,6 @@ from altair.utils.schemapi import debug_mode
 
 from service.charts.theme import Theme
 from service.charts.window import Window
-from service.wording import THIN
 
 FONT = '"Source Sans", "Source Sans Pro", system-ui, sans-serif'
 LEFT = 64
@@ -120,9 +119,10 @@ def steps_of(window: Window) -> pd.DataFrame:
 
 
 def percent_of(field: str) -> str:
-    """A Vega expression that writes a ratio as ``wording.percent`` does."""
+    """A Vega expression that writes a ratio as ``analytics.text.percent`` does; it runs in the browser."""
     digits = f"abs(datum.{field}) < 0.0995 && datum.{field} != 0 ? '.1f' : '.0f'"
-    return f"(format(datum.{field} * 100, {digits}) + '{THIN}%')"
+    little = f"datum.{field} > 0 && datum.{field} < 0.0005"
+    return f"({little} ? '<0.1%' : format(datum.{field} * 100, {digits}) + '%')"
 
 
 def utc(at: Any) -> pd.Timestamp:

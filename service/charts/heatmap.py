@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from analytics import text
 from service import wording
 from service.charts.frame import LEFT, TimeAxis, percent_of, rows, steps_of, styled, unchecked, with_end
 from service.charts.theme import Theme, label_of
@@ -121,7 +122,7 @@ def _sent(full: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
     frame = full[["uuid", "ts", "end", "utilization_ratio"]].assign(held_ratio=full["held_ratio"].fillna(0.0))
     if full["state"].notna().any():
         named = full["state"].map(label_of, na_action="ignore")
-        frame = frame.assign(state=full["state"], state_text=named.fillna(wording.DASH))
+        frame = frame.assign(state=full["state"], state_text=named.fillna(text.NOTHING))
     nodes = bool((lines["uuid"] == lines["node"]).all())
     return frame.merge(lines[["uuid", "y", "y2", *([] if nodes else ["gpu_text"])]], on="uuid")
 
@@ -185,7 +186,7 @@ def _row_axis(rows: pd.DataFrame) -> alt.Axis:
 def _row_label(row: Any, head: bool, *, several: bool) -> str:
     if not several and row.uuid == row.node:
         return str(row.node)
-    which = str(row.uuid)[: wording.SHORT_UUID] if wording.missing(row.gpu_place) else str(row.gpu_place)
+    which = str(row.uuid)[: wording.SHORT_UUID] if text.missing(row.gpu_place) else str(row.gpu_place)
     return f"{row.node}  {which}" if head else which
 
 

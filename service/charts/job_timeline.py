@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from service import wording
+from analytics import text
 from service.charts.frame import styled, unchecked
 from service.charts.theme import Theme, ink_on
 from service.schemas.records import Launched, Told
@@ -77,12 +77,12 @@ def life_chart(life: pd.DataFrame, colours: Theme, *, utc: bool, height: int = 1
         ink=[ink_on(fill) for fill in fills],
         word=words,
         label=[word if part * 120 > len(word) else "" for word, part in zip(words, room, strict=True)],
-        world=[wording.count(gpus) for gpus in life["gpus"]],
+        world=[text.count(gpus) for gpus in life["gpus"]],
         low=most * 1.12,
         high=most * 1.42,
         middle=most * 1.27,
         zero=0.0,
-        lasted=[wording.span(part * span_s) for part in room],
+        lasted=[text.length(part * span_s) for part in room],
     )
     scale: Any = alt.Scale(type="utc") if utc else alt.Scale(type="time")
     written = "%d %b %H:%M" if span_s > DAY_S else "%H:%M" if span_s > SHORT_S else "%H:%M:%S"
@@ -102,12 +102,12 @@ def life_chart(life: pd.DataFrame, colours: Theme, *, utc: bool, height: int = 1
     strip = base.mark_rect(cornerRadius=2).encode(
         y=alt.Y("low:Q"), y2="high:Q", color=alt.Color("fill:N", scale=None)
     )
-    text = (
+    labels = (
         alt.Chart(frame)
         .mark_text(align="left", dx=6, fontSize=12)
         .encode(x=x, y="middle:Q", text="label:N", color=alt.Color("ink:N", scale=None))
     )
-    return styled(alt.layer(world, strip, text), colours, height=height)
+    return styled(alt.layer(world, strip, labels), colours, height=height)
 
 
 def stand_colours(colours: Theme) -> dict[str, str]:

@@ -15,9 +15,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from analytics import text
 from collector.declared_metric import Metric
 from collector.metrics import METRICS
-from service import wording
 from service.charts.frame import TimeAxis, closed, hover, rows, steps_of, styled, unchecked, utc, with_end
 from service.charts.theme import Theme, colour_of, ink_on, label_of
 from service.charts.window import Window
@@ -223,7 +223,7 @@ def _told(whole: pd.DataFrame, lanes: Sequence[Lane]) -> pd.DataFrame:
     for lane in lanes:
         for trace in lane.traces:
             texts[f"told{len(texts)}"] = [
-                lane.write(None if wording.missing(value) else value) for value in whole[trace.column]
+                lane.write(None if text.missing(value) else value) for value in whole[trace.column]
             ]
     return whole[["ts", "end"]].assign(**texts)
 
@@ -264,7 +264,7 @@ def holder_strip(holders: pd.DataFrame, window: Window, colours: Theme) -> Strip
         for who, row in zip(people, rows(holders), strict=True)
     ]
     labels = [
-        f"{who} · {row.job_name}" if not wording.missing(row.job_name) else who
+        f"{who} · {row.job_name}" if not text.missing(row.job_name) else who
         for who, row in zip(people, rows(holders), strict=True)
     ]
     return Strip(title="Held by", stretches=_labelled(frame, shades, _together(frame, labels), told, window))
@@ -307,7 +307,7 @@ def _labelled(
 
 def _person(row: object) -> str:
     user = getattr(row, "user_name", None)
-    return "unknown" if wording.missing(user) else str(user)
+    return "unknown" if text.missing(user) else str(user)
 
 
 RUNGS = {
@@ -317,21 +317,6 @@ RUNGS = {
     3: "SM active",
 }
 """The words for ``rung``."""
-
-
-def percent_of(value: float | None) -> str:
-    """A ratio for a lane's tooltip."""
-    return wording.percent(value)
-
-
-def celsius(value: float | None) -> str:
-    """A temperature."""
-    return wording.DASH if wording.missing(value) else f"{wording.count(value)}{wording.THIN}°C"
-
-
-def megahertz(value: float | None) -> str:
-    """A clock."""
-    return wording.DASH if wording.missing(value) else f"{wording.count(value)}{wording.THIN}MHz"
 
 
 _LANES = (
@@ -348,13 +333,6 @@ _LANES = (
 """The most telling first; a lane that the list of metrics has besides comes after them."""
 _RARE = ("Video",)
 """Few jobs use these engines: where all that was measured is 0, the lane would only take room."""
-_WRITERS: dict[str, Callable[[float | None], str]] = {
-    "ratio": percent_of,
-    "bytes": wording.gibibytes,
-    "w": wording.watts,
-    "c": celsius,
-    "mhz": megahertz,
-}
 """How a value is written, by the unit at the end of its column's name; anything else is a count."""
 
 
@@ -375,7 +353,7 @@ def _lane_of(title: str, metrics: Sequence[Metric], memory_total_bytes: float | 
     return Lane(
         title=title,
         traces=traces,
-        write=_WRITERS.get(unit, wording.count),
+        write=text.WRITERS.get(unit, text.count),
         full=1.0 if unit == "ratio" else memory_total_bytes if unit == "bytes" else None,
         rare=title in _RARE,
     )

@@ -10,7 +10,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from service import wording
+from analytics import text
 from service.charts.cache import Filled, kept, named
 from service.charts.frame import LEFT, Clock, TimeAxis, closed, hover, rows, stripes, styled, with_end
 from service.charts.theme import STATES, Theme
@@ -104,7 +104,7 @@ def usage_shares(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
         used_text=_gpus(usage["used_gpus"], used),
         fallow_text=_gpus(usage["allocated_gpus"] - usage["used_gpus"], allocated - used),
         unknown_text=_gpus(unknown, unknown / installed),
-        installed_text=usage["installed_gpus"].map(lambda gpus: f"{wording.gpus(gpus)} GPUs"),
+        installed_text=usage["installed_gpus"].map(lambda gpus: f"{text.gpus(gpus)} GPUs"),
     )
 
 
@@ -118,10 +118,10 @@ def held_gpus(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
     )
     share = allocated.where(allocated > 0)
     return frame.assign(
-        allocated_text=allocated.map(lambda gpus: f"{wording.gpus(gpus)} GPUs"),
+        allocated_text=allocated.map(lambda gpus: f"{text.gpus(gpus)} GPUs"),
         used_text=_gpus(used, used / share),
         fallow_text=_gpus(allocated - used, (allocated - used) / share),
-        unknown_text=unknown.map(lambda gpus: f"{wording.gpus(gpus)} GPUs"),
+        unknown_text=unknown.map(lambda gpus: f"{text.gpus(gpus)} GPUs"),
     )
 
 
@@ -129,7 +129,7 @@ def gpus_by_state(states: pd.DataFrame, axis: TimeAxis, colours: Theme, *, heigh
     """Stacked columns: how many GPUs were in each state, the best use at the foot, free on top."""
     wide = with_end(states, axis.window)
     per_step = step_hours(wide)
-    texts = {f"{state.column}_text": (states[state.column] / per_step).map(wording.gpus) for state in STATES}
+    texts = {f"{state.column}_text": (states[state.column] / per_step).map(text.gpus) for state in STATES}
     look = _states_look(axis.clock, colours, height)
     return look.filled(
         ends=axis.ends_only, stack=state_stack(states, axis.window), steps=wide[["ts", "end"]].assign(**texts)
@@ -194,7 +194,7 @@ def ledger_bars(ledger: pd.DataFrame, colours: Theme) -> Filled:
             "share": [_cell(hours, state.key, "share_ratio") for state in STATES],
         }
     )
-    frame["text"] = [f"{wording.hours(row.gpu_hours)} · {wording.percent(row.share)}" for row in rows(frame)]
+    frame["text"] = [f"{text.gpu_hours(row.gpu_hours)} · {text.percent(row.share)}" for row in rows(frame)]
     frame["length"] = frame["gpu_hours"] / float(frame["gpu_hours"].max() or 1.0)
     return _ledger_look(colours).filled(bars=frame)
 
@@ -222,13 +222,12 @@ def _ledger_look(colours: Theme) -> Any:
 
 def _cell(rows: dict[str, Any], key: str, column: str) -> float:
     value = getattr(rows[key], column) if key in rows else 0.0
-    return 0.0 if wording.missing(value) else float(value)
+    return 0.0 if text.missing(value) else float(value)
 
 
 def _gpus(gpus: "pd.Series[float]", ratio: "pd.Series[float]") -> list[str]:
     return [
-        f"{wording.percent(share)} · {wording.gpus(many)} GPUs"
-        for many, share in zip(gpus, ratio, strict=True)
+        f"{text.percent(share)} · {text.gpus(many)} GPUs" for many, share in zip(gpus, ratio, strict=True)
     ]
 
 

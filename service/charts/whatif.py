@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from service import wording
+from analytics import text
 from service.charts.frame import styled, unchecked
 from service.charts.theme import Theme
 from service.usecases.advised import Replayed
@@ -29,7 +29,7 @@ def compared(after: Replayed, before: Replayed, words: Mapping[str, str]) -> pd.
 def given_chart(frame: pd.DataFrame, colours: Theme, *, both: bool) -> Any:
     """A bar an action with its error, its hours beside it, and a tick where the rules in force would end."""
     told = [
-        wording.hours(hours) + _band(low, high)
+        f"{text.amount(hours)} h{_band(low, high)}"
         for hours, low, high in zip(frame["gpu_hours"], frame["low"], frame["high"], strict=True)
     ]
     ends = frame[["gpu_hours", "high", "before"]].astype(float).max(axis="columns")
@@ -62,7 +62,7 @@ def given_chart(frame: pd.DataFrame, colours: Theme, *, both: bool) -> Any:
 def charged_chart(frame: pd.DataFrame, colours: Theme) -> Any:
     """A bar a project: its part of what is lent, were held-idle hours charged; a tick at its part now."""
     told = [
-        f"{wording.percent(now)} \u2192 {wording.percent(then)}"
+        f"{text.percent(now)} \u2192 {text.percent(then)}"
         for now, then in zip(frame["part"], frame["part_charged"], strict=True)
     ]
     ends = frame[["part", "part_charged"]].astype(float).max(axis="columns")
@@ -109,9 +109,9 @@ def _tick(base: Any, column: str, scale: Any, colours: Theme) -> Any:
 
 
 def _told(base: Any, scale: Any, colours: Theme) -> Any:
-    text = base.mark_text(align="left", dx=8, color=colours.muted)
-    return text.encode(x=alt.X("end:Q", scale=scale), text="told:N")
+    labels = base.mark_text(align="left", dx=8, color=colours.muted)
+    return labels.encode(x=alt.X("end:Q", scale=scale), text="told:N")
 
 
 def _band(low: float | None, high: float | None) -> str:
-    return "" if wording.missing(low) else f" ({wording.amount(low)} to {wording.amount(high)})"
+    return "" if text.missing(low) else f" ({text.amount(low)} to {text.amount(high)})"

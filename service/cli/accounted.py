@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from analytics import text
 from service.cli import words
 from service.cli.screen import Column, console, table
 from service.client import Client
@@ -55,7 +56,7 @@ def header(run: dict[str, Any]) -> str:
 def lines(runs: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     """Sentences about the newest imported run, and how many were before it."""
     run, before = runs[0], len(runs) - 1
-    again = f"; {words.many(before, 'run')} before it" if before else ""
+    again = f"; {text.many(before, 'run')} before it" if before else ""
     where = ", ".join(
         f"{label} {run[name]}" for label, name in (("partition", "partition"), ("QOS", "qos")) if run[name]
     )
@@ -66,11 +67,11 @@ def lines(runs: Sequence[dict[str, Any]]) -> tuple[str, ...]:
             f"{stood}: waited since {words.clock_time(run['submitted_at'])}, never began, {ended}{again}",
         )
     lasted_s = (words.moment(run["ended_at"]) - words.moment(run["started_at"])).total_seconds()
-    nodes = words.many(len(run["node_names"]), "node")
+    nodes = text.many(len(run["node_names"]), "node")
     return (
         f"{stood}: began {words.clock_time(run['started_at'])}, {ended}{again}",
-        f"{words.many(run['gpus'], 'GPU')} on {nodes} for {words.span(lasted_s)}: "
-        f"{words.hours(lasted_s / 3600 * run['gpus'])} GPU-hours",
+        f"{text.many(run['gpus'], 'GPU')} on {nodes} for {text.length(lasted_s)}: "
+        f"{text.hours(lasted_s / 3600 * run['gpus'])} GPU-hours",
         accounted.gpus_used(run) or "nobody kept what was made of them",
         *_means(run),
     )
@@ -79,24 +80,24 @@ def lines(runs: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 def _means(run: dict[str, Any]) -> tuple[str, ...]:
     means = json.loads(run["measured"] or "[]")
     shown = tuple(
-        f"  {each['node']}/{each['gpu']}: {words.percent(each['utilization_ratio'])}"
+        f"  {each['node']}/{each['gpu']}: {text.percent(each['utilization_ratio'])}"
         + (
-            f", at most {words.memory(each['memory_used_bytes'], each['memory_total_bytes'])}"
+            f", at most {text.memory(each['memory_used_bytes'], each['memory_total_bytes'])}"
             if each["memory_used_bytes"] is not None
             else ""
         )
         for each in means[:MOST_GPUS]
     )
     more = len(means) - MOST_GPUS
-    return (*shown, *([f"  and {words.many(more, 'GPU')} more; --json has them"] if more > 0 else []))
+    return (*shown, *([f"  and {text.many(more, 'GPU')} more; --json has them"] if more > 0 else []))
 
 
 def _line(row: dict[str, Any]) -> list[str]:
     return [
         row["key"] or "(not known)",
-        words.count(row["runs"]),
-        words.hours(row["gpu_hours"]),
-        words.hours(row["measured_gpu_hours"]),
-        words.percent(row["utilization_ratio"]),
-        words.hours(row["unused_gpu_hours"]),
+        text.count(row["runs"]),
+        text.hours(row["gpu_hours"]),
+        text.hours(row["measured_gpu_hours"]),
+        text.percent(row["utilization_ratio"]),
+        text.hours(row["unused_gpu_hours"]),
     ]

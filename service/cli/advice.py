@@ -7,6 +7,7 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from analytics import text
 from service.cli import advice_lines, words
 from service.cli.asking import asked
 from service.cli.screen import console, print_json
@@ -61,9 +62,9 @@ def _heading(desk: AdviceContext, advised: "list[Advice]") -> str:
         return f"No advice, as of {at:%Y-%m-%d %H:%M}."
     hours, unknown = known_gain([advice_row(each, desk.currency) for each in advised])
     money = sum(each.gain_money or 0.0 for each in advised) if not unknown else 0.0
-    priced = f", {words.money(money, desk.currency)}" if money and desk.currency else ""
+    priced = f", {text.money(money, desk.currency)}" if money and desk.currency else ""
     more = f"; of {unknown} nothing recorded says how much" if unknown else ""
-    worth = f"{words.hours(hours)} GPU-hours{priced}, if all were followed{more}"
+    worth = f"{text.hours(hours)} GPU-hours{priced}, if all were followed{more}"
     return f"{count} as of {at:%Y-%m-%d %H:%M}: {worth}"
 
 
@@ -93,7 +94,7 @@ def _say_range(range_: Recurred, flags: argparse.Namespace) -> None:
     of = words.in_range(flags.since, flags.until)
     priced = words.priced(range_.wasted_cost, range_.currency)
     recurs = "." if range_.habits else "; nothing that recurs."
-    wasted = words.hours(range_.wasted_gpu_hours)
+    wasted = text.hours(range_.wasted_gpu_hours)
     screen.print(f"{of}: {wasted} GPU-hours wasted{priced}, ended jobs included{recurs}")
     for each in range_.habits:
         screen.print(f"  recurs: {told(each)}")

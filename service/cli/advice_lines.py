@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from service.cli import words
+from analytics import text
 from service.usecases.advice_rows import verb_of
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def draw_advice(advice: "Advice", currency: str | None) -> RenderableType:
     """An advice for a terminal: its class and gain, then what, why and the risk."""
     from advisor.explain import advice_id
 
-    gain = f"{words.hours(advice.gain_gpu_hours)} GPU-hours"
-    money = f", {words.money(advice.gain_money, currency)}" if advice.gain_money and currency else ""
-    over = f" within {words.span(advice.horizon_s)}" if advice.horizon_s else ""
+    gain = f"{text.hours(advice.gain_gpu_hours)} GPU-hours"
+    money = f", {text.money(advice.gain_money, currency)}" if advice.gain_money and currency else ""
+    over = f" within {text.length(advice.horizon_s)}" if advice.horizon_s else ""
     gained = f" · {gain}{money}{over}" if advice.gain_gpu_hours else ""
     head = Text.assemble(
         (advice.action.value, CLASS_STYLES.get(advice.action.value, "bold")),
@@ -50,7 +50,7 @@ def draw_advice(advice: "Advice", currency: str | None) -> RenderableType:
         (gained, "green"),
     )
     tail = f"risk: {advice.risk}" + (f" ({', '.join(advice.risk_to)})" if advice.risk_to else "")
-    sure = f"{words.percent(advice.confidence)} sure · explain {advice_id(advice)}"
+    sure = f"{text.percent(advice.confidence)} sure · explain {advice_id(advice)}"
     return Group(
         head,
         Padding(Text(advice.why), (0, 0, 0, 2), expand=False),

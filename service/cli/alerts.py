@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from analytics import text
 from service.cli import words
 from service.cli.asking import asked
 from service.cli.screen import console, print_json
@@ -71,7 +72,7 @@ def _draw(row: dict[str, Any], now: datetime) -> RenderableType:
         (f"{row['number']} ", "bright_black"),
         (row["kind"], KIND_STYLES.get(row["kind"], "bold")),
         f" · {row['rung']}  {row['title']}",
-        (f" · for {words.span(words.since(row['since_ts'], now))}" if not over else "", "bright_black"),
+        (f" · for {text.length(words.since(row['since_ts'], now))}" if not over else "", "bright_black"),
     )
     lines = [Text(words.localized(row["says"]))]
     if over:

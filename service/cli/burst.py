@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analytics import text
 from service.cli.screen import Column, console, print_json, table
 from service.errors import FallowError
 
@@ -127,7 +128,9 @@ def _tell(found: "Plan", flags: argparse.Namespace) -> None:
     columns = [Column(title="Layers", least=24), Column(title="GPUs", right=True), Column(title="Ranks")]
     screen.print(table(columns, [(_names(run), str(run[0].gpus), _ranks(run[0])) for run in _runs(found)]))
     waits = [1 - min(busy / found.predicted.time_us, 1.0) for busy in found.busy_us]
-    screen.print(f"Each GPU waits this share of a step: {', '.join(f'{wait:.0%}' for wait in waits)}")
+    screen.print(
+        f"Each GPU waits this share of a step: {', '.join(f'{text.percent(wait)}' for wait in waits)}"
+    )
 
 
 def summary(found: "Plan") -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
+from analytics import text
 from collector.gpu_place import node_place, place_of
 from collector.metrics import METRICS
 from collector.model import (
@@ -16,7 +17,6 @@ from collector.model import (
     Unavailable,
 )
 from collector.reading import Tick
-from service.cli import words
 from service.cli.asking import say_simulated
 from service.cli.screen import Column, console, place, print_json, table
 from service.config.flags import settle
@@ -120,13 +120,13 @@ def _draw(rows: list[dict[str, Any]]) -> Any:
 def _line(row: dict[str, Any]) -> list[str | Text]:
     return [
         place(row),
-        (row["model"] or words.NOTHING).removeprefix("NVIDIA "),
-        words.percent(row["utilization_ratio"]),
-        words.percent(row["sm_active_ratio"]),
-        words.memory(row["memory_used_bytes"], row["memory_total_bytes"]),
-        words.watts(row["power_w"]),
-        words.NOTHING if row["temperature_c"] is None else f"{row['temperature_c']} C",
-        words.count(row["process_count"]),
+        (row["model"] or text.NOTHING).removeprefix("NVIDIA "),
+        text.percent(row["utilization_ratio"]),
+        text.percent(row["sm_active_ratio"]),
+        text.memory(row["memory_used_bytes"], row["memory_total_bytes"]),
+        text.watts(row["power_w"]),
+        text.NOTHING if row["temperature_c"] is None else f"{row['temperature_c']} C",
+        text.count(row["process_count"]),
         row["user_name"] or "",
         row["job"] or "",
     ]

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from analytics import text
 from service.cli import words
 from service.cli.asking import asked_to_act
 from service.cli.job_words import job_id
@@ -91,8 +92,8 @@ def _line(rows: list[dict[str, Any]]) -> tuple[str, ...]:
     tail = [rest[other]] if other else ["else nobody's: no"] if len(said) < len(rows) else []
     return (
         str(first["job"]),
-        str(first.get("name") or words.NOTHING),
-        str(first.get("user") or words.NOTHING),
+        str(first.get("name") or text.NOTHING),
+        str(first.get("user") or text.NOTHING),
         *("yes" if kinds.get(kind, {}).get("allowed") else "no" for kind in KINDS),
         "; ".join([*said, *tail]).removeprefix("else "),
     )

@@ -9,13 +9,13 @@ import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from service.cli import credentials, import_jobs, words
+from analytics import text
+from service.cli import credentials, import_jobs
 from service.cli.asking import asked
 from service.cli.screen import Column, console, table
 from service.client import Client, ImportFailed, NoData, connect
@@ -102,13 +102,13 @@ def _noting(bar: Progress, task: TaskID) -> "Callable[[Read], None]":
 
 
 def _worth_doing(screen: Console, planned: dict[str, Any], *, yes: bool) -> bool:
-    days = planned["todo_ms"] / DAY_MS
+    todo = text.length(planned["todo_ms"] / 1000)
     if not planned["todo_ms"]:
         screen.print("All of it was imported before; nothing to do.")
         return False
     screen.print(
-        f"{planned['origin']}: {days:.1f} days to read, {len(planned['metrics'])} metrics, "
-        f"{words.count(planned['series'])} series, a sample every {planned['step_ms'] / 1000:g} s."
+        f"{planned['origin']}: {todo} to read, {len(planned['metrics'])} metrics, "
+        f"{text.count(planned['series'])} series, a sample every {planned['step_ms'] / 1000:g} s."
     )
     if not yes:
         screen.print("Nothing was imported; add --yes to do it. It can be stopped and repeated at any time.")
@@ -145,11 +145,6 @@ def run_export(flags: argparse.Namespace) -> int:
     if not files:
         raise NoData(f"nothing was measured since {flags.since}")
     columns = [Column(title="file"), Column(title="rows", right=True), Column(title="size", right=True)]
-    lines = [[str(path), words.count(rows), _size(path)] for path, rows in files]
+    lines = [[str(path), text.count(rows), text.size(path.stat().st_size)] for path, rows in files]
     console().print(table(columns, lines))
     return 0
-
-
-def _size(path: Path) -> str:
-    size = path.stat().st_size
-    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"

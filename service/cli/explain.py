@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
 
+from analytics import text
 from service.cli import advice_lines, words
 from service.cli.asking import asked, asked_to_act
 from service.cli.job_words import job_id
@@ -68,7 +69,7 @@ def _who(row: dict[str, Any]) -> str:
     began = words.began(row)
     if row["to_ts"] is None:
         return f"{row['job']} is {whose} job{name}{project}; it holds GPUs that are gone, since {began}."
-    gpus = words.many(row["gpus"], "GPU")
+    gpus = text.many(row["gpus"], "GPU")
     return (
         f"{row['job']} was {whose} job{name}{project}, and has ended: it held {gpus} "
         f"from {began} to {words.clock_time(row['to_ts'])}."

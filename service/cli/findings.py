@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from analytics import text
 from service import energy
 from service.cli import freshness, words
 from service.cli.asking import asked
@@ -56,10 +57,10 @@ def _line(row: dict[str, Any]) -> list[str | Text]:
         row["user_name"] or "",
         _name(row),
         Text(row["kind"], style=STYLES.get(row["kind"], "")),
-        words.percent(numbers.get("coverage_ratio")),
-        words.percent(numbers.get("active_ratio")),
-        words.percent(numbers.get("utilization_active_mean_ratio")),
-        words.count(numbers.get("runs")),
+        text.coverage(numbers.get("coverage_ratio")),
+        text.percent(numbers.get("active_ratio")),
+        text.percent(numbers.get("utilization_active_mean_ratio")),
+        text.count(numbers.get("runs")),
         _length(numbers.get("run_longest_minutes")),
         _length(numbers.get("gap_longest_minutes")),
     ]
@@ -70,7 +71,7 @@ def _name(row: dict[str, Any]) -> str:
 
 
 def _length(minutes: float | None) -> str:
-    return words.NOTHING if minutes is None else words.span(minutes * 60)
+    return text.NOTHING if minutes is None else text.length_cell(minutes * 60)
 
 
 ABOUT = {"intruder": "given to ", "unproven-claim": "claimed by "}
@@ -187,9 +188,9 @@ def _list_intruders(rows: list[dict[str, Any]], flags: argparse.Namespace) -> in
         head = Text.assemble(
             (f"{row['user_name'] or 'somebody'}'s {row['process_name'] or 'process'}", "bold red"),
             f" (pid {row['pid']}) on {place(row)}, given to {row['given_to'] or 'others'}",
-            (f" · since {words.span(words.since(row['from_ts'], now))}{over}", "bright_black"),
-            "" if row["memory_used_bytes"] is None else f" · {words.memory(row['memory_used_bytes'], None)}",
-            "" if row["sm_ratio"] is None else f" · {words.percent(row['sm_ratio'])} of its time",
+            (f" · since {text.length(words.since(row['from_ts'], now))}{over}", "bright_black"),
+            "" if row["memory_used_bytes"] is None else f" · {text.memory(row['memory_used_bytes'], None)}",
+            "" if row["sm_ratio"] is None else f" · {text.percent(row['sm_ratio'])} of its time",
         )
         screen.print(Group(head, Padding(Text(row["command"] or ""), (0, 0, 0, 2), expand=False)))
     return 0
@@ -198,7 +199,7 @@ def _list_intruders(rows: list[dict[str, Any]], flags: argparse.Namespace) -> in
 def _heading(rows: list[dict[str, Any]], only_open: bool, of: str) -> str:
     if not rows:
         return "No open findings." if only_open else f"{of}: no findings."
-    return words.many(len(rows), "open finding" if only_open else "finding")
+    return text.many(len(rows), "open finding" if only_open else "finding")
 
 
 def _wasted(waste: dict[str, Any], only_open: bool, of: str) -> str:
@@ -206,11 +207,11 @@ def _wasted(waste: dict[str, Any], only_open: bool, of: str) -> str:
     named = waste["open_gpu_hours" if only_open else "found_gpu_hours"]
     priced = words.priced(waste["wasted_cost"], waste["currency"])
     drawn = energy.wasted([waste]) if "wasted_energy_kwh" in waste else None
-    metered = f", {words.energy(drawn)}" if drawn is not None and drawn.kwh else ""
+    metered = f", {energy.written(drawn)}" if drawn is not None and drawn.kwh else ""
     about = "about something open" if only_open else "about these"
-    wasted, low = words.hours(waste["wasted_gpu_hours"]), words.hours(waste["low_saturation_gpu_hours"])
+    wasted, low = text.hours(waste["wasted_gpu_hours"]), text.hours(waste["low_saturation_gpu_hours"])
     return (
-        f"{of}: {wasted} GPU-hours wasted{priced}{metered}, {words.hours(named)} of them {about}; "
+        f"{of}: {wasted} GPU-hours wasted{priced}{metered}, {text.hours(named)} of them {about}; "
         f"{low} GPU-hours at low saturation beside it"
     )
 
@@ -218,7 +219,7 @@ def _wasted(waste: dict[str, Any], only_open: bool, of: str) -> str:
 def _draw(group: list[dict[str, Any]], now: datetime) -> RenderableType:
     """One message a job and kind: the first GPU's sentence, and on which others it is the same."""
     row, *more = group
-    lasted = words.span(words.since(min(each["opened_at"] for each in group), now))
+    lasted = text.length(words.since(min(each["opened_at"] for each in group), now))
     over = "" if row["closed_at"] is None else f" · over since {words.clock_time(row['closed_at'])}"
     wasted = once_a_gpu((each["uuid"], each["wasted_gpu_hours"]) for each in group)
     head = Text.assemble(
@@ -227,7 +228,7 @@ def _draw(group: list[dict[str, Any]], now: datetime) -> RenderableType:
         f" · {ABOUT.get(row['kind'], '')}{words.owner(row)}",
         f" · {row['project']}" if row["project"] else "",
         (f" · found {lasted} ago{over}", "bright_black"),
-        (f" · {words.hours(wasted)} GPU-hours wasted", "red") if wasted else "",
+        (f" · {text.hours(wasted)} GPU-hours wasted", "red") if wasted else "",
     )
     same = others([place(each) for each in more if each["uuid"] != row["uuid"]])
     said = f"{words.localized(row['sentence'])}{f' {same}' if same else ''}"

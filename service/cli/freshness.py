@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from analytics import text
 from service.cli import words
 from service.client import Client
 from service.durations import BadSpan, window
@@ -45,4 +46,4 @@ def lateness(client: Client, now: datetime) -> str | None:
     age_s = words.since(rows[0]["judged_at"], now) if rows else None
     if age_s is None:
         return NEVER
-    return f"judged last {words.span(age_s)} ago" if age_s > LATE_S else None
+    return f"judged last {text.length(age_s)} ago" if age_s > LATE_S else None

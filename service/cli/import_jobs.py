@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli import words
+from analytics import text
 from service.cli.screen import console
 from service.client import Client, connect
 from service.config.flags import settle
@@ -107,7 +107,7 @@ def _tried(flags: argparse.Namespace, zone: str) -> int:
 
         start, end = window(flags.since, flags.until, datetime.now(UTC))
         screen.print(
-            f"Slurm's accounting: {words.span((end - start).total_seconds())} to read, a day at a time."
+            f"Slurm's accounting: {text.length((end - start).total_seconds())} to read, a day at a time."
         )
         if hidden := past.who_is_seen():
             screen.print(hidden)
@@ -241,10 +241,10 @@ def _say(counts: Counts, zone: str, *, stored: bool) -> None:
     screen.print(f"{new}: {', '.join(parts)}.")
     if counts.comments:
         screen.print(
-            f"{words.many(counts.comments, 'comment')} of jobstats can't be read: runs without means."
+            f"{text.many(counts.comments, 'comment')} of jobstats can't be read: runs without means."
         )
     if counts.refused:
-        screen.print(f"{words.many(counts.refused, 'record')} can't be read, and left out:")
+        screen.print(f"{text.many(counts.refused, 'record')} can't be read, and left out:")
         for line in counts.refusals:
             screen.print(f"  {line}", markup=False)
     if counts.records and counts.no_gpus and not counts.runs:

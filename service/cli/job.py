@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.padding import Padding
 
+from analytics import text
 from collector.model import Basis
 from service import energy
 from service.cli import accounted, manager_job, words
@@ -154,10 +155,10 @@ def _draw(
 def _energy(row: dict[str, Any]) -> str:
     """What it used of energy, and how much of that while it did nothing."""
     used, wasted = energy.used([row]), energy.wasted([row])
-    while_idle = f", {words.kwh(wasted.kwh)} of it while idle or empty" if wasted.kwh else ""
+    while_idle = f", {text.kwh(wasted.kwh)} of it while idle or empty" if wasted.kwh else ""
     part = used.partly_of
-    measured = "" if part is None else f"; measured in {words.percent(part)} of its hours"
-    return f"{words.kwh(used.kwh)} kWh{while_idle}{measured}"
+    measured = "" if part is None else f"; measured in {text.percent(part)} of its hours"
+    return f"{text.kwh(used.kwh)} kWh{while_idle}{measured}"
 
 
 def _when(row: dict[str, Any], start: datetime) -> str:
@@ -174,12 +175,12 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
     bound = "≤" if row["rung"] == Basis.GPU_UTILIZATION else ""
     return (
         place(row),
-        words.hours(row["gpu_hours"]),
-        f"{bound}{words.hours(row['used_gpu_hours'])}",
-        words.hours(row["wasted_gpu_hours"]),
-        words.hours(row["unknown_gpu_hours"]),
-        f"{bound}{words.percent(row['utilization_ratio'])}" if row["rung"] else words.NOTHING,
-        words.kwh(row.get("energy_kwh")),
-        words.memory(row["memory_used_max_bytes"], row["memory_total_bytes"]),
+        text.hours(row["gpu_hours"]),
+        f"{bound}{text.hours(row['used_gpu_hours'])}",
+        text.hours(row["wasted_gpu_hours"]),
+        text.hours(row["unknown_gpu_hours"]),
+        f"{bound}{text.percent(row['utilization_ratio'])}" if row["rung"] else text.NOTHING,
+        text.kwh(row.get("energy_kwh")),
+        text.memory(row["memory_used_max_bytes"], row["memory_total_bytes"]),
         row["found"] or "",
     )

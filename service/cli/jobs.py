@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.padding import Padding
 
-from service.cli import words
+from analytics import text
 from service.cli.asking import asked_to_act
 from service.cli.job_words import job_id, ordered, say_what_is_left
 from service.cli.screen import Column, console, print_json, table
@@ -62,12 +62,12 @@ def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
     asked = row["submission"]
     return (
         str(row["job"]),
-        asked["name"] or words.NOTHING,
+        asked["name"] or text.NOTHING,
         asked["user"],
         asked["project"],
         _stands(row),
         f"{_gpus(row)}",
-        words.span(_since_s(row, now_ms)),
+        text.length_cell(_since_s(row, now_ms)),
         " ".join(asked["command"]),
         row.get("message") or "",
     )

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
+from analytics import text
 from collector.model import GpuState
 from service import energy
 from service.cli import accounted, words
@@ -73,20 +74,20 @@ def _say_alike(rows: Sequence[Row]) -> None:
     (alike,) = rows
     if alike["alike_gpu_hours"] >= LEAST_SAID_HOURS:
         console().print(
-            f"{words.hours(alike['alike_gpu_hours'])} GPU-hours are of GPUs that several held at once, and "
+            f"{text.hours(alike['alike_gpu_hours'])} GPU-hours are of GPUs that several held at once, and "
             "nobody tells whose the use was: all who held them are charged alike, by their shares.",
             style="bright_black",
         )
     if alike["unclear_gpu_hours"] >= LEAST_SAID_HOURS:
         console().print(
-            f"Of {words.hours(alike['unclear_gpu_hours'])} more it is not kept whether it was told.",
+            f"Of {text.hours(alike['unclear_gpu_hours'])} more it is not kept whether it was told.",
             style="bright_black",
         )
 
 
 def _say_measured(used: energy.Energy, wasted: energy.Energy) -> None:
     """A sum of energy is of the time in which it was measured: how much that is, where it is not all."""
-    part, of_wasted = words.percent(used.partly_of), words.percent(wasted.partly_of)
+    part, of_wasted = text.percent(used.partly_of), text.percent(wasted.partly_of)
     if not used.kwh:
         return
     if used.partly_of is not None or wasted.partly_of is not None:
@@ -97,7 +98,7 @@ def _say_measured(used: energy.Energy, wasted: energy.Energy) -> None:
 
 def _heading(by: str, start: datetime, end: datetime) -> str:
     local = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (start, end))
-    return f"GPU-hours by {by}, {' to '.join(local)} ({words.span((end - start).total_seconds())})"
+    return f"GPU-hours by {by}, {' to '.join(local)} ({text.length((end - start).total_seconds())})"
 
 
 def _names(client: Client, by: str, span: tuple[datetime, datetime]) -> dict[str, str]:
@@ -147,20 +148,20 @@ def _states(rows: Sequence[Row]) -> Any:
     lines: list[list[str | Text]] = [
         [
             state_text(row["state"]),
-            words.hours(row["gpu_hours"]),
-            words.percent(row["share_ratio"]),
+            text.hours(row["gpu_hours"]),
+            text.percent(row["share_ratio"]),
             Text(words.bar(row["share_ratio"], BAR_WIDTH), style=state_text(row["state"]).style),
-            *([words.kwh(row["energy_kwh"])] if metered else []),
-            *([words.money(row["cost"], row["currency"])] if priced else []),
+            *([text.kwh(row["energy_kwh"])] if metered else []),
+            *([text.money(row["cost"], row["currency"])] if priced else []),
         ]
         for row in rows
     ]
     sums = [
-        words.hours(total["gpu_hours"]),
+        text.hours(total["gpu_hours"]),
         "",
         "",
-        *([words.kwh(energy.used(rows).kwh)] if metered else []),
-        *([words.money(total["cost"], total["currency"])] if priced else []),
+        *([text.kwh(energy.used(rows).kwh)] if metered else []),
+        *([text.money(total["cost"], total["currency"])] if priced else []),
     ]
     lines.append([Text("all", style="bold"), *sums])
     return table(columns, lines)
@@ -200,16 +201,16 @@ def _key_line(row: Row, by: str, withheld: bool, metered: bool, priced: bool) ->
         *([row["name"] or "?"] if by == "gpu" else []),
         _key(row, by, hardware),
         *([row["name"]] if by == "job" else []),
-        words.hours(row["gpu_hours"]),
-        *([words.hours(row["held_gpu_hours"])] if hardware else []),
-        words.hours(row["used_gpu_hours"]),
-        Text(words.hours(row["wasted_gpu_hours"]), style="red" if row["wasted_gpu_hours"] else ""),
-        *([words.hours(row["withheld_gpu_hours"])] if withheld else []),
-        words.hours(row["unknown_gpu_hours"]),
-        words.percent(row["utilization_ratio"]),
+        text.hours(row["gpu_hours"]),
+        *([text.hours(row["held_gpu_hours"])] if hardware else []),
+        text.hours(row["used_gpu_hours"]),
+        Text(text.hours(row["wasted_gpu_hours"]), style="red" if row["wasted_gpu_hours"] else ""),
+        *([text.hours(row["withheld_gpu_hours"])] if withheld else []),
+        text.hours(row["unknown_gpu_hours"]),
+        text.percent(row["utilization_ratio"]),
         Text(words.bar(row["utilization_ratio"], 10), style="green"),
-        *([words.kwh(row["energy_kwh"]), words.kwh(row["wasted_energy_kwh"])] if metered else []),
-        *([words.money(row["wasted_cost"], row["currency"])] if priced else []),
+        *([text.kwh(row["energy_kwh"]), text.kwh(row["wasted_energy_kwh"])] if metered else []),
+        *([text.money(row["wasted_cost"], row["currency"])] if priced else []),
     ]
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+from analytics import text
 from service.cli import words
 from service.client import Client
 
@@ -31,17 +32,17 @@ def header(run: dict[str, Any]) -> str:
 def lines(runs: list[dict[str, Any]]) -> tuple[str, ...]:
     """Sentences about the newest run, and about those before it."""
     newest, *before = runs
-    asked = words.many(newest["nodes"], "node")
+    asked = text.many(newest["nodes"], "node")
     if newest["gpus"] is not None:
-        asked = f"{words.many(newest['gpus'], 'GPU')} on {asked}"
-    limit = "" if newest["limit_s"] is None else f", for at most {words.span(newest['limit_s'])}"
+        asked = f"{text.many(newest['gpus'], 'GPU')} on {asked}"
+    limit = "" if newest["limit_s"] is None else f", for at most {text.length(newest['limit_s'])}"
     where = " ".join(
         f"{label} {newest[name]}"
         for label, name in (("partition", "partition"), ("QOS", "qos"), ("reservation", "reservation"))
         if newest[name]
     )
     again = (
-        f"; {words.many(len(before), 'run')} before it, the last ended {_ended(before[0])}" if before else ""
+        f"; {text.many(len(before), 'run')} before it, the last ended {_ended(before[0])}" if before else ""
     )
     return (
         f"At Slurm, cluster {newest['cluster']}: {_stands(newest)}{again}",
@@ -77,5 +78,5 @@ def _given(text: str | None) -> str:
 def _gpus(grant: dict[str, Any]) -> str:
     numbers = ", ".join(map(str, grant["indices"]))
     if grant["is_shared"]:
-        return f"{words.many(grant['gpus'], 'shard')} of GPU {numbers or '?'}"
-    return f"GPU {numbers}" if numbers else words.many(grant["gpus"], "GPU")
+        return f"{text.many(grant['gpus'], 'shard')} of GPU {numbers or '?'}"
+    return f"GPU {numbers}" if numbers else text.many(grant["gpus"], "GPU")

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from analytics import text
 from collector.model import WASTE_STATES
 from service.cli import words
 from service.cli.screen import Column, console, table
@@ -50,7 +51,7 @@ def draw(rows: list[dict[str, Any]], gpus: list[dict[str, Any]], limit: int | No
         screen.print(f"At Slurm, cluster {cluster}: {_counted(own)}", style="bold")
         screen.print(table(COLUMNS, [_line(row, now_ms) for row in own[:limit]]))
         if limit is not None and len(own) > limit:
-            screen.print(f"and {words.many(len(own) - limit, 'job')} more; --limit shows them")
+            screen.print(f"and {text.many(len(own) - limit, 'job')} more; --limit shows them")
     if unused := _unused(gpus):
         screen.print(unused)
 
@@ -59,24 +60,24 @@ def _counted(rows: list[dict[str, Any]]) -> str:
     jobs = sum(row["tasks"] for row in rows)
     gpus = sum((row["gpus"] or 0) * row["tasks"] for row in rows)
     waits = "waits" if jobs == 1 else "wait"
-    return f"{words.many(jobs, 'job')} {waits} for {words.many(gpus, 'GPU')}"
+    return f"{text.many(jobs, 'job')} {waits} for {text.many(gpus, 'GPU')}"
 
 
 def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
     since_s = now_ms / 1000 - words.moment(row["submitted_at"]).timestamp()
-    each = words.NOTHING if row["gpus"] is None else words.count(row["gpus"])
-    parts = f" {words.many(row['shards'], 'shard')}" if row["shards"] else ""
+    each = text.NOTHING if row["gpus"] is None else text.count(row["gpus"])
+    parts = f" {text.many(row['shards'], 'shard')}" if row["shards"] else ""
     return (
         f"slurm:{row['shown_id']}",
-        str(row["job_name"] or words.NOTHING),
-        str(row["user_name"] or words.NOTHING),
-        str(row["project"] or words.NOTHING),
+        str(row["job_name"] or text.NOTHING),
+        str(row["user_name"] or text.NOTHING),
+        str(row["project"] or text.NOTHING),
         " ".join(each for each in (row["partition"], row["qos"]) if each),
         f"{row['tasks']} x {each}"
         if row["tasks"] > 1
         else f"{'' if parts and not row['gpus'] else each}{parts}",
-        words.span(since_s),
-        str(row["reason"] or words.NOTHING),
+        text.length_cell(since_s),
+        str(row["reason"] or text.NOTHING),
     )
 
 
@@ -92,7 +93,7 @@ def _unused(gpus: list[dict[str, Any]]) -> str | None:
         for (job, user), count in held.most_common(MOST_HOLDERS)
     )
     more = len(held) - MOST_HOLDERS
-    others = f" and {words.many(more, 'other job')}" if more > 0 else ""
+    others = f" and {text.many(more, 'other job')}" if more > 0 else ""
     total = held.total()
     are = "is" if total == 1 else "are"
-    return f"Meanwhile {words.many(total, 'GPU')} {are} held and unused: {named}{others}."
+    return f"Meanwhile {text.many(total, 'GPU')} {are} held and unused: {named}{others}."

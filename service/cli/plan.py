@@ -5,7 +5,8 @@ from typing import Any
 
 from rich.text import Text
 
-from service.cli import advice_lines, words
+from analytics import text
+from service.cli import advice_lines
 from service.cli.asking import asked, asked_to_act
 from service.cli.plan_lines import plan_lines
 from service.cli.screen import Column, console, print_json, table
@@ -126,10 +127,10 @@ def _projects(desk: AdviceContext) -> Any:
         lines.append(
             (
                 name,
-                words.count(quota),
-                words.count(round(now[name], 2)),
-                words.count(round(plan.fair_gpus[name], 2)),
-                words.count(round(after.get(name, 0.0), 2)),
+                text.count(quota),
+                text.count(round(now[name], 2)),
+                text.count(round(plan.fair_gpus[name], 2)),
+                text.count(round(after.get(name, 0.0), 2)),
             )
         )
     columns = (

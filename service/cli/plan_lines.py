@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from service.cli import words
+from analytics import text
 
 
 def plan_lines(plan: dict[str, Any]) -> Iterator[Text]:
@@ -33,8 +33,8 @@ def step_line(step: dict[str, Any]) -> Text:
     line = Text.assemble(f"{step['n']:>5}  ", step["sentence"], (f"  · {step['mode']}", "bright_black"))
     gain = step.get("expected_gain") or {}
     if gain.get("gpu_hours"):
-        over = f" within {words.span(gain['horizon_s'])}" if gain.get("horizon_s") else ""
-        line.append(f" · {words.hours(gain['gpu_hours'])} GPU-hours{over}", style="green")
+        over = f" within {text.length(gain['horizon_s'])}" if gain.get("horizon_s") else ""
+        line.append(f" · {text.hours(gain['gpu_hours'])} GPU-hours{over}", style="green")
     if step.get("reason"):
         line.append(f": {step['reason']}")
     return line
@@ -43,5 +43,5 @@ def step_line(step: dict[str, Any]) -> Text:
 def at(ms: int | None) -> str:
     """A point of time in the reader's own zone, to the second."""
     return (
-        words.NOTHING if ms is None else f"{datetime.fromtimestamp(ms / 1000).astimezone():%Y-%m-%d %H:%M:%S}"
+        text.NOTHING if ms is None else f"{datetime.fromtimestamp(ms / 1000).astimezone():%Y-%m-%d %H:%M:%S}"
     )

@@ -4,7 +4,8 @@ import argparse
 from datetime import datetime
 from typing import Any
 
-from service.cli import manager_queue, words
+from analytics import text
+from service.cli import manager_queue
 from service.cli.asking import asked, asked_to_act
 from service.cli.job_words import say_what_is_left
 from service.cli.screen import Column, console, print_json, table
@@ -51,13 +52,11 @@ def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
     return (
         str(row["place"]),
         str(row["job"]),
-        str(row.get("name") or words.NOTHING),
+        str(row.get("name") or text.NOTHING),
         str(row["user"]),
         str(row["project"]),
-        words.count(row["gpus"]),
-        words.span(None if row.get("since_ms") is None else (now_ms - row["since_ms"]) / 1000),
-        words.NOTHING
-        if promised is None
-        else f"{datetime.fromtimestamp(promised / 1000).astimezone():%H:%M}",
+        text.count(row["gpus"]),
+        text.length_cell(None if row.get("since_ms") is None else (now_ms - row["since_ms"]) / 1000),
+        text.NOTHING if promised is None else f"{datetime.fromtimestamp(promised / 1000).astimezone():%H:%M}",
         str(row.get("waits_for") or ""),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from service.cli import words
+from analytics import text
 from service.cli.asking import asked, is_simulated
 from service.cli.freshness import measured_window
 from service.cli.screen import Column, console, print_json, table
@@ -221,8 +221,8 @@ def _show(found: "Comparison", setting: "Setting", html: Path | None) -> None:
         screen.print(line, style="yellow")
     screen.print(table(_TIME_COLUMNS, [_times(score) for score in scores]))
     screen.print(
-        f"No schedule has a lower average JCT than {_span(found.alone_bound_s)} (each job alone) or "
-        f"{_span(found.fluid_bound_s)} (one server as fast as all GPUs).",
+        f"No schedule has a lower average JCT than {text.length(found.alone_bound_s)} (each job alone) or "
+        f"{text.length(found.fluid_bound_s)} (one server as fast as all GPUs).",
         style="bright_black",
     )
     screen.print(table(_USE_COLUMNS, [_uses(score) for score in scores]))
@@ -267,12 +267,12 @@ _USE_COLUMNS = (
 def _times(score: "Score") -> list[str | Text]:
     return [
         Text(score.policy, style="bold"),
-        _span(score.avg_jct_s),
-        _span(score.p99_jct_s),
-        _span(score.avg_queueing_s),
-        _span(score.makespan_s),
-        words.percent(score.allocated_ratio),
-        words.percent(score.utilization_ratio),
+        text.length(score.avg_jct_s),
+        text.length(score.p99_jct_s),
+        text.length(score.avg_queueing_s),
+        text.length(score.makespan_s),
+        text.percent(score.allocated_ratio),
+        text.percent(score.utilization_ratio),
         f"{score.preemptions:,}",
         f"{score.resizes:,}",
     ]
@@ -281,10 +281,10 @@ def _times(score: "Score") -> list[str | Text]:
 def _uses(score: "Score") -> list[str | Text]:
     return [
         Text(score.policy, style="bold"),
-        *(words.hours(score.gpu_hours[name]) for name in SHOWN_STATES),
-        words.hours(score.free_while_waiting_gpu_hours),
-        words.hours(score.lost_gpu_hours),
-        _span(score.quota_violation_s),
+        *(text.hours(score.gpu_hours[name]) for name in SHOWN_STATES),
+        text.hours(score.free_while_waiting_gpu_hours),
+        text.hours(score.lost_gpu_hours),
+        text.length(score.quota_violation_s),
     ]
 
 
@@ -296,10 +296,3 @@ def _fairness(scores: "Sequence[Score]") -> Any:
         for name in projects
     ]
     return table(columns, lines)
-
-
-def _span(seconds: float) -> str:
-    """Minutes and hours with a digit, as comparing needs them."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:,.1f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"

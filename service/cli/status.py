@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from analytics import text
 from service.cli import freshness, words
 from service.cli.asking import SIMULATED, asked
 from service.cli.screen import Column, console, place, print_json, state_text, table
@@ -117,20 +118,20 @@ def _summary(picture: Picture) -> list[Text]:
     now = picture.cluster
     total = now["gpus"] or 0
     age_s = words.since(now["as_of"], picture.at)
-    age = Text(f"{words.span(age_s)} ago", style="yellow" if age_s is None or age_s > STALE_S else "")
-    head = Text.assemble((f"{words.count(total)} GPUs", "bold"), " · ", age, f" · {picture.sight}")
+    age = Text(f"{text.length(age_s)} ago", style="yellow" if age_s is None or age_s > STALE_S else "")
+    head = Text.assemble((f"{text.count(total)} GPUs", "bold"), " · ", age, f" · {picture.sight}")
     stale = age_s is None or age_s > STALE_S
-    power = f" · {words.watts(now['power_w'])}" if now["power_w"] is not None else ""
+    power = f" · {text.watts(now['power_w'])}" if now["power_w"] is not None else ""
     withheld = now.get("withheld_gpus") or 0
     counts = Text.assemble(
-        (f"{words.count(now['idle_held_gpus'])} held and idle", "red" if now["idle_held_gpus"] else ""),
-        f" · {words.count(now['free_gpus'])} free",
-        f" · {words.count(withheld)} withheld" if withheld else "",
-        f" · {words.count(total if stale else now['unknown_gpus'])} unknown{power} · ",
+        (f"{text.count(now['idle_held_gpus'])} held and idle", "red" if now["idle_held_gpus"] else ""),
+        f" · {text.count(now['free_gpus'])} free",
+        f" · {text.count(withheld)} withheld" if withheld else "",
+        f" · {text.count(total if stale else now['unknown_gpus'])} unknown{power} · ",
         (f"{picture.open_findings} open findings", "yellow" if picture.open_findings else ""),
         (f", {picture.late}" if picture.late else "", "yellow"),
     )
-    then = [Text(STALE.format(span=words.span(age_s)), style="bold yellow")] if stale else []
+    then = [Text(STALE.format(span=text.length(age_s)), style="bold yellow")] if stale else []
     return [
         head,
         *then,
@@ -144,9 +145,9 @@ def _summary(picture: Picture) -> list[Text]:
 
 def _meter(name: str, part: float | None, total: float, style: str) -> Text:
     ratio = None if part is None or not total else part / total
-    amount = f"{words.count(part)} of {words.count(total)}"
+    amount = f"{text.count(part)} of {text.count(total)}"
     return Text.assemble(
-        f"{name:12}", f"{amount:>12}  ", (words.bar(ratio, 40), style), f" {words.percent(ratio):>4}"
+        f"{name:12}", f"{amount:>12}  ", (words.bar(ratio, 40), style), f" {text.percent(ratio):>4}"
     )
 
 
@@ -173,15 +174,16 @@ def _gpus(gpus: list[dict[str, Any]], now: datetime) -> RenderableType:
 
 def _line(gpu: dict[str, Any], now: datetime) -> list[str | Text]:
     state = state_text(gpu["state"])
+    lasted = text.length_cell(words.since(gpu["state_since"], now))
     mark = RUNG_MARKS.get(gpu["rung"], "") if gpu["utilization_ratio"] else ""
     return [
         place(gpu),
         state,
-        f"{'≥' if gpu.get('state_since_is_bound') else ''}{words.span(words.since(gpu['state_since'], now))}",
-        f"{mark}{words.percent(gpu['utilization_ratio'])}",
+        f"{'≥' if gpu.get('state_since_is_bound') else ''}{lasted}",
+        f"{mark}{text.percent(gpu['utilization_ratio'])}",
         Text(words.bar(gpu["utilization_ratio"], 8), style=state.style),
-        words.memory(gpu["memory_used_bytes"], gpu["memory_total_bytes"]),
-        words.watts(gpu["power_w"]),
+        text.memory(gpu["memory_used_bytes"], gpu["memory_total_bytes"]),
+        text.watts(gpu["power_w"]),
         gpu["user_name"] or "",
         gpu["job_name"] or gpu["job"] or words.localized(gpu.get("state_reason") or ""),
     ]
@@ -220,7 +222,7 @@ def _ages(components: Sequence[dict[str, Any]]) -> Text:
     parts: list[str | tuple[str, str]] = []
     shown = (each for each in components if each["name"].partition(":")[0] in AGED or each["state"] in BAD)
     for each in shown:
-        ago = "not yet" if each["age_s"] is None else words.span(each["age_s"])
+        ago = "not yet" if each["age_s"] is None else text.length(each["age_s"])
         style = "red" if each["state"] in BAD else "bright_black"
         parts += [(f"{each['name']} {ago}", style), " · "]
     return Text.assemble("last well: ", *parts[:-1])

@@ -2,9 +2,9 @@
 
 import argparse
 
+from analytics import text
 from collector.clock import SystemClock
 from service.api import tokens
-from service.cli import words
 from service.cli.screen import Column, console, print_json, table
 from service.config.flags import settle
 from service.control.interface import Role
@@ -34,8 +34,8 @@ def _add(flags: argparse.Namespace) -> None:
     )
     print(secret)
     console(stderr=True).print(
-        f"Token {made.id} for {made.user}, {made.role}, lasts {words.span(span_ms / 1000)}. It is shown this "
-        "once; hand it over as FALLOW_TOKEN, with FALLOW_URL.",
+        f"Token {made.id} for {made.user}, {made.role}, lasts {text.length(span_ms / 1000)}. It is shown "
+        "this once; hand it over as FALLOW_TOKEN, with FALLOW_URL.",
         highlight=False,
         soft_wrap=True,
     )
@@ -55,8 +55,8 @@ def _list(flags: argparse.Namespace) -> None:
 
 
 def _line(token: tokens.Token, now_ms: int) -> tuple[str, ...]:
-    lasts = "expired" if token.has_expired(now_ms) else words.span((token.expires_ms - now_ms) / 1000)
-    made = f"{words.span((now_ms - token.made_ms) / 1000)} ago"
+    lasts = "expired" if token.has_expired(now_ms) else text.length_cell((token.expires_ms - now_ms) / 1000)
+    made = f"{text.length_cell((now_ms - token.made_ms) / 1000)} ago"
     return token.id, token.user, token.role.value, made, lasts
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from service.cli import words
+from analytics import text
 from service.cli.asking import asked
 from service.cli.freshness import measured_window
 from service.cli.screen import Column, console, print_json, table
@@ -49,7 +49,7 @@ def run_whatif(flags: argparse.Namespace) -> int:
     hours = sum(each.use.held_gpu_hours for each in past.jobs)
     whose = "those who consented" if flags.consented else "everybody, had everybody consented"
     local = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (start, end))
-    held = f"{words.many(len(past.jobs), 'job')} held {words.hours(hours)} GPU-hours"
+    held = f"{text.many(len(past.jobs), 'job')} held {text.hours(hours)} GPU-hours"
     screen.print(
         f"{' to '.join(local)}: {held}; for {whose}:",
         style="bold",
@@ -63,7 +63,7 @@ def run_whatif(flags: argparse.Namespace) -> int:
     unmeasured = _unmeasured_gpu_hours(past)
     if unmeasured >= LEAST_SAID_HOURS:
         screen.print(
-            f"Of idle times, {words.hours(unmeasured)} GPU-hours were not measured and are not counted; what "
+            f"Of idle times, {text.hours(unmeasured)} GPU-hours were not measured and are not counted; what "
             "lies before and after such a gap counts as a time of its own.",
             style="bright_black",
         )
@@ -95,10 +95,10 @@ def _charging(charged: "Sequence[Charged]") -> None:
             [
                 (
                     each.project,
-                    words.percent(each.allocated_ratio),
-                    words.percent(each.held_idle_ratio),
-                    words.percent(each.part),
-                    words.percent(each.part_charged),
+                    text.percent(each.allocated_ratio),
+                    text.percent(each.held_idle_ratio),
+                    text.percent(each.part),
+                    text.percent(each.part_charged),
                 )
                 for each in charged
             ],
@@ -127,16 +127,16 @@ def _table(found: "WhatIf", currency: str | None, hours: float) -> Any:
 
 
 def _line(each: "Given", currency: str | None, hours: float) -> tuple[str, ...]:
-    between = "not earned" if each.low is None else f"{words.hours(each.low)} to {words.hours(each.high)}"
+    between = "not earned" if each.low is None else f"{text.hours(each.low)} to {text.hours(each.high)}"
     return (
         each.action,
-        f"{words.hours(each.gpu_hours)} h",
+        f"{text.hours(each.gpu_hours)} h",
         between,
-        words.percent(each.gpu_hours / hours if hours else None),
-        words.money(each.money, currency),
-        words.count(each.jobs),
-        words.count(each.times),
-        words.count(each.disturbed),
+        text.percent(each.gpu_hours / hours if hours else None),
+        text.money(each.money, currency),
+        text.count(each.jobs),
+        text.count(each.times),
+        text.count(each.disturbed),
         each.how,
     )
 
@@ -144,29 +144,32 @@ def _line(each: "Given", currency: str | None, hours: float) -> tuple[str, ...]:
 def _bar(earned: "Earned") -> str:
     if earned.median_error is None or earned.total_error is None:
         return "Too few idle times were recorded to earn an error bar."
+    error = text.percent(earned.total_error, signed=True)
     return (
         f"What was expected when owners would have been told, against what came, {earned.cases} times: a "
-        f"median error of {words.percent(earned.median_error)}, and {earned.total_error:+.0%} in total. "
+        f"median error of {text.percent(earned.median_error)}, and {error} in total. "
         "Rows overlap: the same hour is in as many as could have given it back."
     )
 
 
 HELD_AGAINST = {
     "right-size": "Sizes of the first half of this time, against what the second half allows jobs of the "
-    "same kinds: {cases}, {error:+.0%} in total.",
+    "same kinds: {cases}, {error} in total.",
     "cap-memory": "Memory caps of the first half of this time, against what jobs of the same kinds needed in "
-    "the second: {cases}, {error:+.0%} in total.",
-    "pack": "Pairs that were put together, against what they reached: {cases}, {error:+.0%} in total.",
-    "consolidate": "Waits that moves were expected to spare, against those in truth: {cases}, {error:+.0%} "
+    "the second: {cases}, {error} in total.",
+    "pack": "Pairs that were put together, against what they reached: {cases}, {error} in total.",
+    "consolidate": "Waits that moves were expected to spare, against those in truth: {cases}, {error} "
     "in total.",
-    "resize": "Speeds foretold from other sizes, against those measured: {cases}, {error:+.0%} in total.",
+    "resize": "Speeds foretold from other sizes, against those measured: {cases}, {error} in total.",
 }
 
 
 def _others(found: "WhatIf") -> list[str]:
     """What the bars of the other classes were earned by."""
     return [
-        HELD_AGAINST[each.action].format(cases=each.earned.cases, error=each.earned.total_error)
+        HELD_AGAINST[each.action].format(
+            cases=each.earned.cases, error=text.percent(each.earned.total_error, signed=True)
+        )
         for each in found.given
         if each.action in HELD_AGAINST and each.earned.total_error is not None
     ]

@@ -9,6 +9,7 @@ from advisor.jobs.model import JobRecord, Submission
 from advisor.jobs.with_snapshot import waiting_job
 from advisor.planner.free_gpus import kind_of, takes
 from advisor.state.model import ClusterState
+from analytics import text
 from collector.model import JobId
 from service.config.bounding import NeverFitting
 from service.control.errors import BadOrder, NotAllowed, OverLimit
@@ -77,7 +78,7 @@ class Admission:
         if held.chars and held.chars > limits.submitted_mib * MIB:
             raise OverLimit(
                 f"the commands, folders and names of {wanted.user}'s {held.jobs:,} jobs have "
-                f"{held.chars / MIB:.0f} MiB, as much as one person may have (limits.submitted_mib); put "
+                f"{text.size(held.chars)}, as much as one person may have (limits.submitted_mib); put "
                 "long commands into scripts, or submit again when some jobs have ended",
                 retry_after_s=RETRY_S,
             )
@@ -96,6 +97,6 @@ def never_fits(wanted: Submission, state: ClusterState | None) -> str | None:
         return None
     there = ", ".join(f"{n} {kind[0] or 'of an unknown model'}" for kind, n in sorted(kinds.items(), key=str))
     such = f" {' or '.join(wanted.gpu_models)}" if wanted.gpu_models else ""
-    memory = f" with {wanted.memory_bytes / 2**30:.0f} GiB" if wanted.memory_bytes else ""
+    memory = f" with {text.size(wanted.memory_bytes)}" if wanted.memory_bytes else ""
     gpus = f"{wanted.min_gpus}{such} GPU{'' if wanted.min_gpus == 1 else 's'}{memory}"
     return f"{gpus} of one kind at once are more than there ever are here ({there})"

@@ -40,6 +40,7 @@ from advisor.planner.pairing import Experience, expected_gain
 from advisor.policies.pack import PAIRING, profile_of
 from advisor.state.model import ActionClass
 from advisor.tags import verb_of
+from analytics import text
 from collector.model import JobId
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class SlowdownWatchdog:
         return mode in (Mode.AUTO, Mode.ASK)
 
     def _part(self, pair: Pair, host: Sequence[float], state: "ClusterState") -> None:
-        speed = f"at {host[-1]:.0%} of its own speed" if host else "too slow"
+        speed = f"at {text.percent(host[-1])} of its own speed" if host else "too slow"
         reason = f"{pair.host} runs {speed} beside {pair.guest}, so they are parted"
         for step in parting(state, pair, self._register.entries(), reason):
             if not self._do(step):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analytics import text
 from service import data_folder as client_place
 from service.client import running
 from service.doctor_checks import control_checks, slurm
@@ -109,7 +110,7 @@ def disk(data: Path) -> Finding:
         found = f"{place} is a file, so that {data} cannot be a folder"
         return Finding(subject="disk", verdict=Verdict.TROUBLE, found=found, advice=advice)
     free = shutil.disk_usage(place).free
-    found = f"{free / 2**30:.1f} GiB free for {data}"
+    found = f"{text.size(free)} free for {data}"
     if not os.access(place, os.W_OK):
         advice = "choose a folder of your own with --data"
         return Finding(
@@ -128,7 +129,7 @@ def store(data: Path) -> Finding:
         advice = "`fallow up` or `fallow serve` makes one"
         return Finding(subject="store", verdict=Verdict.ABSENT, found=f"none in {data} yet", advice=advice)
     sealed = sum(each.stat().st_size for each in (data / "sealed").rglob("*.parquet"))
-    found = f"{path.stat().st_size / 2**20:.0f} MiB, and {sealed / 2**20:.0f} MiB of sealed days"
+    found = f"{text.size(path.stat().st_size)}, and {text.size(sealed)} of sealed days"
     return Finding(subject="store", verdict=Verdict.GOOD, found=found)
 
 

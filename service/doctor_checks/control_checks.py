@@ -8,6 +8,7 @@ import platform
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from analytics import text
 from service.doctor_checks.results import Finding, Verdict
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ def checkpoint(config: "Config", driver_version: str | None) -> Finding:
 def checkpoint_found(host: "Host", *, on: bool) -> Finding:
     """What this machine means for checkpoints of foreign jobs. Pure."""
     from advisor.engines.cuda_checkpoint import TOLD_TO_FAIL, unfit_host
-    from advisor.engines.gpu_room import GIB
 
     why = "no NVIDIA driver is loaded" if host.driver_major is None else unfit_host(host)
     if why is not None:
@@ -90,7 +90,7 @@ def checkpoint_found(host: "Host", *, on: bool) -> Finding:
                 f"add {host.driver_major} to drivers under [foreign]; until then it does nothing here"
             )
         return Finding(subject="checkpoint", verdict=verdict, found=why, advice=advice)
-    free = "unknown" if host.available_bytes is None else f"{host.available_bytes / GIB:.0f} GiB"
+    free = "unknown" if host.available_bytes is None else text.size(host.available_bytes)
     whose = "everybody's" if host.uid == 0 else "only this user's"
     said = f"driver {host.driver_major} can pause {whose} processes; host memory available: {free}"
     if not on:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.cli.words import many
+from analytics.text import many
 from service.doctor_checks.results import Finding, Verdict
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import wording
 from service.charts.theme import ink_on as readable
 from service.errors import NoData, StoreOlder, UnknownQuery
@@ -95,7 +96,7 @@ def action_table(stage: Stage, actions: Sequence[Action]) -> None:
             }
         ),
         hide_index=True,
-        placeholder=wording.DASH,
+        placeholder=text.NOTHING,
         alt="What was done about this job, and what came of it",
     )
 
@@ -156,7 +157,7 @@ def _facts(stage: Stage, action: Action) -> list[tuple[str, str]]:
     if action.settled is not None:
         items.append(("settled", stage.when(action.settled)))
         if action.at is not None:
-            items.append(("took", wording.span((action.settled - action.at).total_seconds())))
+            items.append(("took", text.length((action.settled - action.at).total_seconds())))
     if action.plan is not None:
         items.append(("plan", str(action.plan)))
     if action.undone_by is not None:
@@ -185,9 +186,9 @@ def _sentence(actions: Sequence[Action]) -> str:
     if not actions:
         return "Nothing was done in this time"
     by_itself = sum(each.actor == "fallow" for each in actions)
-    many = f"{wording.count(len(actions))} action{'' if len(actions) == 1 else 's'}"
+    many = f"{text.count(len(actions))} action{'' if len(actions) == 1 else 's'}"
     done = sum((each.outcome or "").lower() == "done" for each in actions)
-    return f"{many}, {wording.count(done)} done; Fallow itself began {wording.count(by_itself)}"
+    return f"{many}, {text.count(done)} done; Fallow itself began {text.count(by_itself)}"
 
 
 def _since(stage: Stage) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import wording
 from service.charts.theme import ink_on as readable
 from service.errors import ClientError
@@ -48,17 +49,17 @@ def gain_told(gain: object) -> str | None:
         case bool():
             return None
         case int() | float():
-            return wording.hours(float(gain)) if gain else None
+            return text.gpu_hours(float(gain)) if gain else None
         case Mapping():
             hours = gain.get("gpu_hours")
             if not isinstance(hours, int | float):
                 return None
             low, high = gain.get("low"), gain.get("high")
             if isinstance(low, int | float) and isinstance(high, int | float):
-                return f"{wording.hours(hours)} ({wording.amount(low)} to {wording.amount(high)})"
+                return f"{text.gpu_hours(hours)} ({text.hours(low)} to {text.hours(high)})"
             over = gain.get("horizon_s")
-            within = f" within {wording.span(over)}" if isinstance(over, int | float) else ""
-            return f"{wording.hours(hours)}{within}"
+            within = f" within {text.length(over)}" if isinstance(over, int | float) else ""
+            return f"{text.gpu_hours(hours)}{within}"
         case str():
             return gain or None
         case _:
@@ -223,7 +224,7 @@ def _sentence(found: Advised, plans: Sequence[PlanRow] | None) -> str:
     asks = f"; {waits} {'step waits' if waits == 1 else 'steps wait'} for a yes" if waits else ""
     if not many:
         return f"Nothing is advised now{asks}"
-    worth = f", worth {wording.hours(hours)} soon" if hours else ""
+    worth = f", worth {text.gpu_hours(hours)} soon" if hours else ""
     worth += f", of {unknown} nothing recorded says how much" if unknown else ""
     return f"{many} {'advice' if many == 1 else 'pieces of advice'}{worth}{asks}"
 
@@ -236,10 +237,10 @@ def _recurring(stage: Stage, found: Advised) -> None:
         return
     st.subheader("In this time range", anchor=False)
     cost = recurred.wasted_cost
-    worth = "" if cost is None else f", {wording.money(cost, recurred.currency)},"
+    worth = "" if cost is None else f", {text.money(cost, recurred.currency)},"
     recurs = "." if recurred.habits else "; nothing of it recurs so that a limit would help."
     st.markdown(
-        plain(f"{wording.hours(recurred.wasted_gpu_hours)}{worth} were wasted, ended jobs included{recurs}")
+        plain(f"{text.gpu_hours(recurred.wasted_gpu_hours)}{worth} were wasted, ended jobs included{recurs}")
     )
     if recurred.habits:
         st.markdown("\n".join(f"- {plain(told(each))}" for each in recurred.habits[:MOST_HABITS]))
@@ -253,7 +254,7 @@ def _advised(stage: Stage, found: Advised) -> None:
         [
             ("as of", stage.when(found.as_of)),
             ("rules from", found.rules_from),
-            ("left alone", wording.count(len(found.abstained))),
+            ("left alone", text.count(len(found.abstained))),
         ]
     )
     pages = -(-len(rows) // PER_PAGE)
@@ -282,10 +283,10 @@ def _facts(found: Advised, row: Mapping[str, Any]) -> list[tuple[str, str]]:
     if row["gain_gpu_hours"]:
         items.append(("expected gain", expected(row)))
     if row["gain_money"]:
-        items.append(("worth", wording.money(row["gain_money"], row["currency"])))
+        items.append(("worth", text.money(row["gain_money"], row["currency"])))
     if row["horizon_s"]:
-        items.append(("within", wording.span(row["horizon_s"])))
-    items.append(("sure", wording.percent(row["confidence"])))
+        items.append(("within", text.length(row["horizon_s"])))
+    items.append(("sure", text.percent(row["confidence"])))
     who = ", ".join(row["risk_to"])
     items.append(("risk", f"{row['risk']}{f' ({who})' if who else ''}" if row["risk"] else "none"))
     items.append(("mode", found.modes.get(str(row["class"]), "advise")))
@@ -298,11 +299,11 @@ def expected(row: Mapping[str, Any]) -> str:
     held = row.get("evidence") or {}
     low, high, mid = (held.get(f"expected_{which}_s") for which in ("low", "high", "idle"))
     if low is None or high is None or not mid:
-        return f"{wording.hours(gain)} (too little recorded for an error)"
+        return f"{text.gpu_hours(gain)} (too little recorded for an error)"
     gpus = gain * 3600 / mid  # that are given back: a share of one is less than one
     return (
-        f"{wording.hours(gain)} (four of five times between {wording.amount(low * gpus / 3600)} and "
-        f"{wording.amount(high * gpus / 3600)})"
+        f"{text.gpu_hours(gain)} (four of five times between {text.hours(low * gpus / 3600)} and "
+        f"{text.hours(high * gpus / 3600)})"
     )
 
 
@@ -324,7 +325,7 @@ def _left_alone(found: Advised) -> None:
             for each in found.refused
         ]
         grid(
-            pd.DataFrame(rows), hide_index=True, placeholder=wording.DASH, alt="What a rule refuses, and why"
+            pd.DataFrame(rows), hide_index=True, placeholder=text.NOTHING, alt="What a rule refuses, and why"
         )
     counted = Counter((each["class"], each["reason"], each["would_change"]) for each in found.abstained)
     if counted:
@@ -334,5 +335,5 @@ def _left_alone(found: Advised) -> None:
             for (what, why, change), many in counted.most_common(MOST_REASONS * 4)
         ]
         grid(
-            pd.DataFrame(rows), hide_index=True, placeholder=wording.DASH, alt="What is not advised, and why"
+            pd.DataFrame(rows), hide_index=True, placeholder=text.NOTHING, alt="What is not advised, and why"
         )

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import wording
 from service.charts.frame import TimeAxis, rows
 from service.charts.heatmap import MOST_GPUS, PICK, heat_map, most_steps, nodes_as_rows
@@ -82,22 +83,20 @@ def _cells(scene: PageContext, gpus: pd.DataFrame) -> tuple[pd.DataFrame, TimeAx
 
 
 def _now(scene: PageContext, now: pd.DataFrame) -> None:
-    if now.empty or wording.missing(now.iloc[0]["gpus"]):
+    if now.empty or text.missing(now.iloc[0]["gpus"]):
         return
     row = now.iloc[0]
     st.header(wording.held_now(row), anchor=False)
-    memory = (
-        f"{wording.gibibytes(row['memory_used_bytes'])} of {wording.gibibytes(row['memory_total_bytes'])}"
-    )
+    memory = f"{text.size(row['memory_used_bytes'])} of {text.size(row['memory_total_bytes'])}"
     facts(
         (
             ("at", f"{scene.when(row['as_of'])}"),
-            ("utilization", wording.percent(row["utilization_ratio"])),
-            ("free", wording.gpus(row["free_gpus"])),
+            ("utilization", text.percent(row["utilization_ratio"])),
+            ("free", text.gpus(row["free_gpus"])),
             *_withheld(row),
-            ("not measured", wording.gpus(row["unknown_gpus"])),
+            ("not measured", text.gpus(row["unknown_gpus"])),
             ("memory", memory),
-            ("power", wording.watts(row["power_w"])),
+            ("power", text.watts(row["power_w"])),
         )
     )
 
@@ -107,8 +106,8 @@ def _withheld(row: Any) -> list[tuple[str, str]]:
     if not row.get("withheld_gpus"):
         return []
     why = row.get("withheld_because")
-    told = wording.gpus(row["withheld_gpus"])
-    return [("withheld", told if wording.missing(why) else f"{told}: {why}")]
+    told = text.gpus(row["withheld_gpus"])
+    return [("withheld", told if text.missing(why) else f"{told}: {why}")]
 
 
 def _follow(scene: PageContext, picked: Any, *, many: bool) -> None:
@@ -132,7 +131,7 @@ def _table(scene: PageContext, gpus: pd.DataFrame, findings: pd.DataFrame) -> No
         width="stretch",
         height=min(38 + 35 * len(gpus), 760),
         column_config=_columns(),
-        placeholder=wording.DASH,
+        placeholder=text.NOTHING,
         on_select="rerun",
         selection_mode="single-row",
         key="gpu-table",

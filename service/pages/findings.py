@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import energy, wording
 from service.charts.frame import rows
 from service.charts.timelines import RUNGS
@@ -42,7 +43,7 @@ def alerts(scene: PageContext) -> None:
     grid(
         table(found, scene),
         hide_index=True,
-        placeholder=wording.DASH,
+        placeholder=text.NOTHING,
         alt="The open alerts: what, since when, what happens next, and whom a word reached",
     )
 
@@ -65,7 +66,7 @@ def table(found: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
 
 
 def _people(receivers: object) -> str | None:
-    if wording.missing(receivers):
+    if text.missing(receivers):
         return None
     return str(receivers).replace("user:", "").replace("project:", "the head of ")
 
@@ -112,7 +113,7 @@ def _head(scene: PageContext, found: pd.DataFrame, open_only: bool) -> None:
 
 def sentence(found: pd.DataFrame, waste: pd.DataFrame | None, *, open_only: bool) -> str:
     """How many findings there are, and what was wasted in the range: the ledger's sum, an hour once."""
-    many = wording.many(len(found), "open finding" if open_only else "finding")
+    many = text.many(len(found), "open finding" if open_only else "finding")
     return f"{many}{'' if open_only else ', open and closed'}{wasted(waste, open_only=open_only)}"
 
 
@@ -122,19 +123,19 @@ def wasted(waste: pd.DataFrame | None, *, open_only: bool) -> str:
         return ""
     row = waste.iloc[0]
     cost = row["wasted_cost"]
-    worth = "" if wording.missing(cost) else f", {wording.money(cost, row['currency'])},"
+    worth = "" if text.missing(cost) else f", {text.money(cost, row['currency'])},"
     named = row["open_gpu_hours" if open_only else "found_gpu_hours"]
     about = "what is open" if open_only else "these"
-    told = f"; {wording.hours(row['wasted_gpu_hours'])}{worth} were wasted in this time"
-    return f"{told}, {wording.hours(named)} of them about {about}" if named else told
+    told = f"; {text.gpu_hours(row['wasted_gpu_hours'])}{worth} were wasted in this time"
+    return f"{told}, {text.gpu_hours(named)} of them about {about}" if named else told
 
 
 def beside(waste: pd.DataFrame) -> str:
     """What the sum is made of, and the figure that is no part of it."""
     row = waste.to_dict("records")[0]
-    low = wording.hours(row["low_saturation_gpu_hours"])
+    low = text.gpu_hours(row["low_saturation_gpu_hours"])
     drawn = energy.wasted([row]) if "wasted_energy_kwh" in row else None
-    metered = f" What was wasted drew {wording.energy(drawn)}." if drawn is not None and drawn.kwh else ""
+    metered = f" What was wasted drew {energy.written(drawn)}." if drawn is not None and drawn.kwh else ""
     return (
         "Wasted is held with no process on it, or with one that did nothing; each GPU-hour counts once, "
         f"whatever is found about it. {low} at low saturation are beside it.{metered}"
@@ -168,7 +169,7 @@ def _closed(open_only: bool) -> None:
 
 
 def _about(row: Any) -> About:
-    return row.kind, None if wording.missing(row.job) else str(row.job), wording.missing(row.closed_at)
+    return row.kind, None if text.missing(row.job) else str(row.job), text.missing(row.closed_at)
 
 
 def _finding(scene: PageContext, group: Sequence[Any]) -> None:
@@ -184,10 +185,10 @@ def _finding(scene: PageContext, group: Sequence[Any]) -> None:
                 icon=":material/memory:",
                 query_params=carried | {"gpu": row.uuid},
             )
-            if not wording.missing(row.job):
+            if not text.missing(row.job):
                 st.page_link(
                     scene.site["jobs"],
-                    label=plain(row.job if wording.missing(row.job_name) else row.job_name),
+                    label=plain(row.job if text.missing(row.job_name) else row.job_name),
                     icon=":material/deployed_code:",
                     query_params=carried | {"job": row.job},
                 )
@@ -214,20 +215,20 @@ def _facts(scene: PageContext, group: Sequence[Any]) -> list[tuple[str, str]]:
         once_a_gpu((each.uuid, getattr(each, name, None)) for each in group)
         for name in ("wasted_gpu_hours", "low_saturation_gpu_hours", "wasted_cost")
     )
-    who = " · ".join(str(each) for each in (row.user_name, row.project) if not wording.missing(each))
-    items = [("held by", who or ("nobody" if wording.missing(row.job) else "somebody"))]
+    who = " · ".join(str(each) for each in (row.user_name, row.project) if not text.missing(each))
+    items = [("held by", who or ("nobody" if text.missing(row.job) else "somebody"))]
     if wasted is not None:
-        items.append(("wasted in this time", wording.hours(wasted)))
+        items.append(("wasted in this time", text.gpu_hours(wasted)))
     if low:
-        items.append(("low saturation", wording.hours(low)))
+        items.append(("low saturation", text.gpu_hours(low)))
     if cost:
-        items.append(("cost of the waste", wording.money(cost, row.currency)))
+        items.append(("cost of the waste", text.money(cost, row.currency)))
     items += [
         ("found", scene.when(min(each.opened_at for each in group))),
         ("judged on", f"{scene.when(row.window_from)} to {scene.when(row.window_to)}"),
-        ("covered", wording.percent(row.coverage)),
+        ("covered", text.percent(row.coverage)),
         ("measure", RUNGS.get(int(row.rung), "no measure")),
     ]
-    if not wording.missing(row.closed_at):
+    if not text.missing(row.closed_at):
         items.append(("over since", scene.when(row.closed_at)))
     return items

@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import energy, wording
 from service.charts.theme import label_of
 from service.charts.timelines import (
@@ -62,24 +63,22 @@ def _head(scene: PageContext, row: Any) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.header(plain(name), anchor=False, width="content")
         st.html(state_tag(row["state"], label_of(row["state"]), scene.colours), width="content")
-    memory = (
-        f"{wording.gibibytes(row['memory_used_bytes'])} of {wording.gibibytes(row['memory_total_bytes'])}"
-    )
-    who = [str(row[name]) for name in ("user_name", "job_name") if not wording.missing(row[name])]
-    held = " · ".join(who) or ("nobody" if wording.missing(row["job"]) else "somebody")
+    memory = f"{text.size(row['memory_used_bytes'])} of {text.size(row['memory_total_bytes'])}"
+    who = [str(row[name]) for name in ("user_name", "job_name") if not text.missing(row[name])]
+    held = " · ".join(who) or ("nobody" if text.missing(row["job"]) else "somebody")
     facts(
         (
             ("model", str(row["model"])),
             ("held by", held),
             (
                 "utilization",
-                f"{wording.percent(row['utilization_ratio'])} ({RUNGS.get(row['rung'], 'no measure')})",
+                f"{text.percent(row['utilization_ratio'])} ({RUNGS.get(row['rung'], 'no measure')})",
             ),
             ("memory", memory),
-            ("power", wording.watts(row["power_w"])),
+            ("power", text.watts(row["power_w"])),
             *(
                 []
-                if wording.missing(row["state_reason"]) or not row["state_reason"]
+                if text.missing(row["state_reason"]) or not row["state_reason"]
                 else [("not given out", str(row["state_reason"]))]
             ),
             ("since", scene.since(row["state_since"], is_bound=row["state_since_is_bound"])),
@@ -95,8 +94,8 @@ def _energy(scene: PageContext, row: Any) -> None:
     own = ledger[ledger["key"] == row["uuid"]].to_dict("records")
     used, wasted = energy.used(own), energy.wasted(own)
     if own and used.kwh is not None:
-        told = f"{wording.energy(used)} in this time"
-        idle = f", {wording.energy(wasted)} of it while it was held and did nothing" if wasted.kwh else ""
+        told = f"{energy.written(used)} in this time"
+        idle = f", {energy.written(wasted)} of it while it was held and did nothing" if wasted.kwh else ""
         st.caption(f"Energy: {told}{idle}.")
 
 
@@ -105,7 +104,7 @@ def _timeline(scene: PageContext, row: Any) -> None:
     timeline = queries.ask("gpu_timeline", **asked)
     holders = queries.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
     total = row["memory_total_bytes"]
-    lanes = measured_lanes(lanes_of(None if wording.missing(total) else float(total)), timeline)
+    lanes = measured_lanes(lanes_of(None if text.missing(total) else float(total)), timeline)
     state_keys(scene.colours)
     strips: list[Strip] = [
         state_strip(timeline, scene.window, scene.colours),
@@ -134,11 +133,11 @@ def _use_by_holder(scene: PageContext, row: Any) -> None:
             "Job": use["job"],
             "Person": use["user_name"],
             "Project": use["project"],
-            "GPU time": use["gpu_utilization_ratio"].map(wording.percent),
-            "Memory": use["memory_used_bytes"].map(wording.gibibytes),
+            "GPU time": use["gpu_utilization_ratio"].map(text.percent),
+            "Memory": use["memory_used_bytes"].map(text.size),
         }
     )
-    grid(shown.dropna(axis="columns", how="all"), hide_index=True, placeholder=wording.DASH)
+    grid(shown.dropna(axis="columns", how="all"), hide_index=True, placeholder=text.NOTHING)
     st.caption(f"As the exporter told it of each pod at {scene.when(use['ts'].iloc[0])}.")
 
 
@@ -150,8 +149,8 @@ def _processes(scene: PageContext, row: Any) -> None:
         return
     shown = processes.assign(
         frameworks=[", ".join(each) if each is not None else "" for each in processes["frameworks"]],
-        memory=processes["memory_used_bytes"].map(wording.gibibytes),
-        sm=processes["sm_ratio"].map(wording.percent),
+        memory=processes["memory_used_bytes"].map(text.size),
+        sm=processes["sm_ratio"].map(text.percent),
         since=processes["started_at"].map(scene.when),
         unreadable=[", ".join(each) if each is not None else "" for each in processes["unreadable"]],
     )
@@ -196,7 +195,7 @@ def _strangers(scene: PageContext, row: Any) -> None:
     )
     if found is not None and not found.empty:
         st.subheader("On it, though it was given to others", anchor=False)
-        grid(intruders_table(found, scene), hide_index=True, placeholder=wording.DASH)
+        grid(intruders_table(found, scene), hide_index=True, placeholder=text.NOTHING)
     if unclear is not None and not unclear.empty:
         st.subheader("Claims that could not be read", anchor=False)
         shown = pd.DataFrame(
@@ -206,10 +205,10 @@ def _strangers(scene: PageContext, row: Any) -> None:
                 "Name": unclear["process_name"],
                 "Why": unclear["reason"],
                 "From": unclear["from_ts"].map(scene.when),
-                "To": ["still" if wording.missing(at) else scene.when(at) for at in unclear["to_ts"]],
+                "To": ["still" if text.missing(at) else scene.when(at) for at in unclear["to_ts"]],
             }
         )
-        grid(shown, hide_index=True, placeholder=wording.DASH)
+        grid(shown, hide_index=True, placeholder=text.NOTHING)
 
 
 def intruders_table(found: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
@@ -221,9 +220,9 @@ def intruders_table(found: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
             "Name": found["process_name"],
             "Given to": found["given_to"],
             "From": found["from_ts"].map(scene.when),
-            "To": ["still" if wording.missing(at) else scene.when(at) for at in found["to_ts"]],
-            "Memory": found["memory_used_bytes"].map(wording.gibibytes),
-            "GPU time": found["sm_ratio"].map(wording.percent),
+            "To": ["still" if text.missing(at) else scene.when(at) for at in found["to_ts"]],
+            "Memory": found["memory_used_bytes"].map(text.size),
+            "GPU time": found["sm_ratio"].map(text.percent),
             "Command": found["command"],
         }
     )
@@ -238,13 +237,13 @@ def _holders(scene: PageContext, row: Any) -> None:
     shown = pd.DataFrame(
         {
             "From": [scene.began(row) for row in holders.to_dict("records")],
-            "To": ["still" if wording.missing(at) else scene.when(at) for at in holders["to_ts"]],
+            "To": ["still" if text.missing(at) else scene.when(at) for at in holders["to_ts"]],
             "Person": holders["user_name"],
             "Project": holders["project"],
             "Job": holders["job_name"],
             "Id": holders["job"],
-            "Share": holders["share"].map(wording.percent),
+            "Share": holders["share"].map(text.percent),
             "Said by": holders["source"],
         }
     )
-    grid(shown.iloc[::-1], hide_index=True, placeholder=wording.DASH)
+    grid(shown.iloc[::-1], hide_index=True, placeholder=text.NOTHING)

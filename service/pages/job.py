@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import energy, wording
 from service.charts.frame import rows
 from service.charts.heatmap import PICK, heat_map
@@ -131,7 +132,7 @@ def _search(scene: PageContext, jobs: pd.DataFrame) -> None:
         list(labels),
         key="job",
         format_func=lambda job: labels.get(job, job),
-        placeholder=f"Find one of {wording.many(len(jobs), 'job')} by name, person, project or id",
+        placeholder=f"Find one of {text.many(len(jobs), 'job')} by name, person, project or id",
         label_visibility="collapsed",
         on_change=lambda: go(replace(current_view(), job=st.session_state["job"])),
     )
@@ -139,15 +140,15 @@ def _search(scene: PageContext, jobs: pd.DataFrame) -> None:
 
 def label_of_job(row: Any) -> str:
     """A job as the search lists it."""
-    who = " · ".join(str(each) for each in (row.user_name, row.project) if not wording.missing(each))
-    name = row.job if wording.missing(row.job_name) else row.job_name
-    return f"{name} · {who} · {wording.hours(row.gpu_hours)} · {row.job}"
+    who = " · ".join(str(each) for each in (row.user_name, row.project) if not text.missing(each))
+    name = row.job if text.missing(row.job_name) else row.job_name
+    return f"{name} · {who} · {text.gpu_hours(row.gpu_hours)} · {row.job}"
 
 
 def _list(scene: PageContext, jobs: pd.DataFrame) -> None:
     held, wasted = jobs["gpu_hours"].sum(), jobs["wasted_gpu_hours"].sum()
     st.header(
-        f"{wording.many(len(jobs), 'job')} held {wording.hours(held)}; {wording.hours(wasted)} of them were "
+        f"{text.many(len(jobs), 'job')} held {text.gpu_hours(held)}; {text.gpu_hours(wasted)} of them were "
         "wasted outright",
         anchor=False,
     )
@@ -156,7 +157,7 @@ def _list(scene: PageContext, jobs: pd.DataFrame) -> None:
     hidden = (*(() if metered else ("energy_kwh",)), *(() if any(earlier) else ("from_note",)))
     shown = jobs.assign(
         utilization=jobs["utilization_ratio"] * 100,
-        verdict=[verdict(row) or wording.DASH for row in jobs.to_dict("records")],
+        verdict=[verdict(row) or text.NOTHING for row in jobs.to_dict("records")],
         from_note=["or earlier" if each else "" for each in earlier],
         from_ts=jobs["from_ts"].dt.tz_convert(scene.zone),
         to_ts=jobs["to_ts"].dt.tz_convert(scene.zone),
@@ -166,7 +167,7 @@ def _list(scene: PageContext, jobs: pd.DataFrame) -> None:
         hide_index=True,
         height=min(38 + 35 * len(jobs), 720),
         column_config=_columns(jobs),
-        placeholder=wording.DASH,
+        placeholder=text.NOTHING,
         on_select="rerun",
         selection_mode="single-row",
         key="job-table",
@@ -175,7 +176,7 @@ def _list(scene: PageContext, jobs: pd.DataFrame) -> None:
     st.caption(
         "The most wasteful first; hours are GPU-hours in this time range. Choose a row to look into a job."
         + (wording.energy_measured(jobs.to_dict("records")) if metered else "")
-        + (EARLIER.format(jobs=wording.many(sum(earlier), "job")) if any(earlier) else "")
+        + (EARLIER.format(jobs=text.many(sum(earlier), "job")) if any(earlier) else "")
     )
     chosen = picked["selection"]["rows"]
     if chosen:
@@ -202,11 +203,11 @@ def _one(scene: PageContext, row: Any) -> None:
         st.markdown(plain(f"{line}."))
     _facts(scene, row)
     run_line(str(row["job"]))
-    if wording.missing(row["to_ts"]) and scene.view.live:
-        user = None if wording.missing(row["user_name"]) else str(row["user_name"])
+    if text.missing(row["to_ts"]) and scene.view.live:
+        user = None if text.missing(row["user_name"]) else str(row["user_name"])
         keep_button(str(row["job"]), user)
         allowed(scene.when, str(row["job"]))
-    if not wording.missing(row["command"]):
+    if not text.missing(row["command"]):
         st.code(str(row["command"]), language="shell", wrap_lines=True)
     _each_gpu(scene, str(row["job"]))
     timeline = queries.ask("job_timeline", job=row["job"], **scene.window.steps)
@@ -218,7 +219,7 @@ def _one(scene: PageContext, row: Any) -> None:
 
 
 def _told(row: Any) -> str:
-    name = plain(row["job_name"] if not wording.missing(row["job_name"]) else row["job"])
+    name = plain(row["job_name"] if not text.missing(row["job_name"]) else row["job"])
     told = verdict(row)
     return name if told is None else f"{name}: {told}"
 
@@ -232,19 +233,19 @@ def _facts(scene: PageContext, row: Any) -> None:
             ("framework", "framework"),
             ("kind", "kind"),
         )
-        if not wording.missing(row[column])
+        if not text.missing(row[column])
     ]
-    until = "now" if wording.missing(row["to_ts"]) else scene.when(row["to_ts"])
+    until = "now" if text.missing(row["to_ts"]) else scene.when(row["to_ts"])
     items += [
-        ("GPUs", wording.count(row["gpus"])),
+        ("GPUs", text.count(row["gpus"])),
         ("held", f"{scene.began(row)} to {until}"),
         ("id", str(row["job"])),
     ]
-    if not wording.missing(row["cost"]):
-        items.append(("cost", wording.money(row["cost"], row["currency"])))
-    if not wording.missing(row.get("energy_kwh")):
-        items.append(("energy", wording.energy(energy.used([row]))))
-        items.append(("of it while it did nothing", wording.energy(energy.wasted([row]))))
+    if not text.missing(row["cost"]):
+        items.append(("cost", text.money(row["cost"], row["currency"])))
+    if not text.missing(row.get("energy_kwh")):
+        items.append(("energy", energy.written(energy.used([row]))))
+        items.append(("of it while it did nothing", energy.written(energy.wasted([row]))))
     facts(items)
     found = queries.ask_if_kept("patterns", project=scene.asked.get("project"), user=scene.asked.get("user"))
     if (told := pattern_of_job(found, str(row["job"]))) is not None:
@@ -265,7 +266,7 @@ def _each_gpu(scene: PageContext, job: str) -> None:
             "Not measured": gpus["unknown_gpu_hours"],
             "Utilization of measured time": gpus["utilization_ratio"] * 100,
             "kWh": gpus.get("energy_kwh"),
-            "Most memory": [wording.gibibytes(each) for each in gpus["memory_used_max_bytes"]],
+            "Most memory": [text.size(each) for each in gpus["memory_used_max_bytes"]],
             "Measure": [_measure(each) for each in gpus["rung"]],
             "Found": gpus["found"],
         }
@@ -281,7 +282,7 @@ def _each_gpu(scene: PageContext, job: str) -> None:
         shown,
         hide_index=True,
         column_config={**hours, of_measured: bar},
-        placeholder=wording.DASH,
+        placeholder=text.NOTHING,
         key="job-each-gpu",
         alt="What the job made of each of its GPUs in this time range",
     )
@@ -295,7 +296,7 @@ def _each_gpu(scene: PageContext, job: str) -> None:
 
 
 def _measure(rung: float | None) -> str:
-    return RUNGS.get(0 if wording.missing(rung) else int(rung or 0), "no measure")
+    return RUNGS.get(0 if text.missing(rung) else int(rung or 0), "no measure")
 
 
 def _gpus(scene: PageContext, timeline: pd.DataFrame) -> None:

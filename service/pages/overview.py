@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import wording
 from service.charts import bars
 from service.charts import usage as chart_usage
@@ -92,12 +93,12 @@ def _withheld(scene: PageContext, head: Headline) -> None:
     now = queries.ask("cluster_now", **scene.view.filters) if scene.view.live else pd.DataFrame()
     many = float(now["withheld_gpus"].iloc[0]) if len(now) else 0.0
     if not many:
-        st.caption(f"{wording.hours(head.withheld_gpu_hours)} were withheld: drained, down or reserved.")
+        st.caption(f"{text.gpu_hours(head.withheld_gpu_hours)} were withheld: drained, down or reserved.")
         return
     why = now["withheld_because"].iloc[0]
     st.caption(
-        f"**{wording.gpus(many)} {'GPU is' if many == 1 else 'GPUs are'} withheld now**: {plain(why)}; "
-        f"{wording.hours(head.withheld_gpu_hours)} in this time."
+        f"**{text.gpus(many)} {'GPU is' if many == 1 else 'GPUs are'} withheld now**: {plain(why)}; "
+        f"{text.gpu_hours(head.withheld_gpu_hours)} in this time."
     )
 
 
@@ -106,31 +107,31 @@ def _figures(head: Headline) -> None:
         [
             Figure(
                 label=USED,
-                much=wording.percent(head.utilization_ratio),
+                much=text.percent(head.utilization_ratio),
                 told="Used over measured time, on the best measure each GPU has; an upper bound with the "
                 "lowest one.",
             ),
             Figure(
                 label=ALLOCATED,
-                much=wording.percent(head.allocated_ratio),
+                much=text.percent(head.allocated_ratio),
                 told="The part of known time in which a GPU was given to somebody.",
             ),
             Figure(
                 label="Lay fallow",
-                much=wording.hours(head.fallow_gpu_hours),
+                much=text.gpu_hours(head.fallow_gpu_hours),
                 told="Allocated minus used: the area between the curves.",
             ),
             Figure(
                 label="Wasted outright",
-                much=wording.hours(head.wasted_gpu_hours),
+                much=text.gpu_hours(head.wasted_gpu_hours),
                 told="Held with no process on it, or with one that did nothing: at most 1 % busy.",
             ),
             _money(head),
             *_energy(head),
             Figure(
                 label=MEASURED,
-                much=wording.coverage(head.measured_ratio),
-                told=f"{wording.hours(head.unknown_gpu_hours)} are unknown: not measured, so not judged.",
+                much=text.coverage(head.measured_ratio),
+                told=f"{text.gpu_hours(head.unknown_gpu_hours)} are unknown: not measured, so not judged.",
             ),
         ]
     )
@@ -143,13 +144,13 @@ def _energy(head: Headline) -> list[Figure]:
     return [
         Figure(
             label=wording.measured_part("Energy", head.energy),
-            much=wording.kwh(head.energy.kwh),
+            much=text.energy(head.energy.kwh),
             told="What the GPUs drew, whoever held them, by their own meters: without the machines around "
             f"them.{_of_part(head.energy)}",
         ),
         Figure(
             label=wording.measured_part("Energy wasted", head.wasted_energy),
-            much=wording.kwh(head.wasted_energy.kwh),
+            much=text.energy(head.wasted_energy.kwh),
             told=f"What they drew in the hours that were wasted outright.{_of_part(head.wasted_energy)}",
         ),
     ]
@@ -157,7 +158,7 @@ def _energy(head: Headline) -> list[Figure]:
 
 def _of_part(energy: Energy) -> str:
     part = energy.partly_of
-    return "" if part is None else f" It was measured in {wording.percent(part)} of these hours."
+    return "" if part is None else f" It was measured in {text.percent(part)} of these hours."
 
 
 def _money(head: Headline) -> Figure:
@@ -171,7 +172,7 @@ def _money(head: Headline) -> Figure:
         )
     return Figure(
         label="Cost of the waste",
-        much=wording.money(head.wasted_cost, head.currency),
+        much=text.money(head.wasted_cost, head.currency),
         told="Wasted GPU-hours times the price of each model.",
     )
 
@@ -188,7 +189,7 @@ def _hero(scene: PageContext, usage: pd.DataFrame, head: Headline) -> None:
             (
                 swatch(striped(colours.fallow, colours.fallow_stripe)),
                 "fallow: allocated, not used",
-                wording.percent(fallow),
+                text.percent(fallow),
             ),
             (swatch("transparent", outline=colours.allocated), "allocated", None),
             (swatch(striped(colours.paper, colours.stripe)), "not measured", None),
@@ -236,9 +237,7 @@ def _findings(scene: PageContext, found: pd.DataFrame) -> None:
         st.caption(f"{freshness.calm()}.")
         return
     for row in rows(found.head(5)):
-        hours = (
-            f" · {wording.hours(row.wasted_gpu_hours)}" if not wording.missing(row.wasted_gpu_hours) else ""
-        )
+        hours = f" · {text.gpu_hours(row.wasted_gpu_hours)}" if not text.missing(row.wasted_gpu_hours) else ""
         told = plain(wording.localized(row.sentence, scene.zone))
         st.markdown(f"**{plain(kind_label(row.kind))}**{hours}  \n{told}")
     st.page_link(
@@ -254,5 +253,5 @@ def _carried(scene: PageContext) -> dict[str, str]:
 
 
 def _who(user: object, project: object) -> str:
-    who = "unknown" if wording.missing(user) else str(user)
-    return who if wording.missing(project) else f"{who} · {project}"
+    who = "unknown" if text.missing(user) else str(user)
+    return who if text.missing(project) else f"{who} · {project}"

@@ -15,7 +15,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service import wording
+from analytics import text
+from service import energy, wording
 from service.charts.bars import PARTS, best_used, most_wasted, part_colours, use_bars, waste_bars
 from service.client import ClientError
 from service.pages.data import jobs as acting
@@ -106,11 +107,11 @@ def _asked(scene: PageContext, who: Person) -> dict[str, Any]:
 
 def _figures(sums: Held) -> list[tuple[str, str]]:
     return [
-        ("held", wording.hours(sums.held_gpu_hours)),
-        ("used", wording.hours(sums.used_gpu_hours)),
-        ("did nothing", wording.hours(sums.wasted_gpu_hours)),
-        ("utilization", wording.percent(sums.utilization_ratio)),
-        ("measured", wording.percent(sums.measured_ratio)),
+        ("held", text.gpu_hours(sums.held_gpu_hours)),
+        ("used", text.gpu_hours(sums.used_gpu_hours)),
+        ("did nothing", text.gpu_hours(sums.wasted_gpu_hours)),
+        ("utilization", text.percent(sums.utilization_ratio)),
+        ("measured", text.percent(sums.measured_ratio)),
         *_energy(sums),
     ]
 
@@ -119,8 +120,8 @@ def _energy(sums: Held) -> list[tuple[str, str]]:
     if not sums.energy.kwh:
         return []
     return [
-        ("energy", wording.energy(sums.energy)),
-        ("of it while nothing was done", wording.energy(sums.wasted_energy)),
+        ("energy", energy.written(sums.energy)),
+        ("of it while nothing was done", energy.written(sums.wasted_energy)),
     ]
 
 
@@ -213,11 +214,11 @@ def _sentence(frame: pd.DataFrame, by: str) -> str:
     wasted, held = frame["wasted_gpu_hours"].sum(), frame["gpu_hours"].sum()
     who = told_who(frame, by)
     if not held or not wasted:
-        return f"{plain(who)} held {wording.hours(held)} and wasted nothing outright"
+        return f"{plain(who)} held {text.gpu_hours(held)} and wasted nothing outright"
     top = frame.nlargest(3, "wasted_gpu_hours")["wasted_gpu_hours"].sum()
-    share = wording.percent(wasted / held)
-    more = f"; three of them {wording.percent(top / wasted)} of that" if len(frame) > 3 else ""
-    return f"{plain(who)} held {wording.hours(held)} and wasted {share} of them{more}"
+    share = text.percent(wasted / held)
+    more = f"; three of them {text.percent(top / wasted)} of that" if len(frame) > 3 else ""
+    return f"{plain(who)} held {text.gpu_hours(held)} and wasted {share} of them{more}"
 
 
 def told_who(frame: pd.DataFrame, by: str) -> str:
@@ -226,7 +227,7 @@ def told_who(frame: pd.DataFrame, by: str) -> str:
         return str(frame["name"].iloc[0])
     column, one = ("user_name", "person") if by == "people" else ("project", "project")
     many = frame[column].nunique()
-    told = wording.many(many, one, by)
+    told = text.many(many, one, by)
     return f"{told} and some unknown" if frame[column].isna().any() else told
 
 
@@ -264,13 +265,13 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
         name=frame["user_name"] if by == "people" else frame["name"],
         wasted_share=frame["wasted_gpu_hours"] / frame["gpu_hours"].where(frame["gpu_hours"] > 0) * 100,
         utilization=frame["utilization_ratio"] * 100,
-        pattern=[in_short(kinds) or wording.DASH for kinds in kinds_by(patterns, frame)],
+        pattern=[in_short(kinds) or text.NOTHING for kinds in kinds_by(patterns, frame)],
     )
     picked = grid(
         shown[kept],
         hide_index=True,
         column_config=_columns(frame),
-        placeholder=wording.DASH,
+        placeholder=text.NOTHING,
         on_select="rerun",
         selection_mode="single-row",
         key=f"table-{by}",
@@ -306,13 +307,13 @@ def _filters(scene: PageContext) -> dict[str, Any]:
 
 def _only(scene: PageContext, row: Any, by: str) -> None:
     column, name = ("user_name", "user") if by == "people" else ("project", "project")
-    if not wording.missing(row[column]) and getattr(scene.view, name) != row[column]:
+    if not text.missing(row[column]) and getattr(scene.view, name) != row[column]:
         go(scene.view.only(name, str(row[column])))
         st.rerun()
 
 
 def _columns(frame: pd.DataFrame) -> dict[str, Any]:
-    currency = next((str(c) for c in frame["currency"] if not wording.missing(c)), "")
+    currency = next((str(c) for c in frame["currency"] if not text.missing(c)), "")
     hours = {
         name: st.column_config.NumberColumn(COLUMNS[name], format="%.1f")
         for name in COLUMNS

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service import wording
+from analytics import text
 from service.charts.bars import shares_chart, wanted_and_held
 from service.pages.data import jobs as acting
 from service.pages.data.jobs import leases_frame, matching, queue_frame
@@ -68,21 +68,21 @@ def _sentence(queue: pd.DataFrame) -> str:
     if queue.empty:
         return "Nothing waits in the queue"
     more = " or more" if len(queue) >= MOST else ""
-    jobs = "1 job waits" if len(queue) == 1 else f"{wording.count(len(queue))}{more} jobs wait"
+    jobs = "1 job waits" if len(queue) == 1 else f"{text.count(len(queue))}{more} jobs wait"
     wanted = queue["gpus"].astype(float).sum()
     first = queue.iloc[0]
     name = plain(first["name"] or first["job"])
-    return f"{jobs} for {wording.gpus(wanted)} GPUs; {name} is next"
+    return f"{jobs} for {text.gpus(wanted)} GPUs; {name} is next"
 
 
 def _facts(queue: pd.DataFrame, leases: pd.DataFrame) -> None:
     now = pd.Timestamp(acting.now())
-    items = [("lent now", f"{wording.gpus(leases['share'].astype(float).sum())} GPUs")]
+    items = [("lent now", f"{text.gpus(leases['share'].astype(float).sum())} GPUs")]
     items.append(("to", _jobs(leases["job"].nunique())))
     if not queue.empty:
         longest = (now - queue["since"].min()).total_seconds()
-        items.append(("the longest has waited", wording.span(longest)))
-        items.append(("with a promised start", wording.count(int(queue["promised"].notna().sum()))))
+        items.append(("the longest has waited", text.length(longest)))
+        items.append(("with a promised start", text.count(int(queue["promised"].notna().sum()))))
     facts(items)
 
 
@@ -120,7 +120,7 @@ def _table(stage: Stage, queue: pd.DataFrame) -> None:
         hide_index=True,
         height=min(38 + 35 * len(part), 38 + 35 * 20),
         column_config=_columns(),
-        placeholder=wording.DASH,
+        placeholder=text.NOTHING,
         on_select="rerun",
         selection_mode="single-row",
         key=f"queue-table-{at}",
@@ -138,7 +138,9 @@ def _table(stage: Stage, queue: pd.DataFrame) -> None:
 
 def _shown(stage: Stage, part: pd.DataFrame) -> pd.DataFrame:
     now = pd.Timestamp(acting.now())
-    waited = pd.Series([wording.span((now - at).total_seconds()) for at in part["since"]], index=part.index)
+    waited = pd.Series(
+        [text.length_cell((now - at).total_seconds()) for at in part["since"]], index=part.index
+    )
     return part.assign(
         name=part["name"].where(part["name"].astype(bool), part["job"]),
         waited=waited,
@@ -156,4 +158,4 @@ def _columns() -> dict[str, Any]:
 
 
 def _jobs(many: int) -> str:
-    return "1 job" if many == 1 else f"{wording.count(many)} jobs"
+    return "1 job" if many == 1 else f"{text.count(many)} jobs"

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import streamlit as st
 
-from service import wording
+from analytics import text
 from service.pages.data import reports
 from service.pages.data.reports import OFTEN, WEEKDAYS, Regular, length_text, often_for, toml_of
 from service.pages.parts.charted import grid
@@ -144,10 +144,10 @@ def _papers(stage: Stage, papers: Sequence[Paper], *, kept_back: int) -> None:
     frame = pd.DataFrame(
         {
             "Of": [stage.when(each.due) for each in shown],
-            "Schedule": [each.schedule or wording.DASH for each in shown],
-            "About": [each.subject or wording.DASH for each in shown],
+            "Schedule": [each.schedule or text.NOTHING for each in shown],
+            "About": [each.subject or text.NOTHING for each in shown],
             "Format": [each.format for each in shown],
-            "Size": [f"{wording.amount(each.bytes / 1024)}{wording.GAP}KiB" for each in shown],
+            "Size": [text.size(each.bytes) for each in shown],
             "File": [each.name for each in shown],
         }
     )

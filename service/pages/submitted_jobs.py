@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import wording
 from service.charts.job_timeline import STANDS, gpu_hours, life_chart, life_of, stand_colours
 from service.charts.theme import ink_on as readable
@@ -120,9 +121,7 @@ def unlisted(recent: Recent, *, ended: bool) -> str | None:
         return None
     what = "older ones" if ended else "older ones that have not ended"
     flag = " --all" if ended else ""
-    return (
-        f"{wording.count(more)} {what} are not listed here; `fallow jobs{flag} --user NAME` lists somebody's."
-    )
+    return f"{text.count(more)} {what} are not listed here; `fallow jobs{flag} --user NAME` lists somebody's."
 
 
 def is_launched(job: str | None) -> bool:
@@ -137,11 +136,9 @@ def _sentence(jobs: pd.DataFrame) -> str:
     running, paused = int(counted.get("running", 0)), int(counted.get("paused", 0))
     waiting = max(int(counted.get("pending", 0)), len(queued()))
     held = int(jobs["held"].sum())
-    parts = [
-        f"{wording.count(running)} {'job runs' if running == 1 else 'jobs run'} on {wording.count(held)} GPUs"
-    ]
-    parts += [f"{wording.count(waiting)} {'waits' if waiting == 1 else 'wait'}"] if waiting else []
-    parts += [f"{wording.count(paused)} {'is' if paused == 1 else 'are'} paused"] if paused else []
+    parts = [f"{text.count(running)} {'job runs' if running == 1 else 'jobs run'} on {text.count(held)} GPUs"]
+    parts += [f"{text.count(waiting)} {'waits' if waiting == 1 else 'wait'}"] if waiting else []
+    parts += [f"{text.count(paused)} {'is' if paused == 1 else 'are'} paused"] if paused else []
     return ", ".join(parts)
 
 
@@ -163,7 +160,7 @@ def _table(stage: Stage, found: pd.DataFrame) -> None:
         hide_index=True,
         height=min(38 + 35 * len(part), 38 + 35 * 20),
         column_config=_columns(),
-        placeholder=wording.DASH,
+        placeholder=text.NOTHING,
         on_select="rerun",
         selection_mode="single-row",
         key=f"launched-table-{at}",
@@ -176,7 +173,7 @@ def _table(stage: Stage, found: pd.DataFrame) -> None:
 
 
 def _stood(row: Any) -> str:
-    if row.state == "ended" and not wording.missing(row.exit_reason):
+    if row.state == "ended" and not text.missing(row.exit_reason):
         return str(row.exit_reason)
     return STANDS.get(row.state, str(row.state))
 
@@ -201,7 +198,7 @@ def _told(stage: Stage, job: Launched) -> str:
 def _devices(job: Launched) -> str:
     many = len(job.gpus)
     if job.share is not None and job.share < 1:
-        return f"{wording.percent(job.share)} of {many} GPU{'' if many == 1 else 's'}"
+        return f"{text.percent(job.share)} of {many} GPU{'' if many == 1 else 's'}"
     return f"{many} GPU{'' if many == 1 else 's'}"
 
 
@@ -211,12 +208,12 @@ def _asked(job: Launched) -> str:
 
 
 def _facts(stage: Stage, job: Launched) -> None:
-    items = [("by", job.user or "unknown"), ("project", job.project or wording.DASH)]
+    items = [("by", job.user or "unknown"), ("project", job.project or text.NOTHING)]
     items.append(("asked for", _asked(job)))
     if job.memory_bytes is not None:
-        items.append(("memory on each", wording.gibibytes(job.memory_bytes)))
+        items.append(("memory on each", text.size(job.memory_bytes)))
     items += [("priority", str(job.priority))] if job.priority else []
-    items += [(what, text) for what, text in (("kind", job.kind), ("world", job.mobility)) if text]
+    items += [(what, said) for what, said in (("kind", job.kind), ("world", job.mobility)) if said]
     items += [("kept apart by", job.sharing)] if job.sharing and job.sharing != "whole" else []
     if job.preemptible is not None:
         items.append(("may be paused for others", "yes" if job.preemptible else "no"))
@@ -226,7 +223,7 @@ def _facts(stage: Stage, job: Launched) -> None:
     if job.kept_until is not None and job.kept_until > now:
         items.append(("kept until", stage.when(job.kept_until)))
     if job.heard is not None and job.state != "ended":
-        items.append(("last heard of", f"{wording.span((now - job.heard).total_seconds())} ago"))
+        items.append(("last heard of", f"{text.length((now - job.heard).total_seconds())} ago"))
     facts([*items, ("id", job.job)])
 
 
@@ -245,7 +242,7 @@ def _life(stage: Stage, job: Launched) -> None:
         f"life-of-{job.job.replace(':', '-')}",
         numbers="Where the job stood, and on how many GPUs",
     )
-    facts([("GPU-hours by what it was told", wording.hours(gpu_hours(life, job.share)))])
+    facts([("GPU-hours by what it was told", text.gpu_hours(gpu_hours(life, job.share)))])
 
 
 def _told_and_done(stage: Stage, job: Launched) -> None:
@@ -261,7 +258,7 @@ def _told_and_done(stage: Stage, job: Launched) -> None:
                 "Why": [each.reason for each in job.directives],
             }
         )
-        grid(told.iloc[::-1], hide_index=True, placeholder=wording.DASH, alt="The directives of this job")
+        grid(told.iloc[::-1], hide_index=True, placeholder=text.NOTHING, alt="The directives of this job")
     if job.actions:
         st.subheader("What was done about it", anchor=False)
         action_table(stage, job.actions)

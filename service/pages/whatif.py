@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from service import wording
+from analytics import text
 from service.charts.whatif import charged_chart, compared, given_chart
 from service.pages.data import queries
 from service.pages.parts.charted import charted
@@ -94,8 +94,8 @@ def _body(scene: PageContext) -> None:
         facts(
             [
                 ("over", f"{scene.when(window[0])} to {scene.when(window[1])}"),
-                ("jobs", wording.count(after.jobs)),
-                ("held", wording.hours(after.held_gpu_hours)),
+                ("jobs", text.count(after.jobs)),
+                ("held", text.gpu_hours(after.held_gpu_hours)),
             ]
         )
         st.caption(_bar(after))
@@ -199,12 +199,12 @@ def _most(rule: Rule) -> int:
 def _sentence(after: Replayed, before: Replayed, changed: Mapping[str, float]) -> str:
     now, then = _hours(after, "pause"), _hours(before, "pause")
     if not changed:
-        return f"Pausing idle jobs by the rules in force would have given back {wording.hours(now)}"
+        return f"Pausing idle jobs by the rules in force would have given back {text.gpu_hours(now)}"
     more = now - then
     way = "more" if more >= 0 else "less"
     return (
-        f"With these rules, pausing would have given back {wording.hours(now)}: "
-        f"{wording.hours(abs(more))} {way}, disturbing somebody {_times(after)} instead of {_times(before)}"
+        f"With these rules, pausing would have given back {text.gpu_hours(now)}: "
+        f"{text.gpu_hours(abs(more))} {way}, disturbing somebody {_times(after)} instead of {_times(before)}"
     )
 
 
@@ -214,7 +214,7 @@ def _hours(found: Replayed, action: str) -> float:
 
 def _times(found: Replayed) -> str:
     times = sum(int(each["disturbed"]) for each in found.given if each["action"] == "pause")
-    return "once" if times == 1 else f"{wording.count(times)} times"
+    return "once" if times == 1 else f"{text.count(times)} times"
 
 
 def _bar(found: Replayed) -> str:
@@ -222,8 +222,8 @@ def _bar(found: Replayed) -> str:
     if earned.get("median_error") is None or earned.get("total_error") is None:
         return "Too few idle times were recorded to earn an error bar."
     return (
-        f"The error bars are earned: of {wording.count(earned['cases'])} times that an owner would have been "
-        f"told, what was expected then was off by {wording.percent(earned['median_error'])} at the median."
+        f"The error bars are earned: of {text.count(earned['cases'])} times that an owner would have been "
+        f"told, what was expected then was off by {text.percent(earned['median_error'])} at the median."
         + _others(found)
     )
 
@@ -241,7 +241,7 @@ def _others(found: Replayed) -> str:
     """What the bars of the other classes were earned by, where they have one."""
     cases = {str(each["action"]): int(each["cases"]) for each in found.given if each["low"] is not None}
     return "".join(
-        " " + words.format(wording.many(cases[action], one))
+        " " + words.format(text.many(cases[action], one))
         for action, (words, one) in HELD_AGAINST.items()
         if cases.get(action)
     )

@@ -2,7 +2,8 @@
 
 from datetime import datetime, tzinfo
 
-from service import energy, wording
+from analytics import text
+from service import energy
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import currency_of, energy_figures
 from service.reports.source import Source
@@ -35,7 +36,7 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         kind=ReportKind.CHARGEBACK,
         title="GPU-hours and their price",
         opening=(
-            f"{wording.many(len(rows), 'holder')} held {wording.hours(held)} and used {wording.hours(used)}."
+            f"{text.many(len(rows), 'holder')} held {text.gpu_hours(held)} and used {text.gpu_hours(used)}."
             if rows
             else "Nobody held a GPU in this time."
         ),

@@ -2,7 +2,7 @@
 
 from datetime import datetime, tzinfo
 
-from service import wording
+from analytics import text
 from service.charts.bars import most_wasted
 from service.reports.accounted import accounted_section
 from service.reports.model import Column, Measure, Report, ReportKind, Section, Table
@@ -40,12 +40,12 @@ def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     frame = named(source.frame("people"), "people")
     persons = len({row["user_name"] for row in people if row["user_name"] is not None})
     unnamed = any(row["user_name"] is None for row in people)
-    who = wording.many(persons, "person", "people") + (" and some unknown" if unnamed else "")
+    who = text.many(persons, "person", "people") + (" and some unknown" if unnamed else "")
     return Report(
         kind=ReportKind.PROJECT_WEEK,
         title=f"The GPUs of {project}",
         opening=(
-            f"{who} of {project} held {wording.hours(held)}; {wording.hours(wasted)} of them did nothing."
+            f"{who} of {project} held {text.gpu_hours(held)}; {text.gpu_hours(wasted)} of them did nothing."
             if people
             else f"{project} held no GPU in this time."
         ),

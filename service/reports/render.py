@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from analytics import text
 from service import wording
 from service.errors import FallowError
 from service.printable import on_a_line, unlinked
@@ -125,7 +126,7 @@ def _templated(name: str, report: Report, style: Style, drawings: charts.Drawing
             period=period(report),
             numbers=NUMBERS,
             picture=lambda chart: _picture(chart, style.pictures, drawings),
-            dash=wording.DASH,
+            dash=text.NOTHING,
         )
     except TemplateError as error:
         where = getattr(error, "filename", None) or name
@@ -166,6 +167,6 @@ def _cell(row: Mapping[str, Any], column: Column) -> Any:
 
 
 def _bare(value: Any) -> Any:
-    if wording.missing(value):
+    if text.missing(value):
         return None
     return value.item() if hasattr(value, "item") else value

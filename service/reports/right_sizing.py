@@ -2,7 +2,7 @@
 
 from datetime import datetime, tzinfo
 
-from service import wording
+from analytics import text
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import currency_of
 from service.reports.source import Source
@@ -38,7 +38,7 @@ def right_sizing(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         kind=ReportKind.RIGHT_SIZING,
         title="Smaller would have done",
         opening=(
-            f"{wording.many(len(rows), 'suggestion')} for running jobs would bring {wording.hours(gain)}."
+            f"{text.many(len(rows), 'suggestion')} for running jobs would bring {text.gpu_hours(gain)}."
             if rows
             else "Nothing that runs now asks for more than it uses, as far as was measured."
         ),

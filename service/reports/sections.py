@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analytics import text
 from service import wording
 from service.charts.bars import PARTS, part_colours, waste_bars
 from service.charts.theme import STATES, Theme, label_of
@@ -126,19 +127,19 @@ def energy_figures(used: Energy, wasted: Energy) -> tuple[Figure, ...]:
 
 def _of_part(energy: Energy) -> str:
     part = energy.partly_of
-    return "" if part is None else f"; measured in {wording.percent(part)} of them"
+    return "" if part is None else f"; measured in {text.percent(part)} of them"
 
 
 def use_section(source: Source, usage: Any, head: Headline, *, you: bool = False) -> Section:
     """Allocated against used over time, of a part of the GPUs where the source is; said to ``you``, if so."""
     who = "You" if you else source.about
-    between = f"{wording.hours(head.fallow_gpu_hours)} lay between the two."
+    between = f"{text.gpu_hours(head.fallow_gpu_hours)} lay between the two."
     if who:
-        allocated, used = wording.gpus(head.allocated_gpus), wording.gpus(head.used_gpus)
+        allocated, used = text.gpus(head.allocated_gpus), text.gpus(head.used_gpus)
         says = f"{who} held {allocated} GPUs on average and used {used}; {between}"
     else:
         installed, allocated, used = (
-            wording.gpus(head.of_the_cluster(gpus))
+            text.gpus(head.of_the_cluster(gpus))
             for gpus in (head.installed_gpus, head.allocated_gpus, head.used_gpus)
         )
         says = f"On average {allocated} of {installed} GPUs were allocated and {used} were used; {between}"
@@ -162,7 +163,7 @@ def state_section(ledger: Any) -> Section:
     rows = [_state_row(state.key, state.meaning, by_state.get(state.key)) for state in STATES]
     rows = [row for row in rows if row["state"] != label_of("withheld") or row["gpu_hours"]]
     largest = max(rows, key=lambda row: row["gpu_hours"])
-    says = f"The largest part was {largest['state']}: {wording.hours(largest['gpu_hours'])}."
+    says = f"The largest part was {largest['state']}: {text.gpu_hours(largest['gpu_hours'])}."
     return Section(
         heading="GPU-hours by state",
         chart=Chart(
@@ -181,8 +182,8 @@ def waste_chart(frame: Any, name: str) -> Chart | None:
         return None
     first = frame.iloc[0]
     says = (
-        f"{first['name']} comes first with {wording.hours(first['wasted_gpu_hours'])} wasted of "
-        f"{wording.hours(first['gpu_hours'])} held."
+        f"{first['name']} comes first with {text.gpu_hours(first['wasted_gpu_hours'])} wasted of "
+        f"{text.gpu_hours(first['gpu_hours'])} held."
     )
     return Chart(
         name=name,
@@ -256,11 +257,11 @@ def _state_row(key: str, meaning: str, row: Any) -> dict[str, Any]:
         "state": label_of(key),
         "meaning": meaning,
         "gpu_hours": float(row.gpu_hours) if known else 0.0,
-        "share_ratio": float(row.share_ratio) if known and not wording.missing(row.share_ratio) else None,
+        "share_ratio": float(row.share_ratio) if known and not text.missing(row.share_ratio) else None,
         "energy_kwh": _measured(getattr(row, "energy_kwh", None)),
-        "cost": float(row.cost) if known and not wording.missing(row.cost) else None,
+        "cost": float(row.cost) if known and not text.missing(row.cost) else None,
     }
 
 
 def _measured(value: Any) -> float | None:
-    return None if wording.missing(value) else float(value)
+    return None if text.missing(value) else float(value)

@@ -2,34 +2,34 @@
 
 from datetime import datetime, tzinfo
 
-from service import wording
+from analytics import text
 from service.reports.model import Measure, Report
 
 
 def written(value: object, measure: Measure, currency: str | None = None) -> str:
     """The value as people read it, with its unit; a dash where there is none."""
-    if wording.missing(value):
-        return wording.DASH
+    if text.missing(value):
+        return text.NOTHING
     number = float(value) if isinstance(value, int | float) else 0.0
     match measure:
         case Measure.TEXT:
             return str(value)
         case Measure.COUNT:
-            return wording.count(number)
+            return text.count(number)
         case Measure.GPUS:
-            return wording.gpus(number)
+            return text.gpus(number)
         case Measure.HOURS:
-            return wording.hours(number)
+            return text.gpu_hours(number)
         case Measure.RATIO:
-            return wording.percent(number)
+            return text.percent(number)
         case Measure.COVERAGE:
-            return wording.coverage(number)
+            return text.coverage(number)
         case Measure.MONEY:
-            return wording.money(number, currency)
+            return text.money(number, currency)
         case Measure.ENERGY:
-            return wording.kwh(number)
+            return text.energy(number)
         case Measure.BYTES:
-            return wording.gibibytes(number)
+            return text.size(number)
 
 
 def period(report: Report) -> str:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analytics import text
 from collector.clock import Clock, SystemClock
 from collector.store.export import ExportBounds
 from service.alerts.fallback import DirectSender, FallbackAlerts
@@ -274,7 +275,7 @@ def _room(data: Path) -> str:
         free = shutil.disk_usage(data).free
     except OSError as error:
         return f"no telling how much room there is for {data} ({error.strerror})"
-    return f"{free / 2**20:,.0f} MiB of room for {data}"
+    return f"{text.size(free)} of room for {data}"
 
 
 def _desk(config: Config, store: Any) -> QueryRunner:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from analytics import text
+
 if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.scrape_loop import Loop, Timing
@@ -100,7 +102,7 @@ class Replaying:
 
     def _stage(self, at_ms: int) -> str:
         whole_ms = max(self.recording.to_ms - self.recording.from_ms, 1)
-        return f"replaying: {min((at_ms - self.recording.from_ms) / whole_ms, 1):.0%}"
+        return f"replaying: {text.percent(min((at_ms - self.recording.from_ms) / whole_ms, 1))}"
 
 
 def usual_step_ms(recording: Any) -> int:

@@ -6,7 +6,7 @@ A mean over a run is no state of any moment (docs/decisions/0069): what was idle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service import wording
+from analytics import text
 
 HEADING = "From Slurm's accounting, of time in which nothing was measured here"
 
@@ -18,11 +18,11 @@ def told(rows: Sequence[Mapping[str, Any]]) -> str:
         for name in ("gpu_hours", "measured_gpu_hours", "used_gpu_hours", "unused_gpu_hours")
     )
     if not measured:
-        return f"{wording.hours(given)} were given out; nobody measured what was made of them."
-    least = f"at least {wording.hours(unused)} (GPUs with a mean of 0)" if unused else "perhaps none"
-    mean, most = wording.percent(used / measured), wording.hours(measured - used)
+        return f"{text.gpu_hours(given)} were given out; nobody measured what was made of them."
+    least = f"at least {text.gpu_hours(unused)} (GPUs with a mean of 0)" if unused else "perhaps none"
+    mean, most = text.percent(used / measured), text.gpu_hours(measured - used)
     return (
-        f"{wording.hours(given)} were given out; of {wording.hours(measured)} jobstats kept each GPU's mean "
+        f"{text.gpu_hours(given)} were given out; of {text.gpu_hours(measured)} jobstats kept each GPU's mean "
         f"over the run: {mean}. When in a run a GPU was idle a mean doesn't say: of these hours {least} and "
         f"at most {most} were idle, and none is counted as wasted."
     )
@@ -32,7 +32,7 @@ def gpus_used(run: Mapping[str, Any]) -> str | None:
     """The means of one run (query ``accounted_runs``) in a sentence; ``None`` where nobody measured it."""
     if run["utilization_ratio"] is None:
         return None
-    count, never, mean = run["measured_gpus"], run["unused_gpus"], wording.percent(run["utilization_ratio"])
-    of = f"{count} of its {run['gpus']} GPUs" if count < run["gpus"] else wording.many(count, "GPU")
+    count, never, mean = run["measured_gpus"], run["unused_gpus"], text.percent(run["utilization_ratio"])
+    of = f"{count} of its {run['gpus']} GPUs" if count < run["gpus"] else text.many(count, "GPU")
     none = f"; {never} of them never used" if never else ""
     return f"mean utilization of {of} over the run, by jobstats: {mean}{none}"

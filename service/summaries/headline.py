@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from service import energy, wording
+from analytics import text
+from service import energy
 from service.charts.frame import with_end
 from service.charts.usage import step_hours
 from service.charts.window import Window
@@ -74,7 +75,7 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
         fallow_gpu_hours=float(((allocated - used).clip(lower=0.0) * span).sum()) if len(usage) else None,
         wasted_gpu_hours=float(wasted["gpu_hours"].sum()),
         wasted_cost=_cost(wasted),
-        currency=next((str(c) for c in ledger["currency"] if not wording.missing(c)), None),
+        currency=next((str(c) for c in ledger["currency"] if not text.missing(c)), None),
         measured_ratio=1 - unknown_hours / total if total > 0 else None,
         unknown_gpu_hours=unknown_hours,
         withheld_gpu_hours=float(hours.get("withheld", 0.0)),
@@ -89,11 +90,11 @@ def sentence(head: Headline, of_whom: str | None) -> str:
     if not head.measured_ratio or head.used_gpus is None:
         return "Nothing was measured in this time"
     if of_whom:
-        held, used = wording.gpus(head.allocated_gpus), wording.gpus(head.used_gpus)
+        held, used = text.gpus(head.allocated_gpus), text.gpus(head.used_gpus)
         return f"{of_whom} held {held} GPUs on average and used {used}"
     fallow = max((head.allocated_gpus or 0.0) - head.used_gpus, 0.0)
     installed, allocated, used, lay = (
-        wording.gpus(head.of_the_cluster(gpus))
+        text.gpus(head.of_the_cluster(gpus))
         for gpus in (head.installed_gpus, head.allocated_gpus, head.used_gpus, fallow)
     )
     return f"Of {installed} GPUs, {allocated} were handed out and {used} worked: {lay} lay fallow"

@@ -16,7 +16,8 @@ from typing import Any
 
 import pandas as pd
 
-from service import energy, wording
+from analytics import text
+from service import energy
 from service.energy import Energy
 from service.summaries.finding_groups import grouped
 
@@ -82,13 +83,13 @@ def told_held(held: Held, name: str | None) -> str:
         return f"{name or 'You'} held no GPU in this time."
     many = "One job" if held.jobs == 1 else f"{held.jobs} jobs"
     whose = name or "yours"
-    used = wording.hours(held.used_gpu_hours)
-    said = f"{many} of {whose} held {wording.hours(held.held_gpu_hours)} and used {used} of them."
+    used = text.gpu_hours(held.used_gpu_hours)
+    said = f"{many} of {whose} held {text.gpu_hours(held.held_gpu_hours)} and used {used} of them."
     if held.measured_ratio is not None and held.measured_ratio < ENOUGH_MEASURED:
-        return f"{said} Only {wording.percent(held.measured_ratio)} of that time was measured."
+        return f"{said} Only {text.percent(held.measured_ratio)} of that time was measured."
     if held.held_gpu_hours and held.wasted_gpu_hours / held.held_gpu_hours <= SMALL_WASTE:
         return f"{said} Next to nothing was wasted: thank you."
-    return f"{said} {wording.hours(held.wasted_gpu_hours)} did nothing at all."
+    return f"{said} {text.gpu_hours(held.wasted_gpu_hours)} did nothing at all."
 
 
 def measured_of(ledger: Iterable[Row]) -> dict[str, float]:
@@ -96,7 +97,7 @@ def measured_of(ledger: Iterable[Row]) -> dict[str, float]:
     return {
         str(row["key"]): 1 - _hours(row, "unknown_gpu_hours") / _hours(row, "gpu_hours")
         for row in ledger
-        if not wording.missing(row["key"]) and _hours(row, "gpu_hours") > 0
+        if not text.missing(row["key"]) and _hours(row, "gpu_hours") > 0
     }
 
 
@@ -140,9 +141,9 @@ def _by_numbers(jobs: Sequence[Row], measured: Mapping[str, float], name: str | 
         wasted, held = _hours(row, "wasted_gpu_hours"), _hours(row, "gpu_hours")
         if held and wasted >= WORTH_TELLING_GPU_HOURS:
             told.append(
-                f"{called(row)} ({row['job']}) held {wording.hours(held)} on "
-                f"{wording.many(row['gpus'], 'GPU')}; "
-                f"{wording.percent(wasted / held)} of that did nothing."
+                f"{called(row)} ({row['job']}) held {text.gpu_hours(held)} on "
+                f"{text.many(row['gpus'], 'GPU')}; "
+                f"{text.percent(wasted / held)} of that did nothing."
             )
     why = (
         f"Did it wait for data, for itself to start, or for {name or 'you'}? Asking for GPUs later, or "
@@ -161,14 +162,14 @@ def _not_judged(jobs: Sequence[Row], measured: Mapping[str, float], told: set[An
         and _hours(row, "gpu_hours") >= WORTH_TELLING_GPU_HOURS
     ]
     return [
-        f"Of {called(row)} ({row['job']}) only {wording.percent(measured.get(str(row['job']), 0.0))} was "
+        f"Of {called(row)} ({row['job']}) only {text.percent(measured.get(str(row['job']), 0.0))} was "
         "measured: it is not judged."
         for row in sorted(dark, key=lambda each: -_hours(each, "gpu_hours"))[:MOST_JOBS]
     ]
 
 
 def _is_text(row: Row, key: str) -> bool:
-    return not wording.missing(row.get(key)) and bool(row[key])
+    return not text.missing(row.get(key)) and bool(row[key])
 
 
 def _found(findings: Sequence[Row]) -> list[str]:
@@ -184,7 +185,7 @@ def _found(findings: Sequence[Row]) -> list[str]:
 
 
 def _job(row: Row) -> str | None:
-    return None if wording.missing(row["job"]) else str(row["job"])
+    return None if text.missing(row["job"]) else str(row["job"])
 
 
 def _to_owner(row: Row, name: str) -> str:
@@ -221,7 +222,7 @@ def _sum(rows: Iterable[Row], name: str) -> float:
 
 def _hours(row: Row, name: str) -> float:
     value = row[name]
-    return 0.0 if wording.missing(value) else float(value)
+    return 0.0 if text.missing(value) else float(value)
 
 
 NAMES: Mapping[str, str] = {
@@ -243,11 +244,11 @@ Said = tuple[str, object, object]
 def in_words(kind: str, evidence: object, reason: object = None) -> str:
     """One pattern: ``Saturated: active 92 % of 24 h, 88 % used while active``; why, if unknown."""
     if kind == "unknown":
-        return f"{NAMES[kind]}: {'too little was measured' if wording.missing(reason) else reason}"
+        return f"{NAMES[kind]}: {'too little was measured' if text.missing(reason) else reason}"
     numbers = _numbers(evidence)
-    measured = wording.span((numbers.get("minutes") or 0) * 60)
-    active = f"active {wording.percent(numbers.get('active_ratio'))} of {measured} measured"
-    used = f"{wording.percent(numbers.get('utilization_active_mean_ratio'))} used while active"
+    measured = text.length((numbers.get("minutes") or 0) * 60)
+    active = f"active {text.percent(numbers.get('active_ratio'))} of {measured} measured"
+    used = f"{text.percent(numbers.get('utilization_active_mean_ratio'))} used while active"
     match kind:
         case "analysis-bursts":
             told = [f"{numbers.get('runs')} runs, median {_span(numbers, 'run_median')}", active]
@@ -320,18 +321,18 @@ def _together(patterns: Sequence[Said]) -> str | None:
 def _range(patterns: Sequence[Said], name: str) -> str:
     values = [value for _, each, _ in patterns if (value := _numbers(each).get(name)) is not None]
     if not values:
-        return wording.DASH
-    least, most = wording.percent(min(values)), wording.percent(max(values))
+        return text.NOTHING
+    least, most = text.percent(min(values)), text.percent(max(values))
     return least if least == most else f"{least} to {most}"
 
 
 def _key(row: Mapping[Any, Any], keys: Sequence[str]) -> tuple[str | None, ...]:
-    return tuple(None if wording.missing(row[name]) else str(row[name]) for name in keys)
+    return tuple(None if text.missing(row[name]) else str(row[name]) for name in keys)
 
 
 def _span(numbers: Mapping[str, Any], name: str) -> str:
     minutes = numbers.get(f"{name}_minutes")
-    return wording.DASH if minutes is None else wording.span(minutes * 60)
+    return text.NOTHING if minutes is None else text.length(minutes * 60)
 
 
 def _numbers(evidence: object) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from service import wording
+from analytics import text
 
 BY_PEOPLE = "people"
 CLASSES = ("reclaim", "pack", "resize", "consolidate", "cap-memory", BY_PEOPLE)
@@ -115,13 +115,13 @@ def told_total(total: Saving) -> str:
     """The whole in one sentence, whether there was anything, and whether it is known."""
     if not total.times:
         return "Nothing was done: no action gave anything back."
-    times = "One action" if total.times == 1 else f"{wording.count(total.times)} actions"
+    times = "One action" if total.times == 1 else f"{text.count(total.times)} actions"
     if total.worked_gpu_hours is None:
-        measured = wording.percent(total.coverage_ratio)
+        measured = text.percent(total.coverage_ratio)
         return f"{times} freed GPUs; what came of it is unknown: only {measured} of that time was measured."
-    worked = wording.hours(total.worked_gpu_hours)
+    worked = text.gpu_hours(total.worked_gpu_hours)
     return (
-        f"{times} freed {wording.hours(total.freed_gpu_hours)}; in {worked} of that other jobs worked there."
+        f"{times} freed {text.gpu_hours(total.freed_gpu_hours)}; in {worked} of that other jobs worked there."
     )
 
 

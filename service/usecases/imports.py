@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from analytics import text
 from service.errors import FallowError
 from service.usecases.accounting import ordered
 
@@ -106,7 +107,7 @@ def run(store: "Store", order: ImportOrder, progress: "Callable[[Progress], None
         )
     except ImportFailed as failed:
         raise ImportRefused(str(failed)) from failed
-    skipped = f"; {done.skipped_ms / 86_400_000:.1f} days were imported before" if done.skipped_ms else ""
+    skipped = f"; {text.length(done.skipped_ms / 1000)} were imported before" if done.skipped_ms else ""
     return (
         f"{done.rows_added:,} new samples of {done.gpus} GPUs on {done.nodes} nodes, "
         f"from {done.samples_read:,} read{skipped}{_in_part(done)}"
@@ -118,7 +119,7 @@ def _in_part(done: "ImportSummary") -> str:
         return ""
     why = f" ({done.remark})" if done.remark else ""
     return (
-        f". Of {done.partial_ms / 3_600_000:.1f} hours the server gave only a part{why}: repeat the import "
+        f". Of {text.length(done.partial_ms / 1000)} the server gave only a part{why}: repeat the import "
         "when it is well, those hours are read again"
     )
 

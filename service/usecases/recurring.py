@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from analytics import text
+
 if TYPE_CHECKING:
     from service.client.queries import Client
 
@@ -60,9 +62,9 @@ def _kind(habit: Mapping[str, Any]) -> str:
 def _told(whose: str, habit: Mapping[str, Any]) -> str:
     days = "one day" if habit["days"] == 1 else f"{habit['days']} days"
     return (
-        f"{whose} were idle {habit['times']} times on {days}, {habit['idle_gpu_hours']:,.0f} GPU-hours in "
-        f"all; a limit of {habit['limit_s'] / 3600:g} h idle would have given back "
-        f"{habit['gives_back_gpu_hours']:,.0f} of them."
+        f"{whose} were idle {habit['times']} times on {days}, {text.gpu_hours(habit['idle_gpu_hours'])} in "
+        f"all; a limit of {text.length(habit['limit_s'])} idle would have given back "
+        f"{text.hours(habit['gives_back_gpu_hours'])} of them."
     )
 
 

@@ -52,7 +52,7 @@ def test_memory_on_a_gpu_that_nobody_holds_is_left_behind() -> None:
     (finding,) = judged(past(bins=left)).findings
     assert finding.kind is FindingKind.ZOMBIE_MEMORY
     assert finding.since_ms == minutes_before_noon(30)
-    assert "30.0 GiB" in finding.sentence
+    assert "30 GiB" in finding.sentence
 
 
 @pytest.mark.parametrize(

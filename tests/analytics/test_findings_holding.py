@@ -51,7 +51,7 @@ def test_gpu_with_a_still_process_for_an_hour_is_held_idle() -> None:
     }
     assert finding.sentence == (
         "amara (job sweep) has held GPU 3 of node1 since 2026-10-28 02:00 UTC, and its processes have done "
-        "nothing on it for 2 h 0 min (2.0 GPU-hours), keeping 20.0 GiB of its memory: 0% busy over the "
+        "nothing on it for 2 h (2.0 GPU-hours), keeping 20 GiB of its memory: 0% busy over the "
         "window (SM active)."
     )
 
@@ -169,7 +169,7 @@ def test_long_window_of_which_too_little_was_measured_is_unknown() -> None:
     )
     verdict = judged(past(claim(20.0, rhythm=rhythm)))
     assert verdict.findings == ()
-    assert verdict.unknown[0].reason == "only 80% of the last 4 h 58 min were measured"
+    assert verdict.unknown[0].reason == "only 80.5% of the last 4 h 58 min were measured"
 
 
 def test_gpu_that_is_busy_now_is_not_idle_however_long_it_was() -> None:
@@ -198,7 +198,7 @@ def test_gpu_with_no_process_for_half_an_hour_is_allocated_empty() -> None:
     finding = only(judged(past(claim(), bins=empty)))
     assert finding.kind is FindingKind.ALLOCATED_EMPTY
     assert finding.window_from_ms == minutes_before_noon(30)
-    assert "no process has used it for 2 h 0 min" in finding.sentence
+    assert "no process has used it for 2 h" in finding.sentence
 
 
 def test_gpu_with_no_process_for_ten_minutes_is_left_alone() -> None:
@@ -242,7 +242,7 @@ def test_nothing_excuses_for_ever(starts: int, kind: FindingKind) -> None:
     finding = only(judged(past(job)))
     assert finding.kind is kind
     assert finding.wasted_gpu_hours == pytest.approx(17.5)  # from 30 min after its start
-    assert "18 h 0 min (17.5 GPU-hours)" in finding.sentence
+    assert "18 h (17.5 GPU-hours)" in finding.sentence
     assert "preparing" not in finding.sentence
 
 
@@ -273,7 +273,7 @@ def test_loop_is_told_by_a_gpu_that_is_taken_again_and_again_where_no_process_is
 def test_job_from_before_the_records_is_not_said_to_be_new() -> None:
     (finding,) = judged(past(fresh(5.0), installed_from_ms=minutes_before_noon(300))).findings
     assert finding.kind is FindingKind.NOT_STARTED
-    assert "since the records begin, for 5 h 0 min; what it did before" in finding.sentence
+    assert "since the records begin, for 5 h; what it did before" in finding.sentence
 
 
 def test_a_blip_while_loading_is_no_computing_yet() -> None:
@@ -361,7 +361,7 @@ def test_what_is_said_is_never_less_than_the_window() -> None:
     late = claim(busy_until_ms=minutes_before_noon(1), idle_gpu_hours=0.0)
     finding = only(judged(past(late)))
     assert finding.since_ms == finding.window_from_ms == minutes_before_noon(60)
-    assert "for 1 h 0 min (1.0 GPU-hours)" in finding.sentence
+    assert "for 1 h (1.0 GPU-hours)" in finding.sentence
 
 
 @pytest.mark.parametrize(("uncovered", "known"), [(6, True), (7, False)])
@@ -373,7 +373,7 @@ def test_under_95_percent_cover_the_answer_is_unknown(uncovered: int, known: boo
     if not known:
         (unknown,) = verdict.unknown
         assert unknown.kinds == (FindingKind.HELD_IDLE,)
-        assert unknown.reason == "only 94% of the last 60 min were measured"
+        assert unknown.reason == "only 94.1% of the last 1 h were measured"
 
 
 @pytest.mark.parametrize(("age_ms", "known"), [(20_000, True), (20_001, False)])

@@ -48,7 +48,7 @@ def test_intruder_is_told_with_whose_it_is_and_whose_the_gpu_is() -> None:
     assert finding.holder is not None and finding.holder.user == "amara"
     assert finding.sentence == (
         "GPU 3 of node1 was given to amara (job sweep), and ben's python (pid 4242) has been on it for "
-        "25 min, with 12.0 GiB of its memory: nothing ties it to what was given."
+        "25 min, with 12 GiB of its memory: nothing ties it to what was given."
     )
     assert {e.name: e.value for e in finding.evidence} == {
         "processes": 1,

@@ -108,7 +108,7 @@ def test_a_job_that_uses_one_of_four_is_one_finding_beside_its_gpus() -> None:
     assert (found.kind, found.uuid) == (FindingKind.USES_PART, "GPU-1")
     assert found.sentence == (
         "amara (job sweep) was given 4 GPUs and uses 1 of them: GPU 1, 2 and 3 of node1 have done nothing "
-        "for it for 8 h 0 min or more."
+        "for it for 8 h or more."
     )
     assert found.wasted_gpu_hours is None
     assert {each.name: each.value for each in found.evidence} == {

@@ -63,7 +63,7 @@ def test_it_tells_its_busy_minutes_and_longest_silence_and_no_pause() -> None:
     (finding,) = [each for each in said(84, 12) if each.kind is FindingKind.RARELY_USED]
     assert "for 1 h 24 min in all since" in finding.sentence
     assert "in 12 spells (5.8% of the time" in finding.sentence
-    assert "its longest silence was 3 h 0 min" in finding.sentence
+    assert "its longest silence was 3 h" in finding.sentence
     assert "pause" not in finding.sentence
     assert finding.wasted_gpu_hours == 22.6
 

@@ -12,7 +12,9 @@ from collector.model import Basis, JobKind
 from tests.analytics.pasts import BINS, GIB, HOUR_MS, MINUTE_MS, NOON_MS, TICK_MS, bins, claim, past, then
 
 T = Thresholds()
-LENGTH = re.compile(r"(?:(?P<d>\d+) d )?(?:(?P<h>\d+) h )?(?P<m>\d+) min|(?P<only_d>\d+) d (?P<only_h>\d+) h")
+LENGTH = re.compile(
+    r"(?P<d>\d+) d\b(?: (?P<dh>\d+) h\b)?|(?P<h>\d+) h\b(?: (?P<m>\d+) min\b)?|(?P<only_m>\d+) min\b"
+)
 QUIET = {
     FindingKind.HELD_IDLE,
     FindingKind.ALLOCATED_EMPTY,
@@ -26,9 +28,8 @@ def shortest_ms(sentence: str) -> int:
     """The shortest length of time in a sentence."""
     lengths = []
     for found in LENGTH.finditer(sentence):
-        days = int(found["d"] or found["only_d"] or 0)
-        hours = int(found["h"] or found["only_h"] or 0)
-        lengths.append(((days * 24 + hours) * 60 + int(found["m"] or 0)) * MINUTE_MS)
+        hours = int(found["d"] or 0) * 24 + int(found["dh"] or found["h"] or 0)
+        lengths.append((hours * 60 + int(found["m"] or found["only_m"] or 0)) * MINUTE_MS)
     return min(lengths)
 
 

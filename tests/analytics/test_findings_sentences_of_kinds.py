@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from analytics.findings import judge, judge_jobs
 from analytics.findings.unproven import unproven_claims
-from analytics.findings.words import gib, percent
 from analytics.model import Claim, Finding, FindingKind, GpuPast, Intruder, Rhythm, UnprovenClaim
+from analytics.text import percent
+from analytics.text import size as gib
 from analytics.thresholds import Thresholds
 from collector.model import Basis, GpuUuid, JobKind
 from tests.analytics.pasts import (
@@ -34,16 +35,15 @@ T = Thresholds()
 DRAW = st.DataObject
 KIND = FindingKind
 DAY_MS = 24 * HOUR_MS
-LENGTH = re.compile(r"(?:(\d+) d )?(?:(\d+) h )?(\d+) min|(\d+) d (\d+) h")
+LENGTH = re.compile(r"(\d+) d\b(?: (\d+) h\b)?|(\d+) h\b(?: (\d+) min\b)?|(\d+) min\b")
 
 
 def lengths_ms(sentence: str) -> list[int]:
     """The lengths of time in a sentence, to the minute; days are told to the hour."""
-    found = []
-    for days, hours, minutes, only_days, only_hours in LENGTH.findall(sentence):
-        found.append(
-            (int(days or only_days or 0) * 24 + int(hours or only_hours or 0)) * 60 + int(minutes or 0)
-        )
+    found = [
+        (int(days or 0) * 24 + int(of_days or hours or 0)) * 60 + int(of_hours or minutes or 0)
+        for days, of_days, hours, of_hours, minutes in LENGTH.findall(sentence)
+    ]
     return [minutes * MINUTE_MS for minutes in found]
 
 
@@ -211,7 +211,9 @@ def holds_what_it_says(finding: Finding, gpus: list[GpuPast]) -> None:
     (gpu,) = (each for each in gpus if each.uuid == finding.uuid)
     assert sentence.endswith(".") and (str(gpu.gpu_place) in sentence and gpu.node in sentence), sentence
     assert window_ms >= 0 and finding.since_ms <= NOON_MS
-    assert {f"{told}%" for told in re.findall(r"([\d.]+)%", sentence)} <= {percent(each) for each in numbers}
+    assert {f"{told}%" for told in re.findall(r"(<?[\d.]+)%", sentence)} <= {
+        percent(each) for each in numbers
+    }
     memory = evidence.get("memory_used_bytes")
     assert re.findall(r"[\d.]+ GiB", sentence) in ([], [gib(int(memory or 0))])
     for hours in re.findall(r"([\d.]+) GPU-hours", sentence):

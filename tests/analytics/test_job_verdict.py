@@ -61,7 +61,7 @@ def test_the_verdict_is_of_all_its_gpus(changes: dict[str, Any], said: str) -> N
 
 def test_the_efficiency_has_one_denominator() -> None:
     assert efficiency(row()) == (
-        "4 GPUs · 36.0 GPU-hours given, 5.9 used (16%), 27.0 wasted (75%) · most memory on a GPU 52.0 GiB"
+        "4 GPUs · 36.0 GPU-hours given, 5.9 used (16%), 27.0 wasted (75%) · most memory on a GPU 52 GiB"
     )
 
 

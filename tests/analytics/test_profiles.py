@@ -57,8 +57,8 @@ def test_pattern_follows_from_the_numbers(changes: dict[str, Any], expected: Pat
 @pytest.mark.parametrize(
     ("held", "measured", "reason"),
     [
-        (600, 569.0, "only 94% of the 10 h 0 min of GPU time it held were measured"),
-        (60, 30.0, "only 50% of the 1 h 0 min of GPU time it held were measured"),
+        (600, 569.0, "only 94.8% of the 10 h of GPU time it held were measured"),
+        (60, 30.0, "only 50% of the 1 h of GPU time it held were measured"),
         (90, 0.0, "nothing of the 1 h 30 min of GPU time it held was measured"),
         (600, 570.0, None),
         (59, 10.0, None),

@@ -81,7 +81,7 @@ def test_intruder_is_found_and_its_gpu_s_holder_is_not_accused(store: Store) -> 
     with store.reader() as reader:
         (row,) = run(reader, "findings", WINDOW).to_pylist()
     assert (row["kind"], row["uuid"], row["user_name"]) == ("intruder", uuid(0), "user-a")
-    assert "ben's python (pid 71) has been on it for 6 min, with 3.0 GiB" in row["sentence"]
+    assert "ben's python (pid 71) has been on it for 6 min, with 3 GiB" in row["sentence"]
     assert json.loads(row["evidence"])["command"] == "python mine.py"
 
 

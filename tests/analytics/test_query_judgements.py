@@ -46,7 +46,7 @@ def test_patterns(store: Store) -> None:
     shell = rows["slurm:3"]
     assert (shell["kind"], shell["reason"]) == (
         "unknown",
-        "only 75% of the 1 h 2 min of GPU time it held were measured",
+        "only 75.8% of the 1 h 2 min of GPU time it held were measured",
     )
 
 

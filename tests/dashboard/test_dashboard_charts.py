@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from datetime import datetime
+from html import unescape
 
 import altair as alt
 import pandas as pd
@@ -11,7 +12,7 @@ import vl_convert
 from altair.utils.schemapi import SchemaValidationError
 from jsonschema import ValidationError
 
-from service import wording
+from analytics import text
 from service.charts import bars, heatmap, timelines, whatif
 from service.charts import usage as chart_usage
 from service.charts.cache import Look
@@ -349,7 +350,8 @@ def test_a_browser_writes_percents_as_the_pages_do() -> None:
     frame = pd.DataFrame({"ratio": ratios, "at": range(len(ratios))})
     texts = alt.Chart(frame).transform_calculate(told=percent_of("ratio")).mark_text()
     drawn = vl_convert.vegalite_to_svg(texts.encode(x="at:O", text="told:N").to_dict())
-    assert re.findall(rf">([\d.]+{wording.THIN}%)<", drawn) == [wording.percent(ratio) for ratio in ratios]
+    shown = re.findall(r">((?:&lt;)?[\d.]+%)<", drawn)
+    assert [unescape(each) for each in shown] == [text.percent(ratio) for ratio in ratios]
 
 
 def test_a_map_of_nodes_tells_the_node_and_no_state(cells) -> None:

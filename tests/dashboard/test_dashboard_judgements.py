@@ -56,7 +56,7 @@ def test_jobs_of_one_person_are_told_together_and_stay_with_their_project() -> N
     )
     people = pd.DataFrame({"user_name": ["ana", "ana", "bo"], "project": ["a", None, "a"]})
     first, second, third = patterns_by(found, people)
-    assert plain(first) == "Saturated: 2 jobs, active 80 % to 90 %"
+    assert plain(first) == "Saturated: 2 jobs, active 80% to 90%"
     assert (second or "").startswith("Low saturation: active")
     assert third is None
     assert patterns_by(None, people) == [None, None, None]

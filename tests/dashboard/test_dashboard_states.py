@@ -41,7 +41,9 @@ def test_findings_that_nobody_has_looked_for_are_not_called_none(tmp_path: Path,
         pass
     with showing(tmp_path / "log", FALLOW_DATA=str(tmp_path)) as base:
         screen = look(base).open(f"/findings?{VIEW}")
-        assert re.fullmatch(r"Nothing was judged yet; \S+\sGPU-h were wasted in this time", screen.headline)
+        assert re.fullmatch(
+            r"Nothing was judged yet; \S+\sGPU-hours were wasted in this time", screen.headline
+        )
         assert "Every GPU could be judged" not in screen.text()
         assert "Nothing was judged yet." in screen.open(f"/?{VIEW}").text()
         screen.leave()
@@ -49,7 +51,7 @@ def test_findings_that_nobody_has_looked_for_are_not_called_none(tmp_path: Path,
         store.write_judgement(Judgement(), END_MS)
     with showing(tmp_path / "log", FALLOW_DATA=str(tmp_path)) as base:
         screen = look(base).open(f"/findings?{VIEW}")
-        calm = r"Nothing was found to complain about; \S+\sGPU-h were wasted in this time"
+        calm = r"Nothing was found to complain about; \S+\sGPU-hours were wasted in this time"
         assert re.fullmatch(calm, screen.headline)
         assert "Judged last" in screen.text()
         screen.leave()

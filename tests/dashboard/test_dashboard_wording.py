@@ -1,4 +1,4 @@
-"""Numbers, times and amounts read the same everywhere; what was not measured is never a zero."""
+"""Times, names of GPUs and flags of processes as pages write them."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -8,64 +8,7 @@ import pytest
 from collector.sources.nvml import process_list
 from service import wording
 
-T, G = wording.THIN, wording.GAP
-
-
-@pytest.mark.parametrize(
-    ("ratio", "shown"),
-    [(0.0, "0"), (0.004, "0.4"), (0.0949, "9.5"), (0.0996, "10"), (0.374, "37"), (1.0, "100"), (1, "100")],
-)
-def test_percent_has_the_digits_that_mean_something(ratio, shown) -> None:
-    assert wording.percent(ratio) == f"{shown}{T}%"
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        wording.percent,
-        wording.hours,
-        wording.amount,
-        wording.count,
-        wording.gibibytes,
-        wording.watts,
-        wording.span,
-    ],
-)
-@pytest.mark.parametrize("nothing", [None, float("nan")])
-def test_not_measured_is_a_dash(write, nothing) -> None:
-    assert write(nothing) == wording.DASH
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0, "0"), (0.034, "0.03"), (1.26, "1.3"), (99.96, "100"), (1234567.8, f"1{T}234{T}568")],
-)
-def test_amounts_keep_two_or_three_figures(value, shown) -> None:
-    assert wording.amount(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(0, f"0{G}s"), (8, f"8{G}s"), (720, f"12{G}min"), (90_061, f"1{G}d 1{G}h"), (3_600, f"1{G}h")],
-)
-def test_lengths_of_time_show_their_two_largest_units(seconds, shown) -> None:
-    assert wording.span(seconds) == shown
-
-
-@pytest.mark.parametrize(("number", "shown"), [(0, "0 people"), (1, "1 person"), (1200, f"1{T}200 people")])
-def test_one_is_no_several(number, shown) -> None:
-    assert wording.many(number, "person", "people") == shown
-
-
-def test_money_names_its_currency_and_a_missing_price_is_no_zero() -> None:
-    assert wording.money(1234.5, "EUR") == f"1{T}234{G}EUR"
-    assert wording.money(2.5, "USD") == f"2.50{G}USD"
-    assert wording.money(None, "EUR") == wording.DASH
-
-
-def test_power_turns_to_kilowatts_for_a_cluster() -> None:
-    assert wording.watts(412) == f"412{G}W"
-    assert wording.watts(12_300) == f"12.3{G}kW"
+G = wording.GAP
 
 
 def test_moments_are_shown_in_the_zone_asked_for() -> None:

@@ -54,7 +54,7 @@ def test_who_takes_its_neighbours_promise_is_told_then_paused_and_the_neighbour_
     stage.until("the neighbour holds its first memory", lambda: holding(stage) == [10 * GIB], 60)
     explained = stage.fallow("explain", "fallow:1").stdout
     assert "It has 50% of each device by time-slicing: no MPS control daemon runs" in explained
-    assert "Its share of memory is 40.0 GiB on each device" in explained
+    assert "Its share of memory is 40 GiB on each device" in explained
     assert "TF_FORCE_GPU_ALLOW_GROWTH=true" in explained
     hog = runs(stage, "hog", "20GiB", 50, *MOVABLE)
     stage.until("the hog has taken 50 GiB", lambda: holding(stage) == [10 * GIB, 50 * GIB], 60)

@@ -44,7 +44,7 @@ def test_explain_tells_of_a_job_that_has_ended(
     told = " ".join(capsys.readouterr().out.split())
     assert "user-rested's job of project p, and has ended: it held 1 GPU" in told
     assert "Its verdict: " in told and "wasted" in told
-    assert "Found " in told and "done nothing on it for 9 h 0 min" in told
+    assert "Found " in told and "done nothing on it for 9 h" in told
 
 
 def test_a_name_that_no_job_had_is_refused(past: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def test_a_job_s_run_is_told_by_its_number(site: Path, name: str, capsys: pytest
     told = " ".join(capsys.readouterr().out.split())
     assert "slurm:812 train · ann · vision · batch" in told
     assert "At Slurm, cluster lab: running since" in told and "on gpu1: GPU 0, 1" in told
-    assert "asked for 2 GPUs on 1 node, for at most 60 min, in partition main QOS normal" in told
+    assert "asked for 2 GPUs on 1 node, for at most 1 h, in partition main QOS normal" in told
 
 
 def test_a_job_that_waits_says_why(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

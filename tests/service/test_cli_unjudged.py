@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from analytics import text
 from collector.store.judgements import Judgement
 from service.cli.findings import not_judged
 from service.client import connect
@@ -78,7 +79,7 @@ def test_findings_tell_how_each_holder_works_and_why_that_is_unknown(data: Path)
     shown = verb("findings", "--patterns", data=data / "patterns").stdout
     assert "shell: only 76% were measured" in shown
     assert [line.split()[:6] for line in shown.splitlines() if line.startswith("ana")] == [
-        ["ana", "fit", "saturated", "100%", "90%", "-"]
+        ["ana", "fit", "saturated", "100%", "90%", text.NOTHING]
     ]
     rows = json.loads(verb("findings", "--patterns", "--json", data=data / "patterns").stdout)
     assert [(each["job"], each["kind"]) for each in rows] == [

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import wording
-from service.cli import words
-from service.energy import Energy, used, wasted
+from analytics import text
+from service.energy import Energy, used, wasted, written
 
 NAN = float("nan")
 
@@ -27,8 +26,7 @@ def test_the_part_of_the_time_is_weighed_by_hours() -> None:
 def test_where_none_of_the_time_was_measured_it_is_unknown(nothing: float | None) -> None:
     told = used([row(nothing, 0.0), row(nothing, nothing)])
     assert told == Energy(kwh=None, known_ratio=0.0)
-    assert words.energy(told).startswith(words.NOTHING)
-    assert wording.energy(told) == wording.DASH
+    assert written(told) == text.NOTHING
 
 
 def test_rows_of_an_older_service_tell_of_no_energy() -> None:
@@ -38,7 +36,7 @@ def test_rows_of_an_older_service_tell_of_no_energy() -> None:
 def test_no_waste_took_no_energy() -> None:
     told = wasted([{"wasted_energy_kwh": 0.0, "wasted_energy_known_ratio": None, "wasted_gpu_hours": 0.0}])
     assert told == Energy(kwh=0.0, known_ratio=None)
-    assert words.energy(told) == "0.0 kWh"
+    assert written(told) == "0.0 kWh"
 
 
 @pytest.mark.parametrize(
@@ -46,8 +44,7 @@ def test_no_waste_took_no_energy() -> None:
 )
 def test_a_part_is_said_where_it_is_not_all(ratio: float, said: str) -> None:
     told = used([row(4.0, ratio)])
-    assert words.energy(told) == said
-    assert ("of 92" in wording.energy(told)) == ("of 92" in said)
+    assert written(told) == said
 
 
 @given(
@@ -60,12 +57,12 @@ def test_a_sentence_of_energy_never_hides_what_was_not_measured(
 ) -> None:
     rows = [row(kwh if ratio else None, ratio, hours) for kwh, ratio, hours in parts]
     known = sum(hours * (ratio or 0.0) for _, ratio, hours in parts) / sum(hours for *_, hours in parts)
-    told = words.energy(used(rows))
+    told = written(used(rows))
     measured = [kwh for kwh, ratio, _ in parts if ratio]
     if not measured:
-        assert told.startswith(words.NOTHING)
+        assert told.startswith(text.NOTHING)
         return
-    assert told.startswith(f"{words.kwh(sum(measured))} kWh")
+    assert told.startswith(f"{text.kwh(sum(measured))} kWh")
     said = re.search(r"of <?([\d.]+)% of the hours", told)
     if known < 0.9949:
         assert said is not None and abs(float(said[1]) / 100 - known) <= 0.01, (told, known)

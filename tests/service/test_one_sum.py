@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from analytics import text
 from collector.model import WASTE_STATES
-from service import wording
 from service.charts.window import Window
 from service.cli import main
 from service.client import Client, connect
@@ -251,8 +251,8 @@ def test_a_habit_is_told_with_its_hours_and_what_a_limit_gives_back() -> None:
     habit = {"user": "ana", "kind": "interactive", "times": 7, "days": 7, "idle_gpu_hours": 154.0}
     limit = {"limit_s": 14_400.0, "gives_back_gpu_hours": 98.0}
     assert told(habit | limit) == (
-        "ana's terminals and notebooks were idle 7 times on 7 days, 154 GPU-hours in all; a limit of 4 h "
-        "idle would have given back 98 of them."
+        "ana's terminals and notebooks were idle 7 times on 7 days, 154.0 GPU-hours in all; a limit of 4 h "
+        "idle would have given back 98.0 of them."
     )
     assert told(habit | limit | {"user": None}).startswith("Terminals and notebooks of unknown owners were")
     assert told_to_owner(habit | limit).startswith("Your terminals and notebooks were idle 7 times")
@@ -303,7 +303,7 @@ def test_the_verb_job_says_it_in_one_line_with_a_verdict(
     head, line, verdict, *rest = said(data, capsys, "job", "fit", *FLAGS).splitlines()
     assert head == "slurm:1 fit · ana · vision · batch"
     assert line == (
-        "  2 GPUs · 6.0 GPU-hours given, 0.9 used (15%), 4.0 wasted (67%) · most memory on a GPU 30.0 GiB"
+        "  2 GPUs · 6.0 GPU-hours given, 0.9 used (15%), 4.0 wasted (67%) · most memory on a GPU 30 GiB"
     )
     assert verdict == "  idle for 67% of its time"
     assert "  1.1 kWh, 0.4 of it while idle or empty" in rest
@@ -348,7 +348,7 @@ def test_pages_have_the_sum(client: Client) -> None:
     waste = client.query("waste", **RANGE)
     found = client.query("findings", **RANGE, open=True)
     told = findings_page.sentence(found, waste, open_only=True)
-    assert wording.hours(world.WASTED) in told and wording.hours(world.OPEN) in told
+    assert text.gpu_hours(world.WASTED) in told and text.gpu_hours(world.OPEN) in told
 
 
 def test_who_held_a_gpu_when_its_records_begin_held_it_since_then_or_earlier(

@@ -96,39 +96,9 @@ def test_source_that_cannot_be_understood_is_named(texts: tuple[str, ...], says:
         parse_specs(texts)
 
 
-@pytest.mark.parametrize(
-    ("ratio", "shown"), [(None, "-"), (0.0, "0%"), (0.001, "<1%"), (0.434, "43%"), (1.0, "100%")]
-)
-def test_percent_never_turns_something_into_nothing(ratio: float | None, shown: str) -> None:
-    assert words.percent(ratio) == shown
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [(None, "-"), (0, "0.0"), (0.01, "<0.1"), (12.34, "12.3"), (12345.6, "12,346")]
-)
-def test_hours_keep_the_digits_that_matter(value: float | None, shown: str) -> None:
-    assert words.hours(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (7200, "2 h"), (100_000, "27 h"), (200_000, "2 d")],
-)
-def test_span_is_one_unit_rounded_down(seconds: float, shown: str) -> None:
-    assert words.span(seconds) == shown
-
-
 @pytest.mark.parametrize("ratio", [0.0, 0.01, 0.5, 0.999, 1.0, 1.29, -0.1])
 def test_bar_is_always_as_wide_as_asked(ratio: float) -> None:
     assert len(words.bar(ratio, 10)) == 10
-
-
-def test_money_without_a_price_is_nothing() -> None:
-    assert (words.money(None, "USD"), words.money(3.0, None), words.money(1234.5, "EUR")) == (
-        "-",
-        "-",
-        "1,234 EUR",
-    )
 
 
 def test_narrow_terminal_cuts_only_what_may_give_way() -> None:

@@ -13,6 +13,7 @@ import streamlit as st
 from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
 from pandas.io.formats.style import Styler
 
+from analytics import text
 from service import wording
 from service.charts.cache import Filled
 from service.printable import LONGEST, on_a_line, shown_rows
@@ -65,7 +66,7 @@ def tabled(frame: pd.DataFrame, name: str, told: str) -> None:
     if not box.open:
         return
     with box:
-        grid(frame, hide_index=True, placeholder=wording.DASH, alt=told)
+        grid(frame, hide_index=True, placeholder=text.NOTHING, alt=told)
         st.download_button(
             "Download as CSV",
             lambda: csv_of(frame),

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import wording
 from service.charts.frame import TimeAxis
 from service.charts.theme import Theme, palette
@@ -59,21 +60,19 @@ class PageContext:
     def when(self, at: Any) -> str:
         """A time of the store, written in the viewer's zone."""
         return (
-            wording.DASH
-            if wording.missing(at)
-            else wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
+            text.NOTHING if text.missing(at) else wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
         )
 
     def began(self, row: Any) -> str:
         """When somebody was given a GPU; "or earlier" where its records only begin then."""
         bound = row.get("from_is_bound")
-        return f"{self.when(row['from_ts'])}{' or earlier' if not wording.missing(bound) and bound else ''}"
+        return f"{self.when(row['from_ts'])}{' or earlier' if not text.missing(bound) and bound else ''}"
 
     def since(self, at: Any, *, is_bound: Any = False) -> str:
         """Since when a state lasts, in the viewer's zone; a bound is said to be one."""
-        if wording.missing(at):
+        if text.missing(at):
             return "just now"
-        return f"{self.when(at)} or earlier" if not wording.missing(is_bound) and is_bound else self.when(at)
+        return f"{self.when(at)} or earlier" if not text.missing(is_bound) and is_bound else self.when(at)
 
 
 def current_view() -> UrlState:
@@ -119,7 +118,7 @@ def drawn(site: Site, body: Callable[[PageContext], None]) -> None:
 def body_or_notice(site: Site, body: Callable[[PageContext], None]) -> None:
     """Draw the body if the store has anything in the window, else say what there is."""
     held = queries.ask("span").iloc[0]
-    if wording.missing(held["last_ts"]):
+    if text.missing(held["last_ts"]):
         show(NOTHING_YET)
         return
     scene = scene_of(site, held)
@@ -135,7 +134,7 @@ def scene_of(site: Site, held: Any) -> PageContext:
     view = current_view()
     now = datetime.now(UTC)
     complete = held["complete_to"]
-    if not wording.missing(complete):
+    if not text.missing(complete):
         rolled = complete.to_pydatetime()
         now = rolled if timedelta(0) <= now - rolled < FRESH else now
     shown = window(view, now)
@@ -209,9 +208,7 @@ class Stage:
     def when(self, at: Any) -> str:
         """An instant, written in the viewer's zone."""
         return (
-            wording.DASH
-            if wording.missing(at)
-            else wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
+            text.NOTHING if text.missing(at) else wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
         )
 
 

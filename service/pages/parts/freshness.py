@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 import pandas as pd
 import streamlit as st
 
-from service import wording
+from analytics import text
 from service.charts.theme import Theme
 from service.client import ClientError
 from service.pages.data import queries
@@ -68,10 +68,10 @@ def heard(colours: Theme, zone: tzinfo) -> Heard:
         reads_file = queries.mode() == "file"
     except ClientError:
         return Heard(word="", told="service not reached", colour=bad)
-    if wording.missing(last):
+    if text.missing(last):
         return Heard(word="", told="waiting for the first sample", colour=warn)
     behind, invented = pd.Timestamp(datetime.now(UTC)) - last, _is_simulated()
-    ago = f"newest sample {wording.span(max(0.0, behind.total_seconds()))} ago"
+    ago = f"newest sample {text.length(max(0.0, behind.total_seconds()))} ago"
     if reads_file:
         return Heard(word="not running", told=ago, colour=bad, last=last, simulated=invented)
     if behind > LATE:

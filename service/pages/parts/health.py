@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from service import wording
+from analytics import text
 from service.client import ClientError
 from service.pages.data import queries
 from service.pages.parts.widgets import plain
@@ -40,7 +40,7 @@ def unwell(components: Sequence[dict[str, Any]]) -> list[str]:
 def ages(components: Sequence[dict[str, Any]]) -> str:
     """How long ago each last succeeded, in a line. Pure."""
     return ", ".join(
-        f"{each['name']} {'not yet' if each['age_s'] is None else wording.span(each['age_s']) + ' ago'}"
+        f"{each['name']} {'not yet' if each['age_s'] is None else text.length(each['age_s']) + ' ago'}"
         for each in components
         if each["name"].partition(":")[0] in AGED or each["state"] in BAD
     )

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from service import wording
+from analytics import text
 from service.errors import ClientError
 from service.pages.data import jobs
 from service.pages.parts import submit_form
@@ -188,7 +188,7 @@ def allowed(when: When, job: str) -> None:
     grid(
         _frame(when, rows),
         hide_index=True,
-        placeholder=wording.DASH,
+        placeholder=text.NOTHING,
         alt="What may be done with this job, and by whose word",
     )
     st.caption("Its owner allows or withdraws it; a no counts at once, whoever says yes beside it:")

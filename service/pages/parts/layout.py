@@ -9,6 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from analytics import text
 from service import wording
 from service.charts.theme import palette
 from service.client import ClientError
@@ -134,7 +135,7 @@ def _times(site: Site, view: UrlState) -> None:
     except (ClientError, IndexError):
         return
     shown = scene.window
-    label = f"{wording.moment(shown.from_ts, zone)} {wording.DASH} {wording.moment(shown.to_ts, zone)}"
+    label = f"{wording.moment(shown.from_ts, zone)} {text.NOTHING} {wording.moment(shown.to_ts, zone)}"
     if view.live:
         label = f"until now, in {'UTC' if zone is UTC else 'local time'}"
     box = st.popover(label, icon=":material/schedule:", key="times", on_change="rerun")
@@ -262,4 +263,4 @@ def _pulse() -> None:
 
 
 def _spaced(name: str) -> str:
-    return f"{name[:-1]}{wording.THIN}{name[-1]}"
+    return f"{name[:-1]} {name[-1]}"

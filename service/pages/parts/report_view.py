@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import wording
 from service.charts.theme import Theme
 from service.pages.parts.charted import charted, grid
@@ -49,11 +50,11 @@ def styled_table(table: Table, currency: str | None) -> Any:
         for column in table.columns
         if column.measure is not Measure.TEXT
     }
-    return frame.style.format(told, na_rep=wording.DASH)
+    return frame.style.format(told, na_rep=text.NOTHING)
 
 
 def _cell(value: Any, column: Column) -> Any:
-    if wording.missing(value):
+    if text.missing(value):
         return None
     return wording.in_a_spreadsheet(str(value)) if column.measure is Measure.TEXT else float(value)
 
@@ -107,7 +108,7 @@ def _table(table: Table, heading: str, currency: str | None) -> None:
         styled_table(table, currency),
         hide_index=True,
         height="content" if len(table.rows) <= MOST_ROWS else SCROLLED_PX,
-        placeholder=wording.DASH,
+        placeholder=text.NOTHING,
         key=f"report-table-{table.name}",
         alt=f"{heading}: {', '.join(column.title for column in table.columns)}",
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import wording
 from service.charts.frame import rows, utc
 from service.charts.window import Window
@@ -30,7 +31,7 @@ def unknowns(scene: PageContext) -> None:
         (
             (
                 "unknown in this time",
-                f"{wording.hours(hours)}, {wording.percent(hours / total if total else None)}",
+                f"{text.gpu_hours(hours)}, {text.percent(hours / total if total else None)}",
             ),
         )
     )
@@ -50,11 +51,11 @@ def unknowns(scene: PageContext) -> None:
             "Source": shown["source"],
             "Where": shown["where"],
             "Times": shown["times"],
-            "Together": shown["seconds"].map(wording.span),
+            "Together": shown["seconds"].map(text.length_cell),
             "Last": shown["last"].map(scene.when),
         }
     )
-    grid(table.head(MOST_GAPS), hide_index=True, placeholder=wording.DASH, alt="Reasons for unknown time")
+    grid(table.head(MOST_GAPS), hide_index=True, placeholder=text.NOTHING, alt="Reasons for unknown time")
 
 
 def by_reason(gaps: pd.DataFrame, window: Window, names: Mapping[str, str]) -> pd.DataFrame:
@@ -86,7 +87,7 @@ def _where(row: object, names: Mapping[str, str]) -> str:
     node, uuid = getattr(row, "node", None), getattr(row, "uuid", None)
     if uuid in names:
         return names[str(uuid)]
-    named = [str(each) for each in (node, uuid) if not wording.missing(each)]
+    named = [str(each) for each in (node, uuid) if not text.missing(each)]
     return " · ".join(named) or "everything it reads"
 
 
@@ -107,7 +108,7 @@ def unjudged(scene: PageContext) -> None:
             "Every GPU could be judged." if freshness.calm() != freshness.NEVER else f"{freshness.NEVER}."
         )
         return
-    grid(table(found), hide_index=True, placeholder=wording.DASH, alt="GPUs that were not judged, and why")
+    grid(table(found), hide_index=True, placeholder=text.NOTHING, alt="GPUs that were not judged, and why")
 
 
 def table(found: pd.DataFrame) -> pd.DataFrame:

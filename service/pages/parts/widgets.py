@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from service import wording
+from analytics import text
 from service.charts.theme import STATES, Theme, colour_of, ink_on
 from service.printable import on_a_line, unlinked
 from service.summaries.finding_kinds import KINDS, title_of_kind
@@ -140,8 +140,8 @@ def heat_keys(colours: Theme, *, withheld: bool = False) -> None:
     ramp = f"linear-gradient(90deg,{','.join(colours.ramp)})"
     edge = f"box-shadow:inset 0 0 0 1px {colours.rule}"
     parts = (
-        f'<span>{wording.percent(0)}<i class="ramp" style="background:{ramp};{edge}"></i>'
-        f"{wording.percent(1)} utilized</span>",
+        f'<span>{text.percent(0)}<i class="ramp" style="background:{ramp};{edge}"></i>'
+        f"{text.percent(1)} utilized</span>",
         f"<span>{swatch(colours.ramp[0], outline=colours.allocated)}held</span>",
         f"<span>{swatch(colours.ramp[0])}free</span>",
         f"<span>{swatch(striped(colours.paper, colours.stripe))}not measured</span>",

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from analytics import text
 from service import wording
 from service.charts.bars import PARTS, most_wasted, part_colours, waste_bars
 from service.charts.frame import rows
@@ -59,7 +60,7 @@ def cluster(scene: PageContext) -> None:
     """Each GPU as a tile, in the colour of what it does now."""
     now = queries.ask("cluster_now", **scene.view.filters)
     gpus = queries.ask("gpus_now", **scene.view.filters)
-    if gpus.empty or now.empty or wording.missing(now.iloc[0]["gpus"]):
+    if gpus.empty or now.empty or text.missing(now.iloc[0]["gpus"]):
         st.header(NOTHING, anchor=False)
         return
     row = now.iloc[0]
@@ -77,7 +78,7 @@ def findings(scene: PageContext) -> None:
     waste = queries.ask_if_kept("waste", **scene.asked_until_now)
     st.header(findings_sentence(found, waste, open_only=True), anchor=False)
     counts = found["kind"].value_counts()
-    st.html(figures_html([(kind_label(str(kind)), wording.count(n)) for kind, n in counts.items()][:6]))
+    st.html(figures_html([(kind_label(str(kind)), text.count(n)) for kind, n in counts.items()][:6]))
     largest = found.sort_values("wasted_gpu_hours", ascending=False, na_position="last")
     lines = [_finding_line(scene, row) for row in rows(largest.head(MOST_LINES))]
     titles = ("GPU", "What", "Project", "Found", "Wasted")
@@ -93,7 +94,7 @@ def projects(scene: PageContext) -> None:
         return
     many = "1 project" if len(frame) == 1 else f"{len(frame)} projects"
     st.header(
-        f"{many} held {wording.hours(held)} and used {wording.percent(used / held)} of them", anchor=False
+        f"{many} held {text.gpu_hours(held)} and used {text.percent(used / held)} of them", anchor=False
     )
     named_parts = zip(part_colours(scene.colours), PARTS, strict=True)
     keys([(swatch(colour), part, None) for colour, part in named_parts])
@@ -114,9 +115,9 @@ def queue(scene: PageContext) -> None:
     if waiting.empty:
         st.header("Nothing waits in the queue", anchor=False)
     else:
-        many = "1 job waits" if len(waiting) == 1 else f"{wording.count(len(waiting))} jobs wait"
+        many = "1 job waits" if len(waiting) == 1 else f"{text.count(len(waiting))} jobs wait"
         gpus = waiting["gpus"].astype(float).sum()
-        st.header(f"{many} for {wording.gpus(gpus)} GPUs", anchor=False)
+        st.header(f"{many} for {text.gpus(gpus)} GPUs", anchor=False)
     st.html(figures_html(_queue_figures(waiting, leases)))
     if waiting.empty:
         st.html(
@@ -140,16 +141,16 @@ DRAWN: Mapping[str, Callable[[PageContext], None]] = {
 
 def _head_figures(head: Headline) -> list[tuple[str, str]]:
     items = [
-        ("Used, of measured", wording.percent(head.utilization_ratio)),
-        ("Allocated, of known", wording.percent(head.allocated_ratio)),
-        ("Lay fallow", wording.hours(head.fallow_gpu_hours)),
-        ("Wasted outright", wording.hours(head.wasted_gpu_hours)),
+        ("Used, of measured", text.percent(head.utilization_ratio)),
+        ("Allocated, of known", text.percent(head.allocated_ratio)),
+        ("Lay fallow", text.gpu_hours(head.fallow_gpu_hours)),
+        ("Wasted outright", text.gpu_hours(head.wasted_gpu_hours)),
     ]
     if head.wasted_cost is not None:
-        items.append(("Cost of the waste", wording.money(head.wasted_cost, head.currency)))
+        items.append(("Cost of the waste", text.money(head.wasted_cost, head.currency)))
     elif head.energy.kwh:  # there is room for five
         items.append(
-            (wording.measured_part("Energy wasted", head.wasted_energy), wording.kwh(head.wasted_energy.kwh))
+            (wording.measured_part("Energy wasted", head.wasted_energy), text.energy(head.wasted_energy.kwh))
         )
     return items
 
@@ -158,31 +159,31 @@ def _finding_line(scene: PageContext, row: Any) -> tuple[str, ...]:
     return (
         wording.short_gpu(row.node, row.gpu_place, row.uuid),
         kind_label(row.kind),
-        wording.DASH if wording.missing(row.project) else str(row.project),
+        text.NOTHING if text.missing(row.project) else str(row.project),
         scene.when(row.opened_at),
-        wording.hours(row.wasted_gpu_hours),
+        text.gpu_hours(row.wasted_gpu_hours),
     )
 
 
 def _queue_figures(waiting: pd.DataFrame, leases: pd.DataFrame) -> list[tuple[str, str]]:
     items = [
-        ("Waiting", wording.count(len(waiting))),
-        ("GPUs lent now", wording.gpus(leases["share"].astype(float).sum())),
-        ("Jobs that hold them", wording.count(leases["job"].nunique())),
+        ("Waiting", text.count(len(waiting))),
+        ("GPUs lent now", text.gpus(leases["share"].astype(float).sum())),
+        ("Jobs that hold them", text.count(leases["job"].nunique())),
     ]
     if not waiting.empty:
         longest = pd.Timestamp(datetime.now(UTC)) - waiting["since"].min()
-        items.append(("Longest wait", wording.span(longest.total_seconds())))
+        items.append(("Longest wait", text.length(longest.total_seconds())))
     return items
 
 
 def _queue_line(scene: PageContext, row: Any) -> tuple[str, ...]:
     return (
-        wording.count(row.place),
+        text.count(row.place),
         str(row.name or row.job),
-        str(row.project or wording.DASH),
-        wording.gpus(float(row.gpus)),
-        str(row.waits_for or wording.DASH),
+        str(row.project or text.NOTHING),
+        text.gpus(float(row.gpus)),
+        str(row.waits_for or text.NOTHING),
         scene.when(row.promised),
     )
 

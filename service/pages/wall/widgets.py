@@ -6,7 +6,7 @@ Everything that people named is escaped. Sizes are in ``kiosk.css``.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from service import wording
+from analytics import text
 from service.charts.theme import Theme, colour_of, ink_on, label_of
 from service.pages.parts.widgets import escape, striped
 
@@ -40,7 +40,7 @@ def tiles_html(gpus: Iterable[Any], colours: Theme) -> str:
     rows = list(gpus)
     nodes: dict[str, list[Any]] = {}
     for row in rows[:MOST_TILES]:
-        nodes.setdefault("unknown node" if wording.missing(row.node) else str(row.node), []).append(row)
+        nodes.setdefault("unknown node" if text.missing(row.node) else str(row.node), []).append(row)
     if len(rows) > MOST_WRITTEN and len(nodes) > MOST_NAMED:
         return _bare(rows, colours)
     written = len(rows) <= MOST_WRITTEN
@@ -99,7 +99,7 @@ def _bare(rows: Sequence[Any], colours: Theme) -> str:
 def _tile(row: Any, colours: Theme, *, written: bool) -> str:
     state, ground = _state(row), _ground(row, colours)
     ink = colours.ink if state == "unknown" else ink_on(colour_of(state, colours, colours.stripe))
-    index = "" if wording.missing(row.gpu_place) else f"GPU {row.gpu_place}: "
+    index = "" if text.missing(row.gpu_place) else f"GPU {row.gpu_place}: "
     told = f"{index}{label_of(state)}"
     return (
         f'<span class="wall-tile" role="img" aria-label="{escape(told)}" title="{escape(told)}" '
@@ -113,13 +113,15 @@ def _number(row: Any) -> str:
         case "free" | "drained" | "down" | "reserved":
             return ""
         case "unknown":
-            return wording.DASH
+            return text.NOTHING
         case _:
-            return wording.percent(row.utilization_ratio, digits=0).removesuffix(f"{wording.THIN}%")
+            return (
+                text.NOTHING if text.missing(row.utilization_ratio) else f"{row.utilization_ratio * 100:.0f}"
+            )
 
 
 def _state(row: Any) -> str:
-    return "unknown" if wording.missing(row.state) else str(row.state)
+    return "unknown" if text.missing(row.state) else str(row.state)
 
 
 def _ground(row: Any, colours: Theme) -> str:

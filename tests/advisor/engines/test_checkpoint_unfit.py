@@ -42,7 +42,7 @@ def test_a_lone_process_on_a_fit_machine_may_be_tried() -> None:
         (but(uid=1001), "another user's: only root"),
         (but(mps_pids={0: (88,)}), "multi-process service runs (process 88)"),
         (but(mps_pids={1000: (89,)}), "multi-process service runs (process 89)"),
-        (but(available_bytes=12 * GIB - 1), "do not fit into host memory (12.0 GiB available)"),
+        (but(available_bytes=12 * GIB - 1), "do not fit into host memory (12 GiB available)"),
         (but(available_bytes=None), "unknown available"),
     ],
 )

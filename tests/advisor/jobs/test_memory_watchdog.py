@@ -139,7 +139,7 @@ def draw(held: float, *, may_pause: bool = True, harms: tuple[JobId, ...] = ()) 
 def test_told_at_once_then_given_time_then_paused() -> None:
     first = watch([draw(50)], {}, 0)
     assert [type(step) for step in first.steps] == [Notify]
-    assert "holds 50.0 GiB of GPU memory, and its share is 40.0 GiB" in first.steps[0].message  # type: ignore[union-attr]
+    assert "holds 50 GiB of GPU memory, and its share is 40 GiB" in first.steps[0].message  # type: ignore[union-attr]
     waiting = watch([draw(50)], first.noted, MEND_MS - 1)
     assert waiting.steps == ()
     (pause,) = watch([draw(50)], waiting.noted, MEND_MS).steps

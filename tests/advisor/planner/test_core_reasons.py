@@ -6,8 +6,8 @@ import pytest
 
 from advisor.decide import decide
 from advisor.planner.limits import Limits
-from advisor.policies.phrases import how_many
 from advisor.state.model import ClusterState, Gpu, Job, Phase, Placement, Project, Reservation, Telemetry
+from analytics import text
 from collector.model import JobKind
 
 NOW_MS = 100 * 3_600_000
@@ -142,10 +142,10 @@ def test_the_order_of_a_map_changes_no_plan_and_no_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "said"), [(1.63e-16, "0"), (-1e-17, "0"), (4 / 3, "1.33"), (1250.0, "1250")]
+    ("gpus", "said"), [(1.63e-16, "0"), (-1e-17, "0"), (4 / 3, "1.33"), (1250.0, "1,250")]
 )
 def test_what_rounding_left_over_is_said_to_be_nothing(gpus: float, said: str) -> None:
-    assert how_many(gpus) == said
+    assert text.count(gpus) == said
 
 
 def promised(state: ClusterState, gpus: tuple[str, ...], **jobs: Job) -> ClusterState:
@@ -176,4 +176,4 @@ def test_what_is_held_back_for_a_job_is_not_told_to_be_promised_to_others() -> N
     state = world(4, {"a": 4, "b": 0}, {"r": ("a", True, 3)})
     told = refusals(promised(state, ("g0", "g1", "g2", "g3"), head=wish("a", 4, preemptible=True)))
     assert "0 that it can use are free whole, 1 more are free and held back for it" in told["head"][0]
-    assert "promised to start within 60 min" in told["head"][0]
+    assert "promised to start within 1 h" in told["head"][0]

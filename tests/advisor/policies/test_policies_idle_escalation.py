@@ -86,8 +86,8 @@ def test_who_idles_since_the_records_begin_does_so_for_at_least_that_long(older:
     (step,) = advice.steps
     assert isinstance(step, Notify)
     bound = "at least " if older else ""
-    assert step.reason == f"idle for {bound}30 h"
-    assert f"without using them for {bound}30 h." in step.message
+    assert step.reason == f"idle for {bound}1 d 6 h"
+    assert f"without using them for {bound}1 d 6 h." in step.message
 
 
 def test_caches_are_released_before_anything_is_paused() -> None:

@@ -202,7 +202,7 @@ def test_no_smaller_size_without_room_or_measurement(changes: dict[str, Any]) ->
 def test_a_few_hours_are_too_thin_to_tell_a_size() -> None:
     state = cluster([(job("a"), ("g0",))])
     (answer,) = right_size.advise(state, observed(use("a", hours=5)), LIMITS, RULES)
-    assert isinstance(answer, Abstain) and "it takes 24 h to tell" in answer.reason
+    assert isinstance(answer, Abstain) and "it takes 1 d to tell" in answer.reason
 
 
 def test_inference_is_not_sized_by_minutes() -> None:

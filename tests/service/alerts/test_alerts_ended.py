@@ -68,7 +68,7 @@ def test_one_line_says_what_it_was_given_and_made_of_it_and_then_the_verdict() -
     assert title_of(case, Turn.WORSE) == "ann's train (4711) has ended: used 1 of 4 GPUs"
     first, *more = text_of(case, Turn.OPENED, ReceiverConfig()).split("\n\n")
     assert first == (
-        "4 GPUs · 96.0 GPU-hours given, 20.2 used (21%), 71.0 wasted (74%) · most memory on a GPU 40.0 GiB. "
+        "4 GPUs · 96.0 GPU-hours given, 20.2 used (21%), 71.0 wasted (74%) · most memory on a GPU 40 GiB. "
         "Its verdict: used 1 of 4 GPUs. It held GPUs from 2026-10-31 22:00 UTC to 2026-11-01 22:00 UTC."
     )
     assert "Next time: give the allocation back" in more[0]

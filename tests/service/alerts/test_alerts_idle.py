@@ -142,7 +142,7 @@ def test_the_sites_protected_are_shown_and_never_told() -> None:
     [
         ({"use": Use.ACTIVE}, "it works again"),
         ({"use": Use.STARTING}, "it is starting up"),
-        ({"keep_until_ms": NOW_MS + HOUR_MS}, "its owner keeps it for 60 min more"),
+        ({"keep_until_ms": NOW_MS + HOUR_MS}, "its owner keeps it for 1 h more"),
         ({"opted_out": frozenset({ActionClass.RECLAIM})}, "its owner opted out"),
         ({"attached": True}, "somebody sits at it"),
     ],

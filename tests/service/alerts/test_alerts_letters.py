@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.model import Evidence
+from analytics.text import evidence
 from service.alerts.messages import (
     MOST,
     AlertMessage,
@@ -26,7 +27,6 @@ from service.alerts.messages import (
     title_of,
     when,
     wishes_of,
-    written,
 )
 from service.alerts.model import AlertKind, Change, Condition, Incident, Turn
 from service.alerts.receivers import is_working, next_digest, next_hours
@@ -361,7 +361,7 @@ def test_no_text_breaks_a_letter(said: str) -> None:
     [
         ("utilization_mean_ratio", 0.004, ("utilization mean", "0.4%")),
         ("measured_ratio", 0.98, ("measured", "98%")),
-        ("idle_s", 5400, ("idle", "1.5 h")),
+        ("idle_s", 5400, ("idle", "1 h 30 min")),
         ("memory_used_bytes", 3 << 30, ("memory used", "3 GiB")),
         ("unused_gpu_hours", 2.25, ("unused", "2.2 GPU-hours")),
         ("power_mean_w", 71.6, ("power mean", "72 W")),
@@ -371,7 +371,7 @@ def test_no_text_breaks_a_letter(said: str) -> None:
     ],
 )
 def test_evidence_is_written_with_its_unit(name: str, value: object, shown: tuple[str, str]) -> None:
-    assert written(Evidence(name=name, value=value)) == shown  # type: ignore[arg-type]
+    assert evidence(name, value) == shown
 
 
 def letter(case: int, turn: Turn = Turn.OPENED, **changes: Any) -> AlertMessage:

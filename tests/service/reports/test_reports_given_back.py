@@ -62,7 +62,7 @@ def test_nothing_done_is_zero_and_not_unknown(tmp_path: Path) -> None:
 
 def test_too_little_measured_is_unknown_and_not_zero(tmp_path: Path) -> None:
     report = week(tmp_path, dark=3)
-    assert told(report).endswith("is unknown: only 92\u202f% of that time was measured.")
+    assert told(report).endswith("is unknown: only 92% of that time was measured.")
     assert json.loads(render(report, Format.JSON))["figures"]["given_back_gpu_hours"] is None
 
 

@@ -103,7 +103,7 @@ def test_what_a_sites_own_templates_may_want_works(report: Report, tmp_path: Pat
     )
     said = render(report, Format.MARKDOWN, Style(templates=tmp_path))
     assert said.replace("\N{NO-BREAK SPACE}", " ") == (
-        "GPUS=8;1 cluster-week Europe/Berlin 2026 All is used. hours since 6.5 GPU-h 08 b 3"
+        "GPUS=8;1 cluster-week Europe/Berlin 2026 All is used. hours since 6.5 GPU-hours 08 b 3"
     )
 
 
