@@ -5,6 +5,7 @@ When a rule hurts, change the rule and ``docs/dev/architecture.md`` together, an
 
 import ast
 import gc
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
@@ -401,6 +402,50 @@ def test_heavy_dependencies_have_one_owner() -> None:
         if (owners := OWNERS.get(module.split(".")[0])) is not None and not relative(path).startswith(owners)
     ]
     assert not broken, listed(broken)
+
+
+FORMATTERS = {
+    "coverage", "gib", "gibibytes", "how_many", "kwh", "length_cell", "many", "megahertz",
+    "money", "percent", "percent_covered", "plural", "watts",
+}  # fmt: skip
+"""What a function that writes a kind of value would be called, were there a second one."""
+UNIT = re.compile(r"^ ?(%|[KMG]iB|GPU-hours|kWh|min\b|d\b)")
+"""What stands behind a number that is formatted by hand: a unit that ``analytics.text`` writes."""
+ROUNDED = re.compile(r"(\.\d[f%]|%)$")
+
+
+def _by_hand(path: Path) -> Iterator[str]:
+    """Values with a unit that are rounded in their own f-string, and functions named as a formatter."""
+    for node in nodes(path):
+        if (
+            isinstance(node, ast.FunctionDef)
+            and node.name.lstrip("_") in FORMATTERS
+            and isinstance(node.returns, ast.Name)
+            and node.returns.id == "str"
+        ):
+            yield f"{relative(path)}:{node.lineno} defines {node.name}"
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for value, behind in zip(node.values, [*node.values[1:], None], strict=True):
+            spec = value.format_spec if isinstance(value, ast.FormattedValue) else None
+            shape = "".join(
+                str(part.value) for part in getattr(spec, "values", ()) if isinstance(part, ast.Constant)
+            )
+            unit = str(behind.value) if isinstance(behind, ast.Constant) else ""
+            if shape.endswith("%") or (ROUNDED.search(shape) and UNIT.match(unit)):
+                yield f"{relative(path)}:{node.lineno} writes {{:{shape}}}{unit[:12]!r}"
+
+
+def test_a_kind_of_value_has_one_formatter() -> None:
+    """Percent, lengths of time, bytes, hours, money: a second way to write one reads as a second number."""
+    told = [
+        each
+        for path in sources()
+        if relative(path).startswith(("analytics", "advisor", "service", "app"))
+        and relative(path) != "analytics/text.py"
+        for each in _by_hand(path)
+    ]
+    assert not told, f"analytics/text.py writes these: {listed(told)}"
 
 
 def test_pure_files_have_no_effects() -> None:

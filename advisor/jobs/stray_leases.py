@@ -47,7 +47,7 @@ def match_leases(store: "Store", jobs: Mapping[JobId, JobRecord], now_ms: int) -
 
 def _closed(closing: Sequence[tuple[JobId, GpuUuid]], jobs: Mapping[JobId, JobRecord]) -> tuple[str, ...]:
     return tuple(
-        f"leases of {job} on {_many(closing, job)} were left in the store, but "
+        f"leases of {job} on {_on(closing, job)} were left in the store, but "
         + ("that job does not hold them" if job in jobs else "there is no such job")
         + "; they are ended now. Was a part of the store lost? The hours until now stay in the ledger"
         for job in sorted({job for job, _ in closing})
@@ -57,12 +57,12 @@ def _closed(closing: Sequence[tuple[JobId, GpuUuid]], jobs: Mapping[JobId, JobRe
 def _opened(opening: Sequence[tuple[JobRecord, GpuUuid, float]]) -> tuple[str, ...]:
     pairs = [(job.id, uuid) for job, uuid, _ in opening]
     return tuple(
-        f"leases of {job} on {_many(pairs, job)} were not in the store, but that job holds them; they are in "
+        f"leases of {job} on {_on(pairs, job)} were not in the store, but that job holds them; they are in "
         "the ledger from now on. Was a part of the store lost?"
         for job in sorted({job for job, _ in pairs})
     )
 
 
-def _many(pairs: Sequence[tuple[JobId, GpuUuid]], job: JobId) -> str:
+def _on(pairs: Sequence[tuple[JobId, GpuUuid]], job: JobId) -> str:
     gpus = len({uuid for whose, uuid in pairs if whose == job})
     return "one GPU" if gpus == 1 else f"{gpus} GPUs"
