@@ -22,9 +22,9 @@ def told(rows: Sequence[Mapping[str, Any]]) -> str:
     least = f"at least {text.gpu_hours(unused)} (GPUs with a mean of 0)" if unused else "perhaps none"
     mean, most = text.percent(used / measured), text.gpu_hours(measured - used)
     return (
-        f"{text.gpu_hours(given)} were given out; of {text.gpu_hours(measured)} jobstats kept each GPU's mean "
-        f"over the run: {mean}. When in a run a GPU was idle a mean doesn't say: of these hours {least} and "
-        f"at most {most} were idle, and none is counted as wasted."
+        f"{text.gpu_hours(given)} were given out; of {text.gpu_hours(measured)} jobstats kept each GPU's "
+        f"mean over the run: {mean}. When in a run a GPU was idle a mean doesn't say: of these hours {least} "
+        f"and at most {most} were idle, and none is counted as wasted."
     )
 
 
