@@ -80,7 +80,8 @@ def _quiet(
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its utilization is not measured")
     if not is_empty and len(busiest) < t.coverage_ratio * expected:  # rows may bear memory and no utilization
         seen = text.coverage(len(busiest) / expected)
-        reason = f"its utilization was measured in only {seen} of the last {expected * BIN_MS / 60_000:g} min"
+        window_s = expected * BIN_MS / 1000
+        reason = f"its utilization was measured in only {seen} of the last {text.length(window_s)}"
         return Unknown(uuid=past.uuid, kinds=(kind,), reason=reason)
     if max(busiest, default=0.0) > IDLE_RATIO or (is_empty and not _is_empty(past, window)):
         return None

@@ -145,7 +145,7 @@ def _summary(picture: Picture) -> list[Text]:
 
 def _meter(name: str, part: float | None, total: float, style: str) -> Text:
     ratio = None if part is None or not total else part / total
-    amount = f"{text.count(part)} of {text.count(total)}"
+    amount = f"{text.gpus(part)} of {text.gpus(total)}"
     return Text.assemble(
         f"{name:12}", f"{amount:>12}  ", (words.bar(ratio, 40), style), f" {text.percent(ratio):>4}"
     )

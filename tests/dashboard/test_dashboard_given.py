@@ -150,7 +150,7 @@ def test_the_journals_page_tells_what_the_actions_gave_back(site: Site, look: Ca
     screen = look(site.base).open(f"/actions?{site.window}")
     screen.until("() => document.body.innerText.includes('What the actions did give back')")
     told = plainly(screen.text())
-    assert "One action freed 0.67 GPU-h; in 0.3 GPU-hours of that other jobs worked there." in told
+    assert "One action freed 0.7 GPU-hours; in 0.3 GPU-hours of that other jobs worked there." in told
     screen.page.get_by_text("The numbers").first.click()
     download_button(screen).wait_for()
     with connect(site.data) as client:
