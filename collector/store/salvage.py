@@ -92,7 +92,11 @@ def salvage(path: Path, limits: Limits | None = None) -> Salvage:
                     return Salvage()
                 draft.unlink(missing_ok=True)
                 log_path(draft).unlink(missing_ok=True)
-                tables = _copied(path, draft, limits)
+                try:
+                    tables = _copied(path, draft, limits)
+                except StoreDamaged:
+                    draft.unlink(missing_ok=True)
+                    raise
                 _sync(draft)
                 draft.rename(ready)
             return Salvage(aside=_replace(path, ready), tables=tables)
@@ -125,12 +129,19 @@ def _is_sound(path: Path, limits: Limits) -> bool:
 def _copied(path: Path, draft: Path, limits: Limits) -> tuple[TableCopy, ...]:
     """Fill ``draft`` with all that can be read."""
     with closing(connect(path, limits, read_only=True)) as old:
-        applied = _applied(old)
+        applied, there = _applied(old), frozenset(_tables(old))
     with closing(connect(draft, limits, read_only=False)) as made:
         made.execute(RECORD)
         for each, _, script in migrations():
             if each in applied:
                 made.execute(script)
+        # Only tables are copied: a view of a table's name runs what its maker wrote, as whoever salvages.
+        if absent := [table for table in _tables(made) if table not in there]:
+            raise StoreDamaged(
+                f"salvaging the store: it has no table {', '.join(absent)}, as a store of its version has; "
+                "it is no store of Fallow, or its list of tables is damaged. Restore a backup. Nothing was "
+                "changed"
+            )
         made.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS old (READ_ONLY)")
         copies = tuple(copy_table(made, "old", table) for table in _tables(made))
         made.execute("DETACH old")

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collector.store.errors import StoreDamaged
-from collector.store.sealing import free_name, renew_view, write_whole
+from collector.store.sealing import free_name, lies_within, renew_view, write_whole
 from collector.store.statements import statement
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def damaged_days(
         {"from_ms": from_ms, "to_ms": to_ms},
     ).fetchall()
     for path, day, widest_ms in rows:
-        groups = damaged_groups(folder / path)
+        groups = damaged_groups(folder / path) if lies_within(path) else ()
         if groups:
             yield DamagedDay(path=path, day=day, widest_ms=widest_ms or 0, groups=groups)
 

@@ -25,6 +25,7 @@ ROW_GROUP_ROWS = 122_880
 ZSTD_LEVEL = 9
 _TEMPORARY = ".writing"
 _UNCLAIMED = ".unclaimed"
+ELSEWHERE = f"is outside of the store's folder {SEALED_FOLDER}: no day of it is read from there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +96,18 @@ def renew_view(connection: duckdb.DuckDBPyConnection, folder: Path) -> tuple[str
     return remarks
 
 
+def lies_within(path: str) -> bool:
+    """Whether a recorded path is in the sealed folder: whoever made a store's file wrote its paths."""
+    parts = Path(path).parts
+    return len(parts) == 3 and parts[0] == SEALED_FOLDER and ".." not in parts
+
+
 def broken_days(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, str]:
     """The recorded files that cannot be read, and what is wrong with each."""
     recorded = connection.execute("SELECT path, bytes FROM sealed ORDER BY day").fetchall()
-    looked = ((path, _wrong(folder / path, size)) for path, size in recorded)
+    looked = (
+        (path, _wrong(folder / path, size) if lies_within(path) else ELSEWHERE) for path, size in recorded
+    )
     return {path: wrong for path, wrong in looked if wrong is not None}
 
 
@@ -132,7 +141,7 @@ def sweep(connection: duckdb.DuckDBPyConnection, folder: Path) -> tuple[Path, ..
 
 def remove_files(folder: Path, paths: Iterable[str]) -> None:
     """Delete files that are recorded no more, and their empty folders."""
-    for path in paths:
+    for path in filter(lies_within, paths):
         file = folder / path
         file.unlink(missing_ok=True)
         if file.parent.is_dir() and not any(file.parent.iterdir()):

@@ -259,4 +259,4 @@ def test_memory_of_a_shared_gpu_is_nobodys_in_particular() -> None:
         for unknown in verdict.unknown
     )
     idle = judge(past(claim(), claim(), bins=bins(memory_bytes=76 * GIB)), NOON_MS, T, TICK_MS).findings
-    assert idle and all("while all who hold it keep 76.0 GiB" in finding.sentence for finding in idle)
+    assert idle and all("while all who hold it keep 76 GiB" in finding.sentence for finding in idle)

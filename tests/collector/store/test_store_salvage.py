@@ -177,6 +177,26 @@ def test_a_table_s_name_is_no_statement(path: Path, order: tuple[str, ...]) -> N
     assert not written.exists()
 
 
+def test_what_is_no_table_of_a_store_is_not_read(path: Path, small: Path) -> None:
+    """A view runs whatever its maker wrote into it, with the rights of who looks."""
+    secret = path.with_name("secret")
+    secret.write_text("not for anybody")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("DROP VIEW samples_all")
+        connection.execute("DROP TABLE gaps")
+        connection.execute(f"CREATE VIEW gaps AS SELECT content AS reason FROM read_text('{secret}')")
+    block = next(iter(sorted(blocks_of(path)["samples"])))
+    spoil(path, block)
+    before = path.read_bytes()
+    done = verb("store", "salvage", "--yes", data=path.parent)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done
+    assert "has no table gaps" in done.stderr and "Nothing was changed" in done.stderr
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.glob("fallow.duckdb*") if "lock" not in each.name] == [
+        path.name
+    ]
+
+
 def test_what_waits_in_the_log_is_kept_as_well(path: Path) -> None:
     with duckdb.connect(str(path), config={"wal_autocheckpoint": "1GB"}) as connection:
         connection.execute("PRAGMA disable_checkpoint_on_shutdown")

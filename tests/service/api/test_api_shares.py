@@ -209,10 +209,13 @@ def test_who_was_told_often_enough_is_turned_away_unheard() -> None:
 
 def test_the_uids_of_an_accounts_containers_are_one_person(tmp_path: Path) -> None:
     lent = tmp_path / "subuid"
-    lent.write_text("# comment\nann:100000:65536\nbo:165536:65536\n1002:300000:1\nbroken:x:1\n")
+    lines = ("# comment", "ann-of-no-machine:100000:65536", "bo-of-no-machine:165536:65536")
+    lent.write_text("\n".join([*lines, "1002:300000:1", "broken:x:1", ""]))
     learn_lenders(lent)
-    assert {person_of_uid(uid, lent) for uid in (100_000, 123_456, 165_535)} == {"containers of ann"}
-    assert person_of_uid(165_536, lent) == "containers of bo"
+    assert {person_of_uid(uid, lent) for uid in (100_000, 123_456, 165_535)} == {
+        "containers of ann-of-no-machine"
+    }
+    assert person_of_uid(165_536, lent) == "containers of bo-of-no-machine"
     assert [person_of_uid(uid, lent) for uid in (0, 1000, 99_999, 231_072, 300_001)] == [
         "uid 0",
         "uid 1000",
