@@ -194,6 +194,11 @@ INSTEAD = (
         check=nothing,
     ),
     Instead(
+        pattern=r"(\.venv/bin/)?python -m tests\.collector\.metric_files",
+        why="writes files of this checkout; tests/collector/test_metric_added.py does so in a copy",
+        check=nothing,
+    ),
+    Instead(
         pattern=r"(\.venv/bin/)?python -m tests\.gpu\.(run|written) .*",
         why="needs a GPU, or writes a page of this checkout; tests/gpu/test_dry.py plays both",
         check=helped,

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -25,8 +26,12 @@ OPERATE = ROOT / "docs" / "operate.md"
 READ_BY_OTHERS = ("docs/status.md", "docs/performance.md")
 """They tell of what was measured, some of it with programs of their own."""
 
-FRAGMENTS = ("make-it-elastic.md", "elastic-frameworks.md", "launching.md", "store.md", "sharing.md")
-"""Their Python shows lines for somebody else's program; examples/ has whole ones, which tests run."""
+FRAGMENTS = (
+    *("make-it-elastic.md", "elastic-frameworks.md", "launching.md", "store.md", "sharing.md"),
+    "CONTRIBUTING.md",
+)
+"""Their Python shows lines for another program; examples/ has whole ones, which tests run, and
+tests/collector/test_metric_added.py puts CONTRIBUTING's where they belong."""
 
 COPIES = {"copied": "cp -a {data} {to}", "packed": "mkdir {to} && tar -C {data} -c . | tar -C {to} -xp"}
 
@@ -138,7 +143,7 @@ def test_python_in_a_page_is_python_and_runs_where_it_is_whole(
 ) -> None:
     found = [block for block in blocks(page) if block.language == "python"]
     for block in found:
-        compile(block.text, f"{name_of(page)}:{block.line}", "exec")
+        compile(dedent(block.text), f"{name_of(page)}:{block.line}", "exec")
     whole = [block for block in found if page.name not in FRAGMENTS and ".submit(" not in block.text]
     if whole:
         site: Site = request.getfixturevalue("site")
