@@ -102,7 +102,7 @@ def test_a_metric_added_by_the_checklist_is_read_stored_exported_exposed_and_pri
         "exported": [str(DEGREES)],
         "by another Fallow": [DEGREES],
         "steps": [float(DEGREES)],
-        "drawn": [["Temperature", "1\u202f°C"]],
+        "drawn": [["Temperature", "1 °C"]],
         "doctor": "memory temperature",
     }
     with exporter() as url:
