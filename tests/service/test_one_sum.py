@@ -280,7 +280,7 @@ def test_a_persons_nights_are_in_the_range_and_in_the_reports(nights: Client) ->
     wanted = Wanted(kind=ReportKind.MY_WEEK, span=Span(start=span["from_ts"], end=span["to_ts"]), user="ana")
     week = make(nights, wanted, made_at=span["to_ts"])
     (change,) = (section for section in week.sections if section.heading == "What to change")
-    assert any("a limit of 4 h idle would have given back 24 of them" in each for each in change.sentences)
+    assert any("a limit of 4 h idle would have given back 24.0 of them" in each for each in change.sentences)
     cluster = make(nights, Wanted(kind=ReportKind.CLUSTER_WEEK, span=wanted.span), made_at=span["to_ts"])
     (row,) = next(table for table in cluster.tables if table.name == "recurs").rows
     assert (row["user"], row["limit_h"]) == ("ana", 4.0)
