@@ -76,17 +76,19 @@ def test_what_can_be_read_is_used_and_the_rest_is_a_gap(sealed: tuple[Store, Pat
         assert again.remarks == () and {row[0]: row[1:] for row in ask(again, COUNT)} == after
 
 
-@pytest.mark.parametrize("path", ["/{out}", "../out.parquet", "sealed/day=2026-11-01/../../../out.parquet"])
+@pytest.mark.parametrize(
+    "path", ["/{out}", "../elsewhere.parquet", "sealed/day=2026-11-01/../../../elsewhere.parquet"]
+)
 def test_a_file_elsewhere_is_no_sealed_day(sealed: tuple[Store, Path], tmp_path: Path, path: str) -> None:
     """Whoever made a store wrote its paths: what lies elsewhere is not read, moved or removed."""
     store, file = sealed
-    out = store.folder.parent / "out.parquet"
+    out = store.folder.parent / "elsewhere.parquet"
     out.write_bytes(file.read_bytes())
     spoil(out, 0)
     content, told = out.read_bytes(), path.format(out=str(out).lstrip("/"))
     store.together("a path", lambda connection: connection.execute("UPDATE sealed SET path = ?", [told]))
     store.mend_sealed()
-    assert out.read_bytes() == content and list(out.parent.glob("out*")) == [out]
+    assert out.read_bytes() == content and list(out.parent.glob("elsewhere*")) == [out]
     sealing.remove_files(store.folder, [told])
     assert out.read_bytes() == content
     with store.reader() as connection:
