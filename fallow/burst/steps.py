@@ -38,12 +38,12 @@ class BurstSteps:
         self._group = group
         if self._module is None:
             return
-        self._module.enter(group, [shape.samples(rank) for rank in range(group.world_size)], self._waiting)
+        counts = [shape.samples(rank) for rank in range(group.world_size)]
+        self._module.enter(group, counts, self._waiting)
         if self._module.bursts and (most := max(len(each) for each in shape.ranks)) > 1:
-            cap = max(shape.samples(rank) for rank in range(group.world_size))
             raise BatchError(
                 f"a rank has {most} micro-batches of a step, and a burst plan is for one: give "
-                f"max_micro_batch={cap} or more, or train without bursts"
+                f"max_micro_batch={max(counts)} or more, or train without bursts"
             )
 
     def backward(self, loss: torch.Tensor) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,7 +81,9 @@ def test_a_full_disk_is_told_to_operators_though_nothing_can_be_written(small_di
             until("an operator is told", lambda: bool(hook.taken))
             told = hook.taken[0]
             assert "store" in str(told["title"])
-            assert "no room left" in str(told["message"]) and " of room for " in str(told["message"])
+            assert "no room left" in str(told["message"]) and re.search(
+                r"\d KiB of room for ", str(told["message"])
+            )
             filler.unlink()
             until("it is well again", lambda: health(service)[0] == 200)
             until("that is told as well", lambda: "Over" in str(hook.taken[-1]["title"]))
