@@ -3,7 +3,7 @@
 --
 -- @param from_ts instant: start of the window
 -- @param to_ts instant: end of the window
--- @param by text = user: user, project, partition, qos, cluster, node or all
+-- @param by text = user: user, project, account (the same), partition, qos, cluster, node or all
 -- @param user text = NULL: only this person's
 -- @param project text = NULL: only this account's
 -- @param node text = NULL: only on this node
@@ -34,7 +34,7 @@ WITH parts AS (
     WHERE $node IS NULL OR parts.node = $node
 )
 SELECT
-    CASE $by WHEN 'user' THEN user_name WHEN 'project' THEN project WHEN 'partition' THEN nullif(partition, '')
+    CASE $by WHEN 'user' THEN user_name WHEN 'project' THEN project WHEN 'account' THEN project WHEN 'partition' THEN nullif(partition, '')
         WHEN 'qos' THEN nullif(qos, '') WHEN 'cluster' THEN cluster WHEN 'node' THEN node ELSE 'all' END AS key,
     count(DISTINCT (cluster, number, submitted_at, started_at)) AS runs,
     sum(hours) AS gpu_hours,

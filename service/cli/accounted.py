@@ -11,7 +11,7 @@ from service.cli.screen import Column, console, table
 from service.client import Client
 from service.summaries import accounted
 
-KEYS = ("user", "project", "partition", "qos", "cluster", "node")
+KEYS = ("user", "project", "account", "partition", "qos", "cluster", "node")
 MOST_GPUS = 16
 """Of a job, each with its mean; --json has all."""
 

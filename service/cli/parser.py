@@ -20,7 +20,10 @@ from service.cli import (
 from service.errors import FallowError
 
 TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
-LEDGER_KEYS = ("state", "node", "gpu", "user", "project", "job", "framework", "model", "hour", "day")
+LEDGER_KEYS = (
+    *("state", "node", "gpu", "user", "project", "job", "framework", "model", "hour", "day"),
+    *("partition", "qos", "account", "cluster"),
+)
 
 ADVICE_CLASSES = ("reclaim", "cap-memory", "pack", "consolidate", "right-size", "terminate")
 

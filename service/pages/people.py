@@ -26,7 +26,7 @@ from service.pages.parts.context import PageContext, Site, current_view, drawn, 
 from service.pages.parts.widgets import definitions, facts, keys, plain, swatch
 from service.pages.sign_in import may_read
 from service.summaries.headline import headline
-from service.summaries.holders import named
+from service.summaries.holders import MANAGED, managed, named
 from service.summaries.recommendations import (
     Changes,
     Held,
@@ -147,7 +147,14 @@ def _for_code(name: str) -> str:
 
 
 TOP = 12
-KINDS = {"people": "People", "projects": "Projects"}
+KINDS = {
+    "people": "People",
+    "projects": "Projects",
+    "partition": "Partitions",
+    "qos": "QOS",
+    "account": "Accounts",
+    "cluster": "Clusters",
+}
 COLUMNS = {
     "name": "Name",
     "project": "Project",
@@ -165,6 +172,12 @@ COLUMNS = {
     "pattern": "How they work",
 }
 ENERGY = ("energy_kwh", "wasted_energy_kwh")
+ONE = {"partition": "partition", "qos": "QOS", "account": "account", "cluster": "cluster"}
+OF_HOLDERS = (
+    "Hours are GPU-hours; how they work is of the last 24 hours. "
+    "Choose a row to see only what they held, on every page."
+)
+OF_MANAGER = "Hours are GPU-hours, by what Slurm says of the job that held them."
 
 
 def show(site: Site) -> None:
@@ -185,7 +198,10 @@ def _body(scene: PageContext) -> None:
 
 def _ranked(scene: PageContext, head: Any, by: str) -> None:
     """Everybody in order, under a sentence at the ``head``."""
-    frame = named(queries.ask(by, **scene.asked), by)
+    if by in MANAGED:
+        frame = managed(queries.ask(f"ledger_by_{by}", **scene.asked))
+    else:
+        frame = named(queries.ask(by, **scene.asked), by)
     if frame.empty:
         nothing_matches(scene)
         return
@@ -225,6 +241,10 @@ def told_who(frame: pd.DataFrame, by: str) -> str:
     """How many they are; who is not known is nobody to be counted."""
     if len(frame) == 1:
         return str(frame["name"].iloc[0])
+    if by in MANAGED:
+        known = int(frame["key"].notna().sum())
+        told = text.many(known, ONE[by], KINDS[by] if by == "qos" else KINDS[by].lower())
+        return f"{told} and some unknown" if known < len(frame) else told
     column, one = ("user_name", "person") if by == "people" else ("project", "project")
     many = frame[column].nunique()
     told = text.many(many, one, by)
@@ -232,10 +252,12 @@ def told_who(frame: pd.DataFrame, by: str) -> str:
 
 
 def _choice(by: str) -> None:
+    nodes = queries.ask_if_kept("manager_nodes")
+    of_managers = nodes is not None and not nodes.empty
     st.session_state["by"] = by
     st.segmented_control(
         "Ranked by",
-        list(KINDS),
+        [each for each in KINDS if each not in MANAGED or of_managers or each == by],
         key="by",
         format_func=lambda name: KINDS[name],
         label_visibility="collapsed",
@@ -259,8 +281,9 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
         and (priced or column not in ("cost", "wasted_cost"))
         and (metered or column not in ENERGY)
         and not (by == "projects" and column == "project")
+        and not (by in MANAGED and column == "pattern")
     ]
-    patterns = queries.ask_if_kept("patterns", **_filters(scene))
+    patterns = None if by in MANAGED else queries.ask_if_kept("patterns", **_filters(scene))
     shown = frame.assign(
         name=frame["user_name"] if by == "people" else frame["name"],
         wasted_share=frame["wasted_gpu_hours"] / frame["gpu_hours"].where(frame["gpu_hours"] > 0) * 100,
@@ -272,18 +295,17 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
         hide_index=True,
         column_config=_columns(frame),
         placeholder=text.NOTHING,
-        on_select="rerun",
+        on_select="ignore" if by in MANAGED else "rerun",
         selection_mode="single-row",
         key=f"table-{by}",
         alt=f"{KINDS[by]}: GPU-hours held, used and wasted",
     )
     st.caption(
-        "Hours are GPU-hours; how they work is of the last 24 hours. "
-        "Choose a row to see only what they held, on every page."
+        (OF_MANAGER if by in MANAGED else OF_HOLDERS)
         + (wording.energy_measured(frame.to_dict("records")) if metered else "")
     )
     _habits(frame, patterns)
-    chosen = picked["selection"]["rows"]
+    chosen = [] if by in MANAGED else picked["selection"]["rows"]
     if chosen:
         _only(scene, frame.iloc[chosen[0]], by)
 

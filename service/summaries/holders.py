@@ -2,6 +2,15 @@
 
 import pandas as pd
 
+MANAGED = ("partition", "qos", "account", "cluster")
+"""A workload manager's own keys; each has a query ``ledger_by_KEY``."""
+
+
+def managed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of ``ledger_by_`` one of ``MANAGED`` that somebody held, with a ``name`` to show."""
+    held = frame[frame["held_gpu_hours"] > 0]
+    return held.assign(name=held["key"].astype(object).where(held["key"].notna(), "not known"))
+
 
 def named(frame: pd.DataFrame, by: str) -> pd.DataFrame:
     """The rows with a ``name`` to show and no holder twice; who is not known is said to be unknown."""

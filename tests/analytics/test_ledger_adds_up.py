@@ -113,6 +113,9 @@ def test_states_of_every_gpu_sum_to_its_installed_time(
             _check(reader, told, window, step_minutes)
 
 
+MANAGED = ("partition", "qos", "account", "cluster")
+
+
 def _history(number: int, story: Story) -> History:
     samples = [
         GpuSample(
@@ -155,7 +158,7 @@ def _check(reader: Connection, gpus: list[Story], window: tuple[int, int], step_
         assert states == installed_ms, uuid
         assert (0 if row is None else _ms(row["gpu_hours"])) == installed_ms
     total = sum(expected.values())
-    for name in ("node", "user", "project", "job", "framework", "model", "hour", "day"):
+    for name in ("node", "user", "project", "job", "framework", "model", "hour", "day", *MANAGED):
         by_key = run(reader, f"ledger_by_{name}", params).to_pylist()
         assert sum(_ms(row[f"{state}_gpu_hours"]) for row in by_key for state in STATES) == total, name
         assert sum(_ms(row["held_gpu_hours"]) for row in by_key) == sum(

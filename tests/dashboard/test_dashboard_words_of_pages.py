@@ -11,7 +11,7 @@ from service.pages.parts.evidence import told
 from service.pages.parts.messages import explain
 from service.pages.parts.unknown import by_reason
 from service.pages.parts.widgets import plain
-from service.summaries.holders import named
+from service.summaries.holders import managed, named
 
 G = wording.GAP
 ERRORS = [getattr(client, name) for name in client.__all__ if isinstance(getattr(client, name), type)]
@@ -71,6 +71,11 @@ def test_gaps_of_one_reason_are_added_up_within_the_window() -> None:
 def test_a_person_in_two_projects_is_two_rows_with_their_own_names() -> None:
     frame = pd.DataFrame({"user_name": ["ada", "ada", "bo", None], "project": ["x", "y", "x", None]})
     assert list(named(frame, "people")["name"]) == ["ada · x", "ada · y", "bo", "unknown"]
+
+
+def test_a_partition_nobody_tells_of_is_not_known_and_what_nobody_held_is_left_out() -> None:
+    frame = pd.DataFrame({"key": ["main", None, None], "held_gpu_hours": [2.0, 1.0, 0.0]})
+    assert list(managed(frame)["name"]) == ["main", "not known"]
 
 
 @pytest.mark.parametrize(

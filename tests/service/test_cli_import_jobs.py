@@ -127,6 +127,8 @@ def test_use_is_bounds_of_what_has_means_and_nothing_of_the_rest(
     assert ann["used_gpu_hours"] == pytest.approx(0.986)
     half = {"from_ts": (BEGAN_S + HOUR_S // 2) * 1000, "to_ts": WINDOW["to_ts"]}
     assert [each["gpu_hours"] for each in stored(tmp_path, "accounted_use", by="all", **half)] == [11.0]
+    accounts = stored(tmp_path, "accounted_use", by="account", **WINDOW)
+    assert accounts and accounts == stored(tmp_path, "accounted_use", by="project", **WINDOW)
     assert [each["key"] for each in stored(tmp_path, "accounted_use", by="node", **WINDOW)] == [
         "n1",
         "n2",
@@ -160,6 +162,9 @@ def test_the_past_is_in_ledger_job_and_report(tmp_path: Path, capsys: pytest.Cap
     said = " ".join(capsys.readouterr().out.split())
     assert "time in which nothing was measured here" in said and f"bob 1 8.0 0.0 {NOTHING} 0.0" in said
     assert "at least 1.0" in said and "none is counted as wasted" in said
+    assert main(["ledger", "--by", "partition", *span]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "partition runs given" in said and "main 3 12.0 2.0" in said
     assert main(["job", "0", *span]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "2 GPUs on 1 node for 1 h: 2.0 GPU-hours" in said and "1 of them never used" in said

@@ -29,7 +29,8 @@ from tests.service import one_sum_world as world
 RANGE = {"from_ts": world.NOON, "to_ts": world.END}
 FLAGS = ["--since", "2026-11-01T12:00", "--until", "2026-11-01T15:00"]
 LEDGERS = ("gpu", "node", "model", "user", "project", "job", "framework", "day", "hour")
-TOTALS = (*(f"ledger_by_{key}" for key in LEDGERS), "jobs", "people", "projects", "waste")
+MANAGED = ("partition", "qos", "account", "cluster")
+TOTALS = (*(f"ledger_by_{key}" for key in (*LEDGERS, *MANAGED)), "jobs", "people", "projects", "waste")
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +202,7 @@ def test_findings_are_grouped_by_job_and_kind_and_hours_count_once() -> None:
     assert others([]) == ""
 
 
-@pytest.mark.parametrize("key", ["state", *LEDGERS])
+@pytest.mark.parametrize("key", ["state", *LEDGERS, *MANAGED])
 def test_the_verb_ledger_has_the_sum(data: Path, capsys: pytest.CaptureFixture[str], key: str) -> None:
     rows = json.loads(said(data, capsys, "ledger", "--by", key, *FLAGS, "--json"))
     wasted = [

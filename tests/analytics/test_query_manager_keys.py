@@ -1,0 +1,126 @@
+"""Ledgers by a workload manager's own keys: partition, QOS, account and cluster of what was measured here."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from analytics.query import run
+from tests.analytics.world import NOON, WINDOW, fill
+
+RUN = {
+    "manager": "slurm",
+    "cluster": "lab",
+    "restarts": 0,
+    "state": "ended",
+    "state_name": "COMPLETED",
+    "reason": "",
+    "reservation": "",
+    "nodes": 1,
+    "shards": 0,
+    "tasks": 1,
+}
+PAST = {
+    "manager": "slurm",
+    "cluster": "old",
+    "state_name": "COMPLETED",
+    "exit_code": "0:0",
+    "reservation": "",
+    "node_names": ["b"],
+    "gpus": 1,
+    "gpu_types": "",
+    "shards": 0,
+    "measured_gpus": 0,
+    "unused_gpus": 0,
+}
+
+
+def put(connection: object, table: str, row: Mapping[str, object]) -> None:
+    names = ", ".join(row)
+    marks = ", ".join(f"${name}" for name in row)
+    connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", row)  # type: ignore[attr-defined]
+
+
+def ran(
+    number: str, partition: str, qos: str, *, began: datetime | None = NOON, ago_h: int = 2
+) -> dict[str, object]:
+    submitted = NOON - timedelta(hours=ago_h)
+    return RUN | {
+        "number": number,
+        "job": f"slurm:{number}",
+        "shown_id": number,
+        "project": "vision",
+        "partition": partition,
+        "qos": qos,
+        "submitted_at": plain(submitted),
+        "started_at": None if began is None else plain(began),
+    }
+
+
+def past(number: str, user: str, cluster: str = "old") -> dict[str, object]:
+    return PAST | {
+        "number": number,
+        "shown_id": number,
+        "user_name": user,
+        "project": "lm",
+        "partition": "debug",
+        "qos": "",
+        "cluster": cluster,
+        "submitted_at": plain(NOON - timedelta(hours=1)),
+        "started_at": plain(NOON),
+        "ended_at": plain(NOON + timedelta(hours=3)),
+    }
+
+
+def plain(at: datetime) -> datetime:
+    return at.astimezone(UTC).replace(tzinfo=None)
+
+
+def hours(path: Path, name: str, *rows: tuple[str, Mapping[str, object]]) -> dict[object, float]:
+    """Held GPU-hours in the ledger ``name``, of a store with these rows."""
+    with fill(path) as store:
+        with store.writing("rows of a manager's") as connection:
+            for table, row in rows:
+                put(connection, table, row)
+        with store.reader() as reader:
+            found = run(reader, name, WINDOW).to_pylist()
+    return {row["key"]: row["held_gpu_hours"] for row in found if row["held_gpu_hours"]}
+
+
+MANAGED = (
+    ("manager_jobs", ran("1", "main", "normal")),
+    ("manager_jobs", ran("2", "short,main", "high", began=None, ago_h=1)),
+    ("manager_jobs", ran("2", "short", "high") | {"restarts": 1}),
+    ("accounted_runs", past("1", "ana")),
+    ("accounted_runs", past("3", "bo")),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ledger_by_partition", {"main": 2.0, "short": 0.5, "debug": 0.75, None: 0.5}),
+        ("ledger_by_qos", {"normal": 2.0, "high": 0.5, None: 1.25}),
+        ("ledger_by_account", {"vision": 2.5, "lm": 0.75, None: 0.5}),
+        ("ledger_by_cluster", {"lab": 2.5, "old": 0.75, None: 0.5}),
+    ],
+)
+def test_hours_are_told_by_the_run_that_had_them(
+    tmp_path: Path, name: str, expected: dict[object, float]
+) -> None:
+    assert hours(tmp_path, name, *MANAGED) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("accounted_runs", past("3", "somebody"))],
+        [("accounted_runs", past("3", "bo")), ("accounted_runs", past("3", "bo", cluster="other"))],
+    ],
+    ids=["another person's number", "a number of two clusters"],
+)
+def test_a_number_that_may_be_another_job_s_gives_no_key(
+    tmp_path: Path, rows: list[tuple[str, Mapping[str, object]]]
+) -> None:
+    assert hours(tmp_path, "ledger_by_cluster", *rows) == {None: 3.75}
