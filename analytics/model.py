@@ -5,60 +5,14 @@ Pure values. Thresholds live in ``analytics.thresholds``, the judgement in ``ana
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from analytics.vocabulary.findings import IDLENESS as IDLENESS  # noqa: PLC0414
+from analytics.vocabulary.findings import FindingKind as FindingKind  # noqa: PLC0414
+from analytics.vocabulary.patterns import PatternKind as PatternKind  # noqa: PLC0414
 from collector.model import Basis, GpuUuid, Holder, NodeName
 
 BIN_MS = 30_000
 """Judgement looks at bins of 30 s, as Run:ai and jobstats do; the roll-ups use the same bins."""
-
-
-class FindingKind(StrEnum):
-    """What a finding is about.
-
-    NOT_STARTED accuses nobody: a job was given GPUs a good while ago and has not computed on them yet. Six
-    hours on it is waste: SLEEPING_BATCH, or CRASH_LOOP where its processes are new ones again and again.
-    RARELY_USED is activity that recurs and is thin; RESERVED_BY_DESIGN is a server's memory, which a
-    MEMORY_HOG's is not. Nobody acts on these four. USES_PART and STRAGGLER are of a job over all its GPUs,
-    one finding a job, at the first GPU that it is about: some of its GPUs do nothing while others work, or
-    all wait for one. They bear no hours, which are in the findings of the GPUs.
-    """
-
-    HELD_IDLE = "held-idle"
-    ALLOCATED_EMPTY = "allocated-empty"
-    NOT_STARTED = "not-started"
-    SLEEPING_BATCH = "sleeping-batch"
-    CRASH_LOOP = "crash-loop"
-    RARELY_USED = "rarely-used"
-    LOW_SATURATION = "low-saturation"
-    MEMORY_HOG = "memory-hog"
-    RESERVED_BY_DESIGN = "reserved-by-design"
-    SUSPECT_COUNTERS = "suspect-counters"
-    ZOMBIE_MEMORY = "zombie-memory"
-    FALLING_GPU = "falling-gpu"
-    INTRUDER = "intruder"
-    UNPROVEN_CLAIM = "unproven-claim"
-    USES_PART = "uses-part"
-    STRAGGLER = "straggler"
-
-
-IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
-"""Of a GPU that its holder leaves idle now: what is advised and told of idle jobs rests on these two."""
-
-
-class PatternKind(StrEnum):
-    """How a holder's activity lies in time.
-
-    UNCLEAR: measured, and too little of it to show a pattern. UNKNOWN: too little of it was measured.
-    """
-
-    ANALYSIS_BURSTS = "analysis-bursts"
-    LOW_SATURATION = "low-saturation"
-    GAPS_BETWEEN_RUNS = "gaps-between-runs"
-    SATURATED = "saturated"
-    STEADY = "steady"
-    UNCLEAR = "unclear"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

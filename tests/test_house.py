@@ -37,6 +37,7 @@ PURE = (
     "analytics/model.py",
     "analytics/profiles.py",
     "analytics/text.py",
+    "analytics/vocabulary",
     "advisor/actions.py",
     "advisor/burst",
     "advisor/decide.py",
@@ -108,7 +109,7 @@ MAY_IMPORT = {
         "fallow.data.batch_plan",
         "fallow.controller.membership",
     ),
-    "advisor/state": ("advisor.state", "collector.model"),
+    "advisor/state": ("advisor.state", "analytics.vocabulary", "collector.model"),
     "advisor/planner": (
         "advisor.actions",
         "advisor.planner",
@@ -214,6 +215,7 @@ MAY_IMPORT = {
     ),
     "service/charts": (
         "analytics.text",
+        "analytics.vocabulary",
         "collector.declared_metric",
         "collector.metrics",
         "service.charts",
@@ -224,6 +226,7 @@ MAY_IMPORT = {
     "service/summaries": (
         "analytics.job_verdict",
         "analytics.text",
+        "analytics.vocabulary",
         "service.charts",
         "service.energy",
         "service.summaries",
@@ -243,6 +246,7 @@ MAY_IMPORT = {
     "service/reports": (
         "advisor",
         "analytics.text",
+        "analytics.vocabulary",
         "service.charts",
         "service.client",
         "service.config",
@@ -259,6 +263,7 @@ MAY_IMPORT = {
     ),
     "service/pages": (
         "analytics.text",
+        "analytics.vocabulary",
         "service.charts",
         "service.client",
         "service.data_folder",

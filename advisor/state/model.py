@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
+from analytics.vocabulary.actions import ActionClass as ActionClass  # noqa: PLC0414
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 
 ProjectName = NewType("ProjectName", str)
@@ -48,20 +49,6 @@ class Use(StrEnum):
     IDLE = "idle"
     STARTING = "starting"
     UNKNOWN = "unknown"
-
-
-class ActionClass(StrEnum):
-    """Classes of action that a site or an owner switches one by one; also what an advice is about."""
-
-    SCHEDULE = "schedule"
-    FAIR_SHARE = "fair-share"
-    RECLAIM = "reclaim"
-    CAP_MEMORY = "cap-memory"
-    PACK = "pack"
-    RESIZE = "resize"
-    CONSOLIDATE = "consolidate"
-    RIGHT_SIZE = "right-size"
-    TERMINATE = "terminate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from analytics import text
 from analytics.job_verdict import efficiency, kinds, verdict
 from analytics.model import Evidence
+from analytics.vocabulary.findings import words_of_kind
 from service.alerts.facts import Ended, Facts
 from service.alerts.messages import GIVEN
 from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
 from service.config.alerting import AlertsConfig
-from service.summaries.finding_kinds import KINDS
 
 SETTLES_MS = 300_000
 """The ledger's newest minutes are still being written, and a job that is requeued at once has not ended."""
@@ -50,7 +50,7 @@ def _condition(ended: Ended) -> Condition:
     row = ended.row
     whose = "somebody's" if row["user_name"] is None else f"{row['user_name']}'s"
     became = verdict(row)
-    found = [KINDS[kind].remedy for kind in sorted(kinds(row)) if kind in KINDS]
+    found = [words.remedy for kind in sorted(kinds(row)) if (words := words_of_kind(kind))]
     again = f" Next time: {'; or: '.join(found[:REMEDIES])}." if found else ""
     begun = text.clock(ended.from_ms)
     earlier = " or earlier" if row.get("from_is_bound") else ""

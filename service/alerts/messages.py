@@ -17,19 +17,16 @@ from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from analytics import text
+from analytics.vocabulary.alerts import ALERTS, Page
 from service.alerts.model import EVENTS, AlertKind, Change, Condition, Incident, Turn
 from service.alerts.receivers import is_working, next_digest, next_hours
-from service.alerts.strangers import KINDS as KINDS_OF_STRANGERS
-from service.alerts.whole_jobs import KINDS as KINDS_OF_JOBS
 from service.config.alerting import EVERYTHING, AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
 from service.notify.dialects import uncalled
 from service.notify.message import receiver_of
 from service.printable import OUR_SPACES, on_a_line, unlinked
 
-OWNERS_KINDS = frozenset(
-    {AlertKind.HELD_IDLE, AlertKind.MEMORY_HOG, AlertKind.QUOTA_STARVED, AlertKind.JOB_ENDED, *KINDS_OF_JOBS}
-)
+OWNERS_KINDS = frozenset(kind for kind, words in ALERTS.items() if words.to_owner)
 PROJECT_KINDS = OWNERS_KINDS
 FALLEN = "falling"
 GIVEN = "given_gpu_hours"
@@ -229,14 +226,15 @@ def text_of(case: Incident, turn: Turn | str, wishes: ReceiverConfig, dashboard_
 def link_of(condition: Condition, dashboard_url: str) -> str:
     """Where the dashboard shows it."""
     base = dashboard_url.rstrip("/")
-    if condition.kind is AlertKind.COLLECTOR_BLIND or condition.kind is AlertKind.LOW_UTILIZATION:
-        return f"{base}/"
-    if condition.kind is AlertKind.QUOTA_STARVED:
-        return f"{base}/queue"
-    if condition.kind in KINDS_OF_STRANGERS:
-        return f"{base}/findings?kind={condition.kind.value}"
-    if condition.kind is AlertKind.GPU_FAULT and condition.gpus:
-        return f"{base}/gpu?gpu={quote(condition.gpus[0], safe='')}"
+    match ALERTS[condition.kind].page:
+        case Page.OVERVIEW:
+            return f"{base}/"
+        case Page.QUEUE:
+            return f"{base}/queue"
+        case Page.FINDINGS:
+            return f"{base}/findings?kind={condition.kind.value}"
+        case Page.GPU if condition.gpus:
+            return f"{base}/gpu?gpu={quote(condition.gpus[0], safe='')}"
     return f"{base}/jobs?job={quote(condition.job or '', safe='')}"
 
 

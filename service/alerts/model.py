@@ -13,31 +13,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from analytics.model import Evidence
+from analytics.vocabulary.alerts import ALERTS
+from analytics.vocabulary.alerts import AlertKind as AlertKind  # noqa: PLC0414
 
-
-class AlertKind(StrEnum):
-    """What a case is about; the names are those of the configuration."""
-
-    HELD_IDLE = "held-idle"
-    USES_PART = "uses-part"
-    STRAGGLER = "straggler"
-    CRASH_LOOP = "crash-loop"
-    SLEEPING_BATCH = "sleeping-batch"
-    RARELY_USED = "rarely-used"
-    LOW_SATURATION = "low-saturation"
-    RESERVED_BY_DESIGN = "reserved-by-design"
-    MEMORY_HOG = "memory-hog"
-    ZOMBIE_MEMORY = "zombie-memory"
-    INTRUDER = "intruder"
-    UNPROVEN_CLAIM = "unproven-claim"
-    GPU_FAULT = "gpu-fault"
-    LOW_UTILIZATION = "low-utilization"
-    QUOTA_STARVED = "quota-starved"
-    COLLECTOR_BLIND = "collector-blind"
-    JOB_ENDED = "job-ended"
-
-
-EVENTS = frozenset({AlertKind.JOB_ENDED})
+EVENTS = frozenset(kind for kind, words in ALERTS.items() if words.is_event)
 """What happened once and does not last: its case is told when it opens, and closes without a word."""
 
 

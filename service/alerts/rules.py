@@ -7,7 +7,6 @@ the rest is calm. Nothing is judged anew here.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 
 from advisor.planner.limits import Mode
 from advisor.planner.plan import Rule
@@ -35,21 +34,14 @@ AWAY_MS = 600_000
 """A case of a service that was away is open at least for so long, once it could be told."""
 
 
+Evaluate = Callable[[Facts, AlertsConfig, Iterable[str]], Evaluation]
+"""A rule: from a look, the configuration and the keys of the open cases to what holds."""
+
+
 def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Evaluation:
     """All rules that are switched on, over one look. A case of a kind that was switched off is calm."""
     keys = tuple(open_keys)
-    made: dict[AlertKind, Callable[[], Evaluation]] = {
-        AlertKind.HELD_IDLE: lambda: idle_jobs(facts, keys),
-        **{kind: partial(whole_jobs, facts, kind, keys) for kind in KINDS_OF_JOBS},
-        **{kind: partial(strangers, facts, kind, keys) for kind in KINDS_OF_STRANGERS},
-        AlertKind.MEMORY_HOG: lambda: memory_hogs(facts, keys),
-        AlertKind.GPU_FAULT: lambda: gpu_faults(facts),
-        AlertKind.LOW_UTILIZATION: lambda: low_utilization(facts, config),
-        AlertKind.QUOTA_STARVED: lambda: starved_quotas(facts, config),
-        AlertKind.COLLECTOR_BLIND: lambda: blindness(facts, config),
-        AlertKind.JOB_ENDED: lambda: ended_jobs(facts, keys),
-    }
-    parts = [rule() for kind, rule in made.items() if kind.value in config.kinds]
+    parts = [rule(facts, config, keys) for kind, rule in RULES.items() if kind.value in config.kinds]
     off = {key: "this kind of alert is switched off" for key in keys if _kind(key) not in config.kinds}
     seen = Evaluation(
         at_ms=facts.now_ms,
@@ -358,3 +350,21 @@ def _blind(key: str, title: str, says: str, since_ms: int, node: str | None = No
         do="fallow doctor",
         node=node,
     )
+
+
+def _of_kind(rule: Callable[[Facts, AlertKind, Iterable[str]], Evaluation], kind: AlertKind) -> Evaluate:
+    return lambda facts, _, open_keys: rule(facts, kind, open_keys)
+
+
+RULES: Mapping[AlertKind, Evaluate] = {
+    AlertKind.HELD_IDLE: lambda facts, _, open_keys: idle_jobs(facts, open_keys),
+    **{kind: _of_kind(whole_jobs, kind) for kind in KINDS_OF_JOBS},
+    **{kind: _of_kind(strangers, kind) for kind in KINDS_OF_STRANGERS},
+    AlertKind.MEMORY_HOG: lambda facts, _, open_keys: memory_hogs(facts, open_keys),
+    AlertKind.GPU_FAULT: lambda facts, *_: gpu_faults(facts),
+    AlertKind.LOW_UTILIZATION: lambda facts, config, _: low_utilization(facts, config),
+    AlertKind.QUOTA_STARVED: lambda facts, config, _: starved_quotas(facts, config),
+    AlertKind.COLLECTOR_BLIND: lambda facts, config, _: blindness(facts, config),
+    AlertKind.JOB_ENDED: lambda facts, _, open_keys: ended_jobs(facts, open_keys),
+}
+"""What says of each kind which cases hold now."""

@@ -11,6 +11,7 @@ import altair as alt
 import pandas as pd
 
 from analytics import text
+from analytics.vocabulary.states import GpuState
 from service.charts.cache import Filled, kept, named
 from service.charts.frame import rows, styled, unchecked
 from service.charts.theme import Theme
@@ -72,7 +73,7 @@ def split_hours(frame: pd.DataFrame) -> pd.DataFrame:
 
 def part_colours(colours: Theme) -> tuple[str, str, str]:
     """The colours of ``PARTS`` in their order."""
-    return (colours.used, colours.states["low-saturation"], colours.states["held-idle"])
+    return (colours.used, colours.states[GpuState.LOW_SATURATION], colours.states[GpuState.HELD_IDLE])
 
 
 REACH = f"clamp(width / max(width - {TEXT_PX}, 1), 1.75, 4)"

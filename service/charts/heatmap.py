@@ -10,9 +10,10 @@ import altair as alt
 import pandas as pd
 
 from analytics import text
+from analytics.vocabulary.states import GpuState, label_of
 from service import wording
 from service.charts.frame import LEFT, TimeAxis, percent_of, rows, steps_of, styled, unchecked, with_end
-from service.charts.theme import Theme, label_of
+from service.charts.theme import Theme
 from service.charts.window import MOST_POINTS
 
 MOST_GPUS = 72
@@ -94,8 +95,10 @@ def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Theme, *, whole: bool
         _hatch(cell, axis, where, colour)
         for where, colour, some in (
             ("!isValid(datum.utilization_ratio)", colours.stripe, full["utilization_ratio"].isna().any()),
-            ("datum.state == 'suspect'", colours.states["suspect"], (full["state"] == "suspect").any()),
-            ("datum.state == 'withheld'", colours.states["withheld"], (full["state"] == "withheld").any()),
+            *(
+                (f"datum.state == '{state}'", colours.states[state], (full["state"] == state.value).any())
+                for state in (GpuState.SUSPECT, GpuState.WITHHELD)
+            ),
         )
         if some
     ]

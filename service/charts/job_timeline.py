@@ -11,6 +11,7 @@ import altair as alt
 import pandas as pd
 
 from analytics import text
+from analytics.vocabulary.states import GpuState
 from service.charts.frame import styled, unchecked
 from service.charts.theme import Theme, ink_on
 from service.schemas.records import Launched, Told
@@ -113,11 +114,11 @@ def life_chart(life: pd.DataFrame, colours: Theme, *, utc: bool, height: int = 1
 def stand_colours(colours: Theme) -> dict[str, str]:
     """A colour for each stand, from those that states have: what works is blue, what waits is pale."""
     return {
-        "pending": colours.states["free"],
-        "starting": colours.states["low-saturation"],
-        "running": colours.states["good"],
-        "paused": colours.states["held-idle"],
-        "ended": colours.states["unknown"],
+        "pending": colours.states[GpuState.FREE],
+        "starting": colours.states[GpuState.LOW_SATURATION],
+        "running": colours.states[GpuState.GOOD],
+        "paused": colours.states[GpuState.HELD_IDLE],
+        "ended": colours.states[GpuState.UNKNOWN],
     }
 
 

@@ -1,4 +1,4 @@
-"""The dashboard's colours, for light and for dark, and the order and words of the states.
+"""The dashboard's colours, for light and for dark, keyed by the states of the vocabulary.
 
 Chosen to be told apart by people with any kind of colour vision: what works is blue, what is wasted is
 amber to rust, what cannot be judged is violet or grey, what nobody may have is olive; neighbours in a
@@ -10,37 +10,7 @@ outlined.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """A GPU state as screens name it; ``column`` is its column in ``states_over_time``."""
-
-    key: str
-    label: str
-    meaning: str
-
-    @property
-    def column(self) -> str:
-        """The state's column in ``states_over_time`` and the ``ledger_by_`` queries."""
-        return f"{self.key.replace('-', '_')}_gpu_hours"
-
-
-STATES: tuple[State, ...] = (
-    State(key="good", label="good use", meaning="at least 50 % busy"),
-    State(key="moderate", label="moderate", meaning="25 to 50 % busy"),
-    State(key="low-saturation", label="low saturation", meaning="busy, under 25 %"),
-    State(key="held-idle", label="held, idle", meaning="a process sits there, at most 1 % busy"),
-    State(key="allocated-empty", label="held, empty", meaning="given to somebody, no process on it"),
-    State(key="suspect", label="suspect", meaning="its counters contradict each other"),
-    State(key="unknown", label="unknown", meaning="not measured"),
-    State(key="withheld", label="withheld", meaning="nobody may have it: drained, down or reserved"),
-    State(key="free", label="free", meaning="nobody holds it"),
-)
-"""From the best use to none, the order of every stack and legend."""
-
-
-WITHHELD = ("drained", "down", "reserved")
-"""What ``gpus_now`` says of a GPU that is withheld, instead of the state."""
+from analytics.vocabulary.states import WITHHELD, GpuState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,7 +30,7 @@ class Theme:
     third: str
     stripe: str
     ramp: tuple[str, ...]
-    states: Mapping[str, str]
+    states: Mapping[GpuState, str]
 
 
 LIGHT = Theme(
@@ -78,15 +48,15 @@ LIGHT = Theme(
     stripe="#8d9499",
     ramp=("#f5f1e4", "#d3e4e1", "#9ecbd2", "#5da3ba", "#2a7699", "#0c4368"),
     states={
-        "good": "#0f4c6e",
-        "moderate": "#3f8fb0",
-        "low-saturation": "#a9d3df",
-        "held-idle": "#e9a63a",
-        "allocated-empty": "#a8480f",
-        "suspect": "#cb71e0",
-        "unknown": "#8d9499",
-        "withheld": "#424a2e",
-        "free": "#e4e2da",
+        GpuState.GOOD: "#0f4c6e",
+        GpuState.MODERATE: "#3f8fb0",
+        GpuState.LOW_SATURATION: "#a9d3df",
+        GpuState.HELD_IDLE: "#e9a63a",
+        GpuState.ALLOCATED_EMPTY: "#a8480f",
+        GpuState.SUSPECT: "#cb71e0",
+        GpuState.UNKNOWN: "#8d9499",
+        GpuState.WITHHELD: "#424a2e",
+        GpuState.FREE: "#e4e2da",
     },
 )
 
@@ -105,15 +75,15 @@ DARK = Theme(
     stripe="#79828a",
     ramp=("#1f2529", "#1f3f4e", "#22627c", "#3390b0", "#72c3d8", "#d8f3f4"),
     states={
-        "good": "#a6e3f0",
-        "moderate": "#4ea3c0",
-        "low-saturation": "#24607a",
-        "held-idle": "#f0b453",
-        "allocated-empty": "#cb5f22",
-        "suspect": "#d98bec",
-        "unknown": "#79828a",
-        "withheld": "#b7c99c",
-        "free": "#333a40",
+        GpuState.GOOD: "#a6e3f0",
+        GpuState.MODERATE: "#4ea3c0",
+        GpuState.LOW_SATURATION: "#24607a",
+        GpuState.HELD_IDLE: "#f0b453",
+        GpuState.ALLOCATED_EMPTY: "#cb5f22",
+        GpuState.SUSPECT: "#d98bec",
+        GpuState.UNKNOWN: "#79828a",
+        GpuState.WITHHELD: "#b7c99c",
+        GpuState.FREE: "#333a40",
     },
 )
 
@@ -125,12 +95,8 @@ def palette(mode: str | None) -> Theme:
 
 def colour_of(key: str | None, colours: Theme, other: str) -> str:
     """The colour of a state, or of why a GPU is withheld, which is one; ``other`` where neither has one."""
-    return colours.states.get("withheld" if key in WITHHELD else key or "unknown", other)
-
-
-def label_of(key: str | None) -> str:
-    """What a state is called on screens; an unlisted one keeps its own name."""
-    return next((state.label for state in STATES if state.key == key), key or "unknown")
+    state = GpuState.WITHHELD if key in WITHHELD else key or GpuState.UNKNOWN
+    return colours.states[GpuState(state)] if state in colours.states else other
 
 
 def ink_on(ground: str) -> str:

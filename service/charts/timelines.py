@@ -16,10 +16,11 @@ import altair as alt
 import pandas as pd
 
 from analytics import text
+from analytics.vocabulary.states import label_of
 from collector.declared_metric import Metric
 from collector.metrics import METRICS
 from service.charts.frame import TimeAxis, closed, hover, rows, steps_of, styled, unchecked, utc, with_end
-from service.charts.theme import Theme, colour_of, ink_on, label_of
+from service.charts.theme import Theme, colour_of, ink_on
 from service.charts.window import Window
 
 LANE_PX = 62

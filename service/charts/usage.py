@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from analytics import text
+from analytics.vocabulary.states import STATES
 from service.charts.cache import Filled, kept, named
 from service.charts.frame import LEFT, Clock, TimeAxis, closed, hover, rows, stripes, styled, with_end
-from service.charts.theme import STATES, Theme
+from service.charts.theme import Theme
 from service.charts.window import Window
 
 BANDS = 40

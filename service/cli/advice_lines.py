@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from analytics import text
+from service.cli.colours import ACTION_STYLES, PLAIN
 from service.usecases.advice_rows import verb_of
 
 if TYPE_CHECKING:
@@ -16,14 +17,6 @@ if TYPE_CHECKING:
     from advisor.explain import WhyNot
     from advisor.planner.plan import Abstain, Advice
 
-CLASS_STYLES = {
-    "reclaim": "red",
-    "cap-memory": "yellow",
-    "pack": "cyan",
-    "consolidate": "cyan",
-    "right-size": "green",
-    "terminate": "bold red",
-}
 MOST_REASONS = 6
 
 
@@ -45,7 +38,7 @@ def draw_advice(advice: "Advice", currency: str | None) -> RenderableType:
     over = f" within {text.length(advice.horizon_s)}" if advice.horizon_s else ""
     gained = f" · {gain}{money}{over}" if advice.gain_gpu_hours else ""
     head = Text.assemble(
-        (advice.action.value, CLASS_STYLES.get(advice.action.value, "bold")),
+        (advice.action.value, ACTION_STYLES.get(advice.action, PLAIN)),
         f"  {advice.what}",
         (gained, "green"),
     )

@@ -14,6 +14,7 @@ from rich.text import Text
 from analytics import text
 from service.cli import words
 from service.cli.asking import asked
+from service.cli.colours import ALERT_STYLES, PLAIN
 from service.cli.screen import console, print_json
 from service.config.flags import settle
 from service.durations import window
@@ -21,16 +22,6 @@ from service.errors import FallowError
 
 if TYPE_CHECKING:
     from service.config.telling import DeliveryConfig
-
-KIND_STYLES = {
-    "held-idle": "red",
-    "memory-hog": "yellow",
-    "gpu-fault": "bold red",
-    "low-utilization": "yellow",
-    "quota-starved": "magenta",
-    "collector-blind": "bold magenta",
-}
-
 
 AHEAD = timedelta(days=3650)
 """In a rehearsal the calendar of the cases is ahead of this machine's."""
@@ -70,7 +61,7 @@ def _draw(row: dict[str, Any], now: datetime) -> RenderableType:
     over = row["closed_at"] is not None
     head = Text.assemble(
         (f"{row['number']} ", "bright_black"),
-        (row["kind"], KIND_STYLES.get(row["kind"], "bold")),
+        (row["kind"], ALERT_STYLES.get(row["kind"], PLAIN)),
         f" · {row['rung']}  {row['title']}",
         (f" · for {text.length(words.since(row['since_ts'], now))}" if not over else "", "bright_black"),
     )

@@ -14,22 +14,14 @@ from rich.padding import Padding
 from rich.text import Text
 
 from analytics import text
+from analytics.vocabulary.findings import KINDS, FindingKind
 from service import energy
 from service.cli import freshness, words
 from service.cli.asking import asked
+from service.cli.colours import FINDING_STYLES, PATTERN_STYLES, PLAIN
 from service.cli.screen import Column, console, place, print_json, table
 from service.durations import parse_point, window
 from service.summaries.finding_groups import grouped, once_a_gpu, others
-from service.summaries.finding_kinds import KINDS
-
-STYLES = {
-    "analysis-bursts": "cyan",
-    "low-saturation": "yellow",
-    "gaps-between-runs": "magenta",
-    "saturated": "green",
-    "unknown": "bright_black",
-    "unclear": "bright_black",
-}
 
 
 def draw(rows: list[dict[str, Any]]) -> RenderableType:
@@ -56,7 +48,7 @@ def _line(row: dict[str, Any]) -> list[str | Text]:
     return [
         row["user_name"] or "",
         _name(row),
-        Text(row["kind"], style=STYLES.get(row["kind"], "")),
+        Text(row["kind"], style=PATTERN_STYLES.get(row["kind"], "")),
         text.coverage(numbers.get("coverage_ratio")),
         text.percent(numbers.get("active_ratio")),
         text.percent(numbers.get("utilization_active_mean_ratio")),
@@ -74,7 +66,7 @@ def _length(minutes: float | None) -> str:
     return text.NOTHING if minutes is None else text.length_cell(minutes * 60)
 
 
-ABOUT = {"intruder": "given to ", "unproven-claim": "claimed by "}
+ABOUT: Mapping[str, str] = {FindingKind.INTRUDER: "given to ", FindingKind.UNPROVEN_CLAIM: "claimed by "}
 """What the person in a finding's first line is to it, where it isn't what that person does with the GPU."""
 
 MOST_REASONS = 3
@@ -223,7 +215,7 @@ def _draw(group: list[dict[str, Any]], now: datetime) -> RenderableType:
     over = "" if row["closed_at"] is None else f" · over since {words.clock_time(row['closed_at'])}"
     wasted = once_a_gpu((each["uuid"], each["wasted_gpu_hours"]) for each in group)
     head = Text.assemble(
-        (row["kind"], KINDS[row["kind"]].style if row["kind"] in KINDS else "bold"),
+        (row["kind"], FINDING_STYLES.get(row["kind"], PLAIN)),
         f"  {place(row)}{f' and {len(more)} more' if more else ''}",
         f" · {ABOUT.get(row['kind'], '')}{words.owner(row)}",
         f" · {row['project']}" if row["project"] else "",

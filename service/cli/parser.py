@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from analytics.vocabulary.actions import ADVISED
 from service.cli import (
     alert_flags,
     burst_flags,
@@ -25,7 +26,7 @@ LEDGER_KEYS = (
     *("partition", "qos", "account", "cluster"),
 )
 
-ADVICE_CLASSES = ("reclaim", "cap-memory", "pack", "consolidate", "right-size", "terminate")
+ADVICE_CLASSES = tuple(action.value for action in ADVISED)
 
 NOUNS = {
     "advise": "advice",

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analytics.vocabulary.reports import REPORTS
 from collector.procfs.owners import whose_uid
 from service import data_folder as client_place
 from service.cli.asking import asked
@@ -158,9 +159,7 @@ def _preview(text: str) -> int:
 
 
 def _list(flags: argparse.Namespace) -> int:
-    from service.reports.build import SAYS
-
-    rows = [{"kind": kind.value, "says": says} for kind, says in SAYS.items()]
+    rows = [{"kind": kind.value, "says": words.says} for kind, words in REPORTS.items()]
     if flags.json:
         print_json(rows, flags)
         return 0

@@ -3,7 +3,9 @@
 import argparse
 from pathlib import Path
 
-KINDS = ("cluster-week", "project-week", "my-week", "right-sizing", "chargeback")
+from analytics.vocabulary.reports import ReportKind
+
+KINDS = tuple(kind.value for kind in ReportKind)
 FORMATS = ("html", "md", "csv", "json")
 
 

@@ -14,29 +14,16 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from analytics.vocabulary.states import GpuState
 from collector.gpu_place import node_place
 from service.cli.asking import marked
+from service.cli.colours import STATE_STYLES
 from service.printable import escaped_json, in_lines, on_a_line
 
 PIPE_WIDTH = 100_000
 GUTTER = 2
 LONGEST_CELL = 1_000
 """More than any name or command that means something; lines in a pipe are as wide as the widest."""
-
-STATE_STYLES = {
-    "free": "cyan",
-    "allocated-empty": "magenta",
-    "held-idle": "red",
-    "low-saturation": "yellow",
-    "moderate": "green",
-    "good": "bold green",
-    "suspect": "bold magenta",
-    "withheld": "blue",
-    "drained": "blue",
-    "down": "blue",
-    "reserved": "blue",
-    "unknown": "bright_black",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +147,8 @@ def _widest(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]]) ->
 
 def state_text(state: str | None) -> Text:
     """A state in its colour; the word is always there, colour is never alone."""
-    return Text(state or "unknown", style=STATE_STYLES.get(state or "unknown", ""))
+    name = state or GpuState.UNKNOWN.value
+    return Text(name, style=STATE_STYLES.get(name, ""))
 
 
 def place(gpu: dict[str, Any]) -> str:

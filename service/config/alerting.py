@@ -5,26 +5,14 @@ from dataclasses import dataclass
 from datetime import date, time
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from analytics.vocabulary.alerts import ALERTS
 from service.config.fields import bounded, others, told
 
-ALERT_KINDS = (
-    "held-idle",
-    "uses-part",
-    "straggler",
-    "crash-loop",
-    "sleeping-batch",
-    "memory-hog",
-    "zombie-memory",
-    "intruder",
-    "unproven-claim",
-    "gpu-fault",
-    "low-utilization",
-    "quota-starved",
-    "collector-blind",
-    "job-ended",
-)
-ASKED_KINDS = ("rarely-used", "low-saturation", "reserved-by-design")
+ALERT_KINDS = tuple(kind.value for kind, words in ALERTS.items() if not words.if_named)
+ASKED_KINDS = tuple(kind.value for kind, words in ALERTS.items() if words.if_named)
 """Use that could be better, and that its holder often means so: told only where a site names the kind."""
+_ASKED = tuple(f"`{kind}`" for kind in ASKED_KINDS)
+URGENT_KINDS = tuple(kind.value for kind, words in ALERTS.items() if words.urgent)
 EVERY_KIND = (*ALERT_KINDS, *ASKED_KINDS)
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERYTHING = "*"
@@ -52,7 +40,7 @@ class ReceiverConfig:
 
     kinds: tuple[str, ...] = told((), "only these kinds; none: all")
     gather: tuple[str, ...] = told((), 'kinds that come in the digest alone; `"*"`: all')
-    urgent: tuple[str, ...] = told(("gpu-fault", "collector-blind"), "kinds that do not wait for the hours")
+    urgent: tuple[str, ...] = told(URGENT_KINDS, "kinds that do not wait for the hours")
     zone: str = told("UTC", "in whose time, for example `Europe/Berlin`; messages write theirs in it as well")
     days: tuple[str, ...] = told(DAYS, "working days")
     begins: str = told("00:00", "when they begin")
@@ -101,7 +89,7 @@ class AlertsConfig:
     to: tuple[str, ...] = told((), "the operators: routes or addresses; they get every kind")
     owners: bool = told(True, "tell owners about their own jobs, and projects about theirs")
     kinds: tuple[str, ...] = told(
-        ALERT_KINDS, "which there are; `rarely-used`, `low-saturation` and `reserved-by-design` only if named"
+        ALERT_KINDS, f"which there are; {', '.join(_ASKED[:-1])} and {_ASKED[-1]} only if named"
     )
     opens_after_s: int = bounded(
         120, 0, 86_400, "how long something must hold, without a doubt, to become a case, or a worse one"

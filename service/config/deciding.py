@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from advisor.planner.limits import Lending, Limits, Mode, Order
-from advisor.state.model import ActionClass
+from analytics.vocabulary.actions import ACTIONS, ActionClass
 from service.config.fields import Misplaced, bounded, names, others, told
 
 GROUP_SIGN = "@"
@@ -200,17 +200,16 @@ class ModesConfig:
 
     schedule: str = told(
         "auto",
-        "starting, resuming, promising a start: of jobs that were submitted, on free GPUs, which disturbs "
-        "nobody ([why](decisions/0012-submitting-is-consent.md))",
+        f"{ACTIONS[ActionClass.SCHEDULE].says} ([why](decisions/0012-submitting-is-consent.md))",
     )
-    fair_share: str = told("advise", "taking borrowed GPUs back")
-    reclaim: str = told("advise", "the ladder for idle holders")
-    cap_memory: str = told("advise", "settings and releases of GPU memory")
-    pack: str = told("advise", "two jobs on one GPU")
-    resize: str = told("advise", "growing and shrinking elastic jobs")
-    consolidate: str = told("advise", "moves so that a gang fits")
-    right_size: str = told("advise", "smaller requests")
-    terminate: str = told("off", "the ladder's last rung")
+    fair_share: str = told("advise", ACTIONS[ActionClass.FAIR_SHARE].says)
+    reclaim: str = told("advise", ACTIONS[ActionClass.RECLAIM].says)
+    cap_memory: str = told("advise", ACTIONS[ActionClass.CAP_MEMORY].says)
+    pack: str = told("advise", ACTIONS[ActionClass.PACK].says)
+    resize: str = told("advise", ACTIONS[ActionClass.RESIZE].says)
+    consolidate: str = told("advise", ACTIONS[ActionClass.CONSOLIDATE].says)
+    right_size: str = told("advise", ACTIONS[ActionClass.RIGHT_SIZE].says)
+    terminate: str = told("off", ACTIONS[ActionClass.TERMINATE].says)
     by_project: Mapping[str, ProjectModesConfig] = others()
 
     def __post_init__(self) -> None:

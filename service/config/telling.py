@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from analytics.vocabulary.reports import ReportKind
 from service.config.fields import Misplaced, names, told
 from service.durations import BadSpan, parse_span
 
-REPORT_KINDS = ("cluster-week", "project-week", "my-week", "right-sizing", "chargeback")
+REPORT_KINDS = tuple(kind.value for kind in ReportKind)
 MONTH = "month"
 """As a report's ``since``: what comes on a day of each month has every hour once."""
 REPORT_FORMATS = ("html", "md", "csv", "json")
@@ -80,7 +81,7 @@ class ReportConfig:
             self.since == MONTH or parse_span(self.since)
         except BadSpan as error:
             raise ValueError(f"since: {error}, or month") from error
-        if self.kind == "project-week" and not self.project:
+        if self.kind == ReportKind.PROJECT_WEEK and not self.project:
             raise ValueError("a project-week needs its project")
         if self.kind == "my-week" and not self.user and OWNERS not in self.to:
             raise ValueError(f"a my-week needs its user, or to = [{OWNERS!r}]")

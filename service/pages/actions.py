@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.states import GpuState
 from service import wording
 from service.charts.theme import ink_on as readable
 from service.errors import NoData, StoreOlder, UnknownQuery
@@ -170,16 +171,16 @@ def _facts(stage: Stage, action: Action) -> list[tuple[str, str]]:
 def _ground(stage: Stage, action: Action) -> str:
     states = stage.colours.states
     if action.undone_by is not None:
-        return states["unknown"]
+        return states[GpuState.UNKNOWN]
     match (action.outcome or "").lower():
         case "":
-            return states["low-saturation"]
+            return states[GpuState.LOW_SATURATION]
         case "done":
-            return states["moderate"]
+            return states[GpuState.MODERATE]
         case "stale" | "unsupported" | "undone":
-            return states["unknown"]
+            return states[GpuState.UNKNOWN]
         case _:
-            return states["allocated-empty"]
+            return states[GpuState.ALLOCATED_EMPTY]
 
 
 def _sentence(actions: Sequence[Action]) -> str:

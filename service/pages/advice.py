@@ -15,6 +15,8 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.actions import ActionClass, label_of_action
+from analytics.vocabulary.states import GpuState
 from service import wording
 from service.charts.theme import ink_on as readable
 from service.errors import ClientError
@@ -173,18 +175,18 @@ def _refused(refused: Sequence[Refused]) -> None:
 PER_PAGE = 8
 MOST_REASONS = 8
 MOST_HABITS = 6
-CLASSES: Mapping[str, tuple[str, str]] = {
-    "reclaim": ("Give back", "held-idle"),
-    "cap-memory": ("Cap memory", "moderate"),
-    "pack": ("Pack", "low-saturation"),
-    "consolidate": ("Consolidate", "low-saturation"),
-    "right-size": ("Right-size", "good"),
-    "resize": ("Resize", "good"),
-    "fair-share": ("Fair share", "suspect"),
-    "schedule": ("Schedule", "free"),
-    "terminate": ("End", "allocated-empty"),
+LIKE: Mapping[ActionClass, GpuState] = {
+    ActionClass.RECLAIM: GpuState.HELD_IDLE,
+    ActionClass.CAP_MEMORY: GpuState.MODERATE,
+    ActionClass.PACK: GpuState.LOW_SATURATION,
+    ActionClass.CONSOLIDATE: GpuState.LOW_SATURATION,
+    ActionClass.RIGHT_SIZE: GpuState.GOOD,
+    ActionClass.RESIZE: GpuState.GOOD,
+    ActionClass.FAIR_SHARE: GpuState.SUSPECT,
+    ActionClass.SCHEDULE: GpuState.FREE,
+    ActionClass.TERMINATE: GpuState.ALLOCATED_EMPTY,
 }
-"""A class of action: its words, and the state whose colour it bears."""
+"""The state of a GPU whose colour a class of action bears."""
 
 
 def show(site: Site) -> None:
@@ -265,8 +267,7 @@ def _advised(stage: Stage, found: Advised) -> None:
 
 def _one(stage: Stage, found: Advised, row: Mapping[str, Any]) -> None:
     name = str(row["id"])
-    label, like = CLASSES.get(str(row["class"]), (str(row["class"]), "free"))
-    ground = stage.colours.states[like]
+    label, ground = label_of_action(str(row["class"])), _ground(stage, str(row["class"]))
     with st.container(border=True, key=f"advice-{name}", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.html(tag(label, ground, readable(ground)), width="content")
@@ -331,9 +332,13 @@ def _left_alone(found: Advised) -> None:
     if counted:
         st.markdown("**Not advised**")
         rows = [
-            {"What": CLASSES.get(what, (what, ""))[0], "Why": why, "Would change with": change, "Jobs": many}
+            {"What": label_of_action(what), "Why": why, "Would change with": change, "Jobs": many}
             for (what, why, change), many in counted.most_common(MOST_REASONS * 4)
         ]
         grid(
             pd.DataFrame(rows), hide_index=True, placeholder=text.NOTHING, alt="What is not advised, and why"
         )
+
+
+def _ground(stage: Stage, action: str) -> str:
+    return stage.colours.states[LIKE[ActionClass(action)] if action in LIKE else GpuState.FREE]

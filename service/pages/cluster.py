@@ -8,10 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.states import label_of
 from service import wording
 from service.charts.frame import TimeAxis, rows
 from service.charts.heatmap import MOST_GPUS, PICK, heat_map, most_steps, nodes_as_rows
-from service.charts.theme import label_of
 from service.charts.window import step_for
 from service.pages.data import queries
 from service.pages.parts.charted import charted, grid

@@ -11,6 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.findings import KINDS, words_of_kind
 from service import energy, wording
 from service.charts.frame import rows
 from service.charts.timelines import RUNGS
@@ -23,7 +24,6 @@ from service.pages.parts.unknown import unjudged, unknowns
 from service.pages.parts.url_state import address, shared
 from service.pages.parts.widgets import facts, kind_label, plain, spoken, tag_of_kind
 from service.summaries.finding_groups import About, grouped, once_a_gpu, others
-from service.summaries.finding_kinds import KINDS
 
 FILTERS = ("node", "project", "user")
 
@@ -144,7 +144,7 @@ def beside(waste: pd.DataFrame) -> str:
 
 def _kinds(scene: PageContext, found: pd.DataFrame) -> None:
     counts = found["kind"].value_counts()
-    options = [kind for kind in KINDS if kind in counts.index or kind == scene.view.kind]
+    options = [kind.value for kind in KINDS if kind in counts.index or kind == scene.view.kind]
     options += [str(kind) for kind in counts.index if kind not in KINDS]
     if not options:
         return
@@ -194,8 +194,7 @@ def _finding(scene: PageContext, group: Sequence[Any]) -> None:
                 )
             st.space("stretch")
             with st.popover("Evidence", type="tertiary", icon=":material/query_stats:"):
-                if row.kind in KINDS:
-                    words = KINDS[row.kind]
+                if words := words_of_kind(row.kind):
                     st.markdown(f"**{words.title}:** {spoken(words.says)}.")
                     st.markdown(f"**To do:** {spoken(words.remedy)}.")
                 for what, much in told(row.evidence):

@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.states import label_of
 from service import energy, wording
-from service.charts.theme import label_of
 from service.charts.timelines import (
     RUNGS,
     Strip,

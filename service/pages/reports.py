@@ -12,6 +12,7 @@ from typing import Any
 
 import streamlit as st
 
+from analytics.vocabulary.reports import REPORTS, ReportKind
 from service.client import ClientError
 from service.pages.data import jobs, queries, reports
 from service.pages.data.reports import length_text
@@ -29,14 +30,8 @@ from service.reports.on_request import FORMATS, Report, period
 
 READ = "read"
 WAYS = {READ: "Read one now", SCHEDULED: "What comes by itself"}
-KINDS: Mapping[str, str] = {
-    "cluster-week": "Cluster",
-    "project-week": "A project",
-    "my-week": "A person",
-    "right-sizing": "Right-sizing",
-    "chargeback": "Chargeback",
-}
-FIRST = "cluster-week"
+KINDS: Mapping[str, str] = {kind.value: words.label for kind, words in REPORTS.items()}
+FIRST = ReportKind.CLUSTER_WEEK.value
 FILES: Mapping[str, tuple[str, str]] = {
     "html": ("HTML", "text/html"),
     "md": ("Markdown", "text/markdown"),
@@ -132,12 +127,12 @@ def _wanted(scene: PageContext, kind: str) -> Wanted | None:
     """Whom the report is about by the filters; ``None`` where that is to be said first, which was drawn."""
     view = scene.view
     match kind:
-        case "project-week":
+        case ReportKind.PROJECT_WEEK:
             if view.project is None:
                 _which_project(view)
                 return None
             return Wanted(kind=kind, user=None, project=view.project)
-        case "my-week":
+        case ReportKind.MY_WEEK:
             user = _whose(view)
             return None if user is None else Wanted(kind=kind, user=user, project=None)
         case _:

@@ -4,7 +4,7 @@ What takes longest is begun first: the replay of a cluster's week is mostly the 
 the rest. The kinds of report bring the charts' libraries with them, so they are imported meanwhile.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,13 +35,6 @@ class Wanted:
 
 
 Maker = Callable[[Source, tzinfo, datetime], Report]
-SAYS: Mapping[ReportKind, str] = {
-    ReportKind.CLUSTER_WEEK: "the whole cluster: given against used, states, money, the largest wastes",
-    ReportKind.PROJECT_WEEK: "one project: its people and jobs (--project)",
-    ReportKind.MY_WEEK: "one person's own jobs and what to change (--user, else you)",
-    ReportKind.RIGHT_SIZING: "running jobs for which a smaller share, MIG profile or model would have done",
-    ReportKind.CHARGEBACK: "GPU-hours held and used with their price, by project and person",
-}
 
 
 def make(

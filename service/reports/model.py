@@ -10,19 +10,10 @@ from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Any
 
+from analytics.vocabulary.reports import ReportKind as ReportKind  # noqa: PLC0414
 from service.charts.theme import LIGHT, Theme
 
 Keys = tuple[tuple[str, str], ...]
-
-
-class ReportKind(StrEnum):
-    """The reports there are."""
-
-    CLUSTER_WEEK = "cluster-week"
-    PROJECT_WEEK = "project-week"
-    MY_WEEK = "my-week"
-    RIGHT_SIZING = "right-sizing"
-    CHARGEBACK = "chargeback"
 
 
 class Format(StrEnum):

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analytics.vocabulary.reports import REPORTS
 from service.config.telling import OWNERS
 from service.errors import BadParameter, CannotReport, ClientError, FallowError
 from service.reports.model import (
@@ -79,9 +80,7 @@ class Paper:
 
 def kinds() -> tuple[tuple[str, str], ...]:
     """The kinds there are, and what each tells."""
-    from service.reports.build import SAYS
-
-    return tuple((kind.value, says) for kind, says in SAYS.items())
+    return tuple((kind.value, words.says) for kind, words in REPORTS.items())
 
 
 def made(

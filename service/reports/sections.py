@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analytics import text
+from analytics.vocabulary.findings import title_of_kind
+from analytics.vocabulary.states import STATES, GpuState, label_of
 from service import wording
 from service.charts.bars import PARTS, part_colours, waste_bars
-from service.charts.theme import STATES, Theme, label_of
+from service.charts.theme import Theme
 from service.charts.usage import allocated_and_used, ledger_bars
 from service.energy import Energy
 from service.reports.model import Chart, Column, Figure, Keys, Measure, Section, Table
 from service.reports.source import Source
-from service.summaries.finding_kinds import title_of_kind
 from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline
 from service.summaries.job_verdicts import kinds, verdict
 
@@ -161,7 +162,7 @@ def state_section(ledger: Any) -> Section:
     """Where the hours went; they add up to the hardware."""
     by_state = {row.state: row for row in ledger.itertuples()}
     rows = [_state_row(state.key, state.meaning, by_state.get(state.key)) for state in STATES]
-    rows = [row for row in rows if row["state"] != label_of("withheld") or row["gpu_hours"]]
+    rows = [row for row in rows if row["state"] != label_of(GpuState.WITHHELD) or row["gpu_hours"]]
     largest = max(rows, key=lambda row: row["gpu_hours"])
     says = f"The largest part was {largest['state']}: {text.gpu_hours(largest['gpu_hours'])}."
     return Section(

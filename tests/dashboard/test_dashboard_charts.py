@@ -13,11 +13,12 @@ from altair.utils.schemapi import SchemaValidationError
 from jsonschema import ValidationError
 
 from analytics import text
+from analytics.vocabulary.states import STATES
 from service.charts import bars, heatmap, timelines, whatif
 from service.charts import usage as chart_usage
 from service.charts.cache import Look
 from service.charts.frame import TimeAxis, percent_of, stripes, with_end
-from service.charts.theme import DARK, LIGHT, STATES
+from service.charts.theme import DARK, LIGHT
 from service.charts.window import Window
 from service.summaries.headline import headline, sentence
 

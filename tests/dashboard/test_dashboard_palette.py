@@ -4,7 +4,8 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from service.charts.theme import DARK, LIGHT, STATES, ink_on, label_of, palette
+from analytics.vocabulary.states import STATES, label_of
+from service.charts.theme import DARK, LIGHT, ink_on, palette
 
 # Viénot, Brettel and Mollon 1999 (protan, deutan); Brettel's tritan in its one-plane form. On linear RGB.
 VISION = {

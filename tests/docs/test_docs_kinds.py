@@ -7,12 +7,12 @@ from enum import StrEnum
 import pytest
 
 from analytics.model import FindingKind
+from analytics.vocabulary.findings import KINDS
+from analytics.vocabulary.states import STATES
 from service.alerts.model import AlertKind
-from service.charts.theme import STATES
 from service.cli.findings import what_to_do
 from service.pages.parts.widgets import kind_label
 from service.reports.sections import JOB_COLUMNS, job_rows
-from service.summaries.finding_kinds import KINDS
 from tests.docs.docs_reading import ROOT
 
 
@@ -43,7 +43,7 @@ def test_every_kind_of_finding_has_a_name_on_screens() -> None:
 
 @pytest.mark.parametrize("kind", FindingKind)
 def test_every_kind_of_finding_has_a_title_a_sentence_and_a_remedy(kind: FindingKind) -> None:
-    words = KINDS[kind.value]
+    words = KINDS[kind]
     for text in (words.title, words.says, words.remedy):
         assert len(text) > 4 and text == text.strip() and not text.endswith(".")
     assert words.like in {state.key for state in STATES}
@@ -55,7 +55,7 @@ def test_every_kind_of_finding_has_a_title_a_sentence_and_a_remedy(kind: Finding
 def test_every_kind_stands_by_its_title_in_the_tables_of_jobs_of_reports(kind: FindingKind) -> None:
     job = {"job": "slurm:7", "job_name": "sweep", "command": None, "gpu_hours": 0.0, "unknown_gpu_hours": 0.0}
     (row,) = job_rows([{**job, "found": f"{kind.value}, held-idle"}])
-    assert KINDS[kind.value].title in row["kinds"] and "kinds" in {column.key for column in JOB_COLUMNS}
+    assert KINDS[kind].title in row["kinds"] and "kinds" in {column.key for column in JOB_COLUMNS}
 
 
 @pytest.mark.parametrize("kind", FindingKind)
@@ -65,7 +65,7 @@ def test_a_kind_has_a_rule_or_says_what_prometheus_would_need_to_know(kind: Find
     rules = (ROOT / "packaging" / "prometheus" / "fallow-rules.yml").read_text()
     named = re.findall(r"`(Fallow\w+)`", row)
     assert all(f"alert: {name}" in rules for name in named), named
-    assert bool(named) or KINDS[kind.value].beyond, "neither a rule nor why there is none"
+    assert bool(named) or KINDS[kind].beyond, "neither a rule nor why there is none"
 
 
 def test_the_page_of_findings_tells_each_kind_from_another() -> None:

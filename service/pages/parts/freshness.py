@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.states import GpuState
 from service.charts.theme import Theme
 from service.client import ClientError
 from service.pages.data import queries
@@ -62,7 +63,7 @@ class Heard:
 
 def heard(colours: Theme, zone: tzinfo) -> Heard:
     """How fresh the figures are now. Blocks for a moment; never raises ``ClientError``."""
-    bad, warn = colours.states["allocated-empty"], colours.states["held-idle"]
+    bad, warn = colours.states[GpuState.ALLOCATED_EMPTY], colours.states[GpuState.HELD_IDLE]
     try:
         last = queries.ask("span").iloc[0]["last_ts"]
         reads_file = queries.mode() == "file"
@@ -79,7 +80,7 @@ def heard(colours: Theme, zone: tzinfo) -> Heard:
     return Heard(
         word="live",
         told=f"newest sample {clock(last, zone)}",
-        colour=colours.states["moderate"],
+        colour=colours.states[GpuState.MODERATE],
         last=last,
         simulated=invented,
     )

@@ -13,9 +13,10 @@ from typing import Any
 import streamlit as st
 
 from analytics import text
-from service.charts.theme import STATES, Theme, colour_of, ink_on
+from analytics.vocabulary.findings import title_of_kind, words_of_kind
+from analytics.vocabulary.states import STATES, GpuState
+from service.charts.theme import Theme, colour_of, ink_on
 from service.printable import on_a_line, unlinked
-from service.summaries.finding_kinds import KINDS, title_of_kind
 
 IN_A_ROW = 6
 _MARKUP = re.compile(r"([\\`*_{}\[\]#|<>~$:&]|^[-+](?= ))")
@@ -59,7 +60,7 @@ def state_keys(colours: Theme, *, withheld: bool = True) -> None:
         f'<span title="{escape(state.meaning)}">'
         f"{swatch(colours.states[state.key])}{escape(state.label)}</span>"
         for state in STATES
-        if withheld or state.key != "withheld"
+        if withheld or state.key is not GpuState.WITHHELD
     ]
     st.html(f'<div class="keys">{"".join(parts)}</div>')
 
@@ -145,10 +146,10 @@ def heat_keys(colours: Theme, *, withheld: bool = False) -> None:
         f"<span>{swatch(colours.ramp[0], outline=colours.allocated)}held</span>",
         f"<span>{swatch(colours.ramp[0])}free</span>",
         f"<span>{swatch(striped(colours.paper, colours.stripe))}not measured</span>",
-        f"<span>{swatch(striped(colours.paper, colours.states['suspect']))}"
+        f"<span>{swatch(striped(colours.paper, colours.states[GpuState.SUSPECT]))}"
         "counters contradict each other</span>",
         *(
-            (f"<span>{swatch(striped(colours.paper, colours.states['withheld']))}withheld</span>",)
+            (f"<span>{swatch(striped(colours.paper, colours.states[GpuState.WITHHELD]))}withheld</span>",)
             if withheld
             else ()
         ),
@@ -163,6 +164,6 @@ def kind_label(kind: str) -> str:
 
 def tag_of_kind(kind: str, label: str, colours: Theme) -> str:
     """The label of a finding's kind, in the colour of the state it is about."""
-    like = KINDS[kind].like if kind in KINDS else "free"
-    ground = colours.states[like]
+    words = words_of_kind(kind)
+    ground = colours.states[words.like if words else GpuState.FREE]
     return tag(label, ground, ink_on(ground))

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from analytics import text
-from service.charts.theme import Theme, colour_of, ink_on, label_of
+from analytics.vocabulary.states import label_of
+from service.charts.theme import Theme, colour_of, ink_on
 from service.pages.parts.widgets import escape, striped
 
 MOST_WRITTEN = 96

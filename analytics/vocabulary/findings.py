@@ -1,15 +1,51 @@
 """The kinds of finding in words: a title, what is seen, what to do. Pure; the one list for every output.
 
-A new kind is given its words here; tests/docs/test_docs_kinds.py names each place that would lack them.
+A new kind is given its name and words here; tests/docs/test_docs_kinds.py names each page that would lack it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+
+from collector.model import GpuState
+
+
+class FindingKind(StrEnum):
+    """What a finding is about.
+
+    NOT_STARTED accuses nobody: a job was given GPUs a good while ago and has not computed on them yet. Six
+    hours on it is waste: SLEEPING_BATCH, or CRASH_LOOP where its processes are new ones again and again.
+    RARELY_USED is activity that recurs and is thin; RESERVED_BY_DESIGN is a server's memory, which a
+    MEMORY_HOG's is not. Nobody acts on these four. USES_PART and STRAGGLER are of a job over all its GPUs,
+    one finding a job, at the first GPU that it is about: some of its GPUs do nothing while others work, or
+    all wait for one. They bear no hours, which are in the findings of the GPUs.
+    """
+
+    HELD_IDLE = "held-idle"
+    ALLOCATED_EMPTY = "allocated-empty"
+    NOT_STARTED = "not-started"
+    SLEEPING_BATCH = "sleeping-batch"
+    CRASH_LOOP = "crash-loop"
+    RARELY_USED = "rarely-used"
+    LOW_SATURATION = "low-saturation"
+    MEMORY_HOG = "memory-hog"
+    RESERVED_BY_DESIGN = "reserved-by-design"
+    SUSPECT_COUNTERS = "suspect-counters"
+    ZOMBIE_MEMORY = "zombie-memory"
+    FALLING_GPU = "falling-gpu"
+    INTRUDER = "intruder"
+    UNPROVEN_CLAIM = "unproven-claim"
+    USES_PART = "uses-part"
+    STRAGGLER = "straggler"
+
+
+IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
+"""Of a GPU that its holder leaves idle now: what is advised and told of idle jobs rests on these two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindWords:
-    """One kind. ``like`` is the state of a GPU whose colour it bears, ``style`` its colour on a terminal.
+    """One kind. ``like`` is the state of a GPU that it resembles, whose colour it bears.
 
     ``beyond`` says why no rule of ``packaging/prometheus`` stands for it; empty where one does.
     """
@@ -17,128 +53,116 @@ class KindWords:
     title: str
     says: str
     remedy: str
-    like: str
-    style: str
+    like: GpuState
     beyond: str = ""
 
 
-KINDS: Mapping[str, KindWords] = {
-    "held-idle": KindWords(
+KINDS: Mapping[FindingKind, KindWords] = {
+    FindingKind.HELD_IDLE: KindWords(
         title="Held, idle",
         says="somebody holds the GPU, and nothing has run on it for the whole window",
         remedy="end the job, or keep it with `fallow keep JOB`; a notebook's kernel can be shut down",
-        like="held-idle",
-        style="red",
+        like=GpuState.HELD_IDLE,
     ),
-    "allocated-empty": KindWords(
+    FindingKind.ALLOCATED_EMPTY: KindWords(
         title="Held, empty",
         says="somebody was given the GPU, and no process of theirs is on it",
         remedy="give the allocation back, or start what it was asked for",
-        like="allocated-empty",
-        style="magenta",
+        like=GpuState.ALLOCATED_EMPTY,
     ),
-    "not-started": KindWords(
+    FindingKind.NOT_STARTED: KindWords(
         title="Not started yet",
         says="a job holds the GPU and has not computed on it since it was given; nobody is accused yet",
         remedy="look at its log: it may be downloading, or wait for data or for another machine",
-        like="free",
-        style="bold",
+        like=GpuState.FREE,
         beyond="it may be preparing",
     ),
-    "sleeping-batch": KindWords(
+    FindingKind.SLEEPING_BATCH: KindWords(
         title="Never computed",
         says="a batch job has held the GPU for six hours and has never computed on it",
         remedy="look at its log and end it: what it waits for will hardly come",
-        like="held-idle",
-        style="red",
+        like=GpuState.HELD_IDLE,
     ),
-    "crash-loop": KindWords(
+    FindingKind.CRASH_LOOP: KindWords(
         title="Crash loop",
         says="a job's processes die and are started again and again, and none computes for long",
         remedy="read why the first one died; fewer restarts (`--restarts`) would give the GPU back",
-        like="held-idle",
-        style="red",
+        like=GpuState.HELD_IDLE,
     ),
-    "rarely-used": KindWords(
+    FindingKind.RARELY_USED: KindWords(
         title="Rarely used",
         says="the GPU is used again and again, for at most a tenth of a day",
         remedy="take a share of a GPU, scale to zero between requests, or hold it at fixed hours only",
-        like="low-saturation",
-        style="yellow",
+        like=GpuState.LOW_SATURATION,
     ),
-    "low-saturation": KindWords(
+    FindingKind.LOW_SATURATION: KindWords(
         title="Low saturation",
         says="the job works, and fills under a quarter of the GPU while it does",
         remedy="larger batches, more workers that load data, a smaller GPU, or a share of one",
-        like="low-saturation",
-        style="yellow",
+        like=GpuState.LOW_SATURATION,
     ),
-    "memory-hog": KindWords(
+    FindingKind.MEMORY_HOG: KindWords(
         title="Memory hog",
         says="the job keeps most of the memory and hardly touches it",
         remedy="let the framework take memory as it needs it (`fallow explain JOB` names the setting)",
-        like="moderate",
-        style="yellow",
+        like=GpuState.MODERATE,
     ),
-    "reserved-by-design": KindWords(
+    FindingKind.RESERVED_BY_DESIGN: KindWords(
         title="Reserved by design",
         says="a server keeps most of the memory for a cache, as it was told to, and serves little",
         remedy="the server's own limit (vLLM `--gpu-memory-utilization`), a share of a GPU, scaling to zero",
-        like="moderate",
-        style="yellow",
+        like=GpuState.MODERATE,
     ),
-    "suspect-counters": KindWords(
+    FindingKind.SUSPECT_COUNTERS: KindWords(
         title="Suspect counters",
         says="the GPU says that it is busy, and has no process or draws no power",
         remedy="reset the GPU when it is free (`nvidia-smi --gpu-reset`); until then nothing is judged on it",
-        like="suspect",
-        style="bold magenta",
+        like=GpuState.SUSPECT,
     ),
-    "zombie-memory": KindWords(
+    FindingKind.ZOMBIE_MEMORY: KindWords(
         title="Zombie memory",
         says="memory is taken on a GPU that nobody holds and no living process uses",
         remedy="look for processes in other namespaces, else reset the GPU when it is free",
-        like="suspect",
-        style="magenta",
+        like=GpuState.SUSPECT,
     ),
-    "falling-gpu": KindWords(
+    FindingKind.FALLING_GPU: KindWords(
         title="Falling GPU",
         says="the GPU does not answer its driver any more",
         remedy="drain the node, read its kernel log (XID), power-cycle it; replace the GPU if it recurs",
-        like="unknown",
-        style="bold red",
+        like=GpuState.UNKNOWN,
     ),
-    "intruder": KindWords(
+    FindingKind.INTRUDER: KindWords(
         title="Intruder",
         says="a process is on the GPU that belongs to none of the jobs that were given it",
         remedy="talk to its owner; `fallow findings --intruders` has the process and its command",
-        like="held-idle",
-        style="bold red",
+        like=GpuState.HELD_IDLE,
     ),
-    "unproven-claim": KindWords(
+    FindingKind.UNPROVEN_CLAIM: KindWords(
         title="Unproven claim",
         says="a launcher says that its job runs on a GPU, and cannot show that Fallow gave it",
         remedy="talk to its owner; after a restored backup, start that job again",
-        like="held-idle",
-        style="bold red",
+        like=GpuState.HELD_IDLE,
     ),
-    "uses-part": KindWords(
+    FindingKind.USES_PART: KindWords(
         title="Uses a part",
         says="a job works on some of its GPUs and does nothing on the others",
         remedy="ask for as many GPUs as it uses, or have it use them all (`torchrun --nproc-per-node`)",
-        like="allocated-empty",
-        style="magenta",
+        like=GpuState.ALLOCATED_EMPTY,
     ),
-    "straggler": KindWords(
+    FindingKind.STRAGGLER: KindWords(
         title="Straggler",
         says="a job's GPUs are used so unevenly that most of them may wait for a few",
         remedy="even out the data and the loading for each worker, and look at the slow GPU's clocks",
-        like="low-saturation",
-        style="yellow",
+        like=GpuState.LOW_SATURATION,
     ),
 }
 
 
 def title_of_kind(kind: str) -> str:
     """What a kind is called; one that only a newer Fallow knows keeps its own name."""
-    return KINDS[kind].title if kind in KINDS else kind
+    return KINDS[FindingKind(kind)].title if kind in KINDS else kind
+
+
+def words_of_kind(kind: str) -> KindWords | None:
+    """The words of a kind; ``None`` of one that only a newer Fallow knows."""
+    return KINDS[FindingKind(kind)] if kind in KINDS else None

@@ -1,0 +1,62 @@
+"""The classes of action in words: what a site switches one by one, and what an advice is about. Pure.
+
+The command line reads this file at each start: it loads nothing else of ours.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ActionClass(StrEnum):
+    """Classes of action that a site or an owner switches one by one; also what an advice is about."""
+
+    SCHEDULE = "schedule"
+    FAIR_SHARE = "fair-share"
+    RECLAIM = "reclaim"
+    CAP_MEMORY = "cap-memory"
+    PACK = "pack"
+    RESIZE = "resize"
+    CONSOLIDATE = "consolidate"
+    RIGHT_SIZE = "right-size"
+    TERMINATE = "terminate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionWords:
+    """One class: its label on a screen, and what it is in a few words."""
+
+    label: str
+    says: str
+
+
+ACTIONS: Mapping[ActionClass, ActionWords] = {
+    ActionClass.SCHEDULE: ActionWords(
+        label="Schedule",
+        says="starting, resuming, promising a start: of jobs that were submitted, on free GPUs, which "
+        "disturbs nobody",
+    ),
+    ActionClass.FAIR_SHARE: ActionWords(label="Fair share", says="taking borrowed GPUs back"),
+    ActionClass.RECLAIM: ActionWords(label="Give back", says="the ladder for idle holders"),
+    ActionClass.CAP_MEMORY: ActionWords(label="Cap memory", says="settings and releases of GPU memory"),
+    ActionClass.PACK: ActionWords(label="Pack", says="two jobs on one GPU"),
+    ActionClass.RESIZE: ActionWords(label="Resize", says="growing and shrinking elastic jobs"),
+    ActionClass.CONSOLIDATE: ActionWords(label="Consolidate", says="moves so that a gang fits"),
+    ActionClass.RIGHT_SIZE: ActionWords(label="Right-size", says="smaller requests"),
+    ActionClass.TERMINATE: ActionWords(label="End", says="the ladder's last rung"),
+}
+
+ADVISED = (
+    ActionClass.RECLAIM,
+    ActionClass.CAP_MEMORY,
+    ActionClass.PACK,
+    ActionClass.CONSOLIDATE,
+    ActionClass.RIGHT_SIZE,
+    ActionClass.TERMINATE,
+)
+"""Those that ``fallow advise`` tells of; the others are decided for jobs that were submitted."""
+
+
+def label_of_action(name: str) -> str:
+    """What a class is called on a screen; one that only a newer Fallow knows keeps its own name."""
+    return ACTIONS[ActionClass(name)].label if name in ACTIONS else name
