@@ -20,6 +20,8 @@ DOUBTS: Mapping[str, str] = {
     "alone, so its clients have no share of the GPU's time.",
     "pids-of-another-namespace": "The driver lists processes of another pid namespace: they are counted, and "
     "named nobody.",
+    "none-of-own-namespace-listed": "The driver lists this container's processes alone, and none of them "
+    "is on this GPU: whether others hold it is not known.",
     "gone-process-listed": "One of the processes that the driver listed exists no more; it is left out.",
     "process-shares-scaled": "The driver's shares added up to more than the GPU did; they are scaled down.",
     "processes-by-mig-instance": "A MIG instance tells no process's share of its time.",

@@ -113,9 +113,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
+        from service.version import own_version
 
-        print(f"fallow {version('fallow-gpu')}")
+        print(f"fallow {own_version()}")
         parser.exit()
 
 

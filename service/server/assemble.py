@@ -207,11 +207,10 @@ def timing(config: "Config") -> "Timing":
 
 
 def _metrics(loop: "Loop") -> bytes:
-    from importlib.metadata import version
-
     from collector.metrics_endpoint import exposition
+    from service.version import own_version
 
-    return exposition(loop.snapshot, version=version("fallow-gpu"))
+    return exposition(loop.snapshot, version=own_version())
 
 
 def _past(config: "Config", store: "Store", sources: "Sources") -> "Backfill | None":

@@ -37,7 +37,7 @@ from service.server.damage_check import Mending
 from service.server.finding_metrics import finding_metrics
 from service.server.health_watch import HealthWatch
 from service.server.http_server import Server
-from service.server.listeners import open_front, own_version
+from service.server.listeners import open_front
 from service.server.person_limits import Bounds, make_bounds
 from service.server.shutdown import Ending
 from service.server.systemd_notify import notify
@@ -45,6 +45,7 @@ from service.server.tick import SamplingPace, watched
 from service.store.answer import answer, catalogue
 from service.store.open import write_export
 from service.usecases.imports import Imports
+from service.version import own_version
 
 if TYPE_CHECKING:
     from service.server.startup import Orders

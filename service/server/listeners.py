@@ -4,8 +4,6 @@ import os
 import resource
 import socket
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 from collector.clock import SystemClock
@@ -21,8 +19,8 @@ from service.server.person_limits import Bounds
 from service.server.startup import bind, make_token
 from service.server.unix_socket import UnixListener, open_local
 from service.trust.hosts import LOOPBACK, is_loopback
+from service.version import own_version
 
-PACKAGE = "fallow-gpu"
 DOCUMENTS = ("/healthz", "/docs", "/openapi.json")
 """What anybody may read: it says what this program is, and nothing of this machine."""
 
@@ -88,12 +86,6 @@ class RequestFilter:
         if self.local is not None:
             self.local.close()
         self.tcp.close()
-
-
-@cache
-def own_version() -> str:
-    """The version of this program; read once, because it lies in a file."""
-    return version(PACKAGE)
 
 
 def open_front(api: ApiConfig, data: Path, *, port_fixed: bool) -> RequestFilter:

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,12 @@ def lacking(need: str) -> str | None:
             return None if find_spec("fallow.burst.module") else "fallow.burst.module is not built yet"
         case _:
             raise ValueError(f"nobody knows how to look for {need!r}")
+
+
+def so_far(figures: Sequence[Mapping[str, Any]]) -> None:
+    """Say what is known already, so that a step that is cut loses no more than what it was doing."""
+    sys.stdout.write(f"\n{json.dumps({'figures': list(figures)})}\n")
+    sys.stdout.flush()
 
 
 def torch() -> Any:

@@ -203,9 +203,11 @@ def _judged(ended: Ended) -> dict[str, Any]:
         if "missing" in answer:
             return {"verdict": "missing", "why": answer["missing"]}
         return {"verdict": verdict_of(answer.get("figures", ())), **answer}
-    tail = (ended.out.splitlines() + ended.err.splitlines())[-TAIL_LINES:]
+    tail = [each for each in ended.out.splitlines() + ended.err.splitlines() if not each.startswith("{")]
+    tail = tail[-TAIL_LINES:]
     last = next((each for each in reversed(tail) if each.strip()), "no word")
-    return {"verdict": "broke", "error": ended.how or f"status {ended.code}: {last}", "tail": tail}
+    kept = {} if line is None else {"figures": json.loads(line).get("figures", [])}
+    return {"verdict": "broke", "error": ended.how or f"status {ended.code}: {last}", "tail": tail, **kept}
 
 
 def _used(environment: Mapping[str, str]) -> int | None:

@@ -43,7 +43,7 @@ STEPS: tuple[Step, ...] = (
         "the ladder of utilization: SM active, occupancy, and GPU utilization as an upper bound",
         ("nvml", "torch"),
     ),
-    Step("units", 1, 25, SEES, "tensor and DRAM columns, power and energy", ("nvml", "torch")),
+    Step("units", 1, 45, SEES, "tensor and DRAM columns, power and energy", ("nvml", "torch")),
     Step(
         "holders",
         1,

@@ -69,9 +69,9 @@ class Assembly:
                 process_count=count,
                 xid=xids.get(uuid),
             )
-            samples.append(
-                measured if entries is None else convert.with_unified_memory(measured, verdict.held)
-            )
+            # A namespace of our own lists its own processes alone: their sum is not the board's memory.
+            summed = entries is not None and self._host_pids is not False
+            samples.append(convert.with_unified_memory(measured, verdict.held) if summed else measured)
         if not looked:
             return self._without_parts(samples), None
         self._looked_ms = at_ms
@@ -100,6 +100,7 @@ class Assembly:
             values["memory_total_bytes"],
             self._processes.keys(),
             host_pids=self._host_pids,
+            memory_used_bytes=values["memory_used_bytes"],
         )
 
     def _shares(

@@ -12,7 +12,7 @@ from typing import Any
 
 from collector.metrics import METRICS
 from collector.sources.nvml.convert import CONTAINER_ADVICE, explain, explain_call
-from collector.sources.nvml.identity import shares_host_pids
+from collector.sources.nvml.identity import HOST_PID_NAMESPACE, shares_host_pids
 from collector.sources.nvml.worker import ChildLost, Worker
 
 MEASURES = (
@@ -57,6 +57,10 @@ class ProbedGpu:
     measures: tuple[Measure, ...]
 
 
+_FIRST_NAMESPACES = (("pid", HOST_PID_NAMESPACE), ("uts", "uts:[4026531838]"), ("ipc", "ipc:[4026531839]"))
+"""The kernel's fixed numbers (proc_ns.h: PROC_PID_INIT_INO, PROC_UTS_INIT_INO, PROC_IPC_INIT_INO)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """What was found. ``problem`` says why there is no usable driver; ``advice`` what would help."""
@@ -93,14 +97,26 @@ def probe(root: Path = Path("/")) -> Probe:
 
 
 def in_container(root: Path = Path("/")) -> bool:
-    """Whether the usual marks of a container are there: Docker's, Podman's, or a cgroup of theirs."""
-    if (root / ".dockerenv").exists() or (root / "run" / ".containerenv").exists():
+    """Whether this is a container: by its cgroup, or by Docker's or Podman's mark and a namespace of its own.
+
+    The mark alone says nothing: a virtual machine started from a container's image has it too (seen).
+    """
+    marked = (root / ".dockerenv").exists() or (root / "run" / ".containerenv").exists()
+    if marked and _has_own_namespace(root / "proc" / "self" / "ns"):
         return True
     try:
         text = (root / "proc" / "1" / "cgroup").read_text()
     except OSError:
         return False
     return any(mark in text for mark in ("docker", "kubepods", "libpod", "containerd", "lxc"))
+
+
+def _has_own_namespace(namespaces: Path) -> bool:
+    """Whether one of these is not the kernel's first; so too where they cannot be read."""
+    try:
+        return any((namespaces / name).readlink().name != first for name, first in _FIRST_NAMESPACES)
+    except OSError:
+        return True
 
 
 def _ask(worker: Worker, contained: bool) -> Probe:

@@ -9,7 +9,7 @@ from collector.model import NodeName
 from collector.sources.nvml.assemble import Assembly
 from collector.sources.nvml.identity import ProcessStarts
 from collector.sources.nvml.probe import probe
-from collector.sources.nvml.process_list import SCALED, USES_BY_SERVER, USES_OF_STRANGERS
+from collector.sources.nvml.process_list import OWN_NAMESPACE, SCALED, USES_BY_SERVER, USES_OF_STRANGERS
 from collector.sources.nvml.wire import MEASURES
 from tests.collector.nvml.conftest import Watch, of
 from tests.collector.procfs.proc_tree import ProcTree
@@ -35,6 +35,40 @@ def test_0_bytes_in_one_list_do_not_hide_what_the_other_says(watch: Watch, proce
     w.driver.gpu(0).process(pid, 0, COMPUTE)
     w.driver.gpu(0).process(pid, 3 * GIB, MPS)
     assert of(w.read(), pid)[0].memory_used_bytes == 3 * GIB
+
+
+@pytest.mark.parametrize(("used", "count"), [(0, 0), (20 << 20, 0), (33 << 20, None), (11 * GIB, None)])
+def test_an_empty_list_of_our_own_namespace_proves_nobody_only_without_memory(
+    watch: Watch, used: int, count: int | None
+) -> None:
+    w = watch(host_pids=False)
+    w.driver.gpu(0).memory_used = used
+    row = w.sample()
+    assert row.process_count == count
+    assert (OWN_NAMESPACE in row.flags) == (count is None)
+
+
+def test_an_empty_list_of_our_own_namespace_without_a_memory_is_unknown(watch: Watch) -> None:
+    w = watch(host_pids=False)
+    for name in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
+        w.driver.fail(name, NOT_SUPPORTED)
+    assert w.sample().process_count is None
+
+
+def test_on_the_host_an_empty_list_is_nobody(watch: Watch) -> None:
+    w = watch(host_pids=True)
+    w.driver.gpu(0).memory_used = 11 * GIB
+    assert w.sample().process_count == 0
+
+
+def test_in_a_namespace_of_our_own_the_sum_of_processes_is_not_the_memory(
+    watch: Watch, process: Start
+) -> None:
+    w = watch(host_pids=False)
+    for name in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
+        w.driver.fail(name, NOT_SUPPORTED)
+    w.driver.gpu(0).process(process(), 19 * GIB)
+    assert w.sample().memory_used_bytes is None
 
 
 def test_in_a_namespace_of_our_own_uses_of_unlisted_pids_are_a_flag(watch: Watch, process: Start) -> None:

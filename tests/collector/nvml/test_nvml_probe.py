@@ -111,3 +111,18 @@ def test_a_container_is_known_by_its_marks(tmp_path: Path) -> None:
     assert not in_container(tmp_path)
     (tmp_path / ".dockerenv").touch()
     assert in_container(tmp_path)
+
+
+FIRST = {"pid": 4026531836, "uts": 4026531838, "ipc": 4026531839}
+
+
+@pytest.mark.parametrize(("own", "is_container"), [({}, False), ({"uts": 4026532001}, True)])
+def test_a_virtual_machine_made_from_a_containers_image_is_none(
+    tmp_path: Path, own: dict[str, int], is_container: bool
+) -> None:
+    (tmp_path / ".dockerenv").touch()
+    namespaces = tmp_path / "proc" / "self" / "ns"
+    namespaces.mkdir(parents=True)
+    for name, number in (FIRST | own).items():
+        (namespaces / name).symlink_to(f"{name}:[{number}]")
+    assert in_container(tmp_path) is is_container

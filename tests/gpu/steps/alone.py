@@ -63,7 +63,7 @@ def _losses(way: str, *, elastic: bool) -> list[float]:
     amp = way in ("AMP with a scaler", "bf16")
     kind = torch.bfloat16 if way == "bf16" else torch.float16
     scaler = torch.amp.GradScaler("cuda") if way == "AMP with a scaler" else None
-    loaders = {"num_workers": 2, "pin_memory": True} if way.startswith("loader") else {}
+    ahead = way.startswith("loader")
 
     def loss(x: Any, y: Any) -> Any:
         with torch.autocast("cuda", dtype=kind, enabled=amp):
@@ -77,7 +77,9 @@ def _losses(way: str, *, elastic: bool) -> list[float]:
             net, optimizer, global_batch=BATCH, max_micro_batch=BATCH, scaler=scaler, **exact
         )
         found = []
-        for step, batches in trainer.steps(_data(torch), STEPS, shuffle=False, **loaders):
+        for step, batches in trainer.steps(
+            _data(torch), STEPS, shuffle=False, workers=2 if ahead else None, pin_memory=ahead or None
+        ):
             for x, y in batches:
                 _draw_as(torch, way, step)
                 trainer.backward(loss(x, y))
@@ -86,7 +88,9 @@ def _losses(way: str, *, elastic: bool) -> list[float]:
             found.append(done.loss)
         return found
     found = []
-    loader = torch.utils.data.DataLoader(_data(torch), batch_size=BATCH, **loaders)
+    loader = torch.utils.data.DataLoader(
+        _data(torch), batch_size=BATCH, num_workers=2 if ahead else 0, pin_memory=ahead
+    )
     for step, (x, y) in zip(range(STEPS), loader, strict=False):
         optimizer.zero_grad()
         value = 0.0

@@ -49,7 +49,9 @@ def _beside_dmon(sample: Any) -> list[Figure]:
     if cells is None:
         why = (asked.stderr or asked.stdout).strip()[-200:]
         return [told("GPM beside nvidia-smi dmon", f"not tried: {why}")]
-    figures = []
+    figures = (
+        [] if None not in cells else [told("dmon's last lines", " / ".join(asked.stdout.splitlines()[-3:]))]
+    )
     for name, theirs in zip(GPM.values(), cells, strict=True):
         ours = getattr(sample, f"{name}_ratio")
         if theirs is None or ours is None:

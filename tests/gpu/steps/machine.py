@@ -84,7 +84,9 @@ def _doctor() -> list[str]:
 
 
 def _version(name: str) -> str | None:
+    """Of a package, or of whichever brings a module of that name: CuPy's is called after its CUDA."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return None
+        found = metadata.packages_distributions().get(name)
+        return metadata.version(found[0]) if found else None

@@ -29,7 +29,7 @@ def main() -> dict[str, Any]:
         begun_s = time.monotonic()
         service = subprocess.Popen(command, cwd=place.ROOT, stdin=subprocess.DEVNULL)
         try:
-            seen = _until_seen(data)
+            seen = _until_seen(data, service)
             up_s = time.monotonic() - begun_s
             figures = [told("from its start to the first GPU that it shows", up_s, "s"), *_verbs(data, seen)]
         finally:
@@ -53,9 +53,11 @@ def _verbs(data: Path, seen: list[dict[str, Any]]) -> list[Figure]:
     ]
 
 
-def _until_seen(data: Path) -> list[dict[str, Any]]:
+def _until_seen(data: Path, service: "subprocess.Popen[bytes]") -> list[dict[str, Any]]:
     until_s = time.monotonic() + UP_S
     while time.monotonic() < until_s:
+        if service.poll() is not None:
+            raise RuntimeError(f"the service ended with {service.returncode}; what it said stands above")
         asked = _fallow(data, "status", "--json")
         if asked.returncode == 0 and (rows := json.loads(asked.stdout or "[]")):
             return list(rows)
