@@ -224,7 +224,7 @@ def _proposed(
         return made
     return replace(
         made,
-        gain_gpu_hours=advice.gain_gpu_hours,
+        gain_gpu_hours=advice.known_gain_gpu_hours,
         horizon_s=advice.horizon_s,
         why=advice.why,
         risk=advice.risk,

@@ -20,8 +20,10 @@ class Advice:
     """Something worth doing, for people first: what, why, what it brings and what it may cost whom.
 
     ``gain_gpu_hours`` is expected over ``horizon_s``; ``gain_money`` in the site's currency, ``None`` without
-    a price. ``risk_to`` are users. ``confidence`` is 0..1. ``steps`` is what doing it would mean; none when
-    only a person can (a smaller request next time).
+    a price. Without ``gain_is_known`` both are a guess for which nothing recorded speaks: it orders advice,
+    and is neither shown nor added (``known_gain_gpu_hours``, ``known_gain_money``). ``risk_to`` are users.
+    ``confidence`` is 0..1. ``steps`` is what doing it would mean; none when only a person can (a smaller
+    request next time).
     """
 
     action: ActionClass
@@ -33,10 +35,21 @@ class Advice:
     evidence: tuple[Evidence, ...] = ()
     gain_gpu_hours: float = 0.0
     gain_money: float | None = None
+    gain_is_known: bool = True
     horizon_s: float | None = None
     risk: str = ""
     risk_to: tuple[str, ...] = ()
     confidence: float = 1.0
+
+    @property
+    def known_gain_gpu_hours(self) -> float | None:
+        """The gain; ``None`` where nothing recorded speaks for one."""
+        return self.gain_gpu_hours if self.gain_is_known else None
+
+    @property
+    def known_gain_money(self) -> float | None:
+        """The gain's worth; ``None`` without a price, or where nothing recorded speaks for a gain."""
+        return self.gain_money if self.gain_is_known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

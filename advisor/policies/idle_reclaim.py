@@ -90,6 +90,7 @@ def _advice(
         evidence=_evidence(job, idle_s, seen, found),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, placement.gpus, gain),
+        gain_is_known=seen is not None,
         horizon_s=float(rules.horizon_s),
         risk=_risk(job, found),
         risk_to=() if job.user is None or found.due <= Rung.TELL else (job.user,),

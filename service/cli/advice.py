@@ -17,7 +17,7 @@ from service.durations import window
 from service.errors import StoreOlder, UnknownQuery
 from service.usecases.advice import AdviceContext, consult
 from service.usecases.advice_rows import abstain_row, advice_row
-from service.usecases.recurring import Recurred, known_gain, recurred, told
+from service.usecases.recurring import Recurred, recurred, told, told_gain
 
 if TYPE_CHECKING:
     from advisor.planner.plan import Advice
@@ -60,11 +60,7 @@ def _heading(desk: AdviceContext, advised: "list[Advice]") -> str:
     count = f"{len(advised)} piece{'' if len(advised) == 1 else 's'} of advice"
     if not advised:
         return f"No advice, as of {at:%Y-%m-%d %H:%M}."
-    hours, unknown = known_gain([advice_row(each, desk.currency) for each in advised])
-    money = sum(each.gain_money or 0.0 for each in advised) if not unknown else 0.0
-    priced = f", {text.money(money, desk.currency)}" if money and desk.currency else ""
-    more = f"; of {unknown} nothing recorded says how much" if unknown else ""
-    worth = f"{text.hours(hours)} GPU-hours{priced}, if all were followed{more}"
+    worth = told_gain([advice_row(each, desk.currency) for each in advised])
     return f"{count} as of {at:%Y-%m-%d %H:%M}: {worth}"
 
 

@@ -33,14 +33,11 @@ def draw_advice(advice: "Advice", currency: str | None) -> RenderableType:
     """An advice for a terminal: its class and gain, then what, why and the risk."""
     from advisor.explain import advice_id
 
-    gain = f"{text.hours(advice.gain_gpu_hours)} GPU-hours"
-    money = f", {text.money(advice.gain_money, currency)}" if advice.gain_money and currency else ""
-    over = f" within {text.length(advice.horizon_s)}" if advice.horizon_s else ""
-    gained = f" · {gain}{money}{over}" if advice.gain_gpu_hours else ""
+    gain = _gain(advice, currency)
     head = Text.assemble(
         (advice.action.value, ACTION_STYLES.get(advice.action, PLAIN)),
         f"  {advice.what}",
-        (gained, "green"),
+        (f" · {gain}" if gain else "", "green"),
     )
     tail = f"risk: {advice.risk}" + (f" ({', '.join(advice.risk_to)})" if advice.risk_to else "")
     sure = f"{text.percent(advice.confidence)} sure · explain {advice_id(advice)}"
@@ -49,6 +46,17 @@ def draw_advice(advice: "Advice", currency: str | None) -> RenderableType:
         Padding(Text(advice.why), (0, 0, 0, 2), expand=False),
         Padding(Text(f"{tail} · {sure}", style="bright_black"), (0, 0, 0, 2), expand=False),
     )
+
+
+def _gain(advice: "Advice", currency: str | None) -> str:
+    """What it brings; nothing where that is 0, as for a setting of which nobody knows what it frees."""
+    if advice.known_gain_gpu_hours is None:
+        return "gain not known"
+    if not advice.known_gain_gpu_hours:
+        return ""
+    money = f", {text.money(advice.gain_money, currency)}" if advice.gain_money and currency else ""
+    over = f" within {text.length(advice.horizon_s)}" if advice.horizon_s else ""
+    return f"{text.hours(advice.known_gain_gpu_hours)} GPU-hours{money}{over}"
 
 
 def reasons(abstains: Iterable["Abstain"]) -> list[str]:

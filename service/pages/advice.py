@@ -32,7 +32,7 @@ from service.pages.parts.widgets import facts, plain, tag
 from service.pages.sign_in import May, may_order
 from service.schemas.records import PlanRow, PlanStep, Refused, plan_of
 from service.usecases.advised import Advised
-from service.usecases.recurring import known_gain, told
+from service.usecases.recurring import GAIN_UNKNOWN, known_gain, told
 
 SNOOZES: Mapping[str, float] = {"4 h": 4.0, "1 day": 24.0, "1 week": 168.0}
 AGAIN = "until it changes"
@@ -197,12 +197,13 @@ def show(site: Site) -> None:
 def _body(stage: Stage) -> None:
     found = queries.advised()
     plans = _plans(stage)
-    st.header(_sentence(found, plans), anchor=False)
+    rows = [each for each in found.advice if stage.view.kind in (None, each["class"])]
+    st.header(head_sentence(rows, plans), anchor=False)
     if plans is not None:
         switch_banner(stage, read_switch())
         waiting_plans(stage, plans, found)
     _recurring(stage, found)
-    _advised(stage, found)
+    _advised(stage, found, rows)
     _left_alone(found)
 
 
@@ -219,15 +220,16 @@ def _plans(stage: Stage) -> tuple[PlanRow, ...] | None:
     return tuple(each for each in rows if each.state == "waiting")
 
 
-def _sentence(found: Advised, plans: Sequence[PlanRow] | None) -> str:
-    hours, unknown = known_gain(found.advice)
-    many = len(found.advice)
+def head_sentence(rows: Sequence[Mapping[str, Any]], plans: Sequence[PlanRow] | None) -> str:
+    """How much is advised in the rows below, what their known gains sum up to, and what waits for a yes."""
+    hours, unknown = known_gain(rows)
+    many = len(rows)
     waits = sum(len(each.steps) for each in plans or ())
     asks = f"; {waits} {'step waits' if waits == 1 else 'steps wait'} for a yes" if waits else ""
     if not many:
         return f"Nothing is advised now{asks}"
     worth = f", worth {text.gpu_hours(hours)} soon" if hours else ""
-    worth += f", of {unknown} nothing recorded says how much" if unknown else ""
+    worth += f", of {unknown} {GAIN_UNKNOWN}" if unknown else ""
     return f"{many} {'advice' if many == 1 else 'pieces of advice'}{worth}{asks}"
 
 
@@ -250,8 +252,7 @@ def _recurring(stage: Stage, found: Advised) -> None:
         st.caption(f"And {len(recurred.habits) - MOST_HABITS} more: `fallow advise --recurring`.")
 
 
-def _advised(stage: Stage, found: Advised) -> None:
-    rows = [each for each in found.advice if stage.view.kind in (None, each["class"])]
+def _advised(stage: Stage, found: Advised, rows: Sequence[Mapping[str, Any]]) -> None:
     facts(
         [
             ("as of", stage.when(found.as_of)),
@@ -281,7 +282,7 @@ def _one(stage: Stage, found: Advised, row: Mapping[str, Any]) -> None:
 
 def _facts(found: Advised, row: Mapping[str, Any]) -> list[tuple[str, str]]:
     items = []
-    if row["gain_gpu_hours"]:
+    if row["gain_gpu_hours"] is None or row["gain_gpu_hours"]:
         items.append(("expected gain", expected(row)))
     if row["gain_money"]:
         items.append(("worth", text.money(row["gain_money"], row["currency"])))
@@ -296,6 +297,8 @@ def _facts(found: Advised, row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def expected(row: Mapping[str, Any]) -> str:
     """The expected gain with the band that the evidence gives it; without one, that none was earned."""
+    if row["gain_gpu_hours"] is None:
+        return "not known: nothing recorded says how long such times go on"
     gain = float(row["gain_gpu_hours"])
     held = row.get("evidence") or {}
     low, high, mid = (held.get(f"expected_{which}_s") for which in ("low", "high", "idle"))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def advice_row(advice: "Advice", currency: str | None) -> dict[str, Any]:
-    """One advice as JSON."""
+    """One advice as JSON; a gain for which nothing recorded speaks is null."""
     from advisor.explain import advice_id
 
     return {
@@ -22,9 +22,9 @@ def advice_row(advice: "Advice", currency: str | None) -> dict[str, Any]:
         "gpus": list(advice.gpus),
         "what": advice.what,
         "why": advice.why,
-        "gain_gpu_hours": advice.gain_gpu_hours,
-        "gain_money": advice.gain_money,
-        "currency": currency if advice.gain_money is not None else None,
+        "gain_gpu_hours": advice.known_gain_gpu_hours,
+        "gain_money": advice.known_gain_money,
+        "currency": currency if advice.known_gain_money is not None else None,
         "horizon_s": advice.horizon_s,
         "risk": advice.risk,
         "risk_to": list(advice.risk_to),

@@ -13,6 +13,7 @@ from analytics import text
 if TYPE_CHECKING:
     from service.client.queries import Client
 
+GAIN_UNKNOWN = "nothing recorded says how much"
 KINDS = {"interactive": "terminals and notebooks", "batch": "batch jobs"}
 
 
@@ -70,11 +71,17 @@ def _told(whose: str, habit: Mapping[str, Any]) -> str:
 
 def known_gain(rows: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
     """The sum of the gains that something recorded speaks for, and how many have none that does."""
-    known = [row for row in rows if _is_known(row)]
-    return sum(float(row["gain_gpu_hours"] or 0.0) for row in known), len(rows) - len(known)
+    known = [float(row["gain_gpu_hours"]) for row in rows if row["gain_gpu_hours"] is not None]
+    return sum(known), len(rows) - len(known)
 
 
-def _is_known(row: Mapping[str, Any]) -> bool:
-    """Of idle jobs, whether enough idle times were recorded to say how long this one goes on."""
-    evidence = row.get("evidence") or {}
-    return "expected_idle_s" not in evidence or evidence["expected_idle_s"] is not None
+def told_gain(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What these pieces of advice bring, in words: one sum of the gains that their rows show."""
+    hours, unknown = known_gain(rows)
+    if unknown == len(rows):
+        return f"{GAIN_UNKNOWN} they would give back"
+    money = sum(float(row["gain_money"] or 0.0) for row in rows)
+    currency = next((row["currency"] for row in rows if row["currency"]), None)
+    priced = f", {text.money(money, currency)}" if money and currency else ""
+    more = f"; of {unknown} {GAIN_UNKNOWN}" if unknown else ""
+    return f"{text.hours(hours)} GPU-hours{priced}, if all were followed{more}"

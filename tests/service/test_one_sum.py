@@ -2,18 +2,25 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from rich.console import Console, RenderableType
 
+from advisor.planner.plan import Advice
+from advisor.state.model import ActionClass
 from analytics import text
 from collector.model import WASTE_STATES
 from service.charts.window import Window
 from service.cli import main
+from service.cli.advice_lines import draw_advice
 from service.client import Client, connect
+from service.pages import advice as advice_page
 from service.pages import findings as findings_page
 from service.pages import people as people_page
 from service.pages.job import began_earlier
@@ -23,7 +30,8 @@ from service.reports.render import plain
 from service.summaries.finding_groups import grouped, once_a_gpu, others
 from service.summaries.headline import headline
 from service.summaries.holders import named
-from service.usecases.recurring import known_gain, recurred, told, told_to_owner
+from service.usecases.advice_rows import advice_row
+from service.usecases.recurring import known_gain, recurred, told, told_gain, told_to_owner
 from tests.service import one_sum_world as world
 
 RANGE = {"from_ts": world.NOON, "to_ts": world.END}
@@ -241,11 +249,52 @@ def test_the_verb_advise_stands_beside_the_sum(data: Path, capsys: pytest.Captur
 
 
 def test_a_gain_of_which_nothing_is_known_is_not_added() -> None:
-    known = {"gain_gpu_hours": 4.6, "evidence": {"expected_idle_s": 3600}}
-    sized = {"gain_gpu_hours": 2.0, "evidence": {"held_gpu_hours": 24.0}}
-    unknown = {"gain_gpu_hours": 8.0, "evidence": {"expected_idle_s": None}}
+    priced = {"gain_money": 9.2, "currency": "EUR"}
+    known, sized, unknown = (
+        {"gain_gpu_hours": hours, "gain_money": None, "currency": None} for hours in (4.6, 2.0, None)
+    )
     assert known_gain([known, sized, unknown]) == (pytest.approx(6.6), 1)
     assert known_gain([]) == (0.0, 0)
+    assert told_gain([known, sized, unknown]) == (
+        "6.6 GPU-hours, if all were followed; of 1 nothing recorded says how much"
+    )
+    assert told_gain([known | priced, unknown]) == (
+        "4.6 GPU-hours, 9.20 EUR, if all were followed; of 1 nothing recorded says how much"
+    )
+    assert told_gain([unknown, unknown]) == "nothing recorded says how much they would give back"
+
+
+def test_a_guess_is_neither_shown_beside_its_advice_nor_in_its_row() -> None:
+    """The head's sum and the rows below it have one meaning: what something recorded speaks for."""
+    guess = Advice(
+        action=ActionClass.RECLAIM,
+        what="Tell ann",
+        why="It idles.",
+        gain_gpu_hours=4.0,
+        gain_money=8.0,
+        gain_is_known=False,
+        horizon_s=14_400.0,
+    )
+    row = advice_row(guess, "EUR")
+    assert (row["gain_gpu_hours"], row["gain_money"], row["currency"]) == (None, None, None)
+    assert "Tell ann · gain not known\n" in drawn(draw_advice(guess, "EUR"))
+    earned = replace(guess, gain_is_known=True)
+    assert "Tell ann · 4.0 GPU-hours, 8.00 EUR within 4 h\n" in drawn(draw_advice(earned, "EUR"))
+    assert known_gain([row, advice_row(earned, "EUR")]) == (4.0, 1)
+
+
+def test_the_advice_pages_head_sums_the_rows_below_it() -> None:
+    row = {"gain_gpu_hours": 4.6}
+    assert advice_page.head_sentence([row], ()) == "1 advice, worth 4.6 GPU-hours soon"
+    two = "2 pieces of advice, worth 4.6 GPU-hours soon, of 1 nothing recorded says how much"
+    assert advice_page.head_sentence([row, {"gain_gpu_hours": None}], ()) == two
+    assert "not known" in advice_page.expected({"gain_gpu_hours": None})
+
+
+def drawn(shown: RenderableType) -> str:
+    screen = Console(width=100, record=True, file=StringIO())
+    screen.print(shown)
+    return screen.export_text()
 
 
 def test_a_habit_is_told_with_its_hours_and_what_a_limit_gives_back() -> None:
