@@ -12,6 +12,7 @@ from advisor.actions import Action
 from advisor.planner.observed import Observed
 from advisor.planner.plan import Abstain, Advice, Plan
 from advisor.planner.quota import known_as
+from advisor.policies.phrases import kind_noun
 from advisor.state.model import ClusterState, Gpu, Job
 from analytics import text
 from collector.model import GpuUuid, JobId
@@ -38,6 +39,12 @@ class Explanation:
     advice: tuple[Advice, ...] = ()
     steps: tuple[Action, ...] = ()
     why_not: tuple[WhyNot, ...] = ()
+
+
+KIND_UNKNOWN = (
+    "Whether it is a terminal, a server or a batch job is not known: it has the clocks of a batch job, which "
+    "are the longer ones."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +141,11 @@ def job_facts(job: Job, said: Said) -> tuple[str, ...]:
     """What is known of a job, a sentence each."""
     placement = said.state.placements.get(job.id)
     size = f"{job.min_gpus}" if not job.elastic else f"{job.min_gpus} to {job.max_gpus}"
+    what = kind_noun(job) if job.kind is None else f"{job.kind.value} job"
     facts = [
-        f"{job.id} is {job.user or 'somebody'}'s {job.kind.value} job "
+        f"{job.id} is {job.user or 'somebody'}'s {what} "
         f"{job.name or ''} of project {known_as(job.project)}, {job.phase.value}.".replace("  ", " "),
+        *((KIND_UNKNOWN,) if job.kind is None else ()),
         f"It holds {text.many(placement.size_gpus, 'GPU')}."
         if placement is not None
         else f"It waits for {size} GPUs.",

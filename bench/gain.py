@@ -137,7 +137,7 @@ def judge(reader: Connection, now_ms: int, truth: Sequence[Label]) -> Iterator[C
             size = live.state.placements[answer.job].size_gpus
             idle_ms = now_ms - (job.idle_since_ms or now_ms)
             yield Case(
-                kind=job.kind.value,
+                kind="unknown" if job.kind is None else job.kind.value,
                 expected=answer.gain_gpu_hours,
                 came=given_back(live.state, answer, wakes_ms(answer, now_ms, truth)),
                 elapsed=min(idle_ms / HOUR_MS, RULES.horizon_s / 3600) * size,

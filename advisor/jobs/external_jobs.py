@@ -49,7 +49,7 @@ class Holder:
     user: str | None = None
     project: ProjectName | None = None
     name: str | None = None
-    kind: JobKind = JobKind.BATCH
+    kind: JobKind | None = None
     framework: str | None = None
 
 
@@ -90,7 +90,7 @@ class ExternalJobStore:
             user=row["user_name"],
             project=row["project"],
             name=row["job_name"],
-            kind=JobKind(row["kind"] or JobKind.BATCH),
+            kind=None if row["kind"] is None else JobKind(row["kind"]),
             framework=row["framework"],
         )
 

@@ -16,6 +16,7 @@ from advisor.planner.observed import ENGINES_RATIO, IdleStretch, JobUse, Observe
 from advisor.planner.quota import housed
 from advisor.planner.run_lengths import RunLength, RunLengths
 from advisor.state.model import (
+    MAY_BE_SAT_AT,
     ActionClass,
     ClusterState,
     Gpu,
@@ -137,12 +138,17 @@ def usage_of(rows: Iterable[Row]) -> dict[ProjectName, Usage]:
     }
 
 
+def kind_of(row: Row) -> JobKind | None:
+    """How the job of a row is used; ``None`` where nobody said and no process of it was seen."""
+    return None if row["kind"] is None else JobKind(row["kind"])
+
+
 def stretch_of(row: Row) -> IdleStretch:
     """One row of the query ``idle_stretches``."""
     return IdleStretch(
         job=JobId(row["job"]),
         user=row["user_name"],
-        kind=JobKind(row["kind"] or JobKind.BATCH),
+        kind=kind_of(row),
         gpus=row["gpus"],
         from_ms=row["from_ms"],
         to_ms=row["to_ms"],
@@ -155,7 +161,7 @@ def stretch_of(row: Row) -> IdleStretch:
 def run_length_of(row: Row) -> RunLength:
     """One row of the query ``run_lengths``."""
     return RunLength(
-        kind=JobKind(row["kind"] or JobKind.BATCH),
+        kind=kind_of(row),
         gpus=row["gpus"],
         length_s=row["length_s"],
         open=row["open"],
@@ -241,7 +247,7 @@ def _job(rows: Sequence[Row], facts: _Facts) -> Job | None:
     first, gpus, site = rows[0], facts.gpus, facts.site
     if any(row["uuid"] not in gpus for row in rows):
         return None
-    kind = JobKind(first["kind"] or JobKind.BATCH)
+    kind = kind_of(first)
     names = {EVERYBODY, first["user_name"], first["project"]} - {None}
     use, since_ms, hours = _idleness(rows, kind, facts)
     alone = all(row["others"] == 0 for row in rows)
@@ -265,7 +271,7 @@ def _job(rows: Sequence[Row], facts: _Facts) -> Job | None:
         preemptible=bool(names & site.preemptible),
         checkpointable=bool(names & site.checkpointable),
         may_share=bool(names & site.may_share),
-        attached=None if kind is JobKind.INTERACTIVE else False,
+        attached=None if kind in MAY_BE_SAT_AT else False,
         opted_out=frozenset().union(*(site.opted_out.get(name, frozenset()) for name in names)),
         use=use,
         idle_since_ms=since_ms,
@@ -273,7 +279,9 @@ def _job(rows: Sequence[Row], facts: _Facts) -> Job | None:
     )
 
 
-def _idleness(rows: Sequence[Row], kind: JobKind, facts: _Facts) -> tuple[Use, int | None, float | None]:
+def _idleness(
+    rows: Sequence[Row], kind: JobKind | None, facts: _Facts
+) -> tuple[Use, int | None, float | None]:
     """What the job makes of its GPUs, since when it is idle, and its idle GPU-hours since then.
 
     Idle only when every GPU of it is: one at work, one starting or one unknown speaks for all.
@@ -298,7 +306,7 @@ def _idleness(rows: Sequence[Row], kind: JobKind, facts: _Facts) -> tuple[Use, i
     return Use.ACTIVE, None, None
 
 
-def _quiet_since(rows: Sequence[Row], kind: JobKind, facts: _Facts) -> int | None:
+def _quiet_since(rows: Sequence[Row], kind: JobKind | None, facts: _Facts) -> int | None:
     """Since when a job that has worked does nothing, where that is worth telling before it is a finding."""
     gpus, rules = facts.gpus, facts.rules
     if any(row["busy_until_ms"] is None or row["others"] or gpus[row["uuid"]]["is_busy"] for row in rows):

@@ -63,7 +63,7 @@ class IdleStretch:
 
     job: JobId
     user: str | None
-    kind: JobKind
+    kind: JobKind | None
     gpus: float
     from_ms: int
     to_ms: int

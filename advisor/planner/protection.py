@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from advisor.planner.limits import Limits
 from advisor.planner.plan import Rule
-from advisor.state.model import ActionClass, ClusterState, Job, Telemetry
+from advisor.state.model import MAY_BE_SAT_AT, ActionClass, ClusterState, Job, Telemetry
 from analytics import text
 from collector.model import GpuUuid, JobKind
 
@@ -47,7 +47,7 @@ def against_touching(
         return protected
     if job.kind is JobKind.INFERENCE:
         return Objection(rule=Rule.INFERENCE, reason="it serves inference, which is never disturbed")
-    if job.attached or (job.attached is None and job.kind is JobKind.INTERACTIVE):
+    if job.attached or (job.attached is None and job.kind in MAY_BE_SAT_AT):
         return _sat_at(job)
     if action in job.opted_out:
         return Objection(
@@ -103,11 +103,10 @@ def disturbed_lately(state: ClusterState) -> int:
 
 
 def _sat_at(job: Job) -> Objection:
+    unknown = "it is interactive" if job.kind is not None else "nobody knows what kind of job it is"
     return Objection(
         rule=Rule.ATTACHED,
-        reason="somebody sits at it"
-        if job.attached
-        else "it is interactive, and nobody knows who sits at it",
+        reason="somebody sits at it" if job.attached else f"{unknown}, and nobody knows who sits at it",
         would_change="the person leaving it" if job.attached else "knowing that nobody does",
     )
 

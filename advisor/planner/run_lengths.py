@@ -34,7 +34,7 @@ SOONEST_S, INSTANTS = 30.0, 48
 class RunLength:
     """So many past ``jobs`` held ``gpus`` GPUs about so long; ``open``: they do still, so it is cut short."""
 
-    kind: JobKind
+    kind: JobKind | None
     gpus: int
     length_s: float
     open: bool = False
@@ -45,12 +45,12 @@ class RunLength:
 class RunLengths:
     """What is known of how long jobs run: the hazard summed up to each of ``EDGES_S``, by kind and size."""
 
-    summed: Mapping[tuple[JobKind, int | None], Sequence[float]]
+    summed: Mapping[tuple[JobKind | None, int | None], Sequence[float]]
 
     @classmethod
     def of(cls, runs: Iterable[RunLength] = ()) -> "RunLengths":
         """From the site's past jobs; from none, Gott alone."""
-        counted: dict[tuple[JobKind, int | None], _Counts] = {}
+        counted: dict[tuple[JobKind | None, int | None], _Counts] = {}
         for run in runs:
             for key in ((run.kind, None), (run.kind, run.gpus.bit_length())):
                 counted.setdefault(key, _Counts()).add(run)

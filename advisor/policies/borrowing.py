@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
+from advisor.policies.phrases import jobs_of
 from advisor.state.model import Job, ProjectName
 from collector.model import JobKind
 
@@ -118,7 +119,7 @@ class Firm:
 
 def _why_firm(job: Job) -> str:
     if job.kind is not JobKind.BATCH:
-        return f"{job.kind.value} jobs are never made to give way"
+        return f"{jobs_of(job.kind)} are never made to give way"
     return "it is not preemptible"
 
 

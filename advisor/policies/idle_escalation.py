@@ -98,8 +98,11 @@ def clock_ms(rung: Rung, job: Job, rules: PlannerConfig) -> int:
     return at_ms
 
 
-def clock_s(rung: Rung, kind: JobKind, rules: PlannerConfig) -> int:
-    """How long a job has to be idle before the rung is due, in seconds."""
+def clock_s(rung: Rung, kind: JobKind | None, rules: PlannerConfig) -> int:
+    """How long a job has to be idle before the rung is due, in seconds.
+
+    One of unknown kind has the clocks of batch jobs, which are the longer ones.
+    """
     interactive = kind is JobKind.INTERACTIVE
     return {
         Rung.NONE: 0,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import exp
 
 from advisor.planner.observed import IdleStretch
+from advisor.policies.phrases import jobs_of
 from collector.model import JobKind
 
 FEW = 8
@@ -51,7 +52,7 @@ class Quiet:
     idle_s: float
     now_ms: int
     user: str | None
-    kind: JobKind
+    kind: JobKind | None
 
 
 def foresee(quiet: Quiet, horizon_s: float, stretches: Iterable[IdleStretch]) -> IdlePrediction | None:
@@ -59,10 +60,10 @@ def foresee(quiet: Quiet, horizon_s: float, stretches: Iterable[IdleStretch]) ->
     known = [each for each in stretches if each.kind is quiet.kind and each.length_s >= quiet.idle_s]
     near = [(each, _nearness(quiet, each)) for each in known]
     if sum(weight for _, weight in near) >= NEAR_ENOUGH and not all(each.open for each in known):
-        return _expected(quiet.idle_s, horizon_s, near, f"{quiet.kind.value} jobs at this time of day")
+        return _expected(quiet.idle_s, horizon_s, near, f"{jobs_of(quiet.kind)} at this time of day")
     if sum(not each.open for each in known) < FEW:
         return None
-    return _expected(quiet.idle_s, horizon_s, [(each, 1.0) for each in known], f"{quiet.kind.value} jobs")
+    return _expected(quiet.idle_s, horizon_s, [(each, 1.0) for each in known], jobs_of(quiet.kind))
 
 
 def survival(weighted: Iterable[tuple[IdleStretch, float]]) -> tuple[tuple[float, float], ...]:

@@ -20,7 +20,7 @@ from advisor.policies.idle_escalation import (
     warned_too_little,
 )
 from advisor.policies.idle_prediction import IdlePrediction, Quiet, foresee
-from advisor.policies.phrases import job_name, money_of, places, risk_of_waking
+from advisor.policies.phrases import job_name, kind_noun, money_of, places, risk_of_waking
 from advisor.state.model import ActionClass, ClusterState, Job, Use
 from analytics import text
 from analytics.model import IDLENESS, Evidence
@@ -116,7 +116,7 @@ def _what(state: ClusterState, job: Job, found: Standing) -> str:
         case Rung.SHOW:
             return f"Show that {name} is idle on {where}"
         case Rung.TELL:
-            short = f"{job.name or job.kind.value} ({job.id})"
+            short = f"{job.name or kind_noun(job)} ({job.id})"
             return f"Tell {job.user or 'the owner'} that {short} is idle on {where}"
         case Rung.RELEASE:
             return f"Have {name} give its cached memory back on {where}"

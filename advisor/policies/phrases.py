@@ -4,11 +4,26 @@ from advisor.planner.observed import Observed
 from advisor.state.model import ClusterState, Job
 from collector.model import GpuUuid, JobKind
 
+POD = "pod:"
+"""How the ids of Kubernetes pods begin (``collector.inventory.pods``)."""
+
 
 def job_name(job: Job) -> str:
     """``ann's notebook (pod:vision/notebook-ann-1)``."""
     whose = "somebody's" if job.user is None else f"{job.user}'s"
-    return f"{whose} {job.name or job.kind.value} ({job.id})"
+    return f"{whose} {job.name or kind_noun(job)} ({job.id})"
+
+
+def kind_noun(job: Job) -> str:
+    """What to call a job without a name: by its kind, else what its id says that it is."""
+    if job.kind is not None:
+        return job.kind.value
+    return "pod" if job.id.startswith(POD) else "job"
+
+
+def jobs_of(kind: JobKind | None) -> str:
+    """Jobs of a kind: ``batch jobs``."""
+    return "jobs of unknown kind" if kind is None else f"{kind.value} jobs"
 
 
 def places(state: ClusterState, gpus: tuple[GpuUuid, ...]) -> str:
@@ -29,8 +44,10 @@ def money_of(
     return gpu_hours * sum(price.per_gpu_hour for price in known) / len(known)
 
 
-def risk_of_waking(kind: JobKind) -> str:
+def risk_of_waking(kind: JobKind | None) -> str:
     """What it costs a person to be paused."""
+    if kind is None:
+        return "it may be about to go on, or its owner may come back, and then it waits for the GPU"
     if kind is JobKind.INTERACTIVE:
         return "its owner may come back and wait for the GPU"
     return "it may be about to go on, and then waits for the GPU"

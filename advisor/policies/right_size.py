@@ -213,6 +213,10 @@ def _model(state: ClusterState, observed: Observed, use: JobUse, gpu: Gpu) -> Fi
     )
 
 
+MAY_SERVE = "; whether it serves others, and how fast it then has to answer, is not known"
+"""Servers are given no smaller size; a job of unknown kind may be one."""
+
+
 def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advice:
     use, placement = observed.uses[job.id], state.placements[job.id]
     gpu = state.gpus[placement.gpus[0]]
@@ -235,7 +239,7 @@ def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advi
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, placement.gpus, gain),
         horizon_s=window_s,
-        risk=fit.risk,
+        risk=fit.risk if job.kind is not None else f"{fit.risk}{MAY_SERVE}",
         risk_to=() if job.user is None else (job.user,),
         confidence=fit.confidence,
     )

@@ -25,6 +25,9 @@ from collector.model import GpuUuid, JobId, JobKind, NodeName
 
 ProjectName = NewType("ProjectName", str)
 
+MAY_BE_SAT_AT = (JobKind.INTERACTIVE, None)
+"""Kinds of which somebody may sit at a job until it is known that nobody does."""
+
 
 class Telemetry(StrEnum):
     """Whether what was measured of a GPU may be acted on; only GOOD may."""
@@ -124,6 +127,7 @@ class Job:
     ``limit_s`` is a hard upper bound of its run time. ``started_ms`` is the start of the current run,
     ``acted_ms`` the last time it was paused, requeued or moved, ``resized_ms`` the last resize.
     ``paused_on`` are the GPUs that it left when it was paused: its state lies in those nodes' memory.
+    ``kind`` is ``None`` where nobody knows it: such a job may be of any, and has the clocks of batch jobs.
     ``attached`` says whether a person sits at it now. ``opted_out`` are the classes of action its owner
     refuses; ``keep_until_ms`` the owner's word to be left alone until then.
     ``protected`` is the site's word: nothing is ever done to it. ``held`` while it is paused until somebody
@@ -138,7 +142,7 @@ class Job:
     project: ProjectName
     user: str | None = None
     name: str | None = None
-    kind: JobKind = JobKind.BATCH
+    kind: JobKind | None = JobKind.BATCH
     framework: str | None = None
     priority: int = 0
     phase: Phase = Phase.PENDING

@@ -253,7 +253,7 @@ class Moments:
     def _begun_by(self, at_ms: int) -> Sequence[Holding]:
         return self._by_start[: bisect_right(self._starts, at_ms)]
 
-    def _kind(self, id: JobId) -> JobKind:
+    def _kind(self, id: JobId) -> JobKind | None:
         asked = self.past.submitted.get(id)
         return self._jobs[id].kind if asked is None else asked.job.kind
 

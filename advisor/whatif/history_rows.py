@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.jobs.model import Elasticity
-from advisor.live.snapshot import EVERYBODY, HOUR_MS, LAG_MS, NO_PROJECT, Site
+from advisor.live.snapshot import EVERYBODY, HOUR_MS, LAG_MS, NO_PROJECT, Site, kind_of
 from advisor.planner.observed import ENGINES_RATIO, JobUse, PastJob
 from advisor.state.model import ActionClass, Gpu, Job, Profile, ProjectName, Telemetry
 from advisor.whatif.history import Holding, Installed, Submitted
@@ -47,7 +47,7 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         project=ProjectName(row["project"] or NO_PROJECT),
         user=row["user_name"],
         name=row["job_name"],
-        kind=JobKind(row["kind"] or JobKind.BATCH),
+        kind=kind_of(row),
         framework=row["framework"],
         min_gpus=row["gpus"],
         max_gpus=row["gpus"],

@@ -50,19 +50,19 @@ def backtest(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[Fo
     return tuple(result)
 
 
-def tell_s(kind: JobKind, rules: PlannerConfig) -> float:
+def tell_s(kind: JobKind | None, rules: PlannerConfig) -> float:
     """When the owner of an idle job is told."""
     return rules.tell_interactive_s if kind is JobKind.INTERACTIVE else rules.tell_batch_s
 
 
-def pause_s(kind: JobKind, rules: PlannerConfig) -> float:
+def pause_s(kind: JobKind | None, rules: PlannerConfig) -> float:
     """When an idle job is paused: by the clock, and not before the grace after its owner was told."""
     clock = rules.pause_interactive_s if kind is JobKind.INTERACTIVE else rules.pause_batch_s
     return max(clock, tell_s(kind, rules) + rules.grace_s)
 
 
 def given_back_after(
-    stretches: Iterable[IdleStretch], after_s: Callable[[JobKind], float], cost_s: float = 0.0
+    stretches: Iterable[IdleStretch], after_s: Callable[[JobKind | None], float], cost_s: float = 0.0
 ) -> float:
     """GPU-hours that are left of idle times once they have lasted so long, and it has cost so much."""
     return sum(max(0.0, each.length_s - after_s(each.kind) - cost_s) / 3600 * each.gpus for each in stretches)
@@ -82,7 +82,7 @@ def _held(
     action: str,
     how: str,
     stretches: Sequence[IdleStretch],
-    after_s: Callable[[JobKind], float],
+    after_s: Callable[[JobKind | None], float],
     cost_s: float = 0.0,
 ) -> Given:
     hours = given_back_after(stretches, after_s, cost_s)

@@ -30,7 +30,7 @@ class Recurring:
     """
 
     user: str | None
-    kind: JobKind
+    kind: JobKind | None
     times: int
     days: int
     jobs: int
@@ -46,7 +46,7 @@ def recurring(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[R
     nobody who knows the ladder; hours are counted as ``fallow whatif`` counts them. Servers have no limit:
     what waits for a caller scales to zero.
     """
-    groups: defaultdict[tuple[str | None, JobKind], list[IdleStretch]] = defaultdict(list)
+    groups: defaultdict[tuple[str | None, JobKind | None], list[IdleStretch]] = defaultdict(list)
     for each in stretches:
         if each.kind is not JobKind.INFERENCE:
             groups[each.user, each.kind].append(each)
@@ -58,10 +58,14 @@ def recurring(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[R
         and each.days >= LEAST_DAYS
         and each.gives_back_gpu_hours >= WORTH_GPU_HOURS
     ]
-    return tuple(sorted(worth, key=lambda each: (-each.gives_back_gpu_hours, each.user or "", each.kind)))
+    return tuple(
+        sorted(worth, key=lambda each: (-each.gives_back_gpu_hours, each.user or "", each.kind or ""))
+    )
 
 
-def _of(user: str | None, kind: JobKind, stretches: Sequence[IdleStretch], rules: PlannerConfig) -> Recurring:
+def _of(
+    user: str | None, kind: JobKind | None, stretches: Sequence[IdleStretch], rules: PlannerConfig
+) -> Recurring:
     limit_s = float(clock_s(Rung.REQUEUE, kind, rules))
     return Recurring(
         user=user,

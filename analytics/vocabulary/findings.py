@@ -79,7 +79,8 @@ KINDS: Mapping[FindingKind, KindWords] = {
     ),
     FindingKind.SLEEPING_BATCH: KindWords(
         title="Never computed",
-        says="a batch job has held the GPU for six hours and has never computed on it",
+        says="a job, no terminal or server as far as is known, has held the GPU for six hours and has never "
+        "computed on it",
         remedy="look at its log and end it: what it waits for will hardly come",
         like=GpuState.HELD_IDLE,
     ),

@@ -20,9 +20,9 @@ from advisor.engines.external_processes import OLDEST_MS, processes_of
 from advisor.engines.notify_owner import Notifier, TerminalNotifier
 from advisor.jobs.external_jobs import Checkpoint, ExternalJobStore, Seen
 from advisor.live.snapshot import NO_PROJECT
-from advisor.state.model import ActionClass, ClusterState, Job, Phase, Placement, Use, is_ours
+from advisor.state.model import MAY_BE_SAT_AT, ActionClass, ClusterState, Job, Phase, Placement, Use, is_ours
 from advisor.state.site_protection import Protect, with_protection
-from collector.model import GpuUuid, JobId, JobKind, NodeName
+from collector.model import GpuUuid, JobId, NodeName
 from collector.procfs.accounts import uid_of
 from collector.procfs.terminals import terminal_of, tty_of
 from collector.snapshot import Snapshot
@@ -129,7 +129,7 @@ class ExternalJobs:
             if why is not None:
                 cannot["pause"] = why
         attached = job.attached
-        if job.kind is JobKind.INTERACTIVE:
+        if job.kind in MAY_BE_SAT_AT:
             attached = attended(self._typed_ms(seen), self._clock.now_ms(), self._attended_ms)
         return replace(job, attached=attached, cannot=cannot)
 

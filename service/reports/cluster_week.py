@@ -135,7 +135,15 @@ def _people(source: Source) -> Section:
 def _recurs(source: Source) -> Section:
     """The idle times of the window that come again and again, and what a limit would have given back."""
     habits = recurred(source.client, source.span.start, source.span.end).habits
-    rows = [{**each, "user": each["user"] or "unknown", "limit_h": each["limit_s"] / 3600} for each in habits]
+    rows = [
+        {
+            **each,
+            "user": each["user"] or "unknown",
+            "kind": each["kind"] or "unknown",
+            "limit_h": each["limit_s"] / 3600,
+        }
+        for each in habits
+    ]
     return Section(
         heading="What recurs",
         sentences=(

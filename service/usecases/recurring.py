@@ -41,7 +41,9 @@ def recurred(client: "Client", start: datetime, end: datetime) -> Recurred:
         wasted_gpu_hours=waste["wasted_gpu_hours"],
         wasted_cost=waste["wasted_cost"],
         currency=waste["currency"],
-        habits=tuple({**asdict(each), "kind": each.kind.value} for each in habits),
+        habits=tuple(
+            {**asdict(each), "kind": None if each.kind is None else each.kind.value} for each in habits
+        ),
     )
 
 
@@ -57,7 +59,8 @@ def told_to_owner(habit: Mapping[str, Any]) -> str:
 
 
 def _kind(habit: Mapping[str, Any]) -> str:
-    return KINDS.get(str(habit["kind"]), f"{habit['kind']} jobs")
+    kind = habit["kind"]
+    return "jobs of unknown kind" if kind is None else KINDS.get(str(kind), f"{kind} jobs")
 
 
 def _told(whose: str, habit: Mapping[str, Any]) -> str:

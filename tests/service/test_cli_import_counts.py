@@ -84,6 +84,8 @@ def test_nobody_of_an_old_past_is_starting_up(data: Path) -> None:
     assert shown.count("gain not known") == 2 and "if all were followed" not in shown
     said = fallow("explain", "pod:nlp/notebook", data=data)
     assert "starting up" not in said.stdout
+    assert "pod:nlp/notebook is somebody's pod notebook of project nlp" in said.stdout
+    assert "Whether it is a terminal, a server or a batch job is not known" in " ".join(said.stdout.split())
     assert "It has been idle for at least 20 h" in said.stdout
 
 

@@ -304,6 +304,7 @@ def test_a_habit_is_told_with_its_hours_and_what_a_limit_gives_back() -> None:
         "ana's terminals and notebooks were idle 7 times on 7 days, 154.0 GPU-hours in all; a limit of 4 h "
         "idle would have given back 98.0 of them."
     )
+    assert told(habit | limit | {"kind": None}).startswith("ana's jobs of unknown kind were idle 7 times")
     assert told(habit | limit | {"user": None}).startswith("Terminals and notebooks of unknown owners were")
     assert told_to_owner(habit | limit).startswith("Your terminals and notebooks were idle 7 times")
 

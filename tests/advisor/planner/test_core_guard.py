@@ -165,6 +165,13 @@ def test_an_interactive_job_is_sat_at_until_known_otherwise() -> None:
     assert ruled(left, Pause(job="j", for_job="w")) == ["done"]
 
 
+def test_a_job_of_unknown_kind_may_be_sat_at() -> None:
+    sat_at = world(replace(CALM, kind=None, attached=None))
+    left = world(replace(CALM, kind=None, attached=False))
+    assert ruled(sat_at, Pause(job="j", for_job="w")) == [Rule.ATTACHED]
+    assert ruled(left, Pause(job="j", for_job="w")) == ["done"]
+
+
 def test_an_elastic_job_shrinks_to_its_quota_and_no_further_for_others() -> None:
     state = world(projects={"guests": Project(name="guests", quota_gpus=2)}, gpus=3)
     assert ruled(state, Resize(job="j", gpus=("n/0", "n/1"), for_job="w")) == ["done"]

@@ -272,6 +272,21 @@ def test_gain_is_what_such_times_went_on_for_here_times_the_gpus_less_the_way_ba
     assert advice.gain_gpu_hours == pytest.approx(2 * expected_h)
     assert advice.gain_money == pytest.approx(2 * expected_h * 3.0)
     assert "Of 10 idle times of batch jobs" in advice.why
+    assert advice.gain_is_known
+
+
+def test_a_job_of_unknown_kind_is_called_no_kind() -> None:
+    """It has the longer clocks, learns from its like alone, and its pod is called a pod."""
+    past = tuple(replace(stretch(150 + 60 * n, user="bob"), kind=None) for n in range(1, 11))
+    pod = replace(idle_job("pod:nlp/x", minutes=150, kind=None, attached=None), name=None)
+    state = cluster([(pod, ("g0",))])
+    (advice,) = advised(idle_reclaim.advise(state, observed(stretches=past), LIMITS, RULES))
+    assert "Of 10 idle times of jobs of unknown kind" in advice.why
+    assert "pod (pod:nlp/x)" in advice.what
+    assert "batch" not in f"{advice.what} {advice.why} {advice.risk}"
+    others = observed(stretches=tuple(stretch(1000) for _ in range(20)))
+    (unsaid,) = advised(idle_reclaim.advise(state, others, LIMITS, RULES))
+    assert not unsaid.gain_is_known and unsaid.known_gain_gpu_hours is None, "batch jobs speak for themselves"
 
 
 def test_thin_history_is_said_and_lowers_the_confidence() -> None:
