@@ -22,11 +22,18 @@ from advisor.sim.job import MS, Life
 from advisor.sim.run import Point, Run
 from advisor.sim.workload import SteadySteps, TraceJob, Workload, alone_s
 from advisor.sim.world import START_MS
+from analytics.thresholds import LOW_RATIO, SATURATED_RATIO
+from analytics.vocabulary.states import GpuState
 from collector.model import JobId
 
 GRACE_S = 60.0
 HOUR_S = 3600.0
-USES = (("low-saturation", 0.25), ("moderate", 0.5), ("good", 1.01))
+USES = (
+    (GpuState.LOW_SATURATION, LOW_RATIO),
+    (GpuState.MODERATE, SATURATED_RATIO),
+    (GpuState.GOOD, 1.01),  # all the rest: nothing is busier than 1
+)
+"""Under which use a GPU that works is in which state, as the ledger has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,19 +167,19 @@ def _use(life: Life) -> float | None:
 
 def _by_state(lives: Sequence[Life], installed: float) -> dict[str, float]:
     """GPU-hours by state: stalled by starts and resizes is held-idle; not measured is unknown."""
-    hours: defaultdict[str, float] = defaultdict(float)
+    hours: defaultdict[GpuState, float] = defaultdict(float)
     for life in lives:
-        hours["held-idle"] += life.stalled_gpu_s
+        hours[GpuState.HELD_IDLE] += life.stalled_gpu_s
         worked = life.held_gpu_s - life.stalled_gpu_s
         use = _use(life)
         if use is None:
-            hours["unknown"] += worked
+            hours[GpuState.UNKNOWN] += worked
         elif worked > 0:
             ratio = use * life.useful_gpu_s / worked
-            hours[next(name for name, below in USES if ratio < below)] += worked
-    hours["free"] = installed - sum(hours.values())
-    names = ("free", "held-idle", *(name for name, _ in USES), "unknown")
-    return {name: hours.get(name, 0.0) / HOUR_S for name in names}
+            hours[next(state for state, below in USES if ratio < below)] += worked
+    hours[GpuState.FREE] = installed - sum(hours.values())
+    states = (GpuState.FREE, GpuState.HELD_IDLE, *(state for state, _ in USES), GpuState.UNKNOWN)
+    return {state.value: hours.get(state, 0.0) / HOUR_S for state in states}
 
 
 def _free_while_waiting(points: Sequence[Point], gpus: int) -> float:

@@ -71,7 +71,7 @@ def grown(moments: Moments, limits: Limits) -> Given:
         if story.grown or could & moments.there(at_ms):
             story.look(at_ms, next_ms, bounds)
     return Given(
-        action="resize",
+        action=ActionClass.RESIZE.value,
         how="elastic jobs grown onto what was left over, and back",
         gpu_hours=story.gpu_s / HOUR_S,
         jobs=len(story.who),

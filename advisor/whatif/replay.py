@@ -19,12 +19,18 @@ from advisor.whatif.idle_times import backtest, let_go, paused
 from advisor.whatif.shared_gpus import backtest_pairs, packed
 from advisor.whatif.smaller_jobs import backtest_memory, backtest_sizes, capped, sized
 from advisor.whatif.starts import waits
+from analytics.vocabulary.actions import ActionClass
 from collector.model import JobKind
 
 DEFAULTS = Limits()
 
 
-TOLD_BY_SUBMITTED = ("cap-memory", "schedule", "consolidate", "resize")
+TOLD_BY_SUBMITTED = (
+    ActionClass.CAP_MEMORY,
+    ActionClass.SCHEDULE,
+    ActionClass.CONSOLIDATE,
+    ActionClass.RESIZE,
+)
 """Classes that only jobs which were submitted here tell of: they said what they wanted and needed."""
 
 

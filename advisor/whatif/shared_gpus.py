@@ -12,6 +12,7 @@ from advisor.planner.placement import may_share
 from advisor.policies.pack import PAIRING, crowding, profile_of, too_busy
 from advisor.whatif.estimate import Foreseen, Given
 from advisor.whatif.smaller_jobs import gpu_of
+from analytics.vocabulary.actions import ActionClass
 
 HOUR_MS = 3_600_000
 
@@ -30,7 +31,7 @@ def packed(jobs: Sequence[PastJob], rules: PlannerConfig, known: Mapping[str, Ex
             pairs.add(couple)
             who.update(couple)
     return Given(
-        action="pack",
+        action=ActionClass.PACK.value,
         how="light jobs of one user, or of two who opted in, on one GPU",
         gpu_hours=hours,
         jobs=len(who),

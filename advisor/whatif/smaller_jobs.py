@@ -14,6 +14,7 @@ from advisor.policies import memory_cap, right_size
 from advisor.policies.pack import profile_of
 from advisor.state.model import ClusterState, Gpu, Phase, Placement, Telemetry, Use
 from advisor.whatif.estimate import Foreseen, Given
+from analytics.vocabulary.actions import ActionClass
 from collector.model import GpuUuid, NodeName
 
 HOUR_MS = 3_600_000
@@ -26,7 +27,7 @@ def sized(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: PlannerCo
     """Every job of the window measured long enough, asked for the size that would have done."""
     advised = _sizes(jobs, prices, rules)
     return Given(
-        action="right-size",
+        action=ActionClass.RIGHT_SIZE.value,
         how="asked for what would have done",
         gpu_hours=sum(each.gain_gpu_hours for each in advised),
         jobs=len(advised),
@@ -38,7 +39,7 @@ def capped(jobs: Sequence[PastJob], prices: Mapping[str, Price], rules: PlannerC
     """Every job that said how much memory it needed, and took more, launched with a cap at that."""
     result = _freed(jobs, prices, rules)
     return Given(
-        action="cap-memory",
+        action=ActionClass.CAP_MEMORY.value,
         how="launched with a cap at the memory that they said to need",
         gpu_hours=sum(part * _device_s(past) for past, part in result) / 3600,
         jobs=len(result),

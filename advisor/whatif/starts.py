@@ -162,8 +162,8 @@ def _summed(helped: Sequence[_Help], rules: PlannerConfig) -> Waits:
     starts = [each for each in helped if each.expected_s is None]
     moves = [each for each in helped if each.expected_s is not None]
     return Waits(
-        started=_row("schedule", "started as soon as GPUs were free for them", starts),
-        moved=_row("consolidate", "small jobs moved together, so that a waiting one fits", moves),
+        started=_row(ActionClass.SCHEDULE, "started as soon as GPUs were free for them", starts),
+        moved=_row(ActionClass.CONSOLIDATE, "small jobs moved together, so that a waiting one fits", moves),
         cases=tuple(
             Foreseen(expected_s=each.expected_s, came_s=min(each.could_s, rules.horizon_s))
             for each in moves
@@ -172,9 +172,9 @@ def _summed(helped: Sequence[_Help], rules: PlannerConfig) -> Waits:
     )
 
 
-def _row(action: str, how: str, helped: Sequence[_Help]) -> Given:
+def _row(action: ActionClass, how: str, helped: Sequence[_Help]) -> Given:
     return Given(
-        action=action,
+        action=action.value,
         how=how,
         gpu_hours=sum(each.gpu_s for each in helped) / 3600,
         jobs=len({each.job for each in helped}),

@@ -47,13 +47,17 @@ IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
 class KindWords:
     """One kind. ``like`` is the state of a GPU that it resembles, whose colour it bears.
 
-    ``beyond`` says why no rule of ``packaging/prometheus`` stands for it; empty where one does.
+    ``is_waste``: hours on its GPUs may be wasted; else it is a fault, or a stranger's doing. ``is_of_job``:
+    one finding a job, at the first of its GPUs. ``beyond`` says why no rule of ``packaging/prometheus``
+    stands for it; empty where one does.
     """
 
     title: str
     says: str
     remedy: str
     like: GpuState
+    is_waste: bool = True
+    is_of_job: bool = False
     beyond: str = ""
 
 
@@ -119,42 +123,49 @@ KINDS: Mapping[FindingKind, KindWords] = {
         says="the GPU says that it is busy, and has no process or draws no power",
         remedy="reset the GPU when it is free (`nvidia-smi --gpu-reset`); until then nothing is judged on it",
         like=GpuState.SUSPECT,
+        is_waste=False,
     ),
     FindingKind.ZOMBIE_MEMORY: KindWords(
         title="Zombie memory",
         says="memory is taken on a GPU that nobody holds and no living process uses",
         remedy="look for processes in other namespaces, else reset the GPU when it is free",
         like=GpuState.SUSPECT,
+        is_waste=False,
     ),
     FindingKind.FALLING_GPU: KindWords(
         title="Falling GPU",
         says="the GPU does not answer its driver any more",
         remedy="drain the node, read its kernel log (XID), power-cycle it; replace the GPU if it recurs",
         like=GpuState.UNKNOWN,
+        is_waste=False,
     ),
     FindingKind.INTRUDER: KindWords(
         title="Intruder",
         says="a process is on the GPU that belongs to none of the jobs that were given it",
         remedy="talk to its owner; `fallow findings --intruders` has the process and its command",
         like=GpuState.HELD_IDLE,
+        is_waste=False,
     ),
     FindingKind.UNPROVEN_CLAIM: KindWords(
         title="Unproven claim",
         says="a launcher says that its job runs on a GPU, and cannot show that Fallow gave it",
         remedy="talk to its owner; after a restored backup, start that job again",
         like=GpuState.HELD_IDLE,
+        is_waste=False,
     ),
     FindingKind.USES_PART: KindWords(
         title="Uses a part",
         says="a job works on some of its GPUs and does nothing on the others",
         remedy="ask for as many GPUs as it uses, or have it use them all (`torchrun --nproc-per-node`)",
         like=GpuState.ALLOCATED_EMPTY,
+        is_of_job=True,
     ),
     FindingKind.STRAGGLER: KindWords(
         title="Straggler",
         says="a job's GPUs are used so unevenly that most of them may wait for a few",
         remedy="even out the data and the loading for each worker, and look at the slow GPU's clocks",
         like=GpuState.LOW_SATURATION,
+        is_of_job=True,
     ),
 }
 

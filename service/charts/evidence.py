@@ -9,6 +9,7 @@ import altair as alt
 import pandas as pd
 
 from analytics import text
+from analytics.vocabulary.actions import ActionClass
 from service.charts.frame import TimeAxis, closed, hover, steps_of, styled, unchecked, with_end
 from service.charts.theme import Theme
 from service.charts.window import Window, step_for
@@ -33,14 +34,14 @@ def measures_of(row: Mapping[str, Any], lines: Mapping[str, float]) -> tuple[Mea
     """What to draw for an advice of a class: the measures that it was judged by, most telling first."""
     held = row.get("evidence") or {}
     match row.get("class"):
-        case "reclaim" | "terminate":
+        case ActionClass.RECLAIM | ActionClass.TERMINATE:
             return (_busy(lines.get("idle_ratio"), "idle at or below"), _memory())
-        case "cap-memory":
+        case ActionClass.CAP_MEMORY:
             needed = held.get("memory_needed_bytes")
             return (_memory(needed, "needed"), _busy(lines.get("hog_utilization_ratio"), "a hog stays under"))
-        case "pack":
+        case ActionClass.PACK:
             return (_busy(lines.get("pack_p95"), "fits beside another up to"), _memory())
-        case "right-size":
+        case ActionClass.RIGHT_SIZE:
             p95 = held.get("utilization_p95_ratio")
             return (_busy(p95, "its 95th percentile"), _memory(held.get("memory_peak_bytes"), "its peak"))
         case _:

@@ -16,7 +16,7 @@ import altair as alt
 import pandas as pd
 
 from analytics import text
-from analytics.vocabulary.states import label_of
+from analytics.vocabulary.states import GpuState, label_of
 from collector.declared_metric import Metric
 from collector.metrics import METRICS
 from service.charts.frame import TimeAxis, closed, hover, rows, steps_of, styled, unchecked, utc, with_end
@@ -238,7 +238,7 @@ def state_strip(timeline: pd.DataFrame, window: Window, colours: Theme) -> Strip
     whole = steps_of(window)
     known = timeline[["ts", "state"]].astype({"ts": whole["ts"].dtype})
     steps = with_end(whole.merge(known, on="ts", how="left"), window)
-    states = steps["state"].astype(object).where(steps["state"].notna(), "unknown")
+    states = steps["state"].astype(object).where(steps["state"].notna(), GpuState.UNKNOWN.value)
     runs = steps.assign(state=states, run=(states != states.shift()).cumsum())
     joined = runs.groupby("run", as_index=False).agg(
         ts=("ts", "min"), end=("end", "max"), state=("state", "first")

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from analytics import text
+from analytics.vocabulary.states import GpuState
 from service.cli.asking import asked, is_simulated
 from service.cli.freshness import measured_window
 from service.cli.screen import Column, console, print_json, table
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 
 GPUS_PER_NODE, PAST = 8, "30d"
 SHOWN_BAD_ROWS = 3
-SHOWN_STATES = ("free", "held-idle", "low-saturation", "moderate", "good", "unknown")
+SHOWN_STATES = tuple(
+    state.value
+    for state in GpuState
+    if state not in {GpuState.ALLOCATED_EMPTY, GpuState.SUSPECT, GpuState.WITHHELD}
+)
+"""Those that a simulation tells apart: all who hold a GPU there are on it, and its counters never lie."""
 
 
 class CannotSimulate(FallowError):

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from analytics import text
+from analytics.vocabulary.states import WITHHELD, GpuState
 from service.cli import freshness, words
 from service.cli.asking import SIMULATED, asked
 from service.cli.screen import Column, console, place, print_json, state_text, table
@@ -191,17 +192,15 @@ def _line(gpu: dict[str, Any], now: datetime) -> list[str | Text]:
 
 def _urgency(gpu: dict[str, Any]) -> int:
     order = (
-        "suspect",
-        "held-idle",
-        "allocated-empty",
-        "unknown",
-        "low-saturation",
-        "moderate",
-        "good",
-        "drained",
-        "down",
-        "reserved",
-        "free",
+        GpuState.SUSPECT,
+        GpuState.HELD_IDLE,
+        GpuState.ALLOCATED_EMPTY,
+        GpuState.UNKNOWN,
+        GpuState.LOW_SATURATION,
+        GpuState.MODERATE,
+        GpuState.GOOD,
+        *WITHHELD,
+        GpuState.FREE,
     )
     return order.index(gpu["state"]) if gpu["state"] in order else 0
 

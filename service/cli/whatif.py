@@ -1,11 +1,12 @@
 """``fallow whatif``: what each class of action would have given back over the recorded past, and how sure."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from analytics import text
+from analytics.vocabulary.actions import ActionClass
 from service.cli.asking import asked
 from service.cli.freshness import measured_window
 from service.cli.screen import Column, console, print_json, table
@@ -152,15 +153,16 @@ def _bar(earned: "Earned") -> str:
     )
 
 
-HELD_AGAINST = {
-    "right-size": "Sizes of the first half of this time, against what the second half allows jobs of the "
-    "same kinds: {cases}, {error} in total.",
-    "cap-memory": "Memory caps of the first half of this time, against what jobs of the same kinds needed in "
-    "the second: {cases}, {error} in total.",
-    "pack": "Pairs that were put together, against what they reached: {cases}, {error} in total.",
-    "consolidate": "Waits that moves were expected to spare, against those in truth: {cases}, {error} "
-    "in total.",
-    "resize": "Speeds foretold from other sizes, against those measured: {cases}, {error} in total.",
+HELD_AGAINST: Mapping[str, str] = {
+    ActionClass.RIGHT_SIZE: "Sizes of the first half of this time, against what the second half allows jobs "
+    "of the same kinds: {cases}, {error} in total.",
+    ActionClass.CAP_MEMORY: "Memory caps of the first half of this time, against what jobs of the same kinds "
+    "needed in the second: {cases}, {error} in total.",
+    ActionClass.PACK: "Pairs that were put together, against what they reached: {cases}, {error} in total.",
+    ActionClass.CONSOLIDATE: "Waits that moves were expected to spare, against those in truth: {cases}, "
+    "{error} in total.",
+    ActionClass.RESIZE: "Speeds foretold from other sizes, against those measured: {cases}, {error} in "
+    "total.",
 }
 
 

@@ -83,7 +83,7 @@ class ReportConfig:
             raise ValueError(f"since: {error}, or month") from error
         if self.kind == ReportKind.PROJECT_WEEK and not self.project:
             raise ValueError("a project-week needs its project")
-        if self.kind == "my-week" and not self.user and OWNERS not in self.to:
+        if self.kind == ReportKind.MY_WEEK and not self.user and OWNERS not in self.to:
             raise ValueError(f"a my-week needs its user, or to = [{OWNERS!r}]")
 
 

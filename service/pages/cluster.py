@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
-from analytics.vocabulary.states import label_of
+from analytics.vocabulary.states import GpuState, label_of
 from service import wording
 from service.charts.frame import TimeAxis, rows
 from service.charts.heatmap import MOST_GPUS, PICK, heat_map, most_steps, nodes_as_rows
@@ -51,7 +51,8 @@ def _body(scene: PageContext) -> None:
         return
     _now(scene, asked_now())
     st.subheader("Nodes over time" if many else "GPUs over time", anchor=False)
-    heat_keys(scene.colours, withheld="state" in cells and bool(cells["state"].eq("withheld").any()))
+    some = "state" in cells and bool(cells["state"].eq(GpuState.WITHHELD.value).any())
+    heat_keys(scene.colours, withheld=some)
     picked = charted(
         heat_map(cells, axis, scene.colours),
         "A row a GPU, a column a step: colour is utilization, outlined is held, striped not measured",
@@ -92,7 +93,7 @@ def _now(scene: PageContext, now: pd.DataFrame) -> None:
         (
             ("at", f"{scene.when(row['as_of'])}"),
             ("utilization", text.percent(row["utilization_ratio"])),
-            ("free", text.gpus(row["free_gpus"])),
+            (label_of(GpuState.FREE), text.gpus(row["free_gpus"])),
             *_withheld(row),
             ("not measured", text.gpus(row["unknown_gpus"])),
             ("memory", memory),
@@ -107,7 +108,7 @@ def _withheld(row: Any) -> list[tuple[str, str]]:
         return []
     why = row.get("withheld_because")
     told = text.gpus(row["withheld_gpus"])
-    return [("withheld", told if text.missing(why) else f"{told}: {why}")]
+    return [(label_of(GpuState.WITHHELD), told if text.missing(why) else f"{told}: {why}")]
 
 
 def _follow(scene: PageContext, picked: Any, *, many: bool) -> None:

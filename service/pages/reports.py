@@ -163,7 +163,7 @@ def _whose(view: UrlState) -> str | None:
                 title="Your own week",
                 found="This report is one person's own, and this dashboard does not know yet who you are.",
                 todo="Sign in at the top right, or make it in a shell of your own:",
-                command=submit_form.command("report", "my-week", "--preview"),
+                command=submit_form.command("report", ReportKind.MY_WEEK.value, "--preview"),
             )
         )
         return None
@@ -173,7 +173,7 @@ def _whose(view: UrlState) -> str | None:
                 title="Whose week?",
                 found="This report is about one person: what they held and used, and what to change.",
                 todo="Choose a person above. In a shell it is about whoever asks:",
-                command=submit_form.command("report", "my-week", "--preview"),
+                command=submit_form.command("report", ReportKind.MY_WEEK.value, "--preview"),
             )
         )
         return None

@@ -6,6 +6,7 @@ from typing import Any
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.actions import ActionClass
 from service.charts.whatif import charged_chart, compared, given_chart
 from service.pages.data import queries
 from service.pages.parts.charted import charted
@@ -28,18 +29,18 @@ MOVED: Mapping[str, tuple[str, float]] = {
 ACTIONS: Mapping[str, str] = {
     "tell": "Told, and let go",
     "pause": "Paused and resumed",
-    "right-size": "Right-sized",
-    "cap-memory": "Memory capped",
-    "pack": "Packed",
-    "schedule": "Started on free GPUs",
-    "consolidate": "Moved to make room",
-    "resize": "Grown",
+    ActionClass.RIGHT_SIZE: "Right-sized",
+    ActionClass.CAP_MEMORY: "Memory capped",
+    ActionClass.PACK: "Packed",
+    ActionClass.SCHEDULE: "Started on free GPUs",
+    ActionClass.CONSOLIDATE: "Moved to make room",
+    ActionClass.RESIZE: "Grown",
 }
 DEEDS: Mapping[str, str] = {
-    "cap-memory": "memory caps",
-    "schedule": "starts on free GPUs",
-    "consolidate": "moves",
-    "resize": "growth",
+    ActionClass.CAP_MEMORY: "memory caps",
+    ActionClass.SCHEDULE: "starts on free GPUs",
+    ActionClass.CONSOLIDATE: "moves",
+    ActionClass.RESIZE: "growth",
 }
 COLUMNS = {
     "action": "What",
@@ -64,14 +65,14 @@ CHARGED = {
 }
 
 HELD_AGAINST: Mapping[str, tuple[str, str]] = {
-    "right-size": (
+    ActionClass.RIGHT_SIZE: (
         "Sizes advised from the first half of this time are held against {} of the same kinds in the second.",
         "job",
     ),
-    "cap-memory": ("Memory caps are held against what {} of the same kinds needed.", "later job"),
-    "pack": ("Pairs are held against {}.", "trial"),
-    "consolidate": ("Moves are held against {} as it went.", "wait"),
-    "resize": ("Growth is held against {}.", "measured speed"),
+    ActionClass.CAP_MEMORY: ("Memory caps are held against what {} of the same kinds needed.", "later job"),
+    ActionClass.PACK: ("Pairs are held against {}.", "trial"),
+    ActionClass.CONSOLIDATE: ("Moves are held against {} as it went.", "wait"),
+    ActionClass.RESIZE: ("Growth is held against {}.", "measured speed"),
 }
 """By what the bar of each class was earned, and what one of those is called."""
 

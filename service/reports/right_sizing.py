@@ -3,12 +3,13 @@
 from datetime import datetime, tzinfo
 
 from analytics import text
+from analytics.vocabulary.actions import ActionClass
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import currency_of
 from service.reports.source import Source
 from service.usecases.advised import advised
 
-CLASSES = ("right-size", "pack", "cap-memory")
+CLASSES = (ActionClass.RIGHT_SIZE, ActionClass.PACK, ActionClass.CAP_MEMORY)
 COLUMNS = (
     Column(key="job", title="Job"),
     Column(key="user_name", title="Whose"),

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from analytics.model import FindingKind
 from analytics.query import run
+from analytics.vocabulary.findings import KINDS, FindingKind
 from collector.metrics_endpoint import Metric, family, single
 from collector.store.errors import StoreError
 
@@ -25,15 +25,6 @@ LATE_MS = 600_000
 """Ten judgements were missed: what was said then is not of now."""
 DAY = timedelta(hours=24)
 """The hours of a day: a daily rhythm goes in whole, and a scrape reads a day's roll-ups, no more."""
-NO_WASTE = frozenset(
-    {
-        FindingKind.SUSPECT_COUNTERS,
-        FindingKind.ZOMBIE_MEMORY,
-        FindingKind.FALLING_GPU,
-        FindingKind.INTRUDER,
-        FindingKind.UNPROVEN_CLAIM,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,5 +96,5 @@ def _by_kind(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             name="fallow_findings_wasted_gpu_seconds",
             says="GPU-seconds that their holders left empty or idle on these GPUs in the last 24 h.",
         ),
-        each("wasted_gpu_hours", (kind for kind in kinds if kind not in NO_WASTE), 3600),
+        each("wasted_gpu_hours", (kind.value for kind, words in KINDS.items() if words.is_waste), 3600),
     )

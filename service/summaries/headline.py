@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analytics import text
+from analytics.vocabulary.states import GpuState
 from service import energy
 from service.charts.frame import with_end
 from service.charts.usage import step_hours
@@ -65,7 +66,7 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
     hours = ledger.set_index("state")["gpu_hours"]
     wasted = ledger[ledger["state"].isin(WASTED)]
     total = float(hours.sum())
-    unknown_hours = float(hours.get("unknown", 0.0))
+    unknown_hours = float(hours.get(GpuState.UNKNOWN.value, 0.0))
     return Headline(
         installed_gpus=_ratio(installed * span, span),
         allocated_gpus=_ratio(allocated * span, span),
@@ -78,7 +79,7 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
         currency=next((str(c) for c in ledger["currency"] if not text.missing(c)), None),
         measured_ratio=1 - unknown_hours / total if total > 0 else None,
         unknown_gpu_hours=unknown_hours,
-        withheld_gpu_hours=float(hours.get("withheld", 0.0)),
+        withheld_gpu_hours=float(hours.get(GpuState.WITHHELD.value, 0.0)),
         energy=energy.used(ledger.to_dict("records")),
         wasted_energy=energy.used(wasted.to_dict("records")),
         there_ratio=_ratio(span.where(installed > 0, 0.0), span) or 0.0,

@@ -9,7 +9,7 @@ How a holder works, in words with the numbers that made it so. Pure.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any
@@ -17,6 +17,9 @@ from typing import Any
 import pandas as pd
 
 from analytics import text
+from analytics.vocabulary.actions import ActionClass
+from analytics.vocabulary.findings import IDLENESS, FindingKind
+from analytics.vocabulary.patterns import LAST, PatternKind, name_of_pattern
 from service import energy
 from service.energy import Energy
 from service.summaries.finding_groups import grouped
@@ -30,12 +33,11 @@ MOST_SENTENCES = 5
 MOST_JOBS = 3
 WORTH_TELLING_GPU_HOURS = 1.0
 NOTHING = "Nothing: nothing was found to complain about."
-IDLE = ("reclaim", "terminate")
+IDLE = (ActionClass.RECLAIM, ActionClass.TERMINATE)
 GIVES_BACK = "Ending it when it is done, or stopping it until it is needed again, gives its GPUs back."
-TOLD_BY: Mapping[str, tuple[str, ...]] = {
-    "reclaim": ("held-idle", "allocated-empty"),
-    "terminate": ("held-idle", "allocated-empty"),
-    "cap-memory": ("memory-hog",),
+TOLD_BY: Mapping[str, Collection[str]] = {
+    **dict.fromkeys(IDLE, IDLENESS),
+    ActionClass.CAP_MEMORY: (FindingKind.MEMORY_HOG,),
 }
 """The findings that an advice of a class is made of."""
 
@@ -174,8 +176,8 @@ def _is_text(row: Row, key: str) -> bool:
 
 def _found(findings: Sequence[Row]) -> list[str]:
     """One sentence a job and kind; that a job uses a part of its GPUs stands for those of each idle one."""
-    part = {row["job"] for row in findings if row["kind"] == "uses-part"}
-    told = [row for row in findings if not (row["job"] in part and row["kind"] in TOLD_BY["reclaim"])]
+    part = {row["job"] for row in findings if row["kind"] == FindingKind.USES_PART}
+    told = [row for row in findings if not (row["job"] in part and row["kind"] in IDLENESS)]
     sentences = []
     for first, *more in grouped(told, lambda row: (str(row["kind"]), _job(row), True)):
         gpus = len({each.get("uuid") for each in more} - {first.get("uuid")})
@@ -225,42 +227,30 @@ def _hours(row: Row, name: str) -> float:
     return 0.0 if text.missing(value) else float(value)
 
 
-NAMES: Mapping[str, str] = {
-    "analysis-bursts": "Analysis in bursts",
-    "low-saturation": "Low saturation",
-    "gaps-between-runs": "Gaps between runs",
-    "saturated": "Saturated",
-    "steady": "Steady",
-    "unclear": "Not clear yet",
-    "unknown": "Unknown",
-}
-LAST = ("unclear", "unknown")
-
-
 Said = tuple[str, object, object]
 """Kind, evidence and reason."""
 
 
 def in_words(kind: str, evidence: object, reason: object = None) -> str:
     """One pattern: ``Saturated: active 92 % of 24 h, 88 % used while active``; why, if unknown."""
-    if kind == "unknown":
-        return f"{NAMES[kind]}: {'too little was measured' if text.missing(reason) else reason}"
+    if kind == PatternKind.UNKNOWN:
+        return f"{name_of_pattern(kind)}: {'too little was measured' if text.missing(reason) else reason}"
     numbers = _numbers(evidence)
     measured = text.length((numbers.get("minutes") or 0) * 60)
     active = f"active {text.percent(numbers.get('active_ratio'))} of {measured} measured"
     used = f"{text.percent(numbers.get('utilization_active_mean_ratio'))} used while active"
     match kind:
-        case "analysis-bursts":
+        case PatternKind.ANALYSIS_BURSTS:
             told = [f"{numbers.get('runs')} runs, median {_span(numbers, 'run_median')}", active]
-        case "gaps-between-runs":
+        case PatternKind.GAPS_BETWEEN_RUNS:
             told = [f"runs up to {_span(numbers, 'run_longest')}, gaps up to {_span(numbers, 'gap_longest')}"]
-        case "unclear" if numbers.get("active_ratio") == 0.0:
+        case PatternKind.UNCLEAR if numbers.get("active_ratio") == 0.0:
             return f"Never active in {measured} measured"
-        case "unclear":
+        case PatternKind.UNCLEAR:
             told = [active]
         case _:
             told = [active, used]
-    return f"{NAMES.get(kind, kind)}: {', '.join(told)}"
+    return f"{name_of_pattern(kind)}: {', '.join(told)}"
 
 
 def pattern_of_job(found: pd.DataFrame | None, job: str) -> str | None:
@@ -284,7 +274,9 @@ def in_short(kinds: Sequence[str]) -> str | None:
     """Of one person or project: each kind of pattern once, the commonest first, with how many jobs."""
     counts = Counter(kinds)
     ranked = sorted(counts, key=lambda kind: (kind in LAST, -counts[kind], kind))
-    return ", ".join(f"{NAMES.get(k, k)}{f' ({counts[k]})' if counts[k] > 1 else ''}" for k in ranked) or None
+    return (
+        ", ".join(f"{name_of_pattern(k)}{f' ({counts[k]})' if counts[k] > 1 else ''}" for k in ranked) or None
+    )
 
 
 def kinds_by(found: pd.DataFrame | None, frame: pd.DataFrame) -> list[list[str]]:
@@ -311,10 +303,10 @@ def _together(patterns: Sequence[Said]) -> str | None:
     for kind, each in sorted(kinds.items(), key=lambda pair: (pair[0] in LAST, -len(pair[1]))):
         if len(each) == 1:
             told.append(in_words(*each[0]))
-        elif kind == "unknown":
-            told.append(f"{NAMES[kind]}: {len(each)} jobs, too little of them measured")
+        elif kind == PatternKind.UNKNOWN:
+            told.append(f"{name_of_pattern(kind)}: {len(each)} jobs, too little of them measured")
         else:
-            told.append(f"{NAMES.get(kind, kind)}: {len(each)} jobs, active {_range(each, 'active_ratio')}")
+            told.append(f"{name_of_pattern(kind)}: {len(each)} jobs, active {_range(each, 'active_ratio')}")
     return "; ".join(told)
 
 

@@ -14,9 +14,17 @@ from typing import Any
 import pandas as pd
 
 from analytics import text
+from analytics.vocabulary.actions import ActionClass
 
 BY_PEOPLE = "people"
-CLASSES = ("reclaim", "pack", "resize", "consolidate", "cap-memory", BY_PEOPLE)
+CLASSES = (
+    ActionClass.RECLAIM.value,
+    ActionClass.PACK.value,
+    ActionClass.RESIZE.value,
+    ActionClass.CONSOLIDATE.value,
+    ActionClass.CAP_MEMORY.value,
+    BY_PEOPLE,
+)
 """As the query names them, in the order in which they are told."""
 
 
@@ -87,12 +95,12 @@ def _sum(rows: Iterable[Mapping[str, Any]], name: str) -> float:
 
 
 WORDS: Mapping[str, str] = {
-    "reclaim": "Idle jobs paused, or sent back to the queue",
-    "pack": "Light jobs put together",
-    "resize": "Elastic jobs made smaller",
-    "consolidate": "Moved for a gang that waited",
-    "cap-memory": "Memory let go of",
-    "people": "People's own pauses and resizes, in no sum",
+    ActionClass.RECLAIM: "Idle jobs paused, or sent back to the queue",
+    ActionClass.PACK: "Light jobs put together",
+    ActionClass.RESIZE: "Elastic jobs made smaller",
+    ActionClass.CONSOLIDATE: "Moved for a gang that waited",
+    ActionClass.CAP_MEMORY: "Memory let go of",
+    BY_PEOPLE: "People's own pauses and resizes, in no sum",
 }
 COLUMNS = (
     "action",

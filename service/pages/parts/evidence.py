@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.actions import ActionClass
 from service.charts.evidence import evidence_chart, evidence_window, measures_of, over_job, steps_table
 from service.charts.frame import TimeAxis
 from service.pages.data import queries
@@ -47,10 +48,10 @@ def _pairs(held: object) -> Iterator[tuple[str, object]]:
 
 
 SIGNS = (
-    ("idle_s", "reclaim"),
-    ("memory_held_bytes", "cap-memory"),
-    ("foreground_job", "pack"),
-    ("utilization_p95_ratio", "right-size"),
+    ("idle_s", ActionClass.RECLAIM),
+    ("memory_held_bytes", ActionClass.CAP_MEMORY),
+    ("foreground_job", ActionClass.PACK),
+    ("utilization_p95_ratio", ActionClass.RIGHT_SIZE),
 )
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.states import GpuState
 from service import wording
 from service.charts.frame import rows, utc
 from service.charts.window import Window
@@ -26,7 +27,7 @@ def unknowns(scene: PageContext) -> None:
     st.subheader("What is unknown, and why", anchor=False)
     ledger = queries.ask("ledger_by_state", **scene.asked)
     total = float(ledger["gpu_hours"].sum())
-    hours = float(ledger.loc[ledger["state"] == "unknown", "gpu_hours"].sum())
+    hours = float(ledger.loc[ledger["state"] == GpuState.UNKNOWN.value, "gpu_hours"].sum())
     facts(
         (
             (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from analytics import text
-from analytics.vocabulary.states import label_of
+from analytics.vocabulary.states import WITHHELD, GpuState, label_of
 from service.charts.theme import Theme, colour_of, ink_on
 from service.pages.parts.widgets import escape, striped
 
@@ -99,7 +99,7 @@ def _bare(rows: Sequence[Any], colours: Theme) -> str:
 
 def _tile(row: Any, colours: Theme, *, written: bool) -> str:
     state, ground = _state(row), _ground(row, colours)
-    ink = colours.ink if state == "unknown" else ink_on(colour_of(state, colours, colours.stripe))
+    ink = colours.ink if state == GpuState.UNKNOWN else ink_on(colour_of(state, colours, colours.stripe))
     index = "" if text.missing(row.gpu_place) else f"GPU {row.gpu_place}: "
     told = f"{index}{label_of(state)}"
     return (
@@ -111,9 +111,9 @@ def _tile(row: Any, colours: Theme, *, written: bool) -> str:
 def _number(row: Any) -> str:
     """Its utilization in percent; nothing on one that nobody has, a dash where it was not measured."""
     match _state(row):
-        case "free" | "drained" | "down" | "reserved":
+        case state if state == GpuState.FREE or state in WITHHELD:
             return ""
-        case "unknown":
+        case GpuState.UNKNOWN:
             return text.NOTHING
         case _:
             return (
@@ -122,11 +122,11 @@ def _number(row: Any) -> str:
 
 
 def _state(row: Any) -> str:
-    return "unknown" if text.missing(row.state) else str(row.state)
+    return GpuState.UNKNOWN.value if text.missing(row.state) else str(row.state)
 
 
 def _ground(row: Any, colours: Theme) -> str:
     state = _state(row)
-    if state == "unknown":
+    if state == GpuState.UNKNOWN:
         return striped(colours.paper, colours.stripe)
     return colour_of(state, colours, colours.stripe)
