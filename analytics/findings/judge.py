@@ -1,11 +1,26 @@
 """All judgements about one GPU, in order: can anything be said, is it faulty, how is it used."""
 
+from collections.abc import Callable
+
 from analytics.findings import faults, holding, intruders, loops, rare, saturation
 from analytics.findings.window import stale
-from analytics.model import Finding, FindingKind, GpuPast, StartingUp, Unknown, Verdict
+from analytics.model import Claim, Finding, FindingKind, GpuPast, StartingUp, Unknown, Verdict
 from analytics.thresholds import Thresholds
 
 EVERY_KIND = tuple(FindingKind)
+
+OF_GPU: tuple[Callable[[GpuPast, Thresholds], Finding | Unknown | None], ...] = (
+    faults.suspect,
+    faults.zombie,
+    intruders.intruder,
+)
+"""What is looked for on a GPU, whoever holds it."""
+
+OF_USE: tuple[Callable[[GpuPast, Claim, int, Thresholds], Finding | Unknown | None], ...] = (
+    saturation.low_saturation,
+    saturation.memory_hog,
+)
+"""What is looked for in a holder's use of a GPU at an instant; unknown where a stranger is on it as well."""
 
 
 def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> Verdict:
@@ -20,11 +35,7 @@ def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> V
             findings=() if fallen is None else (fallen,),
             unknown=(Unknown(uuid=past.uuid, kinds=EVERY_KIND, reason=silence),),
         )
-    answers: list[Finding | Unknown | StartingUp | None] = [
-        faults.suspect(past, thresholds),
-        faults.zombie(past, thresholds),
-        intruders.intruder(past, thresholds),
-    ]
+    answers: list[Finding | Unknown | StartingUp | None] = [rule(past, thresholds) for rule in OF_GPU]
     for claim in past.claims:
         own = intruders.own_past(past, claim)
         hold = holding.held(own, claim, now_ms, thresholds)
@@ -32,8 +43,7 @@ def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> V
         looping = loops.crash_loop(past, claim, thresholds)
         about_use = (
             looping or (None if isinstance(hold, Finding) else rare.rarely_used(own, claim, thresholds)),
-            saturation.low_saturation(past, claim, now_ms, thresholds),
-            saturation.memory_hog(past, claim, now_ms, thresholds),
+            *(rule(past, claim, now_ms, thresholds) for rule in OF_USE),
         )
         answers += [
             intruders.unless_intruded(past, each) if isinstance(each, Finding) else each for each in about_use

@@ -7,7 +7,7 @@
 -- @param user text = NULL: only of this user
 -- @param open flag = NULL: true: only what is still so; false: only what is over; NULL: both
 -- @column number bigint: the case
--- @column kind text: held-idle, memory-hog, gpu-fault, low-utilization, quota-starved or collector-blind
+-- @column kind text: held-idle, memory-hog, ...
 -- @column rung text: how bad, by its name
 -- @column level integer: how bad; from 2 on receivers get a word
 -- @column title text: what it is about

@@ -11,10 +11,11 @@ from advisor.state.model import Job as AdvisedJob
 from analytics.model import FindingKind, Unknown
 from collector.model import JobId
 from collector.store.gaps import NOT_RUNNING
+from service.alerts.blindness import blindness
 from service.alerts.facts import Away, Blindness, Day
 from service.alerts.inputs import away_of, blindness_of, day_of
 from service.alerts.model import WORSE, WORTH_A_WORD, AlertKind
-from service.alerts.rules import blindness, gpu_faults, low_utilization, memory_hogs, starved_quotas
+from service.alerts.rules import gpu_faults, low_utilization, memory_hogs, starved_quotas
 from service.config.alerting import EVERY_KIND, AlertsConfig
 from tests.service.alerts.alert_parts import (
     ANN,
