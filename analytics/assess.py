@@ -367,4 +367,5 @@ def _activity(row: Row) -> Activity:
         gap_median_minutes=row["gap_median_minutes"],
         gap_longest_minutes=row["gap_longest_minutes"],
         utilization_ratio=row["utilization_ratio"],
+        engine_minutes=row["engine_minutes"],
     )

@@ -240,7 +240,8 @@ class Verdict:
 class Activity:
     """How a holder's minutes lie over a window: a run is minutes of activity, a gap the quiet between runs.
 
-    Minutes that nobody measured are in neither. ``utilization_ratio`` is the mean over active minutes.
+    Minutes that nobody measured are in neither. ``utilization_ratio`` is the mean over active minutes; of
+    ``engine_minutes`` of them it says nothing: their work was done on video engines, beside the SMs.
     ``held_gpu_minutes`` counts the minutes of every GPU that it held, ``measured_gpu_minutes`` those of them
     that were measured; ``minutes`` counts a minute once however many GPUs there are.
     """
@@ -256,6 +257,7 @@ class Activity:
     gap_median_minutes: float | None = None
     gap_longest_minutes: int | None = None
     utilization_ratio: float | None = None
+    engine_minutes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from analytics import text
 from analytics.findings.words import MINUTE_MS
+from analytics.job_verdict import ENGINES_RATIO
 from analytics.model import Activity, Evidence, Pattern, PatternKind
 from analytics.thresholds import LOW_RATIO, SATURATED_RATIO, Thresholds
 
@@ -18,9 +19,9 @@ def pattern_of(activity: Activity, t: Thresholds) -> Pattern:
     unclear               under an hour held or measured, or never active
     gaps-between-runs     a run and a gap of at least ``gap_minutes`` each
     analysis-bursts       at least three runs, the median at most ``burst_minutes``, mostly quiet
-    low-saturation        under ``low_ratio`` while active
+    low-saturation        under ``low_ratio`` while active, and not on video engines
     saturated             active ``steady_active_ratio`` of the time, ``saturated_ratio`` or more while active
-    steady                anything else
+    steady                anything else; work on video engines too, of which the SMs' level says nothing
     ====================  ==============================================================================
     """
     reason = _doubt(activity, t)
@@ -55,11 +56,17 @@ def _kind(activity: Activity, t: Thresholds) -> PatternKind:
     short = (activity.run_median_minutes or 0.0) <= t.burst_minutes
     if activity.runs >= MIN_BURSTS and short and active_ratio <= 0.5:
         return PatternKind.ANALYSIS_BURSTS
+    if _is_on_engines(activity):
+        return PatternKind.STEADY
     if level < LOW_RATIO:
         return PatternKind.LOW_SATURATION
     if active_ratio >= t.steady_active_ratio and level >= SATURATED_RATIO:
         return PatternKind.SATURATED
     return PatternKind.STEADY
+
+
+def _is_on_engines(activity: Activity) -> bool:
+    return activity.engine_minutes >= ENGINES_RATIO * activity.active_minutes
 
 
 def _evidence(activity: Activity) -> tuple[Evidence, ...]:
@@ -69,6 +76,7 @@ def _evidence(activity: Activity) -> tuple[Evidence, ...]:
         Evidence(name="minutes", value=activity.minutes),
         Evidence(name="active_ratio", value=ratio),
         Evidence(name="utilization_active_mean_ratio", value=activity.utilization_ratio),
+        Evidence(name="on_engines", value=_is_on_engines(activity) if activity.active_minutes else None),
         Evidence(name="runs", value=activity.runs),
         Evidence(name="run_median_minutes", value=activity.run_median_minutes),
         Evidence(name="run_longest_minutes", value=activity.run_longest_minutes),

@@ -131,6 +131,18 @@ def gpus(value: float | None) -> str:
     return count(round(value)) if abs(value - round(value)) < 0.05 else amount(value)
 
 
+def some_gpus(value: float | None) -> str:
+    """A mean of GPUs with its noun: ``1 GPU``, ``5.3 GPUs``."""
+    shown = gpus(value)
+    return f"{shown} GPU" if shown == "1" else f"{shown} GPUs"
+
+
+def gpus_were(value: float | None) -> str:
+    """A mean of GPUs with its verb: ``1 was``, ``5.3 were``."""
+    shown = gpus(value)
+    return f"{shown} was" if shown == "1" else f"{shown} were"
+
+
 def size(count_bytes: float | None) -> str:
     """Bytes: ``12.5 GiB``, ``80 GiB``, ``512 MiB``."""
     if count_bytes is None or missing(count_bytes):

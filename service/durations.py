@@ -10,6 +10,9 @@ _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC
 """What lies between has a date in every zone."""
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
+STALE_S = 60.0
+"""Samples come every few seconds: an answer about now that rests on older ones says as of when it is."""
+
 
 class BadSpan(FallowError):
     """A length or point of time cannot be read."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from analytics import text
+from service.durations import STALE_S
 from service.energy import Energy, used, wasted
 from service.schemas.values import as_text
 
@@ -37,13 +38,19 @@ def measured_part(what: str, told: Energy) -> str:
     return what if part is None else f"{what}, of {text.percent(part)} of hours"
 
 
-def held_now(row: Any) -> str:
-    """The GPUs at the newest tick in a sentence, from the row of ``cluster_now``."""
+def held_now(row: Any, now: datetime) -> str:
+    """The row of ``cluster_now`` in a sentence, which says how long ago it was if that is past."""
     held, idle = text.gpus(row["held_gpus"]), text.gpus(row["idle_held_gpus"])
-    told = f"{held} of {text.gpus(row['gpus'])} GPUs are held now, {idle}"
     withheld = row.get("withheld_gpus") or 0
+    age_s = 0.0 if text.missing(row["as_of"]) else (now - _aware(row["as_of"])).total_seconds()
+    if age_s > STALE_S:
+        more = f"; {text.gpus_were(withheld)} withheld" if withheld else ""
+        told = f"{text.length(age_s)} ago {held} of {text.some_gpus(row['gpus'])}"
+        were = "was" if held == "1" else "were"
+        return f"{told} {were} held, {idle} of them did nothing{more}; now is unknown"
+    are, do = "is" if held == "1" else "are", "does" if idle == "1" else "do"
     more = f"; {text.gpus(withheld)} {'is' if withheld == 1 else 'are'} withheld" if withheld else ""
-    return f"{told} of them do nothing{more}"
+    return f"{held} of {text.some_gpus(row['gpus'])} {are} held now, {idle} of them {do} nothing{more}"
 
 
 def energy_measured(rows: Sequence[Mapping[Any, Any]]) -> str:
@@ -60,8 +67,11 @@ def moment(at: datetime | None, zone: tzinfo = UTC) -> str:
     """A point in time in ``zone``: "21 Nov 09:30"; times without a zone are UTC."""
     if text.missing(at) or at is None:
         return text.NOTHING
-    aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-    return aware.astimezone(zone).strftime("%d %b %H:%M").lstrip("0")
+    return _aware(at).astimezone(zone).strftime("%d %b %H:%M").lstrip("0")
+
+
+def _aware(at: datetime) -> datetime:
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def localized(sentence: str, zone: tzinfo = UTC) -> str:

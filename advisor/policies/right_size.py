@@ -100,7 +100,7 @@ def advise(
         if silent is not None:
             answers.append(_abstain(state, job, silent.reason, silent.would_change))
         elif thin is not None:
-            answers.append(_abstain(state, job, thin, "a longer record of it alone"))
+            answers.append(_abstain(state, job, *thin))
         elif (fit := _smallest(state, observed, job, rules)) is None:
             answers.append(_abstain(state, job, "what it has fits what it uses", "using less"))
         else:
@@ -108,22 +108,30 @@ def advise(
     return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))
 
 
-def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> str | None:
-    """Why what was measured is not enough to say how much it needs; of several GPUs, how many."""
+def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> tuple[str, str] | None:
+    """Why what was measured is not enough to say how much it needs, and what would change that.
+
+    Of several GPUs it is how many. Nothing that Fallow measures would change it for servers and engines.
+    """
     if job.kind is JobKind.INFERENCE:
-        return "it serves others: minutes say nothing of how fast it has to answer"
+        return "it serves others: minutes say nothing of how fast it has to answer", ""
     if use is None or use.measured_s < rules.fit_window_s * rules.coverage_ratio:
         seen = 0.0 if use is None else use.measured_s
-        return f"measured for {text.length(seen)}; it takes {text.length(rules.fit_window_s)} to tell"
+        takes = text.length(rules.fit_window_s)
+        return f"measured for {text.length(seen)}; it takes {takes} to tell", "a longer record of it"
     if use.coverage_ratio < rules.coverage_ratio:
-        return f"only {text.percent(use.coverage_ratio)} of its time was measured"
+        part = text.percent(use.coverage_ratio)
+        return f"only {part} of its time was measured", "a record with fewer gaps"
     if use.others:
-        return "its GPU had others on it, so what was measured is not its own"
+        return (
+            "its GPU had others on it, so what was measured is not its own",
+            "a record of it alone on its GPU",
+        )
     if use.by_engines and gpus == 1:
-        return "it works on video engines: how busy the SMs are does not say what it needs"
+        return "it works on video engines: how busy the SMs are does not say what it needs", ""
     busy = use.utilization_p95_ratio if gpus == 1 else use.utilization_mean_ratio
     if busy is None or use.memory_peak_bytes is None:
-        return "its utilization or memory is not measured"
+        return "its utilization or memory is not measured", "a source that measures both"
     return None
 
 

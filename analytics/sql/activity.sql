@@ -23,6 +23,7 @@
 -- @column gap_median_minutes double (min): a gap's length
 -- @column gap_longest_minutes bigint (min): the longest gap
 -- @column utilization_ratio double (ratio): mean over active minutes
+-- @column engine_minutes bigint (min): active minutes whose work the SMs do not account for: video engines at a quarter or more
 -- @null not known; gaps: there were fewer than two runs
 WITH spans AS (
     -- A minute is held when the middle of one of its two bins is, as in the roll-ups.
@@ -42,12 +43,12 @@ WITH spans AS (
     HAVING held_gpu_minutes > 0
 ), known AS (
     SELECT holder_id, ts, low_saturation_ms + moderate_ms + good_ms AS busy_ms, used_ms, measured_ms,
-        free_ms + allocated_empty_ms + held_idle_ms + busy_ms AS known_ms, known_ms + suspect_ms + withheld_ms + unknown_ms AS all_ms
+        0.25 * moderate_ms + 0.5 * good_ms AS least_ms, free_ms + allocated_empty_ms + held_idle_ms + busy_ms AS known_ms, known_ms + suspect_ms + withheld_ms + unknown_ms AS all_ms
     FROM rollup_1m
     WHERE ts >= $from_ts AND ts < $to_ts AND holder_id IS NOT NULL
 ), minutes AS (
     SELECT
-        holder_id, ts, bool_or(busy_ms > 0) AS is_active, sum(used_ms) AS used_ms, sum(measured_ms) AS measured_ms,
+        holder_id, ts, bool_or(busy_ms > 0) AS is_active, sum(least_ms) > 1.5 * sum(used_ms) AS by_engines, sum(used_ms) AS used_ms, sum(measured_ms) AS measured_ms,
         sum(known_ms / all_ms) AS measured_gpu_minutes
     FROM known
     WHERE known_ms > 0
@@ -59,7 +60,7 @@ WITH spans AS (
     SELECT *, sum(begins::INTEGER) OVER (PARTITION BY holder_id ORDER BY ts ROWS UNBOUNDED PRECEDING) AS number
     FROM changes
 ), stretches AS (
-    SELECT holder_id, number, is_active, count(*) AS length, sum(used_ms) AS used_ms, sum(measured_ms) AS measured_ms,
+    SELECT holder_id, number, is_active, count(*) AS length, count(*) FILTER (by_engines) AS engine_minutes, sum(used_ms) AS used_ms, sum(measured_ms) AS measured_ms,
         sum(measured_gpu_minutes) AS measured_gpu_minutes
     FROM numbered GROUP BY holder_id, number, is_active
 ), placed AS (
@@ -76,7 +77,8 @@ SELECT
     max(length) FILTER (WHERE is_active) AS run_longest_minutes,
     median(length) FILTER (WHERE NOT is_active AND number BETWEEN first_run AND last_run) AS gap_median_minutes,
     max(length) FILTER (WHERE NOT is_active AND number BETWEEN first_run AND last_run) AS gap_longest_minutes,
-    sum(used_ms) FILTER (WHERE is_active) / nullif(sum(measured_ms) FILTER (WHERE is_active), 0) AS utilization_ratio
+    sum(used_ms) FILTER (WHERE is_active) / nullif(sum(measured_ms) FILTER (WHERE is_active), 0) AS utilization_ratio,
+    coalesce(sum(engine_minutes) FILTER (WHERE is_active), 0)::BIGINT AS engine_minutes
 FROM held AS g
 FULL JOIN placed USING (holder_id)
 JOIN holders AS h USING (holder_id)

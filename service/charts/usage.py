@@ -105,7 +105,7 @@ def usage_shares(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
         used_text=_gpus(usage["used_gpus"], used),
         fallow_text=_gpus(usage["allocated_gpus"] - usage["used_gpus"], allocated - used),
         unknown_text=_gpus(unknown, unknown / installed),
-        installed_text=usage["installed_gpus"].map(lambda gpus: f"{text.gpus(gpus)} GPUs"),
+        installed_text=usage["installed_gpus"].map(text.some_gpus),
     )
 
 
@@ -119,10 +119,10 @@ def held_gpus(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
     )
     share = allocated.where(allocated > 0)
     return frame.assign(
-        allocated_text=allocated.map(lambda gpus: f"{text.gpus(gpus)} GPUs"),
+        allocated_text=allocated.map(text.some_gpus),
         used_text=_gpus(used, used / share),
         fallow_text=_gpus(allocated - used, (allocated - used) / share),
-        unknown_text=unknown.map(lambda gpus: f"{text.gpus(gpus)} GPUs"),
+        unknown_text=unknown.map(text.some_gpus),
     )
 
 
@@ -228,7 +228,7 @@ def _cell(rows: dict[str, Any], key: str, column: str) -> float:
 
 def _gpus(gpus: "pd.Series[float]", ratio: "pd.Series[float]") -> list[str]:
     return [
-        f"{text.percent(share)} · {text.gpus(many)} GPUs" for many, share in zip(gpus, ratio, strict=True)
+        f"{text.percent(share)} · {text.some_gpus(many)}" for many, share in zip(gpus, ratio, strict=True)
     ]
 
 

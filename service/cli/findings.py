@@ -23,6 +23,9 @@ from service.cli.screen import Column, console, place, print_json, table
 from service.durations import parse_point, window
 from service.summaries.finding_groups import grouped, once_a_gpu, others
 
+ENGINES = "video"
+ON_ENGINES = "video: worked on video engines, of which the SMs' use says nothing"
+
 
 def draw(rows: list[dict[str, Any]]) -> RenderableType:
     """A row a holder; under the table what could not be said of whom, and why."""
@@ -39,23 +42,33 @@ def draw(rows: list[dict[str, Any]]) -> RenderableType:
         Column(title="longest", right=True),
         Column(title="longest gap", right=True),
     ]
+    engines = [Text(ON_ENGINES, style="bright_black")] if any(_on_engines(row) for row in rows) else []
     doubts = [Text(f"{_name(row)}: {row['reason']}", style="bright_black") for row in rows if row["reason"]]
-    return Group(table(columns, [_line(row) for row in rows]), *doubts)
+    return Group(table(columns, [_line(row) for row in rows]), *engines, *doubts)
 
 
 def _line(row: dict[str, Any]) -> list[str | Text]:
-    numbers: Mapping[str, Any] = json.loads(row["evidence"] or "{}")
+    numbers = _numbers(row)
     return [
         row["user_name"] or "",
         _name(row),
         Text(row["kind"], style=PATTERN_STYLES.get(row["kind"], "")),
         text.coverage(numbers.get("coverage_ratio")),
         text.percent(numbers.get("active_ratio")),
-        text.percent(numbers.get("utilization_active_mean_ratio")),
+        ENGINES if _on_engines(row) else text.percent(numbers.get("utilization_active_mean_ratio")),
         text.count(numbers.get("runs")),
         _length(numbers.get("run_longest_minutes")),
         _length(numbers.get("gap_longest_minutes")),
     ]
+
+
+def _numbers(row: dict[str, Any]) -> Mapping[str, Any]:
+    numbers: Mapping[str, Any] = json.loads(row["evidence"] or "{}")
+    return numbers
+
+
+def _on_engines(row: dict[str, Any]) -> bool:
+    return bool(_numbers(row).get("on_engines"))
 
 
 def _name(row: dict[str, Any]) -> str:

@@ -15,14 +15,13 @@ from service.cli import freshness, words
 from service.cli.asking import SIMULATED, asked
 from service.cli.screen import Column, console, place, print_json, state_text, table
 from service.client import Client, connect
-from service.durations import parse_span, window
+from service.durations import STALE_S, parse_span, window
 
 FILTERS = ("node", "project", "user", "model")
-STALE_S = 60
 BAD = ("failing", "late")
 AGED = ("sampler", "source", "store", "cycle", "alerts", "delivery")
 """Components whose ages are shown while they are well; of the others only what is not well."""
-STALE = "Nothing was measured for {span}: what follows is how it was then, and unknown now."
+STALE = "Nothing was measured for {span}: what follows is how it was at {then}; how it is now is unknown."
 RUNG_MARKS = {1: "≤", 2: "~"}
 """GPU utilization is an upper bound, graphics-engine activity an approximation; SM active needs no mark."""
 
@@ -119,20 +118,22 @@ def _summary(picture: Picture) -> list[Text]:
     now = picture.cluster
     total = now["gpus"] or 0
     age_s = words.since(now["as_of"], picture.at)
-    age = Text(f"{text.length(age_s)} ago", style="yellow" if age_s is None or age_s > STALE_S else "")
-    head = Text.assemble((f"{text.count(total)} GPUs", "bold"), " · ", age, f" · {picture.sight}")
     stale = age_s is None or age_s > STALE_S
+    age = Text(f"{text.length(age_s)} ago", style="yellow" if stale else "")
+    head = Text.assemble((text.many(total, "GPU"), "bold"), " · ", age, f" · {picture.sight}")
     power = f" · {text.watts(now['power_w'])}" if now["power_w"] is not None else ""
     withheld = now.get("withheld_gpus") or 0
     counts = Text.assemble(
+        ("then: ", "yellow") if stale else "",
         (f"{text.count(now['idle_held_gpus'])} held and idle", "red" if now["idle_held_gpus"] else ""),
         f" · {text.count(now['free_gpus'])} free",
         f" · {text.count(withheld)} withheld" if withheld else "",
-        f" · {text.count(total if stale else now['unknown_gpus'])} unknown{power} · ",
+        f" · {text.count(now['unknown_gpus'])} unknown{power} · ",
         (f"{picture.open_findings} open findings", "yellow" if picture.open_findings else ""),
         (f", {picture.late}" if picture.late else "", "yellow"),
     )
-    then = [Text(STALE.format(span=text.length(age_s)), style="bold yellow")] if stale else []
+    since, at = text.length(age_s), words.clock_time(now["as_of"])
+    then = [Text(STALE.format(span=since, then=at), style="bold yellow")] if stale else []
     return [
         head,
         *then,

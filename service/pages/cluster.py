@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
@@ -87,7 +88,7 @@ def _now(scene: PageContext, now: pd.DataFrame) -> None:
     if now.empty or text.missing(now.iloc[0]["gpus"]):
         return
     row = now.iloc[0]
-    st.header(wording.held_now(row), anchor=False)
+    st.header(wording.held_now(row, datetime.now(UTC)), anchor=False)
     memory = f"{text.size(row['memory_used_bytes'])} of {text.size(row['memory_total_bytes'])}"
     facts(
         (

@@ -72,12 +72,12 @@ def _sentence(queue: pd.DataFrame) -> str:
     wanted = queue["gpus"].astype(float).sum()
     first = queue.iloc[0]
     name = plain(first["name"] or first["job"])
-    return f"{jobs} for {text.gpus(wanted)} GPUs; {name} is next"
+    return f"{jobs} for {text.some_gpus(wanted)}; {name} is next"
 
 
 def _facts(queue: pd.DataFrame, leases: pd.DataFrame) -> None:
     now = pd.Timestamp(acting.now())
-    items = [("lent now", f"{text.gpus(leases['share'].astype(float).sum())} GPUs")]
+    items = [("lent now", text.some_gpus(leases["share"].astype(float).sum()))]
     items.append(("to", _jobs(leases["job"].nunique())))
     if not queue.empty:
         longest = (now - queue["since"].min()).total_seconds()

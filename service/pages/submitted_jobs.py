@@ -136,7 +136,9 @@ def _sentence(jobs: pd.DataFrame) -> str:
     running, paused = int(counted.get("running", 0)), int(counted.get("paused", 0))
     waiting = max(int(counted.get("pending", 0)), len(queued()))
     held = int(jobs["held"].sum())
-    parts = [f"{text.count(running)} {'job runs' if running == 1 else 'jobs run'} on {text.count(held)} GPUs"]
+    parts = [
+        f"{text.count(running)} {'job runs' if running == 1 else 'jobs run'} on {text.many(held, 'GPU')}"
+    ]
     parts += [f"{text.count(waiting)} {'waits' if waiting == 1 else 'wait'}"] if waiting else []
     parts += [f"{text.count(paused)} {'is' if paused == 1 else 'are'} paused"] if paused else []
     return ", ".join(parts)

@@ -136,14 +136,16 @@ def use_section(source: Source, usage: Any, head: Headline, *, you: bool = False
     who = "You" if you else source.about
     between = f"{text.gpu_hours(head.fallow_gpu_hours)} lay between the two."
     if who:
-        allocated, used = text.gpus(head.allocated_gpus), text.gpus(head.used_gpus)
-        says = f"{who} held {allocated} GPUs on average and used {used}; {between}"
+        allocated, used = text.some_gpus(head.allocated_gpus), text.gpus(head.used_gpus)
+        says = f"{who} held {allocated} on average and used {used}; {between}"
     else:
-        installed, allocated, used = (
-            text.gpus(head.of_the_cluster(gpus))
-            for gpus in (head.installed_gpus, head.allocated_gpus, head.used_gpus)
+        installed, given, used_gpus = (
+            head.of_the_cluster(gpus) for gpus in (head.installed_gpus, head.allocated_gpus, head.used_gpus)
         )
-        says = f"On average {allocated} of {installed} GPUs were allocated and {used} were used; {between}"
+        says = (
+            f"On average of {text.some_gpus(installed)} {text.gpus_were(given)} allocated "
+            f"and {text.gpus_were(used_gpus)} used; {between}"
+        )
     return Section(
         heading="Allocated against used",
         chart=Chart(

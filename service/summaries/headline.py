@@ -91,14 +91,17 @@ def sentence(head: Headline, of_whom: str | None) -> str:
     if not head.measured_ratio or head.used_gpus is None:
         return "Nothing was measured in this time"
     if of_whom:
-        held, used = text.gpus(head.allocated_gpus), text.gpus(head.used_gpus)
-        return f"{of_whom} held {held} GPUs on average and used {used}"
+        held, used = text.some_gpus(head.allocated_gpus), text.gpus(head.used_gpus)
+        return f"{of_whom} held {held} on average and used {used}"
     fallow = max((head.allocated_gpus or 0.0) - head.used_gpus, 0.0)
-    installed, allocated, used, lay = (
-        text.gpus(head.of_the_cluster(gpus))
+    installed, allocated, worked, lay = (
+        head.of_the_cluster(gpus)
         for gpus in (head.installed_gpus, head.allocated_gpus, head.used_gpus, fallow)
     )
-    return f"Of {installed} GPUs, {allocated} were handed out and {used} worked: {lay} lay fallow"
+    return (
+        f"Of {text.some_gpus(installed)}, {text.gpus_were(allocated)} handed out and "
+        f"{text.gpus(worked)} worked: {text.gpus(lay)} lay fallow"
+    )
 
 
 def _held_base(

@@ -239,6 +239,8 @@ def in_words(kind: str, evidence: object, reason: object = None) -> str:
     measured = text.length((numbers.get("minutes") or 0) * 60)
     active = f"active {text.percent(numbers.get('active_ratio'))} of {measured} measured"
     used = f"{text.percent(numbers.get('utilization_active_mean_ratio'))} used while active"
+    if numbers.get("on_engines"):
+        used = "on video engines"
     match kind:
         case PatternKind.ANALYSIS_BURSTS:
             told = [f"{numbers.get('runs')} runs, median {_span(numbers, 'run_median')}", active]

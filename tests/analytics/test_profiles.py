@@ -33,6 +33,8 @@ def activity(**changes: Any) -> Activity:
         ({}, PatternKind.SATURATED),
         ({"utilization_ratio": 0.4}, PatternKind.STEADY),
         ({"utilization_ratio": 0.2}, PatternKind.LOW_SATURATION),
+        ({"utilization_ratio": 0.0, "engine_minutes": 290}, PatternKind.STEADY),
+        ({"utilization_ratio": 0.2, "engine_minutes": 289}, PatternKind.LOW_SATURATION),
         ({"active_minutes": 400}, PatternKind.STEADY),
         ({"gap_longest_minutes": 60}, PatternKind.GAPS_BETWEEN_RUNS),
         ({"gap_longest_minutes": 60, "run_longest_minutes": 59}, PatternKind.SATURATED),

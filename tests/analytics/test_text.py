@@ -145,6 +145,12 @@ def test_so_many_of_something() -> None:
 )
 def test_a_mean_of_gpus(value: float | None, shown: str) -> None:
     assert text.gpus(value) == shown
+    assert text.some_gpus(value) == f"{shown} GPUs" and text.gpus_were(value) == f"{shown} were"
+
+
+def test_one_gpu_is_no_plural() -> None:
+    assert (text.some_gpus(1.02), text.gpus_were(0.97)) == ("1 GPU", "1 was")
+    assert (text.some_gpus(0.9), text.gpus_were(1.1)) == ("0.90 GPUs", "1.1 were")
 
 
 @pytest.mark.parametrize(

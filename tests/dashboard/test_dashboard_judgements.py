@@ -30,6 +30,8 @@ def test_each_pattern_names_the_numbers_that_made_it_so() -> None:
         "Gaps between runs: runs up to 1 h 30 min, gaps up to 4 h"
     )
     assert "60" in in_words("saturated", evidence)
+    on_engines = in_words("steady", {**NUMBERS, "on_engines": True})
+    assert on_engines == "Steady: active 25% of 1 d measured, on video engines"
     assert plain(in_words("unclear", {"minutes": 90, "active_ratio": 0.0})) == (
         "Never active in 1 h 30 min measured"
     )

@@ -23,6 +23,16 @@ def test_a_gpu_without_an_index_is_named_by_its_uuid() -> None:
     assert wording.short_gpu("n1", None, "MIG-0123456789abc") == "n1 · MIG-01234567"
 
 
+def test_what_is_held_now_says_as_of_when_it_is_no_more_of_now() -> None:
+    row = {"as_of": datetime(2026, 7, 1, 9, tzinfo=UTC), "gpus": 8.0, "held_gpus": 5.0, "idle_held_gpus": 1.0}
+    assert wording.held_now(row, datetime(2026, 7, 1, 9, 1, tzinfo=UTC)) == (
+        "5 of 8 GPUs are held now, 1 of them does nothing"
+    )
+    assert wording.held_now({**row, "withheld_gpus": 2}, datetime(2026, 7, 1, 12, tzinfo=UTC)) == (
+        "3 h ago 5 of 8 GPUs were held, 1 of them did nothing; 2 were withheld; now is unknown"
+    )
+
+
 @pytest.mark.parametrize(
     "at", ["2026-02-30 12:00", "2026-13-01 00:00", "0001-01-01 00:00", "0000-00-00 99:99"]
 )

@@ -74,15 +74,21 @@ def test_findings_tell_how_each_holder_works_and_why_that_is_unknown(data: Path)
         row = {"kind": "saturated", "window_from_ms": END_MS - 3_600_000, "window_to_ms": END_MS}
         seen = {"coverage_ratio": 1.0, "active_ratio": 0.9, "runs": 2, "run_longest_minutes": 400}
         why = {"kind": "unknown", "reason": "only 76% were measured"}
-        found = [{**row, "job": "slurm:1", "evidence": seen}, {**row, **why, "job": "slurm:3"}]
+        video = {**seen, "utilization_active_mean_ratio": 0.0, "on_engines": True}
+        encodes = {**row, "kind": "steady", "job": "pod:lm/x", "evidence": video}
+        found = [{**row, "job": "slurm:1", "evidence": seen}, encodes, {**row, **why, "job": "slurm:3"}]
         store.write_judgement(Judgement(patterns=found), END_MS)
     shown = verb("findings", "--patterns", data=data / "patterns").stdout
     assert "shell: only 76% were measured" in shown
     assert [line.split()[:6] for line in shown.splitlines() if line.startswith("ana")] == [
         ["ana", "fit", "saturated", "100%", "90%", text.NOTHING]
     ]
+    (encoder,) = (line for line in shown.splitlines() if "steady" in line)
+    assert "video" in encoder and "0%" not in encoder.replace("100%", "").replace("90%", "")
+    assert "video: worked on video engines" in shown
     rows = json.loads(verb("findings", "--patterns", "--json", data=data / "patterns").stdout)
     assert [(each["job"], each["kind"]) for each in rows] == [
+        ("pod:lm/x", "steady"),
         ("slurm:1", "saturated"),
         ("slurm:3", "unknown"),
     ]

@@ -1,6 +1,7 @@
 """Wasted is one thing: every query, verb, report and page gives the sum that was counted on paper."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, timedelta
@@ -122,6 +123,17 @@ def test_a_finding_bears_the_energy_of_what_its_holder_wasted(client: Client) ->
 def test_the_verb_findings_says_what_the_waste_drew(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     head = " ".join(said(data, capsys, "findings", *FLAGS).split())
     assert f"GPU-hours wasted, 30.00 EUR, {world.WASTED_KWH:.1f} kWh" in head
+
+
+def test_the_status_of_a_stale_store_is_of_its_instant_alone(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was and what is don't stand in one line: the counts are all of then, and add up."""
+    shown = " ".join(said(data, capsys, "status").split())
+    assert "what follows is how it was at 2026-11-01 1" in shown and "how it is now is unknown" in shown
+    (counts,) = re.findall(r"then: ([\d.]+) held and idle · ([\d.]+) free · ([\d.]+) unknown", shown)
+    (installed,) = re.findall(r"([\d.]+) GPUs? ·", shown)
+    assert sum(map(float, counts)) <= float(installed)
 
 
 def test_waste_says_what_findings_name_and_counts_an_hour_once(client: Client) -> None:

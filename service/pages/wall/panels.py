@@ -64,7 +64,7 @@ def cluster(scene: PageContext) -> None:
         st.header(NOTHING, anchor=False)
         return
     row = now.iloc[0]
-    st.header(wording.held_now(row), anchor=False)
+    st.header(wording.held_now(row, datetime.now(UTC)), anchor=False)
     state_keys(scene.colours)
     st.html(tiles_html(rows(gpus.sort_values(["node", "gpu_index"])), scene.colours))
 
@@ -117,7 +117,7 @@ def queue(scene: PageContext) -> None:
     else:
         many = "1 job waits" if len(waiting) == 1 else f"{text.count(len(waiting))} jobs wait"
         gpus = waiting["gpus"].astype(float).sum()
-        st.header(f"{many} for {text.gpus(gpus)} GPUs", anchor=False)
+        st.header(f"{many} for {text.some_gpus(gpus)}", anchor=False)
     st.html(figures_html(_queue_figures(waiting, leases)))
     if waiting.empty:
         st.html(

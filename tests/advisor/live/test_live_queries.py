@@ -145,7 +145,9 @@ def test_work_of_video_engines_is_not_taken_for_room_on_the_sms(
         (now,) = run(reader, "decide_jobs", {"as_of": end_ms, "from_ts": NOON_MS}).to_pylist()
         (then,) = run(reader, "past_jobs", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
         (job,) = run(reader, "jobs", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
+        (spent,) = run(reader, "activity", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
     assert (job["engine_gpu_hours"] > 0.5 * job["busy_gpu_hours"]) is by_engines
+    assert spent["engine_minutes"] == (spent["active_minutes"] if by_engines else 0)
     for row in (now, then):
         assert (row["engine_ms"] > 0.05 * row["measured_ms"]) is by_engines
 

@@ -199,6 +199,21 @@ def test_no_smaller_size_without_room_or_measurement(changes: dict[str, Any]) ->
     assert isinstance(answer, Abstain) and answer.reason
 
 
+@pytest.mark.parametrize(
+    ("changes", "would_change"),
+    [
+        ({"coverage_ratio": 0.9}, "a record with fewer gaps"),
+        ({"others": True}, "a record of it alone on its GPU"),
+        ({"memory_peak_bytes": None}, "a source that measures both"),
+        ({"by_engines": True}, ""),
+    ],
+)
+def test_what_would_change_it_is_of_the_reason(changes: dict[str, Any], would_change: str) -> None:
+    """No longer record makes the SMs say what a video engine needs."""
+    answer = sized(**changes)
+    assert isinstance(answer, Abstain) and answer.would_change == would_change
+
+
 def test_a_few_hours_are_too_thin_to_tell_a_size() -> None:
     state = cluster([(job("a"), ("g0",))])
     (answer,) = right_size.advise(state, observed(use("a", hours=5)), LIMITS, RULES)
