@@ -2,7 +2,9 @@
 
 Each layer runs alone at each batch, forward and backward, on the device of the model's parameters. A layer
 that works in place on the result before it is measured together with that layer, as it has no result of its
-own to give back.
+own to give back. On a GPU all runs of a layer are queued before anything is waited for, and the device's own
+events take their times: a wait after each would book the host's launches and its waking up on every layer,
+which in a training it does ahead.
 """
 
 import importlib
@@ -123,13 +125,12 @@ def _measured(title: str, layers: Sequence[nn.Module], x: torch.Tensor) -> tuple
             f"layer {title!r} makes {tuple(y.shape)} of {x.shape[0]} samples: a layer has to keep the first "
             "dimension, which is the batch"
         )
-    forwards, backwards = [], []
-    for run in range(WARM_UP + REPEATS):
-        forward, backward = _one_run(layers, x)
-        if run >= WARM_UP:
-            forwards.append(forward)
-            backwards.append(backward)
-    timing = Timing(x.shape[0], statistics.median(forwards), statistics.median(backwards))
+    gradient = torch.ones_like(y)
+    runs = [_one_run(layers, x, gradient) for _ in range(WARM_UP + REPEATS)]
+    if _has_queue(x.device):
+        torch.get_device_module(x.device).synchronize(x.device)
+    took = [(before.us_until(between), between.us_until(after)) for before, between, after in runs[WARM_UP:]]
+    timing = Timing(x.shape[0], *(statistics.median(each) for each in zip(*took, strict=True)))
     return timing, y.detach(), held.bytes
 
 
@@ -147,27 +148,47 @@ def _forward(layers: Sequence[nn.Module], x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def _one_run(layers: Sequence[nn.Module], x: torch.Tensor) -> tuple[float, float]:
-    """Microseconds of one forward and one backward pass, each until the device is done."""
+def _one_run(
+    layers: Sequence[nn.Module], x: torch.Tensor, gradient: torch.Tensor
+) -> tuple["_Mark", "_Mark", "_Mark"]:
+    """Marks before one forward pass, between it and its backward pass, and behind that; nothing is waited
+    for. Gradients go, as they do before each step of a training: to add to them would take time.
+    """
+    for layer in layers:
+        layer.zero_grad()
     given = _given(x)
-    _wait(x.device)
-    begun = time.perf_counter_ns()
+    before = _Mark(x.device)
     result = _forward(layers, given)
-    _wait(x.device)
-    between = time.perf_counter_ns()
-    if not result.requires_grad:
-        return (between - begun) / 1000, 0.0
-    gradient = torch.ones_like(result)
-    _wait(x.device)
-    begun_backward = time.perf_counter_ns()
-    result.backward(gradient)
-    _wait(x.device)
-    return (between - begun) / 1000, (time.perf_counter_ns() - begun_backward) / 1000
+    between = _Mark(x.device)
+    if result.requires_grad:
+        result.backward(gradient)
+        return before, between, _Mark(x.device)
+    return before, between, between
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def _has_queue(device: torch.device) -> bool:
+    """Whether it has events of its own that take times; torch's for Apple's devices know no stream."""
+    return device.type not in ("cpu", "mps")
+
+
+class _Mark:
+    """A moment of a device: an event in its queue, or of a CPU, which does everything at once, the time."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._event: Any = None
+        if _has_queue(device):
+            module = torch.get_device_module(device)
+            self._event = module.Event(enable_timing=True)
+            self._event.record(module.current_stream(device))
+        self._ns = time.perf_counter_ns()
+
+    def us_until(self, later: "_Mark") -> float:
+        """Microseconds to a later one, which the device has passed."""
+        if self is later:
+            return 0.0
+        if self._event is None:
+            return (later._ns - self._ns) / 1000
+        return float(self._event.elapsed_time(later._event)) * 1000
 
 
 class _Held:

@@ -14,6 +14,8 @@ import torch
 from torch import nn
 
 import fallow
+from fallow.burst.profile import profile
+from fallow.burst.table import every_layer
 from fallow.errors import LossError
 from fallow.gradients import choose
 from fallow.process_group import chunks
@@ -278,6 +280,15 @@ def resized(steps: int, sizes: dict[int, int]) -> dict[str, Any]:
     }
 
 
+def profiled() -> dict[str, Any]:
+    """A model's layers, profiled at two batches, and what the host waited for meanwhile."""
+    layers = nn.Sequential(nn.Linear(6, 8), nn.ReLU(inplace=True), nn.Linear(8, 3)).to(devices.NAME)
+    pretend.waits.clear()
+    table = profile(layers, torch.randn(6), (2, 1))
+    times = [(t.forward_us, t.backward_us) for layer in every_layer(table.layers) for t in layer.timings]
+    return {"times": times, "waits": list(pretend.waits)}
+
+
 def main() -> None:
     torch.set_num_threads(1)
     assert devices.NAME == pretend.NAME
@@ -285,6 +296,7 @@ def main() -> None:
         "trainings": trainings,
         "waits": waits,
         "handed": handed,
+        "profiled": profiled,
         "one-training": lambda: trainings(["alone"]),
         "resized": lambda: resized(24, {2: 3, 10: 2}),
         "resized-once": lambda: resized(12, {2: 2}),

@@ -128,3 +128,9 @@ def test_a_state_is_handed_over_from_device_to_device_as_it_was_and_in_place() -
     assert found["errors"] == []
     assert found["bytes"] > 3 * 8 * 1024 * 1024
     assert found["wrong"] == found["elsewhere"] == found["not in place"] == []
+
+
+def test_a_layers_time_is_its_devices_and_no_run_of_it_is_waited_for() -> None:
+    found = told("profiled")
+    assert found["times"] == [[1000.0, 1000.0]] * 4, "by events: the pretend device's lie 1 ms apart"
+    assert found["waits"].count("synchronize") == 4, "once for each layer and batch"

@@ -55,8 +55,6 @@ def lacking(need: str) -> str | None:
         case "two GPUs":
             count = 1 if dry else torch().cuda.device_count()
             return None if count > 1 else f"{count} GPU only: workers over NCCL were not tried"
-        case "burst":
-            return None if find_spec("fallow.burst.module") else "fallow.burst.module is not built yet"
         case _:
             raise ValueError(f"nobody knows how to look for {need!r}")
 
@@ -167,10 +165,10 @@ class Load:
         if wait:
             self.await_ready()
 
-    def await_ready(self) -> None:
+    def await_ready(self, wait_s: float = READY_S) -> None:
         """Until it has its memory. Raises Missing when it cannot be here; it has ended then."""
         try:
-            self._line("to be ready", READY_S)
+            self._line("to be ready", wait_s)
         except BaseException:
             self.end()
             raise

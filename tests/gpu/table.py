@@ -30,7 +30,7 @@ class Step:
 
 
 SEES, HOLDS, TRAINS = "What is seen", "Memory that is held", "Trainings"
-RUNS, SHARES, FILLS, MOVES = "The service", "Sharing a GPU", "Filling holes", "Taking jobs off and back"
+RUNS, SHARES, FILLS, MOVES = "The service", "Sharing a GPU", "Filling idle gaps", "Taking jobs off and back"
 
 STEPS: tuple[Step, ...] = (
     Step("machine", 1, 15, SEES, "what can be tried here at all"),
@@ -71,14 +71,14 @@ STEPS: tuple[Step, ...] = (
     Step(
         "pairs",
         2,
-        140,
+        130,
         SHARES,
         "first expectations of `pairing`, and whether MPS is worth its fault domain",
         ("nvml", "torch"),
     ),
-    Step("pieces", 2, 40, FILLS, "how soon a gate can close", ("burst",)),
-    Step("page", 2, 15, FILLS, "holes told by the GPU", ("burst",)),
-    Step("fill", 2, 110, FILLS, "what work in holes costs the work in front", ("burst",)),
+    Step("pieces", 2, 40, FILLS, "how soon a gate can close", ("torch",)),
+    Step("page", 2, 20, FILLS, "idle gaps told by the GPU", ("libcuda", "torch")),
+    Step("fill", 2, 110, FILLS, "what work in idle gaps costs the work in front", ("torch",)),
     Step(
         "lock",
         2,
@@ -88,7 +88,7 @@ STEPS: tuple[Step, ...] = (
         ("libcuda", "torch"),
         restores=True,
     ),
-    Step("profile", 2, 30, FILLS, "the planner's input", ("burst",)),
+    Step("profile", 2, 35, FILLS, "whether a plan's input is right on a GPU", ("torch",)),
     Step("two_gpus", 2, 30, TRAINS, "workers on two GPUs over NCCL", ("torch", "two GPUs")),
     Step(
         "move",

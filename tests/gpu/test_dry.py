@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.table import DRY_BUDGET_S, NAMES, STEPS
+from tests.gpu.table import DRY_BUDGET_S, NAMES
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 @pytest.mark.timeout(700)
 def test_all_steps_are_played_dry_and_none_breaks(tmp_path: Path) -> None:
-    """A slip in the script costs a whole run. What burst, NCCL and a second GPU would show is missing."""
+    """A slip in the script costs a whole run. What NCCL and a second GPU would show is missing."""
     pytest.importorskip("torch", reason="torch is not installed")
     if shutil.which("cc") is None:
         pytest.skip("no C compiler (cc) for the stand-in drivers; on Debian: apt-get install gcc")
@@ -25,7 +25,7 @@ def test_all_steps_are_played_dry_and_none_breaks(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = {row["name"]: row for row in json.loads((tmp_path / "gpu.json").read_text())["steps"]}
     assert tuple(rows) == NAMES
-    missing = {"nccl", "two_gpus"} | {step.name for step in STEPS if "burst" in step.needs}
+    missing = {"nccl", "two_gpus"}
     verdicts = {name: row["verdict"] for name, row in rows.items()}
     assert verdicts == {name: "missing" if name in missing else "held" for name in NAMES}, [
         row.get("tail") for row in rows.values() if row["verdict"] == "broke"
