@@ -10,6 +10,8 @@ SETTLE_S = 0.004
 """Until the reader turns, or sleeps at its gate, and the stream waits."""
 GO, TOLD = 2 * (WORDS - 2), 2 * (WORDS - 1)
 """Two words of the page that nobody else has, as words of 4 bytes: the host's, and the GPU's."""
+EVER = 0x7FFFFFFF
+"""No round has a higher number: nothing waits for the host any more."""
 
 
 class Round:

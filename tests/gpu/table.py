@@ -77,7 +77,7 @@ STEPS: tuple[Step, ...] = (
         ("nvml", "torch"),
     ),
     Step("pieces", 2, 40, FILLS, "how soon a gate can close", ("torch",)),
-    Step("page", 2, 20, FILLS, "idle gaps told by the GPU", ("libcuda", "torch")),
+    Step("page", 2, 25, FILLS, "idle gaps told by the GPU", ("torch",)),
     Step("fill", 2, 110, FILLS, "what work in idle gaps costs the work in front", ("torch",)),
     Step(
         "lock",
