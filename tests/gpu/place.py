@@ -143,7 +143,7 @@ def watching(tick_s: float = 1.0) -> Iterator[Callable[[], Any]]:
 class Load:
     """A program of ``tests/gpu/loads`` that is driven by pipes and ends when they close.
 
-    ``wait``: until it is ready; else ``await_ready`` does.
+    ``wait``: until it is ready; else ``await_ready`` does. ``own_session``: a job of its own, by its session.
     """
 
     def __init__(
@@ -152,6 +152,7 @@ class Load:
         *arguments: object,
         environment: dict[str, str] | None = None,
         wait: bool = True,
+        own_session: bool = False,
     ) -> None:
         command = [sys.executable, "-m", f"tests.gpu.loads.{name}", *map(str, arguments)]
         self.process = subprocess.Popen(
@@ -161,6 +162,7 @@ class Load:
             text=True,
             cwd=ROOT,
             env={**os.environ, **(environment or {})},
+            start_new_session=own_session,
         )
         if wait:
             self.await_ready()

@@ -53,7 +53,7 @@ STEPS: tuple[Step, ...] = (
         ("nvml", "torch"),
     ),
     Step("cost", 1, 20, SEES, "what a reading costs: `processes_every`", ("nvml",)),
-    Step("hogs", 1, 75, HOLDS, "reclaiming memory that a framework takes ahead", ("nvml", "torch")),
+    Step("hogs", 1, 60, HOLDS, "reclaiming memory that a framework takes ahead", ("nvml", "torch")),
     Step("caches", 1, 20, HOLDS, "PyTorch's cache given back when asked", ("nvml", "torch")),
     Step("fraction", 1, 20, HOLDS, "FALLOW_MEMORY_FRACTION", ("nvml", "torch")),
     Step(
@@ -106,6 +106,15 @@ STEPS: tuple[Step, ...] = (
         MOVES,
         "that a job which cannot come back is refused before the driver is asked",
         ("nvml", "libcuda", "torch"),
+        restores=True,
+    ),
+    Step(
+        "stranger",
+        2,
+        60,
+        MOVES,
+        "a stranger's job paused and resumed by the service, on its owner's word",
+        ("nvml", "libcuda", "torch", "service"),
         restores=True,
     ),
     Step(

@@ -19,7 +19,7 @@ LOADS: dict[str, tuple[object, ...]] = {
 }
 PAIRS = (("compute", "compute"), ("compute", "copy"), ("starved", "starved"), ("starved", "compute"))
 DRY_PAIRS = PAIRS[1:2]
-OVER_S, WARM_S = (0.5, 0.1) if place.dry else (4.0, 1.0)
+OVER_S, WARM_S = (0.5, 0.1) if place.dry else (2.5, 0.5)
 WORTH = 0.7
 """Two that share a GPU by turns each keep half; under this sum the turns themselves cost too much."""
 
@@ -28,17 +28,36 @@ def main() -> dict[str, Any]:
     """Each alone, then the pairs in each mode that there is."""
     alone: dict[str, float] = {}
     figures = _in_mode("time slices", APART, alone)
+    place.so_far(figures)
     lacking = place.lacking("mps")
     if lacking is not None:
         return {"figures": [*figures, told("MPS", f"not tried: {lacking}")]}
     with daemon() as variables:
         figures += _in_mode("MPS", variables, alone)
+        place.so_far(figures)
         if not place.dry:
+            figures += _seen(variables)
             half = {**variables, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"}
             figures += _in_mode("MPS, 50% each", half, alone)
             found = find_mps({"CUDA_MPS_PIPE_DIRECTORY": variables["CUDA_MPS_PIPE_DIRECTORY"]})
             figures.append(is_so("the daemon is found", found.pipe_directory is not None, True))
     return {"figures": figures}
+
+
+def _seen(environment: dict[str, str]) -> list[Figure]:
+    """What the collector makes of two clients of a daemon that both compute."""
+    with place.loads(LOADS["compute"], LOADS["compute"], environment=environment), place.watching() as read:
+        for _ in range(3):
+            reading = read()
+    sample = reading.samples[0]
+    rows = reading.process_samples or ()
+    figures = [told("MPS: processes that are listed", sample.process_count)]
+    figures.append(told("MPS: flags", ", ".join(sample.flags)))
+    for at, row in enumerate(rows):
+        held = None if row.memory_used_bytes is None else row.memory_used_bytes >> 20
+        what = f"{row.type.name}, {held} MiB, share {row.sm_ratio}"
+        figures.append(told(f"MPS: process {at} as it is read", what))
+    return [*figures, told("MPS: SM active of both", sample.sm_active_ratio)]
 
 
 def _in_mode(mode: str, environment: dict[str, str], alone: dict[str, float]) -> list[Figure]:
