@@ -144,6 +144,7 @@ class Load:
     """A program of ``tests/gpu/loads`` that is driven by pipes and ends when they close.
 
     ``wait``: until it is ready; else ``await_ready`` does. ``own_session``: a job of its own, by its session.
+    ``prefix``: a command that runs it.
     """
 
     def __init__(
@@ -153,8 +154,9 @@ class Load:
         environment: dict[str, str] | None = None,
         wait: bool = True,
         own_session: bool = False,
+        prefix: Sequence[str] = (),
     ) -> None:
-        command = [sys.executable, "-m", f"tests.gpu.loads.{name}", *map(str, arguments)]
+        command = [*prefix, sys.executable, "-m", f"tests.gpu.loads.{name}", *map(str, arguments)]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -118,6 +118,15 @@ STEPS: tuple[Step, ...] = (
         restores=True,
     ),
     Step(
+        "rights",
+        2,
+        40,
+        MOVES,
+        "whether CAP_SYS_PTRACE is enough to take another account's process off and back",
+        ("nvml", "libcuda", "torch"),
+        restores=True,
+    ),
+    Step(
         "mps_kill",
         2,
         15,
