@@ -1,4 +1,4 @@
-"""The first half hour on a GPU, in two parts of nine minutes.
+"""The first half hour on a GPU, in parts of at most nine minutes.
 
     python -m tests.gpu.run --part 1 --out DIR [--budget 540] [--only NAME]...
     python -m tests.gpu.run --dry --out DIR          every step, on a pretend device and a stand-in driver
@@ -25,7 +25,7 @@ from typing import Any
 
 from tests.gpu import place
 from tests.gpu.answers import shown, verdict_of
-from tests.gpu.table import BUDGET_S, DRY_BUDGET_S, DRY_LIMIT_S, STEPS, Step, step_named
+from tests.gpu.table import BUDGET_S, DRY_BUDGET_S, DRY_LIMIT_S, PARTS, STEPS, Step, step_named
 
 ROOT = Path(__file__).parents[2]
 TAIL_LINES = 40
@@ -50,7 +50,7 @@ class Ended:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, write, print a table."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.run", description=__doc__)
-    parser.add_argument("--part", type=int, choices=(1, 2), help="only the steps of this part")
+    parser.add_argument("--part", type=int, choices=PARTS, help="only the steps of this part")
     parser.add_argument("--out", type=Path, default=Path("hardware"), help="the folder of gpu.json")
     parser.add_argument("--budget", type=float, help="seconds for all steps")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this step; may be repeated")
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags = parser.parse_args(argv)
     only = {step_named(name) for name in flags.only} if flags.only else set(STEPS)
     steps = [step for step in STEPS if step in only and flags.part in (None, step.part)]
-    budget_s = flags.budget or (DRY_BUDGET_S if flags.dry else BUDGET_S * (1 if flags.part else 2))
+    budget_s = flags.budget or (DRY_BUDGET_S if flags.dry else BUDGET_S * (1 if flags.part else len(PARTS)))
     flags.out.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}

@@ -81,7 +81,7 @@ STEPS: tuple[Step, ...] = (
     Step("fill", 2, 110, FILLS, "what work in idle gaps costs the work in front", ("torch",)),
     Step(
         "lock",
-        2,
+        3,
         20,
         MOVES,
         "a gate for strangers: how long the driver's lock takes",
@@ -92,7 +92,7 @@ STEPS: tuple[Step, ...] = (
     Step("two_gpus", 2, 30, TRAINS, "workers on two GPUs over NCCL", ("torch", "two GPUs")),
     Step(
         "move",
-        2,
+        3,
         110,
         MOVES,
         "pausing strangers: seconds a GiB, MANAGED_BYTES, LONGEST_S, which jobs it breaks",
@@ -101,7 +101,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         "refused",
-        2,
+        3,
         25,
         MOVES,
         "that a job which cannot come back is refused before the driver is asked",
@@ -110,7 +110,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         "stranger",
-        2,
+        3,
         60,
         MOVES,
         "a stranger's job paused and resumed by the service, on its owner's word",
@@ -119,7 +119,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         "rights",
-        2,
+        3,
         40,
         MOVES,
         "whether CAP_SYS_PTRACE is enough to take another account's process off and back",
@@ -128,13 +128,15 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         "mps_kill",
-        2,
+        3,
         15,
         SHARES,
         "what the death of one MPS client does to its neighbour",
         ("nvml", "torch", "mps"),
     ),
 )
+PARTS = tuple(sorted({step.part for step in STEPS}))
+"""What is seen and trained; what is shared and filled; what is taken off and brought back."""
 NAMES = tuple(step.name for step in STEPS)
 
 

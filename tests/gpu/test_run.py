@@ -15,7 +15,7 @@ from tests.gpu import place, run, strangers, torch_names
 from tests.gpu.answers import at_most, near, told, verdict_of
 from tests.gpu.steps.idle import dmon_cells
 from tests.gpu.steps.nccl import two_of_one_gpu
-from tests.gpu.table import BUDGET_S, NAMES, SEES, STEPS, Step, step_named
+from tests.gpu.table import BUDGET_S, NAMES, PARTS, SEES, STEPS, Step, step_named
 
 pytestmark = pytest.mark.quick
 
@@ -55,7 +55,7 @@ def test_a_step_can_be_read_in_one_go(path: Path) -> None:
     assert len(path.read_text().splitlines()) < MOST_LINES
 
 
-@pytest.mark.parametrize("part", [1, 2])
+@pytest.mark.parametrize("part", PARTS)
 def test_a_part_fits_into_nine_minutes(part: int) -> None:
     assert sum(step.limit_s for step in STEPS if step.part == part) <= BUDGET_S
 
