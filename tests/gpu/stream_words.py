@@ -39,7 +39,12 @@ class Refused(RuntimeError):
 
 
 class Words:
-    """The page at ``path``, registered with the GPU, and a stream that doesn't wait for others."""
+    """The page at ``path``, registered with the GPU, and a stream that doesn't wait for others.
+
+    Where it is ``refused``, words of this process alone are in its place.
+    """
+
+    refused = ""
 
     def __init__(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR)
@@ -54,17 +59,24 @@ class Words:
         torch = place.torch()
         self.stream = torch.cuda.Stream(place.torch_device())
         self._library = ctypes.CDLL("libcuda.so.1")
-        at = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._call("cuMemHostRegister_v2", at, mmap.PAGESIZE, PORTABLE_AND_MAPPED)
+        self._at = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         device = ctypes.c_uint64(0)
-        self._call("cuMemHostGetDevicePointer_v2", ctypes.byref(device), at, 0)
-        self._at, self._device = at, device.value
+        try:
+            self._call("cuMemHostRegister_v2", self._at, mmap.PAGESIZE, PORTABLE_AND_MAPPED)
+            self._call("cuMemHostGetDevicePointer_v2", ctypes.byref(device), self._at, 0)
+            self._device = device.value
+        except Refused as error:
+            self.refused = str(error)
+            own = torch.zeros(mmap.PAGESIZE // WORD, dtype=torch.int32).pin_memory()
+            self._kept.append(own)
+            self.host, self._device = memoryview(own.numpy()).cast("B").cast("I"), own.data_ptr()
 
     def close(self) -> None:
         """The GPU lets go of the page, when its stream is through."""
         if not place.dry:
             self.stream.synchronize()
-            self._call("cuMemHostUnregister", self._at)
+            if not self.refused:
+                self._call("cuMemHostUnregister", self._at)
 
     def wait(self, word: int, value: int) -> None:
         """What comes behind it in the stream waits until the word is at least so much."""

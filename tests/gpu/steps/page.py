@@ -50,8 +50,11 @@ def _ways(path: Path, page: Page, reader: place.Load) -> list[Figure]:
         place.synchronize()
     except (Refused, AttributeError, OSError) as error:
         return [told("a page that the GPU writes", f"refused: {error}")]
-    figures = apart("the GPU's store", lambda: _stored(rounds, reader))
-    figures += apart("the gate", lambda: _gated(rounds, reader, page))
+    if words.refused:
+        figures = [told("a page that another process sees", f"refused: {words.refused}")]
+    else:
+        figures = apart("the GPU's store", lambda: _stored(rounds, reader))
+        figures += apart("the gate", lambda: _gated(rounds, reader, page))
     figures += apart("a host callback", lambda: _called(rounds))
     figures += apart("event.synchronize", lambda: _awaited(rounds))
     return figures + apart("the page, given back", lambda: _closed(words))
