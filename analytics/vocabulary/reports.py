@@ -16,6 +16,7 @@ class ReportKind(StrEnum):
     MY_WEEK = "my-week"
     RIGHT_SIZING = "right-sizing"
     CHARGEBACK = "chargeback"
+    WAITED = "waited"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,5 +43,8 @@ REPORTS: Mapping[ReportKind, ReportWords] = {
     ),
     ReportKind.CHARGEBACK: ReportWords(
         label="Chargeback", says="GPU-hours held and used with their price, by project and person"
+    ),
+    ReportKind.WAITED: ReportWords(
+        label="Who waited", says="whose jobs waited for GPUs at Slurm while others held GPUs idle"
     ),
 }

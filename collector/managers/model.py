@@ -30,6 +30,29 @@ class JobState(StrEnum):
     ENDED = "ended"
 
 
+class WaitCause(StrEnum):
+    """What a pending job waits for, whatever words its manager has for it."""
+
+    RESOURCES = "resources"
+    """What it asked for isn't free, or somebody with a higher priority is before it."""
+    LIMIT = "limit"
+    """Of its account, association or QOS."""
+    RESERVATION = "reservation"
+    """Its own hasn't begun, or one of others has the nodes."""
+    NODES = "nodes"
+    """Those that it must have are down, drained, or asked for by name."""
+    HELD = "held"
+    DEPENDENCY = "dependency"
+    TIME = "time"
+    """It is not to begin before a time of its own, or is back in the queue and pauses."""
+    OWN = "own"
+    """A limit that its owner set, of an array's tasks at once."""
+    NEVER = "never"
+    """It can't start as it was asked for."""
+    OTHER = "other"
+    UNSAID = "unsaid"
+
+
 HOLDING = frozenset({JobState.RUNNING, JobState.PAUSED, JobState.ENDING})
 """States in which a job keeps what it was given."""
 
@@ -60,12 +83,14 @@ class KnownRun:
 class Ask:
     """What a job asked for. ``gpus`` are all nodes' together; ``shards`` are parts of GPUs.
 
-    ``None``: it isn't said, for example because GPUs were asked for a task.
+    ``None``: it isn't said, for example because GPUs were asked for a task. ``gpu_type`` is the manager's
+    name of the kind asked for; empty: any.
     """
 
     nodes: int
     gpus: int | None
     shards: int = 0
+    gpu_type: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +112,8 @@ class ManagedJob:
 
     ``shown_id`` is what people call it (``4_[2-3]``); ``state_name`` and ``reason``, why it waits, are the
     manager's words. ``tasks``: how many a waiting array stands for. ``nodes``: where it is. ``given`` is
-    ``None`` when it may hold GPUs and nobody says which.
+    ``None`` when it may hold GPUs and nobody says which. ``expected_ms``: when its manager expects a waiting
+    one to begin.
     """
 
     key: JobKey
@@ -107,6 +133,8 @@ class ManagedJob:
     limit_s: int | None = None
     eligible_ms: int | None = None
     started_ms: int | None = None
+    expected_ms: int | None = None
+    cause: WaitCause | None = None
     ended_ms: int | None = None
 
 
@@ -124,6 +152,7 @@ class ManagedNode:
     given_gpus: int | None = None
     given_shards: int = 0
     partitions: tuple[str, ...] = ()
+    gpu_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from collector.model import (
 )
 from collector.reading import Reading
 from collector.store.statements import feed, statement
+from collector.store.waits import Waits, read_waits, write_waits
 
 Key = tuple[str, str, str, datetime, int]
 Row = Mapping[str, Any]
@@ -39,7 +40,9 @@ JOBS = pa.schema(
         ("given", _TEXT),
         ("priority", _BIG),
         ("limit_s", _BIG),
-        *[(name, _TIME) for name in ("eligible_at", "started_at", "ended_at")],
+        *[(name, _TIME) for name in ("eligible_at", "started_at", "ended_at", "expected_at")],
+        ("gpu_type", _TEXT),
+        ("cause", _TEXT),
     ]
 )
 NODES = pa.schema(
@@ -48,22 +51,24 @@ NODES = pa.schema(
         ("gpus", _INT),
         ("given_gpus", _INT),
         ("partitions", _TEXT),
+        ("gpu_types", _TEXT),
     ]
 )
 
 
 @dataclass(slots=True)
 class Managed:
-    """What the store holds: the rows of runs that are not over, and the nodes of each cluster."""
+    """What the store holds: the rows of runs that are not over, the nodes of each cluster, open waits."""
 
     jobs: dict[Key, Row] = field(default_factory=dict)
     nodes: dict[tuple[str, str], tuple[ManagedNode, ...]] = field(default_factory=dict)
+    waits: Waits = field(default_factory=Waits)
 
 
 def read_managed(connection: duckdb.DuckDBPyConnection) -> Managed:
     """The runs that are not over; nodes are written anew at the next look."""
     rows: list[Row] = connection.sql(statement("open_manager_jobs")).to_arrow_table().to_pylist()
-    return Managed(jobs={_key(row): row for row in rows})
+    return Managed(jobs={_key(row): row for row in rows}, waits=read_waits(connection))
 
 
 def known_runs(connection: duckdb.DuckDBPyConnection, manager: str, now_ms: int) -> tuple[KnownRun, ...]:
@@ -89,6 +94,7 @@ def write_looks(
         if reading.look is not None:
             _write_jobs(connection, managed, reading.source, reading.look)
             _write_nodes(connection, managed, reading.source, reading.look)
+            write_waits(connection, managed.waits, reading.source, reading.look)
             row = {"at_ms": at_ms, "manager": reading.source, "took_ms": reading.duration_ms}
             connection.execute(statement("insert_manager_look"), row | _summed(reading.look))
 
@@ -120,6 +126,7 @@ def _write_nodes(connection: duckdb.DuckDBPyConnection, managed: Managed, manage
             "gpus": node.gpus,
             "given_gpus": node.given_gpus,
             "partitions": ",".join(node.partitions),
+            "gpu_types": ",".join(node.gpu_types),
         }
         for node in look.nodes
     ]
@@ -169,6 +176,9 @@ def _row(job: ManagedJob, manager: str) -> Row:
         "eligible_at": _time(job.eligible_ms),
         "started_at": _time(job.started_ms),
         "ended_at": _time(job.ended_ms),
+        "expected_at": _time(job.expected_ms),
+        "gpu_type": ask.gpu_type,
+        "cause": None if job.cause is None else job.cause.value,
     }
 
 
@@ -183,7 +193,15 @@ def _grant(grant: Grant) -> dict[str, object]:
 
 def _over(row: Row, at_ms: int) -> Row:
     """A run that its manager shows no more: how it ended nobody saw."""
-    return {**row, "state": JobState.ENDED.value, "state_name": "", "reason": "", "ended_at": _time(at_ms)}
+    return {
+        **row,
+        "state": JobState.ENDED.value,
+        "state_name": "",
+        "reason": "",
+        "cause": None,
+        "expected_at": None,
+        "ended_at": _time(at_ms),
+    }
 
 
 def _is_over(row: Row) -> bool:

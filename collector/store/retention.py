@@ -95,6 +95,7 @@ _LEVELS = (
     ("expire_withheld", "hours"),
     ("expire_manager_jobs", "jobs"),
     ("expire_manager_looks", "samples"),
+    ("expire_manager_waits", "hours"),
     ("expire_accounted_runs", "hours"),
     ("expire_findings", "hours"),
     ("expire_intents", "hours"),

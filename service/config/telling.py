@@ -47,7 +47,9 @@ class ReportConfig:
     Each under a name of its own ([reports](reports.md)).
     """
 
-    kind: str = told(MISSING, "`cluster-week`, `project-week`, `my-week`, `right-sizing` or `chargeback`")
+    kind: str = told(
+        MISSING, "`cluster-week`, `project-week`, `my-week`, `right-sizing`, `chargeback` or `waited`"
+    )
     cron: str = told(
         MISSING, "when, in five fields: minute, hour, day, month, weekday (a name, or 0 to 7 as in a crontab)"
     )

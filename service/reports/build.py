@@ -88,4 +88,6 @@ def _maker(kind: ReportKind) -> Maker:
             from service.reports.right_sizing import right_sizing as maker
         case ReportKind.CHARGEBACK:
             from service.reports.chargeback import chargeback as maker
+        case ReportKind.WAITED:
+            from service.reports.waited import waited as maker
     return maker

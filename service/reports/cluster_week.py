@@ -21,6 +21,7 @@ from service.reports.sections import (
     worst_jobs,
 )
 from service.reports.source import Source
+from service.reports.waited import waited_section
 from service.summaries.headline import sentence
 from service.summaries.holders import named
 from service.summaries.savings import Savings, told_class, told_total
@@ -106,6 +107,7 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
                     empty=NONE_GOOD,
                 ),
             ),
+            *waited_section(source),
             *accounted_section(source, "user"),
             *(() if part else (_recurs(source),)),
             *(() if source.replayed is None else (_given_back(source.replayed()),)),

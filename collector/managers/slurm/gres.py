@@ -24,6 +24,7 @@ class Gres:
     """
 
     is_shared: bool
+    type: str = ""
     count: int | None
     indices: tuple[int, ...] = ()
 
@@ -34,7 +35,7 @@ def entries(text: str) -> Iterator[Gres]:
         indices = _INDICES.search(match["bracket"] or "")
         count = None if match["count"] is None else min(int(match["count"][:9]), MOST_GPUS)
         numbers = numbers_of(indices["list"]) if indices else ()
-        yield Gres(is_shared=match["kind"] != "gpu", count=count, indices=numbers)
+        yield Gres(is_shared=match["kind"] != "gpu", type=match["type"] or "", count=count, indices=numbers)
 
 
 def numbers_of(text: str) -> tuple[int, ...]:

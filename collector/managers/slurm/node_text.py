@@ -37,5 +37,8 @@ def nodes_of(text: str, mark: str) -> tuple[ManagedNode, ...]:
             given_gpus=sum(each.count or 0 for each in used if not each.is_shared),
             given_shards=sum(each.count or 0 for each in used if each.is_shared),
             partitions=(partition,),
+            gpu_types=tuple(
+                dict.fromkeys(each.type for each in entries(row["Gres"]) if each.type and not each.is_shared)
+            ),
         )
     return tuple(found.values())

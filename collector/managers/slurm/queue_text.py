@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from collector.inventory.hostlist import expand
 from collector.managers.model import Ask, JobKey, JobState, ManagedJob
 from collector.managers.slurm.gres import entries
+from collector.managers.slurm.reasons import cause_of
 from collector.model import Holder, JobId, JobKind, NodeName
 from collector.procfs.accounts import nameless
 from collector.procfs.job_root import bounded
@@ -98,6 +99,7 @@ def _job(row: Mapping[str, str], cluster: str) -> ManagedJob:
     submitted_ms = _ms(row["SubmitTime"])
     if submitted_ms is None:
         raise NotQueue(f"job {number} without a time of submission: {row['SubmitTime'][:80]!r}")
+    reason = _told(row["Reason"]) if waits or state is JobState.ENDED else ""
     return ManagedJob(
         key=JobKey(
             cluster=cluster,
@@ -111,7 +113,8 @@ def _job(row: Mapping[str, str], cluster: str) -> ManagedJob:
         shown_id=row["JobArrayID"],
         state_name=row["State"],
         nodes=tuple(map(NodeName, expand(row["NodeList"]))),
-        reason=_told(row["Reason"]) if waits or state is JobState.ENDED else "",
+        reason=reason,
+        cause=cause_of(reason) if waits else None,
         partition=_told(row["Partition"]),
         qos=_told(row["QOS"]),
         reservation=_told(row["Reservation"]),
@@ -120,6 +123,7 @@ def _job(row: Mapping[str, str], cluster: str) -> ManagedJob:
         limit_s=_limit_s(row["TimeLimit"]),
         eligible_ms=_ms(row["EligibleTime"]),
         started_ms=None if waits else _ms(row["StartTime"]),
+        expected_ms=_ms(row["StartTime"]) if waits else None,
         ended_ms=_ms(row["EndTime"]) if state is JobState.ENDED else None,
     )
 
@@ -144,7 +148,16 @@ def _ask(row: Mapping[str, str]) -> Ask:
     for field, times in (("tres-per-job", 1), ("tres-per-node", nodes), ("tres-alloc", 1)):
         found = _counted(row[field])
         if found is not None:
-            return Ask(nodes=nodes, gpus=found[0] * times, shards=found[1] * times)
+            return Ask(
+                nodes=nodes,
+                gpus=found[0] * times,
+                shards=found[1] * times,
+                gpu_type=",".join(
+                    dict.fromkeys(
+                        each.type for each in entries(row[field]) if each.type and not each.is_shared
+                    )
+                ),
+            )
     return Ask(nodes=nodes, gpus=None if list(entries(row["tres-per-task"])) else 0)
 
 

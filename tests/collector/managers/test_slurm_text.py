@@ -114,7 +114,7 @@ def test_no_jobs_is_a_text() -> None:
     ("asked", "expected"),
     [
         ("gres:gpu:2", Ask(nodes=2, gpus=4)),
-        ("gres:gpu:a100:2,gres:gpu:h100:1", Ask(nodes=2, gpus=6)),
+        ("gres:gpu:a100:2,gres:gpu:h100:1", Ask(nodes=2, gpus=6, gpu_type="a100,h100")),
         ("gres:gpu", Ask(nodes=2, gpus=2)),
         ("gres:shard:3", Ask(nodes=2, gpus=0, shards=6)),
         ("gres:nic:1", Ask(nodes=2, gpus=0)),

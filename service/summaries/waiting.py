@@ -1,0 +1,179 @@
+"""Words about jobs that wait at a workload manager: for what, beside whose idle GPUs. Pure.
+
+Slurm's words for a limit are made of parts (QOSMaxGRESPerUser), and told by them; one that nobody has words
+for stays as Slurm has it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from analytics import text
+
+AWAY = "ReqNodeNotAvail"
+PROSE = "Nodes required for job are DOWN, DRAINED or reserved"
+"""As in ``collector.managers.slurm.reasons``."""
+
+CAUSES: Mapping[str, str] = {
+    "resources": "GPUs, or what else they asked for",
+    "limit": "a limit of their account or QOS",
+    "reservation": "a reservation",
+    "nodes": "nodes that are away",
+    "held": "whoever holds them back",
+    "dependency": "another job",
+    "time": "a time of their own",
+    "own": "their own limit of tasks at once",
+    "never": "a change of what they ask for",
+    "other": "something else",
+    "unsaid": "nothing that Slurm said yet",
+}
+"""What jobs wait for, by the causes that the store has (``collector.managers.model.WaitCause``)."""
+
+_PLAIN = {
+    "": "Slurm has not said yet",
+    "Resources": "not enough is free of what it asks for",
+    "Priority": "jobs of a higher priority are before it",
+    "JobHeldUser": "held by its owner",
+    "JobHeldAdmin": "held by an administrator",
+    "JobHoldMaxRequeue": "held: it was put back too often",
+    "Dependency": "another job has to end first",
+    "DependencyNeverSatisfied": "it waits for an end of another job that won't come",
+    "BeginTime": "not to begin before a time of its own",
+    "JobArrayTaskLimit": "as many of its tasks run as its owner allows at once",
+    "PartitionNodeLimit": "partition {partition} allows no job of so many nodes",
+    "PartitionTimeLimit": "partition {partition} allows no job of so long a time limit",
+    "PartitionDown": "partition {partition} is down",
+    "PartitionInactive": "partition {partition} is closed",
+    "NodeDown": "a node that it needs is down",
+    "BadConstraints": "no node has what it asks for",
+    "InvalidAccount": "its account is none any more",
+    "InvalidQOS": "its QOS is none any more",
+    "QOSNotAllowed": "QOS {qos} may not be used in partition {partition}",
+    "AccountNotAllowed": "account {account} may not use partition {partition}",
+    "QOSUsageThreshold": "account {account} used too much lately for QOS {qos}",
+    "AssociationJobLimit": "account {account} has as many jobs as it may",
+    "AssociationResourceLimit": "account {account} has as much as it may",
+    "AssociationTimeLimit": "account {account} has used up its time",
+    "MaxMemPerLimit": "it asks for more memory than one job may have",
+    "QOSJobLimit": "QOS {qos} has as many jobs as it may",
+    "QOSResourceLimit": "QOS {qos} has as much as it may",
+    "QOSTimeLimit": "QOS {qos} has used up its time",
+    "Licenses": "a licence is not free",
+    "ReservationDeleted": "its reservation was deleted",
+    "WaitingForScheduling": "Slurm has not looked at it yet",
+}
+_WHAT = {
+    "GRES": "GPUs",
+    "Cpu": "CPUs",
+    "CPU": "CPUs",
+    "Mem": "memory",
+    "Memory": "memory",
+    "Node": "nodes",
+    "Jobs": "running jobs",
+    "SubmitJob": "submitted jobs",
+    "SubmitJobs": "submitted jobs",
+    "Wall": "time",
+    "License": "licences",
+    "BB": "burst buffer",
+    "Energy": "energy",
+    "Billing": "billed resources",
+    "Unknown": "of something",
+}
+_LIMIT = re.compile(
+    rf"(?P<scope>QOS|Assoc)?(?P<kind>Grp|Max|Min)(?P<what>{'|'.join(sorted(_WHAT, key=len, reverse=True))})"
+    r"(?:Duration)?(?P<minutes>Minutes|RunMinutes)?(?P<per>Per(?:User|Account|Job|Node))?(?:Limit|NotSatisfied)?"
+)
+_PER = {
+    "PerUser": "one person",
+    "PerAccount": "one account",
+    "PerJob": "one job",
+    "PerNode": "one job on a node",
+}
+
+
+def why(
+    reason: str, *, qos: str = "", account: str | None = None, partition: str = "", reservation: str = ""
+) -> str:
+    """Why a job waits, in plain words; where there are none, in Slurm's own."""
+    told = {"qos": qos or "(none)", "account": account or "(none)", "partition": partition or "(none)"}
+    if reason in _PLAIN:
+        return _PLAIN[reason].format(**told)
+    if reason == "Reservation":
+        return (
+            f"reservation {reservation} is not there for it yet"
+            if reservation
+            else "a reservation is before it"
+        )
+    if reason.startswith(AWAY):
+        rest = reason.removeprefix(AWAY).removeprefix(",").strip()
+        if "reserved" in rest.lower():
+            return f"nodes that it needs are reserved ({rest})"
+        return f"nodes that it needs are away ({rest.removeprefix('UnavailableNodes:') or 'not said which'})"
+    if reason.startswith(PROSE):
+        return "nodes that it needs are down, drained or kept for jobs of other partitions"
+    return _limit(reason, told) or reason
+
+
+def _limit(reason: str, told: Mapping[str, str]) -> str | None:
+    match = _LIMIT.fullmatch(reason)
+    what = None if match is None else _WHAT.get(match["what"])
+    if match is None or what is None:
+        return None
+    whose = f"account {told['account']}" if match["scope"] == "Assoc" else f"QOS {told['qos']}"
+    if match["kind"] == "Min":
+        return f"it asks for fewer {what} than {whose} allows"
+    if match["minutes"]:
+        return f"the {what.removesuffix('s')}-minutes that {whose} allows are used up"
+    per = _PER.get(match["per"] or "")
+    if per is None:
+        return f"{whose} may have no more {what} at once"
+    return f"{whose} allows {per} no more {what}"
+
+
+def headline(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the rows (query ``waited``) say together, in a sentence."""
+    waited, idle, free = (
+        sum(row[name] or 0.0 for row in rows)
+        for name in ("waited_gpu_hours", "beside_idle_gpu_hours", "beside_free_gpu_hours")
+    )
+    if not waited:
+        return "No job waited for GPUs at Slurm in this time."
+    told = f"Jobs waited {text.gpu_hours(waited)} for GPUs at Slurm."
+    if idle:
+        told += (
+            f" For {text.gpu_hours(idle)} of them others held GPUs that would have done, and left them idle."
+        )
+    if free:
+        told += f" For {text.gpu_hours(free)} GPUs of the kind were held by nobody."
+    return told if idle or free else f"{told} No GPU that would have done was idle meanwhile."
+
+
+def held_idle(rows: Sequence[Mapping[str, Any]], most: int = 3) -> str | None:
+    """Who held them, of rows of the query ``waited_holders``; ``None`` where nobody did."""
+    if not rows:
+        return None
+    named = [
+        f"{row['key'] or 'somebody unknown'} ({text.gpu_hours(row['beside_gpu_hours'])})"
+        for row in rows[:most]
+    ]
+    more = len(rows) - most
+    others = f" and {text.many(more, 'other')}" if more > 0 else ""
+    return f"They were held by {', '.join(named)}{others}."
+
+
+def kept_by(row: Mapping[str, Any]) -> str:
+    """What kept GPUs from whoever waited, of a row of the query ``unheld``."""
+    detail = row["detail"] or ""
+    match row["why"]:
+        case "limit":
+            return f"a limit: {why(detail, qos=row['qos'] or '', account=row['account'])}"
+        case "resources":
+            return "too few at one place for the jobs that waited, or their turn hadn't come"
+        case "reserved":
+            return f"a reservation: {detail}" if detail else "a reservation"
+        case "drained" | "down":
+            return f"the node was {row['why']}{f': {detail}' if detail else ''}"
+        case "nobody":
+            return "nothing: no job waited for them"
+        case _:
+            return f"nobody knows whether they were free{f': {detail}' if detail else ''}"

@@ -1,0 +1,90 @@
+"""Why a job waits, in plain words, and sentences about who waited beside whose idle GPUs."""
+
+from pathlib import Path
+
+import pytest
+
+from collector.managers.model import WaitCause
+from service.summaries import waiting
+
+PUBLISHED = (
+    (Path(__file__).parents[1] / "collector" / "managers" / "recorded" / "slurm_22.05_reasons.txt")
+    .read_text()
+    .split()
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("Resources", "not enough is free of what it asks for"),
+        ("Priority", "jobs of a higher priority are before it"),
+        ("", "Slurm has not said yet"),
+        ("QOSMaxGRESPerUser", "QOS gold allows one person no more GPUs"),
+        ("QOSGrpGRES", "QOS gold may have no more GPUs at once"),
+        ("QOSMaxCpuPerUserLimit", "QOS gold allows one person no more CPUs"),
+        ("AssocGrpGRES", "account vision may have no more GPUs at once"),
+        ("AssocGrpGRESRunMinutes", "the GPU-minutes that account vision allows are used up"),
+        ("AssocMaxJobsLimit", "account vision may have no more running jobs at once"),
+        ("MaxGRESPerAccount", "QOS gold allows one account no more GPUs"),
+        ("QOSMinGRES", "it asks for fewer GPUs than QOS gold allows"),
+        ("QOSMaxWallDurationPerJobLimit", "QOS gold allows one job no more time"),
+        ("PartitionTimeLimit", "partition main allows no job of so long a time limit"),
+        ("Reservation", "reservation night is not there for it yet"),
+        ("ReqNodeNotAvail, UnavailableNodes:n3", "nodes that it needs are away (n3)"),
+        (
+            "ReqNodeNotAvail, Reserved for maintenance",
+            "nodes that it needs are reserved (Reserved for maintenance)",
+        ),
+        (
+            "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+            "nodes that it needs are down, drained or kept for jobs of other partitions",
+        ),
+        ("NextYearsWord", "NextYearsWord"),
+    ],
+)
+def test_a_reason_is_told_in_plain_words(reason: str, told: str) -> None:
+    assert waiting.why(reason, qos="gold", account="vision", partition="main", reservation="night") == told
+
+
+def test_every_published_limit_has_words() -> None:
+    limits = [each for each in PUBLISHED if each.startswith(("QOS", "Assoc", "Max"))]
+    assert len(limits) > 100
+    assert not [each for each in limits if waiting.why(each) == each]
+
+
+def test_every_cause_has_words() -> None:
+    assert set(waiting.CAUSES) == set(WaitCause)
+
+
+def test_sentences_say_who_waited_and_who_held() -> None:
+    sums = {"waited_gpu_hours": 12.0, "beside_idle_gpu_hours": 8.5, "beside_free_gpu_hours": 1.0}
+    assert waiting.headline([sums]) == (
+        "Jobs waited 12.0 GPU-hours for GPUs at Slurm. For 8.5 GPU-hours of them others held GPUs that would "
+        "have done, and left them idle. For 1.0 GPU-hours GPUs of the kind were held by nobody."
+    )
+    assert waiting.headline([]) == "No job waited for GPUs at Slurm in this time."
+    none = sums | {"beside_idle_gpu_hours": 0.0, "beside_free_gpu_hours": 0.0}
+    assert waiting.headline([none]).endswith("No GPU that would have done was idle meanwhile.")
+    holders = [{"key": name, "beside_gpu_hours": 2.0} for name in ("ann", None, "cy", "di")]
+    assert waiting.held_idle(holders) == (
+        "They were held by ann (2.0 GPU-hours), somebody unknown (2.0 GPU-hours), cy (2.0 GPU-hours) "
+        "and 1 other."
+    )
+    assert waiting.held_idle([]) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"why": "reserved", "detail": "night"}, "a reservation: night"),
+        (
+            {"why": "limit", "detail": "QOSGrpGRES", "qos": "gold"},
+            "a limit: QOS gold may have no more GPUs at once",
+        ),
+        ({"why": "drained", "detail": "bad DIMM"}, "the node was drained: bad DIMM"),
+        ({"why": "nobody"}, "nothing: no job waited for them"),
+    ],
+)
+def test_what_kept_free_gpus_is_named(row: dict[str, str], told: str) -> None:
+    assert waiting.kept_by({"detail": None, "qos": None, "account": None, **row}) == told
