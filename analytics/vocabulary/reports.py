@@ -1,11 +1,11 @@
 """The reports in words, in the order in which they are offered. Pure.
 
-The command line reads this file at each start: it loads nothing else of ours.
+The command line reads this file at each start, so it loads nothing else of ours (a dataclass costs 0.4 ms).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class ReportKind(StrEnum):
@@ -19,8 +19,7 @@ class ReportKind(StrEnum):
     WAITED = "waited"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportWords:
+class ReportWords(NamedTuple):
     """One report: its label on a screen, and what is in it."""
 
     label: str
