@@ -52,7 +52,8 @@ class Claim:
     those hours was seen to live; ``process_arrivals`` how often somebody was there after nobody was, where
     no single process is seen and the job has not computed. ``listening_unknown``: whether its processes
     listen, as servers do, could be read of none. ``holder_id`` is the holder's number in the store.
-    ``bins``: what the holder did on a GPU that others hold too, where that is told apart.
+    ``bins``: what the holder did on a GPU that others hold too, where that is told apart, and
+    ``memory_bytes`` what it kept of its memory, bin by bin.
     """
 
     holder: Holder
@@ -69,6 +70,7 @@ class Claim:
     rhythm: Rhythm = field(default_factory=Rhythm)
     holder_id: int | None = None
     bins: "Bins | None" = None
+    memory_bytes: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,12 +27,22 @@ def with_own_bins(
     if not shared:
         return dict(pasts)
     parts: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
+    memory: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     for row in run(connection, "assess_shared", {**window, "gpu_ids": shared}).to_pylist():
-        parts[row["gpu_id"], row["holder_id"]][row["bin"]] = row["part"]
+        key, at = (row["gpu_id"], row["holder_id"]), row["bin"]
+        if row["part"] is not None:
+            parts[key][at] = row["part"]
+        if row["memory_bytes"] is not None:
+            memory[key][at] = row["memory_bytes"]
+
+    def owning(gpu_id: int, claim: Claim) -> Claim:
+        key = (gpu_id, claim.holder_id or 0)
+        return _keeping(pasts[gpu_id], _owning(pasts[gpu_id], claim, parts.get(key, {})), memory.get(key, {}))
+
     return {
         gpu_id: past
         if gpu_id not in shared
-        else replace(past, claims=tuple(_owning(past, claim, parts, gpu_id) for claim in past.claims))
+        else replace(past, claims=tuple(owning(gpu_id, claim) for claim in past.claims))
         for gpu_id, past in pasts.items()
     }
 
@@ -61,13 +71,13 @@ def _own(value: float | None, at: int, bins: Bins, part_of: Mapping[int, float])
     return value * part_of[at]
 
 
-def _owning(
-    past: GpuPast,
-    claim: Claim,
-    parts: Mapping[tuple[int, int], Mapping[int, float]],
-    gpu_id: int,
-) -> Claim:
-    part_of = parts.get((gpu_id, claim.holder_id or 0))
+def _keeping(past: GpuPast, claim: Claim, memory: Mapping[int, int]) -> Claim:
+    if not memory:
+        return claim
+    return replace(claim, memory_bytes=tuple(memory.get(at) for at in range(len(past.bins.covered))))
+
+
+def _owning(past: GpuPast, claim: Claim, part_of: Mapping[int, float]) -> Claim:
     if not part_of:
         return claim
     worked_ms = claim.rhythm.active_until_ms if claim.rhythm.busy_ms >= BLIP_MS else None

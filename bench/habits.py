@@ -5,7 +5,7 @@ what is right to say of it; the format and the rules of scoring are in ``bench/h
 is played through every source (``bench/habit_player/sources.py``) into a real store, and the analysis is
 asked at many instants of its timeline.
 
-    python bench/habits.py [--json] [--quick] [--folder DIR] [--source NAME] [--habit NAME] [--mistakes]
+    python bench/habits.py [--json] [--quick] [--folder DIR] [--source NAME] [--mistakes]
 """
 
 import argparse

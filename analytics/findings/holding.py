@@ -253,12 +253,12 @@ def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost
         )
     if kind is FindingKind.ALLOCATED_EMPTY:
         return f"{start}, and no process has used it for {quiet}."
-    memory = newest(window.memory_bytes)
+    memory, is_own = _memory(past, claim, window)
     there = newest(tuple(presence(past, window)))
-    is_kept = memory is not None and there is not False
-    kept = f", keeping {text.size(int(memory or 0))} of its memory" if is_kept else ""
-    if is_kept and len(past.claims) > 1:  # the board's: whose it is, is not told
-        kept = f", while all who hold it keep {text.size(int(memory or 0))} of its memory"
+    is_kept = memory is not None and there is not False and not (is_own and memory == 0)
+    kept = f", keeping {text.size(memory)} of its memory" if is_kept else ""
+    if is_kept and not is_own:
+        kept = f", while all who hold it keep {text.size(memory)} of its memory"
     what = "its processes have done nothing on it" if there else "nothing has run on it"
     unseen = "" if there else "; whether a process sits there cannot be seen"
     if there is False:
@@ -270,9 +270,17 @@ def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost
     )
 
 
+def _memory(past: GpuPast, claim: Claim, window: Bins) -> tuple[int | None, bool]:
+    """The newest memory in bytes, and whether it is the holder's own, or that of all who hold the GPU."""
+    own = newest(claim.memory_bytes[-len(window.covered) :])
+    memory = newest(window.memory_bytes) if own is None else own
+    is_alone = len(past.claims) == 1 and claim.bins is None and all(each.to_ms for each in past.intruders)
+    return None if memory is None else int(memory), own is not None or is_alone
+
+
 def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float) -> tuple[Evidence, ...]:
     busiest = known(window.busiest)
-    memory = newest(window.memory_bytes)
+    memory, _ = _memory(past, claim, window)
     alone = since(window, claim.from_ms)
     return (
         Evidence(name="idle_bins", value=sum(value <= IDLE_RATIO for value in busiest)),
@@ -280,7 +288,7 @@ def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float) -> tuple[
         Evidence(name="utilization_mean_ratio", value=mean(busiest)),
         Evidence(name="utilization_max_ratio", value=max(busiest, default=None)),
         Evidence(name="bins_with_process", value=sum(there is True for there in presence(past, alone))),
-        Evidence(name="memory_used_bytes", value=None if memory is None else int(memory)),
+        Evidence(name="memory_used_bytes", value=memory),
         Evidence(name="has_computed", value=claim.first_used_ms is not None),
         Evidence(name="older_than_records", value=_is_older_than_records(past, claim)),
         Evidence(name="idle_gpu_hours", value=round(hours, 4)),

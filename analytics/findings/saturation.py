@@ -1,5 +1,8 @@
 """Used, but hardly: low saturation, and memory that is taken and not needed."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from analytics import text
 from analytics.findings.reserving import kind_of_server
 from analytics.findings.window import (
@@ -25,7 +28,8 @@ HOUR_MS = 3_600_000
 LOOKS_BUSY_RATIO = 0.5
 HARDLY_ANY_RATIO = 0.1
 UNSEEN = "no process of it is seen: a server would reserve its memory on purpose"
-WHOSE_MEMORY = "several hold it, and its memory is told of all of them together"
+WHOSE_MEMORY = "several hold it, and its memory or its work is told of all of them together"
+WHOSE_READING = "several hold it, and whose work reads and writes its memory is not told"
 UNHEARD = "whether its processes listen could not be read: a server would reserve its memory on purpose"
 
 
@@ -60,24 +64,27 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
 
     A server's memory is reserved by design: another kind, as no allocator setting of its framework touches a
     KV cache. A job that has used its GPU well within a day needs its memory for that, and is no hog. On a GPU
-    that several hold the memory is that of all of them.
+    that several hold, each is judged by its own memory and work, where they are told.
     """
     expected = bins_in(t.hog_window_s)
     total = past.memory_total_bytes
     if total is None or claim.from_ms > past.bins.end_ms - expected * BIN_MS:
         return None
     window = past.bins.last(expected)
-    memory = [value / total for value in known(window.memory_bytes)]
-    taken = percentile(memory, 0.05)
-    if taken is None or taken < t.hog_memory_ratio or not has_computed(past, claim):
+    if not _is_most(window.memory_bytes, total, t) or not has_computed(past, claim):
         return None
     if not newest(tuple(presence(past, window))):
         return None
     if (claim.rhythm.busy_ratio or 0.0) >= t.hog_utilization_ratio:
         return None
     if len(past.claims) > 1:
-        kinds = (FindingKind.MEMORY_HOG, FindingKind.RESERVED_BY_DESIGN)
-        return Unknown(uuid=past.uuid, kinds=kinds, reason=WHOSE_MEMORY)
+        own = _own_window(claim, window, t)
+        if own is None:
+            kinds = (FindingKind.MEMORY_HOG, FindingKind.RESERVED_BY_DESIGN)
+            return Unknown(uuid=past.uuid, kinds=kinds, reason=WHOSE_MEMORY)
+        if not _is_most(own.memory_bytes, total, t):
+            return None
+        window = own
     serves = claim.holder.kind is JobKind.INFERENCE
     kind = FindingKind.RESERVED_BY_DESIGN if serves else FindingKind.MEMORY_HOG
     unsure = doubt(past, window, expected, t, kind)
@@ -94,9 +101,31 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
     )
     if used is None or touched is None:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its memory controller is not measured")
-    if used >= t.hog_utilization_ratio or touched >= t.hog_controller_ratio:
+    if used >= t.hog_utilization_ratio:
         return None
-    return _hog_finding(past, claim, window, taken=taken, used=used, touched=touched, t=t)
+    if touched >= t.hog_controller_ratio:
+        return Unknown(uuid=past.uuid, kinds=(kind,), reason=WHOSE_READING) if len(past.claims) > 1 else None
+    return _hog_finding(past, claim, window, used=used, touched=touched, t=t)
+
+
+def _is_most(memory: Sequence[int | None], total: int, t: Thresholds) -> bool:
+    """Whether in 95% of the bins in which that is known at least so much of the board's memory was taken."""
+    taken = percentile([value / total for value in known(memory)], 0.05)
+    return taken is not None and taken >= t.hog_memory_ratio
+
+
+def _own_window(claim: Claim, window: Bins, t: Thresholds) -> Bins | None:
+    """The window as one of several holders used it; ``None`` where its memory or its work is not told apart.
+
+    The memory controller's part is the board's: as much as all of them read and wrote.
+    """
+    bins = len(window.covered)
+    memory = claim.memory_bytes[-bins:]
+    used = window if claim.bins is None else claim.bins.last(bins)
+    enough = t.coverage_ratio * bins
+    if len(known(memory)) < enough or len(known(used.utilization)) < enough:
+        return None
+    return replace(used, memory_bytes=memory)
 
 
 def _unseen(claim: Claim, window: Bins) -> str | None:
@@ -156,8 +185,14 @@ def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], a
 
 
 def _hog_finding(
-    past: GpuPast, claim: Claim, window: Bins, *, taken: float, used: float, touched: float, t: Thresholds
+    past: GpuPast, claim: Claim, window: Bins, *, used: float, touched: float, t: Thresholds
 ) -> Finding:
+    taken = (
+        percentile([value / (past.memory_total_bytes or 1) for value in known(window.memory_bytes)], 0.05)
+        or 0.0
+    )
+    others = len(past.claims) - 1
+    beside = f", which {text.many(others, 'other')} hold{'s' if others == 1 else ''} too," if others else ""
     if claim.holder.kind is JobKind.INFERENCE:
         return _reserved_finding(past, claim, window, taken=taken, used=used, touched=touched)
     signature = None if past.onset is None else _is_tensorflow_like(past.onset, t)
@@ -171,9 +206,9 @@ def _hog_finding(
         window,
         FindingKind.MEMORY_HOG,
         sentence=(
-            f"{holder_name(claim)} keeps {text.percent(taken)} of the memory of {gpu_name(past)} and hardly "
-            f"touches it: {text.percent(used)} busy ({measured_by(past.rung)}), memory read or written "
-            f"{text.percent(touched)} of the time at most. Suspected to need far less.{likeness}"
+            f"{holder_name(claim)} keeps {text.percent(taken)} of the memory of {gpu_name(past)}{beside} and "
+            f"hardly touches it: {text.percent(used)} busy ({measured_by(past.rung)}), memory read or "
+            f"written {text.percent(touched)} of the time at most. Suspected to need far less.{likeness}"
         ),
         evidence=(
             Evidence(name="memory_used_p5_ratio", value=taken),
@@ -181,6 +216,7 @@ def _hog_finding(
             Evidence(name="unused_gpu_hours", value=hours * (1.0 - used)),
             Evidence(name="memory_controller_p95_ratio", value=touched),
             Evidence(name="tensorflow_signature", value=signature),
+            Evidence(name="others", value=others),
             Evidence(name="framework", value=claim.holder.framework),
             Evidence(name="share", value=claim.share),
         ),

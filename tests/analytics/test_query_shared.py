@@ -66,7 +66,10 @@ def test_what_an_exporter_tells_of_whole_pods_tells_holders_apart(tmp_path: Path
         ("slurm:ann", 0.95, 7),
         ("slurm:bob", 0.0, 5),
     ]
-    assert {(each["holder_id"], each["part"]) for each in parts} == {(1, 1.0), (2, 0.0)}
+    assert {(each["holder_id"], each["part"], each["memory_bytes"]) for each in parts} == {
+        (1, 1.0, 7),
+        (2, 0.0, 5),
+    }
     assert len({each["bin"] for each in parts}) == ALL_MS // 30_000
 
 

@@ -47,9 +47,14 @@ def empty_store(tmp_path: Path) -> Iterator[Store]:
 
 
 def fill(
-    store: Store, uses: dict[str, float | None], owner: str = "bob", until_ms: int | None = None
+    store: Store,
+    uses: dict[str, float | None],
+    owner: str = "bob",
+    until_ms: int | None = None,
+    gib: dict[str, int | None] | None = None,
 ) -> None:
-    """Four hours of a GPU at 80% that ann and bob hold, half each; ``uses`` are their processes'."""
+    """Four hours of a GPU at 80% that ann and bob hold, half each, with the use and GiB of their processes."""
+    kept = {name: None if each is None else each << 30 for name, each in (gib or {}).items()}
     steps = [START_MS + (n + 1) * STEP_MS for n in range(STEPS)]
     people = dict(zip(uses, ("ann", owner), strict=True))
     keys = {name: ProcessKey(node=NODE, pid=70 + at, started_ms=START_MS) for at, name in enumerate(uses)}
@@ -86,7 +91,14 @@ def fill(
             ),
             processes=tuple(Process(key=keys[name], user=people[name]) for name in uses),
             process_samples=tuple(
-                ProcessSample(uuid=UUID, key=keys[name], at_ms=at_ms, width_ms=STEP_MS, sm_ratio=use)
+                ProcessSample(
+                    uuid=UUID,
+                    key=keys[name],
+                    at_ms=at_ms,
+                    width_ms=STEP_MS,
+                    sm_ratio=use,
+                    memory_used_bytes=kept.get(name),
+                )
                 for at_ms in steps
                 for name, use in uses.items()
             ),
@@ -198,6 +210,37 @@ def test_the_parts_of_the_work_are_those_of_the_processes(empty_store: Store) ->
     with empty_store.reader() as reader:
         rows = run(reader, "assess_shared", {**window, "gpu_ids": [1]}).to_pylist()
     assert [(row["bin"], row["part"]) for row in rows] == [(0, 0.75), (1, 0.75), (0, 0.25), (1, 0.25)]
+
+
+@pytest.mark.parametrize(
+    ("owner", "gib", "own"),
+    [
+        ("bob", {"one": 20, "two": 5}, {20 << 30, 5 << 30}),
+        ("bob", {"one": 20, "two": 0}, {20 << 30, 0}),
+        ("bob", {"one": 20, "two": None}, {None}),  # the driver doesn't tell it of one
+        ("ann", {"one": 20, "two": 5}, {25 << 30, 0}),  # both are hers; his have left
+        ("zoe", {"one": 20, "two": 5}, set()),  # a process of nobody's: whose its memory is, is not told
+    ],
+)
+def test_the_memory_of_each_holder_is_that_of_its_processes(
+    empty_store: Store, owner: str, gib: dict[str, int | None], own: set[int | None]
+) -> None:
+    fill(empty_store, {"one": 0.6, "two": 0.0}, owner=owner, gib=gib)
+    window = {"bins_from": END_MS - 2 * STEP_MS, "bins_to": END_MS, "as_of": END_MS}
+    with empty_store.reader() as reader:
+        rows = run(reader, "assess_shared", {**window, "gpu_ids": [1]}).to_pylist()
+    assert {row["memory_bytes"] for row in rows} == own
+    assert {row["bin"] for row in rows} == ({0, 1} if own else set())
+
+
+def test_memory_is_told_where_nobody_works(empty_store: Store) -> None:
+    fill(empty_store, {"one": 0.0, "two": 0.0}, gib={"one": 20, "two": 5})
+    window = {"bins_from": END_MS - 2 * STEP_MS, "bins_to": END_MS, "as_of": END_MS}
+    with empty_store.reader() as reader:
+        rows = run(reader, "assess_shared", {**window, "gpu_ids": [1]}).to_pylist()
+    assert [(row["part"], row["memory_bytes"]) for row in rows] == [(None, 20 << 30)] * 2 + [
+        (None, 5 << 30)
+    ] * 2
 
 
 def test_own_bins_are_unknown_where_the_gpu_worked_and_nobody_says_for_whom() -> None:
