@@ -53,7 +53,7 @@ def fill(
     until_ms: int | None = None,
     gib: dict[str, int | None] | None = None,
 ) -> None:
-    """Four hours of a GPU at 80% that ann and bob hold, half each, with the use and GiB of their processes."""
+    """Four hours of a GPU at 80% that ann and bob hold, half each, with their processes' use and GiB."""
     kept = {name: None if each is None else each << 30 for name, each in (gib or {}).items()}
     steps = [START_MS + (n + 1) * STEP_MS for n in range(STEPS)]
     people = dict(zip(uses, ("ann", owner), strict=True))
