@@ -43,6 +43,9 @@ OF_SOMETHING_ELSE: Mapping[str, set[str]] = {
     "service/doctor_checks/results.py": {"good"},
     # the table of the report, as a CSV file of it is called
     "service/reports/chargeback.py": {"chargeback"},
+    # how long a job has waited: a column, a query and its table
+    "service/pages/queue.py": {"waited"},
+    "service/reports/waited.py": {"waited"},
     # the level of a fault (its AlertKind is GPU_FAULT)
     "service/alerts/rules.py": {"suspect"},
     # the code of an answer, and an event of the journal: an order came too late

@@ -129,7 +129,7 @@ def _jobs(source: Source) -> Section:
             name="held_by_job",
             columns=columns,
             rows=_known(source.rows("waited_holders", by="job"))[:TOP],
-            empty="None.",
+            empty="No job.",
         ),
     )
 
