@@ -7,6 +7,7 @@ from typing import Final
 from analytics.vocabulary.actions import ActionClass
 from analytics.vocabulary.alerts import AlertKind
 from analytics.vocabulary.findings import KINDS, FindingKind
+from analytics.vocabulary.jobs import SUBMITTED
 from analytics.vocabulary.patterns import PatternKind
 from analytics.vocabulary.reports import ReportKind
 from analytics.vocabulary.states import GpuState
@@ -79,6 +80,18 @@ def test_words_of_something_else_are_still_there() -> None:
     spelled = {(name, value) for name, _, value in _spelled()}
     gone = [(name, word) for name, words in OF_SOMETHING_ELSE.items() for word in words]
     assert set(gone) <= spelled
+
+
+def test_no_file_but_the_vocabulary_spells_how_ids_of_submitted_jobs_begin() -> None:
+    """A message to the terminal begins with ``fallow: ``: the name of the program, and a space."""
+    broken = [
+        f"{relative(path)}:{node.lineno}: use is_submitted or submitted_id of analytics/vocabulary/jobs.py"
+        for path in sources()
+        if not relative(path).startswith(HOMES)
+        for node in nodes(path)
+        if isinstance(node, ast.Constant) and node.value == SUBMITTED
+    ]
+    assert not broken, listed(broken)
 
 
 HYPHENED = re.compile(r"'([a-z]+(?:-[a-z]+)+)'")

@@ -10,7 +10,7 @@ from advisor.actions import Action, Notify
 from advisor.journal.records import Result
 from advisor.journal.recovery import TOLD
 from advisor.outcomes import Done, Engine, Failed, Outcome
-from advisor.state.model import is_ours
+from advisor.state.model import is_submitted
 from collector.model import JobId
 
 LAUNCHER = "its launcher"
@@ -27,7 +27,7 @@ class Dispatch:
 
     def do(self, step: Action, intent: int = 0) -> Outcome:
         """Carry the step out where its job lives; blocks as long as that engine does."""
-        if not is_ours(step.job):
+        if not is_submitted(step.job):
             return self._foreign.do(step, intent)
         outcome = self._launched.do(step, intent)
         if isinstance(step, Notify) and isinstance(outcome, Done | Failed):
@@ -37,5 +37,5 @@ class Dispatch:
 
     def settled(self, step: Action, result: Result, found: str) -> None:
         """Note what came of a telling after all, once its launcher has said so; nothing is noted twice."""
-        if isinstance(step, Notify) and is_ours(step.job) and found != TOLD:
+        if isinstance(step, Notify) and is_submitted(step.job) and found != TOLD:
             self._heard(step.job, "tell", step.message, (LAUNCHER,) if result is Result.DONE else ())

@@ -26,6 +26,7 @@ from advisor.jobs.report_review import Reviewer
 from advisor.jobs.repository import Change, Kept, read_entry, read_register, write_changes
 from advisor.jobs.signing import KEY_BYTES, CommandSigner
 from advisor.jobs.stray_leases import match_leases
+from analytics.vocabulary.jobs import submitted_id
 from collector.clock import Clock
 from collector.model import GpuUuid, JobId
 
@@ -38,7 +39,6 @@ FORGOTTEN_AT_ONCE = 200
 """So many more may be there before the oldest are let go of, in one sweep."""
 
 Turn = Callable[[JobRecord], JobRecord]
-
 Doubter = Callable[[JobRecord, Report, Unproven], None]
 """Told of each report that claims what its job was not given. Must not block for long."""
 
@@ -126,7 +126,7 @@ class Register:
             known = self._nonces.get(_nonce(submission)) if submission.nonce else None
             if known is None:
                 self._number += 1
-                job = JobId(f"fallow:{self._number}")
+                job = JobId(submitted_id(self._number))
                 self._nonces[_nonce(submission)] = job
                 self._heard_ms[job] = self._clock.monotonic_ms()
                 batch = self._put(None, lifecycle.submitted(job, submission, self._clock.now_ms()))

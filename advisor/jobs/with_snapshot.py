@@ -36,7 +36,7 @@ from advisor.state.model import (
     Reservation,
     Telemetry,
     Use,
-    is_ours,
+    is_submitted,
 )
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 
@@ -79,7 +79,7 @@ def joined(
     for entry in holding.values():
         for uuid, share in shares_held(entry).items():
             leases[uuid] += share
-    known = {uuid for id, placement in live.placements.items() if is_ours(id) for uuid in placement.gpus}
+    known = {uuid for id, placement in live.placements.items() if is_submitted(id) for uuid in placement.gpus}
     new = set(leases) - known
     foreign = _foreign(live, leases, stale)
     bereft = {uuid for entry in present if entry.id not in holding for uuid in leased(entry)}
@@ -168,7 +168,7 @@ def _foreign(live: ClusterState, leases: Mapping[GpuUuid, float], stale: set[Gpu
     crowded = _crowded(live, leases)
     for id, job in live.jobs.items():
         placement = live.placements.get(id)
-        if is_ours(id) or (placement is not None and not crowded.isdisjoint(placement.gpus)):
+        if is_submitted(id) or (placement is not None and not crowded.isdisjoint(placement.gpus)):
             continue
         unseen = placement is not None and any(uuid in stale for uuid in placement.gpus)
         kept[id] = replace(job, use=Use.UNKNOWN, idle_since_ms=None, idle_gpu_hours=None) if unseen else job
@@ -179,14 +179,14 @@ def _crowded(live: ClusterState, leases: Mapping[GpuUuid, float]) -> set[GpuUuid
     """GPUs of which our leases and everybody else's jobs have more together than there is."""
     given = dict(leases)
     for id, placement in live.placements.items():
-        if not is_ours(id):
+        if not is_submitted(id):
             given.update({uuid: given[uuid] + placement.share for uuid in placement.gpus if uuid in given})
     return {uuid for uuid, share in given.items() if share > 1 + SHARE_SLACK}
 
 
 def _taken(live: ClusterState, foreign: Mapping[JobId, Job], leases: Mapping[GpuUuid, float]) -> set[GpuUuid]:
     """What is left of the GPUs of those who have no place beside our leases: they may be there still."""
-    gone = (job for job in live.placements if not is_ours(job) and job not in foreign)
+    gone = (job for job in live.placements if not is_submitted(job) and job not in foreign)
     theirs = {uuid for job in gone for uuid in live.placements[job].gpus}
     return {uuid for uuid in theirs if leases.get(uuid, 0.0) < 1 - SHARE_SLACK}
 

@@ -32,7 +32,7 @@ from advisor.jobs.model import JobRecord
 from advisor.journal.journal import StoreJournal
 from advisor.journal.records import ActionRecord, Moment, Result, age_ms, result_of
 from advisor.outcomes import Outcome
-from advisor.state.model import is_ours
+from advisor.state.model import is_submitted
 from advisor.statements import asked
 from collector.model import JobId
 
@@ -90,7 +90,7 @@ def settlement(deed: ActionRecord, facts: Facts, now: Moment) -> Recovery | None
             return _undone("promises are made anew with every plan")
         case SetEnvAtRestart() if facts.entry is not None:
             return _of_settings(step, facts.entry)
-        case _ if is_ours(deed.job):
+        case _ if is_submitted(deed.job):
             return _undone("Fallow stopped before anything was given to its launcher")
         case Notify():
             return _unknown("the owner may have been told; nothing else was done")
@@ -146,7 +146,7 @@ class Recovering:
                 directed = Directed(
                     handled=bool(row["handled"]), failed=None if failed is None else str(failed)
                 )
-            ours = is_ours(deed.job)
+            ours = is_submitted(deed.job)
             entry = self._entry_of(deed.job) if ours else None
             foreign = None if ours or deed.step is None else self._foreign(deed.step)
             yield deed, Facts(directed=directed, entry=entry, told=bool(row["told"]), foreign=foreign)

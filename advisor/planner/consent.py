@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from advisor.actions import Action, Cancel, Move, Pause, ReleaseMemory, Requeue, Resize
-from advisor.state.model import ActionClass, ClusterState, Job, ProjectName, is_ours
+from advisor.state.model import ActionClass, ClusterState, Job, ProjectName, is_submitted
 from collector.model import JobId
 
 
@@ -169,7 +169,7 @@ def _spoken_for(job: Job, said: Mapping[Kind, OwnerReply]) -> Job:
     no = {kind for kind, word in said.items() if word.allowed is False}
     no |= {kind for kind in STOPPING if not allowed[kind] and any(allowed[each] for each in STOPPING)}
     withheld = {verb: refusal(kind, job.user) for kind in Kind if kind in no for verb in VERBS[kind]}
-    outside = not is_ours(job.id) and allowed[Kind.PAUSE]
+    outside = not is_submitted(job.id) and allowed[Kind.PAUSE]
     return replace(
         job,
         preemptible=any(allowed[kind] for kind in STOPPING),
@@ -193,13 +193,13 @@ def _allowed(kind: Kind, job: Job, word: OwnerReply | None) -> bool:
 
 
 def _is_rigid(job: Job) -> bool:
-    return is_ours(job.id) and not job.checkpointable
+    return is_submitted(job.id) and not job.checkpointable
 
 
 def _before(kind: Kind, job: Job) -> bool:
     match kind:
         case Kind.PAUSE | Kind.RESTART:
-            return job.preemptible and (is_ours(job.id) or kind is not Kind.PAUSE or job.checkpointable)
+            return job.preemptible and (is_submitted(job.id) or kind is not Kind.PAUSE or job.checkpointable)
         case Kind.RESIZE:
             return job.elastic and ActionClass.RESIZE not in job.opted_out
         case Kind.RELEASE:
@@ -219,7 +219,7 @@ def _held(kind: Kind, job: Job, word: OwnerReply | None) -> Held:
             until_ms=word.until_ms,
             for_all=word.job is None,
         )
-    if is_ours(job.id):
+    if is_submitted(job.id):
         return Held(kind=kind, allowed=allowed, origin=Origin.SUBMISSION)
     return Held(kind=kind, allowed=allowed, origin=Origin.SITE if allowed else Origin.NOBODY)
 

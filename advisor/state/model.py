@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import NewType
 
 from analytics.vocabulary.actions import ActionClass as ActionClass  # noqa: PLC0414
+from analytics.vocabulary.jobs import is_submitted as is_submitted  # noqa: PLC0414
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 
 ProjectName = NewType("ProjectName", str)
@@ -250,12 +251,3 @@ class ClusterState:
     reservations: Mapping[JobId, Reservation] = field(default_factory=dict)
     actions: tuple[ActionTaken, ...] = ()
     begun: Mapping[JobId, tuple[JobId, ...]] = field(default_factory=dict)
-
-
-OURS = "fallow:"
-"""What the ids of submitted jobs begin with."""
-
-
-def is_ours(job: JobId) -> bool:
-    """Whether a job was submitted to Fallow, by its id."""
-    return job.startswith(OURS)

@@ -10,7 +10,7 @@ from advisor.actions import Action, Notify
 from advisor.engines.external import KEEP_HINT
 from advisor.engines.notify_owner import Notice, Notifier, Told
 from advisor.outcomes import Done, Engine, Failed, Late, Outcome
-from advisor.state.model import is_ours
+from advisor.state.model import is_submitted
 from collector.model import JobId
 from collector.store.errors import StoreError
 from service.errors import ClientError
@@ -52,7 +52,7 @@ class LaunchedToo:
     def do(self, step: Action, intent: int = 0) -> Outcome:
         """Carry the step out; a telling that its launcher took, or may take, is sent as well."""
         outcome = self._engine.do(step, intent)
-        if isinstance(step, Notify) and is_ours(step.job) and isinstance(outcome, Done | Failed | Late):
+        if isinstance(step, Notify) and is_submitted(step.job) and isinstance(outcome, Done | Failed | Late):
             hint = KEEP_HINT.format(job=step.job)
             user = self._whose(step.job)
             self._messages.notify(Notice(job=step.job, user=user, uid=None, message=step.message, hint=hint))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.padding import Padding
 
 from analytics import text
+from analytics.vocabulary.jobs import is_submitted
 from service.cli import advice_lines, words
 from service.cli.asking import asked, asked_to_act
 from service.cli.job_words import job_id
@@ -76,10 +77,6 @@ def _who(row: dict[str, Any]) -> str:
     )
 
 
-SUBMITTED = "fallow:"
-"""How the ids of submitted jobs begin."""
-
-
 class NothingOfThatName(FallowError):
     """No job, GPU or advice is called so."""
 
@@ -117,7 +114,7 @@ def run_explain(flags: argparse.Namespace) -> int:
 
 def _launched(flags: argparse.Namespace, name: str) -> tuple[str, ...]:
     """What the service says of a submitted job; nothing of others, and where none runs to be asked."""
-    if not name.startswith(SUBMITTED):
+    if not is_submitted(name):
         return ()
     try:
         return tuple(asked_to_act(flags).job(name).get("explain", ()))

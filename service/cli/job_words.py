@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from analytics.vocabulary.jobs import submitted_id
 from service.cli import words
 from service.cli.asking import asked_to_act
 from service.client.jobs import ActingClient, Listed
@@ -15,7 +16,7 @@ MOST_ROWS = 10_000
 
 def job_id(text: str) -> str:
     """``7`` means ``fallow:7``; anything else is an id as it stands."""
-    return f"fallow:{text}" if text.isdigit() else text
+    return submitted_id(text) if text.isdigit() else text
 
 
 def say_what_is_left(listed: Listed, narrowed_by: str | None = None) -> None:

@@ -15,7 +15,7 @@ from advisor.jobs.model import JobRecord, JobState
 from advisor.jobs.with_snapshot import waiting_job
 from advisor.outcomes import Engine, Outcome, Stale
 from advisor.planner.consent import Held, Kind, Origin, holding, with_consent, withdrawn
-from advisor.state.model import is_ours
+from advisor.state.model import is_submitted
 from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob
 from service.control.interface import Caller, OwnWord, Role, Row
@@ -47,7 +47,7 @@ class Consents:
 
     def complete(self, state: "ClusterState") -> "ClusterState":
         """The state with what owners said of their jobs. Reads the store; blocks briefly."""
-        self._foreign = {id: job for id, job in state.jobs.items() if not is_ours(id)}
+        self._foreign = {id: job for id, job in state.jobs.items() if not is_submitted(id)}
         return with_consent(state, self._parts.book.words())
 
     def against(self, step: "Action") -> str | None:
@@ -106,7 +106,7 @@ class Consents:
         entry = self._parts.register.entries().get(job)
         if entry is not None and entry.state is not JobState.ENDED:
             return waiting_job(entry)
-        if not is_ours(job):
+        if not is_submitted(job):
             self.observe()
         result = self._foreign.get(job)
         if result is None:
@@ -117,7 +117,7 @@ class Consents:
 
     def user_of(self, job: JobId) -> str | None:
         """Whose job it is; ``None`` for one that Fallow neither launched nor saw at its newest look."""
-        if not is_ours(job):
+        if not is_submitted(job):
             result = self._foreign.get(job)
             return None if result is None else result.user
         entry = self._parts.register.entries().get(job)

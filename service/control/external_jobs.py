@@ -20,7 +20,16 @@ from advisor.engines.external_processes import OLDEST_MS, processes_of
 from advisor.engines.notify_owner import Notifier, TerminalNotifier
 from advisor.jobs.external_jobs import Checkpoint, ExternalJobStore, Seen
 from advisor.live.snapshot import NO_PROJECT
-from advisor.state.model import MAY_BE_SAT_AT, ActionClass, ClusterState, Job, Phase, Placement, Use, is_ours
+from advisor.state.model import (
+    MAY_BE_SAT_AT,
+    ActionClass,
+    ClusterState,
+    Job,
+    Phase,
+    Placement,
+    Use,
+    is_submitted,
+)
 from advisor.state.site_protection import Protect, with_protection
 from collector.model import GpuUuid, JobId, NodeName
 from collector.procfs.accounts import uid_of
@@ -114,7 +123,9 @@ class ExternalJobs:
         present = [c for c in checkpoints if c.ended_as == "resumed" or c.paused.job in moving]
         state = with_present(with_protection(state, self._protect), present)
         state = with_paused(state, paused, self._typed_ms)
-        jobs = {id: job if is_ours(id) else self._completed(job, moving) for id, job in state.jobs.items()}
+        jobs = {
+            id: job if is_submitted(id) else self._completed(job, moving) for id, job in state.jobs.items()
+        }
         return replace(state, jobs=jobs)
 
     def _completed(self, job: Job, moving: "frozenset[JobId]") -> Job:

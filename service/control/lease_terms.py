@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from advisor.jobs.gpu_sharing import Device, Mps, Sharer, Terms, terms
 from advisor.jobs.lifecycle import leased
 from advisor.jobs.model import JobRecord, Sharing
-from advisor.state.model import is_ours
+from advisor.state.model import is_submitted
 from collector.model import GpuUuid
 from collector.procfs.accounts import name_of
 from collector.procfs.owners import is_lent
@@ -85,7 +85,7 @@ def _strangers(state: "ClusterState") -> dict[GpuUuid, frozenset[str]]:
     result: dict[GpuUuid, frozenset[str]] = {}
     for id, placement in state.placements.items():
         job = state.jobs.get(id)
-        if job is None or is_ours(id):
+        if job is None or is_submitted(id):
             continue
         for uuid in placement.gpus:
             result[uuid] = result.get(uuid, frozenset()) | {job.user or f"the owner of {id}"}

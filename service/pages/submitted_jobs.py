@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.jobs import is_submitted
 from service import wording
 from service.charts.job_timeline import STANDS, gpu_hours, life_chart, life_of, stand_colours
 from service.charts.theme import ink_on as readable
@@ -126,7 +127,7 @@ def unlisted(recent: Recent, *, ended: bool) -> str | None:
 
 def is_launched(job: str | None) -> bool:
     """Whether a job's id is one that Fallow gives."""
-    return job is not None and job.startswith("fallow:")
+    return job is not None and is_submitted(job)
 
 
 def _sentence(jobs: pd.DataFrame) -> str:

@@ -19,6 +19,7 @@ import pandas as pd
 from analytics import text
 from analytics.vocabulary.actions import ActionClass
 from analytics.vocabulary.findings import IDLENESS, FindingKind
+from analytics.vocabulary.jobs import is_submitted
 from analytics.vocabulary.patterns import LAST, PatternKind, name_of_pattern
 from service import energy
 from service.energy import Energy
@@ -209,7 +210,7 @@ def _is_told(finding: Row, advised: Iterable[Row]) -> bool:
 
 def _commands(row: Row) -> list[str]:
     """What to type: the settings that an advice's steps name; for an idle job of ours, how it makes way."""
-    ours = row["class"] in IDLE and str(row["job"]).startswith("fallow:")
+    ours = row["class"] in IDLE and is_submitted(str(row["job"]))
     settings = [
         f"export {key}={quote(str(value))}"
         for step in row["steps"]
