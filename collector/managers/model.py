@@ -156,6 +156,29 @@ class ManagedNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Nodes that a manager keeps for somebody. ``whose`` is in words: accounts and people.
+
+    ``is_whole``: all of its nodes, else some of their cores.
+    """
+
+    name: str
+    nodes: tuple[NodeName, ...]
+    whose: str = ""
+    is_whole: bool = True
+    starts_ms: int | None = None
+    ends_ms: int | None = None
+
+    def is_on(self, now_ms: int) -> bool:
+        """Whether it has begun and has not ended."""
+        return (self.starts_ms or 0) <= now_ms and (self.ends_ms is None or now_ms < self.ends_ms)
+
+    def told(self) -> str:
+        """Its name, and whose it is."""
+        return f"reservation {self.name}{f' of {self.whose}' if self.whose else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """All that a manager showed at one time: its jobs, some that are over among them, and every node."""
 
@@ -163,6 +186,7 @@ class Look:
     at_ms: int
     jobs: tuple[ManagedJob, ...]
     nodes: tuple[ManagedNode, ...]
+    reservations: tuple[Reservation, ...] = ()
 
 
 class Manager(Protocol):

@@ -13,7 +13,17 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from collector.managers.model import HOLDING, Grant, JobKey, JobState, KnownRun, Look, ManagedJob, ManagedNode
+from collector.managers.model import (
+    HOLDING,
+    Grant,
+    JobKey,
+    JobState,
+    KnownRun,
+    Look,
+    ManagedJob,
+    ManagedNode,
+    Reservation,
+)
 from collector.model import (
     JobId,
     OutOfService,
@@ -55,6 +65,17 @@ NODES = pa.schema(
     ]
 )
 
+RESERVATIONS = pa.schema(
+    [
+        *[(name, _TEXT) for name in ("manager", "cluster", "name")],
+        ("node_names", pa.list_(_TEXT)),
+        ("is_whole", pa.bool_()),
+        ("whose", _TEXT),
+        ("starts_at", _TIME),
+        ("ends_at", _TIME),
+    ]
+)
+
 
 @dataclass(slots=True)
 class Managed:
@@ -63,6 +84,7 @@ class Managed:
     jobs: dict[Key, Row] = field(default_factory=dict)
     nodes: dict[tuple[str, str], tuple[ManagedNode, ...]] = field(default_factory=dict)
     waits: Waits = field(default_factory=Waits)
+    reservations: dict[tuple[str, str], tuple[Reservation, ...]] = field(default_factory=dict)
 
 
 def read_managed(connection: duckdb.DuckDBPyConnection) -> Managed:
@@ -94,6 +116,7 @@ def write_looks(
         if reading.look is not None:
             _write_jobs(connection, managed, reading.source, reading.look)
             _write_nodes(connection, managed, reading.source, reading.look)
+            _write_reservations(connection, managed, reading.source, reading.look)
             write_waits(connection, managed.waits, reading.source, reading.look)
             row = {"at_ms": at_ms, "manager": reading.source, "took_ms": reading.duration_ms}
             connection.execute(statement("insert_manager_look"), row | _summed(reading.look))
@@ -132,6 +155,33 @@ def _write_nodes(connection: duckdb.DuckDBPyConnection, managed: Managed, manage
     ]
     feed(connection, "insert_manager_nodes", pa.Table.from_pylist(rows, schema=NODES))
     managed.nodes[where] = look.nodes
+
+
+def _write_reservations(
+    connection: duckdb.DuckDBPyConnection, managed: Managed, manager: str, look: Look
+) -> None:
+    where = (manager, look.cluster)
+    if managed.reservations.get(where) == look.reservations:
+        return
+    connection.execute(
+        statement("forget_manager_reservations"), {"manager": manager, "cluster": look.cluster}
+    )
+    rows = [
+        {
+            "manager": manager,
+            "cluster": look.cluster,
+            "name": each.name,
+            "node_names": list(each.nodes),
+            "is_whole": each.is_whole,
+            "whose": each.whose,
+            "starts_at": _time(each.starts_ms),
+            "ends_at": _time(each.ends_ms),
+        }
+        for each in look.reservations
+    ]
+    if rows:
+        feed(connection, "insert_manager_reservations", pa.Table.from_pylist(rows, schema=RESERVATIONS))
+    managed.reservations[where] = look.reservations
 
 
 def _summed(look: Look) -> dict[str, object]:

@@ -93,6 +93,8 @@ SHOWN = frozenset(
         "shown_id",
         "state_name",
         "manager_queue.reason",
+        "manager_queue.cause",
+        "manager_queue.gpu_type",
         "manager_runs.reason",
         "manager_nodes.reason",
         "manager_runs.given",

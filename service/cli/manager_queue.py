@@ -1,25 +1,25 @@
 """Who waits at a workload manager, beside Fallow's own queue: why, how long, and who holds GPUs unused."""
 
-from collections import Counter
 from typing import Any
 
 from analytics import text
-from collector.model import WASTE_STATES
 from service.cli import words
-from service.cli.screen import Column, console, table
+from service.cli.screen import Column, console, table, which_fit
+from service.summaries import waiting
 
 COLUMNS = (
     Column(title="job"),
-    Column(title="name", least=8),
+    Column(title="name", least=8, spare=3),
     Column(title="user"),
-    Column(title="project"),
-    Column(title="partition"),
+    Column(title="project", spare=2),
+    Column(title="partition", spare=1),
     Column(title="GPUs", right=True),
     Column(title="waits", right=True),
-    Column(title="why", least=20),
+    Column(title="starts", spare=4),
+    Column(title="why", least=40),
 )
-MOST_HOLDERS = 4
-"""Named in one sentence; the ledger has all."""
+
+DAY_MS = 86_400_000
 
 
 def as_json(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -36,6 +36,10 @@ def as_json(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "tasks": row["tasks"],
             "since_ms": round(words.moment(row["submitted_at"]).timestamp() * 1000),
             "waits_for": row["reason"],
+            "cause": row["cause"],
+            "expected_ms": None
+            if row["expected_at"] is None
+            else round(words.moment(row["expected_at"]).timestamp() * 1000),
             "partition": row["partition"],
             "qos": row["qos"],
         }
@@ -43,24 +47,30 @@ def as_json(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def draw(rows: list[dict[str, Any]], gpus: list[dict[str, Any]], limit: int | None, now_ms: int) -> None:
-    """Print a table of ``rows`` (query ``manager_queue``), and who of ``gpus`` (``gpus_now``) uses none."""
+def draw(
+    rows: list[dict[str, Any]],
+    gpus: list[dict[str, Any]],
+    nodes: list[dict[str, Any]],
+    limit: int | None,
+    now_ms: int,
+) -> None:
+    """Print a table of ``rows`` (query ``manager_queue``), and who of ``gpus`` (``gpus_now``) uses none.
+
+    ``nodes`` (``manager_nodes``) are the manager's: what keeps their free GPUs is said.
+    """
     screen = console()
     for cluster in dict.fromkeys(row["cluster"] for row in rows):
         own = [row for row in rows if row["cluster"] == cluster]
-        screen.print(f"At Slurm, cluster {cluster}: {_counted(own)}", style="bold")
-        screen.print(table(COLUMNS, [_line(row, now_ms) for row in own[:limit]]))
+        screen.print(f"At Slurm, cluster {cluster}: {waiting.counted(own)}", style="bold")
+        lines = [_line(row, now_ms) for row in own[:limit]]
+        kept = which_fit(COLUMNS, lines, screen.width)
+        shown = [[line[at] for at in kept] for line in lines]
+        screen.print(table([COLUMNS[at] for at in kept], shown))
         if limit is not None and len(own) > limit:
             screen.print(f"and {text.many(len(own) - limit, 'job')} more; --limit shows them")
-    if unused := _unused(gpus):
-        screen.print(unused)
-
-
-def _counted(rows: list[dict[str, Any]]) -> str:
-    jobs = sum(row["tasks"] for row in rows)
-    gpus = sum((row["gpus"] or 0) * row["tasks"] for row in rows)
-    waits = "waits" if jobs == 1 else "wait"
-    return f"{text.many(jobs, 'job')} {waits} for {text.many(gpus, 'GPU')}"
+    for sentence in (waiting.unused(gpus), *waiting.kept(rows, gpus, nodes)):
+        if sentence:
+            screen.print(sentence)
 
 
 def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
@@ -77,23 +87,15 @@ def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
         if row["tasks"] > 1
         else f"{'' if parts and not row['gpus'] else each}{parts}",
         text.length_cell(since_s),
-        str(row["reason"] or text.NOTHING),
+        _starts(row["expected_at"], now_ms),
+        waiting.why_of(row),
     )
 
 
-def _unused(gpus: list[dict[str, Any]]) -> str | None:
-    """Who has GPUs now and uses none of them, in a sentence; nothing where nobody does."""
-    held = Counter(
-        (row["job"], row["user_name"]) for row in gpus if row["state"] in WASTE_STATES and row["job"]
-    )
-    if not held:
-        return None
-    named = ", ".join(
-        f"{job}{f' of {user}' if user else ''} ({count})"
-        for (job, user), count in held.most_common(MOST_HOLDERS)
-    )
-    more = len(held) - MOST_HOLDERS
-    others = f" and {text.many(more, 'other job')}" if more > 0 else ""
-    total = held.total()
-    are = "is" if total == 1 else "are"
-    return f"Meanwhile {text.many(total, 'GPU')} {are} held and unused: {named}{others}."
+def _starts(expected_at: str | None, now_ms: int) -> str:
+    """A time of day within a day from now, else with its date, in the reader's own zone."""
+    if expected_at is None:
+        return text.NOTHING
+    at = words.moment(expected_at)
+    is_soon = at.timestamp() * 1000 - now_ms < DAY_MS
+    return f"{at.astimezone():%H:%M}" if is_soon else words.clock_time(expected_at)

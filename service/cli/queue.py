@@ -30,7 +30,8 @@ def run_queue(flags: argparse.Namespace) -> int:
     rows = listed.rows
     with asked(flags) as reader:
         managed = reader.rows("manager_queue")
-        gpus = reader.rows("gpus_now") if managed and not flags.json else []
+        is_drawn = bool(managed) and not flags.json
+        gpus, nodes = (reader.rows(each) if is_drawn else [] for each in ("gpus_now", "manager_nodes"))
     if flags.json:
         print_json([*rows, *manager_queue.as_json(managed[: flags.limit])], flags)
         say_what_is_left(listed)
@@ -41,7 +42,7 @@ def run_queue(flags: argparse.Namespace) -> int:
         screen.print(table(COLUMNS, [_line(row, now_ms) for row in rows]))
         say_what_is_left(listed)
     if managed:
-        manager_queue.draw(managed, gpus, flags.limit, now_ms)
+        manager_queue.draw(managed, gpus, nodes, flags.limit, now_ms)
     elif not rows:
         screen.print("Nobody waits.")
     return 0

@@ -9,6 +9,7 @@ from analytics import text
 from service.charts.bars import shares_chart, wanted_and_held
 from service.pages.data import jobs as acting
 from service.pages.data.jobs import leases_frame, matching, queue_frame
+from service.pages.parts import manager_queue
 from service.pages.parts.charted import charted, grid
 from service.pages.parts.context import Site, Stage, staged
 from service.pages.parts.kill_switch import read_switch, switch_banner
@@ -39,15 +40,18 @@ def show(site: Site) -> None:
 
 
 def _body(stage: Stage) -> None:
-    queue, leases = queued(), lent()
-    st.header(_sentence(queue), anchor=False)
+    queue, leases, managed = queued(), lent(), manager_queue.managed_queue()
+    st.header(_headline(queue, managed), anchor=False)
     switch_banner(stage, read_switch())
     _facts(queue, leases)
     composer()
     if not queue.empty or not leases.empty:
         _projects(stage, queue, leases)
+    if not managed.empty:
+        manager_queue.draw(stage, managed)
     if queue.empty:
-        st.caption("Nothing waits. A job that is submitted with `fallow run` and finds no room appears here.")
+        nothing = "Nothing waits" if managed.empty else "Nothing waits at Fallow itself"
+        st.caption(f"{nothing}. A job that is submitted with `fallow run` and finds no room appears here.")
         return
     _table(stage, queue)
 
@@ -62,6 +66,13 @@ def queued() -> pd.DataFrame:
 def lent() -> pd.DataFrame:
     """The leases as a frame, kept for a moment. Blocks. Raises ``ClientError``."""
     return leases_frame(acting.ask("leases"))
+
+
+def _headline(queue: pd.DataFrame, managed: pd.DataFrame) -> str:
+    if managed.empty:
+        return _sentence(queue)
+    told = plain(manager_queue.told(managed))
+    return told if queue.empty else f"{_sentence(queue)}. {told}"
 
 
 def _sentence(queue: pd.DataFrame) -> str:

@@ -81,12 +81,13 @@ def waited_section(source: Source) -> tuple[Section, ...]:
     if not rows:
         return ()
     holders = source.rows("waited_holders", by="user")
-    told = (waiting.headline(rows), waiting.held_idle(holders), "More: `fallow report waited`.")
+    told = (waiting.headline(rows), waiting.held_idle(holders))
     return (
         Section(
             heading=HEADING,
             sentences=tuple(filter(None, told)),
             table=Table(name="waited", columns=_keyed("Person", _SUMS), rows=_known(rows)[:TOP]),
+            commands=("fallow report waited",),
         ),
     )
 

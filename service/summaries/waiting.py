@@ -5,11 +5,15 @@ for stays as Slurm has it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analytics import text
+from service.energy import WASTED
 
+MOST_NAMED = 4
+"""In one sentence; tables have all."""
 AWAY = "ReqNodeNotAvail"
 PROSE = "Nodes required for job are DOWN, DRAINED or reserved"
 """As in ``collector.managers.slurm.reasons``."""
@@ -19,7 +23,7 @@ CAUSES: Mapping[str, str] = {
     "limit": "a limit of their account or QOS",
     "reservation": "a reservation",
     "nodes": "nodes that are away",
-    "held": "whoever holds them back",
+    "held": "somebody to release them",
     "dependency": "another job",
     "time": "a time of their own",
     "own": "their own limit of tasks at once",
@@ -114,6 +118,81 @@ def why(
     return _limit(reason, told) or reason
 
 
+def why_of(row: Mapping[str, Any]) -> str:
+    """The same of a row of the query ``manager_queue``."""
+    return why(
+        row["reason"],
+        qos=row["qos"],
+        account=row["project"],
+        partition=row["partition"],
+        reservation=row["reservation"],
+    )
+
+
+def counted(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many jobs wait for how many GPUs, of rows of ``manager_queue``; how many until GPUs are free."""
+    jobs, gpus = _jobs(rows), sum((row["gpus"] or 0) * row["tasks"] for row in rows)
+    free = _jobs([row for row in rows if row["cause"] == "resources"])
+    waits = "waits" if jobs == 1 else "wait"
+    told = f"{text.many(jobs, 'job')} {waits} for {text.many(gpus, 'GPU')}"
+    if all(row["cause"] is None for row in rows) or free == jobs:
+        return told
+    many = text.count(free) if free else "none"
+    return f"{told}; {many} of them until GPUs are free, the others for something else"
+
+
+def unused(gpus: Sequence[Mapping[str, Any]]) -> str | None:
+    """Who has GPUs now and uses none of them, of rows of ``gpus_now``; ``None`` where nobody does."""
+    held = Counter((row["job"], row["user_name"]) for row in gpus if row["state"] in WASTED and row["job"])
+    if not held:
+        return None
+    named = ", ".join(
+        f"{job}{f' of {user}' if user else ''} ({count})"
+        for (job, user), count in held.most_common(MOST_NAMED)
+    )
+    more = len(held) - MOST_NAMED
+    others = f" and {text.many(more, 'other job')}" if more > 0 else ""
+    total = held.total()
+    are = "is" if total == 1 else "are"
+    return f"Meanwhile {text.many(total, 'GPU')} {are} held and unused: {named}{others}."
+
+
+def kept(
+    rows: Sequence[Mapping[str, Any]], gpus: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """What keeps those of the manager's GPUs that nobody holds now: who gets them not, and why. Sentences.
+
+    A free GPU is kept by a limit where nobody waits until GPUs are free.
+    """
+    own = {_short(row["node"]) for row in nodes}
+    mine = [row for row in gpus if _short(row["node"]) in own]
+    told = []
+    reserved = Counter(row["state_reason"] or "a reservation" for row in mine if row["state"] == "reserved")
+    for reason, count in reserved.most_common(MOST_NAMED):
+        are = "is" if count == 1 else "are"
+        told.append(f"{text.many(count, 'GPU')} {are} free and kept: {reason}.")
+    free = sum(row["state"] == "free" for row in mine)
+    limited = [row for row in rows if row["cause"] == "limit"]
+    if free and limited and not any(row["cause"] == "resources" for row in rows):
+        limits, jobs = list(dict.fromkeys(why_of(row) for row in limited)), _jobs(limited)
+        others = len(limits) - MOST_NAMED
+        more = f", and {text.many(others, 'other limit')}" if others > 0 else ""
+        are, waits = ("is" if free == 1 else "are"), ("waits" if jobs == 1 else "wait")
+        told.append(
+            f"{text.many(free, 'GPU')} {are} free, and {text.many(jobs, 'job')} {waits} all the same: "
+            f"{'; '.join(limits[:MOST_NAMED])}{more}."
+        )
+    return tuple(told)
+
+
+def _jobs(rows: Sequence[Mapping[str, Any]]) -> int:
+    return sum(row["tasks"] for row in rows)
+
+
+def _short(node: str) -> str:
+    return node.partition(".")[0]
+
+
 def _limit(reason: str, told: Mapping[str, str]) -> str | None:
     match = _LIMIT.fullmatch(reason)
     what = None if match is None else _WHAT.get(match["what"])
@@ -140,12 +219,10 @@ def headline(rows: Sequence[Mapping[str, Any]]) -> str:
         return "No job waited for GPUs at Slurm in this time."
     told = f"Jobs waited {text.gpu_hours(waited)} for GPUs at Slurm."
     if idle:
-        told += (
-            f" For {text.gpu_hours(idle)} of them others held GPUs that would have done, and left them idle."
-        )
+        told += f" For {text.gpu_hours(idle)} of them others held GPUs of that kind and left them idle."
     if free:
-        told += f" For {text.gpu_hours(free)} GPUs of the kind were held by nobody."
-    return told if idle or free else f"{told} No GPU that would have done was idle meanwhile."
+        told += f" For {text.gpu_hours(free)} GPUs of that kind were held by nobody."
+    return told if idle or free else f"{told} No GPU of that kind was idle meanwhile."
 
 
 def held_idle(rows: Sequence[Mapping[str, Any]], most: int = 3) -> str | None:
@@ -158,7 +235,7 @@ def held_idle(rows: Sequence[Mapping[str, Any]], most: int = 3) -> str | None:
     ]
     more = len(rows) - most
     others = f" and {text.many(more, 'other')}" if more > 0 else ""
-    return f"They were held by {', '.join(named)}{others}."
+    return f"The idle ones were held by {', '.join(named)}{others}."
 
 
 def kept_by(row: Mapping[str, Any]) -> str:
@@ -170,7 +247,7 @@ def kept_by(row: Mapping[str, Any]) -> str:
         case "resources":
             return "too few at one place for the jobs that waited, or their turn hadn't come"
         case "reserved":
-            return f"a reservation: {detail}" if detail else "a reservation"
+            return detail or "a reservation"
         case "drained" | "down":
             return f"the node was {row['why']}{f': {detail}' if detail else ''}"
         case "nobody":

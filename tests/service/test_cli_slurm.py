@@ -10,6 +10,7 @@ from collector.managers.slurm.reader import SlurmManager
 from collector.managers.source import ManagerSource
 from collector.reading import Reading, Tick
 from service.cli import main, manager_queue
+from service.summaries import waiting
 from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World
 from tests.collector.store.store_parts import at_path, gpu
 from tests.stores import open_store
@@ -56,14 +57,32 @@ def test_who_waits_is_in_slurm_s_order_with_its_reason(site: Path) -> None:
 def test_a_queue_is_drawn_with_who_holds_gpus_unused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_store(at_path(site)) as store, store.reader() as reader:
         rows = _text(run(reader, "manager_queue", {}).to_pylist())
-    idle = {"job": "slurm:812", "user_name": "ann", "state": "held-idle"}
-    busy = {"job": "slurm:8", "user_name": "bob", "state": "good"}
-    manager_queue.draw(rows, [idle, idle, busy], 1, T0_MS)
+    idle = {"job": "slurm:812", "user_name": "ann", "state": "held-idle", "node": "gpu1"}
+    busy = {"job": "slurm:8", "user_name": "bob", "state": "good", "node": "gpu1"}
+    manager_queue.draw(rows, [idle, idle, busy], [], 1, T0_MS)
     told = " ".join(capsys.readouterr().out.split())
-    assert "At Slurm, cluster lab: 2 jobs wait for 2 GPUs" in told
-    assert "slurm:9 sweep bob vision main normal 2 60 min QOSMaxGRESPerUser" in told
+    assert "At Slurm, cluster lab: 2 jobs wait for 2 GPUs; 1 of them until GPUs are free" in told
+    assert "slurm:9" in told and "QOS normal allows one" in told
     assert "and 1 job more" in told
     assert "Meanwhile 2 GPUs are held and unused: slurm:812 of ann (2)." in told
+
+
+def test_free_gpus_that_a_limit_or_a_reservation_keeps_are_named_so(site: Path) -> None:
+    with open_store(at_path(site)) as store, store.reader() as reader:
+        rows = [row for row in run(reader, "manager_queue", {}).to_pylist() if row["cause"] == "limit"]
+        nodes = run(reader, "manager_nodes", {}).to_pylist()
+    told = "reservation night of account vision"
+    gpus = [
+        {"node": "gpu1.lab.example", "state": "free", "state_reason": None},
+        {"node": "gpu2", "state": "reserved", "state_reason": told},
+        {"node": "elsewhere", "state": "free", "state_reason": None},
+    ]
+    assert waiting.kept(rows, gpus, nodes) == (
+        f"1 GPU is free and kept: {told}.",
+        "1 GPU is free, and 1 job waits all the same: QOS normal allows one person no more GPUs.",
+    )
+    rows[0]["cause"] = "resources"
+    assert len(waiting.kept(rows, gpus, nodes)) == 1
 
 
 @pytest.mark.parametrize("name", ["812", "slurm:812"])
@@ -108,4 +127,5 @@ def test_nodes_that_nobody_measures_are_known(site: Path) -> None:
 
 def _text(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     """As they come over the wire: times as text."""
-    return [{**row, "submitted_at": str(row["submitted_at"])} for row in rows]
+    times = ("submitted_at", "expected_at")
+    return [{**row, **{name: row[name] and str(row[name]) for name in times}} for row in rows]

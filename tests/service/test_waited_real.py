@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from analytics.query import run
+from collector.attribution import effective
 from collector.managers.slurm.reader import SlurmManager
 from collector.managers.source import ManagerSource
-from collector.model import Allocation, ClaimSource
 from collector.reading import Reading, Tick
 from service.cli import main
 from tests.collector.store.store_parts import at_path, gpu, sample, uuid
@@ -38,7 +39,7 @@ def pending(cluster: SlurmCluster, job: str, reason: str) -> None:
 
 
 def watch(path: Path) -> None:
-    """The cluster each minute, GPU 0 of both nodes busy and all others idle."""
+    """The cluster each minute, GPU 0 of each node busy where somebody has it, and all others idle."""
     manager = ManagerSource(SlurmManager(timeout_s=PATIENCE_S))
     places = [(f"n{number // GPUS + 1}", number % GPUS) for number in range(2 * GPUS)]
     known = tuple(gpu(at, node=node, index=index) for at, (node, index) in enumerate(places))
@@ -47,22 +48,16 @@ def watch(path: Path) -> None:
             at_ms = START_MS + minute * 60_000
             reading = manager.read(at_ms)
             assert isinstance(reading, Reading), reading
-            held = tuple(
-                Allocation(
-                    uuid=uuid(places.index((claim.node, claim.index))),
-                    holder=claim.holder,
-                    share=claim.share,
-                    source=ClaimSource.SLURM,
-                )
-                for claim in reading.claims
+            taken = {
+                uuid(places.index((claim.node, claim.index)))
+                for claim in reading.claims or ()
                 if claim.index is not None
-            )
-            taken = {each.uuid for each in held}
+            }
             samples = tuple(
                 sample(
                     at,
                     at_ms,
-                    0.0 if index else 0.9,
+                    0.9 if index == 0 and uuid(at) in taken else 0.0,
                     width_ms=60_000,
                     process_count=int(uuid(at) in taken),
                     memory_used_bytes=(10 << 30) if uuid(at) in taken else 0,
@@ -70,8 +65,17 @@ def watch(path: Path) -> None:
                 for at, (_, index) in enumerate(places)
             )
             hardware = Reading(source="dcgm", at_ms=at_ms, gpus=known, samples=samples)
+            found = effective((hardware, reading), at_ms)
+            assert found is not None
             store.write_tick(
-                Tick(at_ms=at_ms, width_ms=60_000, outcomes=(hardware, reading), allocations=held)
+                Tick(
+                    at_ms=at_ms,
+                    width_ms=60_000,
+                    outcomes=(hardware, reading),
+                    allocations=found.allocations,
+                    withheld=found.withheld,
+                    out_of_service=found.out_of_service,
+                )
             )
 
 
@@ -105,11 +109,34 @@ def test_waits_for_gpus_stand_beside_idle_ones_and_other_waits_do_not(
     assert causes == {
         "GPUs, or what else they asked for": 1,
         "another job": 1,
-        "whoever holds them back": 1,
+        "somebody to release them": 1,
         "a time of their own": 1,
     }
     assert main(["report", "cluster-week", *span, "--format", "json", "--out", "-"]) == 0
     assert "waited" in json.loads(capsys.readouterr().out)["tables"]
+
+
+def test_free_gpus_of_a_reservation_on_a_node_with_jobs_are_kept_by_it(
+    cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.ask(
+        *("scontrol", "create", "reservation", "reservationname=night", "starttime=now", "duration=2:00:00"),
+        *("nodes=n2", "users=nobody"),
+    )
+    inside = cluster.submit("--gres=gpu:1", "--reservation=night", "--uid=65534", "--gid=65534")
+    cluster.until("its run", "squeue", "--noheader", f"--jobs={inside}", "--format=%T", says="RUNNING")
+    watch(tmp_path)
+    with open_store(at_path(tmp_path)) as store, store.reader() as reader:
+        gpus = run(reader, "gpus_now", {}).to_pylist()
+    kept = {(row["node"], row["state"], row["state_reason"]) for row in gpus if row["job"] is None}
+    assert kept == {("n1", "free", None), ("n2", "reserved", "reservation night of user nobody")}
+    span = ["--since", _at(0), "--until", _at(MINUTES), "--data", str(tmp_path)]
+    assert main(["report", "waited", *span, "--format", "json", "--out", "-"]) == 0
+    unheld = {row["why"]: row["gpu_hours"] for row in json.loads(capsys.readouterr().out)["tables"]["unheld"]}
+    assert unheld == {
+        "nothing: no job waited for them": pytest.approx(4 * MINUTES / 60, rel=0.1),
+        "reservation night of user nobody": pytest.approx(3 * MINUTES / 60, rel=0.1),
+    }
 
 
 def _at(minutes: int) -> str:

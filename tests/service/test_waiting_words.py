@@ -60,16 +60,16 @@ def test_every_cause_has_words() -> None:
 def test_sentences_say_who_waited_and_who_held() -> None:
     sums = {"waited_gpu_hours": 12.0, "beside_idle_gpu_hours": 8.5, "beside_free_gpu_hours": 1.0}
     assert waiting.headline([sums]) == (
-        "Jobs waited 12.0 GPU-hours for GPUs at Slurm. For 8.5 GPU-hours of them others held GPUs that would "
-        "have done, and left them idle. For 1.0 GPU-hours GPUs of the kind were held by nobody."
+        "Jobs waited 12.0 GPU-hours for GPUs at Slurm. For 8.5 GPU-hours of them others held GPUs of that "
+        "kind and left them idle. For 1.0 GPU-hours GPUs of that kind were held by nobody."
     )
     assert waiting.headline([]) == "No job waited for GPUs at Slurm in this time."
     none = sums | {"beside_idle_gpu_hours": 0.0, "beside_free_gpu_hours": 0.0}
-    assert waiting.headline([none]).endswith("No GPU that would have done was idle meanwhile.")
+    assert waiting.headline([none]).endswith("No GPU of that kind was idle meanwhile.")
     holders = [{"key": name, "beside_gpu_hours": 2.0} for name in ("ann", None, "cy", "di")]
     assert waiting.held_idle(holders) == (
-        "They were held by ann (2.0 GPU-hours), somebody unknown (2.0 GPU-hours), cy (2.0 GPU-hours) "
-        "and 1 other."
+        "The idle ones were held by ann (2.0 GPU-hours), somebody unknown (2.0 GPU-hours), "
+        "cy (2.0 GPU-hours) and 1 other."
     )
     assert waiting.held_idle([]) is None
 
@@ -77,7 +77,10 @@ def test_sentences_say_who_waited_and_who_held() -> None:
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        ({"why": "reserved", "detail": "night"}, "a reservation: night"),
+        (
+            {"why": "reserved", "detail": "reservation night of account vision"},
+            "reservation night of account vision",
+        ),
         (
             {"why": "limit", "detail": "QOSGrpGRES", "qos": "gold"},
             "a limit: QOS gold may have no more GPUs at once",

@@ -12,12 +12,22 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from collector.inventory.slurm_programs import TIMEOUT_S, NoAnswer, answer
 from collector.inventory.slurm_rights import Account, account_of
-from collector.managers.model import HOLDING, Grant, JobKey, KnownRun, Look, ManagedJob, ManagedNode
-from collector.managers.slurm import node_text, queue_text
+from collector.managers.model import (
+    HOLDING,
+    Grant,
+    JobKey,
+    KnownRun,
+    Look,
+    ManagedJob,
+    ManagedNode,
+    Reservation,
+)
+from collector.managers.slurm import node_text, queue_text, reservations
 from collector.managers.slurm.details import grants_of
 from collector.managers.slurm.queue_text import NotQueue
 from collector.managers.slurm.reuse import Numbers
@@ -28,6 +38,9 @@ ACCOUNT_MS = 600_000
 
 GRANTS_MS = 600_000
 """How often all jobs' indices are asked for again, though a job keeps what it was given."""
+
+RESERVATIONS_MS = 60_000
+"""How often reservations are asked for, 0.01 s each time: a new one is seen a minute later at most."""
 
 SINGLY = 4
 """Up to so many new jobs are asked about one by one (0.01 s each); more, all at once (0.76 s of 3,001 jobs,
@@ -57,6 +70,7 @@ class SlurmManager:
         self._account: tuple[int, Account] | None = None
         self._grants: dict[Where, tuple[Grant, ...] | None] = {}
         self._granted_ms: int | None = None
+        self._reserved: tuple[int, tuple[Reservation, ...]] | None = None
 
     def look(self, now_ms: int) -> Look | Unavailable:
         """Blocks up to the timeout, all calls together."""
@@ -76,8 +90,15 @@ class SlurmManager:
         unshown = _unshown(nodes, jobs)
         if unshown and not any(job.given for job in jobs):
             return self._unavailable(now_ms, _not_all(sum(unshown.values())))
-        doubted = tuple(_doubted(node, unshown) for node in nodes)
-        return Look(cluster=account.cluster, at_ms=now_ms, jobs=jobs, nodes=doubted)
+        reserved = self._reservations(ask, now_ms)
+        told = reservations.with_reservations(nodes, reserved, now_ms)
+        return Look(
+            cluster=account.cluster,
+            at_ms=now_ms,
+            jobs=jobs,
+            nodes=tuple(_doubted(node, unshown) for node in told),
+            reservations=reserved,
+        )
 
     def _unavailable(self, now_ms: int, reason: str) -> Unavailable:
         return Unavailable(source=self.name, at_ms=now_ms, reason=reason)
@@ -87,6 +108,14 @@ class SlurmManager:
         if known is None or not 0 <= now_ms - known[0] < ACCOUNT_MS:
             known = self._account = (now_ms, account_of(ask))
         return known[1]
+
+    def _reservations(self, ask: "_Within", now_ms: int) -> tuple[Reservation, ...]:
+        """Those that were told last where Slurm doesn't answer: all else of this look is known."""
+        known = self._reserved
+        if known is None or not 0 <= now_ms - known[0] < RESERVATIONS_MS:
+            with suppress(NoAnswer):
+                known = self._reserved = (now_ms, reservations.reservations_of(ask(reservations.COMMAND)))
+        return () if known is None else known[1]
 
     def _jobs(self, ask: "_Within", account: Account, now_ms: int) -> tuple[ManagedJob, ...]:
         mark = _mark()

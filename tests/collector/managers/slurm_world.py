@@ -92,6 +92,7 @@ class World:
     nodes: Sequence[Node] = (Node(),)
     private: str = "none"
     level: str = ""
+    reservations: Sequence[str] = ()
     failing: dict[str, str] = field(default_factory=dict)
     calls: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -108,6 +109,8 @@ class World:
                 return _printed([node.row() for node in self.nodes], command[-1])
             case ["scontrol", "show", "config"]:
                 return f"ClusterName = lab\nPrivateData = {self.private}\nSlurmUser = slurm(64030)\n"
+            case ["scontrol", *_, "reservation"]:
+                return "".join(f"{line}\n" for line in self.reservations or ["No reservations in the system"])
             case ["scontrol", *_, "job"]:
                 return "".join(job.detail() for job in self.jobs)
             case ["scontrol", *_, number]:

@@ -111,7 +111,7 @@ def test_who_waits_is_shown_with_the_reason() -> None:
     assert (waiting.ask.gpus, waiting.given, waiting.started_ms) == (4, (), None)
 
 
-def test_a_poll_is_two_calls_and_a_third_when_a_job_begins() -> None:
+def test_a_poll_is_two_calls_and_more_when_a_job_begins_and_once_a_minute() -> None:
     world = World()
     manager = SlurmManager(run=world.run)
     looked(manager)
@@ -121,11 +121,13 @@ def test_a_poll_is_two_calls_and_a_third_when_a_job_begins() -> None:
     world.jobs = [Job(id=812), Job(id=813, gres=("gpu:1(IDX:2)",))]
     world.calls.clear()
     assert [job.given for job in looked(manager, T0_MS + 60_000).jobs][1] is not None
-    assert [command[0] for command in world.calls] == ["sinfo", "squeue", "scontrol"]
-    assert world.calls[-1][-1] == "813"
+    assert [command[0] for command in world.calls] == ["sinfo", "squeue", "scontrol", "scontrol"]
+    assert [command[-1] for command in world.calls[-2:]] == ["813", "reservation"]
     world.calls.clear()
     looked(manager, T0_MS + GRANTS_MS + 1)
-    assert world.asked("scontrol") == 3, "two jobs and the configuration" if ACCOUNT_MS <= GRANTS_MS else ""
+    assert world.asked("scontrol") == 4, (
+        "two jobs, reservations and the configuration" if ACCOUNT_MS <= GRANTS_MS else ""
+    )
 
 
 def test_many_new_jobs_are_asked_about_at_once() -> None:
@@ -133,7 +135,7 @@ def test_many_new_jobs_are_asked_about_at_once() -> None:
     world = World(jobs=jobs, nodes=[Node(used=f"gpu:{len(jobs)}")])
     look = looked(SlurmManager(run=world.run))
     assert [grant.indices for job in look.jobs for grant in job.given or ()] == [(job.id,) for job in jobs]
-    assert world.asked("scontrol") == 2
+    assert world.asked("scontrol") == 3, "the configuration, all jobs, the reservations"
 
 
 def test_a_hostile_name_costs_nobody_else_their_gpus() -> None:

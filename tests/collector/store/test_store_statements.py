@@ -127,6 +127,8 @@ PARAMETERS = {
     "expire_manager_jobs": "before_ms",
     "expire_manager_looks": "before_ms",
     "expire_manager_waits": "before_ms",
+    "forget_manager_reservations": "cluster manager",
+    "insert_manager_reservations": "",
     "open_manager_waits": "",
     "newest_manager_looks": "",
     "insert_manager_waits": "",

@@ -1,0 +1,147 @@
+"""The queue of a workload manager on the page Queue: who waits there, why in plain words, and since when.
+
+The manager's order, and its expected starts; Fallow decides nothing about them.
+"""
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from analytics import text
+from service.pages.data import jobs as acting
+from service.pages.data import queries
+from service.pages.data.jobs import matching
+from service.pages.parts.charted import grid
+from service.pages.parts.context import Stage
+from service.pages.parts.url_state import address, shared
+from service.pages.parts.widgets import facts, plain
+from service.summaries import waiting
+
+PER_PAGE = 50
+COLUMNS = {
+    "shown": "Job",
+    "user": "Person",
+    "asked": "GPUs",
+    "waited": "Waits",
+    "why": "Why",
+    "expected": "Expected start",
+    "name": "Name",
+    "project": "Account",
+    "where": "Partition",
+}
+
+
+def managed_queue() -> pd.DataFrame:
+    """Who waits at workload managers, the next to start first; empty where there are none. Blocks.
+
+    Raises ``ClientError``.
+    """
+    frame = queries.ask_if_kept("manager_queue")
+    if frame is None or "cause" not in frame:
+        return pd.DataFrame()
+    return frame.rename(columns={"job_name": "name", "user_name": "user"})
+
+
+def told(queue: pd.DataFrame) -> str:
+    """How many wait there, in a sentence without its point."""
+    return f"At Slurm {waiting.counted(_rows(queue))}"
+
+
+def draw(stage: Stage, queue: pd.DataFrame) -> None:
+    """Each cluster's queue. Blocks while it asks. Raises ``ClientError``."""
+    gpus, nodes = (_records(queries.ask(name)) for name in ("gpus_now", "manager_nodes"))
+    for cluster, part in queue.groupby("cluster", sort=False):
+        st.subheader(f"At Slurm, cluster {plain(cluster)}", anchor=False)
+        _facts(part)
+        _table(stage, str(cluster), part)
+    for sentence in (waiting.unused(gpus), *waiting.kept(_rows(queue), gpus, nodes)):
+        if sentence:
+            st.markdown(plain(sentence))
+
+
+def _rows(queue: pd.DataFrame) -> list[dict[str, Any]]:
+    """As the client has rows: what is missing is ``None``."""
+    return [
+        {name: None if text.missing(value) else value for name, value in row.items()}
+        for row in _records(queue)
+    ]
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _facts(part: pd.DataFrame) -> None:
+    by_cause = part.groupby("cause", dropna=False)["tasks"].sum()
+    free = int(by_cause.get("resources", 0))
+    now = pd.Timestamp(acting.now())
+    items = [("wait until GPUs are free", _jobs(free))]
+    for cause, count in by_cause.sort_values(ascending=False).items():
+        if cause != "resources" and not text.missing(cause):
+            items.append((f"wait for {waiting.CAUSES.get(str(cause), str(cause))}", _jobs(int(count))))
+    longest = part[part["cause"] == "resources"]["submitted_at"].min()
+    if not text.missing(longest):
+        items.append(("the longest of the first has waited", text.length((now - longest).total_seconds())))
+    facts(items)
+
+
+def _table(stage: Stage, cluster: str, queue: pd.DataFrame) -> None:
+    view = stage.view
+    found = matching(queue, view.find, user=view.user, project=view.project)
+    if found.empty:
+        st.caption("No job that waits there matches what was chosen above.")
+        return
+    pages = -(-len(found) // PER_PAGE)
+    at = st.pagination(pages, key=f"managed-page-{cluster}") - 1 if pages > 1 else 0
+    part = found.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
+    picked = grid(
+        _shown(stage, part)[list(COLUMNS)],
+        hide_index=True,
+        height=38 + 35 * min(len(part), 20),
+        column_config=_columns(),
+        placeholder=text.NOTHING,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=f"managed-table-{cluster}-{at}",
+        alt=f"The jobs that wait at Slurm, cluster {cluster}, in Slurm's order",
+    )
+    st.caption(
+        f"{_jobs(int(found['tasks'].sum()))}, in Slurm's order. An expected start is Slurm's, and moves with "
+        "each job that comes, ends or is put before it; most have none. Choose a row to look into a job."
+    )
+    if chosen := picked["selection"]["rows"]:
+        job = str(part.iloc[chosen[0]]["job"])
+        st.switch_page(stage.site["jobs"], query_params=address(shared(view)) | {"job": job})
+
+
+def _shown(stage: Stage, part: pd.DataFrame) -> pd.DataFrame:
+    now, rows = pd.Timestamp(acting.now()), _rows(part)
+    return part.assign(
+        shown=[row["shown_id"] for row in rows],
+        where=[" ".join(filter(None, (row["partition"], row["qos"]))) for row in rows],
+        asked=[asked(row) for row in rows],
+        waited=[text.length_cell((now - at).total_seconds()) for at in part["submitted_at"]],
+        why=[waiting.why_of(row) for row in rows],
+        expected=part["expected_at"].dt.tz_convert(stage.zone),
+    )
+
+
+def asked(row: dict[str, Any]) -> str:
+    """What each of its tasks asks for, of a row of ``manager_queue``."""
+    each = text.NOTHING if row["gpus"] is None else text.count(row["gpus"])
+    kind = f" {row['gpu_type']}" if row["gpu_type"] else ""
+    many = f"{text.count(row['tasks'])} x " if row["tasks"] > 1 else ""
+    shards = f" {text.many(row['shards'], 'shard')}" if row["shards"] else ""
+    return f"{many}{each}{kind}" if row["gpus"] or not shards else f"{many}{shards.strip()}"
+
+
+def _columns() -> dict[str, Any]:
+    configured: dict[str, Any] = dict(COLUMNS)
+    configured["why"] = st.column_config.TextColumn("Why", width="large")
+    configured["expected"] = st.column_config.DatetimeColumn("Expected start", format="D MMM HH:mm")
+    return configured
+
+
+def _jobs(many: int) -> str:
+    return text.many(many, "job")
