@@ -1,16 +1,16 @@
-"""Hands each step to the engine whose job it is: launched by Fallow, or foreign; and notes what was told.
+"""Hands each step to the engine that has its job and does such a thing; and notes what was told.
 
 A telling that its launcher has not acknowledged yet has reached nobody so far, and is no failure either: it
 is noted when its intent is settled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from advisor.actions import Action, Notify
 from advisor.journal.records import Result
 from advisor.journal.recovery import TOLD
-from advisor.outcomes import Done, Engine, Failed, Outcome
-from advisor.state.model import is_submitted
+from advisor.outcomes import Done, Engine, Failed, Outcome, Unsupported
 from collector.model import JobId
 
 LAUNCHER = "its launcher"
@@ -19,23 +19,55 @@ Heard = Callable[[JobId, str, str, tuple[str, ...]], None]
 """Notes what an owner was told: the job, the rung, the message, and whom it reached."""
 
 
-class Dispatch:
-    """One engine for both kinds of job. ``heard`` notes what owners were told through their launchers."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineEntry:
+    """An engine, the jobs that are its own, and its capabilities.
 
-    def __init__(self, launched: Engine, foreign: Engine, heard: Heard) -> None:
-        self._launched, self._foreign, self._heard = launched, foreign, heard
+    ``does`` are the actions that it carries out, ``None`` all: what it leaves out goes to the next engine
+    that has the job. ``brief`` is the same engine for who has more to do, itself where it never waits.
+    ``tells``: the owner is told through the job's launcher, so that what was told is noted here; another
+    engine notes it itself.
+    """
+
+    name: str
+    owns: Callable[[JobId], bool]
+    engine: Engine
+    brief: Engine | None = None
+    does: frozenset[type[Action]] | None = None
+    tells: bool = False
+
+    def takes(self, step: Action) -> bool:
+        """Whether this step is for it."""
+        return self.owns(step.job) and (self.does is None or type(step) in self.does)
+
+
+class Dispatch:
+    """One engine for all kinds of job. ``heard`` notes what owners were told through their launchers."""
+
+    def __init__(self, engines: Sequence[EngineEntry], heard: Heard) -> None:
+        self._engines, self._heard = tuple(engines), heard
+
+    def brief(self) -> "Dispatch":
+        """The same, waiting a moment at most for what an engine began."""
+        brief = [replace(each, engine=each.brief or each.engine) for each in self._engines]
+        return Dispatch(brief, self._heard)
 
     def do(self, step: Action, intent: int = 0) -> Outcome:
         """Carry the step out where its job lives; blocks as long as that engine does."""
-        if not is_submitted(step.job):
-            return self._foreign.do(step, intent)
-        outcome = self._launched.do(step, intent)
-        if isinstance(step, Notify) and isinstance(outcome, Done | Failed):
+        entry = self._entry(step)
+        if entry is None:
+            return Unsupported(why=f"no engine does this to {step.job}")
+        outcome = entry.engine.do(step, intent)
+        if entry.tells and isinstance(step, Notify) and isinstance(outcome, Done | Failed):
             reached = (LAUNCHER,) if isinstance(outcome, Done) else ()
             self._heard(step.job, "tell", step.message, reached)
         return outcome
 
     def settled(self, step: Action, result: Result, found: str) -> None:
         """Note what came of a telling after all, once its launcher has said so; nothing is noted twice."""
-        if isinstance(step, Notify) and is_submitted(step.job) and found != TOLD:
+        entry = self._entry(step)
+        if isinstance(step, Notify) and entry is not None and entry.tells and found != TOLD:
             self._heard(step.job, "tell", step.message, (LAUNCHER,) if result is Result.DONE else ())
+
+    def _entry(self, step: Action) -> EngineEntry | None:
+        return next((each for each in self._engines if each.takes(step)), None)

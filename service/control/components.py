@@ -9,10 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.engines.brief import Brief
 from advisor.engines.external import ExternalEngine
-from advisor.engines.launched import Given, LocalEngine, Patience
-from advisor.engines.memory_transfers import Moving
+from advisor.engines.launched import LocalEngine, Patience
 from advisor.engines.mps import seldom
 from advisor.engines.router import Dispatch
 from advisor.jobs.consent_store import ConsentStore
@@ -31,6 +29,7 @@ from service.control.admission import Admission
 from service.control.approvals import ApprovalDependencies, Papers
 from service.control.cluster_view import Observing
 from service.control.consent import ConsentDependencies, Consenting, Consents
+from service.control.engines import engines
 from service.control.executor import Applying
 from service.control.external_jobs import ExternalJobOrders, ExternalJobs, Sight
 from service.control.forced_cancel import ForcedEnd
@@ -219,12 +218,10 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     granting = LeaseTerms(register, seldom(daemon_finder(), clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
-    dispatch = Dispatch(local, foreigners.engine, foreign.told)
+    dispatch = Dispatch(engines(local, foreigners.engine), foreign.told)
     whose = partial(_user, register)
     engine = LaunchedToo(dispatch, messages, whose)
-    brief = LaunchedToo(
-        Dispatch(Brief[Given](local), Brief[Moving](foreigners.engine), foreign.told), messages, whose
-    )
+    brief = LaunchedToo(dispatch.brief(), messages, whose)
     book, by_owners = ConsentStore(store, clock), config.consent.owners
     journal, halt = books.journal, books.switch.halt
     activity, doubts = Activity(), Doubts(store, clock, register)

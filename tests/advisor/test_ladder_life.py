@@ -15,7 +15,7 @@ from advisor.cycle import run_cycle
 from advisor.engines.cuda_checkpoint import ProcessState
 from advisor.engines.external import ExternalEngine, ExternalEngineDependencies
 from advisor.engines.notify_owner import Notice, Told
-from advisor.engines.router import Dispatch
+from advisor.engines.router import Dispatch, EngineEntry
 from advisor.jobs import lifecycle
 from advisor.jobs.external_jobs import ExternalJobStore
 from advisor.jobs.model import (
@@ -41,6 +41,7 @@ from advisor.policies import idle_reclaim
 from advisor.policies.idle_escalation import NotKept, keep
 from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Phase, Placement, Telemetry, Use
 from advisor.state.owner_replies import Keep, Telling, Word, with_spoken
+from analytics.vocabulary.jobs import is_submitted
 from collector.model import JobId, JobKind
 from collector.store.database import Store
 from service.control.external_jobs import with_paused
@@ -165,7 +166,13 @@ class Launched(Story):
             lifecycle.submitted(LAUNCHED, wanted, began_ms), StartCommand(number=1, gpus=(GPU,)), began_ms
         )
         self.entry = self._said(entry, JobState.RUNNING, began_ms)
-        self.engine = Dispatch(Obeys(self), Foreignless(), self._heard)
+        self.engine = Dispatch(
+            (
+                EngineEntry(name="launched", owns=is_submitted, engine=Obeys(self), tells=True),
+                EngineEntry(name="external", owns=lambda _: True, engine=Foreignless()),
+            ),
+            self._heard,
+        )
 
     @property
     def job(self) -> JobId:

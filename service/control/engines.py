@@ -1,0 +1,18 @@
+"""The engines that this service acts with, the narrowest first: a new one is a row before ``external``."""
+
+from advisor.engines.brief import Brief
+from advisor.engines.external import ExternalEngine
+from advisor.engines.launched import Given, LocalEngine
+from advisor.engines.memory_transfers import Moving
+from advisor.engines.router import EngineEntry
+from advisor.state.model import is_submitted
+
+
+def engines(launched: LocalEngine, external: ExternalEngine) -> tuple[EngineEntry, ...]:
+    """Whose jobs each has, and what it can do; the first that takes a step does it."""
+    return (
+        EngineEntry(
+            name="launched", owns=is_submitted, engine=launched, brief=Brief[Given](launched), tells=True
+        ),
+        EngineEntry(name="external", owns=lambda _: True, engine=external, brief=Brief[Moving](external)),
+    )
