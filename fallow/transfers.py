@@ -36,16 +36,18 @@ def to_device(numbers: Sequence[float], dtype: torch.dtype, device: torch.device
 
 
 class Late:
-    """Single numbers on their way from ``device``, with whatever it has yet to compute before them."""
+    """Single numbers on their way from ``device``, with whatever it has yet to compute before them.
+
+    Each that it computes is copied as it is, and those that are known stay here: to gather them there in a
+    row first would take several launches more, which a short step feels.
+    """
 
     def __init__(self, numbers: Sequence[torch.Tensor | float], device: torch.device):
         module: Any = torch.get_device_module(device)
-        row = row_of(numbers, torch.float32 if device.type == "mps" else torch.float64, device)
+        has_events = hasattr(module, "Event") and hasattr(module, "current_stream")
         self._came: Any = None
-        self._numbers = row
-        if hasattr(module, "Event") and hasattr(module, "current_stream"):
-            self._numbers = page_locked(row.shape, row.dtype)
-            self._numbers.copy_(row, non_blocking=True)
+        self._numbers = [_sent(number) if has_events else number for number in numbers]
+        if has_events:
             self._came = module.Event()
             self._came.record(module.current_stream(device))
 
@@ -58,8 +60,14 @@ class Late:
         if self._came is not None:
             self._came.synchronize()
             self._came = None
-        told: list[float] = self._numbers.tolist()
-        return told
+        return [float(number) for number in self._numbers]
+
+
+def _sent(number: torch.Tensor | float) -> torch.Tensor | float:
+    """A copy on the host of a number that a device has yet to compute; it is there when the device has."""
+    if not isinstance(number, torch.Tensor) or number.is_cpu:
+        return number
+    return page_locked((), number.dtype).copy_(number.detach().reshape(()), non_blocking=True)
 
 
 def row_of(numbers: Sequence[torch.Tensor | float], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -21,8 +21,8 @@ from analytics import text
 from collector.model import GpuUuid
 
 CONTEXT_BYTES = 512 * 1024**2
-"""What a process holds besides: CUDA's context and libraries (policy: about 0.5 GiB). In nobody's share, but
-in what is left free on a device that is shared."""
+"""What a process holds besides: CUDA's context and libraries (policy: about 0.5 GiB; 520 MiB on an H100 under
+driver 580). In nobody's share, but in what is left free on a device that is shared."""
 MEMORY_FRACTION = "FALLOW_MEMORY_FRACTION"
 """Read by ``fallow`` in the job: the part of each device's memory that PyTorch's allocator may take."""
 PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"

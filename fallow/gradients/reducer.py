@@ -83,14 +83,14 @@ class Local:
     """A world of one, in torch's own order: gradients accumulate where the optimizer looks for them."""
 
     def __init__(self, model: nn.Module):
-        self._model = model
+        self._parameters = list(model.parameters())
         self._loss: torch.Tensor | float = 0.0
         self._count = 0.0
         self._counted = 0
 
     def begin(self) -> None:
         """Drop all gradients."""
-        for parameter in self._model.parameters():
+        for parameter in self._parameters:
             parameter.grad = None
         self._loss, self._count, self._counted = 0.0, 0.0, 0
 

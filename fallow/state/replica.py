@@ -76,6 +76,8 @@ class Replica:
 
     def thawed(self, before: tuple[bool, ...]) -> list[str]:
         """Which of those that were not trainable ``before`` are now, and have a gradient; their names."""
+        if self.trainable() == before:  # in nearly every step, and to go by names takes long
+            return []
         found = zip(before, self._bare.named_parameters(), strict=True)
         return [
             name for was, (name, each) in found if each.requires_grad and not was and each.grad is not None

@@ -23,7 +23,7 @@ def page(documents: Sequence[Document]) -> str:
     """The whole page, with a column for each document."""
     parts = [HEAD.read_text().replace("MINUTES", str(BUDGET_S // 60))]
     if documents:
-        parts.append(_machines(documents))
+        parts += [_machines(documents), _not_met(documents)]
     sections = dict.fromkeys(step.section for step in STEPS)
     for section in sections:
         table = _section(section, [step for step in STEPS if step.section == section], documents)
@@ -59,6 +59,22 @@ def _machines(documents: Sequence[Document]) -> str:
         cells = (_cell(shown(each["machine"].get(name))) for each in documents)
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _not_met(documents: Sequence[Document]) -> str:
+    """Every bar that was not met, and every step that did not come to its end, in one list."""
+    lines = []
+    for document in documents:
+        for step in document["steps"]:
+            title = f"- {_title(document)}, `{step['name']}`"
+            lines += [
+                f"{title}: {_cell(each['name'])}: {_cell(shown(each['value']))} (bar: {_cell(each['bar'])})"
+                for each in step.get("figures", ())
+                if each["held"] is False
+            ]
+            if step.get("error"):
+                lines.append(f"{title}: {_cell(step['error'])}")
+    return "\n".join(["## What was not met\n", *(lines or ["Nothing."]), ""])
 
 
 def _section(section: str, steps: Sequence[Step], documents: Sequence[Document]) -> str:

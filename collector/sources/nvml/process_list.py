@@ -132,7 +132,7 @@ def served(entries: Iterable[Entry], held: Iterable[Held]) -> tuple[str, ...]:
     """A flag where clients of an MPS server are among them.
 
     The server schedules what they compute, so the driver's use is expected to stand with it and to say
-    nothing of each client (MPS documentation, "Architecture"; not seen on a GPU yet). It is not split.
+    nothing of each client (MPS documentation, "Architecture"; not seen by Fallow yet). It is not split.
     """
     alive = {one.pid for one in held}
     clients = any(pid in alive for pid, _, kind in entries if kind == MPS_CLIENT)
