@@ -71,8 +71,7 @@ def _steps(torch: Any, net: Any, x: Any, classes: int, *, elastic: bool, amp: bo
             out = net(inputs.to(device))
             return torch.nn.functional.cross_entropy(out.flatten(0, -2), wanted.to(device).flatten())
 
-    ends: list[float] = []
-    reads: list[float] = []
+    ends, reads = list[float](), list[float]()
     counted: list[int] = []
     data = torch.utils.data.TensorDataset(x, y)
     if elastic:
