@@ -5,7 +5,7 @@ from datetime import datetime, tzinfo
 from analytics import text
 from service import energy
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
-from service.reports.sections import currency_of, energy_figures
+from service.reports.sections import currency_of, energy_figures, wastes_section
 from service.reports.source import Source
 
 COLUMNS = (
@@ -53,6 +53,7 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             Section(
                 heading="By project and person", table=Table(name="chargeback", columns=COLUMNS, rows=rows)
             ),
+            wastes_section(source.rows("jobs"), "The ten largest wastes"),
         ),
         currency=currency_of(rows),
         made_at=made_at,

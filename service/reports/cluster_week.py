@@ -18,7 +18,7 @@ from service.reports.sections import (
     state_section,
     use_section,
     waste_chart,
-    worst_jobs,
+    wastes_section,
 )
 from service.reports.source import Source
 from service.reports.waited import waited_section
@@ -89,15 +89,7 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         figures=(*head_figures(head), *(() if did is None else (_figure(did),))),
         sections=(
             *drawn,
-            Section(
-                heading="The ten largest wastes",
-                table=Table(
-                    name="wastes",
-                    columns=priced(JOB_COLUMNS, jobs),
-                    rows=worst_jobs(jobs),
-                    empty="No job wasted anything.",
-                ),
-            ),
+            wastes_section(jobs, "The ten largest wastes"),
             Section(
                 heading="The ten best uses",
                 table=Table(

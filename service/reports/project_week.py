@@ -18,7 +18,7 @@ from service.reports.sections import (
     state_section,
     use_section,
     waste_chart,
-    worst_jobs,
+    wastes_section,
 )
 from service.reports.source import Source
 from service.summaries.holders import named
@@ -61,15 +61,7 @@ def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
                 chart=waste_chart(most_wasted(frame, top=TOP), "people-by-waste"),
                 table=Table(name="people", columns=priced(PEOPLE, people), rows=people),
             ),
-            Section(
-                heading="The largest wastes",
-                table=Table(
-                    name="wastes",
-                    columns=priced(JOB_COLUMNS, jobs),
-                    rows=worst_jobs(jobs),
-                    empty="No job wasted anything.",
-                ),
-            ),
+            wastes_section(jobs, "The largest wastes"),
             Section(
                 heading="The best uses",
                 table=Table(

@@ -5,7 +5,7 @@ from datetime import datetime, tzinfo
 from analytics import text
 from analytics.vocabulary.actions import ActionClass
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
-from service.reports.sections import currency_of
+from service.reports.sections import currency_of, job_rows
 from service.reports.source import Source
 from service.usecases.advised import advised
 
@@ -19,15 +19,21 @@ COLUMNS = (
     Column(key="gain_gpu_hours", title="Would bring", measure=Measure.HOURS),
     Column(key="gain_money", title="Worth", measure=Measure.MONEY),
     Column(key="risk", title="Risk"),
+    Column(key="verdict", title="Verdict"),
+    Column(key="kinds", title="Found"),
 )
 
 
 def right_sizing(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     """The report, as of the newest sample; jobs of the window alone. Raises ``ClientError``."""
-    jobs = {row["job"]: row for row in source.rows("jobs")}
+    jobs = {row["job"]: row for row in job_rows(source.rows("jobs"))}
     found = advised(source.client)
     rows = [
-        {**row, "user_name": jobs[row["job"]]["user_name"], "gpus": len(row["gpus"])}
+        {
+            **row,
+            **{key: jobs[row["job"]][key] for key in ("user_name", "verdict", "kinds")},
+            "gpus": len(row["gpus"]),
+        }
         for row in found.advice
         if row["class"] in CLASSES and row["job"] in jobs
     ]

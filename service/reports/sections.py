@@ -197,6 +197,19 @@ def waste_chart(frame: Any, name: str) -> Chart | None:
     )
 
 
+def wastes_section(jobs: Sequence[Mapping[str, Any]], heading: str) -> Section:
+    """The jobs that wasted most, each with its verdict and what was found about it."""
+    return Section(
+        heading=heading,
+        table=Table(
+            name="wastes",
+            columns=priced(JOB_COLUMNS, jobs),
+            rows=worst_jobs(jobs),
+            empty="No job wasted anything.",
+        ),
+    )
+
+
 def job_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Jobs as tables show them, with a name, a verdict and what was found for each."""
     return [

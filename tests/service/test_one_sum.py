@@ -26,7 +26,7 @@ from service.pages import findings as findings_page
 from service.pages import people as people_page
 from service.pages.job import began_earlier
 from service.reports.build import Wanted, make
-from service.reports.model import ReportKind, Span
+from service.reports.model import ReportKind, Span, Table
 from service.reports.render import plain
 from service.summaries.finding_groups import grouped, once_a_gpu, others
 from service.summaries.headline import headline
@@ -236,6 +236,24 @@ def test_the_verb_ledger_has_the_sum(data: Path, capsys: pytest.CaptureFixture[s
 def _report(client: Client, kind: ReportKind, **who: str) -> dict[str, Any]:
     span = Span(start=world.NOON, end=world.END)
     return plain(make(client, Wanted(kind=kind, span=span, zone=UTC, **who), made_at=world.END))
+
+
+@pytest.mark.parametrize("kind", list(ReportKind))
+def test_where_a_report_lists_jobs_it_says_what_was_found_of_each(client: Client, kind: ReportKind) -> None:
+    who = {ReportKind.MY_WEEK: {"user": "ana"}, ReportKind.PROJECT_WEEK: {"project": "vision"}}
+    span = Span(start=world.NOON, end=world.END)
+    wanted = Wanted(kind=kind, span=span, zone=UTC, **who.get(kind, {}))
+    of_jobs = [each for each in make(client, wanted, made_at=world.END).tables if of_one_job(each)]
+    assert all({"verdict", "kinds"} <= {column.key for column in each.columns} for each in of_jobs)
+    assert bool(of_jobs) is (kind is not ReportKind.WAITED)
+    if kind is ReportKind.CHARGEBACK:
+        (wastes,) = of_jobs
+        assert sum(row["wasted_gpu_hours"] for row in wastes.rows) == pytest.approx(world.WASTED)
+        assert any("Held, idle" in (row["kinds"] or "") for row in wastes.rows)
+
+
+def of_one_job(table: Table) -> bool:
+    return "job" in {column.key for column in table.columns}
 
 
 def test_who_is_not_known_is_no_person_and_not_nobody(
