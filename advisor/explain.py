@@ -164,7 +164,7 @@ def job_facts(job: Job, said: Said) -> tuple[str, ...]:
             f"{', with video engines at work beside,' if use.by_engines else ''} and takes "
             f"{text.size(use.memory_peak_bytes)} ({measured} of its time was measured)."
         )
-    facts += [finding.sentence for finding in said.observed.findings_of(job.id)]
+    facts += said.observed.told_of(job.id)
     return tuple(facts)
 
 

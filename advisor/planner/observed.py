@@ -4,13 +4,13 @@ A ``ClusterState`` says who wants and has what; this says what they made of it. 
 "not measured": a policy abstains on it, and never takes it for zero.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from advisor.planner.pairing import Experience
 from advisor.planner.run_lengths import RunLengths
 from advisor.state.model import Job
-from analytics.model import Analysis, Coverage, Finding
+from analytics.model import Analysis, Coverage, Finding, FindingKind
 from collector.model import Basis, JobId, JobKind
 
 ENGINES_RATIO = 0.05
@@ -118,6 +118,14 @@ class Observed:
     prices: Mapping[str, Price] = field(default_factory=dict)
     experience: Mapping[str, Experience] = field(default_factory=dict)
 
+    def told_of(self, job: JobId, kinds: Container[FindingKind] = tuple(FindingKind)) -> tuple[str, ...]:
+        """A sentence for each of these kinds that was found of a job; how many more GPUs it is true of."""
+        by_kind: dict[FindingKind, list[Finding]] = {}
+        for finding in self.findings_of(job):
+            if finding.kind in kinds:
+                by_kind.setdefault(finding.kind, []).append(finding)
+        return tuple(_together(each) for each in by_kind.values())
+
     def findings_of(self, job: JobId) -> tuple[Finding, ...]:
         """What was found about this job's GPUs."""
         return tuple(
@@ -138,3 +146,10 @@ class Observed:
     def price_of(self, model: str | None) -> Price | None:
         """The model's own price, else the one for every model."""
         return self.prices.get(model or "") or self.prices.get("*")
+
+
+def _together(findings: Sequence[Finding]) -> str:
+    """Findings of one kind about one job in a message: the first one's sentence stands for the others."""
+    more = len({each.uuid for each in findings} - {findings[0].uuid})
+    same = f" The same on {more} more of its GPUs." if more else ""
+    return f"{findings[0].sentence}{same}"

@@ -107,6 +107,7 @@ def _advice(
         evidence=(*_evidence(case), Evidence(name="expected_left_s", value=round(left_s))),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, state.placements[job.id].gpus, gain),
+        gain_is_known=bool(case.excess),
         horizon_s=float(rules.horizon_s),
         risk="a job that needs more than it seemed to runs out of memory after its next launch",
         risk_to=() if job.user is None else (job.user,),

@@ -29,7 +29,7 @@ def jobs_of(kind: JobKind | None) -> str:
 def places(state: ClusterState, gpus: tuple[GpuUuid, ...]) -> str:
     """How many GPUs of which model on which nodes: ``2 A100 on node-a``."""
     nodes = sorted({state.gpus[uuid].node for uuid in gpus})
-    models = sorted({state.gpus[uuid].model or "GPU" for uuid in gpus})
+    models = sorted({state.gpus[uuid].model or ("GPU" if len(gpus) == 1 else "GPUs") for uuid in gpus})
     return f"{len(gpus)} {' or '.join(models)} on {', '.join(nodes)}"
 
 

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from analytics import text
+from service.cli import words
 from service.cli.colours import ACTION_STYLES, PLAIN
 from service.usecases.advice_rows import verb_of
 
@@ -43,7 +44,7 @@ def draw_advice(advice: "Advice", currency: str | None) -> RenderableType:
     sure = f"{text.percent(advice.confidence)} sure · explain {advice_id(advice)}"
     return Group(
         head,
-        Padding(Text(advice.why), (0, 0, 0, 2), expand=False),
+        Padding(Text(words.localized(advice.why)), (0, 0, 0, 2), expand=False),
         Padding(Text(f"{tail} · {sure}", style="bright_black"), (0, 0, 0, 2), expand=False),
     )
 

@@ -131,7 +131,7 @@ def _draw(found: "Explanation", desk: AdviceContext) -> None:
     screen = console()
     screen.print(f"{found.kind} {found.name}", style="bold")
     for fact in found.facts:
-        screen.print(Padding(fact, (0, 0, 0, 2), expand=False))
+        screen.print(Padding(words.localized(fact), (0, 0, 0, 2), expand=False))
     screen.print("Advised" if found.advice else "Nothing is advised", style="bold")
     for advice in found.advice:
         screen.print(Padding(advice_lines.draw_advice(advice, desk.currency), (0, 0, 0, 2), expand=False))

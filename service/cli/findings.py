@@ -21,7 +21,7 @@ from service.cli.asking import asked
 from service.cli.colours import FINDING_STYLES, PATTERN_STYLES, PLAIN
 from service.cli.screen import Column, console, place, print_json, table
 from service.durations import parse_point, window
-from service.summaries.finding_groups import grouped, once_a_gpu, others
+from service.summaries.finding_groups import About, grouped, once_a_gpu, others
 
 ENGINES = "video"
 ON_ENGINES = "video: worked on video engines, of which the SMs' use says nothing"
@@ -115,10 +115,11 @@ def run_findings(flags: argparse.Namespace) -> int:
     if late is not None:
         screen.print(f"{late}: what was open then may be over", style="yellow")
     of = words.in_range(flags.since, flags.until)
-    screen.print(_heading(rows, bool(only_open), of), style="bold" if rows else None)
+    groups = sorted(grouped(rows, _about), key=lambda group: -(_wasted_by(group) or 0.0))
+    screen.print(_heading(len(groups), bool(only_open), of), style="bold" if rows else None)
     if waste and (waste[0]["wasted_gpu_hours"] or waste[0]["low_saturation_gpu_hours"]):
         screen.print(_wasted(waste[0], bool(only_open), of))
-    for group in grouped(rows, lambda row: (row["kind"], row["job"], row["closed_at"] is None)):
+    for group in groups:
         screen.print(_draw(group, now))
     for line in what_to_do({str(row["kind"]) for row in rows}):
         screen.print(line, style="bright_black")
@@ -166,7 +167,8 @@ def _list_unjudged(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int
     screen = console()
     screen.print(not_judged(rows).removesuffix("; see --unknown"), style="bold")
     for row in rows:
-        about = f" · for {row['kinds']}" if row["kinds"] else ""
+        kinds = set((row["kinds"] or "").split(", ")) - {""}
+        about = f" · for {'every kind' if kinds >= set(KINDS) else row['kinds']}" if kinds else ""
         head = Text.assemble((row["verdict"], "bold"), f"  {place(row)} · {row['user_name'] or 'any holder'}")
         screen.print(Group(head, Padding(Text(f"{row['reason']}{about}"), (0, 0, 0, 2), expand=False)))
     return 0
@@ -201,10 +203,19 @@ def _list_intruders(rows: list[dict[str, Any]], flags: argparse.Namespace) -> in
     return 0
 
 
-def _heading(rows: list[dict[str, Any]], only_open: bool, of: str) -> str:
-    if not rows:
+def _about(row: dict[str, Any]) -> About:
+    return row["kind"], row["job"], row["closed_at"] is None
+
+
+def _wasted_by(group: list[dict[str, Any]]) -> float | None:
+    return once_a_gpu((each["uuid"], each["wasted_gpu_hours"]) for each in group)
+
+
+def _heading(count: int, only_open: bool, of: str) -> str:
+    """How many are below: what a job's GPUs have in common is one."""
+    if not count:
         return "No open findings." if only_open else f"{of}: no findings."
-    return text.many(len(rows), "open finding" if only_open else "finding")
+    return text.many(count, "open finding" if only_open else "finding")
 
 
 def _wasted(waste: dict[str, Any], only_open: bool, of: str) -> str:
@@ -226,7 +237,7 @@ def _draw(group: list[dict[str, Any]], now: datetime) -> RenderableType:
     row, *more = group
     lasted = text.length(words.since(min(each["opened_at"] for each in group), now))
     over = "" if row["closed_at"] is None else f" · over since {words.clock_time(row['closed_at'])}"
-    wasted = once_a_gpu((each["uuid"], each["wasted_gpu_hours"]) for each in group)
+    wasted = _wasted_by(group)
     head = Text.assemble(
         (row["kind"], FINDING_STYLES.get(row["kind"], PLAIN)),
         f"  {place(row)}{f' and {len(more)} more' if more else ''}",

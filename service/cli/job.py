@@ -8,7 +8,9 @@ import argparse
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.console import Group
 from rich.padding import Padding
+from rich.text import Text
 
 from analytics import text
 from collector.model import Basis
@@ -20,6 +22,7 @@ from service.cli.screen import Column, console, place, print_json, table
 from service.client import Client
 from service.durations import window
 from service.errors import FallowError
+from service.summaries.finding_groups import grouped, others
 
 COLUMNS = (
     Column(title="GPU"),
@@ -146,10 +149,17 @@ def _draw(
             "long, so whether each is charged for its own use cannot be seen any more",
             style="bright_black",
         )
-    for each in found:
-        over = "" if each["closed_at"] is None else " (over)"
-        screen.print(f"{each['kind']}{over}", style="bold")
-        screen.print(Padding(words.localized(each["sentence"]), (0, 0, 0, 2), expand=False))
+    for group in grouped(found, lambda each: (each["kind"], row["job"], each["closed_at"] is None)):
+        screen.print(_found(group))
+
+
+def _found(group: list[dict[str, Any]]) -> Group:
+    """One message a kind: the first GPU's sentence, and on which others it is the same."""
+    first, *more = group
+    over = "" if first["closed_at"] is None else " (over)"
+    same = others([place(each) for each in more if each["uuid"] != first["uuid"]])
+    said = f"{words.localized(first['sentence'])}{f' {same}' if same else ''}"
+    return Group(Text(f"{first['kind']}{over}", style="bold"), Padding(said, (0, 0, 0, 2), expand=False))
 
 
 def _energy(row: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from service.cli.asking import SIMULATED, asked
 from service.cli.screen import Column, console, place, print_json, state_text, table
 from service.client import Client, connect
 from service.durations import STALE_S, parse_span, window
+from service.summaries.finding_groups import grouped
 
 FILTERS = ("node", "project", "user", "model")
 BAD = ("failing", "late")
@@ -208,7 +209,8 @@ def _urgency(gpu: dict[str, Any]) -> int:
 
 def _open_findings(client: Client, filters: dict[str, object]) -> int:
     start, end = window("1d", None, datetime.now(UTC) + timedelta(minutes=1))
-    return len(client.rows("findings", open=True, from_ts=start, to_ts=end, **filters))
+    rows = client.rows("findings", open=True, from_ts=start, to_ts=end, **filters)
+    return len(grouped(rows, lambda row: (row["kind"], row["job"], True)))
 
 
 def _sight(client: Client, health: dict[str, Any] | None) -> str:

@@ -229,7 +229,10 @@ def head_sentence(rows: Sequence[Mapping[str, Any]], plans: Sequence[PlanRow] | 
     if not many:
         return f"Nothing is advised now{asks}"
     worth = f", worth {text.gpu_hours(hours)} soon" if hours else ""
-    worth += f", of {unknown} {GAIN_UNKNOWN}" if unknown else ""
+    if unknown == many:
+        worth = f"; {GAIN_UNKNOWN} they would give back"
+    elif unknown:
+        worth += f", of {unknown} {GAIN_UNKNOWN}"
     return f"{many} {'advice' if many == 1 else 'pieces of advice'}{worth}{asks}"
 
 
@@ -286,7 +289,7 @@ def _facts(found: Advised, row: Mapping[str, Any]) -> list[tuple[str, str]]:
         items.append(("expected gain", expected(row)))
     if row["gain_money"]:
         items.append(("worth", text.money(row["gain_money"], row["currency"])))
-    if row["horizon_s"]:
+    if row["horizon_s"] and row["gain_gpu_hours"]:
         items.append(("within", text.length(row["horizon_s"])))
     items.append(("sure", text.percent(row["confidence"])))
     who = ", ".join(row["risk_to"])
@@ -298,7 +301,7 @@ def _facts(found: Advised, row: Mapping[str, Any]) -> list[tuple[str, str]]:
 def expected(row: Mapping[str, Any]) -> str:
     """The expected gain with the band that the evidence gives it; without one, that none was earned."""
     if row["gain_gpu_hours"] is None:
-        return "not known: nothing recorded says how long such times go on"
+        return "not known"
     gain = float(row["gain_gpu_hours"])
     held = row.get("evidence") or {}
     low, high, mid = (held.get(f"expected_{which}_s") for which in ("low", "high", "idle"))

@@ -20,10 +20,12 @@ from service.pages.parts import freshness
 from service.pages.parts.charted import grid
 from service.pages.parts.context import PageContext, Site, current_view, drawn, go
 from service.pages.parts.evidence import told
+from service.pages.parts.finding_messages import messages
+from service.pages.parts.finding_messages import told as message_of
 from service.pages.parts.unknown import unjudged, unknowns
 from service.pages.parts.url_state import address, shared
 from service.pages.parts.widgets import facts, kind_label, plain, spoken, tag_of_kind
-from service.summaries.finding_groups import About, grouped, once_a_gpu, others
+from service.summaries.finding_groups import once_a_gpu
 
 FILTERS = ("node", "project", "user")
 
@@ -90,7 +92,7 @@ def _body(scene: PageContext) -> None:
     freshness.lateness(scene)
     if shown.empty and not found.empty:
         st.caption("None of this kind in this time.")
-    groups = grouped(rows(shown), _about)
+    groups = messages(shown)
     pages = -(-len(groups) // PER_PAGE)
     at = st.pagination(pages, key="findings-page") - 1 if pages > 1 else 0
     for group in groups[at * PER_PAGE : (at + 1) * PER_PAGE]:
@@ -106,14 +108,14 @@ def _head(scene: PageContext, found: pd.DataFrame, open_only: bool) -> None:
     if found.empty:
         st.header(f"{freshness.calm()}{wasted(waste, open_only=open_only)}", anchor=False)
     else:
-        st.header(sentence(found, waste, open_only=open_only), anchor=False)
+        st.header(sentence(len(messages(found)), waste, open_only=open_only), anchor=False)
     if waste is not None and not waste.empty:
         st.caption(beside(waste))
 
 
-def sentence(found: pd.DataFrame, waste: pd.DataFrame | None, *, open_only: bool) -> str:
-    """How many findings there are, and what was wasted in the range: the ledger's sum, an hour once."""
-    many = text.many(len(found), "open finding" if open_only else "finding")
+def sentence(count: int, waste: pd.DataFrame | None, *, open_only: bool) -> str:
+    """How many findings there are, one a job and kind, and the ledger's sum of the range's waste."""
+    many = text.many(count, "open finding" if open_only else "finding")
     return f"{many}{'' if open_only else ', open and closed'}{wasted(waste, open_only=open_only)}"
 
 
@@ -143,7 +145,7 @@ def beside(waste: pd.DataFrame) -> str:
 
 
 def _kinds(scene: PageContext, found: pd.DataFrame) -> None:
-    counts = found["kind"].value_counts()
+    counts = pd.Series([group[0].kind for group in messages(found)], dtype=object).value_counts()
     options = [kind.value for kind in KINDS if kind in counts.index or kind == scene.view.kind]
     options += [str(kind) for kind in counts.index if kind not in KINDS]
     if not options:
@@ -168,13 +170,9 @@ def _closed(open_only: bool) -> None:
     )
 
 
-def _about(row: Any) -> About:
-    return row.kind, None if text.missing(row.job) else str(row.job), text.missing(row.closed_at)
-
-
 def _finding(scene: PageContext, group: Sequence[Any]) -> None:
     """One message a job and kind; the other GPUs that it is about are named behind the sentence."""
-    row, *more = group
+    row = group[0]
     carried = address(shared(scene.view))
     with st.container(border=True, key=f"finding-{row.finding_id}", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -199,13 +197,8 @@ def _finding(scene: PageContext, group: Sequence[Any]) -> None:
                     st.markdown(f"**To do:** {spoken(words.remedy)}.")
                 for what, much in told(row.evidence):
                     st.markdown(f"{plain(what)}: **{plain(much)}**")
-        same = others([_place(each) for each in more if each.uuid != row.uuid])
-        st.markdown(plain(f"{wording.localized(row.sentence, scene.zone)} {same}".rstrip()))
+        st.markdown(message_of(scene, group))
         facts(_facts(scene, group))
-
-
-def _place(row: Any) -> str:
-    return wording.short_gpu(row.node, row.gpu_place, row.uuid)
 
 
 def _facts(scene: PageContext, group: Sequence[Any]) -> list[tuple[str, str]]:

@@ -27,15 +27,18 @@ from service.pages.parts.context import (
     staged,
 )
 from service.pages.parts.context import show as show_notice
+from service.pages.parts.finding_messages import messages, say
 from service.pages.parts.job_buttons import allowed, keep_button
 from service.pages.parts.messages import NO_SUCH_JOB
 from service.pages.parts.search_box import run_line
 from service.pages.parts.url_state import UrlState
-from service.pages.parts.widgets import facts, heat_keys, plain
+from service.pages.parts.widgets import facts, heat_keys, kind_label, plain
 from service.summaries.job_verdicts import efficiency, verdict
 from service.summaries.recommendations import pattern_of_job
 
 EARLIER = " {jobs} held a GPU when its records begin: From is then, or earlier, as Began says."
+VERDICT_PX = 345
+"""The longest verdict, on a line of the table."""
 HELD, SUBMITTED = "held", "submitted"
 HEAT = ("ts", "node", "gpu_index", "gpu_place", "uuid", "share", "utilization_ratio", "rung")
 COLUMNS = {
@@ -209,6 +212,7 @@ def _one(scene: PageContext, row: Any) -> None:
         allowed(scene.when, str(row["job"]))
     if not text.missing(row["command"]):
         st.code(str(row["command"]), language="shell", wrap_lines=True)
+    _found(scene, str(row["job"]))
     _each_gpu(scene, str(row["job"]))
     timeline = queries.ask("job_timeline", job=row["job"], **scene.window.steps)
     if timeline.empty:
@@ -252,6 +256,16 @@ def _facts(scene: PageContext, row: Any) -> None:
         facts([("worked in the last 24 hours", told)])
 
 
+def _found(scene: PageContext, job: str) -> None:
+    """What was found about the job, one message a kind over all its GPUs."""
+    found = queries.ask("findings", **scene.asked_until_now)
+    groups = messages(found[found["job"] == job])
+    if groups:
+        st.subheader("Found", anchor=False)
+    for group in groups:
+        say(scene, group)
+
+
 def _each_gpu(scene: PageContext, job: str) -> None:
     """A row for each GPU, under the verdict that is over all of them."""
     gpus = queries.ask_if_kept("job_gpus", job=job, **scene.window.span)
@@ -268,7 +282,7 @@ def _each_gpu(scene: PageContext, job: str) -> None:
             "kWh": gpus.get("energy_kwh"),
             "Most memory": [text.size(each) for each in gpus["memory_used_max_bytes"]],
             "Measure": [_measure(each) for each in gpus["rung"]],
-            "Found": gpus["found"],
+            "Found": [_titles(each) for each in gpus["found"]],
         }
     )
     st.subheader("Each GPU", anchor=False)
@@ -293,6 +307,11 @@ def _each_gpu(scene: PageContext, job: str) -> None:
             f"{names}: shared with other jobs, and nobody tells whose the use was. All who held it are "
             "charged alike, by their shares."
         )
+
+
+def _titles(kinds: Any) -> str | None:
+    """Comma-separated kinds by their titles."""
+    return None if text.missing(kinds) or not kinds else "; ".join(map(kind_label, str(kinds).split(", ")))
 
 
 def _measure(rung: float | None) -> str:
@@ -351,6 +370,8 @@ def _columns(jobs: pd.DataFrame) -> dict[str, Any]:
         "Utilization", format="%.0f %%", min_value=0, max_value=100
     )
     told["energy_kwh"] = st.column_config.NumberColumn("kWh", format="%.1f")
+    told["job_name"] = st.column_config.TextColumn("Job", width=180)
+    told["verdict"] = st.column_config.TextColumn("Verdict", width=VERDICT_PX)
     told["from_ts"] = st.column_config.DatetimeColumn("From", format="D MMM HH:mm")
     told["to_ts"] = st.column_config.DatetimeColumn("To", format="D MMM HH:mm")
     return told

@@ -8,7 +8,7 @@ from service import wording
 from service.charts import bars
 from service.charts import usage as chart_usage
 from service.charts.bars import PARTS, most_wasted, part_colours, waste_bars
-from service.charts.frame import Clock, rows
+from service.charts.frame import Clock
 from service.charts.theme import DARK, LIGHT
 from service.charts.usage import allocated_and_used, gpus_by_state, ledger_bars
 from service.energy import Energy
@@ -16,9 +16,10 @@ from service.pages.data import queries
 from service.pages.parts import freshness
 from service.pages.parts.charted import charted
 from service.pages.parts.context import PageContext, Site, drawn, nothing_matches
+from service.pages.parts.finding_messages import messages, say
 from service.pages.parts.health import show_health
 from service.pages.parts.url_state import address
-from service.pages.parts.widgets import Figure, figures, keys, kind_label, plain, state_keys, striped, swatch
+from service.pages.parts.widgets import Figure, figures, keys, plain, state_keys, striped, swatch
 from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline, sentence
 
 PRICES = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 2.10 }'
@@ -231,15 +232,17 @@ def _wastes(scene: PageContext, people: pd.DataFrame) -> None:
     )
 
 
+MOST_FINDINGS = 5
+
+
 def _findings(scene: PageContext, found: pd.DataFrame) -> None:
-    st.subheader(f"Open findings: {len(found)}", anchor=False)
+    groups = messages(found)
+    st.subheader(f"Open findings: {len(groups)}", anchor=False)
     if found.empty:
         st.caption(f"{freshness.calm()}.")
         return
-    for row in rows(found.head(5)):
-        hours = f" · {text.gpu_hours(row.wasted_gpu_hours)}" if not text.missing(row.wasted_gpu_hours) else ""
-        told = plain(wording.localized(row.sentence, scene.zone))
-        st.markdown(f"**{plain(kind_label(row.kind))}**{hours}  \n{told}")
+    for group in groups[:MOST_FINDINGS]:
+        say(scene, group)
     st.page_link(
         scene.site["findings"],
         label="All findings",

@@ -8,6 +8,7 @@ from service.reports.model import Column, Figure, Measure, Report, ReportKind, S
 from service.reports.sections import currency_of, job_rows
 from service.reports.source import Source
 from service.usecases.advised import advised
+from service.usecases.recurring import GAIN_UNKNOWN, known_gain
 
 CLASSES = (ActionClass.RIGHT_SIZE, ActionClass.PACK, ActionClass.CAP_MEMORY)
 COLUMNS = (
@@ -37,15 +38,22 @@ def right_sizing(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         for row in found.advice
         if row["class"] in CLASSES and row["job"] in jobs
     ]
-    rows.sort(key=lambda row: -row["gain_gpu_hours"])
-    gain = sum(row["gain_gpu_hours"] for row in rows)
-    money = [row["gain_money"] for row in rows]
-    worth = sum(money) if rows and None not in money else None
+    rows.sort(key=lambda row: -(row["gain_gpu_hours"] or 0.0))
+    gain, unknown = known_gain(rows)
+    money = [row["gain_money"] for row in rows if row["gain_gpu_hours"] is not None]
+    worth = sum(money) if money and None not in money else None
+    brings = f"{text.many(len(rows), 'suggestion')} for running jobs would bring {text.gpu_hours(gain)}"
+    of = f"; of {unknown} {GAIN_UNKNOWN}" if unknown else ""
+    if rows and unknown == len(rows):
+        brings, of = (
+            f"{text.many(unknown, 'suggestion')} for running jobs",
+            f"; {GAIN_UNKNOWN} they would bring",
+        )
     return Report(
         kind=ReportKind.RIGHT_SIZING,
         title="Smaller would have done",
         opening=(
-            f"{text.many(len(rows), 'suggestion')} for running jobs would bring {text.gpu_hours(gain)}."
+            f"{brings}{of}."
             if rows
             else "Nothing that runs now asks for more than it uses, as far as was measured."
         ),
@@ -54,7 +62,12 @@ def right_sizing(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         subject=source.filters.get("project") or source.filters.get("user"),
         figures=(
             Figure(key="suggestions", label="Suggestions", value=len(rows), measure=Measure.COUNT),
-            Figure(key="gain_gpu_hours", label="Would bring", value=gain, measure=Measure.HOURS),
+            Figure(
+                key="gain_gpu_hours",
+                label="Would bring",
+                value=None if unknown == len(rows) and rows else gain,
+                measure=Measure.HOURS,
+            ),
             Figure(key="gain_money", label="Worth", value=worth, measure=Measure.MONEY),
         ),
         sections=(

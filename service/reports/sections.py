@@ -143,7 +143,7 @@ def use_section(source: Source, usage: Any, head: Headline, *, you: bool = False
             head.of_the_cluster(gpus) for gpus in (head.installed_gpus, head.allocated_gpus, head.used_gpus)
         )
         says = (
-            f"On average of {text.some_gpus(installed)} {text.gpus_were(given)} allocated "
+            f"On average, of {text.some_gpus(installed)}, {text.gpus_were(given)} allocated "
             f"and {text.gpus_were(used_gpus)} used; {between}"
         )
     return Section(

@@ -92,12 +92,11 @@ def test_a_partition_nobody_tells_of_is_not_known_and_what_nobody_held_is_left_o
 )
 def test_the_sum_of_the_findings_is_the_ledgers(many, open_only, said) -> None:
     """Two findings about one GPU bear the same hours: no sum of theirs is shown."""
-    found = pd.DataFrame([{"wasted_gpu_hours": 2.0}] * many)
     row = {"wasted_gpu_hours": 7.5, "wasted_cost": 30.0, "currency": "EUR"}
     waste = pd.DataFrame([row | {"open_gpu_hours": 2.0, "found_gpu_hours": 3.0}])
     expected = said.format(w="7.5 GPU-hours, 30.00 EUR,", g=G)
-    assert sentence(found, waste, open_only=open_only) == expected
-    assert sentence(found, None, open_only=open_only) == expected.partition(";")[0]
+    assert sentence(many, waste, open_only=open_only) == expected
+    assert sentence(many, None, open_only=open_only) == expected.partition(";")[0]
 
 
 def test_a_job_without_a_name_is_found_by_its_id() -> None:

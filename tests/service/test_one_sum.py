@@ -25,6 +25,7 @@ from service.pages import advice as advice_page
 from service.pages import findings as findings_page
 from service.pages import people as people_page
 from service.pages.job import began_earlier
+from service.pages.parts.finding_messages import messages
 from service.reports.build import Wanted, make
 from service.reports.model import ReportKind, Span, Table
 from service.reports.render import plain
@@ -318,6 +319,8 @@ def test_the_advice_pages_head_sums_the_rows_below_it() -> None:
     assert advice_page.head_sentence([row], ()) == "1 advice, worth 4.6 GPU-hours soon"
     two = "2 pieces of advice, worth 4.6 GPU-hours soon, of 1 nothing recorded says how much"
     assert advice_page.head_sentence([row, {"gain_gpu_hours": None}], ()) == two
+    alone = advice_page.head_sentence([{"gain_gpu_hours": None}], ())
+    assert alone == "1 advice; nothing recorded says how much they would give back"
     assert "not known" in advice_page.expected({"gain_gpu_hours": None})
 
 
@@ -428,7 +431,7 @@ def test_pages_have_the_sum(client: Client) -> None:
     assert (head.energy.partly_of, head.wasted_energy.partly_of) == (None, None)
     waste = client.query("waste", **RANGE)
     found = client.query("findings", **RANGE, open=True)
-    told = findings_page.sentence(found, waste, open_only=True)
+    told = findings_page.sentence(len(messages(found)), waste, open_only=True)
     assert text.gpu_hours(world.WASTED) in told and text.gpu_hours(world.OPEN) in told
 
 

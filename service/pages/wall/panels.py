@@ -3,7 +3,7 @@
 The wall names GPUs, jobs and projects, and no person: everybody who walks by reads it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ from service.pages.data import queries
 from service.pages.findings import sentence as findings_sentence
 from service.pages.parts import freshness
 from service.pages.parts.context import PageContext
+from service.pages.parts.finding_messages import messages, wasted_by
 from service.pages.parts.widgets import keys, kind_label, state_keys, striped, swatch
 from service.pages.queue import lent, queued
 from service.pages.wall.widgets import figures_html, lines_html, tiles_html
@@ -76,11 +77,11 @@ def findings(scene: PageContext) -> None:
         st.header(freshness.calm(), anchor=False)
         return
     waste = queries.ask_if_kept("waste", **scene.asked_until_now)
-    st.header(findings_sentence(found, waste, open_only=True), anchor=False)
-    counts = found["kind"].value_counts()
+    groups = messages(found)
+    st.header(findings_sentence(len(groups), waste, open_only=True), anchor=False)
+    counts = pd.Series([group[0].kind for group in groups]).value_counts()
     st.html(figures_html([(kind_label(str(kind)), text.count(n)) for kind, n in counts.items()][:6]))
-    largest = found.sort_values("wasted_gpu_hours", ascending=False, na_position="last")
-    lines = [_finding_line(scene, row) for row in rows(largest.head(MOST_LINES))]
+    lines = [_finding_line(scene, group) for group in groups[:MOST_LINES]]
     titles = ("GPU", "What", "Project", "Found", "Wasted")
     st.html(lines_html(lines, titles, frozenset({4})))
 
@@ -155,13 +156,14 @@ def _head_figures(head: Headline) -> list[tuple[str, str]]:
     return items
 
 
-def _finding_line(scene: PageContext, row: Any) -> tuple[str, ...]:
+def _finding_line(scene: PageContext, group: Sequence[Any]) -> tuple[str, ...]:
+    row, more = group[0], len({each.uuid for each in group}) - 1
     return (
-        wording.short_gpu(row.node, row.gpu_place, row.uuid),
+        wording.short_gpu(row.node, row.gpu_place, row.uuid) + (f" and {more} more" if more else ""),
         kind_label(row.kind),
         text.NOTHING if text.missing(row.project) else str(row.project),
-        scene.when(row.opened_at),
-        text.gpu_hours(row.wasted_gpu_hours),
+        scene.when(min(each.opened_at for each in group)),
+        text.gpu_hours(wasted_by(group)),
     )
 
 
