@@ -78,15 +78,19 @@ def _refused(state: ClusterState, job: Job, action: ActionClass) -> Objection | 
 
 def _beginning(state: ClusterState, job: Job, rules: PlannerConfig) -> Objection | None:
     running_s = None if job.started_ms is None else (state.as_of_ms - job.started_ms) / MS_PER_S
-    if job.use is Use.STARTING or (running_s is not None and running_s < rules.startup_s):
-        since = "" if running_s is None else f", {text.length(running_s)} after it began"
-        is_young = running_s is None or running_s < rules.startup_s
+    is_young = running_s is None or running_s < rules.startup_s
+    if job.use is Use.STARTING and not is_young:
         return Objection(
             rule=Rule.MIN_RUNTIME,
-            reason=f"{'it is starting up' if is_young else 'it has not computed yet'}{since}",
-            would_change="its first computation, or the end of its grace"
-            if is_young
-            else "its first computation",
+            reason="it has not computed since it was last started",
+            would_change="its first computation",
+        )
+    if job.use is Use.STARTING or (running_s is not None and is_young):
+        since = "" if running_s is None else f", {text.length(running_s)} after it began"
+        return Objection(
+            rule=Rule.MIN_RUNTIME,
+            reason=f"it is starting up{since}",
+            would_change="its first computation, or the end of its grace",
         )
     if job.attached:
         return Objection(

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from advisor.actions import Cancel, Notify, Pause, ReleaseMemory, Requeue
 from advisor.planner.limits import Limits, Mode, PlannerConfig
+from advisor.planner.plan import Abstain
 from advisor.policies import idle_reclaim
 from advisor.policies.idle_escalation import KEEP_HOURS, NotKept, Rung, clock_ms, keep, standing
-from advisor.state.model import ActionClass, Job
+from advisor.state.model import ActionClass, Job, Use
 from analytics.model import Evidence, FindingKind
 from collector.model import JobKind
 from tests.advisor.policies.scene import (
@@ -22,6 +23,7 @@ from tests.advisor.policies.scene import (
     cluster,
     hog,
     idle_job,
+    job,
     observed,
     stretch,
 )
@@ -296,3 +298,14 @@ def test_thin_history_is_said_and_lowers_the_confidence() -> None:
     (sure,) = advised(idle_reclaim.advise(state, many, LIMITS, RULES))
     assert "Too few" in thin.why
     assert thin.confidence < sure.confidence == 1.0
+
+
+@pytest.mark.parametrize(
+    ("hours", "reason"),
+    [(0.1, "it is starting up, 6 min after it began"), (11, "it has not computed since it was last started")],
+)
+def test_who_has_not_computed_for_hours_is_not_said_to_be_starting_up(hours: float, reason: str) -> None:
+    """A batch that sleeps is found to need no GPU: nothing else may call it starting."""
+    asleep = job("asleep", use=Use.STARTING, started_ms=NOW_MS - round(hours * HOUR_MS))
+    (answer,) = idle_reclaim.advise(cluster([(asleep, ("g0",))]), observed(), ON, RULES)
+    assert isinstance(answer, Abstain) and answer.reason == reason

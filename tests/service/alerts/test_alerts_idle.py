@@ -141,7 +141,7 @@ def test_the_sites_protected_are_shown_and_never_told() -> None:
     ("changes", "why"),
     [
         ({"use": Use.ACTIVE}, "it works again"),
-        ({"use": Use.STARTING}, "it is starting up"),
+        ({"use": Use.STARTING}, "it has not computed since it was last started"),
         ({"keep_until_ms": NOW_MS + HOUR_MS}, "its owner keeps it for 1 h more"),
         ({"opted_out": frozenset({ActionClass.RECLAIM})}, "its owner opted out"),
         ({"attached": True}, "somebody sits at it"),
