@@ -14,7 +14,7 @@ from tests.gpu.answers import Figure, at_most, told
 Took = tuple[float, float, float]
 STEPS, WARM = (4, 3) if place.dry else (40, 10)
 ROUNDS = (False, True, True, False)
-"""Plain or ours: each twice, the better one counts, for who comes first starts on a cooler machine."""
+"""Plain or ours: the better of two counts, for who comes first has a cooler machine."""
 LONG_S, RATIO, SHORT_S = 0.020, 1.01, 50e-6
 """A hundredth of steps over 20 ms; 50 us more of shorter ones, where a hundredth is less than a launch."""
 
@@ -57,8 +57,7 @@ def _compared(torch: Any, name: str, make: Callable[[], tuple[Any, Any, int]]) -
 
 
 def _steps(torch: Any, net: Any, x: Any, classes: int, *, elastic: bool, amp: bool) -> Took:
-    """Median seconds from one step's end to the next one's, of them those before the host waits for the loss,
-    and how often a step waited for the device.
+    """Median seconds of a step, of them those before the host waits for the loss; and waits for the device.
 
     Both loops read their samples and their loss in each step: else a step would end before its work does.
     """
