@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs what real-part tests need (Chromium, Prometheus, VictoriaMetrics, Slurm, a C compiler) where that can be
-# done unasked: on Debian, as root. Elsewhere it changes nothing, and those tests skip, naming the package.
+# Installs what real-part tests need (Chromium, Prometheus, VictoriaMetrics, Slurm with its accounting, a C compiler)
+# where that can be done unasked: on Debian, as root. Elsewhere it changes nothing, and those tests skip, naming the
+# package.
 set -eu
 missing=""
 need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
@@ -12,6 +13,9 @@ need cc gcc
 need slurmctld slurm-wlm
 need slurmd slurm-wlm
 need munged munge
+need slurmdbd slurmdbd
+need mariadbd mariadb-server-core
+need mariadb mariadb-client-core
 [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

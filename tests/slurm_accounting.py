@@ -1,6 +1,7 @@
 """Accounting for the real Slurm of ``slurm_cluster``: slurmdbd, and MariaDB below it, in its folder.
 
-Up in some 10 s, most of them MariaDB's. Debian's slurmdbd and mariadb-server have the programs.
+Up in some 10 s, most of them MariaDB's. Debian's slurmdbd, mariadb-server-core and mariadb-client-core have
+the programs; MariaDB runs as root, since its account comes with the whole server, which nobody needs here.
 """
 
 import shutil
@@ -13,6 +14,8 @@ import pytest
 from tests.slurm_cluster import SlurmCluster, slurm_cluster
 
 PROGRAMS = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
+LIMITED = "single"
+"""A QOS of which everybody may run one job. Limits on GPUs take a controller that has told what GPUs are."""
 DBD_CONF = """\
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge/sock
@@ -36,6 +39,7 @@ AccountingStoragePort={dbd_port}
 AccountingStoragePass={folder}/munge/sock
 AccountingStorageTRES=gres/gpu,gres/gpu:h200,gres/shard
 AccountingStoreFlags=job_comment
+AccountingStorageEnforce=limits,qos
 """
 
 
@@ -44,7 +48,9 @@ def accounted_cluster(folder: Path, *, nodes: int = 2, gpus: int = 8) -> Iterato
     """A cluster whose jobs are accounted. Skips, and says so, where its programs are missing."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
-        pytest.skip(f"{', '.join(missing)} not installed: Debian's slurmdbd and mariadb-server have them")
+        pytest.skip(
+            f"{', '.join(missing)} not installed: Debian's slurmdbd and mariadb-server-core have them"
+        )
     with slurm_cluster(folder, nodes=nodes, gpus=gpus, accounting=_begin) as cluster:
         cluster.until(
             "TRES", "sh", "-c", "sacctmgr --noheader --parsable2 list tres | grep -c '^gres|gpu|'", says="1"
@@ -57,11 +63,10 @@ def _begin(cluster: SlurmCluster, host: str, ports: tuple[int, int]) -> None:
     folder, data = cluster.folder, cluster.folder / "db"
     told = {"folder": folder, "host": host, "sql_port": ports[0], "dbd_port": ports[1]}
     data.mkdir()
-    shutil.chown(data, "mysql")
     cluster.ask(
         "mariadb-install-db",
         "--no-defaults",
-        "--user=mysql",
+        "--user=root",
         f"--datadir={data}",
         "--auth-root-authentication-method=normal",
         "--skip-test-db",
@@ -69,7 +74,7 @@ def _begin(cluster: SlurmCluster, host: str, ports: tuple[int, int]) -> None:
     cluster.commands["mariadbd"] = [
         "mariadbd",
         "--no-defaults",
-        "--user=mysql",
+        "--user=root",
         f"--datadir={data}",
         f"--socket={data}/s",
         f"--pid-file={data}/pid",
@@ -93,3 +98,6 @@ def _begin(cluster: SlurmCluster, host: str, ports: tuple[int, int]) -> None:
     cluster.start("slurmdbd")
     cluster.until("slurmdbd", "sacctmgr", "--noheader", "list", "cluster", says="")
     cluster.ask("sacctmgr", "--immediate", "add", "cluster", "lab")
+    cluster.ask("sacctmgr", "--immediate", "add", "qos", LIMITED, "set", "MaxJobsPerUser=1")
+    qos = (f"QOS=normal,{LIMITED}", "DefaultQOS=normal")
+    cluster.ask("sacctmgr", "--immediate", "modify", "user", "root", "set", *qos)

@@ -1,17 +1,21 @@
-"""Hundreds of jobs of a real Slurm with a real slurmdbd, imported once; and none where it is silent."""
+"""A real Slurm with slurmdbd: hundreds of jobs imported once, limits named, no past where it is silent."""
 
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from collector.managers.model import Look, WaitCause
+from collector.managers.slurm.reader import SlurmManager
 from collector.managers.slurm.sacct_text import FIELDS
 from service.cli import main
+from service.summaries import waiting
 from tests.collector.managers.test_sacct_text import MEANS, comment
 from tests.service.test_cli_import_jobs import stored
-from tests.slurm_accounting import accounted_cluster
-from tests.slurm_cluster import SlurmCluster
+from tests.slurm_accounting import LIMITED, accounted_cluster
+from tests.slurm_cluster import PATIENCE_S, SlurmCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -19,11 +23,16 @@ TASKS = 240
 NAME = "a|b\n99|bob@@x"
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
-    with tempfile.TemporaryDirectory(prefix="slurm-") as folder, accounted_cluster(Path(folder)) as cluster:
-        monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
-        yield cluster
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    """One for all: its database takes most of ten seconds."""
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-") as folder,
+        accounted_cluster(Path(folder)) as made,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("SLURM_CONF", str(made.conf))
+        yield made
 
 
 def said(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
@@ -78,9 +87,28 @@ def test_hundreds_of_jobs_are_imported_once(
     assert again.startswith("0 new runs") and "steps" in again and "can't be read" in again
 
 
+def test_free_gpus_that_a_limit_keeps_are_not_unwanted(cluster: SlurmCluster) -> None:
+    runs, waits = (cluster.submit("--gres=gpu:2", f"--qos={LIMITED}") for _ in range(2))
+    cluster.until(
+        "the limit", "squeue", "--noheader", f"--jobs={waits}", "--format=%r", says="QOSMaxJobsPerUserLimit"
+    )
+    look = SlurmManager(timeout_s=PATIENCE_S).look(time.time_ns() // 1_000_000)
+    assert isinstance(look, Look), look
+    (job,) = (each for each in look.jobs if each.key.id == waits)
+    assert (job.cause, job.ask.gpus, job.qos) == (WaitCause.LIMIT, 2, LIMITED)
+    row = {"cause": job.cause, "tasks": 1, "reason": job.reason, "qos": job.qos, "project": "root"}
+    row |= {"partition": job.partition, "reservation": job.reservation}
+    free = [{"node": "n2", "state": "free", "state_reason": None}]
+    assert waiting.kept([row], free, [{"node": "n2"}]) == (
+        "1 GPU is free, and 1 job waits all the same: QOS single allows one person no more running jobs.",
+    )
+    cluster.ask("scancel", runs, waits)
+
+
 def test_a_silent_slurmdbd_is_no_empty_past(
     cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.kill("slurmdbd")
     told = said(["import", "jobs", "--from", "slurm", "--data", str(tmp_path), "--yes"], capsys, code=2)
+    cluster.start("slurmdbd")
     assert "sacct" in told and "new runs" not in told
