@@ -181,7 +181,7 @@ def _list_schedules(flags: argparse.Namespace) -> None:
     settings = settle(flags)
     reports = settings.effective.config.reports
     if not reports:
-        console().print("\nNone is scheduled: see \\[reports.NAME] in docs/reports.md.", style="bright_black")
+        console().print("\nNone is scheduled: see [reports.NAME] in docs/reports.md.", style="bright_black")
         return
     settled, now = read_times(settings.data), datetime.now(UTC)
     lines = [

@@ -313,6 +313,14 @@ def test_what_cannot_be_made_is_said(data: Path, words: tuple[str, ...], says: s
     assert "Traceback" not in done.stderr
 
 
+def test_the_list_names_each_kind_in_order_and_the_table_that_schedules_one(data: Path) -> None:
+    shown = verb("report", "--list", data=data).stdout
+    assert [line.split()[0] for line in shown.splitlines()[2 : 2 + len(ReportKind)]] == [
+        kind.value for kind in ReportKind
+    ]
+    assert "None is scheduled: see [reports.NAME] in docs/reports.md." in shown
+
+
 def test_the_list_names_every_kind(data: Path) -> None:
     done = verb("report", "--list", "--json", data=data)
     assert [row["kind"] for row in json.loads(done.stdout)] == [kind.value for kind in ReportKind]
