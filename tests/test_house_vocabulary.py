@@ -20,8 +20,8 @@ HOMES = ("analytics/vocabulary/", "collector/model.py", "collector/sources/simul
 """Where names are given. The labels of what is simulated are the truth that findings are held against, and
 ``collector`` may not import what judges."""
 
-NAMES = {each.value for names in VOCABULARY for each in names} - {"unknown"}
-"""All names; but whoever or whatever isn't known is called unknown, in forty places that mean no state."""
+NAMES = {each.value for names in VOCABULARY for each in names} - {"unknown", "waited"}
+"""All names but two words: whoever isn't known is unknown, how long a job waited is a column of tables."""
 
 OF_SOMETHING_ELSE: Mapping[str, set[str]] = {
     # a seed of what is simulated: other text, other draws
@@ -44,9 +44,6 @@ OF_SOMETHING_ELSE: Mapping[str, set[str]] = {
     "service/doctor_checks/results.py": {"good"},
     # the table of the report, as a CSV file of it is called
     "service/reports/chargeback.py": {"chargeback"},
-    # how long a job has waited: a column, a query and its table
-    "service/pages/queue.py": {"waited"},
-    "service/reports/waited.py": {"waited"},
     # the level of a fault (its AlertKind is GPU_FAULT)
     "service/alerts/rules.py": {"suspect"},
     # the code of an answer, and an event of the journal: an order came too late

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analytics import text
+from analytics.vocabulary.states import GpuState
 from service.energy import WASTED
 
 MOST_NAMED = 4
@@ -171,7 +172,7 @@ def kept(
     for reason, count in reserved.most_common(MOST_NAMED):
         are = "is" if count == 1 else "are"
         told.append(f"{text.many(count, 'GPU')} {are} free and kept: {reason}.")
-    free = sum(row["state"] == "free" for row in mine)
+    free = sum(row["state"] == GpuState.FREE for row in mine)
     limited = [row for row in rows if row["cause"] == "limit"]
     if free and limited and not any(row["cause"] == "resources" for row in rows):
         limits, jobs = list(dict.fromkeys(why_of(row) for row in limited)), _jobs(limited)
