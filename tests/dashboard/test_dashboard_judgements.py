@@ -4,6 +4,7 @@ import json
 
 import pandas as pd
 
+from analytics.vocabulary.findings import FindingKind
 from service.pages.parts.unknown import table
 from service.summaries.recommendations import in_short, in_words, pattern_of_job, patterns_by
 
@@ -80,8 +81,11 @@ def test_what_was_not_judged_names_gpu_and_reason() -> None:
     (shown,) = table(found).to_dict("records")
     assert "3" in shown["GPU"]
     assert shown["Not judged for"] == "held-idle"
-    (silent,) = table(found.assign(kinds=", ".join("abcdefghi"))).to_dict("records")
+    (silent,) = table(found.assign(kinds=", ".join(FindingKind))).to_dict("records")
     assert silent["Not judged for"] == "anything but its silence"
+    but_one = ", ".join(list(FindingKind)[1:])
+    (judged,) = table(found.assign(kinds=but_one)).to_dict("records")
+    assert judged["Not judged for"] == but_one, "of one kind it is judged all the same"
     assert shown["Why"] == "only 60% of the last 30 min were measured"
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.findings import FindingKind
 from analytics.vocabulary.states import GpuState
 from service import wording
 from service.charts.frame import rows, utc
@@ -92,7 +93,7 @@ def _where(row: object, names: Mapping[str, str]) -> str:
     return " · ".join(named) or "everything it reads"
 
 
-EVERY_KIND = 9
+EVERY_KIND = len(FindingKind)
 """A GPU that is silent is judged by its silence alone; then every kind is listed."""
 FILTERS = ("node", "project", "user", "model")
 
