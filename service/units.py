@@ -2,7 +2,8 @@
 
     fallow.service         the service: an account of its own, no capability, no way to more
     fallow-probe.service   root, reads /proc of all users; changes nothing, no network, no devices
-    fallow-hand.service    root, CUDA's checkpoint and messages on terminals; no network
+    fallow-hand.service    root, CUDA's checkpoint and messages on terminals; no network. It may become the
+                           account whose process it is to pause: the driver takes that from nobody else
     fallow-failed.service  the service's account; when that fails for good: tells operators, starts it anew
 
 ``ProtectClock`` and ``PrivateDevices`` are left out where NVML or CUDA is called: both take /dev/nvidia* away
@@ -184,18 +185,30 @@ def _hand_unit(wanted: Deployment) -> str:
         command,
         "RuntimeDirectory=fallow-hand\nRuntimeDirectoryMode=0755\n"
         "StateDirectory=fallow-hand\nStateDirectoryMode=0700\nSupplementaryGroups=tty\n",
+        powers=f"{LOOKING} {BECOMING}",
+        more=f"SystemCallFilter={' '.join(BECOMING_CALLS)}\n",
     )
 
 
-def _root_unit(about: str, command: tuple[str, ...], own: str) -> str:
-    """A part that keeps two of root's powers: to look into processes, and into folders."""
+LOOKING = "CAP_SYS_PTRACE CAP_DAC_READ_SEARCH"
+"""To look into processes, and into folders."""
+BECOMING = "CAP_SETUID CAP_SETGID"
+"""To become another account (credentials(7)); who has become one has none of them any more."""
+BECOMING_CALLS = ("setgroups", "setreuid", "setregid")
+"""What a child calls for that before its program begins; allowed again after @privileged was taken away."""
+
+
+def _root_unit(
+    about: str, command: tuple[str, ...], own: str, *, powers: str = LOOKING, more: str = ""
+) -> str:
+    """A part that keeps a few of root's powers."""
     return (
         f"[Unit]\nDescription={about}\n\n"
         f"[Service]\nType=notify\nNotifyAccess=main\nExecStart={' '.join(map(quoted, command))}\n"
         "Restart=on-failure\nRestartSec=2\nTimeoutStopSec=15\nUMask=0027\n"
         f"Group={ACCOUNT}\n{own}"
-        "CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH\n"
-        f"PrivateNetwork=yes\nRestrictAddressFamilies=AF_UNIX\n{SHIELD}\n"
+        f"CapabilityBoundingSet={powers}\n"
+        f"PrivateNetwork=yes\nRestrictAddressFamilies=AF_UNIX\n{SHIELD}{more}\n"
         "[Install]\nWantedBy=multi-user.target\n"
     )
 

@@ -1,6 +1,8 @@
-"""The process in which the CUDA driver is asked: ``python -m THIS-MODULE VERB LOCK-TIMEOUT-MS HELD PID...``.
+"""The process in which the CUDA driver is asked: ``python -m THIS-MODULE VERB LOCK-TIMEOUT-MS HELD JOB...``.
 
-HELD is JSON: the bytes that each process held on each GPU, by pid and UUID.
+HELD is JSON: the bytes that each process held on each GPU, by pid and UUID. JOB is a pid, or PID@STARTED-MS:
+then the driver is asked as the account of the process's owner (``owners_driver``), and what that account
+could make up is checked against NVML's lists.
 
 A child of its own, in a session of its own: a driver that crashes takes nobody with it, and an operation
 that was begun is carried to its end even when the service dies meanwhile. Prints one ``Deed`` as JSON.
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from advisor.engines.cuda_checkpoint import Deed, Driver, DriverRefused, ProcessState, pause, resume
@@ -111,22 +114,72 @@ class LibraryDriver:
 
 
 FREE_MEMORY = "collector.sources.nvml.free_memory"
+HELD_MEMORY = "collector.sources.nvml.held_memory"
+AS_OWNER = "@"
+"""Between a pid and when it started, UTC ms."""
+GONE_S, AGAIN_S = 10.0, 0.5
+"""A list of processes may be a moment behind what the driver did (a guess; not seen on a GPU)."""
 ASK_S = 60.0
 """NVML's first call takes seconds where persistence mode is off; after a minute it is not known."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Pause, resume, or say the state of processes; 0 whenever a ``Deed`` was printed."""
-    verb, timeout_ms, pids = argv[0], int(argv[1]), tuple(map(int, argv[3:]))
+    verb, timeout_ms, words = argv[0], int(argv[1]), [each.partition(AS_OWNER) for each in argv[3:]]
+    pids = tuple(int(pid) for pid, _, _ in words)
     held = {int(pid): sizes for pid, sizes in json.loads(argv[2]).items()}
-    try:
-        driver = LibraryDriver()
-    except NoDriver as error:
-        deed = Deed(ok=False, found=str(error), undone=True)
+    if any(at for _, at, _ in words):
+        begun_ms = {int(pid): int(started_ms) for pid, _, started_ms in words}
+        deed = _as_owner(verb, timeout_ms, begun_ms, held)
     else:
-        deed = _do(driver, verb, timeout_ms, pids, held)
+        try:
+            deed = _do(LibraryDriver(), verb, timeout_ms, pids, held)
+        except NoDriver as error:
+            deed = Deed(ok=False, found=str(error), undone=True)
     sys.stdout.write(to_text(deed) + "\n")
     return 0
+
+
+def _as_owner(verb: str, timeout_ms: int, begun_ms: Mapping[int, int], held: Held) -> Deed:
+    from advisor.engines.owners_driver import NobodyAsks, OwnersDriver
+
+    try:
+        driver = OwnersDriver(begun_ms)
+    except NobodyAsks as error:
+        return Deed(ok=False, found=str(error), undone=True)
+    try:
+        deed = _do(driver, verb, timeout_ms, tuple(begun_ms), held)
+    finally:
+        driver.close()
+    return checked(deed, begun_ms) if verb == "pause" and deed.ok else deed
+
+
+def checked(deed: Deed, pids: Collection[int]) -> Deed:
+    """What the children of owners called a pause, unless NVML still lists a process that was paused.
+
+    A resume that was none costs its owner alone, so nothing is compared there.
+    """
+    until_s = time.monotonic() + GONE_S
+    while (listed := still_listed(pids)) and time.monotonic() < until_s:
+        time.sleep(AGAIN_S)
+    if listed is None:
+        return replace(deed, ok=False, found="whether it left its GPUs is not known: NVML gives no list")
+    if listed:
+        return replace(deed, ok=False, found=f"process {listed[0]} was said to be off its GPUs and is on one")
+    return deed
+
+
+def still_listed(pids: Collection[int]) -> Sequence[int] | None:
+    """Those that hold memory of a GPU, by NVML in a process of its own; ``None``: not known."""
+    command = [sys.executable, "-P", "-m", HELD_MEMORY, "--listed", *map(str, pids)]
+    try:
+        asked = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=ASK_S
+        )
+        answer = json.loads(asked.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return None if answer is None else [int(pid) for pid in answer]
 
 
 def _do(driver: Driver, verb: str, timeout_ms: int, pids: Sequence[int], held: Held) -> Deed:

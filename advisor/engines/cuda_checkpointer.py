@@ -9,7 +9,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from advisor.engines.cuda_checkpoint import TRIED_DRIVERS, Deed, Host, Target
@@ -23,6 +23,7 @@ from collector.procfs.checkpoint_blockers import (
     available_bytes,
     entanglement,
     mps_pids,
+    owner,
 )
 from collector.procfs.proc_files import is_same_start
 
@@ -33,6 +34,11 @@ LOOK_S = 20.0
 HELD_MEMORY = "collector.sources.nvml.held_memory"
 ASK_S = 60.0
 """NVML's first call takes seconds where persistence mode is off; after a minute it is not known."""
+
+
+Begun = Mapping[int, int]
+"""When processes began, UTC ms, where whoever asks made sure of it."""
+NOT_SAID: Begun = {}
 
 
 class Checkpointer(Protocol):
@@ -46,18 +52,20 @@ class Checkpointer(Protocol):
         """The processes as they are now."""
         ...
 
-    def pause(self, pids: Sequence[int], held: Held) -> Ongoing:
+    def pause(self, pids: Sequence[int], held: Held, begun_ms: Begun = NOT_SAID) -> Ongoing:
         """Begin to take them off their GPUs; ``held`` says what each has on which."""
         ...
 
-    def resume(self, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Ongoing:
+    def resume(
+        self, pids: Sequence[int], held: Held, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
+    ) -> Ongoing:
         """Begin to bring them back, where each GPU has room for what they ``held`` on it.
 
         ``locks`` are descriptors that stay open in whoever does it, also when this process ends before.
         """
         ...
 
-    def look(self, pids: Sequence[int]) -> Deed:
+    def look(self, pids: Sequence[int], begun_ms: Begun = NOT_SAID) -> Deed:
         """Only their states; blocks for a moment."""
         ...
 
@@ -65,7 +73,8 @@ class Checkpointer(Protocol):
 class LocalCheckpointer:
     """This machine's. ``driver_version`` as the driver says it (``570.86.15``), asked anew each time.
 
-    ``drivers``: the major versions under which this site lets jobs be checkpointed.
+    ``drivers``: the major versions under which this site lets jobs be checkpointed. ``as_owner``: the driver
+    is asked by a child of the account whose process it is, never root's; needs CAP_SETUID and CAP_SETGID.
     """
 
     def __init__(
@@ -73,9 +82,11 @@ class LocalCheckpointer:
         driver_version: Callable[[], str | None],
         lock_timeout_s: float,
         drivers: tuple[int, ...] = TRIED_DRIVERS,
+        *,
+        as_owner: bool = False,
     ) -> None:
         self._driver_version, self._timeout_ms = driver_version, round(lock_timeout_s * 1000)
-        self._drivers = drivers
+        self._drivers, self._as_owner = drivers, as_owner
 
     def host(self) -> Host:
         """Reads /proc; blocks as long as the driver does for its version."""
@@ -102,26 +113,31 @@ class LocalCheckpointer:
             for each in seen
         )
 
-    def pause(self, pids: Sequence[int], held: Held) -> Ongoing:
+    def pause(self, pids: Sequence[int], held: Held, begun_ms: Begun = NOT_SAID) -> Ongoing:
         """Begin; it is over when the memory has moved, or after a quarter of an hour."""
-        return self._ask("pause", pids, held, LONGEST_S)
+        return self._ask("pause", self._words(pids, begun_ms), held, LONGEST_S)
 
-    def resume(self, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Ongoing:
+    def resume(
+        self, pids: Sequence[int], held: Held, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
+    ) -> Ongoing:
         """Begin; it is over when the memory has moved, or after a quarter of an hour."""
-        return self._ask("resume", pids, held, LONGEST_S, locks)
+        return self._ask("resume", self._words(pids, begun_ms), held, LONGEST_S, locks)
 
-    def look(self, pids: Sequence[int]) -> Deed:
+    def look(self, pids: Sequence[int], begun_ms: Begun = NOT_SAID) -> Deed:
         """Blocks for some seconds at most."""
-        asked = self._ask("look", pids, {}, LOOK_S)
+        asked = self._ask("look", self._words(pids, begun_ms), {}, LOOK_S)
         while (deed := asked.ended(LOOK_S)) is None:
             pass
         return deed
 
+    def _words(self, pids: Sequence[int], begun_ms: Begun) -> list[str]:
+        return [_word(pid, begun_ms) if self._as_owner else str(pid) for pid in pids]
+
     def _ask(
-        self, verb: str, pids: Sequence[int], held: Held, patience_s: float, locks: Sequence[int] = ()
+        self, verb: str, words: Sequence[str], held: Held, patience_s: float, locks: Sequence[int] = ()
     ) -> Ongoing:
         sizes = json.dumps({str(pid): dict(each) for pid, each in held.items()})
-        command = [sys.executable, "-P", "-m", CHILD, verb, str(self._timeout_ms), sizes, *map(str, pids)]
+        command = [sys.executable, "-P", "-m", CHILD, verb, str(self._timeout_ms), sizes, *words]
         try:
             child = subprocess.Popen(
                 command,
@@ -186,6 +202,14 @@ class Child:
             status = self._process.returncode
             return Deed(ok=False, found=f"asking the driver ended with status {status}: {last}")
         return deed
+
+
+def _word(pid: int, begun_ms: Begun) -> str:
+    """A process by pid and start; one that is gone by a start that nobody has."""
+    if pid in begun_ms:
+        return f"{pid}@{begun_ms[pid]}"
+    now = owner(pid)
+    return f"{pid}@{0 if now is None else now.started_ms}"
 
 
 def _same(seen: Seen, now: CheckpointBlocker | None) -> CheckpointBlocker | None:

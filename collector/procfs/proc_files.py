@@ -84,8 +84,17 @@ def parse_uid(status: bytes) -> int | None:
 
 def parse_uids(status: bytes) -> tuple[int, ...]:
     """The real, effective, saved and file system uid there; they differ in a set-uid program."""
-    line = next((each for each in status.splitlines() if each.startswith(b"Uid:")), b"Uid:")
-    return tuple(int(each) for each in line.split()[1:])
+    return _numbers(status, b"Uid:")
+
+
+def parse_gids(status: bytes) -> tuple[int, ...]:
+    """The real, effective, saved and file system gid there; they differ in a set-gid program."""
+    return _numbers(status, b"Gid:")
+
+
+def parse_groups(status: bytes) -> tuple[int, ...]:
+    """The groups there beside the process's own."""
+    return _numbers(status, b"Groups:")
 
 
 def parse_boot_ms(stat: bytes) -> int:
@@ -99,6 +108,11 @@ def parse_boot_ms(stat: bytes) -> int:
 def is_same_start(one_ms: int, other_ms: int) -> bool:
     """Whether two reckonings of one start time agree: the boot's own time moves as the clock is corrected."""
     return abs(one_ms - other_ms) <= START_SLACK_MS
+
+
+def _numbers(text: bytes, label: bytes) -> tuple[int, ...]:
+    line = next((each for each in text.splitlines() if each.startswith(label)), label)
+    return tuple(int(each) for each in line.split()[1:])
 
 
 def _first_number(text: bytes, label: bytes) -> int | None:

@@ -30,7 +30,8 @@ def run_service(flags: argparse.Namespace) -> int:
 PARTS = """\
   fallow.service         account fallow, no capability: measures, decides, answers
   fallow-probe.service   root, two capabilities, no network, no devices: reads /proc of all users
-  fallow-hand.service    root, two capabilities, no network: pauses by CUDA's checkpoint, writes on terminals
+  fallow-hand.service    root, four capabilities, no network: pauses by CUDA's checkpoint, in the name of
+                         whose process it is, and writes on terminals
 """
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.engines.cuda_checkpoint import TRIED_DRIVERS, Deed, Host, Target
-from advisor.engines.cuda_checkpointer import Over, major
+from advisor.engines.cuda_checkpointer import NOT_SAID, Begun, Over, major
 from advisor.engines.gpu_room import Held
 from advisor.engines.memory_transfers import Ongoing
 from advisor.engines.mps import MpsSearch
@@ -178,15 +178,19 @@ class HandCheckpointer:
                 for each in seen
             )
 
-    def pause(self, pids: Sequence[int], held: Held) -> Ongoing:
+    def pause(self, pids: Sequence[int], held: Held, begun_ms: Begun = NOT_SAID) -> Ongoing:
         """Begin to take them off their GPUs."""
+        self._started_ms.update(begun_ms)
         return self._begin("pause", pids, held)
 
-    def resume(self, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Ongoing:
+    def resume(
+        self, pids: Sequence[int], held: Held, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
+    ) -> Ongoing:
         """Begin to bring them back."""
+        self._started_ms.update(begun_ms)
         return self._begin("resume", pids, held, locks)
 
-    def look(self, pids: Sequence[int]) -> Deed:
+    def look(self, pids: Sequence[int], begun_ms: Begun = NOT_SAID) -> Deed:
         """Only their states; blocks for a moment."""
         try:
             found: Deed = from_tree(Deed, self._ask({"verb": "look", "pids": list(pids)})["deed"])

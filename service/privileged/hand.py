@@ -8,6 +8,9 @@ It does not believe the service: a pid has to be the process that was meant, nev
 many pauses an hour and messages to a person; only what it paused itself is resumed, where there is room for
 what it measured at the pause; and while a stop file is there it pauses nobody. Each act is in its own journal
 (``journal.jsonl``, synced) before it is begun, and after it ended. No verb sends a signal or ends a process.
+
+The driver is asked by a child that has become the owner of the process (``owners_driver``): CAP_SETUID and
+CAP_SETGID are for that alone, and it becomes nobody but the owner of a process that it has just looked at.
 """
 
 import re
@@ -16,7 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,7 @@ PROCESSES_AN_HOUR = 2 * MOST_PROCESSES
 MESSAGES_AN_HOUR = 12
 """To one person: the ladder tells twice a job."""
 
+NEVER_PAUSED = "unknown (it is on no GPU, and fallow-hand never paused it)"
 POLL_S = 1.0
 
 
@@ -101,7 +105,7 @@ class Hand:
                 seen = tuple(from_tree(Seen, each) for each in request["seen"])
                 return {"targets": [to_tree(each) for each in self._checkpointer.targets(seen)]}
             case "look":
-                return {"deed": to_tree(self._checkpointer.look(_pids(request)))}
+                return {"deed": to_tree(self._states(_pids(request)))}
             case "pause":
                 return {"deed": to_tree(self._pause(request, uid))}
             case "resume":
@@ -130,7 +134,7 @@ class Hand:
             if not self._pauses.take("all", now_s):
                 raise Refused(f"{PAUSES_AN_HOUR} pauses were made within the hour; fallow-hand makes no more")
             number = self._journal.begun("pause", processes, uid, held)
-            return self._done(number, self._checkpointer.pause([pid for pid, _ in processes], held))
+            return self._done(number, self._checkpointer.pause(list(dict(processes)), held, dict(processes)))
 
     def _resume(self, request: Request, uid: int) -> Deed:
         """A stop file does not hold this up: it is the way back.
@@ -147,7 +151,21 @@ class Hand:
         held = {pid: self._journal.held(pid) or told.get(pid, {}) for pid, _ in processes}
         with self._acting:
             number = self._journal.begun("resume", processes, uid)
-            return self._done(number, self._checkpointer.resume([pid for pid, _ in processes], held, locks))
+            pids, begun_ms = list(dict(processes)), dict(processes)
+            return self._done(number, self._checkpointer.resume(pids, held, locks, begun_ms))
+
+    def _states(self, pids: Sequence[int]) -> Deed:
+        """Where they stand. It becomes an account only for those that it has paused at some time; another one
+        runs where NVML says what it holds on a GPU.
+        """
+        begun_ms = {pid: at_ms for pid in pids if (at_ms := self._journal.last_paused(pid)) is not None}
+        deed = Deed(ok=True, found="looked")
+        if begun_ms:
+            deed = self._checkpointer.look(list(begun_ms), begun_ms)
+        others = [pid for pid in pids if pid not in begun_ms]
+        held = self._measure(others) if others else {}
+        states = {str(pid): "running" if held.get(pid) else NEVER_PAUSED for pid in others}
+        return replace(deed, states={**states, **deed.states})
 
     def _done(self, number: int, ongoing: Any) -> Deed:
         while (deed := ongoing.ended(POLL_S)) is None:
@@ -193,7 +211,7 @@ def main(argv: list[str] | None = None) -> int:
     flags.journal.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = open_journal(flags.journal / "journal.jsonl")
     hand = Hand(
-        LocalCheckpointer(lambda: None, flags.lock_timeout),
+        LocalCheckpointer(lambda: None, flags.lock_timeout, as_owner=True),
         TerminalNotifier(),
         journal,
         (flags.journal / "stop-acting", *flags.stop_file),

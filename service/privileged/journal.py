@@ -30,6 +30,7 @@ class HandJournal:
         self._open: dict[int, tuple[str, tuple[Process, ...]]] = {}
         self._paused: set[Process] = set()
         self._held: dict[int, Mapping[GpuUuid, int]] = {}
+        self._last: dict[int, int] = {}
         for row in rows:
             self._note(row)
 
@@ -72,6 +73,11 @@ class HandJournal:
         with self._guard:
             return frozenset(self._paused)
 
+    def last_paused(self, pid: int) -> int | None:
+        """When the process of this pid that was paused last had begun, also if it was brought back since."""
+        with self._guard:
+            return self._last.get(pid)
+
     def held(self, pid: int) -> Mapping[GpuUuid, int] | None:
         """What a process held when it was last paused; ``None``: that was not written down yet then."""
         with self._guard:
@@ -84,6 +90,7 @@ class HandJournal:
             self._open[row["n"]] = (row["verb"], processes)
             if row["verb"] == "pause":
                 self._paused |= set(processes)
+                self._last.update(processes)
                 sizes = dict(row.get("held") or {})
                 for pid, _ in processes:
                     self._held.pop(pid, None)

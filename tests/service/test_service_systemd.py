@@ -54,12 +54,22 @@ def test_unit_of_the_machine_gives_up_what_it_does_not_need() -> None:
         assert line in lines
 
 
-def test_parts_with_roots_powers_keep_two_of_them_and_no_network() -> None:
-    for name in (PROBE, HAND):
+def test_parts_with_roots_powers_keep_few_of_them_and_no_network() -> None:
+    looking = "CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH"
+    becoming = f"{looking} CAP_SETUID CAP_SETGID"
+    for name, powers in ((PROBE, looking), (HAND, becoming)):
         lines = units(deployment())[name].splitlines()
-        assert "CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH" in lines
+        assert powers in lines and "NoNewPrivileges=yes" in lines
         assert "PrivateNetwork=yes" in lines and "RestrictAddressFamilies=AF_UNIX" in lines
         assert not [line for line in lines if line.startswith("User=")]
+
+
+def test_the_hand_alone_may_become_another_account() -> None:
+    """Of the calls of @privileged, which come after it in the filter or not at all; systemd.exec(5)."""
+    for name, text in units(deployment()).items():
+        filters = [line for line in text.splitlines() if line.startswith("SystemCallFilter=")]
+        allowed = filters[filters.index("SystemCallFilter=~@clock @privileged @obsolete") + 1 :]
+        assert allowed == (["SystemCallFilter=setgroups setreuid setregid"] if name == HAND else [])
 
 
 @pytest.mark.parametrize("wanted", [deployment(), deployment(as_root=True)])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.engines.cuda_checkpoint import Deed, DriverRefused, Host, ProcessState, Target, pause, resume
-from advisor.engines.cuda_checkpointer import Over
+from advisor.engines.cuda_checkpointer import NOT_SAID, Begun, Over
 from advisor.engines.external_processes import processes_of
 from advisor.engines.gpu_room import Held
 from advisor.engines.memory_transfers import Ongoing
@@ -153,12 +153,14 @@ class FakeCheckpointer:
             for each in seen
         )
 
-    def pause(self, pids: Sequence[int], held: Held) -> Ongoing:
+    def pause(self, pids: Sequence[int], held: Held, begun_ms: Begun = NOT_SAID) -> Ongoing:
         return self._begun(
             lambda: pause(self.driver, pids, 10_000, lambda: 0.0, held=held, free=self.free_memory)
         )
 
-    def resume(self, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Ongoing:
+    def resume(
+        self, pids: Sequence[int], held: Held, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
+    ) -> Ongoing:
         return self._begun(lambda: resume(self.driver, pids, lambda: 0.0, held=held, free=self.free_memory))
 
     def free_memory(self, uuids: Collection[GpuUuid]) -> dict[GpuUuid, int | None]:
@@ -167,7 +169,7 @@ class FakeCheckpointer:
     def _begun(self, move: Callable[[], Deed]) -> Ongoing:
         return Slow(move, self.slow) if self.slow is not None else Over(move())
 
-    def look(self, pids: Sequence[int]) -> Deed:
+    def look(self, pids: Sequence[int], begun_ms: Begun = NOT_SAID) -> Deed:
         states = {str(pid): self.driver.state(pid).name.lower() for pid in pids}
         return Deed(ok=True, found="looked", states=states)
 

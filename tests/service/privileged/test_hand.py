@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.engines.cuda_checkpoint import Deed, Host, Target
-from advisor.engines.cuda_checkpointer import Over
+from advisor.engines.cuda_checkpointer import NOT_SAID, Begun, Over
 from advisor.engines.gpu_room import Held
 from advisor.engines.notify_owner import Notice, Told
 from advisor.jobs.external_jobs import Seen
@@ -19,6 +19,7 @@ from collector.procfs.checkpoint_blockers import CheckpointBlocker
 from service.privileged.hand import (
     MESSAGES_AN_HOUR,
     MOST_PROCESSES,
+    NEVER_PAUSED,
     PAUSES_AN_HOUR,
     PROCESSES_AN_HOUR,
     Hand,
@@ -39,6 +40,8 @@ class StandIn:
         self.done: list[tuple[str, tuple[int, ...]]] = []
         self.held: Held = {}
         self.locks: list[int] = []
+        self.begun_ms: Begun = NOT_SAID
+        self.looked: Begun = NOT_SAID
 
     def host(self) -> Host:
         return Host(architecture="x86_64", driver_major=None, uid=0, available_bytes=1)
@@ -46,18 +49,23 @@ class StandIn:
     def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:
         return tuple(Target(pid=each.pid, memory_bytes=each.memory_bytes) for each in seen)
 
-    def pause(self, pids: Sequence[int], held: Held) -> Over:
+    def pause(self, pids: Sequence[int], held: Held, begun_ms: Begun = NOT_SAID) -> Over:
+        self.begun_ms = begun_ms
         self.done.append(("pause", tuple(pids)))
         return Over(self.deed)
 
-    def resume(self, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Over:
+    def resume(
+        self, pids: Sequence[int], held: Held, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
+    ) -> Over:
+        self.begun_ms = begun_ms
         self.locks = [os.dup(each) for each in locks]
         self.held = held
         self.done.append(("resume", tuple(pids)))
         return Over(self.deed)
 
-    def look(self, pids: Sequence[int]) -> Deed:
-        return Deed(ok=True, found="looked")
+    def look(self, pids: Sequence[int], begun_ms: Begun = NOT_SAID) -> Deed:
+        self.looked = dict(begun_ms)
+        return Deed(ok=True, found="looked", states={str(pid): "checkpointed" for pid in pids})
 
 
 class Ear:
@@ -119,6 +127,7 @@ def test_a_pause_is_in_the_journal_before_and_after(world: World) -> None:
     assert (ended["n"], ended["ok"]) == (begun["n"], True)
     assert world.ask("resume", processes=MEANT)["deed"]["ok"] is True
     assert [verb for verb, _ in world.checkpointer.done] == ["pause", "resume"]
+    assert world.checkpointer.begun_ms == {50: BEGUN_MS}, "it acts on the process that it looked at"
 
 
 @pytest.mark.parametrize(
@@ -254,6 +263,20 @@ def test_reading_leaves_no_row(world: World) -> None:
     assert world.ask("host")["host"]["uid"] == 0
     assert world.ask("look", pids=[50])["deed"]["ok"] is True
     assert world.rows() == []
+
+
+def test_it_becomes_nobody_to_look_at_what_it_never_paused(world: World) -> None:
+    """For a look, too, a child becomes the owner of the process: the service names any pid it likes."""
+    assert world.ask("look", pids=[50])["deed"]["states"] == {"50": "running"}, "by what NVML lists"
+    world.measured = {51: {}}
+    assert world.ask("look", pids=[51])["deed"]["states"] == {"51": NEVER_PAUSED}
+    assert world.checkpointer.looked == {}
+    world.ask("pause", processes=MEANT)
+    world.ask("resume", processes=MEANT)
+    world.again()
+    states = world.ask("look", pids=[50, 51])["deed"]["states"]
+    assert states == {"50": "checkpointed", "51": NEVER_PAUSED}
+    assert world.checkpointer.looked == {50: BEGUN_MS}
 
 
 def test_no_row_no_act(world: World) -> None:
