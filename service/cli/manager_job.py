@@ -7,6 +7,7 @@ from typing import Any
 from analytics import text
 from service.cli import words
 from service.client import Client
+from service.summaries import waiting
 
 _NUMBER = re.compile(r"\d+(_\d+)?")
 
@@ -53,7 +54,7 @@ def lines(runs: list[dict[str, Any]]) -> tuple[str, ...]:
 def _stands(run: dict[str, Any]) -> str:
     match run["state"]:
         case "pending":
-            why = run["reason"] or "Slurm says no reason"
+            why = waiting.why_of(run)
             return f"waits since {words.clock_time(run['submitted_at'])}: {why}"
         case "ended":
             return f"began {words.clock_time(run['started_at'])}, ended {_ended(run)}"

@@ -25,6 +25,7 @@ from service.pages.parts.charted import charted, grid
 from service.pages.parts.context import PageContext, Site, current_view, drawn, go, nothing_matches
 from service.pages.parts.widgets import definitions, facts, keys, plain, swatch
 from service.pages.sign_in import may_read
+from service.summaries import accounted
 from service.summaries.headline import headline
 from service.summaries.holders import MANAGED, managed, named
 from service.summaries.recommendations import (
@@ -224,6 +225,7 @@ def _ranked(scene: PageContext, head: Any, by: str) -> None:
         told, best = f"{KINDS[by]} by utilization, the best first", best_used(frame, top=TOP)
         charted(use_bars(best, scene.colours), told, best, f"best-use-{by}", numbers=told)
     _table(scene, frame, by)
+    _accounted(scene, by)
 
 
 def _sentence(frame: pd.DataFrame, by: str) -> str:
@@ -308,6 +310,42 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
     chosen = [] if by in MANAGED else picked["selection"]["rows"]
     if chosen:
         _only(scene, frame.iloc[chosen[0]], by)
+
+
+def _accounted(scene: PageContext, by: str) -> None:
+    """Hours of time in which nothing was measured here, as Slurm's accounting has them, by the same key."""
+    if scene.asked.get("model"):
+        return
+    key = {"people": "user", "projects": "project"}.get(by, by)
+    asked = {name: scene.asked.get(name) for name in ("from_ts", "to_ts", "user", "project", "node")}
+    imported = queries.ask_if_kept("accounted_use", **asked, by=key)
+    if imported is None or imported.empty:
+        return
+    st.subheader(accounted.HEADING, anchor=False)
+    rows = [{str(name): value for name, value in row.items()} for row in imported.to_dict("records")]
+    st.markdown(plain(accounted.told(rows)))
+    shown = imported.assign(
+        name=imported["key"].astype(object).where(imported["key"].notna(), "not known"),
+        utilization=imported["utilization_ratio"] * 100,
+    )
+    columns = {
+        "name": "Name",
+        "runs": "Runs",
+        "gpu_hours": st.column_config.NumberColumn("Given", format="%.1f"),
+        "measured_gpu_hours": st.column_config.NumberColumn("With means", format="%.1f"),
+        "utilization": st.column_config.ProgressColumn(
+            "Mean use", format="%.0f %%", min_value=0, max_value=100
+        ),
+        "unused_gpu_hours": st.column_config.NumberColumn("Mean of 0", format="%.1f"),
+    }
+    grid(
+        shown[list(columns)],
+        hide_index=True,
+        column_config=columns,
+        placeholder=text.NOTHING,
+        key=f"accounted-{by}",
+        alt=f"{KINDS[by]}: GPU-hours given by Slurm's accounting",
+    )
 
 
 def _habits(frame: pd.DataFrame, patterns: pd.DataFrame | None) -> None:

@@ -33,17 +33,18 @@ _UNHELD = (
 _NOTES = (
     "A wait counts where Slurm's reason is Resources or Priority: GPUs asked for, times how long. Limits, "
     "dependencies, holds, start times and reservations are no waiting for GPUs; they stand by themselves.",
-    "GPUs count beside a wait when they are of its partitions and of the type asked for, each once, minute "
-    "by minute (in more than eight days hour by hour). Whether the job would have begun on them is not said: "
-    "it may ask for more on one node, or for processors and memory that were not free.",
+    "GPUs count beside a wait when they are of its partitions and of the type asked for, each once: minute "
+    "by minute in up to a day, in steps of ten minutes up to eight days, hour by hour beyond. Whether the "
+    "job would have begun on them is not said: it may ask for more on one node, or for processors and "
+    "memory that were not free.",
 )
 
 
 def waited(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     """The report. Blocks while it asks. Raises ``ClientError``."""
-    everybody = source.rows("waited", by="all")
+    everybody = source.rows("waited", by="user")
     holders = source.rows("waited_holders", by="user")
-    sums = everybody[0] if everybody else {}
+    sums = {each.key: sum(row[each.key] or 0.0 for row in everybody) for each in _SUMS}
     return Report(
         kind=ReportKind.WAITED,
         title=HEADING,
@@ -57,7 +58,8 @@ def waited(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             _figure(sums, "beside_free_gpu_hours", "Beside free GPUs", "held by nobody, and not withheld"),
         ),
         sections=(
-            *(_who(source, by) for by in KEYS),
+            _who("user", everybody),
+            *(_who(by, source.rows("waited", by=by)) for by in KEYS if by != "user"),
             _holders(holders),
             _jobs(source),
             _causes(source),
@@ -92,14 +94,13 @@ def waited_section(source: Source) -> tuple[Section, ...]:
     )
 
 
-def _who(source: Source, by: str) -> Section:
-    rows = _known(source.rows("waited", by=by))
+def _who(by: str, rows: Sequence[Mapping[str, Any]]) -> Section:
     return Section(
         heading=f"Who waited, by {KEYS[by].lower()}",
         table=Table(
             name=f"waited_by_{by}",
             columns=_keyed(KEYS[by], _SUMS),
-            rows=rows,
+            rows=_known(rows),
             empty="Nobody waited for GPUs.",
         ),
     )
@@ -160,8 +161,8 @@ def _unheld(source: Source) -> Section:
     )
 
 
-def _figure(sums: Mapping[str, Any], key: str, label: str, help: str) -> Figure:
-    return Figure(key=key, label=label, value=sums.get(key, 0.0), measure=Measure.HOURS, help=help)
+def _figure(sums: Mapping[str, float], key: str, label: str, help: str) -> Figure:
+    return Figure(key=key, label=label, value=sums[key], measure=Measure.HOURS, help=help)
 
 
 def _keyed(title: str, columns: tuple[Column, ...]) -> tuple[Column, ...]:

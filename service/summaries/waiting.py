@@ -120,7 +120,7 @@ def why(
 
 
 def why_of(row: Mapping[str, Any]) -> str:
-    """The same of a row of the query ``manager_queue``."""
+    """The same of a row of the query ``manager_queue`` or ``manager_runs``."""
     return why(
         row["reason"],
         qos=row["qos"],
@@ -138,8 +138,9 @@ def counted(rows: Sequence[Mapping[str, Any]]) -> str:
     told = f"{text.many(jobs, 'job')} {waits} for {text.many(gpus, 'GPU')}"
     if all(row["cause"] is None for row in rows) or free == jobs:
         return told
-    many = text.count(free) if free else "none"
-    return f"{told}; {many} of them until GPUs are free, the others for something else"
+    if not free:
+        return f"{told}, none of them for want of free GPUs"
+    return f"{told}; {text.count(free)} of them until GPUs are free, the others for something else"
 
 
 def unused(gpus: Sequence[Mapping[str, Any]]) -> str | None:

@@ -118,6 +118,15 @@ def test_waits_stand_beside_what_others_held_idle(
     }
 
 
+@pytest.mark.parametrize(("days", "minutes"), [(2, 30), (10, 60)], ids=["in ten minutes", "in hours"])
+def test_a_longer_window_is_gone_through_in_longer_steps(tmp_path: Path, days: int, minutes: int) -> None:
+    waits = [wait("9", "cy", "main", 4, (0, minutes))]
+    since = {"from_ts": TWO - timedelta(days=days)}
+    (row,) = asked(tmp_path, "waited", waits, **since)
+    hours = minutes / 60
+    assert told(row) == pytest.approx((4 * hours, hours, 0, hours))
+
+
 def test_parts_of_a_minute_count_as_parts(tmp_path: Path) -> None:
     row = wait("9", "cy", "main", 1, (0, 0))
     row |= {"from_ts": row["from_ts"] + timedelta(seconds=90), "to_ts": row["to_ts"] + timedelta(seconds=200)}

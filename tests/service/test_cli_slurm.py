@@ -96,7 +96,7 @@ def test_a_job_s_run_is_told_by_its_number(site: Path, name: str, capsys: pytest
 
 def test_a_job_that_waits_says_why(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["job", "9", "--data", str(site)]) == 0
-    assert "QOSMaxGRESPerUser" in capsys.readouterr().out
+    assert "QOS normal allows one person no more GPUs" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_job_that_has_ended_is_still_told(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
