@@ -31,6 +31,10 @@ ENV_PAGE = "FALLOW_OWN_IDLE_GAPS"
 KEPT = 16
 """Gaps of a kind of which the median counts."""
 
+LATE_PART, LATEST_S = 0.02, 0.001
+"""Of a step alone, and at most: work that may be under way when a gap ends that lasted longer than usual. So
+what nobody can foretell costs a step 2%, and is left within a millisecond."""
+
 SHORTEST_S = 0.0005
 """Shorter gaps are not announced: a background job's gate looks five times a millisecond."""
 
@@ -70,13 +74,19 @@ class Announcer:
             self._end("script", self._between)
             self._is_between = False
 
-    def end_step(self) -> None:
-        """A step was committed; what the script does now, until it comes back, is a gap as well."""
+    def end_step(self, took_s: float | None = None) -> None:
+        """A step was committed; what the script does now, until it comes back, is a gap as well.
+
+        A server's step is a request that came in a gap, and ``took_s`` what its answer took: from one answer
+        to the next passes what the clients please.
+        """
         if self._page is None:
             return
         now = self._now_s()
-        if self._step_began is not None:
-            self._guard.end_step(now - self._step_began)
+        if took_s is None and self._step_began is not None:
+            took_s = now - self._step_began
+        if took_s is not None:
+            self._guard.end_step(took_s)
             guard = self._guard
             self._page.end_step(alone_s=guard.alone_s, recent_s=guard.recent_s, share=guard.share)
         self._step_began = now
@@ -89,7 +99,8 @@ class Announcer:
         lengths = self._lengths[kind]
         if lengths and not self._guard.is_control and (expected := median(lengths)) >= SHORTEST_S:
             assert self._page is not None
-            self._page.open_gap(expected)
+            late_s = min(LATE_PART * (self._guard.alone_s or 0.0), LATEST_S)
+            self._page.open_gap(expected, late_s=late_s)
         return self._now_s()
 
     def _end(self, kind: str, began: float | None) -> None:

@@ -1,23 +1,20 @@
 """The background's side: computes only while the foreground's GPU waits.
 
-Before each layer, each gradient and each optimizer's step is a gate. It lets a *piece* through, the work up
-to the next gate, if the piece ends before the gap does, by how long it took lately. Otherwise it waits. A
-page that cannot be used keeps the gate shut, which is said once.
+Before each layer, each layer's gradients and each part of an optimizer's step is a gate. It lets a *piece*
+through, the work up to the next gate, if all that is queued and the piece end before the gap does, by how
+long they took lately. At most ``AHEAD_S`` of work is queued: so the GPU does not wait for the host, and a gap
+that ends without notice is left soon. A page that cannot be used keeps the gate shut, which is said once.
 """
 
 import logging
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any
 
-import torch
-from torch import nn
-from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
+from fallow.idle_gaps import hooks
+from fallow.idle_gaps.marks import LATELY, DeviceMarks, Mark, Marks, Piece
 from fallow.idle_gaps.page import Page, PageError, attach
 
 LOG = logging.getLogger("fallow")
@@ -25,84 +22,143 @@ LOG = logging.getLogger("fallow")
 ENV_PAGE = "FALLOW_IDLE_GAPS"
 """The page of the foreground in whose gaps this process computes; its launcher says which."""
 
-LOOK_S = 0.0002
-"""How often a shut gate looks: 2% of a gap of 10 ms. A processor is hardly used by it."""
+LOOK_S = 0.00005
+"""How often a shut gate looks. With what a sleep costs besides, a tenth of a millisecond: 1% of a gap of
+10 ms. Turning instead would know it after 7 us (H100, 26 November 2026), and take a whole processor."""
 
-LATELY = 16
-"""Runs of a piece of which the longest counts."""
+AHEAD_S = 0.001
+"""Work in the queue at most, but for a single piece that is longer: ten launches, so the GPU stays busy."""
+
+MARK_EVERY_S = AHEAD_S / 4
+"""Of work behind which a mark is put: a mark costs as much as a launch, and pieces are short (33 to 70 us by
+their median, H100)."""
+
+MEASURED_EVERY = 16
+"""One run of a piece in so many is measured after its first ones: that takes two marks."""
 
 RESERVE = 1.15
-"""A piece is taken to last so many times its longest lately."""
+"""A piece is taken to last so many times its usual length."""
 
-FORGOTTEN_AFTER = 16
-"""Gaps that pass by while a piece waits, after which its longest run is forgotten: one that a busy machine
-or a first use made long must not keep it out for good. A piece that is too long costs one gap in so many."""
+PATIENCE, LITTLE_PATIENCE = 16, 1
+"""Gaps that pass by while a piece waits, after which it goes at the beginning of one, too long or not; the
+second for a little known one, whose length may be that of a first use. So a piece longer than any gap costs
+the foreground one gap in so many, and nothing waits for good."""
 
-FIRST_S = 0.002
-"""What a piece is taken to last before it ran once."""
+BEGINNING = 0.9
+"""Of the longest gap seen while waiting: with more left than that, a gap has just begun."""
 
 
 class Gate:
-    """One process's gate. ``now_s`` and ``sleep`` are the steady clock's, others in tests."""
+    """One process's gate. ``now_s`` and ``sleep`` are the steady clock's, others in tests; so ``marks``."""
 
     def __init__(
         self,
         page: Page | None,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        marks: Marks | None = None,
     ) -> None:
-        self.page, self._now_s, self._sleep = page, now_s, sleep
-        self._lasted: defaultdict[Any, deque[float]] = defaultdict(lambda: deque(maxlen=LATELY))
-        self._running: tuple[Any, float] | None = None
+        self.page, self._sleep = page, sleep
+        self._marks = DeviceMarks(now_s) if marks is None else marks
+        self._pieces: defaultdict[Hashable, Piece] = defaultdict(Piece)
+        self._running: Piece | None = None
+        self._measured_from: Mark = None
+        self._measured: deque[tuple[Piece, Mark, Mark]] = deque()
+        self._queue: deque[tuple[Mark, float]] = deque()
+        self._unmarked_s = self._ahead_s = 0.0
 
-    def pass_through(self, piece: Any) -> None:
-        """End the piece before, and wait until ``piece`` fits into what is left of a gap."""
-        self.end_piece()
-        needed, passed, last = RESERVE * self._usual(piece), 0, 0
-        while self.page is None or self.page.left_s() < needed:
-            gap = 0 if self.page is None else self.page.gap
-            if gap not in (0, last):
-                passed, last = passed + 1, gap
-            if passed > FORGOTTEN_AFTER:
-                needed, passed = self._forget(piece), 0
-            self._sleep(LOOK_S)
-        self.page.begin_piece()
-        self._running = (piece, self._now_s())
+    def pass_through(self, name: Hashable) -> None:
+        """End the piece before, and wait until the one of this name fits into what is left of a gap."""
+        piece = self._pieces[name]
+        is_measured = piece.runs < LATELY or piece.runs % MEASURED_EVERY == 0
+        mark = None
+        if is_measured or self._measured_from is not None or self._unmarked_s >= MARK_EVERY_S:
+            mark = self._put_mark()
+        needed_s = RESERVE * piece.usual_s
+        if not self._lets(needed_s):
+            self._put_mark()
+            self._hold(piece, needed_s)
+            mark = None
+        piece.runs += 1
+        if is_measured:
+            self._measured_from = self._marks.mark() if mark is None else mark
+        self._running = piece
+        self._unmarked_s += piece.usual_s
+        self._ahead_s += piece.usual_s
+
+    def usual_s(self, name: Hashable) -> float | None:
+        """How long a piece takes, in seconds; None while it is little known."""
+        piece = self._pieces[name]
+        return None if piece.is_little_known else piece.usual_s
 
     def end_piece(self) -> None:
-        """What was launched last is done; on a GPU it is waited for, so that one piece at most is under
-        way.
-        """
-        if self._running is None:
-            return
-        if torch.cuda.is_initialized():
-            torch.cuda.current_stream().synchronize()
-        piece, began = self._running
-        self._lasted[piece].append(self._now_s() - began)
-        self._running = None
-        if self.page is not None:
-            self.page.end_piece()
+        """What was launched last has an end; nobody waits for it."""
+        if self._running is not None:
+            self._put_mark()
 
     def end_step(self) -> None:
-        """An optimizer's step is over."""
+        """An optimizer's step is over: the script may now do something that is not ours, and take long."""
         self.end_piece()
         if self.page is not None:
             self.page.end_background_step()
 
-    def _forget(self, piece: Any) -> float:
-        """Forget the longest run of a piece, or half of it if there is no other; what it needs now."""
-        lasted = self._lasted[piece]
-        longest = max(lasted, default=FIRST_S)
-        if len(lasted) > 1:
-            lasted.remove(longest)
-        else:
-            lasted.clear()
-            lasted.append(longest / 2)
-        return RESERVE * self._usual(piece)
+    def _put_mark(self) -> Mark:
+        """Behind all that was launched; None where that is marked already."""
+        if self._running is None:
+            return None
+        mark = self._marks.mark()
+        self._queue.append((mark, self._unmarked_s))
+        self._unmarked_s = 0.0
+        if self._measured_from is not None:
+            self._measured.append((self._running, self._measured_from, mark))
+            self._measured_from = None
+        self._running = None
+        self._settle()
+        return mark
 
-    def _usual(self, piece: Any) -> float:
-        lasted = self._lasted.get(piece)
-        return max(lasted) if lasted else FIRST_S
+    def _settle(self) -> None:
+        """What the device has done is no longer ahead, and was measured."""
+        while self._queue and self._marks.is_done(self._queue[0][0]):
+            mark, seconds = self._queue.popleft()
+            self._ahead_s -= seconds
+            while self._measured and self._measured[0][2] is mark:
+                piece, began, ended = self._measured.popleft()
+                lasted_s = self._marks.between_s(began, ended)
+                if lasted_s is not None:
+                    piece.lasted(lasted_s)
+        if not self._queue:
+            self._ahead_s = self._unmarked_s
+            if self._running is None and self.page is not None:
+                self.page.end_piece()
+
+    def _lets(self, needed_s: float) -> bool:
+        """Whether a piece may be launched now."""
+        return self._fits(needed_s) and (self._ahead_s <= 0 or self._ahead_s + needed_s <= AHEAD_S)
+
+    def _fits(self, needed_s: float) -> bool:
+        """Whether it ends before the gap does, or soon enough after a gap that is longer than usual."""
+        if self.page is None:
+            return False
+        left_s, late_s = self.page.room_s()
+        return self._ahead_s + needed_s <= max(left_s, late_s)
+
+    def _hold(self, piece: Piece, needed_s: float) -> None:
+        passed, last, longest_s = 0, 0, 0.0
+        patience = LITTLE_PATIENCE if piece.is_little_known else PATIENCE
+        while not self._lets(needed_s):
+            if self._fits(needed_s) and self._queue:
+                self._marks.wait(self._queue[0][0])
+            else:
+                gap, left_s = (0, 0.0) if self.page is None else (self.page.gap, self.page.left_s())
+                if gap not in (0, last):
+                    passed, last = passed + 1, gap
+                longest_s = max(longest_s, left_s)
+                if passed > patience and longest_s > 0:
+                    needed_s = min(needed_s, BEGINNING * longest_s)
+                self._sleep(LOOK_S)
+            self._settle()
+        if self.page is not None:
+            self.page.begin_piece()
 
 
 def install(environment: Mapping[str, str] = os.environ) -> bool:
@@ -118,29 +174,5 @@ def install(environment: Mapping[str, str] = os.environ) -> bool:
     except PageError as error:
         LOG.error("this background job waits for good: %s", error)
         page = None
-    _hook(Gate(page))
+    hooks.put(Gate(page))
     return True
-
-
-def _hook(gate: Gate) -> None:
-    """Layers without children only: a gate in the midst of one would be passed twice.
-
-    What is compiled or captured runs as one piece, behind the gate before it.
-    """
-    seen: set[int] = set()
-
-    def before_layer(module: nn.Module, _: Any) -> None:
-        if next(module.children(), None) is not None or torch.compiler.is_compiling():
-            return
-        for parameter in module.parameters(recurse=False):
-            if parameter.requires_grad and id(parameter) not in seen:
-                seen.add(id(parameter))
-                parameter.register_post_accumulate_grad_hook(after_gradient)
-        gate.pass_through(("layer", id(module)))
-
-    def after_gradient(parameter: torch.Tensor) -> None:
-        gate.pass_through(("gradient", id(parameter)))
-
-    register_module_forward_pre_hook(before_layer)
-    register_optimizer_step_pre_hook(lambda optimizer, *_: gate.pass_through(("optimizer", id(optimizer))))
-    register_optimizer_step_post_hook(lambda *_: gate.end_step())

@@ -24,9 +24,13 @@ LONGEST_GAP_S = 60.0
 """A later end of a gap is not believed: no step of a training waits that long, and a foreground that is
 killed amid a gap must not leave the gate open."""
 
+LONGEST_LATE_S = 0.01
+"""More than this is not believed of what a foreground puts up with when it takes a gap back."""
+
 GAP_ENDS, FOREGROUND_STEPS, ALONE_S, RECENT_S, SHARE, ALLOWED, BACKGROUND_STEPS, PIECE_BEGAN = range(1, 9)
-"""Places of the words. The foreground writes the first five, the launcher ``ALLOWED``, the background the
-rest.
+LATE_S = 9
+"""Places of the words. The foreground writes the first five and the last, the launcher ``ALLOWED``, the
+background the rest. A foreground of an older version leaves ``LATE_S`` 0: its gaps end when they are said to.
 """
 
 
@@ -58,8 +62,12 @@ class Page:
 
     # -- what the foreground says -----------------------------------------------------------------------
 
-    def open_gap(self, seconds: float) -> None:
-        """The GPU waits from now on, for so long as can be expected."""
+    def open_gap(self, seconds: float, *, late_s: float = 0.0) -> None:
+        """The GPU waits from now on, for so long as can be expected.
+
+        If it then waits on, work of at most ``late_s`` may be under way, until the gap is shut.
+        """
+        self._real[LATE_S] = late_s
         self._whole[GAP_ENDS] = self._now_ns() + int(min(seconds, LONGEST_GAP_S) * 1e9)
 
     def shut_gap(self) -> None:
@@ -79,13 +87,20 @@ class Page:
 
     def left_s(self) -> float:
         """Seconds of the open gap that a piece may take; 0 where there is none, or nobody may fill it."""
-        if self._whole[0] != MARK or self._whole[ALLOWED] != 1:
-            return 0.0
-        left = (self._whole[GAP_ENDS] - self._now_ns()) / 1e9
-        share = self._real[SHARE]
-        if not 0 < left <= LONGEST_GAP_S or not 0 < share <= 1:
-            return 0.0
-        return float(left * share)
+        return self.room_s()[0]
+
+    def room_s(self) -> tuple[float, float]:
+        """``left_s``, and seconds of work that may be under way when the gap is shut: for one that lasts on.
+        A foreground that was killed amid one leaves that for ``LONGEST_GAP_S``.
+        """
+        ends_ns = self._whole[GAP_ENDS]
+        if ends_ns == 0 or self._whole[0] != MARK or self._whole[ALLOWED] != 1:
+            return 0.0, 0.0
+        left_s, share, late_s = (ends_ns - self._now_ns()) / 1e9, self._real[SHARE], self._real[LATE_S]
+        if not -LONGEST_GAP_S < left_s <= LONGEST_GAP_S or not 0 < share <= 1:
+            return 0.0, 0.0
+        late_s = late_s if 0 < late_s <= LONGEST_LATE_S else 0.0
+        return max(0.0, left_s * share), late_s * share
 
     @property
     def gap(self) -> int:

@@ -9,26 +9,10 @@ import pytest
 
 from fallow.idle_gaps import page as pages
 from fallow.idle_gaps.announce import Announcer
-from fallow.idle_gaps.gate import FIRST_S, RESERVE, Gate
 from fallow.idle_gaps.guard import CONTROL_EVERY, FIRST_CONTROLS, LEAST_SHARE, Guard
+from tests.fallow.still_clock import Clock, page_at
 
 pytestmark = pytest.mark.quick
-
-
-class Clock:
-    """A steady clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.s = 1_000.0
-
-    def now_s(self) -> float:
-        return self.s
-
-    def now_ns(self) -> int:
-        return round(self.s * 1e9)
-
-    def sleep(self, seconds: float) -> None:
-        self.s += seconds
 
 
 @pytest.fixture
@@ -38,10 +22,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def page(tmp_path: Path, clock: Clock) -> pages.Page:
-    made = pages.create(tmp_path / "page", clock.now_ns)
-    made.allow(is_allowed=True)
-    made.end_step(alone_s=1.0, recent_s=1.02, share=1.0)
-    return made
+    return page_at(tmp_path, clock)
 
 
 # -- the page ---------------------------------------------------------------------------------------------
@@ -221,81 +202,3 @@ def test_without_a_page_nothing_is_done() -> None:
     with announcer.gap("sum"):
         pass
     announcer.end_step()
-
-
-# -- the gate ---------------------------------------------------------------------------------------------
-
-
-class Waited(Exception):
-    """A gate has looked for long enough."""
-
-
-def gate_for(page: pages.Page, clock: Clock, opens_after_s: float, gap_s: float) -> Gate:
-    """A gate whose foreground opens a gap once it has waited so long, and again when that is over."""
-    begun, looks = clock.s, 0
-
-    def sleep(seconds: float) -> None:
-        nonlocal looks
-        looks += 1
-        if looks > 10_000:
-            raise Waited
-        clock.sleep(seconds)
-        if clock.s - begun >= opens_after_s and page.left_s() == 0:
-            page.open_gap(gap_s)
-
-    return Gate(page, clock.now_s, sleep)
-
-
-def test_a_piece_waits_for_a_gap_that_it_fits_into(page: pages.Page, clock: Clock) -> None:
-    gate = gate_for(page, clock, 0.05, 0.01)
-    gate.pass_through("a")
-    assert clock.s >= 1_000.05
-    clock.sleep(0.009)
-    gate.end_piece()
-    begun = clock.s
-    gate.pass_through("a")  # 9 ms and a reserve fit into no gap of 10: it is tried again after 16 of them
-    assert clock.s - begun == pytest.approx(16 * 0.010, rel=0.1)
-
-
-def test_one_long_run_does_not_keep_a_piece_out(page: pages.Page, clock: Clock) -> None:
-    gate = gate_for(page, clock, 0.0, 0.01)
-    for lasted in (0.001, 0.001, 5.0):
-        gate.pass_through("a")
-        clock.sleep(lasted)
-        gate.end_piece()
-    gate.pass_through("a")
-    clock.sleep(0.001)
-    gate.end_piece()
-    begun = clock.s
-    gate.pass_through("a")
-    assert clock.s - begun < 0.02
-
-
-def test_a_gate_without_a_page_stays_shut(page: pages.Page, clock: Clock) -> None:
-    gate = gate_for(page, clock, 0.0, 1.0)
-    gate.pass_through("a")
-    with pytest.raises(Waited):
-        shut = gate_for(page, clock, 0.0, 1.0)
-        shut.page = None
-        shut.pass_through("a")
-
-
-def test_a_piece_starts_only_if_it_ends_before_the_gap(page: pages.Page, clock: Clock) -> None:
-    gate = gate_for(page, clock, 0.0, 0.1)
-    for lasted in (0.03, 0.02, 0.01):
-        gate.pass_through("a")
-        clock.sleep(lasted)
-        gate.end_piece()
-    for _ in range(200):
-        page.shut_gap()
-        gate.pass_through("a")
-        assert page.left_s() >= RESERVE * 0.03 - 1e-9
-        clock.sleep(0.03)
-        gate.end_piece()
-
-
-def test_an_unknown_piece_needs_a_gap_of_some_length(page: pages.Page, clock: Clock) -> None:
-    gate = gate_for(page, clock, 0.0, 0.5)
-    page.open_gap(FIRST_S)
-    gate.pass_through("new")
-    assert page.left_s() > FIRST_S

@@ -13,7 +13,7 @@ from tests.gpu.answers import Figure, Missing
 OVER_S, LET_IN_S = (0.3, 0.1) if place.dry else (3.0, 0.8)
 LOOK_S = 0.001
 READY_S = 45.0
-GATED_STEPS, WARM_S = 3, 20.0
+GATED_STEPS, WARM_S = 10, 20.0
 """Steps of the gated training before anything is measured: its pieces' lengths are known by then."""
 TRAIN, SERVE, BEHIND, GATED, THIRTY = "training", "server", "behind", "behind a gate", "behind, 30%"
 

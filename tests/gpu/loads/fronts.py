@@ -124,16 +124,26 @@ class Serving(Front):
 
     def calibrate(self) -> None:
         self.pace = 2 * median_s(self._answer)
+        took = []
+        for _ in range(2 * TIMED):  # an answer after a rest takes longer than one right after another
+            time.sleep(self.pace / 2)
+            begun_s = time.monotonic()
+            self._answer()
+            took.append(time.monotonic() - begun_s)
+        self.pace = 2 * statistics.mean(took)
 
     def once(self) -> float:
         wait_s = self._comes_s - time.monotonic()
         if wait_s > 0:
             with self._gaps.gap("request"):
                 time.sleep(wait_s)
+        begun_s = time.monotonic()
         self._answer()
-        took_s = time.monotonic() - self._comes_s
-        self._gaps.end_step()
-        self._gaps.begin_step()  # what lies between is no gap: the next request may have come
+        ended_s = time.monotonic()
+        took_s = ended_s - self._comes_s
+        if wait_s > 0:
+            self._gaps.end_step(ended_s - begun_s)
+            self._gaps.begin_step()  # what lies between is no gap: the next request may have come
         self._comes_s += self._draw.expovariate(1 / self.pace)
         return took_s
 

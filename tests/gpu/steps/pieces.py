@@ -1,7 +1,7 @@
 """How long a piece of work between two gates takes: so soon a gate can close, in eager trainings.
 
 Twice for each model: in the queue, by the device's events at every gate, the host well ahead of the device;
-and as ``fallow.idle_gaps.gate`` has it, which launches a piece and waits for its end.
+and as ``fallow.idle_gaps.gate`` takes its pieces to last, by marks that it puts itself.
 """
 
 import statistics
@@ -12,14 +12,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fallow.idle_gaps import gate
+from fallow.idle_gaps import gate, hooks
 from fallow.idle_gaps.page import LONGEST_GAP_S, Page, create
 from tests.gpu import place
 from tests.gpu.answers import Figure, told
 from tests.gpu.loads import models
 from tests.gpu.parts import apart
 
-WARM, STEPS = (2, 2) if place.dry else (3, 8)
+WARM, LEARNS, STEPS = (2, 4, 2) if place.dry else (3, 12, 8)
+"""Steps before any is timed, more with gates: each of the first runs of a piece is measured, as later few."""
 BATCH, WORDS_LONG, SEQUENCES = (2, 8, 2) if place.dry else (32, 1024, 4)
 WIDTH, BLOCKS = 1536, 24
 """0.84 thousand million parameters, with embedding and head: 13 GB with gradients and Adam's states."""
@@ -49,15 +50,21 @@ class Looking(gate.Gate):
             super().end_step()
 
     def lasted_ms(self) -> list[float]:
-        return [seconds * 1000 for lately in self._lasted.values() for seconds in lately]
+        return [piece.usual_s * 1000 for piece in self._pieces.values() if piece.lately_s]
 
     def longest(self) -> Piece:
-        """The piece that lasted longest by its median: a single run can be anybody's."""
-        return max(self._lasted, key=lambda piece: statistics.median(self._lasted[piece]))
+        """The piece that is taken to last longest."""
+        known = {name: piece.usual_s for name, piece in self._pieces.items() if piece.lately_s}
+        return max(known, key=lambda name: known[name])
+
+    def parts(self) -> int:
+        """Of the optimizer's step, now."""
+        kinds = [(name[0], *name[2:3]) for name in self._pieces]
+        return max(kinds.count(kind) for kind in kinds if kind[0] == "optimizer")
 
     def forget(self) -> None:
         """A new model: addresses of modules come again."""
-        self._lasted.clear()
+        self._pieces.clear()
         self.marks.clear()
 
     def _mark(self, piece: Piece) -> None:
@@ -75,7 +82,7 @@ def main() -> dict[str, Any]:
         page.end_step(alone_s=None, recent_s=None, share=1.0)
         looking = Looking(page, lambda: module.Event(enable_timing=True))
         kept: list[Any] = []  # the gate knows parameters by their addresses, which would come again
-        gate._hook(looking)
+        hooks.put(looking)
 
         def resnet() -> Sequence[Figure]:
             net = models.resnet_50(torch)
@@ -105,11 +112,10 @@ def _looked_at(
     seconds: dict[int, float] = {}
     for mode in (OFF, MARKS, GATES):
         looking.mode, took = mode, list[float]()
-        for step in range(WARM + STEPS):
+        warm = LEARNS if mode == GATES else WARM
+        for step in range(warm + STEPS):
             looking.page.open_gap(LONGEST_GAP_S)
             looking.marks.clear()
-            if step == WARM:
-                looking.forget()
             place.synchronize()
             if mode == MARKS and not place.dry:
                 torch.cuda._sleep(AHEAD_CYCLES)
@@ -117,15 +123,16 @@ def _looked_at(
             models.trains(torch, net, optimizer, x, words=words)
             place.synchronize()
             took.append(time.perf_counter() - begun_s)
-            if step >= WARM:
+            if step >= warm:
                 in_queue += _between_ms(looking.marks)
-        seconds[mode] = statistics.median(took[WARM:])
+        seconds[mode] = statistics.median(took[warm:])
     looking.mode = OFF
     return [
         told(f"{name}: pieces a step", len(in_queue) / STEPS),
         *_spread(f"{name}: in the queue", in_queue),
-        *_spread(f"{name}: launched and awaited", looking.lasted_ms()),
+        *_spread(f"{name}: as the gate takes them", looking.lasted_ms()),
         told(f"{name}: the longest piece", _title(looking.longest(), net)),
+        told(f"{name}: parts of the optimizer's step", looking.parts()),
         told(f"{name}: a step", seconds[OFF] * 1000, "ms"),
         told(f"{name}: with open gates, over without", seconds[GATES] / seconds[OFF]),
     ]
@@ -142,7 +149,7 @@ def _spread(title: str, pieces_ms: Sequence[float]) -> list[Figure]:
 
 
 def _title(piece: Piece, net: Any) -> str:
-    kind, number = piece
+    kind, number, *_ = piece
     layers = {id(module): f"{type(module).__name__} {name}" for name, module in net.named_modules()}
     named = {id(parameter): name for name, parameter in net.named_parameters()}
     return f"{kind} {layers.get(number, named.get(number, ''))}".strip()
