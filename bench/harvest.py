@@ -1,9 +1,12 @@
 """What a background job gets from a foreground's idle gaps, and what that costs the foreground.
 
-    python -m bench.harvest             # a model of a GPU, and two real trainings on one processor
-    python -m bench.harvest --quick     # shorter
+    python -m bench.harvest               # two models of a GPU, and two real trainings on one processor
+    python -m bench.harvest --quick       # shorter
+    python -m bench.harvest --only gate   # the first model alone, which no load of the machine changes
 
-*Model*: a foreground of 10 ms of work and 5 ms of waiting a step, with jitter, and pieces of 0.5 ms.
+*Gate*: Fallow's own gate, page, announcer and guard on a model of a GPU and its hosts (``bench.gate_model``),
+beside the gate as it was before it met a GPU. *Guard*: a foreground of 10 ms of work and 5 ms of waiting a
+step, with jitter, and pieces of 0.5 ms.
 Pieces are admitted by what is left of the gap and the guard's share, as ``fallow.idle_gaps`` does, beside a
 guard that watches a moving average of the foreground's steps, as DeepPool does. *Real*: a training under
 ``Trainer`` whose data take 60 ms to come, and another one that calls ``fallow.listen()``, both on one
@@ -27,10 +30,17 @@ from statistics import fmean, median, quantiles
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from bench import gate_model  # noqa: E402
 from fallow.idle_gaps.announce import ENV_PAGE as OWN  # noqa: E402
 from fallow.idle_gaps.gate import ENV_PAGE, RESERVE  # noqa: E402
 from fallow.idle_gaps.guard import Guard  # noqa: E402
 from fallow.idle_gaps.page import create  # noqa: E402
+
+GATES: tuple[tuple[str, gate_model.Made, int], ...] = (
+    ("each piece awaited, its longest run", gate_model.OnePiece, 1),
+    ("Fallow's, the optimizer whole", gate_model.fallows, 1),
+    ("Fallow's", gate_model.fallows, gate_model.PARTS),
+)
 
 TURN_S = 1.5
 """How long the background is let in or kept out: some fifteen steps of the foreground."""
@@ -89,15 +99,45 @@ with open(sys.argv[1], "w", buffering=1) as out:
 
 
 def main() -> int:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="a shorter run")
-    quick = parser.parse_args().quick
-    _modelled(2_000 if quick else 20_000)
-    _real(15.0 if quick else 60.0)
+    parser.add_argument("--only", choices=("gate", "guard", "real"), help="one of the three tables")
+    asked = parser.parse_args()
+    if asked.only in (None, "gate"):
+        _gates(10.0 if asked.quick else 60.0)
+    if asked.only in (None, "guard"):
+        _modelled(2_000 if asked.quick else 20_000)
+    if asked.only in (None, "real"):
+        _real(15.0 if asked.quick else 60.0)
     return 0
+
+
+# -- the gate on a model of a GPU -----------------------------------------------------------------------
+
+
+def _gates(seconds: float) -> None:
+    print("The gate on a model of an H100 with half of its time idle; the foreground over itself alone.")
+    print("Bound: what of its own speed a gate could give that costs nothing and waits for nothing.")
+    print(f"{'in front':10}{'gate':34}{'own speed':>10}{'bound':>7}{'of it':>7}{'p50':>8}{'p99':>8}")
+    for front in ("training", "server"):
+        for name, made, parts in GATES:
+            found = gate_model.beside(made, parts, front == "server", seconds)
+            print(
+                f"{front:10}{name:34}{found.speed:10.1%}{found.idle:7.1%}{found.speed / found.idle:7.0%}"
+                f"{found.p50:8.3f}{found.p99:8.3f}"
+            )
+    print("\nA background step with gates that are always open, over one without gates")
+    print(f"{'gate':44}{'device busy':>14}{'host slower':>14}")
+    for name, made, parts in GATES:
+        ratios = [
+            gate_model.step_s(made, parts, launch_s) / gate_model.step_s(None, 1, launch_s)
+            for launch_s in (gate_model.LAUNCH_S, gate_model.SLOW_LAUNCH_S)
+        ]
+        print(f"{name:44}" + "".join(f"{ratio:14.3f}" for ratio in ratios))
+    print()
 
 
 # -- the model ------------------------------------------------------------------------------------------
