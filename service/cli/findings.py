@@ -26,25 +26,26 @@ from service.summaries.finding_groups import About, grouped, once_a_gpu, others
 ENGINES = "video"
 ON_ENGINES = "video: worked on video engines, of which the SMs' use says nothing"
 
+PATTERN_COLUMNS = (
+    Column(title="user", least=6),
+    Column(title="job", least=10),
+    Column(title="works in"),
+    Column(title="measured", right=True, spare=4),
+    Column(title="active", right=True),
+    Column(title="used then", right=True),
+    Column(title="runs", right=True, spare=3),
+    Column(title="longest", right=True, spare=2),
+    Column(title="longest gap", right=True, spare=1),
+)
+
 
 def draw(rows: list[dict[str, Any]]) -> RenderableType:
     """A row a holder; under the table what could not be said of whom, and why."""
     if not rows:
         return Text("No pattern was judged yet: a service judges them each minute.")
-    columns = [
-        Column(title="user", least=6),
-        Column(title="job", least=10),
-        Column(title="works in"),
-        Column(title="measured", right=True),
-        Column(title="active", right=True),
-        Column(title="used then", right=True),
-        Column(title="runs", right=True),
-        Column(title="longest", right=True),
-        Column(title="longest gap", right=True),
-    ]
     engines = [Text(ON_ENGINES, style="bright_black")] if any(_on_engines(row) for row in rows) else []
     doubts = [Text(f"{_name(row)}: {row['reason']}", style="bright_black") for row in rows if row["reason"]]
-    return Group(table(columns, [_line(row) for row in rows]), *engines, *doubts)
+    return Group(table(PATTERN_COLUMNS, [_line(row) for row in rows]), *engines, *doubts)
 
 
 def _line(row: dict[str, Any]) -> list[str | Text]:

@@ -118,9 +118,9 @@ def _table(found: "WhatIf", currency: str | None, hours: float) -> Any:
         Column(title="given back", right=True),
         Column(title="between", right=True),
         Column(title="of held", right=True),
-        Column(title="worth", right=True),
-        Column(title="jobs", right=True),
-        Column(title="times", right=True),
+        Column(title="worth", right=True, spare=1),
+        Column(title="jobs", right=True, spare=3),
+        Column(title="times", right=True, spare=2),
         Column(title="disturbed", right=True),
         Column(title="how", least=20),
     )

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from service.cli import words
+from service.cli.findings import PATTERN_COLUMNS
 from service.cli.screen import Column, fitted, which_fit
 from service.durations import BadSpan, parse_span, window
 from service.sources.specs import (
@@ -149,3 +150,22 @@ def test_columns_that_can_be_spared_are_left_out_only_where_the_rest_does_not_fi
     assert which_fit(columns, lines, 22) == [0, 1, 3]
     assert which_fit(columns, lines, 17) == [0, 1]
     assert which_fit(columns, lines, 5) == [0, 1], "what cannot be spared stays"
+
+
+def test_no_head_of_the_patterns_is_cut_at_80_columns() -> None:
+    line = [
+        "a-long-user",
+        "a-job-of-a-long-name",
+        "gaps-between-runs",
+        "99.9%",
+        "100%",
+        "100%",
+        "1,250",
+        "90 min",
+        "90 min",
+    ]
+    kept = which_fit(PATTERN_COLUMNS, [line], 80)
+    columns = [PATTERN_COLUMNS[at] for at in kept]
+    widths = fitted(columns, [[line[at] for at in kept]], 80)
+    assert all(len(each.title) <= size for each, size in zip(columns, widths, strict=True))
+    assert {"user", "job", "works in", "active", "used then"} <= {each.title for each in columns}
