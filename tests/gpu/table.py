@@ -120,9 +120,9 @@ STEPS: tuple[Step, ...] = (
     Step(
         "rights",
         3,
-        40,
+        60,
         MOVES,
-        "whether CAP_SYS_PTRACE is enough to take another account's process off and back",
+        "who may take another account's process off and back; that fallow-hand can, in its owner's name",
         ("nvml", "libcuda", "torch"),
         restores=True,
     ),

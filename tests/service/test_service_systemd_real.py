@@ -15,8 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from advisor.engines.cuda_checkpoint import Deed
+from advisor.serialize import from_text
+from service.units import HAND, units
+from tests.advisor.engines.standin_parts import SOURCE
 from tests.conftest import program
 from tests.service.delivery.servers import webhook
+from tests.service.test_service_systemd import deployment
 
 pytestmark = pytest.mark.process
 
@@ -38,6 +43,17 @@ to = ["ops"]
 """
 """Its port is another program's: such a service never starts."""
 GIVES_UP_WITHIN_S = 240.0
+POWERS = {"fallow-probe": (2, 19), "fallow-hand": (2, 6, 7, 19)}
+"""Numbers of capability.h: CAP_DAC_READ_SEARCH, CAP_SETGID, CAP_SETUID, CAP_SYS_PTRACE."""
+OWNED, JOBS_UID = "/var/lib/owned", 47001
+JOB = ("setpriv", f"--reuid={JOBS_UID}", f"--regid={JOBS_UID}", "--clear-groups", "sleep", "600")
+ASK = """
+import sys
+from advisor.engines.cuda_checkpointer import LocalCheckpointer
+from advisor.serialize import to_text
+asked = LocalCheckpointer(lambda: None, 5.0, as_owner=True).pause([int(sys.argv[1])], {})
+print(to_text(asked.ended(60)))
+"""
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -160,6 +176,11 @@ def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
         assert inside("sh", "-c", f"ps -o user= -p {_pid(inside, unit=unit)}").stdout.strip() == account
     status = inside("cat", f"/proc/{_pid(inside)}/status").stdout
     assert "CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status
+    for unit, powers in POWERS.items():
+        status = inside("cat", f"/proc/{_pid(inside, unit=unit)}/status").stdout
+        held = sum(1 << number for number in powers)
+        assert f"CapEff:\t{held:016x}" in status and f"CapBnd:\t{held:016x}" in status
+        assert "NoNewPrivs:\t1" in status
     _until(inside, ("setpriv", "--reuid=4001", "--regid=4001", "--clear-groups", "fallow", "queue"), bool)
     others = ("setpriv", "--reuid=4001", "--regid=4001", "--clear-groups")
     refused = inside(*others, "fallow-hand", "--help")
@@ -177,6 +198,37 @@ def test_the_machines_service_lives_as_systemd_wants_it(inside: Run) -> None:
     assert inside("fallow", "service", "uninstall", "--yes").returncode == 0
     assert inside("sh", "-c", "ls /etc/systemd/system | grep fallow").returncode != 0
     assert inside("sh", "-c", "ls /var/lib/fallow/fallow.duckdb").returncode == 0, "what was measured stays"
+
+
+@pytest.mark.slow
+def test_under_the_units_filter_and_powers_the_driver_is_asked_in_the_owners_name(inside: Run) -> None:
+    """The hand's unit with another program: what it is to do for a pause, on a stand-in libcuda."""
+    compiler = program("cc", "gcc")
+    assert inside("mkdir", "-m", "777", OWNED).returncode == 0
+    library = f"{OWNED}/libcuda.so.1"
+    assert inside(compiler, "-shared", "-fPIC", "-o", library, str(SOURCE)).returncode == 0
+    assert inside("groupadd", "-f", "fallow").returncode == 0
+    assert inside("systemd-run", "-q", "--unit=owned-job", *JOB).returncode == 0
+    pid = _pid(inside, "owned-job")
+    _until(inside, ("stat", "-c", "%u", f"/proc/{pid}"), lambda told: told.strip() == str(JOBS_UID))
+    text = units(deployment())[HAND].replace("Type=notify", "Type=oneshot").replace("Restart=on-failure", "")
+    ours = (
+        f"Environment=LD_LIBRARY_PATH={OWNED}\nReadWritePaths={OWNED}\nStandardOutput=file:{OWNED}/deed\n"
+        f"ExecStart={sys.executable} -P {OWNED}/ask.py {pid}\n"
+    )
+    text = re.sub(r"ExecStart=.*\n", lambda _: ours, text)
+    made = f'echo 0 > {OWNED}/{pid}; echo 1 > {OWNED}/owners; printf %s "$1" > {OWNED}/ask.py; printf %s "$2"'
+    where = "/etc/systemd/system/owned-hand.service"
+    assert inside("sh", "-c", f"{made} > {where}; systemctl daemon-reload", "sh", ASK, text).returncode == 0
+    started = inside("systemctl", "start", "owned-hand")
+    try:
+        deed: Deed = from_text(Deed, inside("cat", f"{OWNED}/deed").stdout)
+        assert deed.states == {str(pid): "checkpointed"}, (deed, started.stderr)
+        assert "NVML gives no list" in deed.found, "this machine has none: the owner's word is not enough"
+        assert inside("cat", f"{OWNED}/asked.log").stdout == f"{JOBS_UID} {JOBS_UID} 0 0\n"
+    finally:
+        inside("systemctl", "stop", "owned-job")
+        inside("rm", "-r", OWNED, where)
 
 
 def test_what_ran_as_root_before_is_the_services_own_afterwards(inside: Run) -> None:

@@ -48,16 +48,22 @@ def test_a_job_is_paused_looked_at_and_resumed_in_its_owners_name(
     assert open_journal(tmp_path / "journal.jsonl").paused() == frozenset()
 
 
-def test_a_pause_that_its_owner_only_pretends_is_none(
+def test_a_pause_that_nvml_does_not_bear_out_can_still_be_brought_back(
     owned: OwnedCuda, job: "subprocess.Popen[bytes]", driver: Driver, tmp_path: Path
 ) -> None:
-    """The child says what it likes: here all is done, and the GPU lists the process as before."""
+    """The child is of the owner's account and says what it likes, so its word alone is not enough."""
     driver.gpu(0).process(job.pid, GIB)
+
+    def measured(pids: Sequence[int]) -> Held:
+        found = held_memory(pids)
+        driver.fail("nvmlDeviceGetCount_v2", 999)
+        return found
+
     journal = open_journal(tmp_path / "journal.jsonl")
-    hand = Hand(as_owner(), Ear(), journal, ())
+    hand = Hand(as_owner(), Ear(), journal, (), measure=measured)
     now = owner(job.pid)
     assert now is not None
     request = {"verb": "pause", "processes": [[job.pid, now.started_ms]]}
     deed = hand.handle(request, SERVICE)["deed"]
-    assert not deed["ok"] and not deed["undone"] and "was said to be off" in deed["found"]
-    assert journal.paused() == {(job.pid, now.started_ms)}, "it can still be brought back"
+    assert not deed["ok"] and not deed["undone"] and "NVML gives no list" in deed["found"]
+    assert journal.paused() == {(job.pid, now.started_ms)}
