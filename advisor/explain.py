@@ -161,8 +161,9 @@ def job_facts(job: Job, said: Said) -> tuple[str, ...]:
         measured = text.coverage(use.coverage_ratio)
         facts.append(
             f"In its busiest minutes it fills {text.percent(use.utilization_p95_ratio)} of a GPU"
-            f"{', with video engines at work beside,' if use.by_engines else ''} and takes "
-            f"{text.size(use.memory_peak_bytes)} ({measured} of its time was measured)."
+            f"{', with video engines at work beside,' if use.by_engines else ''} and "
+            f"{'all who hold it take' if use.others else 'takes'} {text.size(use.memory_peak_bytes)} "
+            f"({measured} of its time was measured)."
         )
     facts += said.observed.told_of(job.id)
     return tuple(facts)

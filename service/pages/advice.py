@@ -32,7 +32,7 @@ from service.pages.parts.widgets import facts, plain, tag
 from service.pages.sign_in import May, may_order
 from service.schemas.records import PlanRow, PlanStep, Refused, plan_of
 from service.usecases.advised import Advised
-from service.usecases.recurring import GAIN_UNKNOWN, known_gain, told
+from service.usecases.recurring import GAIN_UNKNOWN, gain_unknown, known_gain, told
 
 SNOOZES: Mapping[str, float] = {"4 h": 4.0, "1 day": 24.0, "1 week": 168.0}
 AGAIN = "until it changes"
@@ -230,7 +230,7 @@ def head_sentence(rows: Sequence[Mapping[str, Any]], plans: Sequence[PlanRow] | 
         return f"Nothing is advised now{asks}"
     worth = f", worth {text.gpu_hours(hours)} soon" if hours else ""
     if unknown == many:
-        worth = f"; {GAIN_UNKNOWN} they would give back"
+        worth = f"; {gain_unknown(many)}"
     elif unknown:
         worth += f", of {unknown} {GAIN_UNKNOWN}"
     return f"{many} {'advice' if many == 1 else 'pieces of advice'}{worth}{asks}"

@@ -78,11 +78,16 @@ def known_gain(rows: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
     return sum(known), len(rows) - len(known)
 
 
+def gain_unknown(count: int) -> str:
+    """That of none of so many pieces of advice the gain is known."""
+    return f"{GAIN_UNKNOWN} {'it' if count == 1 else 'they'} would give back"
+
+
 def told_gain(rows: Sequence[Mapping[str, Any]]) -> str:
     """What these pieces of advice bring, in words: one sum of the gains that their rows show."""
     hours, unknown = known_gain(rows)
     if unknown == len(rows):
-        return f"{GAIN_UNKNOWN} they would give back"
+        return gain_unknown(unknown)
     money = sum(float(row["gain_money"] or 0.0) for row in rows)
     currency = next((row["currency"] for row in rows if row["currency"]), None)
     priced = f", {text.money(money, currency)}" if money and currency else ""

@@ -320,7 +320,7 @@ def test_the_advice_pages_head_sums_the_rows_below_it() -> None:
     two = "2 pieces of advice, worth 4.6 GPU-hours soon, of 1 nothing recorded says how much"
     assert advice_page.head_sentence([row, {"gain_gpu_hours": None}], ()) == two
     alone = advice_page.head_sentence([{"gain_gpu_hours": None}], ())
-    assert alone == "1 advice; nothing recorded says how much they would give back"
+    assert alone == "1 advice; nothing recorded says how much it would give back"
     assert "not known" in advice_page.expected({"gain_gpu_hours": None})
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from advisor.actions import Move, Notify, ReleaseMemory, SetEnvAtRestart, Start
 from advisor.decide import decide
+from advisor.explain import Said, job_facts
 from advisor.planner.guard import approve
 from advisor.planner.limits import Limits, Mode, PlannerConfig
 from advisor.planner.observed import Price
-from advisor.planner.plan import Abstain, Advice
+from advisor.planner.plan import Abstain, Advice, Plan
 from advisor.planner.transition import replay
 from advisor.policies import consolidate, memory_cap, pack, right_size
 from advisor.policies.framework_memory import launch_settings
@@ -197,6 +198,14 @@ def test_small_job_fits_the_smallest_slice() -> None:
 def test_no_smaller_size_without_room_or_measurement(changes: dict[str, Any]) -> None:
     answer = sized(**changes)
     assert isinstance(answer, Abstain) and answer.reason
+
+
+@pytest.mark.parametrize(("others", "who"), [(False, "takes 10 GiB"), (True, "all who hold it take 10 GiB")])
+def test_the_memory_of_a_shared_gpu_is_not_said_to_be_one_jobs(others: bool, who: str) -> None:
+    state = cluster([(job("a"), ("g0",))])
+    seen = observed(use("a", others=others, memory_peak_bytes=10 * GIB))
+    said = Said(state=state, observed=seen, answers=(), plan=Plan(as_of_ms=0))
+    assert any(f"and {who} (" in fact for fact in job_facts(state.jobs[job("a").id], said))
 
 
 @pytest.mark.parametrize(
