@@ -5,6 +5,7 @@ from typing import Any
 from analytics import text
 from service.cli import words
 from service.cli.screen import Column, console, table, which_fit
+from service.client import Client
 from service.summaries import waiting
 
 COLUMNS = (
@@ -20,6 +21,13 @@ COLUMNS = (
 )
 
 DAY_MS = 86_400_000
+UNTOLD = {"cause": None, "expected_at": None}
+"""What an older service does not tell."""
+
+
+def read(client: Client) -> list[dict[str, Any]]:
+    """Who waits there. Blocks. Raises ``ClientError``."""
+    return [UNTOLD | row for row in client.rows("manager_queue")]
 
 
 def as_json(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

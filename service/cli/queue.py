@@ -29,7 +29,7 @@ def run_queue(flags: argparse.Namespace) -> int:
     listed = client.queue_listed(flags.limit)
     rows = listed.rows
     with asked(flags) as reader:
-        managed = reader.rows("manager_queue")
+        managed = manager_queue.read(reader)
         is_drawn = bool(managed) and not flags.json
         gpus, nodes = (reader.rows(each) if is_drawn else [] for each in ("gpus_now", "manager_nodes"))
     if flags.json:

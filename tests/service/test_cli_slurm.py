@@ -67,6 +67,16 @@ def test_a_queue_is_drawn_with_who_holds_gpus_unused(site: Path, capsys: pytest.
     assert "Meanwhile 2 GPUs are held and unused: slurm:812 of ann (2)." in told
 
 
+def test_a_queue_of_an_older_service_is_drawn_in_slurm_s_words(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(at_path(site)) as store, store.reader() as reader:
+        rows = _text(run(reader, "manager_queue", {}).to_pylist())
+    older = [{name: row[name] for name in row if name not in manager_queue.UNTOLD} for row in rows]
+    manager_queue.draw([manager_queue.UNTOLD | row for row in older], [], [], None, T0_MS)
+    assert "At Slurm, cluster lab: 2 jobs wait for 2 GPUs" in capsys.readouterr().out
+
+
 def test_free_gpus_that_a_limit_or_a_reservation_keeps_are_named_so(site: Path) -> None:
     with open_store(at_path(site)) as store, store.reader() as reader:
         rows = [row for row in run(reader, "manager_queue", {}).to_pylist() if row["cause"] == "limit"]

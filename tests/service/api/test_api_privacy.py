@@ -65,6 +65,18 @@ def test_ids_of_runs_are_for_the_job_s_owner(user: str | None, caller: Caller, v
     assert concealed(said, "run_ids", caller)["value"].to_pylist() == [expected]
 
 
+def test_a_manager_s_queue_says_who_waits_and_why_and_not_what() -> None:
+    row = {"user_name": "ada", "project": "p", "job": "slurm:1", "reason": "Priority", "cause": "resources"}
+    queue = pa.table({name: [value] for name, value in (row | {"job_name": "secret"}).items()})
+    assert concealed(queue, "manager_queue", BO).to_pylist() == [row | {"job_name": None}]
+    holders = pa.table(
+        {"key": ["slurm:1"], "user_name": ["ada"], "project": ["p"], "beside_gpu_hours": [1.0]}
+    )
+    assert concealed(holders, "waited_holders", BO).to_pylist() == holders.to_pylist()
+    waits = pa.table({"key": ["ada"], "waited_gpu_hours": [1.0]})
+    assert concealed(waits, "waited", BO).to_pylist() == waits.to_pylist()
+
+
 def test_what_is_hidden_is_still_read_by_who_decides() -> None:
     """A verb of a user reads concealed findings as any others: `advise` ended with a traceback on them."""
     others = concealed(FINDINGS, "findings", BO).to_pylist()[1]
