@@ -186,7 +186,8 @@ def _hand_unit(wanted: Deployment) -> str:
         "RuntimeDirectory=fallow-hand\nRuntimeDirectoryMode=0755\n"
         "StateDirectory=fallow-hand\nStateDirectoryMode=0700\nSupplementaryGroups=tty\n",
         powers=f"{LOOKING} {BECOMING}",
-        more=f"SystemCallFilter={' '.join(BECOMING_CALLS)}\n",
+        # What was begun goes on when the hand is stopped or started anew: a job half restored is lost.
+        more=f"KillMode=process\nSystemCallFilter={' '.join(BECOMING_CALLS)}\n",
     )
 
 

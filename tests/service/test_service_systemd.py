@@ -72,6 +72,11 @@ def test_the_hand_alone_may_become_another_account() -> None:
         assert allowed == (["SystemCallFilter=setgroups setreuid setregid"] if name == HAND else [])
 
 
+def test_a_hand_that_is_stopped_leaves_alone_what_it_began() -> None:
+    """systemd ends the whole control group else, and sessions of their own are no help; systemd.kill(5)."""
+    assert "KillMode=process" in units(deployment())[HAND].splitlines()
+
+
 @pytest.mark.parametrize("wanted", [deployment(), deployment(as_root=True)])
 def test_no_part_that_asks_the_driver_loses_its_devices(wanted: Deployment) -> None:
     """ProtectClock adds a DeviceAllow, which closes every other device; systemd.exec(5)."""
