@@ -8,6 +8,7 @@ that ends without notice is left soon. A page that cannot be used keeps the gate
 
 import logging
 import os
+import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping
@@ -66,9 +67,30 @@ class Gate:
         self._measured: deque[tuple[Piece, Mark, Mark]] = deque()
         self._queue: deque[tuple[Mark, float]] = deque()
         self._unmarked_s = self._ahead_s = 0.0
+        self._one = threading.Lock()  # of two GPUs each has a thread that goes backward
 
     def pass_through(self, name: Hashable) -> None:
         """End the piece before, and wait until the one of this name fits into what is left of a gap."""
+        with self._one:
+            self._pass(name)
+
+    def usual_s(self, name: Hashable) -> float | None:
+        """How long a piece takes, in seconds; None while it is little known."""
+        piece = self._pieces[name]
+        return None if piece.is_little_known else piece.usual_s
+
+    def end_piece(self) -> None:
+        """What was launched last has an end; nobody waits for it."""
+        with self._one:
+            self._put_mark()
+
+    def end_step(self) -> None:
+        """An optimizer's step is over: the script may now do something that is not ours, and take long."""
+        self.end_piece()
+        if self.page is not None:
+            self.page.end_background_step()
+
+    def _pass(self, name: Hashable) -> None:
         piece = self._pieces[name]
         is_measured = piece.runs < LATELY or piece.runs % MEASURED_EVERY == 0
         mark = None
@@ -85,22 +107,6 @@ class Gate:
         self._running = piece
         self._unmarked_s += piece.usual_s
         self._ahead_s += piece.usual_s
-
-    def usual_s(self, name: Hashable) -> float | None:
-        """How long a piece takes, in seconds; None while it is little known."""
-        piece = self._pieces[name]
-        return None if piece.is_little_known else piece.usual_s
-
-    def end_piece(self) -> None:
-        """What was launched last has an end; nobody waits for it."""
-        if self._running is not None:
-            self._put_mark()
-
-    def end_step(self) -> None:
-        """An optimizer's step is over: the script may now do something that is not ours, and take long."""
-        self.end_piece()
-        if self.page is not None:
-            self.page.end_background_step()
 
     def _put_mark(self) -> Mark:
         """Behind all that was launched; None where that is marked already."""

@@ -36,7 +36,7 @@ class Marks(Protocol):
         """Until it has."""
 
     def between_s(self, earlier: Mark, later: Mark) -> float | None:
-        """Seconds on the device from one to the other, both done; None for marks of two devices."""
+        """Seconds on the device from one to the other, the later one done; None where that has no meaning."""
 
 
 class DeviceMarks:
@@ -68,6 +68,8 @@ class DeviceMarks:
             return later - earlier
         if isinstance(earlier, float) or isinstance(later, float) or earlier.device != later.device:
             return None
+        if not earlier.query():
+            return None  # of another stream
         return float(earlier.elapsed_time(later)) / 1000
 
 

@@ -1,5 +1,6 @@
 """What a gate lets through, how much it lets into the queue, and what it takes a piece to last."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,31 @@ def test_an_unknown_piece_needs_a_gap_of_some_length(page: pages.Page, clock: Cl
     page.open_gap(FIRST_S)
     gate.pass_through("new")
     assert page.left_s() > FIRST_S
+
+
+def test_a_second_thread_waits_until_the_first_is_through(page: pages.Page, clock: Clock) -> None:
+    page.open_gap(50)
+    at_gate, may_go_on, through = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Device):
+        def mark(self) -> float:
+            at_gate.set()
+            assert may_go_on.wait(10)
+            return super().mark()
+
+    gate = Gate(page, clock.now_s, clock.sleep, Slow(clock))
+
+    def second() -> None:
+        gate.pass_through("b")
+        through.set()
+
+    threads = [threading.Thread(target=gate.pass_through, args=("a",)), threading.Thread(target=second)]
+    threads[0].start()
+    assert at_gate.wait(10)
+    at_gate.clear()
+    threads[1].start()
+    assert not at_gate.wait(0.2)
+    may_go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert through.is_set()
