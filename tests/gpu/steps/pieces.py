@@ -49,18 +49,9 @@ class Looking(gate.Gate):
         elif self.mode == GATES:
             super().end_step()
 
-    def lasted_ms(self) -> list[float]:
-        return [piece.usual_s * 1000 for piece in self._pieces.values() if piece.lately_s]
-
-    def longest(self) -> Piece:
-        """The piece that is taken to last longest."""
-        known = {name: piece.usual_s for name, piece in self._pieces.items() if piece.lately_s}
-        return max(known, key=lambda name: known[name])
-
-    def parts(self) -> int:
-        """Of the optimizer's step, now."""
-        kinds = [(name[0], *name[2:3]) for name in self._pieces]
-        return max(kinds.count(kind) for kind in kinds if kind[0] == "optimizer")
+    def usual_ms(self) -> dict[Piece, float]:
+        """How long each piece is taken to last."""
+        return {name: 1000 * piece.usual_s for name, piece in self._pieces.items() if piece.lately_s}
 
     def forget(self) -> None:
         """A new model: addresses of modules come again."""
@@ -99,8 +90,7 @@ def main() -> dict[str, Any]:
             figures = _looked_at(torch, "transformer", looking, net=net, optimizer=optimizer, x=x, words=True)
             return [told("transformer: parameters", millions, "M"), *figures]
 
-        figures = apart("ResNet-50", resnet) + apart("transformer", transformer)
-    return {"figures": figures}
+        return {"figures": apart("ResNet-50", resnet) + apart("transformer", transformer)}
 
 
 def _looked_at(
@@ -112,8 +102,7 @@ def _looked_at(
     seconds: dict[int, float] = {}
     for mode in (OFF, MARKS, GATES):
         looking.mode, took = mode, list[float]()
-        warm = LEARNS if mode == GATES else WARM
-        for step in range(warm + STEPS):
+        for step in range((warm := LEARNS if mode == GATES else WARM) + STEPS):
             looking.page.open_gap(LONGEST_GAP_S)
             looking.marks.clear()
             place.synchronize()
@@ -126,13 +115,14 @@ def _looked_at(
             if step >= warm:
                 in_queue += _between_ms(looking.marks)
         seconds[mode] = statistics.median(took[warm:])
-    looking.mode = OFF
+    looking.mode, usual_ms = OFF, looking.usual_ms()
+    parts = 1 + max(piece[3] for piece in usual_ms if piece[0] == "optimizer")
     return [
         told(f"{name}: pieces a step", len(in_queue) / STEPS),
         *_spread(f"{name}: in the queue", in_queue),
-        *_spread(f"{name}: as the gate takes them", looking.lasted_ms()),
-        told(f"{name}: the longest piece", _title(looking.longest(), net)),
-        told(f"{name}: parts of the optimizer's step", looking.parts()),
+        *_spread(f"{name}: as the gate takes them", list(usual_ms.values())),
+        told(f"{name}: the longest piece", _title(max(usual_ms, key=lambda piece: usual_ms[piece]), net)),
+        told(f"{name}: parts of the optimizer's step", parts),
         told(f"{name}: a step", seconds[OFF] * 1000, "ms"),
         told(f"{name}: with open gates, over without", seconds[GATES] / seconds[OFF]),
     ]
