@@ -247,7 +247,7 @@ def wait(ready: Callable[[], bool]) -> None:
 
 def _acts(data: Path) -> bool:
     try:
-        return bool(connect_acting(data).acting()["acting"])
+        return bool(connect_acting(data).acting().acting)
     except ClientError:
         return False
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypedDict, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
@@ -40,6 +40,8 @@ from service.api.stream import NDJSON, Closing, Streams, Telling
 from service.api.turns import Ending, Turn, Turns, bounded_as
 from service.control.interface import Caller, ControlInterface, Listed, Which
 from service.errors import ServiceBusy
+from service.schemas import control, records
+from service.schemas.answer import Answer, to_row
 from service.schemas.headers import JSON, TOTAL
 
 T = TypeVar("T")
@@ -49,6 +51,17 @@ MOST_WAITING = 2_000
 IN_LINE = 256
 """Requests of one person that may wait for their turn: a quarter of the launchers that one may have."""
 MOST_ROWS = 10_000
+LINES = (
+    "A JSON object a line: `directive`, what to do (the shape `Command`); `place`, with `place`, `of` and "
+    "`waits_for`, while the job waits; `alive`, every few seconds."
+)
+
+
+class _Answered(TypedDict):
+    """How routes answer that share a shape."""
+
+    status_code: int
+    response_model: type[Answer]
 
 
 async def asker_of(request: Request) -> Caller:
@@ -142,15 +155,20 @@ def acting_routes(desk: ControlInterface, hands: Hands, closing: Closing) -> API
 
 
 def _whoami(router: APIRouter) -> None:
-    @router.get("/whoami", summary="Whom the service takes you for", responses=answers.of(answers.Who))
+    @router.get("/whoami", summary="Whom the service takes you for", response_model=records.Caller)
     async def whoami(asker: Asker) -> Response:
-        return JSONResponse({"name": asker.name, "uid": asker.uid, "role": asker.role.value})
+        return JSONResponse(to_row(records.Caller(name=asker.name, uid=asker.uid, role=asker.role.value)))
 
 
 def _jobs(router: APIRouter, desk: ControlInterface, hands: Hands, closing: Closing) -> None:
     streams = Streams()
 
-    @router.get("/jobs", summary="Submitted jobs, the newest first", responses=answers.listed(answers.Job))
+    @router.get(
+        "/jobs",
+        summary="Submitted jobs, the newest first",
+        response_model=list[records.Job],
+        responses=answers.CUT,
+    )
     async def jobs(
         asker: Asker,
         *,
@@ -168,7 +186,8 @@ def _jobs(router: APIRouter, desk: ControlInterface, hands: Hands, closing: Clos
         "/jobs",
         summary="Submit a job; the same nonce again is the same job",
         status_code=201,
-        responses=answers.of(answers.Job, 200, 201),
+        response_model=records.Job,
+        responses={200: {"model": records.Job, "description": "the job that this nonce made before"}},
     )
     async def submit(asker: Asker, order: SubmissionOrder) -> Response:
         entry, is_new = await hands.do(asker, lambda: desk.submit(asker, order.submission(asker)))
@@ -178,7 +197,7 @@ def _jobs(router: APIRouter, desk: ControlInterface, hands: Hands, closing: Clos
         "/jobs/{job:path}/directives",
         summary="What the launcher of a job is told, as it comes: a line of JSON each",
         response_class=Response,
-        responses={200: {"content": {NDJSON: {}}, "description": "directive, place and alive lines"}},
+        responses=answers.stream(NDJSON, LINES),
     )
     async def directives(
         asker: Asker,
@@ -190,7 +209,7 @@ def _jobs(router: APIRouter, desk: ControlInterface, hands: Hands, closing: Clos
         items = desk.directives(asker, JobId(job), after, nonce)
         return streams.of(job, Telling(items, closing, worded(names)))
 
-    @router.post("/jobs/{job:path}/reports", summary="How a job fares", responses=answers.of(answers.Taken))
+    @router.post("/jobs/{job:path}/reports", summary="How a job fares", response_model=control.Taken)
     async def report(asker: Asker, job: Job, order: ReportOrder, nonce: Nonce = "") -> Response:
         said = order.report()
         heard = desk.sign_of_life(asker, JobId(job), said, nonce)
@@ -201,17 +220,17 @@ def _jobs(router: APIRouter, desk: ControlInterface, hands: Hands, closing: Clos
 
 
 def _orders(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
-    done = answers.of(answers.Done, 202)
+    ordered: _Answered = {"status_code": 202, "response_model": control.Done}
 
-    @router.post("/jobs/{job:path}/pause", summary="Give the GPUs back, go on later", responses=done)
+    @router.post("/jobs/{job:path}/pause", summary="Give the GPUs back, go on later", **ordered)
     async def pause(asker: Asker, job: Job, order: ReasonOrder) -> Response:
         return await _answer(hands, asker, lambda: desk.pause(asker, JobId(job), order.because), 202)
 
-    @router.post("/jobs/{job:path}/resume", summary="Go on when there is room", responses=done)
+    @router.post("/jobs/{job:path}/resume", summary="Go on when there is room", **ordered)
     async def resume(asker: Asker, job: Job, order: ReasonOrder, nonce: Nonce = "") -> Response:
         return await _answer(hands, asker, lambda: desk.resume(asker, JobId(job), order.because, nonce), 202)
 
-    @router.post("/jobs/{job:path}/cancel", summary="End for good", responses=done)
+    @router.post("/jobs/{job:path}/cancel", summary="End for good", **ordered)
     async def cancel(asker: Asker, job: Job, order: CancelOrder, nonce: Nonce = "") -> Response:
         return await _answer(
             hands,
@@ -220,13 +239,13 @@ def _orders(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
             202,
         )
 
-    @router.post("/jobs/{job:path}/resize", summary="Go on with so many GPUs", responses=done)
+    @router.post("/jobs/{job:path}/resize", summary="Go on with so many GPUs", **ordered)
     async def resize(asker: Asker, job: Job, order: ResizeOrder) -> Response:
         return await _answer(
             hands, asker, lambda: desk.resize(asker, JobId(job), order.gpus, order.because), 202
         )
 
-    @router.post("/jobs/{job:path}/keep", summary="Leave alone; foreign jobs too", responses=done)
+    @router.post("/jobs/{job:path}/keep", summary="Leave alone; foreign jobs too", **ordered)
     async def keep(asker: Asker, job: Job, order: KeepOrder) -> Response:
         return await _answer(
             hands, asker, lambda: desk.keep(asker, JobId(job), order.hours, order.because), 202
@@ -235,7 +254,7 @@ def _orders(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
     @router.get(
         "/jobs/{job:path}",
         summary="One job, with its directives, its actions, and why it stands where it stands",
-        responses=answers.of(answers.Job),
+        response_model=records.JobDetail,
     )
     async def job(asker: Asker, job: Job) -> Response:
         return await _shown(hands, asker, lambda: desk.job(asker, JobId(job)))
@@ -245,37 +264,42 @@ def _consents(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
     @router.get(
         "/consents",
         summary="What owners allow with their jobs: a row a job and kind, and by whose word",
-        responses=answers.of(list[answers.Consent]),
+        response_model=list[control.Consent],
     )
     async def consents(asker: Asker, job: Named = None) -> Response:
         return await _shown(hands, asker, lambda: desk.consents(asker, None if job is None else JobId(job)))
 
-    @router.post("/consents", summary="An owner's word on own jobs", responses=answers.of(answers.Done))
+    @router.post("/consents", summary="An owner's word on own jobs", response_model=control.Consented)
     async def consent(asker: Asker, order: ConsentOrder) -> Response:
         return await _answer(hands, asker, lambda: desk.consent(asker, order.said()))
 
 
 def _lists(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
-    @router.get("/queue", summary="The jobs that wait, in order", responses=answers.listed(answers.Waiting))
+    @router.get(
+        "/queue",
+        summary="The jobs that wait, in order",
+        response_model=list[control.Waiting],
+        responses=answers.CUT,
+    )
     async def queue(asker: Asker, limit: Limit = 1_000) -> Response:
         return await _listed(hands, asker, lambda: desk.queue(asker, limit))
 
-    @router.get("/leases", summary="Who was given which GPU", responses=answers.of(list[answers.Lease]))
+    @router.get("/leases", summary="Who was given which GPU", response_model=list[control.Lease])
     async def leases(asker: Asker) -> Response:
         return await _shown(hands, asker, lambda: desk.leases(asker))
 
 
 def _plans(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
-    @router.get("/plans", summary="Plans, those that wait first", responses=answers.of(list[answers.Plan]))
+    @router.get("/plans", summary="Plans, those that wait first", response_model=list[control.Plan])
     async def plans(asker: Asker) -> Response:
         return await _shown(hands, asker, lambda: desk.plans(asker))
 
-    @router.post("/plans/{plan}/apply", summary="Do a waiting plan", responses=answers.of(answers.Row))
+    @router.post("/plans/{plan}/apply", summary="Do a waiting plan", response_model=control.Applied)
     async def apply(asker: Asker, plan: Number, order: ApplyOrder) -> Response:
         steps = None if order.steps is None else tuple(order.steps)
         return await _answer(hands, asker, lambda: desk.apply(asker, plan, steps))
 
-    @router.post("/plans/{plan}/reject", summary="Turn a plan down", responses=answers.of(answers.Row))
+    @router.post("/plans/{plan}/reject", summary="Turn a plan down", response_model=control.Rejected)
     async def reject(asker: Asker, plan: Number, order: RejectOrder) -> Response:
         return await _answer(
             hands, asker, lambda: desk.reject(asker, plan, order.because, order.snooze_hours)
@@ -283,27 +307,27 @@ def _plans(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
 
 
 def _journal(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
-    @router.get("/actions", summary="The journal, the newest first", responses=answers.of(list[answers.Act]))
+    @router.get("/actions", summary="The journal, the newest first", response_model=list[records.Action])
     async def actions(
         asker: Asker, since_ms: Annotated[int | None, Query(ge=0, le=MOST_MS)] = None, job: Filter = None
     ) -> Response:
         named = None if job is None else JobId(job)
         return await _shown(hands, asker, lambda: desk.actions(asker, since_ms=since_ms, job=named))
 
-    @router.post("/actions/{action}/undo", summary="Take an action back", responses=answers.of(answers.Row))
+    @router.post("/actions/{action}/undo", summary="Take an action back", response_model=control.Applied)
     async def undo(asker: Asker, action: Number, order: Nothing) -> Response:
         return await _answer(hands, asker, lambda: desk.undo(asker, action))
 
-    @router.get("/acting", summary="Whether the service acts", responses=answers.of(answers.Switch))
+    @router.get("/acting", summary="Whether the service acts", response_model=control.Switch)
     async def acting(asker: Asker) -> Response:
         # Whole for everybody: it is about no job, and what stands there was said by operators.
         return await _answer(hands, asker, lambda: desk.acting(asker))
 
-    @router.post("/acting/stop", summary="The kill switch", responses=answers.of(answers.Switch))
+    @router.post("/acting/stop", summary="The kill switch", response_model=control.Switch)
     async def stop_acting(asker: Asker, order: ReasonOrder) -> Response:
         return await _answer(hands, asker, lambda: desk.stop_acting(asker, order.because))
 
-    @router.post("/acting/start", summary="Release the kill switch", responses=answers.of(answers.Switch))
+    @router.post("/acting/start", summary="Release the kill switch", response_model=control.Switch)
     async def start_acting(asker: Asker, order: Nothing) -> Response:
         return await _answer(hands, asker, lambda: desk.start_acting(asker))
 

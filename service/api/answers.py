@@ -1,112 +1,13 @@
-"""What the acting routes answer, for the OpenAPI document: the shapes that a program may rely on.
+"""How routes say what they answer, for the OpenAPI document; the shapes themselves are ``service.schemas``.
 
-Answers are written by the desk and sent as they are; these models describe them, and a newer service may send
-more fields than stand here.
+Answers are written as they are made and not checked again at each request: tests hold them against their
+shapes (tests/service/api/test_api_answers.py). A newer service may say more than stands there.
 """
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
-from service.schemas.headers import TOTAL
-
-
-class Row(BaseModel):
-    """An object that may hold more than is named here."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class Refusal(BaseModel):
-    """Why not: a kind for programs, and a message for people that says what would do."""
-
-    error: str
-    message: str
-
-
-class Who(BaseModel):
-    """Whom the service takes the asker for."""
-
-    name: str
-    uid: int | None
-    role: str
-
-
-class Job(Row):
-    """A submitted job as the register has it."""
-
-    job: str
-    stand: str
-    submitted_ms: int
-    gpus: list[str]
-
-
-class Taken(Row):
-    """The report was taken."""
-
-    known: bool
-
-
-class Done(Row):
-    """What came of an order so far; ``action`` is its number in the journal."""
-
-    action: int | None = None
-    outcome: str
-    message: str
-
-
-class Consent(Row):
-    """Whether something may be done to a job, and by whose word."""
-
-    job: str
-    kind: str
-    allowed: bool
-    origin: str
-
-
-class Waiting(Row):
-    """A job that waits."""
-
-    job: str
-    user: str
-    project: str
-    place: int
-    waits_for: str
-
-
-class Lease(Row):
-    """A GPU that was given away by Fallow."""
-
-    job: str
-    gpu: str
-    share: float
-
-
-class Plan(Row):
-    """A plan and its steps."""
-
-    plan: int
-    state: str
-    steps: list[dict[str, Any]]
-
-
-class Act(Row):
-    """A row of the journal; ``outcome`` is null while it is being done."""
-
-    action: int
-    at_ms: int
-    job: str
-    verb: str
-    actor: str
-    user: str | None
-    outcome: str | None
-
-
-class Switch(Row):
-    """Whether the service acts."""
-
-    acting: bool
-
+from service.schemas.headers import ARROW, JSON, TOTAL
+from service.schemas.records import Refusal
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -137,13 +38,36 @@ REFUSALS: Responses = {
 }
 """By reference, so that no model is made for every status of every route at each start."""
 
+CUT: Responses = {
+    200: {
+        "headers": {
+            TOTAL: {"description": "how many there are, listed or not", "schema": {"type": "integer"}}
+        }
+    }
+}
+"""A list that may be cut; a header says how many there are."""
 
-def listed(model: Any) -> Responses:
-    """A list of this shape that may be cut; a header says how many there are."""
-    said = {"description": "how many there are, listed or not", "schema": {"type": "integer"}}
-    return {200: {"model": list[model], "description": "well", "headers": {TOTAL: said}}}
+ROWS: Responses = {
+    200: {
+        "description": "The rows, as the request's Accept header asks; `/v1/queries` has the columns of each "
+        "query. Times are ISO 8601 UTC in JSON.",
+        "content": {
+            ARROW: {"schema": {"type": "string", "format": "binary"}},
+            JSON: {"schema": {"type": "array", "items": {"type": "object"}}},
+        },
+    }
+}
+"""The rows of a named query: their columns depend on its name, so no one shape has them."""
 
 
-def of(model: Any, *statuses: int) -> Responses:
-    """A success of this shape."""
-    return {status: {"model": model, "description": "well"} for status in statuses or (200,)}
+def stream(media_type: str, about: str, *, binary: bool = False) -> Responses:
+    """An answer that is no JSON object: text, or bytes."""
+    shape = {"type": "string", "format": "binary"} if binary else {"type": "string"}
+    return {200: {"description": about, "content": {media_type: {"schema": shape}}}}
+
+
+def refusal_shape() -> dict[str, Any]:
+    """The shape that ``REFUSALS`` refers to."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Refusal).json_schema(mode="serialization")

@@ -6,7 +6,7 @@ comes from outside.
 
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from analytics.query import too_large
 from collector.store.errors import StoreError
 from service.api.acting import Hands, acting_routes, seen_whole
-from service.api.answers import REFUSALS, Refusal
+from service.api.answers import REFUSALS, ROWS, refusal_shape, stream
 from service.api.audit import Audit
 from service.api.export import pieces
 from service.api.export_desk import ExportQueue
@@ -34,6 +34,8 @@ from service.api.turns import Ending, Turns, bounded_as
 from service.control import errors
 from service.control.interface import ControlInterface, Role
 from service.errors import KINDS, BadParameter, ClientError, QueryFailed
+from service.schemas import service
+from service.schemas.answer import to_row
 from service.schemas.headers import ARROW, JSON
 from service.schemas.values import plain_rows
 from service.usecases.accounting import RowsRefused
@@ -110,12 +112,12 @@ class Answers:
 
     desk: QueryRunner
     run: Callable[[Any, str, dict[str, object]], Any]
-    catalogue: Callable[[], list[dict[str, object]]]
+    catalogue: Callable[[], list[service.Query]]
     exports: ExportQueue
     imports: Imports
     questions: Turns
     metrics: Callable[[], bytes]
-    health: Callable[[], dict[str, object]]
+    health: Callable[[], service.Health]
     acting: Acting | None = None
     most_bytes: int | None = None
     """The largest answer in bytes of Arrow data, to which ``run`` keeps; ``None``: any."""
@@ -232,7 +234,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, with how one says who one is."""
     made = app.openapi()
     components = made.setdefault("components", {})
-    components.setdefault("schemas", {})["Refusal"] = Refusal.model_json_schema()
+    components.setdefault("schemas", {})["Refusal"] = refusal_shape()
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     made["security"] = [{"token": []}]
     made["paths"]["/healthz"]["get"]["security"] = []
@@ -240,15 +242,19 @@ def _described(app: FastAPI) -> dict[str, Any]:
 
 
 def _queries(app: FastAPI, answers: Answers) -> None:
-    @app.get("/v1/queries", summary="The named queries and their parameters")
-    async def catalogue() -> list[dict[str, object]]:
-        return answers.catalogue()
+    @app.get(
+        "/v1/queries",
+        summary="The named queries, their parameters and columns",
+        response_model=list[service.Query],
+    )
+    async def catalogue() -> Response:
+        return JSONResponse([to_row(each) for each in answers.catalogue()])
 
     @app.get(
         "/v1/query/{name}",
         summary="The rows of a named query, as an Arrow stream or as JSON",
         response_class=Response,
-        responses={200: {"content": {ARROW: {}, JSON: {}}}},
+        responses=ROWS,
     )
     async def query(name: str, request: Request) -> Response:
         params = _params(request)
@@ -283,7 +289,7 @@ def _exports(app: FastAPI, answers: Answers) -> None:
         "/v1/export",
         summary="Samples, allocations and GPUs of a span, as a tar of Parquet or CSV files",
         response_class=Response,
-        responses={200: {"content": {"application/x-tar": {}}}},
+        responses=stream("application/x-tar", "the files, and first how many rows each has", binary=True),
     )
     async def export(
         request: Request, from_ms: Time, to_ms: Time, format: Literal["parquet", "csv"] = "parquet"
@@ -298,13 +304,17 @@ def _exports(app: FastAPI, answers: Answers) -> None:
 
 
 def _imports(app: FastAPI, imports: Imports) -> None:
-    @app.get("/v1/imports", summary="How the newest import stands")
-    async def state() -> dict[str, object]:
-        return asdict(imports.state)
+    @app.get("/v1/imports", summary="How the newest import stands", response_model=service.ImportState)
+    async def state() -> Response:
+        return JSONResponse(to_row(imports.state))
 
-    @app.post("/v1/imports", summary="Plan an import, or begin it when the order says yes")
-    def order(given: dict[str, Any]) -> dict[str, object]:
-        return imports.start(given) if given.get("yes") is True else imports.plan(given)
+    @app.post(
+        "/v1/imports",
+        summary="Plan an import, or begin it when the order says yes",
+        response_model=service.ImportPlan | service.ImportState,
+    )
+    def order(given: dict[str, Any]) -> Response:
+        return JSONResponse(to_row(imports.start(given) if given.get("yes") is True else imports.plan(given)))
 
     @app.post("/v1/imports/runs", summary="Store runs of a workload manager's accounting")
     def runs(given: dict[str, Any]) -> dict[str, object]:
@@ -316,7 +326,7 @@ def _state(app: FastAPI, answers: Answers) -> None:
         "/metrics",
         summary="What this service measured, in Prometheus text format",
         response_class=Response,
-        responses={200: {"content": {"text/plain": {}}}},
+        responses=stream("text/plain", "Prometheus text format; docs/metrics.md lists the metrics"),
     )
     def metrics(request: Request) -> Response:
         page = answers.metrics()
@@ -324,10 +334,15 @@ def _state(app: FastAPI, answers: Answers) -> None:
             page = concealed_metrics(page, caller_of(request))
         return Response(page, media_type=METRICS)
 
-    @app.get("/healthz", summary="Whether the service measures; 503 when it does not")
-    async def health() -> JSONResponse:
+    @app.get(
+        "/healthz",
+        summary="Whether the service measures; 503 when it does not",
+        response_model=service.Health,
+        responses={503: {"model": service.Health, "description": "it does not measure, and says why"}},
+    )
+    async def health() -> Response:
         said = answers.health()
-        return JSONResponse(said, status_code=503 if said["status"] == "degraded" else 200)
+        return JSONResponse(to_row(said), status_code=503 if said.status == "degraded" else 200)
 
 
 def to_arrow(table: Any) -> bytes:

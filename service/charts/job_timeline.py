@@ -14,7 +14,7 @@ from analytics import text
 from analytics.vocabulary.states import GpuState
 from service.charts.frame import styled, unchecked
 from service.charts.theme import Theme, ink_on
-from service.schemas.records import Launched, Told
+from service.schemas.records import Directive, JobDetail, instant
 
 STANDS: Mapping[str, str] = {
     "pending": "waits",
@@ -31,23 +31,24 @@ _GOES_ON = ("start", "resume", "reallocate")
 _GIVES_BACK: Mapping[str, str] = {"pause": "paused", "requeue": "pending", "cancel": "ended"}
 
 
-def life_of(job: Launched, now: datetime) -> pd.DataFrame:
+def life_of(job: JobDetail, now: datetime) -> pd.DataFrame:
     """One row a stretch: ``ts, end, stand, gpus`` (devices, each a share if the job has one) and ``why``.
 
     Empty where the submission's time is not known.
     """
-    if job.submitted is None:
+    submitted, ended = instant(job.submitted_ms), instant(job.ended_ms)
+    if submitted is None:
         return pd.DataFrame({"ts": [], "end": [], "state": [], "gpus": [], "why": []})
-    turns: list[tuple[datetime, str, int, str]] = [(job.submitted, "pending", 0, job.message)]
+    turns: list[tuple[datetime, str, int, str]] = [(submitted, "pending", 0, job.message)]
     for told in sorted(job.directives, key=lambda each: each.number):
-        at = told.acknowledged or (told.given if told is job.directives[-1] else None)
+        at = instant(told.acknowledged_ms or (told.given_ms if told is job.directives[-1] else None))
         if at is None or told.failed:
             continue
         if (turn := _turn(told, turns[-1][2])) is not None:
-            turns.append((at, *turn, told.reason))
-    end = job.ended or now
-    if job.ended is not None:
-        turns = [turn for turn in turns if turn[0] <= job.ended and turn[1] != "ended"] or turns[:1]
+            turns.append((at, *turn, reason_of(told)))
+    end = ended or now
+    if ended is not None:
+        turns = [turn for turn in turns if turn[0] <= ended and turn[1] != "ended"] or turns[:1]
     starts = [turn[0] for turn in turns]
     ends = [*starts[1:], max(end, starts[-1])]
     frame = pd.DataFrame(turns, columns=["ts", "state", "gpus", "why"]).assign(end=ends)
@@ -56,12 +57,12 @@ def life_of(job: Launched, now: datetime) -> pd.DataFrame:
     return frame[["ts", "end", "state", "gpus", "why"]]
 
 
-def gpu_hours(life: pd.DataFrame, share: float | None) -> float:
+def gpu_hours(life: pd.DataFrame, share: float) -> float:
     """GPU-hours that the job held, by its directives."""
     if life.empty:
         return 0.0
     hours = (life["end"] - life["ts"]).dt.total_seconds() / 3600
-    return float((hours * life["gpus"]).sum() * (share if share is not None else 1.0))
+    return float((hours * life["gpus"]).sum() * share)
 
 
 @unchecked
@@ -122,10 +123,20 @@ def stand_colours(colours: Theme) -> dict[str, str]:
     }
 
 
-def _turn(told: Told, gpus: int) -> tuple[str, int] | None:
+def gpus_of(told: Directive) -> tuple[str, ...]:
+    """The GPUs that a directive names."""
+    return () if told.directive is None else told.directive.gpus
+
+
+def reason_of(told: Directive) -> str:
+    """Why it was given, or what it says."""
+    return "" if told.directive is None else told.directive.reason or told.directive.message
+
+
+def _turn(told: Directive, gpus: int) -> tuple[str, int] | None:
     """Where the job stands once this was carried out; ``None`` where it changes nothing."""
     if told.verb in _GOES_ON:
-        return "running", len(told.gpus) or gpus
+        return "running", len(gpus_of(told)) or gpus
     if told.verb in _GIVES_BACK:
         return _GIVES_BACK[told.verb], 0
     return None

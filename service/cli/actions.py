@@ -10,7 +10,6 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
@@ -24,6 +23,8 @@ from service.client.jobs import connect_acting
 from service.config.flags import settle
 from service.durations import parse_point, parse_span
 from service.errors import ClientError, FallowError, ServiceDown
+from service.schemas.control import Plan
+from service.schemas.records import Action
 
 COLUMNS = (
     Column(title="action", right=True),
@@ -45,13 +46,13 @@ def run_actions(flags: argparse.Namespace) -> int:
     client = asked_to_act(flags)
     rows = client.actions(since_ms=max(0, round(since.timestamp() * 1000)), job=job)
     if flags.json:
-        print_json(rows, flags)
+        print_json([row.sent for row in rows], flags)
         return 0
     screen = console()
     switch = client.acting()
-    if not switch["acting"]:
-        why = f": {switch['because']}" if switch.get("because") else ""
-        screen.print(f"Acting is stopped by {switch.get('by') or 'somebody'}{why}.", style="bold red")
+    if not switch.acting:
+        why = f": {switch.because}" if switch.because else ""
+        screen.print(f"Acting is stopped by {switch.by or 'somebody'}{why}.", style="bold red")
     if not rows:
         screen.print("Nothing was done.")
         return 0
@@ -59,22 +60,18 @@ def run_actions(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _line(row: dict[str, Any]) -> tuple[str | Text, ...]:
-    outcome = row["outcome"] or "under way"
-    undone = row.get("undone_by")
-    undo = (
-        f"undone by {undone}"
-        if undone is not None
-        else row.get("undo") or f"({row.get('no_undo') or 'none'})"
-    )
-    found = row.get("found")
-    why = row.get("reason") or ""
+def _line(row: Action) -> tuple[str | Text, ...]:
+    outcome = row.outcome or "under way"
+    undone = row.undone_by
+    undo = f"undone by {undone}" if undone is not None else row.undo or f"({row.no_undo or 'none'})"
+    found = row.found
+    why = row.reason
     return (
-        str(row["action"]),
-        at(row["at_ms"]),
-        row["job"],
-        row["verb"].replace("-", " "),
-        row["actor"],
+        str(row.action),
+        at(row.at_ms),
+        row.job,
+        row.verb.replace("-", " "),
+        row.actor,
         Text(outcome, style=STYLES.get(outcome, "")),
         f"{why} [{found}]" if found and outcome != "done" else why,
         undo,
@@ -90,25 +87,25 @@ def run_apply(flags: argparse.Namespace) -> int:
     client = asked_to_act(flags)
     if not flags.yes:
         return _show(client.plans(), flags)
-    row = client.apply(flags.plan, flags.step)
+    came = client.apply(flags.plan, flags.step)
     screen = console()
-    for each in row.get("steps") or ():
-        number = "" if each["action"] is None else f" (action {each['action']})"
-        said = f": {each['message']}" if each["message"] else ""
-        screen.print(f"step {each['n']}{number}: {each['outcome'] or 'not begun'}{said}", highlight=False)
-    screen.print(f"plan {flags.plan}: {row['outcome']}", style="bold")
-    whole = all(each["outcome"] == "done" for each in row.get("steps") or ())
-    return 0 if row["outcome"] == "under way" or (row["outcome"] == "done" and whole) else 1
+    for each in came.steps:
+        number = "" if each.action is None else f" (action {each.action})"
+        said = f": {each.message}" if each.message else ""
+        screen.print(f"step {each.n}{number}: {each.outcome or 'not begun'}{said}", highlight=False)
+    screen.print(f"plan {flags.plan}: {came.outcome}", style="bold")
+    whole = all(each.outcome == "done" for each in came.steps)
+    return 0 if came.outcome == "under way" or (came.outcome == "done" and whole) else 1
 
 
-def _show(plans: list[dict[str, Any]], flags: argparse.Namespace) -> int:
-    found = next((plan for plan in plans if plan["plan"] == flags.plan), None)
+def _show(plans: list[Plan], flags: argparse.Namespace) -> int:
+    found = next((plan for plan in plans if plan.plan == flags.plan), None)
     if found is None:
         raise NoSuchPlan(f"there is no plan {flags.plan}; `fallow plan` lists those that wait")
     screen = console()
     for line in plan_lines(found):
         screen.print(line)
-    if found["state"] == "waiting":
+    if found.state == "waiting":
         screen.print("Nothing was done; add --yes to do it, or `fallow reject` it with --because.")
     return 0
 
@@ -116,17 +113,17 @@ def _show(plans: list[dict[str, Any]], flags: argparse.Namespace) -> int:
 def run_reject(flags: argparse.Namespace) -> int:
     """Turn it down, and say until when the same is not proposed again."""
     hours = None if flags.snooze is None else parse_span(flags.snooze).total_seconds() / 3600
-    row = asked_to_act(flags).reject(flags.plan, flags.because, hours)
-    print(row["message"])
+    came = asked_to_act(flags).reject(flags.plan, flags.because, hours)
+    print(came.message)
     return 0
 
 
 def run_undo(flags: argparse.Namespace) -> int:
     """Undo it: status 0, or 1 when that was tried and did not work."""
-    row = asked_to_act(flags).undo(flags.action)
-    well = row["outcome"] in ("done", "under way")
-    said = row["message"] or row["outcome"]
-    number = "" if row.get("action") is None else f" by action {row['action']}"
+    came = asked_to_act(flags).undo(flags.action)
+    well = came.outcome in ("done", "under way")
+    said = came.message or came.outcome
+    number = "" if came.action is None else f" by action {came.action}"
     print(f"action {flags.action}{number}: {said}", file=sys.stdout if well else sys.stderr)
     return 0 if well else 1
 

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from analytics import text
 from service.cli import words
@@ -13,6 +12,7 @@ from service.cli.screen import Column, console, print_json, table
 from service.client.jobs import ActingClient
 from service.durations import parse_span
 from service.errors import FallowError
+from service.schemas.control import Consent
 
 KINDS = ("pause", "restart", "resize", "release", "share")
 COLUMNS = (
@@ -40,7 +40,7 @@ def run_consent(flags: argparse.Namespace) -> int:
         raise BadConsent("--all and --for go with --allow, --withdraw or --forget")
     rows = client.consents(job)
     if flags.json:
-        print_json(rows, flags)
+        print_json([row.sent for row in rows], flags)
         return 0
     screen = console()
     if not rows:
@@ -69,37 +69,37 @@ def _say(client: ActingClient, job: str | None, said: dict[str, list[str]], flag
     hold_s = None if flags.span is None else parse_span(flags.span).total_seconds()
     answer = client.consent({"job": job, **said, "hold_s": hold_s})
     if flags.json:
-        print_json([answer], flags)
+        print_json([answer.sent], flags)
         return 0
-    message = words.localized(str(answer["message"]))
+    message = words.localized(answer.message)
     print(f"{message[:1].upper()}{message[1:]}.")
     return 0
 
 
-def _by_job(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    jobs: dict[str, list[dict[str, Any]]] = {}
+def _by_job(rows: Sequence[Consent]) -> list[list[Consent]]:
+    jobs: dict[str, list[Consent]] = {}
     for row in rows:
-        jobs.setdefault(str(row["job"]), []).append(row)
+        jobs.setdefault(row.job, []).append(row)
     return list(jobs.values())
 
 
-def _line(rows: list[dict[str, Any]]) -> tuple[str, ...]:
+def _line(rows: list[Consent]) -> tuple[str, ...]:
     """One job: yes or no a kind, and whose word that is, the owner's own first."""
-    first, kinds = rows[0], {str(row["kind"]): row for row in rows}
-    said = [_spoken(row) for row in rows if row["origin"] == "owner"]
-    other = next((str(row["origin"]) for row in rows if row["origin"] not in ("owner", "nobody")), None)
+    first, kinds = rows[0], {row.kind: row.allowed for row in rows}
+    said = [_spoken(row) for row in rows if row.origin == "owner"]
+    other = next((row.origin for row in rows if row.origin not in ("owner", "nobody")), None)
     rest = {"submission": "else as submitted", "site": "else as the site's [consent] says"}
     tail = [rest[other]] if other else ["else nobody's: no"] if len(said) < len(rows) else []
     return (
-        str(first["job"]),
-        str(first.get("name") or text.NOTHING),
-        str(first.get("user") or text.NOTHING),
-        *("yes" if kinds.get(kind, {}).get("allowed") else "no" for kind in KINDS),
+        first.job,
+        first.name or text.NOTHING,
+        first.user or text.NOTHING,
+        *("yes" if kinds.get(kind) else "no" for kind in KINDS),
         "; ".join([*said, *tail]).removeprefix("else "),
     )
 
 
-def _spoken(row: dict[str, Any]) -> str:
-    until = f" until {at(row['until_ms'])}" if row.get("until_ms") is not None else ""
-    scope = "all own jobs, " if row.get("for_all") else ""
-    return f"{row['kind']} by its owner ({scope}{at(row.get('said_ms'))}{until})"
+def _spoken(row: Consent) -> str:
+    until = f" until {at(row.until_ms)}" if row.until_ms is not None else ""
+    scope = "all own jobs, " if row.for_all else ""
+    return f"{row.kind} by its owner ({scope}{at(row.said_ms)}{until})"

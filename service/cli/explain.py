@@ -117,7 +117,7 @@ def _launched(flags: argparse.Namespace, name: str) -> tuple[str, ...]:
     if not is_submitted(name):
         return ()
     try:
-        return tuple(asked_to_act(flags).job(name).get("explain", ()))
+        return asked_to_act(flags).job(name).explain
     except ClientError:
         return ()
 

@@ -3,12 +3,12 @@
 import argparse
 import sys
 from collections.abc import Callable
-from typing import Any
 
 from analytics.vocabulary.jobs import submitted_id
 from service.cli import words
 from service.cli.asking import asked_to_act
-from service.client.jobs import ActingClient, Listed
+from service.client.jobs import A, ActingClient, Listed
+from service.schemas.control import Done
 
 MOST_ROWS = 10_000
 """A service lists no more at once."""
@@ -19,14 +19,14 @@ def job_id(text: str) -> str:
     return submitted_id(text) if text.isdigit() else text
 
 
-def say_what_is_left(listed: Listed, narrowed_by: str | None = None) -> None:
+def say_what_is_left(listed: Listed[A], narrowed_by: str | None = None) -> None:
     """Say on standard error how many a list leaves out, and how to see them; nothing where it is whole."""
     left = left_out(listed, narrowed_by)
     if left is not None:
         print(left, file=sys.stderr)
 
 
-def left_out(listed: Listed, narrowed_by: str | None = None) -> str | None:
+def left_out(listed: Listed[A], narrowed_by: str | None = None) -> str | None:
     """How many a list leaves out, and how to see them. Pure."""
     more = listed.total - len(listed.rows)
     if more <= 0:
@@ -36,11 +36,11 @@ def left_out(listed: Listed, narrowed_by: str | None = None) -> str | None:
     return f"{more} more {'is' if more == 1 else 'are'} not listed: {shown}{narrowed}"
 
 
-def ordered(flags: argparse.Namespace, order: Callable[[ActingClient, str], dict[str, Any]]) -> int:
+def ordered(flags: argparse.Namespace, order: Callable[[ActingClient, str], Done]) -> int:
     """Send an order and say what came of it: status 0, or 1 when the job couldn't carry it out."""
     job = job_id(flags.job)
     answer = order(asked_to_act(flags), job)
-    failed = answer.get("outcome") == "failed"
-    said = words.localized(str(answer.get("message") or answer.get("outcome") or "done"))
+    failed = answer.outcome == "failed"
+    said = words.localized(answer.message or answer.outcome)
     print(said if said.startswith(job) else f"{job}: {said}", file=sys.stderr if failed else sys.stdout)
     return 1 if failed else 0

@@ -5,7 +5,6 @@
 
 import argparse
 from datetime import datetime
-from typing import Any
 
 from rich.padding import Padding
 
@@ -14,6 +13,7 @@ from service.cli.asking import asked_to_act
 from service.cli.job_words import job_id, ordered, say_what_is_left
 from service.cli.screen import Column, console, print_json, table
 from service.durations import parse_span
+from service.schemas.records import Job, JobDetail
 
 COLUMNS = (
     Column(title="job"),
@@ -43,7 +43,7 @@ def run_jobs(flags: argparse.Namespace) -> int:
     )
     rows = listed.rows
     if flags.json:
-        print_json(rows, flags)
+        print_json(listed.sent, flags)
         say_what_is_left(listed, "--user, --project or --state")
         return 0
     screen = console()
@@ -58,61 +58,61 @@ def run_jobs(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
-    asked = row["submission"]
+def _line(row: Job, now_ms: int) -> tuple[str, ...]:
+    asked = row.submission
     return (
-        str(row["job"]),
-        asked["name"] or text.NOTHING,
-        asked["user"],
-        asked["project"],
+        row.job,
+        asked.name or text.NOTHING,
+        str(asked.user),
+        str(asked.project),
         _stands(row),
         f"{_gpus(row)}",
         text.length_cell(_since_s(row, now_ms)),
-        " ".join(asked["command"]),
-        row.get("message") or "",
+        " ".join(asked.command),
+        row.message,
     )
 
 
-def _show(row: dict[str, Any], flags: argparse.Namespace) -> int:
+def _show(row: JobDetail, flags: argparse.Namespace) -> int:
     if flags.json:
-        print_json([row], flags)
+        print_json([row.sent], flags)
         return 0
-    screen, asked = console(), row["submission"]
-    name = f" {asked['name']}" if asked["name"] else ""
-    screen.print(f"{row['job']}{name} · {asked['user']} · {asked['project']} · {_stands(row)}", style="bold")
-    screen.print(Padding(" ".join(asked["command"]), (0, 0, 0, 2), expand=False))
-    for line in row.get("explain", ()):
+    screen, asked = console(), row.submission
+    name = f" {asked.name}" if asked.name else ""
+    screen.print(f"{row.job}{name} · {asked.user} · {asked.project} · {_stands(row)}", style="bold")
+    screen.print(Padding(" ".join(asked.command), (0, 0, 0, 2), expand=False))
+    for line in row.explain:
         screen.print(Padding(line, (0, 0, 0, 2), expand=False))
-    if row["gpus"]:
-        screen.print(Padding(f"on {', '.join(row['gpus'])}", (0, 0, 0, 2), expand=False))
-    for action in row.get("actions", ()):
-        at = datetime.fromtimestamp(action["at_ms"] / 1000).astimezone()
-        why = f": {action['reason']}" if action.get("reason") else ""
-        outcome = action.get("outcome") or "under way"
-        screen.print(f"  {at:%Y-%m-%d %H:%M} {action['verb']} by {action['actor']} ({outcome}){why}")
+    if row.gpus:
+        screen.print(Padding(f"on {', '.join(row.gpus)}", (0, 0, 0, 2), expand=False))
+    for action in row.actions:
+        at = datetime.fromtimestamp((action.at_ms or 0) / 1000).astimezone()
+        why = f": {action.reason}" if action.reason else ""
+        outcome = action.outcome or "under way"
+        screen.print(f"  {at:%Y-%m-%d %H:%M} {action.verb} by {action.actor} ({outcome}){why}")
     return 0
 
 
-def _stands(row: dict[str, Any]) -> str:
-    ending = row.get("exit_reason")
-    if row["state"] != ENDED or ending is None:
-        return str(row["state"])
-    code = row.get("exit_code")
-    return f"{ending} ({code})" if ending == "failed" and code is not None else str(ending)
+def _stands(row: Job) -> str:
+    ending = row.exit_reason
+    if row.state != ENDED or ending is None:
+        return row.state
+    code = row.exit_code
+    return f"{ending} ({code})" if ending == "failed" and code is not None else ending
 
 
-def _gpus(row: dict[str, Any]) -> str:
-    asked = row["submission"]
-    part = "" if asked["share"] == 1 else f"x{asked['share']:g}"
-    if row["gpus"]:
-        return f"{len(row['gpus'])}{part}"
-    least, most = asked["min_gpus"], asked["max_gpus"]
+def _gpus(row: Job) -> str:
+    asked = row.submission
+    part = "" if asked.share == 1 else f"x{asked.share:g}"
+    if row.gpus:
+        return f"{len(row.gpus)}{part}"
+    least, most = asked.min_gpus, asked.max_gpus
     return f"{least}{part}" if least == most else f"{least}-{most}{part}"
 
 
-def _since_s(row: dict[str, Any], now_ms: int) -> float | None:
+def _since_s(row: Job, now_ms: int) -> float | None:
     """How long it stands so, by the service's calendar: in a rehearsal that is not the machine's clock."""
-    since_ms = row.get("ended_ms") or row.get("started_ms") or row.get("submitted_ms")
+    since_ms = row.ended_ms or row.started_ms or row.submitted_ms
     return None if since_ms is None else (now_ms - since_ms) / 1000
 
 

@@ -36,9 +36,9 @@ def end_of(job: JobId, about: About, data: Path | None) -> str | None:
     except ClientError as error:
         gone = about.launcher is not None and not lives
         return f"the launcher of {job} is gone, and the service does not say more: {error}" if gone else None
-    if about.nonce not in (None, entry["submission"]["nonce"]):
+    if about.nonce not in (None, entry.submission.nonce):
         return None if lives else _unknown(job)
-    return ENDED if entry["state"] == "ended" else None
+    return ENDED if entry.state == "ended" else None
 
 
 def _unknown(job: JobId) -> str:

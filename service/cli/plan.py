@@ -12,6 +12,7 @@ from service.cli.plan_lines import plan_lines
 from service.cli.screen import Column, console, print_json, table
 from service.config.flags import settle
 from service.errors import ClientError
+from service.schemas.control import Plan
 from service.usecases.advice import AdviceContext, consult, newest, parse_want
 from service.usecases.advice_rows import step_row
 
@@ -48,7 +49,7 @@ def run_plan(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _waiting(flags: argparse.Namespace) -> list[dict[str, Any]]:
+def _waiting(flags: argparse.Namespace) -> list[Plan]:
     """The plans that wait for a yes; none where no service acts, unless they are all that was asked for."""
     try:
         plans = asked_to_act(flags).plans()
@@ -56,12 +57,12 @@ def _waiting(flags: argparse.Namespace) -> list[dict[str, Any]]:
         if flags.waiting:
             raise
         return []
-    return [plan for plan in plans if plan["state"] == "waiting"]
+    return [plan for plan in plans if plan.state == "waiting"]
 
 
-def _show_waiting(waiting: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+def _show_waiting(waiting: list[Plan], flags: argparse.Namespace) -> int:
     if flags.json:
-        print_json(waiting, flags)
+        print_json([plan.sent for plan in waiting], flags)
         return 0
     screen = console()
     _draw_waiting(waiting, screen)
@@ -70,7 +71,7 @@ def _show_waiting(waiting: list[dict[str, Any]], flags: argparse.Namespace) -> i
     return 0
 
 
-def _draw_waiting(waiting: list[dict[str, Any]], screen: Any) -> None:
+def _draw_waiting(waiting: list[Plan], screen: Any) -> None:
     for plan in waiting:
         for line in plan_lines(plan):
             screen.print(line)

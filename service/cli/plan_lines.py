@@ -2,41 +2,41 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 from rich.text import Text
 
 from analytics import text
+from service.schemas.control import Plan, PlanStep
 
 
-def plan_lines(plan: dict[str, Any]) -> Iterator[Text]:
+def plan_lines(plan: Plan) -> Iterator[Text]:
     """A kept plan: how it stands, its steps with their gain and why, and the commands to settle it."""
-    number, state = plan["plan"], plan["state"]
-    settled = f" by {plan['settled_by']}" if plan.get("settled_by") else ""
-    why = f": {plan['because']}" if plan.get("because") else ""
+    number, state = plan.plan, plan.state
+    settled = f" by {plan.settled_by}" if plan.settled_by else ""
+    why = f": {plan.because}" if plan.because else ""
     heading = "waits for a yes" if state == "waiting" else f"{state}{settled}{why}"
-    yield Text.assemble((f"Plan {number} ", "bold"), (heading, "bold"), f" · made {at(plan['as_of_ms'])}")
-    for step in plan["steps"]:
+    yield Text.assemble((f"Plan {number} ", "bold"), (heading, "bold"), f" · made {at(plan.as_of_ms)}")
+    for step in plan.steps:
         yield step_line(step)
-        if step.get("why"):
-            yield Text(f"       {step['why']}", style="bright_black")
-    for refused in plan.get("refused") or ():
-        yield Text(f"     not: {refused['action']} of {refused['job']}: {refused['reason']}")
+        if step.why:
+            yield Text(f"       {step.why}", style="bright_black")
+    for refused in plan.refused:
+        yield Text(f"     not: {refused.action} of {refused.job}: {refused.reason}")
     if state == "waiting":
         yield Text(
             f"     fallow apply {number} --yes   or   fallow reject {number} --because TEXT", style="cyan"
         )
 
 
-def step_line(step: dict[str, Any]) -> Text:
+def step_line(step: PlanStep) -> Text:
     """A step of a plan: its number, what it does, under which mode, and what it brings."""
-    line = Text.assemble(f"{step['n']:>5}  ", step["sentence"], (f"  · {step['mode']}", "bright_black"))
-    gain = step.get("expected_gain") or {}
-    if gain.get("gpu_hours"):
-        over = f" within {text.length(gain['horizon_s'])}" if gain.get("horizon_s") else ""
-        line.append(f" · {text.hours(gain['gpu_hours'])} GPU-hours{over}", style="green")
-    if step.get("reason"):
-        line.append(f": {step['reason']}")
+    line = Text.assemble(f"{step.n:>5}  ", step.sentence, (f"  · {step.mode}", "bright_black"))
+    gain = step.expected_gain
+    if gain is not None and gain.gpu_hours:
+        over = f" within {text.length(gain.horizon_s)}" if gain.horizon_s else ""
+        line.append(f" · {text.hours(gain.gpu_hours)} GPU-hours{over}", style="green")
+    if step.reason:
+        line.append(f": {step.reason}")
     return line
 
 

@@ -2,13 +2,13 @@
 
 import argparse
 from datetime import datetime
-from typing import Any
 
 from analytics import text
 from service.cli import manager_queue
 from service.cli.asking import asked, asked_to_act
 from service.cli.job_words import say_what_is_left
 from service.cli.screen import Column, console, print_json, table
+from service.schemas.control import Waiting
 
 COLUMNS = (
     Column(title="place", right=True),
@@ -33,7 +33,7 @@ def run_queue(flags: argparse.Namespace) -> int:
         is_drawn = bool(managed) and not flags.json
         gpus, nodes = (reader.rows(each) if is_drawn else [] for each in ("gpus_now", "manager_nodes"))
     if flags.json:
-        print_json([*rows, *manager_queue.as_json(managed[: flags.limit])], flags)
+        print_json([*listed.sent, *manager_queue.as_json(managed[: flags.limit])], flags)
         say_what_is_left(listed)
         return 0
     screen = console()
@@ -48,16 +48,16 @@ def run_queue(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
-    promised = row.get("promised_ms")
+def _line(row: Waiting, now_ms: int) -> tuple[str, ...]:
+    promised = row.promised_ms
     return (
-        str(row["place"]),
-        str(row["job"]),
-        str(row.get("name") or text.NOTHING),
-        str(row["user"]),
-        str(row["project"]),
-        text.count(row["gpus"]),
-        text.length_cell(None if row.get("since_ms") is None else (now_ms - row["since_ms"]) / 1000),
+        str(row.place),
+        row.job,
+        row.name or text.NOTHING,
+        str(row.user),
+        str(row.project),
+        text.count(row.gpus),
+        text.length_cell(None if row.since_ms is None else (now_ms - row.since_ms) / 1000),
         text.NOTHING if promised is None else f"{datetime.fromtimestamp(promised / 1000).astimezone():%H:%M}",
-        str(row.get("waits_for") or ""),
+        row.waits_for,
     )

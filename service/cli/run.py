@@ -129,8 +129,8 @@ def _named_project(flags: argparse.Namespace) -> bool:
 def _in_own_project(order: Order, client: ActingClient) -> Order:
     """The order in its caller's own project, by the name that the service knows; says where it differs."""
     try:
-        user = str(client.whoami()["name"])
-    except (ClientError, KeyError):
+        user = client.whoami().name
+    except ClientError:
         user = order.submission.user
     own = names.as_project(user)
     if own != user:

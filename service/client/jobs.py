@@ -1,7 +1,8 @@
 """Orders and questions about jobs, queue, plans and actions: a method a route of docs/api.md.
 
-What comes back is the route's JSON, as plain objects; what goes wrong is a ``ClientError`` whose message says
-what to do. A stream of directives ends when the service goes: to come back is the reader's decision.
+What comes back are the API's own shapes (``service.schemas``), which also know the JSON that they came as;
+what goes wrong is a ``ClientError`` whose message says what to do. A stream of directives ends when the
+service goes: to come back is the reader's decision.
 """
 
 import json
@@ -13,14 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 from service import data_folder as client_place
 from service.client.local import is_alive, machine_service, named_socket, own_data, token_beside
 from service.client.transport import UNIX, Wire
-from service.errors import ServiceDown
+from service.errors import ServiceDown, ServiceOlder
 from service.printable import shown_rows
+from service.schemas import control, records
+from service.schemas.answer import Answer, Row, read
 from service.schemas.headers import TOTAL
 
 TIMEOUT_S = 30.0
@@ -29,15 +32,20 @@ NAMES = 2
 SILENCE_S = 15.0
 """The service says something every 5 s: three times that without a word, and it is gone."""
 
-Row = dict[str, Any]
+A = TypeVar("A", bound=Answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(Generic[A]):
     """The rows that a list has, and how many there would be without a limit."""
 
-    rows: list[Row]
+    rows: list[A]
     total: int
+
+    @property
+    def sent(self) -> list[Row]:
+        """The rows as JSON."""
+        return [each.sent for each in self.rows]
 
 
 class ActingClient:
@@ -72,15 +80,15 @@ class ActingClient:
         except ServiceDown:  # a busy one may yet take an order
             return False
 
-    def whoami(self) -> Row:
+    def whoami(self) -> records.Caller:
         """Whom the service takes the asker for: ``name``, ``uid``, ``role``."""
-        return self._row("/v1/whoami")
+        return self._row(records.Caller, "/v1/whoami")
 
-    def submit(self, submission: Mapping[str, object]) -> Row:
+    def submit(self, submission: Mapping[str, object]) -> records.Job:
         """The entry of a new job, or of the one that the same ``nonce`` made before."""
-        return self._row("/v1/jobs", dict(submission))
+        return self._row(records.Job, "/v1/jobs", dict(submission))
 
-    def jobs(self, **which: Any) -> list[Row]:
+    def jobs(self, **which: Any) -> list[records.Job]:
         """Entries, the newest first; ``which`` and how many as in ``jobs_listed``."""
         return self.jobs_listed(**which).rows
 
@@ -92,14 +100,16 @@ class ActingClient:
         user: str | None = None,
         project: str | None = None,
         limit: int | None = None,
-    ) -> Listed:
+    ) -> Listed[records.Job]:
         """The newest ``limit`` entries of those that are meant; ``ended``: whether they have."""
         over = None if ended is None else str(ended).lower()
-        return self._listed("/v1/jobs", state=state, ended=over, user=user, project=project, limit=limit)
+        return self._listed(
+            records.Job, "/v1/jobs", state=state, ended=over, user=user, project=project, limit=limit
+        )
 
-    def job(self, job: str) -> Row:
+    def job(self, job: str) -> records.JobDetail:
         """One entry, with its ``directives``, ``actions`` and ``explain`` lines."""
-        return self._row(_job(job))
+        return self._row(records.JobDetail, _job(job))
 
     def directives(self, job: str, after: int = 0, silence_s: float = SILENCE_S, nonce: str = "") -> "Told":
         """What a job's launcher is told, as it comes; close it when done.
@@ -109,82 +119,86 @@ class ActingClient:
         given = {"after": after, "names": NAMES} | ({"nonce": nonce} if nonce else {})
         return Told(self._wire, f"{_job(job)}/directives?{urlencode(given)}", silence_s)
 
-    def report(self, job: str, report: Mapping[str, object], nonce: str = "") -> Row:
+    def report(self, job: str, report: Mapping[str, object], nonce: str = "") -> control.Taken:
         """Tell how a job fares, as its launcher."""
-        return self._row(f"{_job(job)}/reports{_meant(nonce)}", dict(report))
+        return self._row(control.Taken, f"{_job(job)}/reports{_meant(nonce)}", dict(report))
 
-    def pause(self, job: str, because: str = "") -> Row:
+    def pause(self, job: str, because: str = "") -> control.Done:
         """Have a job give its GPUs back, to go on later."""
         return self._order(job, "pause", because=because)
 
-    def resume(self, job: str, because: str = "", nonce: str = "") -> Row:
+    def resume(self, job: str, because: str = "", nonce: str = "") -> control.Done:
         """Let a paused job go on when there is room."""
         return self._order(job, f"resume{_meant(nonce)}", because=because)
 
-    def cancel(self, job: str, because: str = "", nonce: str = "", *, force: bool = False) -> Row:
+    def cancel(self, job: str, because: str = "", nonce: str = "", *, force: bool = False) -> control.Done:
         """End a job for good; with ``force``, as an operator, its lease too, whatever its processes do."""
         given = {"force": True} if force else {}
         return self._order(job, f"cancel{_meant(nonce)}", because=because, **given)
 
-    def resize(self, job: str, gpus: int, because: str = "") -> Row:
+    def resize(self, job: str, gpus: int, because: str = "") -> control.Done:
         """Give a job so many GPUs."""
         return self._order(job, "resize", gpus=gpus, because=because)
 
-    def keep(self, job: str, hours: float, because: str = "") -> Row:
+    def keep(self, job: str, hours: float, because: str = "") -> control.Done:
         """Leave a job alone for so long; foreign jobs too."""
         return self._order(job, "keep", hours=hours, because=because)
 
-    def consents(self, job: str | None = None) -> list[Row]:
+    def consents(self, job: str | None = None) -> list[control.Consent]:
         """What owners allow with one job, or with one's own; for an operator: with all."""
-        return self._rows("/v1/consents", job=job)
+        return self._listed(control.Consent, "/v1/consents", job=job).rows
 
-    def consent(self, said: Mapping[str, object]) -> Row:
+    def consent(self, said: Mapping[str, object]) -> control.Consented:
         """Say what is allowed with own jobs: ``job``, ``allow``, ``withdraw``, ``forget``, ``hold_s``."""
-        return self._row("/v1/consents", dict(said))
+        return self._row(control.Consented, "/v1/consents", dict(said))
 
-    def queue(self, limit: int | None = None) -> list[Row]:
+    def queue(self, limit: int | None = None) -> list[control.Waiting]:
         """The jobs that wait, in order."""
         return self.queue_listed(limit).rows
 
-    def queue_listed(self, limit: int | None = None) -> Listed:
+    def queue_listed(self, limit: int | None = None) -> Listed[control.Waiting]:
         """The first ``limit`` of those that wait, and how many wait in all."""
-        return self._listed("/v1/queue", limit=limit)
+        return self._listed(control.Waiting, "/v1/queue", limit=limit)
 
-    def leases(self) -> list[Row]:
+    def leases(self) -> list[control.Lease]:
         """Who was given which GPU."""
-        return self._rows("/v1/leases")
+        return self._listed(control.Lease, "/v1/leases").rows
 
-    def plans(self) -> list[Row]:
+    def plans(self) -> list[control.Plan]:
         """Plans, those that wait for somebody first."""
-        return self._rows("/v1/plans")
+        return self._listed(control.Plan, "/v1/plans").rows
 
-    def apply(self, plan: int, steps: Sequence[int] | None = None) -> Row:
+    def apply(self, plan: int, steps: Sequence[int] | None = None) -> control.Applied:
         """Do a waiting plan, or some of its steps."""
-        return self._row(f"/v1/plans/{plan}/apply", {"steps": None if steps is None else list(steps)})
+        return self._row(
+            control.Applied, f"/v1/plans/{plan}/apply", {"steps": None if steps is None else list(steps)}
+        )
 
-    def reject(self, plan: int, because: str, snooze_hours: float | None = None) -> Row:
+    def reject(self, plan: int, because: str, snooze_hours: float | None = None) -> control.Rejected:
         """Turn a waiting plan down."""
-        return self._row(f"/v1/plans/{plan}/reject", {"because": because, "snooze_hours": snooze_hours})
+        return self._row(
+            control.Rejected, f"/v1/plans/{plan}/reject", {"because": because, "snooze_hours": snooze_hours}
+        )
 
-    def actions(self, *, since_ms: int | None = None, job: str | None = None) -> list[Row]:
+    def actions(self, *, since_ms: int | None = None, job: str | None = None) -> list[records.Action]:
         """The journal, the newest first."""
-        return self._rows("/v1/actions", since_ms=since_ms, job=job)
+        return self._listed(records.Action, "/v1/actions", since_ms=since_ms, job=job).rows
 
-    def undo(self, action: int) -> Row:
+    def undo(self, action: int) -> control.Applied:
         """Take an action back."""
-        return self._row(f"/v1/actions/{action}/undo", {})
+        return self._row(control.Applied, f"/v1/actions/{action}/undo", {})
 
-    def acting(self) -> Row:
+    def acting(self) -> control.Switch:
         """Whether the service acts, who said so, and the modes."""
-        return self._row("/v1/acting")
+        return self._row(control.Switch, "/v1/acting")
 
-    def stop_acting(self, because: str = "") -> Row:
+    def stop_acting(self, because: str = "") -> control.Switch:
         """The kill switch."""
-        return self._row("/v1/acting/stop", {"because": because})
+        return self._row(control.Switch, "/v1/acting/stop", {"because": because})
 
-    def start_acting(self) -> Row:
+    def start_acting(self) -> control.Switch:
         """Release the kill switch."""
-        return self._row("/v1/acting/start", {})
+        return self._row(control.Switch, "/v1/acting/start", {})
 
     def _health(self, name: str) -> Any:
         """One of the things that the service says of its own state; ``None`` where it doesn't say."""
@@ -194,22 +208,27 @@ class ActingClient:
             except (OSError, HTTPException, ValueError, AttributeError) as error:
                 raise ServiceDown(self._wire.down(error)) from error
 
-    def _order(self, job: str, verb: str, **given: object) -> Row:
-        return self._row(f"{_job(job)}/{verb}", given)
+    def _order(self, job: str, verb: str, **given: object) -> control.Done:
+        return self._row(control.Done, f"{_job(job)}/{verb}", given)
 
-    def _row(self, path: str, given: dict[str, object] | None = None) -> Row:
-        found: Row = self._wire.told(path, given)
-        return shown_rows(found) if self._for_people else found
+    def _row(self, kind: type[A], path: str, given: dict[str, object] | None = None) -> A:
+        return self._read(kind, self._wire.told(path, given))
 
-    def _rows(self, path: str, **params: object) -> list[Row]:
-        return self._listed(path, **params).rows
-
-    def _listed(self, path: str, **params: object) -> Listed:
+    def _listed(self, kind: type[A], path: str, **params: object) -> Listed[A]:
         given = {key: value for key, value in params.items() if value is not None}
         rows, headers = self._wire.answered(f"{path}?{urlencode(given)}" if given else path)
         total = str(headers.get(TOTAL, ""))
-        rows = shown_rows(rows) if self._for_people else rows
-        return Listed(rows=rows, total=int(total) if total.isdigit() else len(rows))
+        return Listed(
+            rows=[self._read(kind, row) for row in rows], total=int(total) if total.isdigit() else len(rows)
+        )
+
+    def _read(self, kind: type[A], row: Row) -> A:
+        try:
+            return read(kind, shown_rows(row) if self._for_people else row)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ServiceOlder(
+                f"the service at {self.url} answers otherwise than this Fallow: {error}"
+            ) from error
 
 
 class Told:

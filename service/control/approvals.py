@@ -27,6 +27,8 @@ from service.control.free_gpus import FreeGpus, taken
 from service.control.interface import Caller, Role, Row
 from service.control.records import Records
 from service.control.rows import acting_row, action_row, plan_row
+from service.schemas.answer import to_row
+from service.schemas.control import Applied, Rejected, StepOutcome
 
 if TYPE_CHECKING:
     from advisor.jobs.job_store import Register, Turn
@@ -82,12 +84,13 @@ class Papers:
             halted=self._books.switch.halt,
             against=self._parts.against,
         )
-        row = self._parts.applying.carry_out(approval).row()
-        held = [{"n": n, "action": None, "outcome": "stale", "message": why.reason} for n, why in refused]
-        row["steps"] = sorted((*row["steps"], *held), key=lambda each: int(each["n"]))
+        came = self._parts.applying.carry_out(approval).came()
+        held = (StepOutcome(n=n, outcome="stale", message=why.reason) for n, why in refused)
+        outcomes = tuple(sorted((*came.steps, *held), key=lambda each: each.n))
+        message = came.message
         if refused:
-            row["message"] = f"{row['message']}; not done: {_reasons(refused)}".removeprefix("; ")
-        return row
+            message = f"{message}; not done: {_reasons(refused)}".removeprefix("; ")
+        return to_row(replace(came, steps=outcomes, message=message))
 
     def reject(self, caller: Caller, plan: int, because: str, snooze_hours: float | None) -> Row:
         """Turn a waiting plan down; the same is not proposed again until its snooze ends."""
@@ -103,12 +106,13 @@ class Papers:
         self._settle(kept, Standing.REJECTED, caller, because, until_ms)
         hours = 24 if snooze_hours is None else snooze_hours
         tail = " while it rests on the same evidence" if snooze_hours is None else ""
-        return {
-            "action": None,
-            "outcome": "rejected",
-            "message": f"plan {plan} is rejected; the same is not proposed again for {hours:g} h{tail}",
-            "snoozed_ms": until_ms,
-        }
+        return to_row(
+            Rejected(
+                outcome="rejected",
+                message=f"plan {plan} is rejected; the same is not proposed again for {hours:g} h{tail}",
+                snoozed_ms=until_ms,
+            )
+        )
 
     def actions(self, caller: Caller, *, since_ms: int | None, job: JobId | None) -> list[Row]:
         """The journal, the newest first."""
@@ -214,7 +218,7 @@ class Papers:
             raise WrongState(str(error)) from error
         books.journal.came_of(books.clock.now_ms(), number, Done(note=said))
         books.journal.undone(deed.number, number)
-        return {"action": number, "outcome": "done", "message": said}
+        return to_row(Applied(action=number, outcome="done", message=said))
 
     def _step_back(self, caller: Caller, deed: ActionRecord) -> Row:
         assert deed.step is not None
@@ -238,7 +242,7 @@ class Papers:
             then=lambda number: _note_undone(journal.undone, deed.number, number),
         )
         approval = replace(approval, halted=taking.halted) if takes else approval
-        return self._parts.applying.carry_out(approval).row()
+        return to_row(self._parts.applying.carry_out(approval).came())
 
 
 def _turn_of(step: Pause | SetEnvAtRestart, deed: ActionRecord, because: str) -> "tuple[Action, Turn, str]":

@@ -19,6 +19,8 @@ from advisor.state.model import is_submitted
 from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob
 from service.control.interface import Caller, OwnWord, Role, Row
+from service.schemas.answer import to_row
+from service.schemas.control import Consent, Consented
 
 if TYPE_CHECKING:
     from advisor.actions import Action
@@ -62,7 +64,7 @@ class Consents:
         jobs = self._jobs() if job is None else (self._job(job),)
         mine = [each for each in jobs if job is not None or _may_see(caller, each)]
         words, now_ms = self._parts.book.words(), self._parts.clock.now_ms()
-        return [_row(each, held) for each in mine for held in holding(each, words, now_ms)]
+        return [to_row(_row(each, held)) for each in mine for held in holding(each, words, now_ms)]
 
     def told(self, entry: JobRecord) -> tuple[str, ...]:
         """The sentence on what may be done to a launched job; none once it has ended."""
@@ -85,14 +87,14 @@ class Consents:
         until_ms = None if said.hold_s is None else self._parts.clock.now_ms() + round(said.hold_s * 1000)
         self._parts.book.say(caller.name, said.job, tuple(said.kinds.items()), until_ms)
         message = _came_of(caller, said, until_ms)
-        return {"action": None, "outcome": "done", "message": message, "rows": self._after(said.job)}
+        return to_row(Consented(outcome="done", message=message, rows=self._after(said.job)))
 
-    def _after(self, job: JobId | None) -> list[Row]:
+    def _after(self, job: JobId | None) -> tuple[Consent, ...]:
         if job is None:
-            return []
+            return ()
         words, now_ms = self._parts.book.words(), self._parts.clock.now_ms()
         result = self._job(job)
-        return [_row(result, held) for held in holding(result, words, now_ms)]
+        return tuple(_row(result, held) for held in holding(result, words, now_ms))
 
     def _jobs(self) -> Sequence["Job"]:
         """Every job that runs or waits, as it is without its owner's later words."""
@@ -163,18 +165,18 @@ def _may_see(caller: Caller, job: "Job") -> bool:
     return caller.role is Role.OPERATOR or caller.name == job.user
 
 
-def _row(job: "Job", held: Held) -> Row:
-    return {
-        "job": job.id,
-        "name": job.name,
-        "user": job.user,
-        "kind": held.kind.value,
-        "allowed": held.allowed,
-        "origin": held.origin.value,
-        "for_all": held.for_all,
-        "said_ms": held.at_ms,
-        "until_ms": held.until_ms,
-    }
+def _row(job: "Job", held: Held) -> Consent:
+    return Consent(
+        job=job.id,
+        name=job.name,
+        user=job.user,
+        kind=held.kind.value,
+        allowed=held.allowed,
+        origin=held.origin.value,
+        for_all=held.for_all,
+        said_ms=held.at_ms,
+        until_ms=held.until_ms,
+    )
 
 
 def _came_of(caller: Caller, said: OwnWord, until_ms: int | None) -> str:

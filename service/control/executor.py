@@ -9,12 +9,13 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import assert_never
 
 from advisor.actions import Action
 from advisor.journal.journal import StoreJournal
 from advisor.outcomes import Done, Engine, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 from collector.clock import Clock
+from service.schemas.control import Applied, StepOutcome
 
 log = logging.getLogger(__name__)
 
@@ -48,25 +49,25 @@ class Work:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     trouble: str | None = None
 
-    def row(self) -> dict[str, Any]:
+    def came(self) -> Applied:
         """What came of it so far: for the whole, and of each step."""
-        steps = [self._step_row(n) for n, _ in self.approval.steps]
-        first_wrong = next((each for each in steps if each["outcome"] not in ("done", None)), None)
+        steps = tuple(self._step(n) for n, _ in self.approval.steps)
+        first_wrong = next((each for each in steps if each.outcome not in ("done", None)), None)
         if self.trouble is not None:
             outcome, message = "failed", self.trouble
         elif first_wrong is not None:
-            outcome, message = first_wrong["outcome"], first_wrong["message"]
-        elif all(each["outcome"] == "done" for each in steps):
-            outcome, message = "done", "; ".join(each["message"] for each in steps if each["message"])
+            outcome, message = first_wrong.outcome or "", first_wrong.message
+        elif all(each.outcome == "done" for each in steps):
+            outcome, message = "done", "; ".join(each.message for each in steps if each.message)
         else:
             outcome, message = "under way", "it is being carried out; `fallow actions` says what came of it"
-        action = next((each["action"] for each in steps if each["action"] is not None), None)
-        return {"action": action, "outcome": outcome, "message": message, "steps": steps}
+        action = next((each.action for each in steps if each.action is not None), None)
+        return Applied(action=action, outcome=outcome, message=message, steps=steps)
 
-    def _step_row(self, n: int) -> dict[str, Any]:
+    def _step(self, n: int) -> StepOutcome:
         outcome = self.outcomes.get(n)
         said, message = (None, "") if outcome is None else spoken(outcome)
-        return {"n": n, "action": self.begun.get(n), "outcome": said, "message": message}
+        return StepOutcome(n=n, action=self.begun.get(n), outcome=said, message=message)
 
 
 class Applying:

@@ -39,6 +39,8 @@ from service.control.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.control.executor import Applying, Approval
 from service.control.interface import Caller, Role, Row
 from service.privileged.client import HandCheckpointer, HandNotifier, hand_socket
+from service.schemas.answer import to_row
+from service.schemas.control import Done
 
 if TYPE_CHECKING:
     from collector.clock import Clock
@@ -324,7 +326,8 @@ class ExternalJobOrders:
 
     def _done(self, caller: Caller, step: Action) -> Row:
         work = self._applying.carry_out(Approval(actor=f"user {caller.name}", steps=((1, step),)))
-        row = {name: value for name, value in work.row().items() if name != "steps"}
+        came = work.came()
+        row = to_row(Done(action=came.action, outcome=came.outcome, message=came.message))
         match row["outcome"]:
             case "unsupported":
                 raise BadOrder(row["message"])

@@ -25,8 +25,10 @@ from service.control.admission import Admission
 from service.control.command_stream import follow, is_meant, is_news
 from service.control.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.control.interface import Caller, Listed, OwnWord, Role, Row, Which
-from service.control.rows import entry_row, explained, fits, queue_row, unfit
+from service.control.rows import entry_row, explained, fits, lease_row, queue_row, unfit
 from service.control.wait_reasons import in_line, never_began, stands, wait_of
+from service.schemas import control
+from service.schemas.answer import to_row
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal
@@ -193,7 +195,7 @@ class JobCommands:
         if before.state is JobState.ENDED:
             raise _ended(before)
         self._reports.take(caller, before, report)
-        return {"known": True}
+        return to_row(control.Taken(known=True))
 
     def sign_of_life(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row | None:
         """Take a launcher's word that says nothing new; ``None``: ``report`` has to. Never blocks."""
@@ -202,7 +204,7 @@ class JobCommands:
             return None
         if not caller.may_act_for(entry.submission.user, entry.submission.uid):
             return None
-        return {"known": True} if self._reports.take_sign(caller, entry, report) else None
+        return to_row(control.Taken(known=True)) if self._reports.take_sign(caller, entry, report) else None
 
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:
         """Pause a running job until it is resumed; a waiting one is held in the queue."""
@@ -291,21 +293,10 @@ class JobCommands:
         """Who was given which GPU by Fallow."""
         state = self._organs.loop.state or self._organs.observe()
         entries = self._register.entries()
-        rows = []
-        for row in read_leases(self._organs.store):
-            entry, gpu = entries.get(JobId(row["job"])), state.gpus.get(row["gpu"])
-            submission = None if entry is None else entry.submission
-            rows.append(
-                {
-                    **row,
-                    "node": None if gpu is None else gpu.node,
-                    "part_of_device": None if gpu is None else gpu.part_of_device,
-                    "user": None if submission is None else submission.user,
-                    "project": None if submission is None else submission.project,
-                    "sharing": None if entry is None else entry.sharing.value,
-                }
-            )
-        return rows
+        return [
+            lease_row(row, entries.get(JobId(row["job"])), state.gpus.get(row["gpu"]))
+            for row in read_leases(self._organs.store)
+        ]
 
     def plans(self, caller: Caller) -> list[Row]:
         """Plans, those that wait for somebody first."""
@@ -337,13 +328,14 @@ class JobCommands:
 
     def stop_acting(self, caller: Caller, because: str) -> Row:
         """The kill switch; operators alone."""
-        return self._organs.papers.stop_acting(caller, because)
+        self._organs.papers.stop_acting(caller, because)
+        return self.acting(caller)
 
     def start_acting(self, caller: Caller) -> Row:
         """Release the kill switch; operators alone."""
-        answer = self._organs.papers.start_acting(caller)
+        self._organs.papers.start_acting(caller)
         self._organs.loop.wake()
-        return answer
+        return self.acting(caller)
 
     def _entry(self, job: JobId) -> JobRecord:
         try:

@@ -18,6 +18,8 @@ from advisor.state.owner_replies import with_spoken
 from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.control.interface import Caller, Role, Row
+from service.schemas import control as made
+from service.schemas.answer import to_row
 
 if TYPE_CHECKING:
     from advisor.journal.journal import StoreJournal
@@ -58,7 +60,7 @@ class Keeping:
         until = datetime.fromtimestamp(until_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
         said = f"{job} is left alone until {until}"
         self._journal.came_of(now_ms, number, Done(note=said))
-        return {"action": number, "outcome": "done", "message": said}
+        return to_row(made.Done(action=number, outcome="done", message=said))
 
     def _job(self, caller: Caller, job: JobId) -> "Job":
         """The job as it is seen now, with the newest words about it."""

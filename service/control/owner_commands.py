@@ -6,11 +6,14 @@ answer; one that comes later is written down by the loop (``advisor.journal.reco
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from advisor.actions import Action
 from advisor.engines.launched import Given, LocalEngine
 from advisor.outcomes import Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
+from service.control.interface import Row
+from service.schemas import control as made
+from service.schemas.answer import to_row
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal
@@ -28,10 +31,10 @@ class Ordered:
     action: int
     outcome: Outcome
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Row:
         """As the API says it."""
         word, message = said(self.outcome)
-        return {"action": self.action, "outcome": word, "message": message}
+        return to_row(made.Done(action=self.action, outcome=word, message=message))
 
 
 class Orders:

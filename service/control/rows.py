@@ -14,14 +14,16 @@ from advisor.jobs.model import Elasticity, JobRecord, JobState, Submission
 from advisor.journal.kill_switch import Setting
 from advisor.journal.proposals import PendingPlan, Proposed, Standing
 from advisor.journal.records import ActionRecord
-from advisor.planner.limits import Limits
+from advisor.planner.limits import Limits, Mode
 from advisor.serialize import to_tree
-from advisor.state.model import ActionClass
+from advisor.state.model import ActionClass, Gpu
 from advisor.tags import verb_of
 from collector.procfs.job_root import COMMAND_CHARS, masked
 from service.control.interface import Caller, Which
 from service.control.wait_reasons import Wait
-from service.usecases.advice_rows import refusal_row
+from service.schemas import control, records
+from service.schemas.answer import to_row
+from service.usecases.advice_rows import refusal
 
 Row = dict[str, Any]
 
@@ -118,18 +120,35 @@ def _on_terms(entry: JobRecord, held: Terms | None) -> tuple[str, ...]:
 def queue_row(entry: JobRecord, wait: Wait) -> Row:
     """A row of the queue; ``gpus`` is the least that it starts on."""
     wanted = entry.submission
-    return {
-        "job": entry.id,
-        "name": wanted.name,
-        "user": wanted.user,
-        "project": wanted.project,
-        "gpus": wanted.min_gpus * wanted.share,
-        "max_gpus": wanted.max_gpus * wanted.share,
-        "place": wait.place,
-        "waits_for": wait.waits_for,
-        "since_ms": entry.submitted_ms,
-        "promised_ms": entry.promised_ms,
-    }
+    return to_row(
+        control.Waiting(
+            job=entry.id,
+            name=wanted.name,
+            user=wanted.user,
+            project=wanted.project,
+            gpus=wanted.min_gpus * wanted.share,
+            max_gpus=wanted.max_gpus * wanted.share,
+            place=wait.place,
+            waits_for=wait.waits_for,
+            since_ms=entry.submitted_ms,
+            promised_ms=entry.promised_ms,
+        )
+    )
+
+
+def lease_row(lease: Row, entry: JobRecord | None, gpu: Gpu | None) -> Row:
+    """A lease as the store keeps it, with whose it is and where its GPU is, as far as that is known."""
+    wanted = None if entry is None else entry.submission
+    return to_row(
+        control.Lease(
+            **lease,
+            node=None if gpu is None else gpu.node,
+            part_of_device=None if gpu is None else gpu.part_of_device,
+            user=None if wanted is None else wanted.user,
+            project=None if wanted is None else wanted.project,
+            sharing=None if entry is None else entry.sharing.value,
+        )
+    )
 
 
 _masked = lru_cache(MASKS_KEPT)(masked)
@@ -150,40 +169,46 @@ def _cut(command: tuple[str, ...], chars: int) -> tuple[str, ...]:
 
 def plan_row(kept: PendingPlan) -> Row:
     """A kept plan and its steps, numbered from 1."""
-    return {
-        "plan": kept.number,
-        "as_of_ms": kept.as_of_ms,
-        "state": kept.standing.value,
-        "steps": [step_row(at, each) for at, each in enumerate(kept.proposal.steps, start=1)],
-        "refused": [refusal_row(each) for each in kept.proposal.refused],
-        "settled_ms": kept.settled_ms,
-        "settled_by": kept.settled_by,
-        "because": kept.because,
-        "snoozed_ms": kept.snoozed_ms,
-        "apply": f"fallow apply {kept.number} --yes" if kept.standing is Standing.WAITING else None,
-    }
+    return to_row(
+        control.Plan(
+            plan=kept.number,
+            as_of_ms=kept.as_of_ms,
+            state=kept.standing.value,
+            steps=tuple(_step(at, each) for at, each in enumerate(kept.proposal.steps, start=1)),
+            refused=tuple(refusal(each) for each in kept.proposal.refused),
+            settled_ms=kept.settled_ms,
+            settled_by=kept.settled_by,
+            because=kept.because,
+            snoozed_ms=kept.snoozed_ms,
+            apply=f"fallow apply {kept.number} --yes" if kept.standing is Standing.WAITING else None,
+        )
+    )
 
 
 def step_row(number: int, each: Proposed) -> Row:
     """A step of a plan; ``expected_gain`` is null where no policy reckoned one."""
+    return to_row(_step(number, each))
+
+
+def _step(number: int, each: Proposed) -> control.PlanStep:
     gain = None
     if each.gain_gpu_hours is not None:
-        gain = {"gpu_hours": each.gain_gpu_hours, "horizon_s": each.horizon_s}
-    return {
-        "n": number,
-        "verb": verb_of(each.step),
-        "job": each.step.job,
-        "gpus": list(getattr(each.step, "gpus", ())),
-        "sentence": sentence(each),
-        "reason": each.step.reason,
-        "mode": each.mode.value,
-        "user": each.user,
-        "project": each.project,
-        "expected_gain": gain,
-        "why": each.why,
-        "risk": each.risk,
-        "evidence": {fact.name: fact.value for fact in each.evidence},
-    }
+        gain = control.Gain(gpu_hours=each.gain_gpu_hours, horizon_s=each.horizon_s)
+    return control.PlanStep(
+        n=number,
+        verb=verb_of(each.step),
+        job=each.step.job,
+        gpus=tuple(getattr(each.step, "gpus", ())),
+        sentence=sentence(each),
+        reason=each.step.reason,
+        mode=each.mode.value,
+        user=each.user,
+        project=each.project,
+        expected_gain=gain,
+        why=each.why,
+        risk=each.risk,
+        evidence={fact.name: fact.value for fact in each.evidence},
+    )
 
 
 def sentence(each: Proposed) -> str:
@@ -203,35 +228,40 @@ def sentence(each: Proposed) -> str:
 
 def action_row(deed: ActionRecord) -> Row:
     """A row of the journal; ``outcome`` is null while it is being done, ``user`` where none was known."""
-    return {
-        "action": deed.number,
-        "at_ms": deed.begun.at_ms,
-        "job": deed.job,
-        "verb": deed.verb,
-        "actor": deed.actor,
-        "user": None if deed.stood is None else deed.stood.user,
-        "plan": deed.plan,
-        "reason": deed.reason,
-        "outcome": None if deed.result is None else deed.result.value,
-        "found": deed.found,
-        "settled_ms": deed.settled_ms,
-        "undo": deed.undo,
-        "no_undo": deed.no_undo,
-        "undone_by": deed.undone_by,
-    }
+    return to_row(
+        records.Action(
+            action=deed.number,
+            at_ms=deed.begun.at_ms,
+            job=deed.job,
+            verb=deed.verb,
+            actor=deed.actor,
+            user=None if deed.stood is None else deed.stood.user,
+            plan=deed.plan,
+            reason=deed.reason,
+            outcome=None if deed.result is None else deed.result.value,
+            found=deed.found,
+            settled_ms=deed.settled_ms,
+            undo=deed.undo,
+            no_undo=deed.no_undo,
+            undone_by=deed.undone_by,
+        )
+    )
 
 
-def acting_row(setting: Setting, limits: Limits) -> Row:
-    """The switch, and how far each class of action goes."""
-    return {
-        "acting": setting.acting,
-        "by": setting.by or None,
-        "at_ms": setting.at_ms,
-        "because": setting.because,
-        "modes": {action.value: limits.mode(action).value for action in ActionClass},
-        "project_modes": {name: _modes(said) for name, said in sorted(limits.project_modes.items())},
-    }
+def acting_row(setting: Setting, limits: Limits, cycle_s: float | None = None) -> Row:
+    """The switch, how far each class of action goes, and how long the newest cycle took."""
+    return to_row(
+        control.Switch(
+            acting=setting.acting,
+            by=setting.by or None,
+            at_ms=setting.at_ms,
+            because=setting.because,
+            modes={action.value: limits.mode(action).value for action in ActionClass},
+            project_modes={name: _modes(said) for name, said in sorted(limits.project_modes.items())},
+            cycle_s=cycle_s,
+        )
+    )
 
 
-def _modes(said: Mapping[ActionClass, Any]) -> dict[str, str]:
+def _modes(said: Mapping[ActionClass, Mode]) -> dict[str, str]:
     return {action.value: mode.value for action, mode in said.items()}

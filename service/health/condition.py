@@ -3,10 +3,12 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from service.health.components import Component, HealthBoard
 
 STALE_TICKS = 3
+Status = Literal["ok", "degraded", "starting"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ class ServiceHealth:
 
 def verdict(
     condition: Condition, now_ms: int, components: Sequence[Component] = ()
-) -> tuple[str, str | None]:
+) -> tuple[Status, str | None]:
     """``starting``, ``ok`` or ``degraded``, and why in words, bad components by their names; pure."""
     status, reason = _by_condition(condition, now_ms)
     if status == "starting":
@@ -100,7 +102,7 @@ def _is_told(component: Component, told: str | None) -> bool:
     return told is not None and component.reason is not None and component.reason in told
 
 
-def _by_condition(condition: Condition, now_ms: int) -> tuple[str, str | None]:
+def _by_condition(condition: Condition, now_ms: int) -> tuple[Status, str | None]:
     if condition.starting is not None:
         return "starting", condition.starting
     if condition.trouble is not None:

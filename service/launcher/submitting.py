@@ -31,7 +31,7 @@ def submit(client: ActingClient, submission: Submission, limit_s: float = SUBMIT
             if time.monotonic() + wait_s > until_s:
                 raise
             time.sleep(wait_s)
-    job = job_id(entry.get("job"))
+    job = job_id(entry.job)
     if job is None:
         raise QueryFailed(
             f"the service at {client.url} took the job and did not say its number; ask its operator"

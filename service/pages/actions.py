@@ -23,7 +23,8 @@ from service.pages.parts.search_box import find_box
 from service.pages.parts.url_state import RANGES
 from service.pages.parts.widgets import facts, plain, tag
 from service.pages.sign_in import may_order
-from service.schemas.records import Action, Switch, action_of
+from service.schemas.control import Switch
+from service.schemas.records import Action, instant
 from service.summaries.savings import giving_frame, told_total
 
 
@@ -51,8 +52,8 @@ def show(site: Site) -> None:
 
 def _body(stage: Stage) -> None:
     since = _since(stage)
-    actions = [action_of(each) for each in jobs.ask("actions", since_ms=since, job=stage.view.job)]
-    actions.sort(key=lambda each: -each.number)
+    actions: list[Action] = list(jobs.ask("actions", since_ms=since, job=stage.view.job))
+    actions.sort(key=lambda each: -each.action)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.header(_sentence(actions), anchor=False)
         st.space("stretch")
@@ -83,12 +84,12 @@ def _modes(switch: Switch) -> None:
 
 def action_table(stage: Stage, actions: Sequence[Action]) -> None:
     """Some actions as a table, the newest first."""
-    newest = sorted(actions, key=lambda each: -each.number)
+    newest = sorted(actions, key=lambda each: -each.action)
     grid(
         pd.DataFrame(
             {
-                "Number": [each.number for each in newest],
-                "When": [stage.when(each.at) for each in newest],
+                "Number": [each.action for each in newest],
+                "When": [stage.when(instant(each.at_ms)) for each in newest],
                 "What": [each.verb for each in newest],
                 "By": [each.actor for each in newest],
                 "Why": [each.reason for each in newest],
@@ -116,7 +117,7 @@ def told_outcome(action: Action) -> str:
 
 
 def _one(stage: Stage, action: Action) -> None:
-    with st.container(border=True, key=f"action-{action.number}", gap="xsmall"):
+    with st.container(border=True, key=f"action-{action.action}", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             ground = _ground(stage, action)
             word = "undone" if action.undone_by is not None else action.outcome or "being done"
@@ -136,29 +137,33 @@ def _undo(action: Action) -> None:
     if not undoable(action):
         return
     may = may_order()
-    with st.popover("Undo", icon=":material/undo:", key=f"undo-{action.number}"):
+    with st.popover("Undo", icon=":material/undo:", key=f"undo-{action.action}"):
         st.markdown(
-            f"**Undo action {action.number}?** It does this, and stands in the journal like any other:"
+            f"**Undo action {action.action}?** It does this, and stands in the journal like any other:"
         )
         st.code(action.undo, language="shell")
         st.button(
             "Undo it",
-            key=f"do-undo-{action.number}",
+            key=f"do-undo-{action.action}",
             type="primary",
             disabled=not may.may,
             on_click=jobs.order,
-            args=("undo", f"undo action {action.number}", action.number),
+            args=("undo", f"undo action {action.action}", action.action),
         )
         st.caption(may.why or "Or in a shell:")
-        st.code(submit_form.command("undo", str(action.number)), language="shell")
+        st.code(submit_form.command("undo", str(action.action)), language="shell")
 
 
 def _facts(stage: Stage, action: Action) -> list[tuple[str, str]]:
-    items = [("action", str(action.number)), ("by", action.actor), ("begun", stage.when(action.at))]
-    if action.settled is not None:
-        items.append(("settled", stage.when(action.settled)))
-        if action.at is not None:
-            items.append(("took", text.length((action.settled - action.at).total_seconds())))
+    items = [
+        ("action", str(action.action)),
+        ("by", action.actor),
+        ("begun", stage.when(instant(action.at_ms))),
+    ]
+    if action.settled_ms is not None:
+        items.append(("settled", stage.when(instant(action.settled_ms))))
+        if action.at_ms is not None:
+            items.append(("took", text.length((action.settled_ms - action.at_ms) / 1000)))
     if action.plan is not None:
         items.append(("plan", str(action.plan)))
     if action.undone_by is not None:
@@ -208,5 +213,5 @@ def _window(stage: Stage, since_ms: int) -> tuple[datetime, datetime]:
 
 
 def _matches(action: Action, find: str | None) -> bool:
-    words = f"{action.number} {action.job} {action.verb} {action.actor} {action.reason}"
+    words = f"{action.action} {action.job} {action.verb} {action.actor} {action.reason}"
     return not find or find.lower() in words.lower()

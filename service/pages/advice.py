@@ -30,7 +30,8 @@ from service.pages.parts.messages import explain_acting
 from service.pages.parts.url_state import window
 from service.pages.parts.widgets import facts, plain, tag
 from service.pages.sign_in import May, may_order
-from service.schemas.records import PlanRow, PlanStep, Refused, plan_of
+from service.schemas.control import Gain, Plan, PlanStep, Refused
+from service.schemas.records import instant
 from service.usecases.advised import Advised
 from service.usecases.recurring import GAIN_UNKNOWN, gain_unknown, known_gain, told
 
@@ -38,43 +39,28 @@ SNOOZES: Mapping[str, float] = {"4 h": 4.0, "1 day": 24.0, "1 week": 168.0}
 AGAIN = "until it changes"
 
 
-def waiting_plans(stage: Stage, plans: Sequence[PlanRow], found: Advised) -> None:
+def waiting_plans(stage: Stage, plans: Sequence[Plan], found: Advised) -> None:
     """Each plan in a box; nothing where none waits. ``found`` has the thresholds that charts draw."""
     for plan in plans:
         with st.container(border=True, key=f"plan-{plan.plan}", gap="small"):
             _plan(stage, plan, found)
 
 
-def gain_told(gain: object) -> str | None:
-    """An expected gain in words, whether it is bare GPU-hours or an object with its bounds."""
-    match gain:
-        case bool():
-            return None
-        case int() | float():
-            return text.gpu_hours(float(gain)) if gain else None
-        case Mapping():
-            hours = gain.get("gpu_hours")
-            if not isinstance(hours, int | float):
-                return None
-            low, high = gain.get("low"), gain.get("high")
-            if isinstance(low, int | float) and isinstance(high, int | float):
-                return f"{text.gpu_hours(hours)} ({text.hours(low)} to {text.hours(high)})"
-            over = gain.get("horizon_s")
-            within = f" within {text.length(over)}" if isinstance(over, int | float) else ""
-            return f"{text.gpu_hours(hours)}{within}"
-        case str():
-            return gain or None
-        case _:
-            return None
+def gain_told(gain: Gain | None) -> str | None:
+    """An expected gain in words; ``None`` where there is none, or it is not known."""
+    if gain is None or not gain.gpu_hours:
+        return None
+    within = f" within {text.length(gain.horizon_s)}" if gain.horizon_s is not None else ""
+    return f"{text.gpu_hours(gain.gpu_hours)}{within}"
 
 
-def _plan(stage: Stage, plan: PlanRow, found: Advised) -> None:
+def _plan(stage: Stage, plan: Plan, found: Advised) -> None:
     many = len(plan.steps)
     st.subheader(f"Plan {plan.plan} waits for a yes: {many} {'step' if many == 1 else 'steps'}", anchor=False)
     chosen = [each for each in plan.steps if _step(stage, plan, each, found)]
     if plan.refused:
         _refused(plan.refused)
-    facts([("made", stage.when(plan.as_of)), ("plan", str(plan.plan))])
+    facts([("made", stage.when(instant(plan.as_of_ms))), ("plan", str(plan.plan))])
     may = _may(plan)
     with st.container(horizontal=True, gap="small"):
         _approve(plan, chosen, may)
@@ -83,13 +69,13 @@ def _plan(stage: Stage, plan: PlanRow, found: Advised) -> None:
         st.caption(may.why)
 
 
-def _may(plan: PlanRow) -> May:
+def _may(plan: Plan) -> May:
     """The owner of all jobs of a plan settles it, and an operator any."""
     ruled = [may_order(owner=step.user) for step in plan.steps] or [may_order()]
     return next((may for may in ruled if not may.may), ruled[0])
 
 
-def _step(stage: Stage, plan: PlanRow, step: PlanStep, found: Advised) -> bool:
+def _step(stage: Stage, plan: Plan, step: PlanStep, found: Advised) -> bool:
     with st.container(gap="xsmall", key=f"step-{plan.plan}-{step.n}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             sentence = step.sentence or f"{step.verb} {step.job}"
@@ -108,12 +94,12 @@ def _step(stage: Stage, plan: PlanRow, step: PlanStep, found: Advised) -> bool:
         facts([*items, ("mode", step.mode)])
         if step.evidence:
             row = {"class": class_of(step.evidence), "job": step.job, "evidence": step.evidence}
-            as_of = plan.as_of or found.as_of
+            as_of = instant(plan.as_of_ms) or found.as_of
             evidence_box(stage, row, lines=found.lines, as_of=as_of, key=f"{plan.plan}-{step.n}")
     return taken
 
 
-def _approve(plan: PlanRow, chosen: Sequence[PlanStep], may: May) -> None:
+def _approve(plan: Plan, chosen: Sequence[PlanStep], may: May) -> None:
     whole = len(chosen) == len(plan.steps)
     steps = None if whole else [each.n for each in chosen]
     words = [str(plan.plan), "--yes"] + [w for n in steps or () for w in ("--step", str(n))]
@@ -136,7 +122,7 @@ def _approve(plan: PlanRow, chosen: Sequence[PlanStep], may: May) -> None:
         st.code(submit_form.command("apply", *words), language="shell")
 
 
-def _reject(plan: PlanRow, may: May) -> None:
+def _reject(plan: Plan, may: May) -> None:
     with st.popover("Reject", icon=":material/block:", key=f"reject-{plan.plan}"):
         because = st.text_input("Because", key=f"reject-because-{plan.plan}").strip()
         chosen = st.segmented_control(
@@ -207,10 +193,10 @@ def _body(stage: Stage) -> None:
     _left_alone(found)
 
 
-def _plans(stage: Stage) -> tuple[PlanRow, ...] | None:
+def _plans(stage: Stage) -> tuple[Plan, ...] | None:
     """The plans that wait; ``None``, and a line that says why, where no service answers for them."""
     try:
-        rows = [plan_of(each) for each in jobs.ask("plans")]
+        rows: list[Plan] = jobs.ask("plans")
     except ClientError as error:
         notice = explain_acting(error)
         st.info(
@@ -220,7 +206,7 @@ def _plans(stage: Stage) -> tuple[PlanRow, ...] | None:
     return tuple(each for each in rows if each.state == "waiting")
 
 
-def head_sentence(rows: Sequence[Mapping[str, Any]], plans: Sequence[PlanRow] | None) -> str:
+def head_sentence(rows: Sequence[Mapping[str, Any]], plans: Sequence[Plan] | None) -> str:
     """How much is advised in the rows below, what their known gains sum up to, and what waits for a yes."""
     hours, unknown = known_gain(rows)
     many = len(rows)
@@ -323,11 +309,11 @@ def _left_alone(found: Advised) -> None:
         st.markdown("**Refused by a rule**")
         rows = [
             {
-                "Job": each["job"],
-                "What": each["action"],
-                "Rule": each["rule"],
-                "Why": each["reason"],
-                "Would change with": each["would_change"],
+                "Job": each.job,
+                "What": each.action,
+                "Rule": each.rule,
+                "Why": each.reason,
+                "Would change with": each.would_change,
             }
             for each in found.refused
         ]
@@ -337,12 +323,15 @@ def _left_alone(found: Advised) -> None:
     counted = Counter((each["class"], each["reason"], each["would_change"]) for each in found.abstained)
     if counted:
         st.markdown("**Not advised**")
-        rows = [
+        counts = [
             {"What": label_of_action(what), "Why": why, "Would change with": change, "Jobs": many}
             for (what, why, change), many in counted.most_common(MOST_REASONS * 4)
         ]
         grid(
-            pd.DataFrame(rows), hide_index=True, placeholder=text.NOTHING, alt="What is not advised, and why"
+            pd.DataFrame(counts),
+            hide_index=True,
+            placeholder=text.NOTHING,
+            alt="What is not advised, and why",
         )
 
 

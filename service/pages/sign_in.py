@@ -24,7 +24,6 @@ from service.pages.data import jobs
 from service.pages.data.jobs import SIGNED, Visitor
 from service.pages.parts.widgets import plain, spoken
 from service.reports.on_request import in_file_name
-from service.schemas.records import caller_of
 
 PARAMETER = "code"
 LEAST_CODE = 16
@@ -137,7 +136,7 @@ def _sign_in(given: str) -> None:
             line = connect_acting()
         else:
             line = connect_acting(token=given)
-        st.session_state[SIGNED] = Visitor(caller=caller_of(line.whoami()), line=line)
+        st.session_state[SIGNED] = Visitor(caller=line.whoami(), line=line)
     except ClientError as error:
         st.session_state["sign-in-trouble"] = f"Not signed in: {error}"
 

@@ -9,7 +9,15 @@ import streamlit as st
 from analytics import text
 from analytics.vocabulary.jobs import is_submitted
 from service import wording
-from service.charts.job_timeline import STANDS, gpu_hours, life_chart, life_of, stand_colours
+from service.charts.job_timeline import (
+    STANDS,
+    gpu_hours,
+    gpus_of,
+    life_chart,
+    life_of,
+    reason_of,
+    stand_colours,
+)
 from service.charts.theme import ink_on as readable
 from service.errors import UnknownJob
 from service.pages.actions import action_table
@@ -23,7 +31,7 @@ from service.pages.parts.messages import NO_SUCH_JOB
 from service.pages.parts.search_box import find_box, run_line
 from service.pages.parts.widgets import facts, keys, plain, swatch, tag
 from service.pages.queue import queued
-from service.schemas.records import Launched, launched_of
+from service.schemas.records import JobDetail, instant
 
 PER_PAGE = 50
 MOST, MOST_LIVE = 1_000, 10_000
@@ -80,7 +88,7 @@ def submitted(stage: Stage) -> None:
 def one(stage: Stage, name: str) -> None:
     """Draw one submitted job, or a notice where the register does not know it."""
     try:
-        job = launched_of(acting.ask("job", job=name))
+        job: JobDetail = acting.ask("job", job=name)
     except UnknownJob:
         show_notice(NO_SUCH_JOB)
         return
@@ -93,8 +101,8 @@ def one(stage: Stage, name: str) -> None:
     buttons(job)
     _facts(stage, job)
     run_line(job.job)
-    if job.command:
-        st.code(" ".join(job.command), language="shell", wrap_lines=True)
+    if job.submission.command:
+        st.code(" ".join(job.submission.command), language="shell", wrap_lines=True)
     _life(stage, job)
     _told_and_done(stage, job)
     allowed(stage.when, job.job)
@@ -110,7 +118,7 @@ def recent() -> Recent:
         acting.ask("jobs_listed", limit=MOST_LIVE, ended=False),
         acting.ask("jobs_listed", limit=MOST),
     )
-    rows = {row.get("job") or row.get("id"): row for row in (*live.rows, *newest.rows)}
+    rows = {row.job: row for row in (*live.rows, *newest.rows)}
     return Recent(jobs=jobs_frame(rows.values()), of_live=live.total, of_all=newest.total)
 
 
@@ -181,7 +189,7 @@ def _stood(row: Any) -> str:
     return STANDS.get(row.state, str(row.state))
 
 
-def _told(stage: Stage, job: Launched) -> str:
+def _told(stage: Stage, job: JobDetail) -> str:
     name = plain(job.name or job.job)
     match job.state:
         case "running":
@@ -198,39 +206,40 @@ def _told(stage: Stage, job: Launched) -> str:
             return f"{name} waits for {_asked(job)}"
 
 
-def _devices(job: Launched) -> str:
+def _devices(job: JobDetail) -> str:
     many = len(job.gpus)
-    if job.share is not None and job.share < 1:
-        return f"{text.percent(job.share)} of {many} GPU{'' if many == 1 else 's'}"
+    if job.submission.share < 1:
+        return f"{text.percent(job.submission.share)} of {many} GPU{'' if many == 1 else 's'}"
     return f"{many} GPU{'' if many == 1 else 's'}"
 
 
-def _asked(job: Launched) -> str:
-    asked = asked_gpus(job.min_gpus, job.max_gpus, job.share)
+def _asked(job: JobDetail) -> str:
+    asked = asked_gpus(job.submission.min_gpus, job.submission.max_gpus, job.submission.share)
     return f"{asked} GPU" if asked == "1" else f"{asked} GPUs"
 
 
-def _facts(stage: Stage, job: Launched) -> None:
+def _facts(stage: Stage, job: JobDetail) -> None:
     items = [("by", job.user or "unknown"), ("project", job.project or text.NOTHING)]
     items.append(("asked for", _asked(job)))
-    if job.memory_bytes is not None:
-        items.append(("memory on each", text.size(job.memory_bytes)))
-    items += [("priority", str(job.priority))] if job.priority else []
-    items += [(what, said) for what, said in (("kind", job.kind), ("world", job.mobility)) if said]
-    items += [("kept apart by", job.sharing)] if job.sharing and job.sharing != "whole" else []
-    if job.preemptible is not None:
-        items.append(("may be paused for others", "yes" if job.preemptible else "no"))
-    times = (("submitted", job.submitted), ("started", job.started), ("ended", job.ended))
-    items += [(what, stage.when(at)) for what, at in times if at is not None]
+    wanted = job.submission
+    if wanted.memory_bytes is not None:
+        items.append(("memory on each", text.size(wanted.memory_bytes)))
+    items += [("priority", str(wanted.priority))] if wanted.priority else []
+    items += [(what, said) for what, said in (("kind", wanted.kind), ("world", wanted.mobility)) if said]
+    items += [("kept apart by", job.sharing)] if job.sharing != "whole" else []
+    items.append(("may be paused for others", "yes" if wanted.preemptible else "no"))
+    times = (("submitted", job.submitted_ms), ("started", job.started_ms), ("ended", job.ended_ms))
+    items += [(what, stage.when(instant(at))) for what, at in times if at is not None]
     now = acting.now()
-    if job.kept_until is not None and job.kept_until > now:
-        items.append(("kept until", stage.when(job.kept_until)))
-    if job.heard is not None and job.state != "ended":
-        items.append(("last heard of", f"{text.length((now - job.heard).total_seconds())} ago"))
+    kept_until, heard = instant(job.keep_until_ms), instant(job.last_seen_ms)
+    if kept_until is not None and kept_until > now:
+        items.append(("kept until", stage.when(kept_until)))
+    if heard is not None and job.state != "ended":
+        items.append(("last heard of", f"{text.length((now - heard).total_seconds())} ago"))
     facts([*items, ("id", job.job)])
 
 
-def _life(stage: Stage, job: Launched) -> None:
+def _life(stage: Stage, job: JobDetail) -> None:
     life = life_of(job, acting.now())
     if life.empty:
         return
@@ -245,20 +254,22 @@ def _life(stage: Stage, job: Launched) -> None:
         f"life-of-{job.job.replace(':', '-')}",
         numbers="Where the job stood, and on how many GPUs",
     )
-    facts([("GPU-hours by what it was told", text.gpu_hours(gpu_hours(life, job.share)))])
+    facts([("GPU-hours by what it was told", text.gpu_hours(gpu_hours(life, job.submission.share)))])
 
 
-def _told_and_done(stage: Stage, job: Launched) -> None:
+def _told_and_done(stage: Stage, job: JobDetail) -> None:
     if job.directives:
         st.subheader("What it was told", anchor=False)
         told = pd.DataFrame(
             {
                 "Number": [each.number for each in job.directives],
                 "Told to": [each.verb for each in job.directives],
-                "GPUs": [len(each.gpus) or None for each in job.directives],
-                "Given": [stage.when(each.given) for each in job.directives],
-                "Carried out": [each.failed or stage.when(each.acknowledged) for each in job.directives],
-                "Why": [each.reason for each in job.directives],
+                "GPUs": [len(gpus_of(each)) or None for each in job.directives],
+                "Given": [stage.when(instant(each.given_ms)) for each in job.directives],
+                "Carried out": [
+                    each.failed or stage.when(instant(each.acknowledged_ms)) for each in job.directives
+                ],
+                "Why": [reason_of(each) for each in job.directives],
             }
         )
         grid(told.iloc[::-1], hide_index=True, placeholder=text.NOTHING, alt="The directives of this job")

@@ -1,289 +1,342 @@
-"""What the acting routes answer, as typed values that pages draw: a job, plans, actions, who may act.
+"""What the routes about jobs answer: jobs, queue, leases, consents, plans, actions, who may act.
 
-Pure. An answer is checked once, here; a field that an older or newer service leaves out becomes ``None`` or
-empty, never a guess. Times are UTC instants with their zone, ``None`` where nothing is known.
+One class is the service's answer, its shape in the OpenAPI document, and what client, verbs and pages read.
+Pure. Times are UTC milliseconds since the epoch (``instant`` makes them moments), lengths of time seconds,
+memory bytes; ``None`` where nothing is known.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import field
 from datetime import UTC, datetime
-from typing import Any
+from typing import ClassVar, Literal
+
+from service.schemas.answer import Answer, answer
 
 MS_PER_S = 1000
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Whom the service takes the asker for; ``role`` is viewer, user or operator."""
-
-    name: str
-    uid: int | None = None
-    role: str = "viewer"
+Stood = Literal["pending", "starting", "running", "paused", "ended"]
+Ended = Literal["done", "failed", "cancelled", "lost"]
+Apart = Literal["whole", "mig", "mps", "time-sliced"]
+"""``advisor.jobs.model`` has the same words as enums, and a test holds them together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A directive: its number, its verb, the devices that it named, and when it was given and carried out."""
-
-    number: int
-    verb: str
-    gpus: tuple[str, ...] = ()
-    given: datetime | None = None
-    acknowledged: datetime | None = None
-    failed: str | None = None
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """A row of the journal. ``outcome`` is ``None`` while it is being done; ``undo`` a shell command."""
-
-    number: int
-    at: datetime | None
-    job: str
-    verb: str
-    actor: str
-    reason: str = ""
-    plan: int | None = None
-    outcome: str | None = None
-    found: str = ""
-    settled: datetime | None = None
-    undo: str | None = None
-    no_undo: str | None = None
-    undone_by: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
-    """A job that was submitted to Fallow, as the register has it. ``share`` is the part of each GPU."""
-
-    job: str
-    state: str
-    name: str = ""
-    user: str | None = None
-    project: str | None = None
-    command: tuple[str, ...] = ()
-    folder: str = ""
-    kind: str = ""
-    mobility: str = ""
-    min_gpus: int | None = None
-    max_gpus: int | None = None
-    share: float | None = None
-    memory_bytes: int | None = None
-    priority: int | None = None
-    preemptible: bool | None = None
-    restarts: int | None = None
-    gpus: tuple[str, ...] = ()
-    sharing: str = ""
-    submitted: datetime | None = None
-    started: datetime | None = None
-    ended: datetime | None = None
-    heard: datetime | None = None
-    kept_until: datetime | None = None
-    keep_count: int | None = None
-    exit_reason: str | None = None
-    exit_code: int | None = None
-    message: str = ""
-    held_by_user: bool = False
-    directives: tuple[Told, ...] = ()
-    actions: tuple[Action, ...] = ()
-    explain: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStep:
-    """One step that waits for a yes."""
-
-    n: int
-    verb: str
-    job: str
-    gpus: tuple[str, ...] = ()
-    sentence: str = ""
-    reason: str = ""
-    mode: str = ""
-    user: str | None = None
-    why: str = ""
-    risk: str = ""
-    expected_gain: object = None
-    evidence: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """Something that is not done: by which rule, why, and what would change it."""
-
-    job: str
-    action: str
-    rule: str
-    reason: str
-    would_change: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRow:
-    """A plan; ``state`` is waiting, applied, rejected, expired or done."""
-
-    plan: int
-    as_of: datetime | None
-    state: str
-    steps: tuple[PlanStep, ...] = ()
-    refused: tuple[Refused, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Switch:
-    """Whether the service may act at all, who said so, and the modes by class of action."""
-
-    acting: bool
-    by: str | None = None
-    at: datetime | None = None
-    because: str = ""
-    modes: Mapping[str, str] = field(default_factory=dict)
-    project_modes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
-def caller_of(said: Mapping[str, Any]) -> Caller:
-    """From ``GET /v1/whoami``."""
-    return Caller(
-        name=str(said.get("name") or "unknown"), uid=said.get("uid"), role=str(said.get("role") or "viewer")
-    )
-
-
-def action_of(row: Mapping[str, Any]) -> Action:
-    """From a row of ``GET /v1/actions``."""
-    return Action(
-        number=int(row["action"]),
-        at=instant(row.get("at_ms")),
-        job=str(row.get("job") or ""),
-        verb=str(row.get("verb") or ""),
-        actor=str(row.get("actor") or ""),
-        reason=str(row.get("reason") or ""),
-        plan=row.get("plan"),
-        outcome=row.get("outcome"),
-        found=str(row.get("found") or ""),
-        settled=instant(row.get("settled_ms")),
-        undo=row.get("undo"),
-        no_undo=row.get("no_undo"),
-        undone_by=row.get("undone_by"),
-    )
-
-
-def told_of(row: Mapping[str, Any]) -> Told:
-    """From one directive of ``GET /v1/jobs/{job}``; its body may be nested under ``directive``."""
-    inner = row.get("directive")
-    body: Mapping[str, Any] = inner if isinstance(inner, Mapping) else row
-    return Told(
-        number=int(body.get("number") or row.get("number") or 0),
-        verb=str(row.get("verb") or ""),
-        gpus=_texts(body.get("gpus")),
-        given=instant(row.get("given_ms") or row.get("at_ms")),
-        acknowledged=instant(row.get("acknowledged_ms")),
-        failed=row.get("failed"),
-        reason=str(body.get("reason") or body.get("message") or ""),
-    )
-
-
-def launched_of(row: Mapping[str, Any]) -> Launched:
-    """From an entry of ``GET /v1/jobs`` or ``GET /v1/jobs/{job}``."""
-    asked: Mapping[str, Any] = row.get("submission") or row
-    return Launched(
-        job=str(row.get("job") or row.get("id")),
-        state=str(row.get("state") or "unknown"),
-        name=str(asked.get("name") or ""),
-        user=asked.get("user"),
-        project=asked.get("project"),
-        command=_texts(asked.get("command")),
-        folder=str(asked.get("folder") or ""),
-        kind=str(asked.get("kind") or ""),
-        mobility=str(asked.get("mobility") or ""),
-        min_gpus=asked.get("min_gpus"),
-        max_gpus=asked.get("max_gpus"),
-        share=asked.get("share"),
-        memory_bytes=asked.get("memory_bytes"),
-        priority=asked.get("priority"),
-        preemptible=asked.get("preemptible"),
-        restarts=asked.get("restarts"),
-        gpus=_texts(row.get("gpus")),
-        sharing=str(row.get("sharing") or ""),
-        submitted=instant(row.get("submitted_ms")),
-        started=instant(row.get("started_ms")),
-        ended=instant(row.get("ended_ms")),
-        heard=instant(row.get("last_seen_ms")),
-        kept_until=instant(row.get("keep_until_ms")),
-        keep_count=row.get("keep_count"),
-        exit_reason=row.get("exit_reason"),
-        exit_code=row.get("exit_code"),
-        message=str(row.get("message") or ""),
-        held_by_user=bool(row.get("held_by_user")),
-        directives=tuple(told_of(each) for each in row.get("directives") or ()),
-        actions=tuple(action_of(each) for each in row.get("actions") or ()),
-        explain=_texts(row.get("explain")),
-    )
-
-
-def plan_of(row: Mapping[str, Any]) -> PlanRow:
-    """From a row of ``GET /v1/plans``."""
-    return PlanRow(
-        plan=int(row["plan"]),
-        as_of=instant(row.get("as_of_ms")),
-        state=str(row.get("state") or ""),
-        steps=tuple(_step_of(each) for each in row.get("steps") or ()),
-        refused=tuple(_refused_of(each) for each in row.get("refused") or ()),
-    )
-
-
-def switch_of(said: Mapping[str, Any]) -> Switch:
-    """From ``GET /v1/acting``."""
-    return Switch(
-        acting=bool(said.get("acting")),
-        by=said.get("by"),
-        at=instant(said.get("at_ms")),
-        because=str(said.get("because") or ""),
-        modes=_named(said.get("modes")),
-        project_modes={str(name): _named(modes) for name, modes in (said.get("project_modes") or {}).items()},
-    )
-
-
-def instant(ms: object) -> datetime | None:
+def instant(ms: float | None) -> datetime | None:
     """Milliseconds since the epoch as an instant; ``None`` stays ``None``."""
-    if not isinstance(ms, int | float) or isinstance(ms, bool):
-        return None
-    return datetime.fromtimestamp(ms / MS_PER_S, UTC)
+    return None if ms is None else datetime.fromtimestamp(ms / MS_PER_S, UTC)
 
 
-def _step_of(row: Mapping[str, Any]) -> PlanStep:
-    held = row.get("evidence")
-    return PlanStep(
-        n=int(row.get("n") or 0),
-        verb=str(row.get("verb") or ""),
-        job=str(row.get("job") or ""),
-        gpus=_texts(row.get("gpus")),
-        sentence=str(row.get("sentence") or ""),
-        reason=str(row.get("reason") or ""),
-        mode=str(row.get("mode") or ""),
-        user=row.get("user"),
-        why=str(row.get("why") or ""),
-        risk=str(row.get("risk") or ""),
-        expected_gain=row.get("expected_gain"),
-        evidence=dict(held) if isinstance(held, Mapping) else {},
-    )
+@answer
+class Refusal(Answer):
+    """Why not: a kind for programs, and a message for people that says what would do."""
+
+    error: str
+    """The kind, from a fixed list (docs/api.md)."""
+    message: str
+    """What was wrong, and what to do."""
 
 
-def _refused_of(row: Mapping[str, Any]) -> Refused:
-    return Refused(
-        job=str(row.get("job") or ""),
-        action=str(row.get("action") or row.get("class") or ""),
-        rule=str(row.get("rule") or row.get("refused") or ""),
-        reason=str(row.get("reason") or ""),
-        would_change=str(row.get("would_change") or ""),
-    )
+@answer
+class Caller(Answer):
+    """Whom the service takes the asker for."""
+
+    name: str = "unknown"
+    """The account, or the user that a token was made for."""
+    uid: int | None = None
+    """The account's number on the service's machine; null where it has none."""
+    role: Literal["viewer", "user", "operator"] = "viewer"
+    """A viewer sees everything, a user also acts on own jobs, an operator on all."""
 
 
-def _named(value: object) -> dict[str, str]:
-    return {str(key): str(each) for key, each in value.items()} if isinstance(value, Mapping) else {}
+@answer
+class Launcher(Answer):
+    """The process that runs a job, as the user who submitted it."""
+
+    node: str
+    """The machine that it runs on."""
+    pid: int
+    """Its process id there."""
+    started_ms: int
+    """When that process began, UTC ms; with the pid it names one process."""
 
 
-def _texts(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    return tuple(str(each) for each in value) if isinstance(value, Sequence) else ()
+@answer
+class Report(Answer):
+    """What a launcher last said of its job."""
+
+    at_ms: int
+    """When it said so, UTC ms."""
+    launcher: Launcher
+    """The process that said so."""
+    state: Stood | Literal["unknown"] = "unknown"
+    """Where the job stands by its launcher's word; unknown is never sent, and is how the client reads a
+    service from before 0.1.0."""
+    acknowledged: int = 0
+    """The number of the newest directive that it has carried out; 0 before the first."""
+    failed: str | None = None
+    """Why that directive did not work; null where it did."""
+    pids: tuple[int, ...] = ()
+    """Process ids of the job's workers."""
+    gpus: tuple[str, ...] = ()
+    """UUIDs of the GPUs that the workers run on, in rank order."""
+    step: int | None = None
+    """Training steps done so far, by the job's own count."""
+    counted_ms: int | None = None
+    """When ``step`` was counted, ms of the launcher's steady clock."""
+    steps_left: float | None = None
+    """Training steps still to do, by the job's own word."""
+    step_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds a step takes, by the number of GPUs."""
+    resize_s: float | None = None
+    """Seconds that a resize takes."""
+    memory_held_bytes: int | None = None
+    """GPU memory in bytes that the job holds on each GPU, a cache included."""
+    memory_needed_bytes: int | None = None
+    """GPU memory in bytes that it needs of that."""
+    checkpoint_ms: int | None = None
+    """When it last wrote a checkpoint, UTC ms."""
+    attached: bool | None = None
+    """Whether somebody may sit at its terminal."""
+    quiet_s: float | None = None
+    """Seconds since somebody last typed there."""
+    exit_reason: Ended | None = None
+    """How its workers ended; null while they run."""
+    exit_code: int | None = None
+    """The exit status of the worker that decided it; negative for a signal."""
+    proof: str = ""
+    """The service's own word on the newest directive carried out; empty to everybody but the launcher."""
+
+
+@answer
+class Submission(Answer):
+    """What somebody asked for when the job was submitted."""
+
+    command: tuple[str, ...] = ()
+    """The command's words; secrets in it are masked for others, and lists cut it."""
+    user: str | None = None
+    """Whose job it is."""
+    uid: int | None = None
+    """That account's number on the service's machine."""
+    project: str | None = None
+    """The project that its GPUs count for."""
+    name: str = ""
+    """What its owner calls it; empty where nothing was said."""
+    folder: str = ""
+    """The folder that it runs in; empty to others."""
+    node: str | None = None
+    """The machine that it must run on; null where any will do."""
+    kind: str = ""
+    """batch, interactive or inference."""
+    min_gpus: int = 1
+    """The fewest GPUs that it runs on."""
+    max_gpus: int = 1
+    """The most GPUs that it can use."""
+    share: float = 1.0
+    """The part of each GPU that it wants, above 0 to 1."""
+    memory_bytes: int | None = None
+    """GPU memory in bytes that it needs on each GPU; null where nothing was said."""
+    priority: int = 0
+    """Higher goes first within a project."""
+    preemptible: bool = False
+    """Whether it may be paused for other jobs."""
+    may_share: bool = False
+    """Whether it may run beside other people's jobs on one GPU."""
+    mobility: Literal["elastic", "checkpoints", "rigid", ""] = ""
+    """How its GPUs can be changed: in place, by a checkpoint and a new launch, or not at all."""
+    checkpoint_signal: str | None = None
+    """The signal on which it writes a checkpoint."""
+    grace_s: float = 60.0
+    """Seconds that it may take to write one."""
+    restarts: int = 0
+    """How often it is started again after a worker died."""
+    memory_defaults: bool = True
+    """Whether Fallow sets what keeps its memory from fragmenting."""
+    gpu_models: tuple[str, ...] = ()
+    """Models of GPU that will do; empty where any will."""
+    limit_s: float | None = None
+    """Seconds that it runs at most; null where it has no limit."""
+    opted_out: tuple[str, ...] = ()
+    """Classes of action that must not be done to it."""
+    nonce: str = ""
+    """The launcher's own name for this submission: sent twice, it is one job. Empty to others."""
+
+
+@answer
+class Command(Answer):
+    """What a launcher is told; which fields there are depends on ``is``."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {
+        **Answer.__pydantic_config__,
+        "json_schema_serialization_defaults_required": False,
+    }
+
+    is_: str
+    """Start, Pause, Resume, Reallocate, ReleaseMemory, Requeue, Notify or Cancel."""
+    number: int
+    """Its number in the journal; a launcher carries each out once, in order."""
+    gpus: tuple[str, ...] = ()
+    """UUIDs of the GPUs to run on, in rank order."""
+    share: float = 1.0
+    """The part of each GPU, above 0 to 1."""
+    sharing: Apart = "whole"
+    """What keeps sharers of a GPU apart."""
+    memory_bytes: int | None = None
+    """The most GPU memory in bytes that it may use on each GPU."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """Environment variables for the workers: name and value."""
+    reason: str = ""
+    """Why, for people."""
+    message: str = ""
+    """What is shown to the person at the job (Notify)."""
+    for_idling: bool = False
+    """Paused because it did nothing (Pause)."""
+    proof: str = ""
+    """The service's own word on the lease; empty to everybody but the launcher."""
+
+
+@answer
+class Job(Answer):
+    """A submitted job."""
+
+    job: str
+    """Its id: ``fallow:7``."""
+    name: str = ""
+    """What its owner calls it; empty where nothing was said."""
+    user: str | None = None
+    """Whose job it is."""
+    project: str | None = None
+    """The project that its GPUs count for."""
+    id: str = ""
+    """Its id once more; read ``job``."""
+    submission: Submission = field(default_factory=Submission)
+    """What was asked for."""
+    state: Stood | Literal["unknown"] = "unknown"
+    """Where it stands; starting: GPUs are leased, workers are not reported yet; unknown is never sent, and is
+    how the client reads a service from before 0.1.0."""
+    submitted_ms: int | None = None
+    """When it was submitted, UTC ms."""
+    started_ms: int | None = None
+    """When its workers first ran, UTC ms; null before."""
+    ended_ms: int | None = None
+    """When it ended, UTC ms; null before."""
+    gpus: tuple[str, ...] = ()
+    """UUIDs of the GPUs that it holds, in rank order; empty while it holds none."""
+    share: float = 1.0
+    """The part of each of them that it holds, above 0 to 1."""
+    sharing: Apart = "whole"
+    """What keeps it apart from other jobs on its GPUs."""
+    directive: Command | None = None
+    """The newest thing that its launcher was told."""
+    acknowledged: int = 0
+    """The number of the newest directive that its launcher has carried out; 0 before the first."""
+    failed: str | None = None
+    """Why that directive did not work; null where it did."""
+    launcher: Launcher | None = None
+    """The process that runs it; null before there is one."""
+    report: Report | None = None
+    """What its launcher last said; null before it said anything."""
+    last_seen_ms: int | None = None
+    """When its launcher was last heard of, UTC ms; null since the service started."""
+    paused_on: tuple[str, ...] = ()
+    """UUIDs of the GPUs that it held when it was paused."""
+    keep_until_ms: int | None = None
+    """Until when it is left alone by its owner's word, UTC ms."""
+    keep_count: int = 0
+    """How often its owner has said so."""
+    requeues: int = 0
+    """How often it was put back into the queue."""
+    acted_ms: int | None = None
+    """When Fallow last did something to it, UTC ms."""
+    resized_ms: int | None = None
+    """When it last got other GPUs or another number of them, UTC ms."""
+    notified_ms: int | None = None
+    """When its owner was last notified that it idles, UTC ms."""
+    notifications: int = 0
+    """How often in this stretch of idling."""
+    attained_gpu_s: float = 0.0
+    """GPU-seconds that it has held so far, shares counted as parts."""
+    counted_ms: int | None = None
+    """Up to when that counts, UTC ms; null while it holds no GPU."""
+    leased_ms: int | None = None
+    """Since when it has held GPUs without a break, UTC ms."""
+    placed_ms: int | None = None
+    """Since when it has held just these GPUs, UTC ms."""
+    promised_ms: int | None = None
+    """When it will start at the latest, by Fallow's promise, UTC ms."""
+    promised_gpus: tuple[str, ...] = ()
+    """UUIDs of the GPUs that it was promised."""
+    next_launch: tuple[tuple[str, str], ...] = ()
+    """Environment variables that its workers get at their next launch: name and value."""
+    held_by_user: bool = False
+    """Whether its owner holds it: only the owner or an operator lets it go on."""
+    paused_for_idling: bool = False
+    """Whether it was paused because it did nothing."""
+    exit_reason: Ended | None = None
+    """How it ended; null before."""
+    exit_code: int | None = None
+    """Its exit status, negative for a signal; null where there is none."""
+    message: str = ""
+    """Why it stands where it stands, for people."""
+
+
+@answer
+class Directive(Answer):
+    """One thing that a job's launcher was told, and when."""
+
+    number: int
+    """Its number in the journal."""
+    given_ms: int | None = None
+    """When it was given, UTC ms."""
+    acknowledged_ms: int | None = None
+    """When the launcher had carried it out, UTC ms; null before."""
+    failed: str | None = None
+    """Why it did not work; null where it did."""
+    verb: str = ""
+    """What to do, in a word: ``start``."""
+    directive: Command | None = None
+    """The whole of it."""
+
+
+@answer
+class Action(Answer):
+    """A row of the journal: something that was done to a job."""
+
+    action: int
+    """Its number."""
+    at_ms: int | None = None
+    """When it was begun, UTC ms."""
+    job: str = ""
+    """The job that it was done to."""
+    verb: str = ""
+    """What was done, in a word: ``pause``."""
+    actor: str = ""
+    """Who did it: ``fallow``, or ``user NAME``."""
+    user: str | None = None
+    """Whose job it was; null where that is not known."""
+    plan: int | None = None
+    """The plan that it was a step of."""
+    reason: str = ""
+    """Why, for people."""
+    outcome: str | None = None
+    """done, stale, failed, unsupported or unknown; null while it is being done."""
+    found: str | None = None
+    """What was found when it was done, for people."""
+    settled_ms: int | None = None
+    """When its outcome was known, UTC ms."""
+    undo: str | None = None
+    """The shell command that takes it back; null where nothing does."""
+    no_undo: str | None = None
+    """Why nothing takes it back."""
+    undone_by: int | None = None
+    """The action that took it back."""
+
+
+@answer
+class JobDetail(Job):
+    """A submitted job, with its history and its reasons."""
+
+    directives: tuple[Directive, ...] = ()
+    """What its launcher was told, the oldest first."""
+    actions: tuple[Action, ...] = ()
+    """What was done to it, the newest first."""
+    explain: tuple[str, ...] = ()
+    """Sentences on why it stands where it stands, and on which terms it holds GPUs."""

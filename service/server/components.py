@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from service.control.metrics import ServiceFacts, service_exposition
 from service.health.components import CYCLE, DELIVERY, Component, HealthBoard
 from service.health.condition import Condition, Heartbeat, ServiceHealth, verdict
 from service.logs import SecurityLog, log_event
+from service.schemas.service import ComponentHealth, Health
 from service.server import assemble
 from service.server.assemble import Body, Stage
 from service.server.damage_check import Mending
@@ -81,7 +82,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         questions=bounds.questions,
         imports=imports,
         metrics=_metrics(body, acting, finding_metrics(store, clock), lambda: _own(store, server, audit)),
-        health=lambda: {**_health(pulse, clock.now_ms()), "simulated": body.simulated},
+        health=lambda: _health(pulse, clock.now_ms(), simulated=body.simulated),
         private=orders.config.api.private,
         simulated=body.simulated,
         acting=None if acting is None else Doors(desk=acting.desk, hands=bounds.hands, closing=Closing()),
@@ -285,18 +286,27 @@ def _desk(config: Config, store: Any) -> QueryRunner:
     return QueryRunner(reader=store.reader, limits=limits)
 
 
-def _health(pulse: ServiceHealth, now_ms: int) -> dict[str, object]:
+def _health(pulse: ServiceHealth, now_ms: int, *, simulated: bool) -> Health:
     condition, components = pulse.condition, pulse.health.components()
     status, reason = verdict(condition, now_ms, components)
-    return {
-        "service": "fallow",
-        "status": status,
-        "reason": reason,
-        "version": own_version(),
-        "pid": os.getpid(),
-        "started_ms": condition.started_ms,
-        "now_ms": now_ms,
-        "last_tick_ms": condition.last_tick_ms,
-        "tick_s": condition.tick_ms / 1000,
-        "components": [asdict(each) for each in components],
-    }
+    return Health(
+        status=status,
+        reason=reason,
+        version=own_version(),
+        pid=os.getpid(),
+        started_ms=condition.started_ms,
+        now_ms=now_ms,
+        last_tick_ms=condition.last_tick_ms,
+        tick_s=condition.tick_ms / 1000,
+        components=tuple(
+            ComponentHealth(
+                name=each.name,
+                state=each.state.value,
+                age_s=each.age_s,
+                bound_s=each.bound_s,
+                reason=each.reason,
+            )
+            for each in components
+        ),
+        simulated=simulated,
+    )

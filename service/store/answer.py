@@ -8,6 +8,8 @@ from service.errors import BadParameter, QueryFailed, StoreOlder, UnknownQuery
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from service.schemas.service import Query
+
 INTERRUPTED = "Query interrupted"
 """DuckDB's RuntimeError when Ctrl-C comes amid a query, in place of KeyboardInterrupt."""
 
@@ -39,24 +41,25 @@ def answer(
         ) from error
 
 
-def catalogue() -> list[dict[str, object]]:
-    """Every named query with its parameters and columns, as JSON-ready objects."""
+def catalogue() -> "list[Query]":
+    """Every named query with its parameters and columns."""
     from analytics import query
+    from service.schemas.service import Query, QueryColumn, QueryParameter
 
     return [
-        {
-            "name": spec.name,
-            "summary": spec.summary,
-            "parameters": [
-                {"name": each.name, "kind": each.kind.value, "required": each.required, "about": each.about}
+        Query(
+            name=spec.name,
+            summary=spec.summary,
+            parameters=tuple(
+                QueryParameter(name=each.name, kind=each.kind.value, required=each.required, about=each.about)
                 for each in spec.parameters
-            ],
-            "columns": [
-                {"name": each.name, "type": each.type, "unit": each.unit, "about": each.about}
+            ),
+            columns=tuple(
+                QueryColumn(name=each.name, type=each.type, unit=each.unit, about=each.about)
                 for each in spec.columns
-            ],
-            "null_means": spec.null_means,
-        }
+            ),
+            null_means=spec.null_means,
+        )
         for spec in query.catalogue().values()
     ]
 

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from advisor import tags
+from service.schemas.control import Refused
 
 if TYPE_CHECKING:
     from advisor.actions import Action
@@ -45,15 +46,15 @@ def abstain_row(abstain: "Abstain") -> dict[str, Any]:
     }
 
 
-def refusal_row(refusal: "Refusal") -> dict[str, Any]:
-    """Something that is not done, as JSON: which rule says so, and what would change it."""
-    return {
-        "job": refusal.job,
-        "action": refusal.action.value,
-        "rule": refusal.rule.value,
-        "reason": refusal.reason,
-        "would_change": refusal.would_change,
-    }
+def refusal(refusal: "Refusal") -> Refused:
+    """Something that is not done: which rule says so, and what would change it."""
+    return Refused(
+        job=refusal.job,
+        action=refusal.action.value,
+        rule=refusal.rule.value,
+        reason=refusal.reason,
+        would_change=refusal.would_change,
+    )
 
 
 def step_row(step: "Action") -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from analytics.thresholds import IDLE_RATIO
 from service.errors import BadParameter, NoData
+from service.schemas.control import Refused
 from service.summaries.savings import Savings, judged
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Advised:
     rules_from: str
     advice: tuple[dict[str, Any], ...] = ()
     abstained: tuple[dict[str, Any], ...] = ()
-    refused: tuple[dict[str, Any], ...] = ()
+    refused: tuple[Refused, ...] = ()
     lines: dict[str, float] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
 
@@ -77,7 +78,7 @@ def advised(client: "Client") -> Advised:
     """Ask every policy, plan, and ask the guard. Blocks. Raises ``ClientError``."""
     from advisor.planner.plan import Advice
     from service.usecases.advice import CannotAdvise, consult, newest
-    from service.usecases.advice_rows import abstain_row, advice_row, refusal_row
+    from service.usecases.advice_rows import abstain_row, advice_row, refusal
 
     in_force = effective(client)
     try:
@@ -91,7 +92,7 @@ def advised(client: "Client") -> Advised:
         rules_from=_origin(client),
         advice=tuple(advice_row(each, desk.currency) for each in answers if isinstance(each, Advice)),
         abstained=tuple(abstain_row(each) for each in answers if not isinstance(each, Advice)),
-        refused=tuple(refusal_row(each) for each in (*desk.said.plan.refused, *desk.ruling.refused)),
+        refused=tuple(refusal(each) for each in (*desk.said.plan.refused, *desk.ruling.refused)),
         lines=_lines(in_force),
         modes={action.value: mode.value for action, mode in desk.limits.modes.items()},
     )

@@ -6,11 +6,12 @@ The service owns the store, so while it runs it does the importing, in small pie
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from analytics import text
 from service.errors import FallowError
+from service.schemas.service import ImportPlan, ImportState
 from service.usecases.accounting import ordered
 
 if TYPE_CHECKING:
@@ -45,28 +46,6 @@ class ImportOrder:
     headers: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     ca_pem: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportPlan:
-    """What an import would read."""
-
-    origin: str
-    metrics: tuple[str, ...]
-    series: int
-    step_ms: int
-    todo_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportState:
-    """How an import stands; ``message`` says what was wrong, or what was done."""
-
-    state: Literal["idle", "running", "done", "failed"] = "idle"
-    done_ms: int = 0
-    total_ms: int = 0
-    rows_added: int = 0
-    message: str = ""
 
 
 def plan(store: "Store", order: ImportOrder) -> ImportPlan:
@@ -139,15 +118,15 @@ class Imports:
         """How the newest import stands."""
         return self._state
 
-    def plan(self, given: Mapping[str, Any]) -> dict[str, object]:
+    def plan(self, given: Mapping[str, Any]) -> ImportPlan:
         """What an order would read. Raises ``ImportRefused``."""
-        return asdict(plan(self._store, _order(given)))
+        return plan(self._store, _order(given))
 
     def runs(self, given: Mapping[str, Any]) -> dict[str, object]:
         """Store runs of a workload manager's accounting, or say which are stored. Raises ``RowsRefused``."""
         return ordered(self._store, given)
 
-    def start(self, given: Mapping[str, Any]) -> dict[str, object]:
+    def start(self, given: Mapping[str, Any]) -> ImportState:
         """Begin; returns at once. Raises ``ImportRefused`` while another one runs."""
         order = _order(given)
         with self._guard:
@@ -156,7 +135,7 @@ class Imports:
             self._state = ImportState(state="running")
             self._thread = threading.Thread(target=self._run, args=[order], name="import", daemon=True)
             self._thread.start()
-        return asdict(self._state)
+        return self._state
 
     def hurry(self) -> None:
         """The end is near: no piece is begun any more."""

@@ -106,15 +106,15 @@ def site(scratch: Path) -> Iterator[tuple[str, tuple[Picture, ...]]]:
         made = _submitted(data, scratch)
         _reported(data)
         try:
-            _until(lambda: line.job(made)["state"] == "running")
-            _until(lambda: any(row["state"] == "waiting" for row in line.plans()))
+            _until(lambda: line.job(made).state == "running")
+            _until(lambda: any(row.state == "waiting" for row in line.plans()))
             line.keep(made, 4, "a demo at noon")
             with showing(scratch / "log", FALLOW_DATA=str(data), FALLOW_DASHBOARD_CODE=CODE) as base:
                 yield base, pictures(*_measured(data), made)
         finally:
             for row in line.jobs():
-                if row["state"] != "ended":
-                    line.cancel(row["job"])
+                if row.state != "ended":
+                    line.cancel(row.job)
 
 
 def _submitted(data: Path, home: Path) -> str:

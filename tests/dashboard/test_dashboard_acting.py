@@ -42,8 +42,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
                 yield Site(data=data, base=base, line=line)
             finally:
                 for row in line.jobs():
-                    if row["state"] != "ended":
-                        line.cancel(row["job"])
+                    if row.state != "ended":
+                        line.cancel(row.job)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def job(site: Site, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def stand(site: Site, job: str) -> str:
-    return str(site.line.job(job)["state"])
+    return str(site.line.job(job).state)
 
 
 def signed(site: Site, look: Callable[..., Screen], path: str, **window: Any) -> Screen:
@@ -135,13 +135,13 @@ def test_a_wrong_code_signs_nobody_in(site: Site, look: Callable, wrong: str) ->
     screen = look(site.base).open(f"/actions?code={wrong}")
     screen.page.get_by_role("button", name="Sign in").wait_for()
     screen.until("() => !location.href.includes('code=')")
-    assert screen.page.get_by_role("button", name=str(site.line.whoami()["name"])).count() == 0
+    assert screen.page.get_by_role("button", name=str(site.line.whoami().name)).count() == 0
 
 
 def test_a_job_is_paused_and_resumed_from_its_page_and_the_journal_says_by_whom(
     site: Site, job: str, look: Callable
 ) -> None:
-    me = site.line.whoami()["name"]
+    me = site.line.whoami().name
     screen = signed(site, look, f"/jobs?job={job}")
     screen.until(shows("runs on 1 GPU"))
     screen.until(shows("What may be done with it"))
@@ -153,7 +153,7 @@ def test_a_job_is_paused_and_resumed_from_its_page_and_the_journal_says_by_whom(
     screen.until(shows("is paused"))
     until("the service says so", lambda: stand(site, job) == "paused")
     newest = site.line.actions(job=job)[0]
-    assert (newest["verb"], newest["actor"], newest["reason"]) == ("pause", f"user {me}", "lunch <b>")
+    assert (newest.verb, newest.actor, newest.reason) == ("pause", f"user {me}", "lunch <b>")
     screen.page.keyboard.press("Escape")
     popped(screen, "Resume").get_by_role("button", name="Resume it").click()
     until("it runs again", lambda: stand(site, job) == "running", limit_s=60)
@@ -163,7 +163,7 @@ def test_an_action_is_undone_from_the_journal(site: Site, job: str, look: Callab
     until("it runs and listens for its signal", lambda: stand(site, job) == "running" and listens())
     site.line.pause(job, because="to be undone")
     until("it is paused", lambda: stand(site, job) == "paused", limit_s=60)
-    number = next(row["action"] for row in site.line.actions(job=job) if row["reason"] == "to be undone")
+    number = next(row.action for row in site.line.actions(job=job) if row.reason == "to be undone")
     screen = signed(site, look, "/actions?find=to be undone")
     screen.until(shows("to be undone"))
     popped(screen, "Undo").get_by_role("button", name="Undo it").click()
@@ -173,7 +173,7 @@ def test_an_action_is_undone_from_the_journal(site: Site, job: str, look: Callab
 
 
 def undone(site: Site, number: int) -> bool:
-    return any(row["action"] == number and row["undone_by"] for row in site.line.actions())
+    return any(row.action == number and row.undone_by for row in site.line.actions())
 
 
 def test_the_switch_stops_all_acting_with_a_reason_and_lets_it_go_on(
@@ -185,14 +185,14 @@ def test_the_switch_stops_all_acting_with_a_reason_and_lets_it_go_on(
     assert body.get_by_role("button", name="Stop acting now").is_disabled()
     typed(body, "Because", "the driver is upgraded")
     body.get_by_role("button", name="Stop acting now").click()
-    until("it is stopped", lambda: not site.line.acting()["acting"])
+    until("it is stopped", lambda: not site.line.acting().acting)
     try:
         queue = look(site.base).open("/queue")
         queue.until(shows("the driver is upgraded"))
         screen.until(shows("Start acting again"))
         screen.page.keyboard.press("Escape")
         popped(screen, "Start acting again").get_by_role("button", name="Start acting now").click()
-        until("it acts again", lambda: bool(site.line.acting()["acting"]))
+        until("it acts again", lambda: bool(site.line.acting().acting))
     finally:
         site.line.start_acting()
 
@@ -223,7 +223,7 @@ def test_who_signs_in_with_a_token_of_their_own_is_themselves(site: Site, job: s
 
 def waiting_plans(site: Site) -> list[dict[str, Any]]:
     try:
-        return [row for row in site.line.plans() if row["state"] == "waiting"]
+        return [row for row in site.line.plans() if row.state == "waiting"]
     except ClientError:
         return []
 
@@ -265,11 +265,11 @@ def test_a_plan_that_waits_is_rejected_with_a_reason_and_approved_without(
 
 
 def settled_by_somebody(site: Site, number: int) -> bool:
-    return any(row["plan"] == number and row["actor"].startswith("user ") for row in site.line.actions())
+    return any(row.plan == number and row.actor.startswith("user ") for row in site.line.actions())
 
 
 def plan(site: Site, number: int) -> dict[str, Any]:
-    return next(row for row in site.line.plans() if row["plan"] == number)
+    return next(row for row in site.line.plans() if row.plan == number)
 
 
 def test_a_threshold_is_moved_and_the_page_says_what_that_changes(site: Site, look: Callable) -> None:

@@ -16,7 +16,9 @@ from service.pages.data.jobs import answered
 from service.pages.parts.job_buttons import CANCEL, KEEP, PAUSE, RESIZE, RESUME, unfit
 from service.pages.parts.messages import explain_acting
 from service.pages.sign_in import readable
-from service.schemas.records import Action, Launched, Told, action_of
+from service.schemas.answer import read
+from service.schemas.control import Done, Gain
+from service.schemas.records import Action, Command, Directive, Job, JobDetail, Submission
 
 G = wording.GAP
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -27,15 +29,35 @@ def hour(many: float) -> datetime:
     return START + timedelta(hours=many)
 
 
-def told(number: int, verb: str, gpus: int, at: float | None, **more: object) -> Told:
+def ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def told(number: int, verb: str, gpus: int, at: float | None, failed: str | None = None) -> Directive:
     devices = tuple(f"GPU-{each}" for each in range(gpus))
-    given = hour(number / 10) if at is None else hour(at)
-    handled = None if at is None else hour(at)
-    return Told(number=number, verb=verb, gpus=devices, given=given, acknowledged=handled, **more)  # type: ignore[arg-type]
+    return Directive(
+        number=number,
+        verb=verb,
+        directive=Command(is_=verb.title(), number=number, gpus=devices),
+        given_ms=ms(hour(number / 10) if at is None else hour(at)),
+        acknowledged_ms=None if at is None else ms(hour(at)),
+        failed=failed,
+    )
 
 
-def job(*directives: Told, **more: object) -> Launched:
-    return Launched(job="fallow:1", state="running", submitted=START, directives=directives, **more)  # type: ignore[arg-type]
+def job(*directives: Directive, ended: datetime | None = None) -> JobDetail:
+    return JobDetail(
+        job="fallow:1",
+        state="running",
+        submission=Submission(),
+        submitted_ms=ms(START),
+        ended_ms=None if ended is None else ms(ended),
+        directives=directives,
+    )
+
+
+def stands(state: str, **wanted: object) -> Job:
+    return read(Job, {"job": "x", "state": state, "submission": wanted})
 
 
 def test_a_life_is_read_off_what_was_carried_out() -> None:
@@ -51,7 +73,7 @@ def test_a_life_is_read_off_what_was_carried_out() -> None:
     )
     assert list(life["state"]) == ["pending", "running", "running", "paused", "running"]
     assert list(life["gpus"]) == [0, 1, 3, 0, 2]
-    assert gpu_hours(life, None) == 1 + 3 + 2 * 2
+    assert gpu_hours(life, 1.0) == 1 + 3 + 2 * 2
     assert gpu_hours(life, 0.5) == 4
 
 
@@ -68,9 +90,7 @@ def test_what_failed_or_was_superseded_unseen_changed_nothing() -> None:
 
 
 def test_an_ended_job_ends_where_it_ended() -> None:
-    life = life_of(
-        job(told(1, "start", 2, 1), told(2, "cancel", 0, 3), ended=hour(3), exit_reason="cancelled"), NOW
-    )
+    life = life_of(job(told(1, "start", 2, 1), told(2, "cancel", 0, 3), ended=hour(3)), NOW)
     assert life["end"].max() == pd.Timestamp(hour(3))
     assert gpu_hours(life, 1.0) == 4
 
@@ -82,7 +102,7 @@ def test_a_job_cancelled_while_it_waited_has_only_waited() -> None:
 
 
 def test_an_unknown_submission_draws_no_life() -> None:
-    assert life_of(Launched(job="x", state="running"), NOW).empty
+    assert life_of(JobDetail(job="x", state="running", submission=Submission()), NOW).empty
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK])
@@ -143,21 +163,17 @@ def test_an_expected_gain_has_its_error_or_says_that_none_was_earned() -> None:
     ("gain", "said"),
     [
         (None, None),
-        (0, None),
-        (True, None),
-        (3.5, "3.5 GPU-hours"),
-        ({"gpu_hours": 3.5, "low": 1, "high": 4}, "3.5 GPU-hours (1.0 to 4.0)"),
-        ({"gpu_hours": 3.5}, "3.5 GPU-hours"),
-        ({}, None),
-        ("1.8 times as fast", "1.8 times as fast"),
+        (Gain(gpu_hours=0.0), None),
+        (Gain(gpu_hours=3.5), "3.5 GPU-hours"),
+        (Gain(gpu_hours=3.5, horizon_s=7200.0), "3.5 GPU-hours within 2 h"),
     ],
 )
-def test_a_gain_is_told_in_whatever_shape_it_comes(gain, said) -> None:
+def test_a_gain_is_told_with_the_time_it_is_expected_in(gain, said) -> None:
     assert gain_told(gain) == said
 
 
 def test_a_rigid_job_is_neither_paused_nor_resized_and_a_share_keeps_its_size() -> None:
-    rigid = Launched(job="x", state="running", mobility="rigid")
+    rigid = stands("running", mobility="rigid")
     assert [unfit(order, rigid) is None for order in (PAUSE, RESUME, RESIZE, KEEP, CANCEL)] == [
         False,
         True,
@@ -165,29 +181,29 @@ def test_a_rigid_job_is_neither_paused_nor_resized_and_a_share_keeps_its_size() 
         True,
         True,
     ]
-    waiting = Launched(job="x", state="pending", mobility="rigid")
+    waiting = stands("pending", mobility="rigid")
     assert unfit(PAUSE, waiting) is None
     assert unfit(RESUME, waiting) is not None
-    fixed = Launched(job="x", state="running", mobility="elastic", min_gpus=2, max_gpus=2)
+    fixed = stands("running", mobility="elastic", min_gpus=2, max_gpus=2)
     assert "--gpus 1-4" in (unfit(RESIZE, fixed) or "")
-    elastic = Launched(job="x", state="running", mobility="elastic", share=0.5)
+    elastic = stands("running", mobility="elastic", share=0.5, max_gpus=2)
     assert unfit(PAUSE, elastic) is None
     assert unfit(RESIZE, elastic) is not None
 
 
 def test_an_answer_says_whether_it_went_well() -> None:
-    assert answered("pause fallow:1", {"outcome": "done", "message": ""}).well
-    refused = answered("pause fallow:1", {"outcome": "stale", "message": "it has ended"})
+    assert answered("pause fallow:1", Done(outcome="done")).well
+    refused = answered("pause fallow:1", Done(outcome="stale", message="it has ended"))
     assert not refused.well
     assert refused.sentence == "Pause fallow:1: stale. it has ended"
 
 
 def test_an_outcome_says_what_was_found_and_by_what_it_was_undone() -> None:
-    row = Action(number=1, at=None, job="x", verb="pause", actor="fallow")
+    row = Action(action=1, job="x", verb="pause", actor="fallow")
     assert told_outcome(row) == "being done"
-    assert told_outcome(
-        Action(number=1, at=None, job="x", verb="p", actor="f", outcome="stale", found="gone")
-    ) == ("stale: gone")
+    assert told_outcome(Action(action=1, job="x", verb="p", actor="f", outcome="stale", found="gone")) == (
+        "stale: gone"
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,7 +212,7 @@ def test_an_outcome_says_what_was_found_and_by_what_it_was_undone() -> None:
 )
 def test_only_what_was_done_and_not_undone_can_be_undone(change, there) -> None:
     row = {"action": 4, "verb": "pause", "outcome": "done", "undo": "fallow resume fallow:1", **change}
-    assert undoable(action_of(row)) is there
+    assert undoable(read(Action, row)) is there
 
 
 @pytest.mark.parametrize("given", ["", " ", "a b", "a\nb", "a\x00", "\u2192", "ü", "\u00a0"])

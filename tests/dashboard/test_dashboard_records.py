@@ -7,15 +7,17 @@ import pytest
 from service.charts.bars import wanted_and_held
 from service.pages.data.jobs import asked_gpus, jobs_frame, leases_frame, matching, queue_frame
 from service.pages.submitted_jobs import Recent, unlisted
-from service.schemas.records import action_of, launched_of, plan_of, switch_of
+from service.schemas.answer import read
+from service.schemas.control import Gain, Lease, Plan, Switch, Waiting
+from service.schemas.records import Action, Job, JobDetail, instant
 
 AT_MS = 1_795_000_000_000
 AT = datetime.fromtimestamp(AT_MS / 1000, UTC)
 
 
-def waiting(job: str, place: int, **more: object) -> dict[str, object]:
+def waiting(job: str, place: int, **more: object) -> Waiting:
     row = {"job": job, "name": f"n{place}", "user": "ada", "project": "vision", "gpus": 2, "place": place}
-    return {**row, "waits_for": "2 GPUs", "since_ms": AT_MS, "promised_ms": None, **more}
+    return read(Waiting, {**row, "waits_for": "2 GPUs", "since_ms": AT_MS, "promised_ms": None, **more})
 
 
 def test_the_queue_is_in_order_of_place_and_an_unpromised_start_is_unknown() -> None:
@@ -46,7 +48,7 @@ def test_a_job_is_found_by_any_of_its_words_and_filters_narrow() -> None:
 def test_held_and_wanted_are_counted_by_project_in_gpus() -> None:
     queue = queue_frame([waiting("fallow:1", 1), waiting("fallow:2", 2, project=None, gpus=0.5)])
     leases = leases_frame(
-        [{"job": "fallow:9", "project": "vision", "gpu": f"GPU-{i}", "share": 0.5} for i in range(3)]
+        [Lease(job="fallow:9", project="vision", gpu=f"GPU-{i}", share=0.5) for i in range(3)]
     )
     frame = wanted_and_held(queue, leases).set_index(["project", "kind"])["gpus"]
     assert frame["vision", "held through Fallow"] == 1.5
@@ -68,16 +70,18 @@ def test_gpus_asked_for_are_written_as_they_are_typed(asked, written) -> None:
     assert asked_gpus(*asked) == written
 
 
-def test_an_entry_with_a_submission_and_one_without_its_extras_are_both_read() -> None:
-    job = launched_of(
+def test_a_job_is_read_whole_and_what_is_left_out_is_not_known() -> None:
+    job = read(
+        JobDetail,
         {
-            "id": "fallow:7",
+            "job": "fallow:7",
             "state": "running",
             "submission": {"command": ["python", "t.py"], "user": "ada", "project": "vision", "min_gpus": 1},
             "gpus": ["GPU-a"],
             "submitted_ms": AT_MS,
             "directives": [
                 {
+                    "number": 4,
                     "verb": "start",
                     "directive": {"number": 4, "is": "Start", "gpus": ["GPU-a"]},
                     "given_ms": AT_MS,
@@ -85,21 +89,24 @@ def test_an_entry_with_a_submission_and_one_without_its_extras_are_both_read() -
                 }
             ],
             "actions": [{"action": 4, "at_ms": AT_MS, "job": "fallow:7", "verb": "start", "actor": "fallow"}],
-        }
+        },
     )
-    assert job.command == ("python", "t.py")
-    assert job.submitted == AT
+    assert job.submission.command == ("python", "t.py")
+    assert instant(job.submitted_ms) == AT
     assert job.directives[0].verb == "start"
-    assert job.directives[0].acknowledged is None
+    assert job.directives[0].acknowledged_ms is None
+    assert job.directives[0].directive is not None
+    assert job.directives[0].directive.is_ == "Start"
     assert job.actions[0].outcome is None
-    assert job.heard is None
-    assert job.memory_bytes is None
-    bare = launched_of({"id": "fallow:8"})
-    assert (bare.state, bare.gpus, bare.user) == ("unknown", (), None)
+    assert job.last_seen_ms is None
+    assert job.submission.memory_bytes is None
+    bare = read(Job, {"job": "fallow:8"})
+    assert (bare.state, bare.gpus, bare.submission.user) == ("unknown", (), None)
 
 
 def test_a_plan_keeps_its_steps_evidence_and_refusals() -> None:
-    plan = plan_of(
+    plan = read(
+        Plan,
         {
             "plan": 3,
             "as_of_ms": AT_MS,
@@ -113,7 +120,7 @@ def test_a_plan_keeps_its_steps_evidence_and_refusals() -> None:
                     "sentence": "Pause it",
                     "reason": "idle for 2 h",
                     "mode": "ask",
-                    "expected_gain": 3.5,
+                    "expected_gain": {"gpu_hours": 3.5, "horizon_s": None},
                     "evidence": {"idle_s": 7200},
                 }
             ],
@@ -126,24 +133,29 @@ def test_a_plan_keeps_its_steps_evidence_and_refusals() -> None:
                     "would_change": "time",
                 }
             ],
-        }
+        },
     )
     assert plan.steps[0].evidence == {"idle_s": 7200}
+    gain = plan.steps[0].expected_gain
+    assert isinstance(gain, Gain) and gain.gpu_hours == 3.5
     assert plan.refused[0].would_change == "time"
 
 
 def test_an_action_that_is_still_being_done_has_no_outcome_and_the_switch_says_who() -> None:
-    action = action_of({"action": 9, "at_ms": AT_MS, "job": "j", "verb": "pause", "actor": "user ada"})
+    action = read(Action, {"action": 9, "at_ms": AT_MS, "job": "j", "verb": "pause", "actor": "user ada"})
     assert action.outcome is None
     assert action.undo is None
-    switch = switch_of(
-        {"acting": False, "by": "root", "at_ms": AT_MS, "because": "maintenance", "modes": None}
+    switch = read(
+        Switch, {"acting": False, "by": "root", "at_ms": AT_MS, "because": "maintenance", "modes": None}
     )
-    assert (switch.acting, switch.by, switch.at, switch.modes) == (False, "root", AT, {})
+    assert (switch.acting, switch.by, instant(switch.at_ms), switch.modes) == (False, "root", AT, {})
 
 
 def test_a_list_of_jobs_that_was_cut_says_so() -> None:
-    jobs = jobs_frame([{"job": "fallow:1", "state": "running"}, {"job": "fallow:2", "state": "ended"}])
+    jobs = jobs_frame(
+        read(Job, {"job": f"fallow:{at}", "state": state, "submission": {}})
+        for at, state in ((1, "running"), (2, "ended"))
+    )
     whole = Recent(jobs=jobs, of_live=1, of_all=2)
     assert unlisted(whole, ended=True) is None
     assert unlisted(whole, ended=False) is None

@@ -198,7 +198,7 @@ class Site:
             self._training.communicate(timeout=LIMIT_S)
         if self._service is not None:
             for row in self._alive():
-                self.line.cancel(row["job"])
+                self.line.cancel(row.job)
             self._until("every job has ended", lambda: not self._alive())
             self._until("no launcher outlives us", lambda: not self._launchers())
         self.stop()
@@ -298,14 +298,14 @@ class Site:
 
     def job(self) -> str:
         """A job that runs and saves itself when asked; submitted anew when the last one has ended."""
-        mine = [row for row in self.line.jobs() if row["name"] == "saver" and row["state"] != "ended"]
+        mine = [row for row in self.line.jobs() if row.name == "saver" and row.state != "ended"]
         if not mine:
             flags = "--detach --name saver --project vision --checkpoint-signal USR1"
             done = self.shell(
                 f"fallow run {flags} --gpu-model '{self.driver.gpu(0).name}' -- python saves.py"
             )
             assert done.status == 0, done.text
-            mine = [row for row in self.line.jobs() if row["name"] == "saver" and row["state"] != "ended"]
+            mine = [row for row in self.line.jobs() if row.name == "saver" and row.state != "ended"]
         job = str(mine[0]["job"])
         self._until("the job has settled", lambda: self._listens(job) or self._stands(job, "paused"))
         return job
@@ -325,7 +325,7 @@ class Site:
         self._until("the job runs", lambda: self._listens(job))
         self.line.pause(job, because="to be undone")
         self._until("it is paused", lambda: self._stands(job, "paused"))
-        return str(self.line.actions(job=job)[0]["action"])
+        return str(self.line.actions(job=job)[0].action)
 
     def train(self, text: str) -> None:
         """Start a training under its controller in the background, unless one runs."""
@@ -350,7 +350,7 @@ class Site:
         return found[1]
 
     def _alive(self) -> list[dict[str, Any]]:
-        return [row for row in self.line.jobs() if row["state"] != "ended"]
+        return [row for row in self.line.jobs() if row.state != "ended"]
 
     def _launchers(self) -> list[str]:
         """Pids of those that were let go of by ``fallow run --detach`` here."""
@@ -363,7 +363,7 @@ class Site:
         return found
 
     def _stands(self, job: str, stand: str) -> bool:
-        return bool(self.line.job(job)["state"] == stand)
+        return bool(self.line.job(job).state == stand)
 
     def _listens(self, job: str) -> bool:
         """Whether it runs, and its process is as far as to save itself: before, it refuses to be paused."""
@@ -384,7 +384,7 @@ class Site:
         return (self.folder / "training.log").read_text()
 
     def _waiting(self) -> list[dict[str, Any]]:
-        return [row for row in self.line.plans() if row["state"] == "waiting"]
+        return [row for row in self.line.plans() if row.state == "waiting"]
 
     def _until(self, what: str, holds: Callable[[], Any]) -> Any:
         limit = time.monotonic() + LIMIT_S

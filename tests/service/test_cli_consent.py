@@ -46,7 +46,7 @@ def client(hurried: Running) -> ActingClient:
 
 @pytest.fixture(scope="module")
 def job(client: ActingClient) -> str:
-    return str(client.submit({**WANTED, "name": "waits", "mobility": "elastic", "preemptible": True})["job"])
+    return str(client.submit({**WANTED, "name": "waits", "mobility": "elastic", "preemptible": True}).job)
 
 
 def rows(hurried: Running, *words: str) -> list[dict[str, Any]]:

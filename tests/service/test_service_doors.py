@@ -133,14 +133,14 @@ def test_service_is_found_by_its_folder_its_socket_or_nothing_at_all(
         for name in ("FALLOW_DATA", "FALLOW_URL", "FALLOW_SOCKET", "FALLOW_TOKEN"):
             monkeypatch.delenv(name, raising=False)
         assert connect_acting(deep).url == f"{UNIX}{path}"
-        assert connect_acting(deep).whoami()["role"] == "operator"
+        assert connect_acting(deep).whoami().role == "operator"
         monkeypatch.setenv("FALLOW_SOCKET", str(path))
-        assert connect_acting().whoami()["role"] == "operator"
+        assert connect_acting().whoami().role == "operator"
         assert len(connect().rows("gpus_now")) == 2
         monkeypatch.delenv("FALLOW_SOCKET")
         monkeypatch.setattr(client_place, "RUN_DIR", deep)
         assert client_local.machine_service() == f"{UNIX}{path}"
-        assert connect_acting().whoami()["role"] == "operator"
+        assert connect_acting().whoami().role == "operator"
         assert len(connect().rows("gpus_now")) == 2
     finally:
         made.stop()

@@ -82,7 +82,7 @@ def test_a_driver_that_did_not_load_is_said_and_no_job_is_started_on_anything_in
         until("it has measured", lambda: measured(data))
         jobs = [submitted(data, home) for _ in range(2)]
         line = connect_acting(data)
-        until("one runs", lambda: {line.job(job)["state"] for job in jobs} >= {"running", "pending"})
+        until("one runs", lambda: {line.job(job).state for job in jobs} >= {"running", "pending"})
     finally:
         begun.stop()
     again = start(data, words=(), config=QUICK)
@@ -92,10 +92,10 @@ def test_a_driver_that_did_not_load_is_said_and_no_job_is_started_on_anything_in
             assert {row["uuid"] for row in client.rows("gpus_now")} == {driver.gpu(0).uuid}
             assert {row["source"]: row["reason"] is None for row in client.rows("sources")}["nvml"] is False
         line = connect_acting(data)
-        assert {str(line.job(job)["state"]) for job in jobs} == {"running", "pending"}
+        assert {str(line.job(job).state) for job in jobs} == {"running", "pending"}
         for job in jobs:
             line.cancel(job)
-        until("both have ended", lambda: all(line.job(job)["state"] == "ended" for job in jobs))
+        until("both have ended", lambda: all(line.job(job).state == "ended" for job in jobs))
     finally:
         again.stop()
 
@@ -130,4 +130,4 @@ def submitted(data: Path, home: Path) -> str:
 
 def waits(data: Path) -> bool:
     """Whether the service has decided at least once since its start."""
-    return connect_acting(data).acting()["cycle_s"] is not None
+    return connect_acting(data).acting().cycle_s is not None

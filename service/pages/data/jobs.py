@@ -11,7 +11,7 @@ The lists of the acting routes as frames: the queue, leases and launched jobs. P
 Times are UTC instants; a field that a service does not send is an empty column.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +22,9 @@ import streamlit as st
 from service.client import ClientError
 from service.client.jobs import ActingClient, connect_acting
 from service.pages.parts.widgets import spoken
-from service.schemas.records import Caller
+from service.schemas.answer import Answer
+from service.schemas.control import Done, Lease, Switch, Waiting
+from service.schemas.records import Caller, Job
 
 KEPT_S = 4
 TICK_S = 5
@@ -82,10 +84,9 @@ def order(route: str, what: str, *args: object, **params: object) -> None:
     _answer.clear()
 
 
-def answered(what: str, said: Any) -> Answered:
+def answered(what: str, said: Done | Switch) -> Answered:
     """What a route answered as a sentence; an outcome that is no success says so."""
-    held = said if isinstance(said, dict) else {}
-    outcome, message = str(held.get("outcome") or "begun"), str(held.get("message") or "")
+    outcome, message = (said.outcome, said.message) if isinstance(said, Done) else ("begun", "")
     well = outcome.lower() in ("done", "begun", "given", "waiting", "applied", "rejected", "kept", "pending")
     sentence = f"{what[:1].upper()}{what[1:]}: {outcome}"
     return Answered(well=well, sentence=f"{sentence}. {message}" if message else f"{sentence}.")
@@ -130,26 +131,31 @@ def _answer(route: str, given: tuple[tuple[str, object], ...]) -> Any:
 
 QUEUE = ("job", "name", "user", "project", "gpus", "place", "waits_for", "since_ms", "promised_ms")
 LEASES = ("job", "user", "project", "gpu", "node", "share", "sharing", "since_ms")
-ENTRY = ("state", "message", "exit_reason", "submitted_ms", "started_ms", "ended_ms", "share")
+JOB = ("job", "state", "message", "exit_reason", "submitted_ms", "started_ms", "ended_ms", "share")
 ASKED = ("name", "user", "project", "kind", "mobility", "min_gpus", "max_gpus", "priority")
 TIMES = ("since_ms", "promised_ms", "submitted_ms", "started_ms", "ended_ms")
 
 
-def queue_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def queue_frame(rows: Iterable[Waiting]) -> pd.DataFrame:
     """``GET /v1/queue``: a row a waiting job in order of place, with ``since`` and ``promised``."""
-    frame = _framed(rows, QUEUE)
+    frame = _framed(_records(rows, QUEUE), QUEUE)
     return frame.sort_values("place", kind="stable", ignore_index=True)
 
 
-def leases_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def leases_frame(rows: Iterable[Lease]) -> pd.DataFrame:
     """``GET /v1/leases``: a row a GPU lent."""
-    return _framed(rows, LEASES)
+    return _framed(_records(rows, LEASES), LEASES)
 
 
-def jobs_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def jobs_frame(rows: Iterable[Job]) -> pd.DataFrame:
     """``GET /v1/jobs``: a row a submitted job, the newest first; ``held`` is how many GPUs it has now."""
-    flat = [_flat(row) for row in rows]
-    frame = _framed(flat, ("job", *ENTRY, *ASKED, "held"))
+    jobs = list(rows)
+    asked = _records((each.submission for each in jobs), ASKED)
+    flat = [
+        {**one, **wanted, "held": len(job.gpus)}
+        for one, wanted, job in zip(_records(jobs, JOB), asked, jobs, strict=True)
+    ]
+    frame = _framed(flat, (*JOB, *ASKED, "held"))
     return frame.sort_values("submitted", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -176,20 +182,12 @@ def asked_gpus(low: float | None, high: float | None, share: float | None) -> st
     return f"{int(low)}" if high is None or high == low else f"{int(low)}-{int(high)}"
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    asked = row.get("submission") or row
-    return {
-        "job": row.get("job") or row.get("id"),
-        **{name: row.get(name) for name in ENTRY},
-        **{name: asked.get(name) for name in ASKED},
-        "held": len(row.get("gpus") or ()),
-    }
+def _records(answers: Iterable[Answer], names: tuple[str, ...]) -> list[dict[str, object]]:
+    return [{name: getattr(each, name) for name in names} for each in answers]
 
 
-def _framed(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:
-    frame = pd.DataFrame.from_records(
-        [{name: row.get(name) for name in columns} for row in rows], columns=columns
-    )
+def _framed(rows: list[dict[str, object]], columns: tuple[str, ...]) -> pd.DataFrame:
+    frame = pd.DataFrame.from_records(rows, columns=columns)
     for name in TIMES:
         if name in frame:
             stamped = pd.to_datetime(pd.to_numeric(frame.pop(name)), unit="ms", utc=True)

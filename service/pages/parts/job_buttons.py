@@ -10,7 +10,6 @@ Shown to everybody, said by the owner alone (``fallow consent``); the service kn
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
@@ -23,7 +22,8 @@ from service.pages.parts import submit_form
 from service.pages.parts.charted import grid
 from service.pages.parts.widgets import plain
 from service.pages.sign_in import May, may_order
-from service.schemas.records import Launched
+from service.schemas.control import Consent
+from service.schemas.records import Job, Submission, instant
 
 KEEP_HOURS = (4, 8, 24)
 RESIZED = ("elastic", "checkpoints")
@@ -78,7 +78,7 @@ CANCEL = Order(
 )
 
 
-def buttons(job: Launched) -> None:
+def buttons(job: Job) -> None:
     """Every order that makes sense for the job as it stands."""
     may = may_order(owner=job.user)
     with st.container(horizontal=True, gap="small", key="orders"):
@@ -94,27 +94,28 @@ def buttons(job: Launched) -> None:
 def keep_button(job: str, owner: str | None) -> None:
     """The one order that also works for a job that Fallow did not launch."""
     may = may_order(owner=owner)
-    _button(KEEP, Launched(job=job, state="running", user=owner), may)
+    _button(KEEP, Job(job=job, state="running", user=owner, submission=Submission()), may)
     if not may.may:
         st.caption(may.why)
 
 
-def unfit(order: Order, job: Launched) -> str | None:
+def unfit(order: Order, job: Job) -> str | None:
     """Why this order cannot be carried out on such a job; ``None`` where it can."""
     if order is RESUME and job.state == "pending" and not job.held_by_user:
         return "It is not held: it starts as soon as there is room."
     if order is PAUSE and job.state == "pending":
         return "It is held in the queue already." if job.held_by_user else None
-    if order in (PAUSE, RESIZE) and job.mobility and job.mobility not in RESIZED:
+    wanted = job.submission
+    if order in (PAUSE, RESIZE) and wanted.mobility and wanted.mobility not in RESIZED:
         return "It neither uses fallow nor says that it checkpoints, so it is only run and finished."
-    if order is RESIZE and job.share is not None and job.share < 1:
+    if order is RESIZE and wanted.share < 1:
         return "It has a share of a GPU; a share is chosen when it is submitted."
-    if order is RESIZE and job.min_gpus is not None and job.min_gpus == job.max_gpus:
-        return f"It was submitted for exactly {job.min_gpus}; submit it with a range, such as --gpus 1-4."
+    if order is RESIZE and wanted.min_gpus == wanted.max_gpus:
+        return f"It was submitted for exactly {wanted.min_gpus}; submit it with a range, such as --gpus 1-4."
     return None
 
 
-def _button(order: Order, job: Launched, may: May) -> None:
+def _button(order: Order, job: Job, may: May) -> None:
     name = plain(job.name or job.job)
     with st.popover(order.label, icon=order.icon, key=f"order-{order.route}"):
         meaning = HELD if order is PAUSE and job.state == "pending" else order.meaning
@@ -138,7 +139,7 @@ def _button(order: Order, job: Launched, may: May) -> None:
         st.code(submit_form.command(order.route, job.job, *rest), language="shell")
 
 
-def _asked(order: Order, job: Launched) -> tuple[tuple[str, ...], dict[str, object]]:
+def _asked(order: Order, job: Job) -> tuple[tuple[str, ...], dict[str, object]]:
     """What else the order needs: as words of a command, and as parameters of the route."""
     if order is KEEP:
         hours = st.segmented_control(
@@ -151,7 +152,7 @@ def _asked(order: Order, job: Launched) -> tuple[tuple[str, ...], dict[str, obje
         )
         return ("--hours", str(hours)), {"hours": hours}
     if order is RESIZE:
-        low, high = job.min_gpus or 1, max(job.max_gpus or 1, job.min_gpus or 1)
+        low, high = job.submission.min_gpus, job.submission.max_gpus
         now = min(high, max(low, len(job.gpus)))
         gpus = st.number_input(f"GPUs, {low} to {high}", low, high, now, key=f"resize-{job.job}")
         return (str(gpus),), {"gpus": int(gpus)}
@@ -179,7 +180,7 @@ WORD = {
 def allowed(when: When, job: str) -> None:
     """Draw what may be done with a job that runs or waits; nothing for one that has ended."""
     try:
-        rows = jobs.ask("consents", job=job)
+        rows: list[Consent] = jobs.ask("consents", job=job)
     except ClientError:
         return
     if not rows:
@@ -195,22 +196,22 @@ def allowed(when: When, job: str) -> None:
     st.code(f"fallow consent --job {job} --allow pause,restart   # or --withdraw", language="shell")
 
 
-def _frame(when: When, rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _frame(when: When, rows: list[Consent]) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "May be": [MEANING.get(str(row["kind"]), str(row["kind"])) for row in rows],
-            "Allowed": ["yes" if row["allowed"] else "no" for row in rows],
+            "May be": [MEANING.get(row.kind, row.kind) for row in rows],
+            "Allowed": ["yes" if row.allowed else "no" for row in rows],
             "By whose word": [_whose(row) for row in rows],
-            "Said": [_at(when, row.get("said_ms")) for row in rows],
-            "Until": [_at(when, row.get("until_ms")) for row in rows],
+            "Said": [_at(when, row.said_ms) for row in rows],
+            "Until": [_at(when, row.until_ms) for row in rows],
         }
     )
 
 
-def _whose(row: dict[str, Any]) -> str:
-    whose = WORD.get(str(row["origin"]), str(row["origin"]))
-    return f"{whose}, of all own jobs" if row.get("for_all") else whose
+def _whose(row: Consent) -> str:
+    whose = WORD.get(row.origin, row.origin)
+    return f"{whose}, of all own jobs" if row.for_all else whose
 
 
 def _at(when: When, at_ms: int | None) -> str | None:
-    return None if at_ms is None else when(datetime.fromtimestamp(at_ms / 1000, UTC))
+    return None if at_ms is None else when(instant(at_ms))

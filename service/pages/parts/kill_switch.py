@@ -7,12 +7,14 @@ from service.pages.parts import submit_form
 from service.pages.parts.context import Stage
 from service.pages.parts.widgets import plain
 from service.pages.sign_in import may_order
-from service.schemas.records import Switch, switch_of
+from service.schemas.control import Switch
+from service.schemas.records import instant
 
 
 def read_switch() -> Switch:
     """Whether the service may act. Blocks. Raises ``ClientError``."""
-    return switch_of(jobs.ask("acting"))
+    switch: Switch = jobs.ask("acting")
+    return switch
 
 
 def switch_banner(stage: Stage, switch: Switch) -> None:
@@ -59,7 +61,7 @@ def kill_switch(stage: Stage, switch: Switch) -> None:
 
 def _stopped(stage: Stage, switch: Switch) -> str:
     by = f" by {plain(switch.by)}" if switch.by else ""
-    since = f" since {stage.when(switch.at)}" if switch.at else ""
+    since = f" since {stage.when(instant(switch.at_ms))}" if switch.at_ms else ""
     because = f": {plain(switch.because)}" if switch.because else "."
     return f"**Acting is stopped**{since}{by}{because}"
 

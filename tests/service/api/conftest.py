@@ -131,7 +131,7 @@ def as_uid(uid: int, call: Callable[[], Any]) -> Any:
             said = {"found": call()}
         except BaseException as error:
             said = {"failed": f"{type(error).__name__}: {error}"}
-        theirs.sendall(json.dumps(said).encode())
+        theirs.sendall(json.dumps(said, default=lambda answer: answer.sent).encode())
         os._exit(0)
     theirs.close()
     text = b"".join(iter(lambda: ours.recv(65_536), b""))

@@ -184,7 +184,7 @@ def flooding(path: Path, body: bytes, route: str) -> Callable[[], None]:
 
 
 def submit_and_cancel(door: Door, nonce: str) -> None:
-    door.client().cancel(door.client().submit(job(nonce=nonce))["job"])
+    door.client().cancel(door.client().submit(job(nonce=nonce)).job)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from tests.service.api.conftest import ALICE, BOB, DAEMON, Door, as_uid, submiss
 
 
 def test_kernel_says_who_calls(door: Door) -> None:
-    assert door.client().whoami() == {"name": "root", "uid": 0, "role": "operator"}
+    assert door.client().whoami().sent == {"name": "root", "uid": 0, "role": "operator"}
     assert as_uid(ALICE, lambda: door.client().whoami()) == {
         "name": f"uid-{ALICE}",
         "uid": ALICE,
@@ -34,11 +34,11 @@ def test_token_on_the_socket_lends_nobody_a_role(door: Door) -> None:
 @pytest.mark.parametrize("role", ["viewer", "user", "operator"])
 def test_token_says_who_calls_over_tcp(door: Door, role: str) -> None:
     said = door.client(role).whoami()
-    assert (said["name"], said["role"]) == (f"the-{role}", role)
+    assert (said.name, said.role) == (f"the-{role}", role)
 
 
 def test_own_token_of_the_service_is_its_own_user(door: Door) -> None:
-    assert door.client("owner").whoami() == {"name": "root", "uid": 0, "role": "operator"}
+    assert door.client("owner").whoami().sent == {"name": "root", "uid": 0, "role": "operator"}
 
 
 def test_expired_token_is_told_so_and_not_who_it_was(door: Door) -> None:
@@ -51,7 +51,7 @@ def test_revoked_token_ends_with_the_next_request(door: Door) -> None:
     made, secret = tokens.add(
         door.running.data, user="carol", role=Role.USER, span_ms=3_600_000, now_ms=now_ms
     )
-    assert door.client(secret).whoami()["name"] == "carol"
+    assert door.client(secret).whoami().name == "carol"
     tokens.revoke(door.running.data, made.id)
     with pytest.raises(NotAllowed, match="wrong, or was revoked"):
         door.client(secret).whoami()
@@ -80,7 +80,7 @@ def test_nobody_listens_to_or_speaks_for_somebody_elses_launcher(door: Door) -> 
     report = {"at_ms": 1, "launcher": {"node": "n", "pid": 2, "started_ms": 1}, "state": "ended"}
     assert as_uid(BOB, lambda: door.ask("GET", f"/v1/jobs/{job}/directives"))[0] == 403
     assert as_uid(BOB, lambda: door.ask("POST", f"/v1/jobs/{job}/reports", body=report))[0] == 403
-    assert door.client().job(job)["state"] == "pending"
+    assert door.client().job(job).state == "pending"
 
 
 def test_nobody_reads_the_secrets_in_somebody_elses_command(door: Door) -> None:
@@ -117,7 +117,7 @@ def test_a_page_of_another_origin_is_not_answered(door: Door) -> None:
 def test_operator_acts_on_everybodys_jobs(door: Door) -> None:
     job = as_uid(ALICE, lambda: door.client().submit(submission(nonce="operated")))["job"]
     assert as_uid(DAEMON, lambda: door.client().cancel(job, "made room"))["outcome"]
-    assert door.client().job(job)["state"] == "ended"
+    assert door.client().job(job).state == "ended"
 
 
 def test_same_nonce_of_two_people_is_two_jobs(door: Door) -> None:

@@ -10,10 +10,10 @@ from tests.service.conftest import verb
 
 def test_a_job_that_waits_is_listed_however_many_ended_after_it(door: Door) -> None:
     client, project = door.client(), "ended-after"
-    old = client.submit(submission(nonce="old", project=project))["job"]
+    old = client.submit(submission(nonce="old", project=project)).job
     for number in range(4):
-        client.cancel(client.submit(submission(nonce=f"e{number}", project=project))["job"])
-    assert [row["job"] for row in client.jobs(project=project, ended=False, limit=3)] == [old]
+        client.cancel(client.submit(submission(nonce=f"e{number}", project=project)).job)
+    assert [row.job for row in client.jobs(project=project, ended=False, limit=3)] == [old]
     listed = client.jobs_listed(project=project, limit=3)
     assert (len(listed.rows), listed.total) == (3, 5)
     done = verb("jobs", "--project", project, "--limit", "3", data=door.running.data)

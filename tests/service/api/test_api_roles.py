@@ -90,11 +90,11 @@ def test_no_route_is_answered_with_an_error_of_the_services_own(door: Door) -> N
 def test_only_an_operator_turns_the_switch(door: Door) -> None:
     client = door.client("operator")
     try:
-        assert client.stop_acting("a test")["acting"] is False
+        assert client.stop_acting("a test").acting is False
         assert door.ask("POST", "/v1/acting/start", who="user", body={})[0] == 403
         said = door.client("viewer").acting()
-        assert (said["acting"], said["by"], said["because"]) == (False, "the-operator", "a test")
+        assert (said.acting, said.by, said.because) == (False, "the-operator", "a test")
     finally:
         started = client.start_acting()
     # on a simulated cluster nothing is ever done; what the operator said is gone
-    assert (started["acting"], started["because"]) == (False, SIMULATED)
+    assert (started.acting, started.because) == (False, SIMULATED)

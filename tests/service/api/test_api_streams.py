@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 
 def test_directive_reaches_its_launcher_as_soon_as_it_is_given(door: Door) -> None:
     client = door.client()
-    job = client.submit(submission(nonce="told"))["job"]
+    job = client.submit(submission(nonce="told")).job
     heard: list[dict[str, object]] = []
     stream = client.directives(job)
     reading = threading.Thread(target=lambda: heard.extend(stream))
@@ -37,7 +37,7 @@ def test_directive_reaches_its_launcher_as_soon_as_it_is_given(door: Door) -> No
 
 def test_a_launcher_that_asks_for_no_names_is_told_those_of_before(door: Door) -> None:
     client = door.client()
-    job = client.submit(submission(nonce="before"))["job"]
+    job = client.submit(submission(nonce="before")).job
     client.cancel(job, "enough")
     for query, tag in (("", "Stop"), ("?names=2", "Cancel"), ("?names=9", "Cancel")):
         status, answer = door.ask("GET", f"/v1/jobs/{job}/directives{query}")
@@ -46,7 +46,7 @@ def test_a_launcher_that_asks_for_no_names_is_told_those_of_before(door: Door) -
 
 
 def test_number_of_another_submission_is_unknown_to_its_launcher(door: Door) -> None:
-    job = door.client().submit(submission(nonce="this-one"))["job"]
+    job = door.client().submit(submission(nonce="this-one")).job
     report = {"at_ms": 1, "launcher": {"node": "n", "pid": 1, "started_ms": 1}, "state": "pending"}
     for nonce, status in (("another", 404), ("this-one", 200)):
         assert door.ask("POST", f"/v1/jobs/{job}/reports?nonce={nonce}", body=report)[0] == status
@@ -62,7 +62,7 @@ def test_number_of_another_submission_is_unknown_to_its_launcher(door: Door) -> 
 
 def test_stream_says_that_it_lives_where_there_is_nothing_to_tell(door: Door) -> None:
     client = door.client()
-    job = client.submit(submission(nonce="alive"))["job"]
+    job = client.submit(submission(nonce="alive")).job
     stream = client.directives(job)
     assert any(each == {"alive": True} for each in stream)
     stream.close()
@@ -70,7 +70,7 @@ def test_stream_says_that_it_lives_where_there_is_nothing_to_tell(door: Door) ->
 
 def test_reader_who_ends_the_stream_from_elsewhere_wakes_its_thread(door: Door) -> None:
     client = door.client()
-    stream = client.directives(client.submit(submission(nonce="woken"))["job"])
+    stream = client.directives(client.submit(submission(nonce="woken")).job)
     reading = threading.Thread(target=lambda: list(stream))
     reading.start()
     time.sleep(0.2)
@@ -87,7 +87,7 @@ def raw(path: Path) -> socket.socket:
 
 
 def test_half_closed_stream_is_let_go(door: Door) -> None:
-    job = door.client().submit(submission(nonce="half"))["job"]
+    job = door.client().submit(submission(nonce="half")).job
     with raw(door.socket) as half:
         half.sendall(f"GET /v1/jobs/{job}/directives HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         assert half.recv(65_536).startswith(b"HTTP/1.1 200")
@@ -111,13 +111,13 @@ def test_body_that_never_comes_holds_nothing_for_long(door: Door) -> None:
 
 def test_launcher_that_does_not_read_holds_up_nobody(door: Door) -> None:
     client = door.client()
-    job = client.submit(submission(nonce="deaf"))["job"]
+    job = client.submit(submission(nonce="deaf")).job
     with raw(door.socket) as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         deaf.sendall(f"GET /v1/jobs/{job}/directives HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         for _ in range(20):
-            assert client.job(job)["job"] == job
-        assert client.whoami()["name"] == "root"
+            assert client.job(job).job == job
+        assert client.whoami().name == "root"
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def alone(tmp_path: Path) -> Iterator[Running]:
 def test_service_with_two_hundred_streams_ends_them_all_and_stops(alone: Running) -> None:
     path = alone.data.parent / "s.sock"
     client = ActingClient(Wire(url=f"{UNIX}{path}", token=None, timeout_s=30))
-    job = client.submit(submission())["job"]
+    job = client.submit(submission()).job
     streams = [raw(path) for _ in range(200)]
     for each in streams:
         each.sendall(f"GET /v1/jobs/{job}/directives HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -148,11 +148,11 @@ def test_service_with_two_hundred_streams_ends_them_all_and_stops(alone: Running
 
 def test_what_was_submitted_is_there_after_a_restart(alone: Running, tmp_path: Path) -> None:
     client = ActingClient(Wire(url=f"{UNIX}{tmp_path / 's.sock'}", token=None, timeout_s=30))
-    job = client.submit(submission(name="lasting"))["job"]
+    job = client.submit(submission(name="lasting")).job
     alone.stop()
     again = start(alone.data, config="")
     try:
         until("the service is well", lambda: is_well(again))
-        assert client.job(job)["submission"]["name"] == "lasting"
+        assert client.job(job).submission.name == "lasting"
     finally:
         again.stop()

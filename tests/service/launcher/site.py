@@ -98,7 +98,7 @@ class Site:
 
     def named(self, name: str) -> str | None:
         rows = self.client().jobs()
-        return next((str(row["job"]) for row in rows if row["submission"]["name"] == name), None)
+        return next((row.job for row in rows if row.submission.name == name), None)
 
     def stands(self, job: str, state: str) -> dict[str, Any]:
         until(lambda: self.row(job)["state"] == state, f"{job} is {state}", LIMIT_S)
@@ -106,7 +106,7 @@ class Site:
 
     def row(self, job: str) -> dict[str, Any]:
         """What the service says of a job; an older one's in today's words."""
-        found = as_now(JobRecord, self.client().job(job))
+        found = as_now(JobRecord, self.client().job(job).sent)
         if found["report"] is not None:
             found["report"] = as_now(Report, found["report"])
         return found
@@ -120,7 +120,7 @@ class Site:
     def _answers(self) -> bool:
         assert self.service is not None and self.service.poll() is None, self.log()
         with contextlib.suppress(ClientError):
-            return bool(self.client().whoami()["name"])
+            return bool(self.client().whoami().name)
         return False
 
 

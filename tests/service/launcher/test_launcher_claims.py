@@ -86,15 +86,15 @@ def test_no_word_after_a_restart_takes_a_gpu_or_stops_acting(site: Site, tmp_pat
     for handled, gpus in ((500, [gpu]), (FAR, site.gpus), (2**63 - 1, [other]), (0, [gpu])):
         says(site, ALICE, attacker, "running", acknowledged=handled, gpus=gpus)
         assert site.holders() == {gpu: [held]}
-    assert site.client().job(attacker)["state"] == "pending"
-    assert any("not believed" in line for line in site.client().job(attacker)["explain"])
+    assert site.client().job(attacker).state == "pending"
+    assert any("not believed" in line for line in site.client().job(attacker).explain)
     assert "report-not-believed" in site.log() and "report-not-believed" in security(site)
     found = until_some(lambda: claims(site), "it is a finding")
     assert {row["uuid"] for row in found} <= {gpu, other} and attacker in found[0]["sentence"]
     site.restart()
     begun = site.run("begun", "--gpus", "1", "--", *waits(tmp_path / "begun"))
     assert site.stands(begun, "running")["gpus"] == [other], "acting goes on"
-    assert max(row["action"] for row in site.client().actions()) < 1_000
+    assert max(row.action for row in site.client().actions()) < 1_000
     (tmp_path / "held").touch()
     (tmp_path / "begun").touch()
     for job in (held, begun):
@@ -138,8 +138,8 @@ def test_a_lost_launchers_own_workers_are_awaited(site: Site) -> None:
     try:
         told = {"acknowledged": command["number"], "gpus": command["gpus"], "pids": [worker.pid]}
         says(site, ALICE, job, "running", **told)
-        until(lambda: site.client().job(job)["exit_reason"] == "lost", "its launcher is lost", LIMIT_S)
-        assert site.client().job(job)["state"] == "running" and len(site.holders()) == 1
+        until(lambda: site.client().job(job).exit_reason == "lost", "its launcher is lost", LIMIT_S)
+        assert site.client().job(job).state == "running" and len(site.holders()) == 1
     finally:
         worker.kill()
         worker.wait()
@@ -163,7 +163,7 @@ def test_a_job_in_a_pid_namespace_ends_with_its_launcher(site: Site, tmp_path: P
     launcher, (worker,) = row["launcher"]["pid"], row["report"]["pids"]
     assert b"service.cli" in Path(f"/proc/{launcher}/cmdline").read_bytes(), "as it is called outside"
     assert Path(f"/proc/{worker}/cmdline").read_bytes() == b"sleep\x00600\x00"
-    assert site.client().cancel(job)["outcome"] in ("done", "under way")
+    assert site.client().cancel(job).outcome in ("done", "under way")
     assert site.stands(job, "ended")["exit_reason"] == "cancelled"
     job = site.run(
         "killed",
@@ -191,19 +191,19 @@ def test_an_operator_ends_any_lease_and_what_runs_on_is_a_stranger(site: Site) -
     gpu.memory_used = 9 * GIB
     try:
         says(site, ALICE, job, "running", acknowledged=command["number"], gpus=[uuid], pids=[worker.pid])
-        until(lambda: site.client().job(job)["exit_reason"] == "lost", "its launcher is lost", LIMIT_S)
+        until(lambda: site.client().job(job).exit_reason == "lost", "its launcher is lost", LIMIT_S)
         with pytest.raises(WrongState):
             site.client().cancel(job)
         for uid in (ALICE, BOB):
             refused = as_uid(uid, lambda: outcome_of(lambda: site.client().cancel(job, force=True)))
             assert refused == Forbidden.__name__
         done = site.client().cancel(job, because="nobody answers", force=True)
-        assert done["outcome"] == "done" and str(worker.pid) in done["message"]
+        assert done.outcome == "done" and str(worker.pid) in done.message
         ended = site.stands(job, "ended")
         assert (ended["exit_reason"], ended["message"], site.holders()) == ("cancelled", "nobody answers", {})
-        row = next(each for each in site.client().actions(job=job) if each["verb"] == "cancel")
-        assert (row["outcome"], row["actor"]) == ("done", "user root")
-        assert str(worker.pid) in row["found"] and "stranger" in row["found"]
+        row = next(each for each in site.client().actions(job=job) if each.verb == "cancel")
+        assert (row.outcome, row.actor) == ("done", "user root")
+        assert str(worker.pid) in str(row.found) and "stranger" in row["found"]
         assert as_uid(
             ALICE, lambda: outcome_of(lambda: site.client().report(job, report(job, "running")))
         ) == (JobEnded.__name__)
@@ -213,7 +213,7 @@ def test_an_operator_ends_any_lease_and_what_runs_on_is_a_stranger(site: Site) -
         for _ in range(5):
             says(site, BOB, both, "pending")
             time.sleep(0.5)
-        assert site.client().job(both)["state"] == "pending", "the GPU is no longer leased, and not free"
+        assert site.client().job(both).state == "pending", "the GPU is no longer leased, and not free"
     finally:
         worker.kill()
         worker.wait()

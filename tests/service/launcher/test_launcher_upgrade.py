@@ -83,10 +83,10 @@ def test_launchers_of_before_go_on_over_the_upgrade(site: Site, old_code: Path, 
         gpu: job,
         next(uuid for uuid in site.gpus if uuid != gpu): plain,
     }
-    assert site.client().pause(job, because="lunch")["outcome"] in ("done", "under way")
+    assert site.client().pause(job, because="lunch").outcome in ("done", "under way")
     site.stands(job, "paused")
     assert site.stands(waiting, "ended")["exit_reason"] == "done", "it took the place meanwhile"
-    assert site.client().resume(job)["outcome"] == "done"
+    assert site.client().resume(job).outcome == "done"
     site.stands(job, "running")
     until(lambda: (tmp_path / "begun").read_text().count("begun") == 2, "it runs again", LIMIT_S)
     site.restart()
@@ -138,13 +138,13 @@ def test_a_store_in_which_acting_was_stopped_for_good_acts_again(
     job = site.run("job", "--gpus", "1", "--", *waits(tmp_path / "job"))
     site.stands(job, "running")
     asked = {"command": ["x"], "project": "vision", "min_gpus": 1, "max_gpus": 2, "nonce": "mine"}
-    attacker = str(site.client().submit({**asked, "mobility": "elastic"})["job"])
+    attacker = str(site.client().submit({**asked, "mobility": "elastic"}).job)
     site.client().pause(attacker)
     site.restart()
     site.client().report(attacker, words("running", handled=FAR, gpus=site.gpus))
     assert any(len(jobs) == 2 for jobs in site.holders().values()), "as that Fallow had it"
     site.restart()
-    number = site.client().pause(attacker)["action"]
+    number = site.client().pause(attacker).action
     assert number == FAR + 1, "beyond what a report could say there"
     site.code = None
     site.restart()
@@ -153,10 +153,10 @@ def test_a_store_in_which_acting_was_stopped_for_good_acts_again(
     site.client().cancel(job)
     assert site.stands(job, "ended")["exit_reason"] == "cancelled"
     with contextlib.suppress(JobEnded):  # nobody reports for it, so it is lost soon
-        assert site.client().cancel(attacker, force=True)["outcome"] == "done"
+        assert site.client().cancel(attacker, force=True).outcome == "done"
     new = site.run("new", "--gpus", "2", "--", "true")
     assert site.stands(new, "ended")["exit_reason"] == "done"
-    numbers = [row["action"] for row in site.client().actions(job=new)]
+    numbers = [row.action for row in site.client().actions(job=new)]
     assert numbers and max(numbers) < 1_000, "those who knew the long numbers have ended"
 
 
@@ -191,7 +191,7 @@ def test_the_recorded_words_of_a_launcher_of_before_are_understood(site: Site) -
     """What it says, all of it, from the queue to its end; what it is told has nothing that it cannot read."""
     site.serve()
     asked = {"command": ["x"], "project": "vision", "min_gpus": 1, "max_gpus": 1, "nonce": "old"}
-    job = str(site.client().submit({**asked, "mobility": "checkpoints", "checkpoint_signal": "USR1"})["job"])
+    job = str(site.client().submit({**asked, "mobility": "checkpoints", "checkpoint_signal": "USR1"}).job)
     own = {"node": socket.gethostname(), "pid": os.getpid(), "started_ms": 1}
 
     def begun() -> dict[str, object] | None:
@@ -201,7 +201,7 @@ def test_the_recorded_words_of_a_launcher_of_before_are_understood(site: Site) -
 
     begin = until_some(begun, "it is given a GPU")
     site.client().report(job, words("running", handled=begin["number"], gpus=begin["gpus"], launcher=own))
-    assert site.client().job(job)["state"] == "running"
+    assert site.client().job(job).state == "running"
     site.restart()
     site.client().report(job, words("running", handled=begin["number"], gpus=begin["gpus"], launcher=own))
     row = site.client().job(job)
@@ -211,11 +211,11 @@ def test_the_recorded_words_of_a_launcher_of_before_are_understood(site: Site) -
         assert set(line) <= {"alive", "place", "directive"}, "how it stands is told to its launcher alone"
         break
     lines.close()
-    number = site.client().pause(job)["action"]
+    number = site.client().pause(job).action
     site.client().report(job, words("paused", handled=number, launcher=own))
-    assert site.client().job(job)["state"] == "paused"
+    assert site.client().job(job).state == "paused"
     ended = words("ended", handled=number, ending="cancelled", exit_code=-15, launcher=own)
     site.client().report(job, ended)
-    assert site.client().job(job)["exit_reason"] == "cancelled"
+    assert site.client().job(job).exit_reason == "cancelled"
     assert "report-not-believed" not in site.log()
     json.dumps(row)

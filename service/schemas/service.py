@@ -1,0 +1,128 @@
+"""What the routes about the service itself answer: its health, its named queries, imports.
+
+As in ``service.schemas.records``: pure, times UTC milliseconds, ``None`` where nothing is known.
+"""
+
+from typing import Literal
+
+from service.schemas.answer import Answer, answer
+
+
+@answer
+class ComponentHealth(Answer):
+    """How one component of the service fares."""
+
+    name: str
+    """sampler, store, cycle, alerts, delivery, a source or a maintenance task."""
+    state: Literal["starting", "ok", "failing", "late"]
+    """Whether it does its work; somebody should look at one that is failing or late."""
+    age_s: float | None = None
+    """Seconds since it last succeeded; null before the first time."""
+    bound_s: float = 0.0
+    """Seconds within which it has to succeed."""
+    reason: str | None = None
+    """What failed; null where nothing did."""
+
+
+@answer
+class Health(Answer):
+    """How the service fares."""
+
+    service: Literal["fallow"] = "fallow"
+    """Who answers."""
+    status: Literal["ok", "degraded", "starting", "stopped"]
+    """Whether it measures; stopped: nobody answers, and the store's file is read as it lies."""
+    reason: str | None = None
+    """Why it is not ok, for people; of a service that is well, a remark."""
+    version: str = ""
+    """The version of Fallow that runs."""
+    pid: int | None = None
+    """The service's process."""
+    started_ms: int | None = None
+    """When it began, UTC ms."""
+    now_ms: int | None = None
+    """The service's calendar now, UTC ms; a rehearsal's runs faster than the machine's clock."""
+    last_tick_ms: int | None = None
+    """When it last measured, UTC ms; null before the first time."""
+    tick_s: float | None = None
+    """Seconds between two measurements."""
+    components: tuple[ComponentHealth, ...] = ()
+    """Each component by itself."""
+    simulated: bool | None = None
+    """Whether its GPUs, people and jobs are invented; null where it does not say."""
+
+
+@answer
+class QueryParameter(Answer):
+    """A parameter of a named query."""
+
+    name: str
+    """Its name in the URL."""
+    kind: str
+    """What it holds: a text, several, a whole number, a number, a time or a truth."""
+    required: bool
+    """Whether the query needs it."""
+    about: str
+    """What it chooses."""
+
+
+@answer
+class QueryColumn(Answer):
+    """A column of a named query."""
+
+    name: str
+    """Its name."""
+    type: str
+    """What DuckDB calls its type."""
+    unit: str = ""
+    """The unit of its numbers; empty where they have none."""
+    about: str
+    """What it says."""
+
+
+@answer
+class Query(Answer):
+    """A named query."""
+
+    name: str
+    """Its name in the URL."""
+    summary: str
+    """What it answers."""
+    parameters: tuple[QueryParameter, ...] = ()
+    """What may be asked of it."""
+    columns: tuple[QueryColumn, ...] = ()
+    """What a row of it holds."""
+    null_means: str = ""
+    """What an empty field of a row means."""
+
+
+@answer
+class ImportPlan(Answer):
+    """What an import would read."""
+
+    origin: str
+    """The server that it reads, by the name that its samples get."""
+    metrics: tuple[str, ...] = ()
+    """The metrics that the server has and Fallow keeps."""
+    series: int = 0
+    """Time series to read."""
+    step_ms: int
+    """Time in ms from one sample to the next."""
+    todo_ms: int
+    """History in ms that was not imported before."""
+
+
+@answer
+class ImportState(Answer):
+    """How an import stands."""
+
+    state: Literal["idle", "running", "done", "failed"] = "idle"
+    """idle: there was none since the service started."""
+    done_ms: int = 0
+    """History in ms that is read."""
+    total_ms: int = 0
+    """History in ms to read in all."""
+    rows_added: int = 0
+    """Samples that were new."""
+    message: str = ""
+    """What was done, or what was wrong, for people."""
