@@ -12,6 +12,7 @@ import pytest
 
 from service.client import ClientError
 from service.client.jobs import ActingClient, connect_acting
+from service.schemas.control import Plan
 from tests.dashboard.conftest import ROOT, Screen, acting_site, showing
 from tests.dashboard.submitting import ASKED, ASKS, listens, submit
 from tests.service.conftest import until
@@ -253,14 +254,14 @@ def test_a_plan_that_waits_is_rejected_with_a_reason_and_approved_without(
     typed(body, "Because", "it is being debugged")
     first = int(re.search(r"fallow reject (\d+)", body.inner_text())[1])  # type: ignore[index]
     body.get_by_role("button", name="Reject it").click()
-    until("it is rejected", lambda: plan(site, first)["state"] == "rejected")
-    assert plan(site, first)["because"] == "it is being debugged"
+    until("it is rejected", lambda: plan(site, first).state == "rejected")
+    assert plan(site, first).because == "it is being debugged"
     screen.page.keyboard.press("Escape")
     screen.until(f"() => !document.body.innerText.includes('Plan {first} waits')")
     body = popped(screen, "^.*Approve")
     second = int(re.search(r"fallow apply (\d+)", body.inner_text())[1])  # type: ignore[index]
     body.get_by_role("button", name="Do it").click()
-    until("it is settled", lambda: plan(site, second)["state"] != "waiting")
+    until("it is settled", lambda: plan(site, second).state != "waiting")
     until("the journal says by whom", lambda: settled_by_somebody(site, second))
 
 
@@ -268,7 +269,7 @@ def settled_by_somebody(site: Site, number: int) -> bool:
     return any(row.plan == number and row.actor.startswith("user ") for row in site.line.actions())
 
 
-def plan(site: Site, number: int) -> dict[str, Any]:
+def plan(site: Site, number: int) -> Plan:
     return next(row for row in site.line.plans() if row.plan == number)
 
 

@@ -383,7 +383,7 @@ class Site:
     def _trained(self) -> str:
         return (self.folder / "training.log").read_text()
 
-    def _waiting(self) -> list[dict[str, Any]]:
+    def _waiting(self) -> list[Any]:
         return [row for row in self.line.plans() if row.state == "waiting"]
 
     def _until(self, what: str, holds: Callable[[], Any]) -> Any:

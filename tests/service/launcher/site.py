@@ -114,7 +114,7 @@ class Site:
     def holders(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for row in self.client().leases():
-            found.setdefault(row["gpu"], []).append(row["job"])
+            found.setdefault(row.gpu, []).append(row.job)
         return found
 
     def _answers(self) -> bool:

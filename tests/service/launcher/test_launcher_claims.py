@@ -70,7 +70,7 @@ def keeps_waiting(site: Site, uid: int, job: str) -> dict[str, Any]:
 
     def begun() -> dict[str, Any] | None:
         says(site, uid, job, "pending")
-        row = site.client().job(job)
+        row = site.client().job(job).sent
         return row["directive"] if row["state"] == "starting" else None
 
     return dict(until_some(begun, f"{job} is given a GPU"))
@@ -203,7 +203,7 @@ def test_an_operator_ends_any_lease_and_what_runs_on_is_a_stranger(site: Site) -
         assert (ended["exit_reason"], ended["message"], site.holders()) == ("cancelled", "nobody answers", {})
         row = next(each for each in site.client().actions(job=job) if each.verb == "cancel")
         assert (row.outcome, row.actor) == ("done", "user root")
-        assert str(worker.pid) in str(row.found) and "stranger" in row["found"]
+        assert str(worker.pid) in str(row.found) and "stranger" in row.found
         assert as_uid(
             ALICE, lambda: outcome_of(lambda: site.client().report(job, report(job, "running")))
         ) == (JobEnded.__name__)

@@ -120,9 +120,7 @@ class Machine:
         )
 
     def id_of(self, name: str) -> str | None:
-        return next(
-            (str(row["job"]) for row in self.client().jobs() if row["submission"]["name"] == name), None
-        )
+        return next((row.job for row in self.client().jobs() if row.submission.name == name), None)
 
     def rows(self, *words: str) -> list[dict[str, Any]]:
         done = self.fallow(*words, "--json")
@@ -131,7 +129,7 @@ class Machine:
         return found
 
     def entry(self, job: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.client().job(job)
+        found: dict[str, Any] = self.client().job(job).sent
         return found
 
     def stands(self, job: str, stand: str) -> dict[str, Any]:
@@ -162,9 +160,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
                 job.kill()
                 job.wait()
         for entry in made.client().jobs():
-            if entry["state"] != "ended" and entry["launcher"] is not None:
+            if entry.state != "ended" and entry.launcher is not None:
                 with suppress(ProcessLookupError):
-                    os.kill(entry["launcher"]["pid"], signal.SIGKILL)
+                    os.kill(entry.launcher.pid, signal.SIGKILL)
         assert made.service is not None
         made.service.terminate()
         made.service.wait(LIMIT_S)
@@ -178,7 +176,7 @@ def test_a_job_runs_on_what_it_was_leased_and_the_next_one_waits(machine: Machin
     first = machine.run("--gpus", "2", "--", *waits(tmp_path / "go"))
     held = first.stands("running")
     assert len(held["gpus"]) == 2
-    assert {row["gpu"] for row in machine.client().leases()} == set(held["gpus"])
+    assert {row.gpu for row in machine.client().leases()} == set(held["gpus"])
     second = machine.run("--gpus", "1", "--", "true")
     until(lambda: "in the queue" in second.said(), "it says its place", LIMIT_S)
     (row,) = machine.rows("queue")
@@ -260,7 +258,7 @@ def test_a_service_killed_under_a_running_job_finds_it_again(machine: Machine, t
     until(lambda: machine.entry(job.id)["last_seen_ms"] is not None, "it is heard of", LIMIT_S)
     after = machine.entry(job.id)
     assert (after["state"], after["gpus"]) == ("running", before["gpus"])
-    assert {row["gpu"] for row in machine.client().leases()} == set(before["gpus"])
+    assert {row.gpu for row in machine.client().leases()} == set(before["gpus"])
     assert (tmp_path / "begun").read_text() == "begun\n"
     (tmp_path / "go").touch()
     assert job.end() == 0

@@ -149,6 +149,6 @@ def test_a_job_that_was_paused_since_the_backup_goes_on(machine: Machine, tmp_pa
     put_back(machine, kept)
     until(lambda: (tmp_path / "begun").read_text().count("begun") == 2, "it goes on", LIMIT_S)
     held = job.stands("running")["gpus"]
-    assert {row["gpu"] for row in machine.client().leases()} == set(held)
+    assert {row.gpu for row in machine.client().leases()} == set(held)
     (tmp_path / "go").touch()
     assert job.end() == 0

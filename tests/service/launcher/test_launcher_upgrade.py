@@ -196,7 +196,7 @@ def test_the_recorded_words_of_a_launcher_of_before_are_understood(site: Site) -
 
     def begun() -> dict[str, object] | None:
         site.client().report(job, words("pending", launcher=own))
-        row = site.client().job(job)
+        row = site.client().job(job).sent
         return row["directive"] if row["state"] == "starting" else None
 
     begin = until_some(begun, "it is given a GPU")
@@ -204,7 +204,7 @@ def test_the_recorded_words_of_a_launcher_of_before_are_understood(site: Site) -
     assert site.client().job(job).state == "running"
     site.restart()
     site.client().report(job, words("running", handled=begin["number"], gpus=begin["gpus"], launcher=own))
-    row = site.client().job(job)
+    row = site.client().job(job).sent
     assert (row["state"], row["gpus"]) == ("running", begin["gpus"])
     lines = site.client().directives(job, after=begin["number"])
     for line in lines:
