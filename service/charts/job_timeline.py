@@ -14,7 +14,7 @@ from analytics import text
 from analytics.vocabulary.states import GpuState
 from service.charts.frame import styled, unchecked
 from service.charts.theme import Theme, ink_on
-from service.schemas.records import Directive, JobDetail, instant
+from service.schemas.records import GivenCommand, JobDetail, instant
 
 STANDS: Mapping[str, str] = {
     "pending": "waits",
@@ -123,17 +123,17 @@ def stand_colours(colours: Theme) -> dict[str, str]:
     }
 
 
-def gpus_of(told: Directive) -> tuple[str, ...]:
+def gpus_of(told: GivenCommand) -> tuple[str, ...]:
     """The GPUs that a directive names."""
     return () if told.directive is None else told.directive.gpus
 
 
-def reason_of(told: Directive) -> str:
+def reason_of(told: GivenCommand) -> str:
     """Why it was given, or what it says."""
     return "" if told.directive is None else told.directive.reason or told.directive.message
 
 
-def _turn(told: Directive, gpus: int) -> tuple[str, int] | None:
+def _turn(told: GivenCommand, gpus: int) -> tuple[str, int] | None:
     """Where the job stands once this was carried out; ``None`` where it changes nothing."""
     if told.verb in _GOES_ON:
         return "running", len(gpus_of(told)) or gpus

@@ -279,7 +279,7 @@ class Job(Answer):
 
 
 @answer
-class Directive(Answer):
+class GivenCommand(Answer):
     """One thing that a job's launcher was told, and when."""
 
     number: int
@@ -334,7 +334,7 @@ class Action(Answer):
 class JobDetail(Job):
     """A submitted job, with its history and its reasons."""
 
-    directives: tuple[Directive, ...] = ()
+    directives: tuple[GivenCommand, ...] = ()
     """What its launcher was told, the oldest first."""
     actions: tuple[Action, ...] = ()
     """What was done to it, the newest first."""

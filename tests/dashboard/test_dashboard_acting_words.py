@@ -18,7 +18,7 @@ from service.pages.parts.messages import explain_acting
 from service.pages.sign_in import readable
 from service.schemas.answer import read
 from service.schemas.control import Done, Gain
-from service.schemas.records import Action, Command, Directive, Job, JobDetail, Submission
+from service.schemas.records import Action, Command, GivenCommand, Job, JobDetail, Submission
 
 G = wording.GAP
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -33,9 +33,9 @@ def ms(at: datetime) -> int:
     return round(at.timestamp() * 1000)
 
 
-def told(number: int, verb: str, gpus: int, at: float | None, failed: str | None = None) -> Directive:
+def told(number: int, verb: str, gpus: int, at: float | None, failed: str | None = None) -> GivenCommand:
     devices = tuple(f"GPU-{each}" for each in range(gpus))
-    return Directive(
+    return GivenCommand(
         number=number,
         verb=verb,
         directive=Command(is_=verb.title(), number=number, gpus=devices),
@@ -45,7 +45,7 @@ def told(number: int, verb: str, gpus: int, at: float | None, failed: str | None
     )
 
 
-def job(*directives: Directive, ended: datetime | None = None) -> JobDetail:
+def job(*directives: GivenCommand, ended: datetime | None = None) -> JobDetail:
     return JobDetail(
         job="fallow:1",
         state="running",

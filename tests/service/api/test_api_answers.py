@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import TypeAdapter
 
-from advisor.jobs.model import Command as Directive
+from advisor.jobs.model import Command as AnyCommand
 from advisor.jobs.model import Elasticity, ExitReason, JobRecord, JobState, Sharing, Submission
 from advisor.jobs.model import Launcher as LauncherRecord
 from advisor.jobs.model import Report as ReportRecord
@@ -122,7 +122,7 @@ def test_job_has_each_field_in_the_document_that_it_has_in_an_answer(document: T
         more = {"job", "name", "user", "project"} if name == "Job" else set()
         assert set(shapes[name]["properties"]) == kept | more
         assert set(shapes[name]["required"]) == kept | more
-    commands = set().union(*(each.__dataclass_fields__ for each in get_args(Directive)))
+    commands = set().union(*(each.__dataclass_fields__ for each in get_args(AnyCommand)))
     assert set(shapes["Command"]["properties"]) == {"is", *commands}
 
 
