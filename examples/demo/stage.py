@@ -184,11 +184,12 @@ class Stage:
 
     def jobs(self) -> list[dict[str, Any]]:
         """Every submitted job as the service has it."""
-        return self._acting().jobs()
+        return [dict(each.sent) for each in self._acting().jobs()]
 
     def actions(self) -> list[dict[str, Any]]:
         """What the service's journal has, oldest first."""
-        return sorted(self._acting().actions(), key=lambda row: int(row["action"]))
+        rows = [dict(each.sent) for each in self._acting().actions()]
+        return sorted(rows, key=lambda row: int(row["action"]))
 
     def order(self, *words: str) -> str:
         """Type a ``fallow`` command that does something; what it said. Raises ``StoryFailed``."""
