@@ -306,7 +306,7 @@ class Site:
             )
             assert done.status == 0, done.text
             mine = [row for row in self.line.jobs() if row.name == "saver" and row.state != "ended"]
-        job = str(mine[0]["job"])
+        job = str(mine[0].job)
         self._until("the job has settled", lambda: self._listens(job) or self._stands(job, "paused"))
         return job
 
@@ -315,7 +315,7 @@ class Site:
         if not self._waiting():
             done = self.shell("fallow run --detach --name asked --project asked -- true")
             assert done.status == 0, done.text
-        return str(self._until("a plan waits", self._waiting)[0]["plan"])
+        return str(self._until("a plan waits", self._waiting)[0].plan)
 
     def action(self) -> str:
         """Something that was done, and can be undone."""

@@ -96,7 +96,7 @@ def job(service: Running) -> str:
     entry = connect_acting(service.data).submit(
         {"command": ["true"], "project": "physics", "nonce": "0" * 32}
     )
-    return str(entry["job"])
+    return entry.job
 
 
 def test_every_verb_is_called_here_or_says_why_not() -> None:

@@ -25,13 +25,13 @@ def test_a_gpu_that_one_service_leased_is_leased_by_no_other(tmp_path: Path) -> 
                 until("it has measured", lambda folder=folder: measured(folder))
             first, second = (connect_acting(folder) for folder in folders)
             runs = submitted(folders[0], tmp_path / "home")
-            until("the first one's job runs", lambda: first.job(runs)["state"] == "running")
+            until("the first one's job runs", lambda: first.job(runs).state == "running")
             other = submitted(folders[1], tmp_path / "home")
             until("the other has decided on it", lambda: waits(folders[1]) and tried(second, other))
             assert second.job(other).state == "pending"
             assert second.leases() == []
             first.cancel(runs)
-            until("it has ended", lambda: first.job(runs)["state"] == "ended")
+            until("it has ended", lambda: first.job(runs).state == "ended")
             services[0].stop()
             until("the GPU is the other's now", lambda: second.job(other).state == "running", limit_s=120)
             second.cancel(other)
