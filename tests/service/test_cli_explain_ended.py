@@ -15,6 +15,8 @@ from service.usecases.judge import judge
 from tests.collector.store.store_parts import T0, at_path, held, history, sample
 from tests.stores import open_store
 
+pytestmark = pytest.mark.slow
+
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 
 

@@ -155,6 +155,7 @@ def test_hours_of_a_node_that_is_measured_are_the_ledgers_alone(
     assert hours["n3"] == 4.0 and hours["n2"] == pytest.approx(4 * part) and part < 0.26
 
 
+@pytest.mark.slow
 def test_the_past_is_in_ledger_job_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     imported(tmp_path, ROWS, capsys, "--yes")
     span = ["--since", "2025-11-25", "--until", "2025-11-27", "--data", str(tmp_path)]

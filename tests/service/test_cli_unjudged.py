@@ -44,6 +44,7 @@ def test_findings_tell_what_was_not_judged(data: Path) -> None:
     assert (row["uuid"], row["reason"], row["kinds"]) == (B0, ROW["reason"], "held-idle")
 
 
+@pytest.mark.slow
 def test_nothing_judged_yet_and_judged_long_ago_are_not_the_same_as_nothing_found(data: Path) -> None:
     with fill(data / "new"):
         pass

@@ -146,6 +146,7 @@ def test_waste_says_what_findings_name_and_counts_an_hour_once(client: Client) -
     assert (part["wasted_gpu_hours"], part["open_gpu_hours"]) == pytest.approx((1.5, 0.0))
 
 
+@pytest.mark.slow
 def test_a_range_has_its_own_sum(client: Client) -> None:
     hour = {"from_ts": world.NOON.replace(hour=13), "to_ts": world.NOON.replace(hour=14)}
     for name in TOTALS:
@@ -239,6 +240,7 @@ def _report(client: Client, kind: ReportKind, **who: str) -> dict[str, Any]:
     return plain(make(client, Wanted(kind=kind, span=span, zone=UTC, **who), made_at=world.END))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(ReportKind))
 def test_where_a_report_lists_jobs_it_says_what_was_found_of_each(client: Client, kind: ReportKind) -> None:
     who = {ReportKind.MY_WEEK: {"user": "ana"}, ReportKind.PROJECT_WEEK: {"project": "vision"}}

@@ -66,6 +66,7 @@ def test_no_time_is_missing_but_where_the_cluster_was_blind(filled: tuple[Store,
     assert 0.9 * 6 * DAY_MS < covered[0] <= 6 * DAY_MS + 5 * MINUTE_MS
 
 
+@pytest.mark.slow
 def test_interrupted_past_is_begun_again_and_no_sample_comes_twice(tmp_path: Path) -> None:
     cluster = SimulatedCluster(seed=1, nodes=1, gpus_per_node=2)
     told: list[str] = []

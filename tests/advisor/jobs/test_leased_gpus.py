@@ -99,6 +99,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(steps=STEPS)
 def test_a_gpu_is_never_leased_twice_whoever_says_what(

@@ -147,6 +147,7 @@ def test_same_instant_gives_the_same_plan_twice(past: Past) -> None:
     assert plans[0] == plans[1]
 
 
+@pytest.mark.slow
 def test_plan_disturbs_only_who_rests(past: Past) -> None:
     limits = Limits(actions_per_hour=None)
     with past.store.reader() as reader:

@@ -175,6 +175,7 @@ def test_a_file_that_is_no_store_is_left_alone(tmp_path: Path, content: bytes) -
     assert at_path(tmp_path).read_bytes() == content
 
 
+@pytest.mark.slow
 def test_damage_in_the_middle_of_the_file_is_told(tmp_path: Path) -> None:
     with open_store(at_path(tmp_path)) as store:
         store.write_history(history(sample(n % 8, T0 + n * TICK_MS, (n % 91) / 91) for n in range(1, 20_000)))
@@ -229,6 +230,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_the_tick_in_flight_and_nothing_else(small_disk: Path) -> None:
     with open_store(at_path(small_disk), Limits(wal_bytes=1 << 30)) as store:
         ballast = small_disk / "ballast"

@@ -54,12 +54,14 @@ def test_it_stands_beside_what_advice_would_have_given_back(tmp_path: Path) -> N
         assert "What the actions did give back" in text and "Idle jobs paused" in text
 
 
+@pytest.mark.slow
 def test_nothing_done_is_zero_and_not_unknown(tmp_path: Path) -> None:
     report = week(tmp_path, acted=False, dark=30)
     assert told(report) == "Nothing was done: no action gave anything back."
     assert json.loads(render(report, Format.JSON))["figures"]["given_back_gpu_hours"] == 0.0
 
 
+@pytest.mark.slow
 def test_too_little_measured_is_unknown_and_not_zero(tmp_path: Path) -> None:
     report = week(tmp_path, dark=3)
     assert told(report).endswith("is unknown: only 92% of that time was measured.")
