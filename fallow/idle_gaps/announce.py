@@ -36,7 +36,7 @@ LATE_PART, LATEST_S = 0.02, 0.001
 what nobody can foretell costs a step 2%, and is left within a millisecond."""
 
 SHORTEST_S = 0.0005
-"""Shorter gaps are not announced: a background job's gate looks five times a millisecond."""
+"""Shorter gaps are not announced: a background job needs some of one to know of it and to fill it."""
 
 
 class Announcer:
