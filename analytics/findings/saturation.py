@@ -71,7 +71,8 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
     if total is None or claim.from_ms > past.bins.end_ms - expected * BIN_MS:
         return None
     window = past.bins.last(expected)
-    if not _is_most(window.memory_bytes, total, t) or not has_computed(past, claim):
+    taken = _always_taken(window.memory_bytes, total)
+    if taken < t.hog_memory_ratio or not has_computed(past, claim):
         return None
     if not newest(tuple(presence(past, window))):
         return None
@@ -82,9 +83,9 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
         if own is None:
             kinds = (FindingKind.MEMORY_HOG, FindingKind.RESERVED_BY_DESIGN)
             return Unknown(uuid=past.uuid, kinds=kinds, reason=WHOSE_MEMORY)
-        if not _is_most(own.memory_bytes, total, t):
+        window, taken = own, _always_taken(own.memory_bytes, total)
+        if taken < t.hog_memory_ratio:
             return None
-        window = own
     serves = claim.holder.kind is JobKind.INFERENCE
     kind = FindingKind.RESERVED_BY_DESIGN if serves else FindingKind.MEMORY_HOG
     unsure = doubt(past, window, expected, t, kind)
@@ -105,13 +106,12 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
         return None
     if touched >= t.hog_controller_ratio:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason=WHOSE_READING) if len(past.claims) > 1 else None
-    return _hog_finding(past, claim, window, used=used, touched=touched, t=t)
+    return _hog_finding(past, claim, window, taken=taken, used=used, touched=touched, t=t)
 
 
-def _is_most(memory: Sequence[int | None], total: int, t: Thresholds) -> bool:
-    """Whether in 95% of the bins in which that is known at least so much of the board's memory was taken."""
-    taken = percentile([value / total for value in known(memory)], 0.05)
-    return taken is not None and taken >= t.hog_memory_ratio
+def _always_taken(memory: Sequence[int | None], total: int) -> float:
+    """The part of the board's memory that was taken in 95% of the bins in which that is known; 0 of none."""
+    return percentile([value / total for value in known(memory)], 0.05) or 0.0
 
 
 def _own_window(claim: Claim, window: Bins, t: Thresholds) -> Bins | None:
@@ -185,12 +185,8 @@ def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], a
 
 
 def _hog_finding(
-    past: GpuPast, claim: Claim, window: Bins, *, used: float, touched: float, t: Thresholds
+    past: GpuPast, claim: Claim, window: Bins, *, taken: float, used: float, touched: float, t: Thresholds
 ) -> Finding:
-    taken = (
-        percentile([value / (past.memory_total_bytes or 1) for value in known(window.memory_bytes)], 0.05)
-        or 0.0
-    )
     others = len(past.claims) - 1
     beside = f", which {text.many(others, 'other')} hold{'s' if others == 1 else ''} too," if others else ""
     if claim.holder.kind is JobKind.INFERENCE:

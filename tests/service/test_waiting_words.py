@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from collector.managers.model import WaitCause
+from collector.managers.slurm import reasons
 from service.summaries import waiting
 
 PUBLISHED = (
@@ -55,6 +56,10 @@ def test_every_published_limit_has_words() -> None:
 
 def test_every_cause_has_words() -> None:
     assert set(waiting.CAUSES) == set(WaitCause)
+
+
+def test_slurms_own_words_are_the_readers() -> None:
+    assert (waiting.AWAY, waiting.PROSE) == (reasons.AWAY, reasons.PROSE)
 
 
 def test_sentences_say_who_waited_and_who_held() -> None:
