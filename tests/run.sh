@@ -4,9 +4,9 @@
 # quick: what takes under a second of processor time and starts nothing that lives on, on all cores at once.
 #
 # slow: the rest. The stories first, whose calendar runs too fast for a machine that does anything else; then the
-# others in three lanes side by side: most of them wait, for processes that die and time out, for servers that stall
-# and for browsers, and two lanes leave a third of two cores unused. Tests that may use the same port or account
-# are in one lane, by folder. The first lanes' words come at the end.
+# others in four lanes side by side: most of them wait, for processes that die and time out, for servers that stall
+# and for browsers, and three lanes leave over a third of two cores unused. Tests that may use the same port or
+# account are in one lane, by folder. The words of all lanes but the last come at the end.
 #
 # What they write goes to memory where there is room: thousands of stores wait for a disk at each commit else.
 #
@@ -28,7 +28,7 @@ in_memory() { # a folder in memory, of 8 GiB at least (they write 3), where prog
 }
 
 stories=tests/end_to_end/test_stories.py
-few=2
+few=4
 kept=$(in_memory || mktemp -d)
 trap 'rm -rf "$kept"; kill $(jobs -p) 2>/dev/null' EXIT
 
@@ -53,10 +53,12 @@ quick() {
 }
 
 slow() {
-    local trainings stores rest once worst=0
+    local trainings stores launchers rest once worst=0
     trainings=(tests/fallow tests/gpu)
+    launchers=(tests/service/launcher tests/end_to_end)
     stores=(tests/collector tests/analytics tests/advisor tests/bench tests/dashboard tests/service/delivery)
-    rest=("${trainings[@]/#/--ignore=}" "${stores[@]/#/--ignore=}" --ignore="$stories")
+    rest=("${trainings[@]/#/--ignore=}" "${stores[@]/#/--ignore=}" "${launchers[@]/#/--ignore=}")
+    launchers+=(--ignore="$stories")
 
     lane stories "$stories" "$@"
     local stories_came=$?
@@ -64,15 +66,19 @@ slow() {
     local first=$!
     lane stores "${stores[@]}" "$@" >"$kept/stores.said" 2>&1 &
     local second=$!
+    lane launchers "${launchers[@]}" "$@" >"$kept/launchers.said" 2>&1 &
+    local third=$!
     lane rest "${rest[@]}" "$@"
     local rest_came=$?
     wait $first
     local trainings_came=$?
     wait $second
     local stores_came=$?
-    cat "$kept/trainings.said" "$kept/stores.said"
+    wait $third
+    local launchers_came=$?
+    cat "$kept/trainings.said" "$kept/stores.said" "$kept/launchers.said"
 
-    once=$(failed stories rest trainings stores)
+    once=$(failed stories rest trainings stores launchers)
     local heading="FAILED ONCE, and passed when played again with nothing beside"
     if [ -z "$once" ] || [ "$(wc -l <<<"$once")" -gt "$few" ]; then
         heading="FAILED, and too many to be played again"
@@ -87,6 +93,7 @@ slow() {
     again $rest_came rest "${rest[@]}" "$@" || worst=$?
     again $trainings_came trainings "${trainings[@]}" "$@" || worst=$?
     again $stores_came stores "${stores[@]}" "$@" || worst=$?
+    again $launchers_came launchers "${launchers[@]}" "$@" || worst=$?
     [ "$worst" -eq 0 ] || [ "$(wc -l <<<"$once")" -gt "$few" ] || heading="FAILED, these or some of them twice"
     [ -z "$once" ] || printf '\n%s:\n%s\n' "$heading" "$once"
     return $worst
