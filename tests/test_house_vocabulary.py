@@ -91,6 +91,28 @@ def test_no_file_but_the_vocabulary_spells_how_ids_of_submitted_jobs_begin() -> 
     assert not broken, listed(broken)
 
 
+ASKS_BY_ID = {
+    "advisor/planner/consent.py",  # what a job's owner may allow: pure, of the job alone
+    "advisor/state/model.py",  # hands it on
+    "service/cli/explain.py",  # an id or a name that a person typed
+    "service/control/engines.py",  # says so once for all who act
+    "service/pages/submitted_jobs.py",  # an id in a row that the service answered
+    "service/summaries/recommendations.py",
+}
+
+
+def test_who_acts_asks_the_engines_whose_a_job_is() -> None:
+    """``Dispatch.by_launcher``: an engine says which jobs are its own, and its ids are its own affair."""
+    askers = {
+        relative(path)
+        for path in sources()
+        if relative(path).startswith(("advisor/", "service/"))
+        for node in nodes(path)
+        if isinstance(node, ast.ImportFrom) and any(each.name == "is_submitted" for each in node.names)
+    }
+    assert askers == ASKS_BY_ID
+
+
 HYPHENED = re.compile(r"'([a-z]+(?:-[a-z]+)+)'")
 LISTED = re.compile(r"\b(?:kind|state)\s+(?:NOT )?IN \(('[^)]*')\)")
 OF_SQL_ALONE = {

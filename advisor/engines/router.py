@@ -26,7 +26,8 @@ class EngineEntry:
     ``does`` are the actions that it carries out, ``None`` all: what it leaves out goes to the next engine
     that has the job. ``brief`` is the same engine for who has more to do, itself where it never waits.
     ``tells``: the owner is told through the job's launcher, so that what was told is noted here; another
-    engine notes it itself.
+    engine notes it itself. ``by_launcher``: its jobs are in the register, and their launchers are given
+    numbered commands; another engine's jobs are known by what was seen of them.
     """
 
     name: str
@@ -35,6 +36,7 @@ class EngineEntry:
     brief: Engine | None = None
     does: frozenset[type[Action]] | None = None
     tells: bool = False
+    by_launcher: bool = False
 
     def takes(self, step: Action) -> bool:
         """Whether this step is for it."""
@@ -51,6 +53,11 @@ class Dispatch:
         """The same, waiting a moment at most for what an engine began."""
         brief = [replace(each, engine=each.brief or each.engine) for each in self._engines]
         return Dispatch(brief, self._heard)
+
+    def by_launcher(self, job: JobId) -> bool:
+        """Whether the job is of an engine that gives its launcher commands; its record is in the register."""
+        owner = next((each for each in self._engines if each.owns(job)), None)
+        return owner is not None and owner.by_launcher
 
     def do(self, step: Action, intent: int = 0) -> Outcome:
         """Carry the step out where its job lives; blocks as long as that engine does."""

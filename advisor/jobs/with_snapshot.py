@@ -36,7 +36,6 @@ from advisor.state.model import (
     Reservation,
     Telemetry,
     Use,
-    is_submitted,
 )
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 
@@ -53,12 +52,14 @@ class Look:
 
     ``newest_ms`` is when each GPU was last measured, ``stale_ms`` how old that may be. ``here`` are the nodes
     that launchers of this service run on, ``absent`` the jobs whose launcher is not to be reached now.
+    ``by_launcher`` says of a measured job whether the register has the last word on it.
     """
 
     now_ms: int
     newest_ms: Mapping[GpuUuid, int]
     stale_ms: int
     here: frozenset[NodeName]
+    by_launcher: Callable[[JobId], bool]
     absent: frozenset[JobId] = frozenset()
     actions: tuple[ActionTaken, ...] = ()
     doubtful: frozenset[GpuUuid] = frozenset()
@@ -79,11 +80,12 @@ def joined(
     for entry in holding.values():
         for uuid, share in shares_held(entry).items():
             leases[uuid] += share
-    known = {uuid for id, placement in live.placements.items() if is_submitted(id) for uuid in placement.gpus}
+    measured = [placement for id, placement in live.placements.items() if look.by_launcher(id)]
+    known = {uuid for placement in measured for uuid in placement.gpus}
     new = set(leases) - known
-    foreign = _foreign(live, leases, stale)
+    foreign = _foreign(live, leases, stale, look)
     bereft = {uuid for entry in present if entry.id not in holding for uuid in leased(entry)}
-    taken = bereft | _taken(live, foreign, leases) | look.doubtful
+    taken = bereft | _taken(live, foreign, leases, look) | look.doubtful
     inner = {project.parent for project in live.projects.values()}
     waiting = [
         entry
@@ -159,34 +161,38 @@ def _is_expected(entry: JobRecord, look: Look) -> bool:
     return waits and entry.id in look.absent and entry.promised_ms is not None
 
 
-def _foreign(live: ClusterState, leases: Mapping[GpuUuid, float], stale: set[GpuUuid]) -> dict[JobId, Job]:
+def _foreign(
+    live: ClusterState, leases: Mapping[GpuUuid, float], stale: set[GpuUuid], look: Look
+) -> dict[JobId, Job]:
     """Everybody else's jobs. On a GPU that is leased out our lease is the strongest word there is.
 
     Where they don't all fit beside our lease, none of them has a place there: who came last is not known.
     """
     kept: dict[JobId, Job] = {}
-    crowded = _crowded(live, leases)
+    crowded = _crowded(live, leases, look)
     for id, job in live.jobs.items():
         placement = live.placements.get(id)
-        if is_submitted(id) or (placement is not None and not crowded.isdisjoint(placement.gpus)):
+        if look.by_launcher(id) or (placement is not None and not crowded.isdisjoint(placement.gpus)):
             continue
         unseen = placement is not None and any(uuid in stale for uuid in placement.gpus)
         kept[id] = replace(job, use=Use.UNKNOWN, idle_since_ms=None, idle_gpu_hours=None) if unseen else job
     return kept
 
 
-def _crowded(live: ClusterState, leases: Mapping[GpuUuid, float]) -> set[GpuUuid]:
+def _crowded(live: ClusterState, leases: Mapping[GpuUuid, float], look: Look) -> set[GpuUuid]:
     """GPUs of which our leases and everybody else's jobs have more together than there is."""
     given = dict(leases)
     for id, placement in live.placements.items():
-        if not is_submitted(id):
+        if not look.by_launcher(id):
             given.update({uuid: given[uuid] + placement.share for uuid in placement.gpus if uuid in given})
     return {uuid for uuid, share in given.items() if share > 1 + SHARE_SLACK}
 
 
-def _taken(live: ClusterState, foreign: Mapping[JobId, Job], leases: Mapping[GpuUuid, float]) -> set[GpuUuid]:
+def _taken(
+    live: ClusterState, foreign: Mapping[JobId, Job], leases: Mapping[GpuUuid, float], look: Look
+) -> set[GpuUuid]:
     """What is left of the GPUs of those who have no place beside our leases: they may be there still."""
-    gone = (job for job in live.placements if not is_submitted(job) and job not in foreign)
+    gone = (job for job in live.placements if not look.by_launcher(job) and job not in foreign)
     theirs = {uuid for job in gone for uuid in live.placements[job].gpus}
     return {uuid for uuid in theirs if leases.get(uuid, 0.0) < 1 - SHARE_SLACK}
 

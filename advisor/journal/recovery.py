@@ -32,7 +32,6 @@ from advisor.jobs.model import JobRecord
 from advisor.journal.journal import StoreJournal
 from advisor.journal.records import ActionRecord, Moment, Result, age_ms, result_of
 from advisor.outcomes import Outcome
-from advisor.state.model import is_submitted
 from advisor.statements import asked
 from collector.model import JobId
 
@@ -59,12 +58,14 @@ class Directed:
 class Facts:
     """What is known of an intent beside its row; ``told``: its job's owner was told since it was begun.
 
+    ``by_launcher``: the engine of its job does nothing itself but commands its launcher.
     ``foreign`` is what the driver shows of a pause or resume of a job that Fallow did not launch.
     """
 
     directed: Directed | None = None
     entry: JobRecord | None = None
     told: bool = False
+    by_launcher: bool = False
     foreign: Outcome | None = None
 
 
@@ -90,7 +91,7 @@ def settlement(deed: ActionRecord, facts: Facts, now: Moment) -> Recovery | None
             return _undone("promises are made anew with every plan")
         case SetEnvAtRestart() if facts.entry is not None:
             return _of_settings(step, facts.entry)
-        case _ if is_submitted(deed.job):
+        case _ if facts.by_launcher:
             return _undone("Fallow stopped before anything was given to its launcher")
         case Notify():
             return _unknown("the owner may have been told; nothing else was done")
@@ -113,9 +114,11 @@ class Recovering:
         journal: StoreJournal,
         entry_of: Callable[[JobId], JobRecord | None],
         foreign: ForeignOutcome = lambda step: None,
+        *,
+        by_launcher: Callable[[JobId], bool],
     ) -> None:
         self._store, self._journal, self._entry_of = store, journal, entry_of
-        self._foreign = foreign
+        self._foreign, self._by_launcher = foreign, by_launcher
 
     def settle(self) -> tuple[tuple[ActionRecord, Recovery], ...]:
         """Settle what can be; each with how. What is being done right now is left alone. Raises StoreFull."""
@@ -146,10 +149,17 @@ class Recovering:
                 directed = Directed(
                     handled=bool(row["handled"]), failed=None if failed is None else str(failed)
                 )
-            ours = is_submitted(deed.job)
-            entry = self._entry_of(deed.job) if ours else None
-            foreign = None if ours or deed.step is None else self._foreign(deed.step)
-            yield deed, Facts(directed=directed, entry=entry, told=bool(row["told"]), foreign=foreign)
+            ours = self._by_launcher(deed.job)
+            yield (
+                deed,
+                Facts(
+                    directed=directed,
+                    entry=self._entry_of(deed.job) if ours else None,
+                    told=bool(row["told"]),
+                    by_launcher=ours,
+                    foreign=None if ours or deed.step is None else self._foreign(deed.step),
+                ),
+            )
 
 
 def _of_directive(

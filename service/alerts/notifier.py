@@ -10,14 +10,13 @@ from advisor.actions import Action, Notify
 from advisor.engines.external import KEEP_HINT
 from advisor.engines.notify_owner import Notice, Notifier, Told
 from advisor.outcomes import Done, Engine, Failed, Late, Outcome
-from advisor.state.model import is_submitted
 from collector.model import JobId
 from collector.store.errors import StoreError
 from service.errors import ClientError
 
 Send = Callable[[Notice, str | None], Told]
 Whose = Callable[[JobId], str | None]
-"""The user of a launched job; ``None`` when there is no such job."""
+"""The user of a job that has a launcher; ``None`` for all others."""
 
 
 class MessageNotifier:
@@ -52,8 +51,8 @@ class LaunchedToo:
     def do(self, step: Action, intent: int = 0) -> Outcome:
         """Carry the step out; a telling that its launcher took, or may take, is sent as well."""
         outcome = self._engine.do(step, intent)
-        if isinstance(step, Notify) and is_submitted(step.job) and isinstance(outcome, Done | Failed | Late):
+        user = self._whose(step.job) if isinstance(step, Notify) else None
+        if isinstance(step, Notify) and user is not None and isinstance(outcome, Done | Failed | Late):
             hint = KEEP_HINT.format(job=step.job)
-            user = self._whose(step.job)
             self._messages.notify(Notice(job=step.job, user=user, uid=None, message=step.message, hint=hint))
         return outcome

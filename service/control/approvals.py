@@ -19,7 +19,7 @@ from advisor.outcomes import Done, Stale
 from advisor.planner.guard import approve
 from advisor.planner.limits import Limits, Mode
 from advisor.planner.plan import Plan, Refusal
-from advisor.state.model import ActionClass, ClusterState, Job, is_submitted
+from advisor.state.model import ActionClass, ClusterState, Job
 from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.control.executor import Applying, Approval
@@ -48,6 +48,8 @@ class ApprovalDependencies:
     applying: Applying
     register: "Register"
     taking: FreeGpus
+    by_launcher: Callable[[JobId], bool]
+    """Whether a job's record is in the register, as the engines say."""
     against: Callable[[Action], str | None] = lambda step: None
     """Why a step must not be done any more, by its job's owner's word."""
 
@@ -132,7 +134,7 @@ class Papers:
         _must_stand(deed)
         if deed.step is None:
             raise WrongState(f"{deed.verb} of {deed.job} is no step that can be taken back: {deed.no_undo}")
-        if is_submitted(deed.job) and isinstance(deed.step, Pause | SetEnvAtRestart):
+        if self._parts.by_launcher(deed.job) and isinstance(deed.step, Pause | SetEnvAtRestart):
             return self._turn_back(caller, deed, deed.step)
         return self._step_back(caller, deed)
 

@@ -77,11 +77,13 @@ class Observing:
         register: "Register",
         *,
         last_tick: Callable[[], int | None],
+        by_launcher: "Callable[[JobId], bool]",
         here: "Callable[[ClusterState], frozenset[NodeName]]",
         remember: Remember = lambda state: state,
     ) -> None:
         self._store, self._config, self._clock, self._register = store, config, clock, register
         self._last_tick, self._here, self._remember = last_tick, here, remember
+        self._by_launcher = by_launcher
         self._measured: _Measured | None = None
         self._drawn: _Jobs = {}
         self._answered: dict[str, tuple[dict[str, object], list[dict[str, Any]]]] = {}
@@ -114,6 +116,7 @@ class Observing:
             newest_ms=measured.newest_ms,
             stale_ms=_stale_ms(self._config),
             here=self._here(state),
+            by_launcher=self._by_launcher,
             absent=self._register.absent(self._config.acting.silent_s),
             doubtful=self._register.doubtful(measured.newest_ms, measured.taken),
         )

@@ -214,15 +214,22 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     lease = RestoreLease(ground.locks, register.holders)
     foreigners = ExternalJobs(foreign, config, clock, site_of(config).protect, sight, lease=lease)
     entry_of, settle = partial(_entry, register), foreigners.engine.settle
-    books = open_books(store, clock, ground.folder, entry_of, settle, known=register.newest_known)
     granting = LeaseTerms(register, seldom(daemon_finder(), clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
     dispatch = Dispatch(engines(local, foreigners.engine), foreign.told)
+    ours, known = dispatch.by_launcher, register.newest_known
+    books = open_books(store, clock, ground.folder, entry_of, settle, by_launcher=ours, known=known)
     whose = partial(_user, register)
     engine = LaunchedToo(dispatch, messages, whose)
     brief = LaunchedToo(dispatch.brief(), messages, whose)
-    book, by_owners = ConsentStore(store, clock), config.consent.owners
+    consenting = ConsentDependencies(
+        book=ConsentStore(store, clock),
+        register=register,
+        clock=clock,
+        by_launcher=ours,
+        by_owners=config.consent.owners,
+    )
     journal, halt = books.journal, books.switch.halt
     activity, doubts = Activity(), Doubts(store, clock, register)
     register.listen(activity.job_changed)
@@ -234,9 +241,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
         foreign=foreign,
         foreigners=foreigners,
         books=books,
-        consents=Consents(
-            ConsentDependencies(book=book, register=register, clock=clock, by_owners=by_owners)
-        ),
+        consents=Consents(consenting),
         doubts=doubts,
         admission=Admission(config),
         granting=granting,
@@ -247,24 +252,30 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
         watching=MemoryWatchdog(
             register, engine, journal, clock, limits, snapshot=ground.snapshot, brief=brief, halted=halt
         ),
-        pairing=SlowdownWatchdog(
-            register,
-            brief,
-            journal,
-            clock,
-            limits,
-            book=SlowdownStore(store, clock),
-            span=Span().at_speed(config.rehearsal.speed),
-            halted=halt,
-        ),
+        pairing=_pairing(ground, register, brief, books, limits),
         messages=messages,
+    )
+
+
+def _pairing(
+    ground: ControlDependencies, register: "Register", brief: LaunchedToo, books: Records, limits: "Limits"
+) -> SlowdownWatchdog:
+    return SlowdownWatchdog(
+        register,
+        brief,
+        books.journal,
+        ground.clock,
+        limits,
+        book=SlowdownStore(ground.store, ground.clock),
+        span=Span().at_speed(ground.config.rehearsal.speed),
+        halted=books.switch.halt,
     )
 
 
 def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:
     """The look at the cluster; all that is known beside measurements and register comes to it, in order."""
     remembering = (
-        roots.foreigners.complete,
+        partial(roots.foreigners.complete, by_launcher=roots.dispatch.by_launcher),
         roots.consents.complete,
         roots.books.remember,
         roots.watching.remember,
@@ -284,6 +295,7 @@ def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:
         ground.clock,
         roots.register,
         last_tick=ground.last_tick,
+        by_launcher=roots.dispatch.by_launcher,
         here=lambda state: _here(simulated=ground.simulated),
         remember=remember,
     )
@@ -336,6 +348,7 @@ def _organs(
         applying=applying,
         register=roots.register,
         taking=taking,
+        by_launcher=roots.dispatch.by_launcher,
         against=roots.consents.against,
     )
     return Dependencies(
@@ -350,6 +363,7 @@ def _organs(
         papers=Papers(papers),
         foreign=ExternalJobOrders(observing.look, applying, taking),
         consents=roots.consents,
+        by_launcher=roots.dispatch.by_launcher,
         admission=roots.admission,
         keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
         agree=roots.granting.agree,

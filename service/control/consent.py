@@ -15,7 +15,6 @@ from advisor.jobs.model import JobRecord, JobState
 from advisor.jobs.with_snapshot import waiting_job
 from advisor.outcomes import Engine, Outcome, Stale
 from advisor.planner.consent import Held, Kind, Origin, holding, with_consent, withdrawn
-from advisor.state.model import is_submitted
 from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob
 from service.control.interface import Caller, OwnWord, Role, Row
@@ -31,11 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentDependencies:
-    """``by_owners``: the site takes an owner's own yes; an owner's no is always taken."""
+    """``by_owners``: the site takes an owner's own yes; an owner's no is always taken.
+
+    ``by_launcher``: whether the register has a job's record, as the engines say.
+    """
 
     book: ConsentStore
     register: "Register"
     clock: "Clock"
+    by_launcher: Callable[[JobId], bool]
     by_owners: bool = True
 
 
@@ -49,7 +52,8 @@ class Consents:
 
     def complete(self, state: "ClusterState") -> "ClusterState":
         """The state with what owners said of their jobs. Reads the store; blocks briefly."""
-        self._foreign = {id: job for id, job in state.jobs.items() if not is_submitted(id)}
+        by_launcher = self._parts.by_launcher
+        self._foreign = {id: job for id, job in state.jobs.items() if not by_launcher(id)}
         return with_consent(state, self._parts.book.words())
 
     def against(self, step: "Action") -> str | None:
@@ -108,7 +112,7 @@ class Consents:
         entry = self._parts.register.entries().get(job)
         if entry is not None and entry.state is not JobState.ENDED:
             return waiting_job(entry)
-        if not is_submitted(job):
+        if not self._parts.by_launcher(job):
             self.observe()
         result = self._foreign.get(job)
         if result is None:
@@ -119,7 +123,7 @@ class Consents:
 
     def user_of(self, job: JobId) -> str | None:
         """Whose job it is; ``None`` for one that Fallow neither launched nor saw at its newest look."""
-        if not is_submitted(job):
+        if not self._parts.by_launcher(job):
             result = self._foreign.get(job)
             return None if result is None else result.user
         entry = self._parts.register.entries().get(job)

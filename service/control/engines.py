@@ -12,7 +12,12 @@ def engines(launched: LocalEngine, external: ExternalEngine) -> tuple[EngineEntr
     """Whose jobs each has, and what it can do; the first that takes a step does it."""
     return (
         EngineEntry(
-            name="launched", owns=is_submitted, engine=launched, brief=Brief[Given](launched), tells=True
+            name="launched",
+            owns=is_submitted,
+            engine=launched,
+            brief=Brief[Given](launched),
+            tells=True,
+            by_launcher=True,
         ),
         EngineEntry(name="external", owns=lambda _: True, engine=external, brief=Brief[Moving](external)),
     )

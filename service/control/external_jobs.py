@@ -28,7 +28,6 @@ from advisor.state.model import (
     Phase,
     Placement,
     Use,
-    is_submitted,
 )
 from advisor.state.site_protection import Protect, with_protection
 from collector.model import GpuUuid, JobId, NodeName
@@ -116,8 +115,11 @@ class ExternalJobs:
         samples = self._sight.snapshot().process_samples
         return frozenset(each.key.pid for each in samples if each.key.node == self._node)
 
-    def complete(self, state: ClusterState) -> ClusterState:
-        """The state with all that is known of foreign jobs. Reads the store and /proc; blocks briefly."""
+    def complete(self, state: ClusterState, *, by_launcher: Callable[[JobId], bool]) -> ClusterState:
+        """The state with all that is known of foreign jobs, which are those without a launcher of ours.
+
+        Reads the store and /proc; blocks briefly.
+        """
         moving = self.engine.moving()
         checkpoints = self._checkpoints()
         moving |= self.engine.moving()  # what ended in between stands in the book as it stood before
@@ -126,7 +128,7 @@ class ExternalJobs:
         state = with_present(with_protection(state, self._protect), present)
         state = with_paused(state, paused, self._typed_ms)
         jobs = {
-            id: job if is_submitted(id) else self._completed(job, moving) for id, job in state.jobs.items()
+            id: job if by_launcher(id) else self._completed(job, moving) for id, job in state.jobs.items()
         }
         return replace(state, jobs=jobs)
 

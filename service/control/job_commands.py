@@ -18,7 +18,7 @@ from advisor.jobs.model import Command, JobRecord, JobState, Report, Submission
 from advisor.jobs.repository import read_directives, read_leases
 from advisor.outcomes import Done, Outcome, Stale
 from advisor.serialize import to_tree
-from advisor.state.model import ActionClass, is_submitted
+from advisor.state.model import ActionClass
 from advisor.tags import verb_of
 from collector.model import JobId
 from service.control.admission import Admission
@@ -96,7 +96,10 @@ class Foreign(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What a desk sits between. ``projects`` are those that have projects below them: no place for jobs."""
+    """What a desk sits between. ``projects`` are those that have projects below them: no place for jobs.
+
+    ``by_launcher``: whether the engine of a job commands its launcher; orders about others go to ``foreign``.
+    """
 
     register: "Register"
     store: "Store"
@@ -110,6 +113,7 @@ class Dependencies:
     foreign: Foreign
     keeping: Keeping
     consents: "Consents"
+    by_launcher: Callable[[JobId], bool]
     admission: Admission
     inner_projects: frozenset[str] = frozenset()
     reports: "LauncherReports"
@@ -208,7 +212,7 @@ class JobCommands:
 
     def pause(self, caller: Caller, job: JobId, because: str) -> Row:
         """Pause a running job until it is resumed; a waiting one is held in the queue."""
-        if not is_submitted(job):
+        if not self._organs.by_launcher(job):
             return self._organs.foreign.pause(caller, job, because)
         entry = self._changeable(caller, job)
         if entry.state in (JobState.PENDING, JobState.PAUSED) and not in_flight(entry):
@@ -221,7 +225,7 @@ class JobCommands:
 
     def resume(self, caller: Caller, job: JobId, because: str, nonce: str = "") -> Row:
         """Let a paused or held job go on as soon as there is room."""
-        if not is_submitted(job):
+        if not self._organs.by_launcher(job):
             return self._organs.foreign.resume(caller, job, because)
         entry = self._changeable(caller, job, nonce)
         if never_began(entry):
@@ -233,7 +237,7 @@ class JobCommands:
         self, caller: Caller, job: JobId, because: str, nonce: str = "", *, force: bool = False
     ) -> Row:
         """End a job for good; with ``force`` an operator ends its lease too, whatever its processes do."""
-        if not is_submitted(job):
+        if not self._organs.by_launcher(job):
             raise self._organs.foreign.refuse(caller, job, "cancel")
         entry = self._changeable(caller, job, nonce)
         step = Cancel(job=job, reason=because or f"cancelled by {caller.name}")
@@ -246,7 +250,7 @@ class JobCommands:
 
     def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:
         """Give a running job so many GPUs, when as many are free beside its own and promised to nobody."""
-        if not is_submitted(job):
+        if not self._organs.by_launcher(job):
             raise self._organs.foreign.refuse(caller, job, "resize")
         entry = self._changeable(caller, job)
         submission = entry.submission

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from advisor.jobs.gpu_sharing import Device, Mps, Sharer, Terms, terms
 from advisor.jobs.lifecycle import leased
 from advisor.jobs.model import JobRecord, Sharing
-from advisor.state.model import is_submitted
-from collector.model import GpuUuid
+from collector.model import GpuUuid, JobId
 from collector.procfs.accounts import name_of
 from collector.procfs.owners import is_lent
 
@@ -36,7 +35,7 @@ class LeaseTerms:
         """The state itself; its devices are what the next leases are reckoned with."""
         self._memory = {uuid: gpu.memory_bytes for uuid, gpu in state.gpus.items()}
         self._parts = {uuid: gpu.part_of_device for uuid, gpu in state.gpus.items()}
-        self._strangers = _strangers(state)
+        self._strangers = _strangers(state, self._register.entries())
         return state
 
     def agree(self, entry: JobRecord, gpus: tuple[GpuUuid, ...], share: float) -> Terms:
@@ -80,12 +79,12 @@ def _account(wanted: "Submission") -> str:
     return name_of(uid) if uid is not None and is_lent(uid) else wanted.user
 
 
-def _strangers(state: "ClusterState") -> dict[GpuUuid, frozenset[str]]:
+def _strangers(state: "ClusterState", launched: Mapping[JobId, JobRecord]) -> dict[GpuUuid, frozenset[str]]:
     """Who uses a device by a job that Fallow did not launch; one without a known user is nobody's friend."""
     result: dict[GpuUuid, frozenset[str]] = {}
     for id, placement in state.placements.items():
         job = state.jobs.get(id)
-        if job is None or is_submitted(id):
+        if job is None or id in launched:
             continue
         for uuid in placement.gpus:
             result[uuid] = result.get(uuid, frozenset()) | {job.user or f"the owner of {id}"}

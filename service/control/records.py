@@ -42,13 +42,14 @@ class Records:
         entry_of: "Callable[[JobId], JobRecord | None]",
         foreign: ForeignOutcome,
         *,
+        by_launcher: "Callable[[JobId], bool]",
         known: "Callable[[], int]" = int,
     ) -> None:
         self.store, self.clock = store, clock
         self.journal = StoreJournal(store, clock, above=known)
         self.shelf = PendingPlans(store)
         self.switch = switch
-        self._settling = Recovering(store, self.journal, entry_of, foreign)
+        self._settling = Recovering(store, self.journal, entry_of, foreign, by_launcher=by_launcher)
         self._seen_ms: dict[int, int] = {}
 
     def remember(self, state: ClusterState) -> ClusterState:
@@ -100,16 +101,17 @@ def open_books(
     entry_of: "Callable[[JobId], JobRecord | None]",
     foreign: ForeignOutcome = lambda step: None,
     *,
+    by_launcher: "Callable[[JobId], bool]",
     known: "Callable[[], int]" = int,
 ) -> Records:
     """The books of a store, with the switch of its folder as file and store have it. Raises StoreFull.
 
     ``foreign`` says what came of a pause or resume of a foreign job that nobody saw the end of, ``known`` the
-    highest number of a directive that a launcher knows.
+    highest number of a directive that a launcher knows; ``by_launcher``: whether a job's engine commands one.
     """
     switch = KillSwitch(store, folder)
     switch.adopt()
-    return Records(store, clock, switch, entry_of, foreign, known=known)
+    return Records(store, clock, switch, entry_of, foreign, by_launcher=by_launcher, known=known)
 
 
 def _said(how: Recovery) -> tuple[str, str]:

@@ -192,7 +192,13 @@ class Launched(Story):
                 idle_since_ms=self.worked_ms,
             )
             live = replace(live, jobs={LAUNCHED: seen}, placements={LAUNCHED: Placement(gpus=(GPU,))})
-        look = Look(now_ms=now_ms, newest_ms={GPU: now_ms}, stale_ms=30_000, here=frozenset({NODE}))
+        look = Look(
+            now_ms=now_ms,
+            newest_ms={GPU: now_ms},
+            stale_ms=30_000,
+            here=frozenset({NODE}),
+            by_launcher=is_submitted,
+        )
         return joined(with_spoken(live, self.words), [self.entry], look)
 
     def do(self, step: Action, intent: int = 0) -> Outcome:

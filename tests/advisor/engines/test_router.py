@@ -41,7 +41,12 @@ class Three:
         return Dispatch(
             (
                 EngineEntry(
-                    name="launched", owns=is_submitted, engine=self.launched, brief=self.soon, tells=True
+                    name="launched",
+                    owns=is_submitted,
+                    engine=self.launched,
+                    brief=self.soon,
+                    tells=True,
+                    by_launcher=True,
                 ),
                 EngineEntry(
                     name="slurm",
@@ -62,6 +67,17 @@ def test_a_step_goes_to_the_engine_that_has_its_job_and_does_such_a_thing() -> N
     assert three.launched.given == [("Pause", OURS)]
     assert three.slurm.given == [("Requeue", SLURMS)]
     assert three.external.given == [("Pause", SLURMS), ("Requeue", OTHERS)]
+
+
+def test_the_engines_say_whose_jobs_have_a_launcher() -> None:
+    dispatch = Three().dispatch()
+    assert [dispatch.by_launcher(job) for job in (OURS, SLURMS, OTHERS)] == [True, False, False]
+    rays = EngineEntry(name="ray", owns=lambda job: job.startswith("ray:"), engine=Engine(), by_launcher=True)
+    other = Dispatch(
+        (rays, EngineEntry(name="external", owns=lambda _: True, engine=Engine())), lambda *_: None
+    )
+    assert other.by_launcher(JobId("ray:1")) and not other.by_launcher(OURS), "the id alone says nothing"
+    assert not Dispatch((), lambda *_: None).by_launcher(OURS), "nobody's"
 
 
 def test_nobodys_step_is_not_done_and_says_so() -> None:

@@ -15,6 +15,7 @@ from advisor.jobs.model import (
 )
 from advisor.jobs.with_snapshot import Look, joined
 from advisor.state.model import ClusterState, Gpu, Phase, Use
+from analytics.vocabulary.jobs import is_submitted
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 
 NODE, GPU, JOB = NodeName("n"), GpuUuid("g"), JobId("fallow:1")
@@ -45,7 +46,9 @@ def suspended(entry: JobRecord, *, for_idling: bool, attached: bool | None = Fal
 
 def seen(entry: JobRecord) -> tuple[Phase, bool, Use]:
     live = ClusterState(as_of_ms=50, gpus={GPU: Gpu(uuid=GPU, node=NODE)})
-    look = Look(now_ms=50, newest_ms={GPU: 50}, stale_ms=30_000, here=frozenset({NODE}))
+    look = Look(
+        now_ms=50, newest_ms={GPU: 50}, stale_ms=30_000, here=frozenset({NODE}), by_launcher=is_submitted
+    )
     job = joined(live, [entry], look).jobs[JOB]
     return job.phase, job.held, job.use
 

@@ -30,6 +30,7 @@ from advisor.state.model import (
     Telemetry,
     Use,
 )
+from analytics.vocabulary.jobs import is_submitted
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 from tests.advisor.jobs.job_store_world import GPUS, NODE, submission, word
 
@@ -55,6 +56,7 @@ def look(**changes: object) -> Look:
         newest_ms=dict.fromkeys(GPUS, NOW - 5_000),
         stale_ms=30_000,
         here=frozenset({NODE}),
+        by_launcher=is_submitted,
     )
     return replace(plain, **changes)  # type: ignore[arg-type]
 

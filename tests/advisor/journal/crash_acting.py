@@ -56,6 +56,7 @@ from advisor.planner.limits import Limits, Mode
 from advisor.planner.plan import Advice
 from advisor.serialize import from_tree, to_tree
 from advisor.state.model import ActionClass, ClusterState, Gpu, Node, Project, Telemetry
+from analytics.vocabulary.jobs import is_submitted
 from collector.clock import SystemClock
 from collector.store.database import Store, open_store
 from service.control.owner_commands import Orders
@@ -143,7 +144,9 @@ class Service:
             self.register, self.clock, lambda entry, gpus, share: Terms(sharing=Sharing.WHOLE)
         )
         self.orders = Orders(self.engine, self.journal, self.clock)
-        self.settling = Recovering(self.store, self.journal, lambda job: self.register.entries().get(job))
+        self.settling = Recovering(
+            self.store, self.journal, lambda job: self.register.entries().get(job), by_launcher=is_submitted
+        )
         self._line = line.makefile("rw", buffering=1)
         self._told: queue.SimpleQueue[JobRecord | None] = queue.SimpleQueue()
         self.register.listen(lambda before, after: self._told.put(after))
@@ -174,7 +177,9 @@ class Service:
             projects={"lab": Project(name="lab", quota_gpus=4.0)},
         )
         newest = dict.fromkeys(GPUS, now_ms)
-        look = Look(now_ms=now_ms, newest_ms=newest, stale_ms=60_000, here=frozenset({"n"}))
+        look = Look(
+            now_ms=now_ms, newest_ms=newest, stale_ms=60_000, here=frozenset({"n"}), by_launcher=is_submitted
+        )
         return joined(live, self.register.entries().values(), look)
 
     def cycle(self) -> int:

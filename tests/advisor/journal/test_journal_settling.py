@@ -1,5 +1,6 @@
 """Intents whose end nobody saw: each is settled by what the store and the launcher say, and once."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from advisor.journal.recovery import PATIENCE_MS, Directed, Facts, Recovering, s
 from advisor.outcomes import Done
 from advisor.serialize import to_text
 from advisor.statements import statement
+from analytics.vocabulary.jobs import is_submitted
 from tests.advisor.journal.journal_parts import T0, Hands
 from tests.stores import open_store
 
@@ -104,7 +106,8 @@ IN_FLIGHT = entry(directive=PauseCommand(number=5), state=JobState.RUNNING, gpus
 def test_each_way_to_be_interrupted_is_settled(
     step: Action | None, facts: Facts, result: Result | None
 ) -> None:
-    found = settlement(deed(step, "fallow:1" if step is None else step.job), facts, NOW)
+    about = deed(step, "fallow:1" if step is None else step.job)
+    found = settlement(about, replace(facts, by_launcher=is_submitted(about.job)), NOW)
     assert (None if found is None else found.result) == result
 
 
@@ -119,7 +122,9 @@ def test_a_launcher_that_never_answers_is_handed_to_a_person() -> None:
 steps = st.from_type(Action)
 entries = st.none() | st.from_type(JobRecord)
 directed = st.none() | st.builds(Directed, handled=st.booleans(), failed=st.none() | st.text())
-facts = st.builds(Facts, directed=directed, entry=entries, told=st.booleans())
+facts = st.builds(
+    Facts, directed=directed, entry=entries, told=st.booleans(), by_launcher=st.just(value=True)
+)
 
 
 @given(steps, facts, st.integers(0, 10**8))
@@ -168,7 +173,7 @@ def test_settling_reads_the_store_and_settles_once(tmp_path: Path) -> None:
             )
     with open_store(tmp_path / "s.duckdb") as store:
         journal = StoreJournal(store, clock)
-        settling = Recovering(store, journal, lambda job: None)
+        settling = Recovering(store, journal, lambda job: None, by_launcher=is_submitted)
         results = {each.number: how.result for each, how in settling.settle()}
         assert results == {
             never: Result.UNDONE,
@@ -189,7 +194,7 @@ def test_what_is_being_done_right_now_is_left_alone(tmp_path: Path) -> None:
     clock = Hands()
     with open_store(tmp_path / "s.duckdb") as store:
         journal = StoreJournal(store, clock)
-        settling = Recovering(store, journal, lambda job: None)
+        settling = Recovering(store, journal, lambda job: None, by_launcher=is_submitted)
         number = journal.intends(T0, Pause(job="fallow:1"))
         assert settling.settle() == ()
         journal.came_of(T0, number, Done())

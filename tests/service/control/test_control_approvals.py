@@ -15,6 +15,7 @@ from advisor.outcomes import Failed, Outcome
 from advisor.planner.limits import Limits, Mode
 from advisor.planner.plan import Advice
 from advisor.state.model import ActionClass, ClusterState, Job, Placement, Project, Reservation, Telemetry
+from analytics.vocabulary.jobs import is_submitted
 from collector.store.database import Store
 from service.control.approvals import ApprovalDependencies, Papers
 from service.control.errors import ActingError, BadOrder, NotAllowed, UnknownJob, WrongState
@@ -42,7 +43,9 @@ class Rig:
         self.limits = limits
         self.breaks = False
         register = open_register(store, self.clock)
-        self.books: Records = open_books(store, self.clock, folder, lambda job: None)
+        self.books: Records = open_books(
+            store, self.clock, folder, lambda job: None, by_launcher=is_submitted
+        )
         self.applying = Applying(self, self.books.journal, self.clock)
         self.papers = Papers(
             ApprovalDependencies(
@@ -52,6 +55,7 @@ class Rig:
                 applying=self.applying,
                 register=register,
                 taking=FreeGpus(self.observe, limits, self.books.switch.halt),
+                by_launcher=is_submitted,
             )
         )
         self.applying.start()
@@ -293,7 +297,7 @@ def test_what_is_not_advised_any_more_runs_out(rig: Rig) -> None:
 def test_a_plan_outlives_a_restart_in_which_nothing_is_measured_yet(rig: Rig, tmp_path: Path) -> None:
     (plan,) = rig.turn(PAUSE)
     rig.clock.pass_ms(HOUR_MS)
-    rig.books = open_books(rig.books.store, rig.clock, tmp_path, lambda job: None)
+    rig.books = open_books(rig.books.store, rig.clock, tmp_path, lambda job: None, by_launcher=is_submitted)
     (waits,) = rig.turn()
     assert waits["plan"] == plan["plan"]
     rig.clock.pass_ms(11 * 60_000)

@@ -13,6 +13,7 @@ from advisor.jobs.consent_store import ConsentStore
 from advisor.jobs.job_store import open_register
 from advisor.outcomes import Done, Stale
 from advisor.planner.consent import Kind
+from analytics.vocabulary.jobs import is_submitted
 from collector.clock import SystemClock
 from collector.model import JobId
 from service.config.deciding import ConsentConfig
@@ -110,7 +111,9 @@ def test_a_step_that_was_approved_is_not_done_once_its_owner_has_said_no(tmp_pat
         job = JobId(running(there))
         engine, step, clock = Noting(), Pause(job=job), SystemClock()
         book, register = ConsentStore(there.store, clock), open_register(there.store, clock)
-        consents = Consents(ConsentDependencies(book=book, register=register, clock=clock))
+        consents = Consents(
+            ConsentDependencies(book=book, register=register, clock=clock, by_launcher=is_submitted)
+        )
         consenting = Consenting(engine, consents.against)
         assert consenting.do(step) == Done()
         there.desk.consent(ANNA, OwnWord(kinds={Kind.PAUSE: False}))

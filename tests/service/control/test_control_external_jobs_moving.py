@@ -19,6 +19,7 @@ from advisor.engines.memory_transfers import Moving
 from advisor.outcomes import Done, Late
 from advisor.state.model import ClusterState, Gpu, Phase, Placement, Telemetry
 from advisor.state.site_protection import Protect
+from analytics.vocabulary.jobs import is_submitted
 from collector.model import JobId, ProcessKey
 from service.config.model import Config
 from service.control.external_jobs import UNSEEN_TICKS, ExternalJobs, Sight
@@ -53,7 +54,9 @@ class World:
     def looked(self) -> ClusterState:
         """The world where the measuring shows nothing of the job."""
         gpu = Gpu(uuid=GPU, node=NODE, memory_bytes=80 << 30, telemetry=Telemetry.GOOD)
-        return self.foreigners.complete(ClusterState(as_of_ms=self.clock.now_ms(), gpus={GPU: gpu}))
+        return self.foreigners.complete(
+            ClusterState(as_of_ms=self.clock.now_ms(), gpus={GPU: gpu}), by_launcher=is_submitted
+        )
 
 
 @pytest.fixture
