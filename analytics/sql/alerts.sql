@@ -25,21 +25,23 @@
 -- @column closed_at timestamp: over since
 -- @column because text: why it is over
 -- @column told text: whom a word reached, with commas between
+-- @column told_at timestamp: when the newest of these words arrived
 -- @column waiting text: whom one is on its way to, or is kept for
 -- @column missed text: whom one did not reach
 -- @column evidence json: the numbers behind it
--- @null closed_at: still so; job, user_name, project, node: it is about none; told, waiting, missed: nobody
+-- @null closed_at: still so; job, user_name, project, node: it is about none; told, told_at, waiting, missed: nobody
 WITH words AS (
     SELECT
         alert,
         -- an address may hold a secret: of one, only its kind is shown
         split_part(regexp_replace(receiver, '^to:', ''), '://', 1) AS receiver,
-        CASE WHEN outcome = 'sent' THEN 'told' WHEN outcome IS NULL THEN 'waiting' ELSE 'missed' END AS outcome
+        settled_at, CASE WHEN outcome = 'sent' THEN 'told' WHEN outcome IS NULL THEN 'waiting' ELSE 'missed' END AS outcome
     FROM alert_letters
     WHERE alert > 0
 ), reached AS (
     SELECT
         alert, string_agg(DISTINCT receiver, ', ' ORDER BY receiver) FILTER (WHERE outcome = 'told') AS told,
+        max(settled_at) FILTER (WHERE outcome = 'told') AS told_at,
         string_agg(DISTINCT receiver, ', ' ORDER BY receiver) FILTER (WHERE outcome = 'waiting') AS waiting,
         string_agg(DISTINCT receiver, ', ' ORDER BY receiver) FILTER (WHERE outcome = 'missed') AS missed
     FROM words
@@ -48,7 +50,7 @@ WITH words AS (
 SELECT
     c.number, c.kind, c.rung, c.level, c.title, c.says, c.next, c.command, c.job, c.user_name, c.project, c.node,
     c.gpus, c.since_at AS since_ts, c.opened_at, c.changed_at, c.closed_at, nullif(c.because, '') AS because,
-    r.told, r.waiting, r.missed, c.evidence
+    r.told, r.told_at, r.waiting, r.missed, c.evidence
 FROM alert_cases AS c
 LEFT JOIN reached AS r ON r.alert = c.number
 WHERE c.opened_at <= $to_ts AND (c.closed_at IS NULL OR c.closed_at > $from_ts)

@@ -42,6 +42,18 @@ class FindingKind(StrEnum):
 IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
 """Of a GPU that its holder leaves idle now: what is advised and told of idle jobs rests on these two."""
 
+WASTE_REASONS = (
+    FindingKind.SLEEPING_BATCH,
+    FindingKind.CRASH_LOOP,
+    FindingKind.USES_PART,
+    FindingKind.RARELY_USED,
+    FindingKind.NOT_STARTED,
+    FindingKind.ALLOCATED_EMPTY,
+    FindingKind.HELD_IDLE,
+)
+"""Kinds that say why hours were idle or empty, those that say most first. Memory and low saturation are no
+waste."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindWords:

@@ -25,6 +25,7 @@ LEDGER_KEYS = (
     *("state", "node", "gpu", "user", "project", "job", "framework", "model", "hour", "day"),
     *("partition", "qos", "account", "cluster"),
 )
+WASTE_KEYS = ("user", "project", "job")
 
 ADVICE_CLASSES = tuple(action.value for action in ADVISED)
 
@@ -88,6 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
         _serve,
         _status,
         _collect,
+        _waste,
         _ledger,
         _job,
         _findings,
@@ -219,6 +221,16 @@ def _collect(verbs: Verbs) -> None:
         "--once", action="store_true", required=True, help="read once (to go on, use `fallow serve`)"
     )
     _sources(verb)
+    _json(verb)
+
+
+def _waste(verbs: Verbs) -> None:
+    verb = _verb(verbs, "waste", "who wasted how many GPU-hours, why, and what to do about it")
+    keys = f"{', '.join(WASTE_KEYS)} (default user; job where few users are known)"
+    verb.add_argument("--by", choices=WASTE_KEYS, metavar="KEY", help=keys)
+    verb.add_argument("--all", action="store_true", help="everybody (default: those who wasted most)")
+    _window(verb, "7d")
+    _filters(verb)
     _json(verb)
 
 

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -30,14 +31,16 @@ LONGEST_CELL = 1_000
 class Column:
     """A column of a screen's table.
 
-    On a narrow terminal those with a ``least`` width give way; where that is not enough, those with a
-    place in ``spare`` are left out, the smallest first.
+    On a narrow terminal those that go ``below`` stand under their row, each on a line of its own; then
+    those with a ``least`` width give way; where that is not enough, those with a place in ``spare`` are left
+    out, the smallest first. The rest is never cut: if it still finds no room, each row becomes a few lines.
     """
 
     title: str
     right: bool = False
     least: int | None = None
     spare: int | None = None
+    below: bool = False
 
 
 class _Screen(Console):
@@ -83,17 +86,29 @@ def print_json(rows: Sequence[dict[str, Any]], flags: argparse.Namespace) -> Non
 
 def table(
     columns: Sequence[Column], rows: Iterable[Sequence[str | Text]], *, width: int | None = None
-) -> Table:
+) -> RenderableType:
     """A table in the house's manner: light rules, numbers to the right, and only what may give way is cut.
 
     ``width`` is the terminal's unless given.
     """
     cells = [tuple(map(_cell, row)) for row in rows]
     wide = console().width if width is None else width
-    kept = which_fit(columns, cells, wide)
-    columns = [columns[at] for at in kept]
-    lines = [tuple(line[at] for at in kept) for line in cells]
-    widths = fitted(columns, lines, wide)
+    under: list[int] = []
+    if _needed(_widest(columns, cells)) > wide:
+        under = [at for at, each in enumerate(columns) if each.below]
+    beside = [at for at in range(len(columns)) if at not in under]
+    above = [columns[at] for at in beside]
+    lines = [tuple(line[at] for at in beside) for line in cells]
+    kept = which_fit(above, lines, wide)
+    if _needed(_least([above[at] for at in kept], [tuple(line[at] for at in kept) for line in lines])) > wide:
+        return Group(*(_record(columns, line) for line in cells))
+    made = _in_columns([above[at] for at in kept], [tuple(line[at] for at in kept) for line in lines], wide)
+    if not under:
+        return made
+    return Group(*_with_lines_below(made, columns, cells, under, wide))
+
+
+def _in_columns(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], wide: int) -> Table:
     made = Table(
         box=box.SIMPLE_HEAD,
         header_style="bright_black",
@@ -101,7 +116,7 @@ def table(
         pad_edge=False,
         show_edge=False,
     )
-    for each, size in zip(columns, widths, strict=True):
+    for each, size in zip(columns, fitted(columns, lines, wide), strict=True):
         justify: Literal["left", "right"] = "right" if each.right else "left"
         made.add_column(each.title, justify=justify, no_wrap=True, overflow="ellipsis", width=size)
     for line in lines:
@@ -109,17 +124,43 @@ def table(
     return made
 
 
+def _with_lines_below(
+    made: Table,
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str | Text]],
+    under: Sequence[int],
+    wide: int,
+) -> Iterable[RenderableType]:
+    """The table's own lines, and under each row what found no room beside it, indented and wrapped."""
+    screen = Console(width=wide, color_system="truecolor", markup=False, highlight=False, emoji=False)
+    drawn = screen.render_lines(made, screen.options.update(width=wide), pad=False)
+    head = len(drawn) - len(cells)
+    for at, line in enumerate(drawn):
+        yield Text.assemble(*((each.text, each.style or "") for each in line))
+        if at >= head:
+            for place in under:
+                text = Text.assemble((f"{columns[place].title}: ", "bright_black"), cells[at - head][place])
+                yield Padding(text, (0, 0, 0, 2), expand=False)
+
+
+def _record(columns: Sequence[Column], line: Sequence[str | Text]) -> RenderableType:
+    """A row as lines: its first cell, and under it every other with its title."""
+    named = zip(columns[1:], line[1:], strict=True)
+    told = Text(" · ").join(
+        Text.assemble((f"{each.title} " if each.title else "", "bright_black"), cell)
+        for each, cell in named
+        if _width(cell) and (each.title or each.spare is None)
+    )
+    return Group(Text.assemble(line[0]), Padding(told, (0, 0, 0, 2), expand=False))
+
+
 def which_fit(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], width: int) -> list[int]:
     """The places of the columns that fit on a line of ``width``, those that give way at their least. Pure."""
-    widths = _widest(columns, lines)
-    needed = [
-        size if each.least is None else min(size, each.least)
-        for each, size in zip(columns, widths, strict=True)
-    ]
+    needed = _least(columns, lines)
     kept = list(range(len(columns)))
     spare = sorted((each.spare, at) for at, each in enumerate(columns) if each.spare is not None)
     for _, at in spare:
-        if sum(needed[place] for place in kept) + GUTTER * (len(kept) - 1) <= width:
+        if _needed([needed[place] for place in kept]) <= width:
             break
         kept.remove(at)
     return kept
@@ -127,16 +168,29 @@ def which_fit(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], 
 
 def fitted(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], width: int) -> list[int]:
     """The width of each column: its widest cell, the widest of those that may give way cut first. Pure."""
-    widths = _widest(columns, lines)
-    excess = sum(widths) + GUTTER * (len(columns) - 1) - width
+    widths, least = _widest(columns, lines), _least(columns, lines)
+    excess = _needed(widths) - width
     while excess > 0:
-        soft = [at for at, each in enumerate(columns) if each.least is not None and widths[at] > each.least]
+        soft = [at for at, size in enumerate(least) if widths[at] > size]
         if not soft:
             return widths
         widest = max(soft, key=lambda at: widths[at])
         widths[widest] -= 1
         excess -= 1
     return widths
+
+
+def _needed(widths: Sequence[int]) -> int:
+    """How wide a line of so wide columns is."""
+    return sum(widths) + GUTTER * (len(widths) - 1)
+
+
+def _least(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]]) -> list[int]:
+    """The width that each column needs at least; titles are never cut."""
+    return [
+        size if each.least is None else min(size, max(each.least, cell_len(each.title)))
+        for each, size in zip(columns, _widest(columns, lines), strict=True)
+    ]
 
 
 def _widest(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]]) -> list[int]:

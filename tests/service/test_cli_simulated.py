@@ -25,6 +25,7 @@ ASKED = {
     "status": "",
     "collect": "--once --source simulated",
     "ledger": "--since 2h",
+    "waste": "--since 6h --by project",
     "findings": "--all",
     "findings --unknown": "",
     "findings --intruders": "",

@@ -1,0 +1,166 @@
+"""``fallow waste``: who wasted how much, why, who was told, and what to do; a table to forward as it is.
+
+The sum is the ledger's (docs/decisions/0049), so it is the one of ``fallow ledger``, pages and reports.
+"""
+
+import argparse
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from analytics import text
+from analytics.vocabulary.findings import title_of_kind
+from service.cli import words
+from service.cli.asking import asked
+from service.cli.ledger import NOT_KNOWN
+from service.cli.screen import Column, console, print_json, table
+from service.client import Client
+from service.durations import window
+from service.summaries.waste_table import Waste, waste_table
+
+SHOWN = 10
+"""As many as a head of group reads; who comes after them wasted little."""
+NOT_TOLD = "no"
+NAMELESS = "Of half of it or more no user is known, so it is told by job; --by user says what is."
+Row = dict[str, Any]
+
+
+def run_waste(flags: argparse.Namespace) -> int:
+    """Print the table, the largest first."""
+    start, end = window(flags.since, flags.until, datetime.now(UTC))
+    filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
+    by = flags.by or "user"
+    with asked(flags) as client:
+        rows = wasted(client, by, (start, end), filters)
+        nameless = flags.by is None and not flags.json and _is_nameless(rows)
+        if nameless:
+            by = "job"
+            rows = wasted(client, by, (start, end), filters)
+        (sums,) = client.rows("waste", from_ts=start, to_ts=end, **filters)
+    if flags.json:
+        print_json([_record(each, by) for each in rows], flags)
+        return 0
+    screen = console()
+    screen.print(_heading(sums, words.in_range(flags.since, flags.until)), style="bold")
+    if not rows:
+        screen.print(_nothing(sums))
+        return 0
+    if nameless:
+        screen.print(NAMELESS, style="bright_black")
+    shown = rows if flags.all else rows[:SHOWN]
+    screen.print(draw(shown, by, datetime.now(UTC)))
+    if left := rows[len(shown) :]:
+        hours = text.gpu_hours(sum(each.gpu_hours for each in left))
+        screen.print(f"and {len(left)} more with {hours} together; --all lists them", style="bright_black")
+    return 0
+
+
+def _is_nameless(rows: Sequence[Waste]) -> bool:
+    """Whether nobody knows who wasted most of it, as where pods bear no user: jobs say more then."""
+    named = sum(row.gpu_hours for row in rows if row.key is not None)
+    return bool(rows) and named <= sum(row.gpu_hours for row in rows) / 2
+
+
+def wasted(
+    client: Client, by: str, span: tuple[datetime, datetime], filters: dict[str, Any]
+) -> tuple[Waste, ...]:
+    """Who wasted anything between two whole minutes, the largest first. Blocks. Raises ``ClientError``."""
+    between = {"from_ts": span[0], "to_ts": span[1]}
+    # a case of an alert may be opened in the minute in which the range ends
+    around = {"from_ts": span[0], "to_ts": span[1] + timedelta(minutes=1)}
+    who = {name: value for name, value in filters.items() if name != "model"}
+    return waste_table(
+        by,
+        client.rows(f"ledger_by_{by}", **between, **filters),
+        client.rows("jobs", **between, **filters),
+        client.rows("findings", **between, **filters),
+        client.rows("alerts", **around, **who),
+    )
+
+
+def draw(rows: Sequence[Waste], by: str, now: datetime, width: int | None = None) -> RenderableType:
+    """The table: in columns where they find room; else why and what to do stand under each row."""
+    priced = any(each.cost is not None for each in rows)
+    columns = [
+        Column(title=by),
+        *([Column(title="name", least=8), Column(title="user", least=6)] if by == "job" else []),
+        Column(title="GPU-hours", right=True),
+        Column(title="share", right=True),
+        *([Column(title="cost", right=True)] if priced else []),
+        *([Column(title="jobs", right=True, spare=2)] if by != "job" else []),
+        Column(title="running", right=True, spare=1),
+        Column(title="last told", right=True),
+        Column(title="why", below=True),
+        Column(title="do", below=True),
+    ]
+    return table(columns, [_line(each, by, priced, now) for each in rows], width=width)
+
+
+def _line(row: Waste, by: str, priced: bool, now: datetime) -> list[str | Text]:
+    job = row.worst
+    told = text.length_cell(words.since(row.told_at, now))
+    return [
+        NOT_KNOWN if row.key is None else row.key,
+        *([_of(job, "job_name"), _of(job, "user_name")] if by == "job" else []),
+        Text(text.hours(row.gpu_hours), style="red"),
+        text.percent(row.share_ratio),
+        *([text.money(row.cost, row.currency)] if priced else []),
+        *([text.count(row.jobs)] if by != "job" else []),
+        _running(row) if by == "job" else text.count(row.running),
+        f"{told} ago" if row.told_at is not None else NOT_TOLD,
+        why(row, by),
+        row.remedy,
+    ]
+
+
+def why(row: Waste, by: str) -> str:
+    """What was found, and of which job where the row is of several: ``Held, idle: notebook``."""
+    found = " · ".join(title_of_kind(kind) for kind in row.reasons)
+    if by == "job" or row.worst is None:
+        return found
+    return f"{found}: {row.worst['job_name'] or row.worst['job']}"
+
+
+def _of(job: Any, column: str) -> str:
+    return "" if job is None else str(job[column] or "")
+
+
+def _running(row: Waste) -> str:
+    return "yes" if row.running else "ended"
+
+
+def _heading(sums: Row, of: str) -> str:
+    """The range's waste, and its part of what was given out."""
+    held, lost = sums["held_gpu_hours"], sums["wasted_gpu_hours"]
+    priced = words.priced(sums["wasted_cost"], sums["currency"])
+    part = f", {text.percent(lost / held)} of what was given out" if held else ""
+    return f"{of}: {text.gpu_hours(lost)} wasted{priced}{part}"
+
+
+def _nothing(sums: Row) -> str:
+    if not sums["held_gpu_hours"]:
+        return "Nobody is known to have held a GPU in this time; see `fallow status` and `fallow doctor`."
+    return "Whoever held a GPU worked on it."
+
+
+def _record(row: Waste, by: str) -> Row:
+    job = row.worst
+    return {
+        by: row.key,
+        "wasted_gpu_hours": row.gpu_hours,
+        "share_ratio": row.share_ratio,
+        "wasted_cost": row.cost,
+        "currency": row.currency,
+        "jobs": row.jobs,
+        "running_jobs": row.running,
+        "kinds": list(row.reasons),
+        "worst_job": None if job is None else job["job"],
+        "worst_job_name": None if job is None else job["job_name"],
+        "worst_job_user": None if job is None else job["user_name"],
+        "told_at": row.told_at,
+        "told": row.told,
+        "remedy": row.remedy,
+    }

@@ -1,0 +1,116 @@
+"""Who wasted how much of a range, why, who was told, what to do: the table a head of group forwards. Pure.
+
+Rows are those of the queries ``ledger_by_user``, ``ledger_by_project`` or ``ledger_by_job`` and of ``jobs``,
+``findings`` (open and closed) and ``alerts`` over the same range. Hours and money are the ledger's alone
+(docs/decisions/0049): findings and jobs only say why, and which job.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analytics.vocabulary.findings import WASTE_REASONS, FindingKind, words_of_kind
+from service.summaries.finding_groups import once_a_gpu
+
+Row = Mapping[str, Any]
+
+OWNER_COLUMN = {"user": "user_name", "project": "project", "job": "job"}
+"""Which column of jobs, findings and alerts has the ledger's key."""
+MOST_REASONS = 2
+"""More reasons than two are a list that nobody reads; ``fallow findings --all`` has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waste:
+    """One user, project or job of a range. ``key`` is ``None`` where who held the GPUs is not known.
+
+    ``jobs`` counts those that wasted anything, ``running`` those of them that still hold a GPU. ``worst`` is
+    the row of ``jobs`` that wasted most; ``reasons`` are what was found of it, the dearest first. ``told_at``
+    is when a message about the key last arrived, in the API's form, ``None``: none did in the range; ``told``
+    is who got it.
+    """
+
+    key: str | None
+    gpu_hours: float
+    share_ratio: float | None
+    cost: float | None
+    currency: str | None
+    jobs: int
+    running: int
+    reasons: tuple[str, ...]
+    worst: Row | None
+    told_at: str | None
+    told: str | None
+
+    @property
+    def remedy(self) -> str:
+        """What to do about the job that wasted most, in words."""
+        if self.worst is None:
+            return "find out whose they are: `fallow doctor` says which sources name holders"
+        job = str(self.worst["job"])
+        if self.worst["to_ts"] is not None:
+            return f"it has ended; `fallow job {job}` is what to talk about before the next one"
+        about = words_of_kind(self.reasons[0]) if self.reasons else None
+        return f"`fallow explain {job}`" if about is None else about.remedy.replace("JOB", job)
+
+
+def waste_table(
+    by: str, ledger: Iterable[Row], jobs: Sequence[Row], findings: Sequence[Row], alerts: Sequence[Row]
+) -> tuple[Waste, ...]:
+    """Everybody who wasted anything, the largest first. ``by`` is ``user``, ``project`` or ``job``."""
+    column = OWNER_COLUMN[by]
+    rows = [row for row in ledger if row["wasted_gpu_hours"]]
+    total = sum(row["wasted_gpu_hours"] for row in rows)
+    wasteful = [job for job in jobs if job["wasted_gpu_hours"]]
+    made = [
+        _waste(
+            row,
+            row["wasted_gpu_hours"] / total if total else None,
+            [job for job in wasteful if job[column] == row["key"]],
+            findings,
+            [alert for alert in alerts if alert[column] == row["key"] and alert[column] is not None],
+        )
+        for row in rows
+    ]
+    return tuple(sorted(made, key=lambda each: (-each.gpu_hours, each.key or "")))
+
+
+def _waste(
+    row: Row, share: float | None, jobs: Sequence[Row], findings: Sequence[Row], alerts: Sequence[Row]
+) -> Waste:
+    worst = max(jobs, key=lambda job: float(job["wasted_gpu_hours"]), default=None)
+    told = max(
+        (each for each in alerts if each.get("told_at")), key=lambda each: each["told_at"], default=None
+    )
+    return Waste(
+        key=row["key"],
+        gpu_hours=row["wasted_gpu_hours"],
+        share_ratio=share,
+        cost=row["wasted_cost"],
+        currency=row["currency"],
+        jobs=len({job["job"] for job in jobs}),
+        running=len({job["job"] for job in jobs if job["to_ts"] is None}),
+        reasons=_reasons(row, worst, findings),
+        worst=worst,
+        told_at=None if told is None else told["told_at"],
+        told=None if told is None else told["told"],
+    )
+
+
+def _reasons(row: Row, worst: Row | None, findings: Sequence[Row]) -> tuple[str, ...]:
+    """What was found of the job that wasted most, the kind with most of its hours first.
+
+    Where nothing was: what the ledger knows, whether most of the hours were without a process.
+    """
+    of_worst = [] if worst is None else [each for each in findings if each["job"] == worst["job"]]
+    hours = {
+        kind.value: once_a_gpu(
+            (each["uuid"], each["wasted_gpu_hours"]) for each in of_worst if each["kind"] == kind
+        )
+        or 0.0
+        for kind in WASTE_REASONS
+    }
+    found_kinds = [kind for kind in sorted(hours, key=lambda kind: -hours[kind]) if hours[kind]]
+    empty = row["allocated_empty_gpu_hours"] >= row["held_idle_gpu_hours"]
+    state = FindingKind.ALLOCATED_EMPTY if empty else FindingKind.HELD_IDLE
+    return tuple(found_kinds[:MOST_REASONS]) or (state.value,)
