@@ -37,7 +37,7 @@ from advisor.planner.protection import (
 )
 from advisor.planner.quota import Cover, quota_cover
 from advisor.planner.transition import SHARE_SLACK, Before, Draft, StepError
-from advisor.state.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
+from advisor.state.model import ActionClass, ClusterState, Job, Phase, Placement
 from advisor.tags import verb_of
 from collector.model import JobId
 
@@ -134,9 +134,9 @@ def forbidden(
         case Resize():
             return _against_resize(step, job, placement, state, cover)
         case Pause() | Requeue() | Move() | Cancel():
-            against = _asker(step, draft)
-            siblings = limits.order.trades and against == job.project
-            if not siblings and cover.gpus(job, against) > 0:
+            asker = _asker(step, draft)
+            against = None if asker is None else asker.project
+            if not _is_siblings(job, asker, limits) and cover.gpus(job, against) > 0:
                 return Objection(
                     rule=Rule.IN_QUOTA,
                     reason=f"the quota of {job.project} covers it",
@@ -370,8 +370,13 @@ def _against_resize(
     return against_touching(job, placement.gpus, ActionClass.RESIZE, state)
 
 
-def _asker(step: Pause | Requeue | Move | Cancel, draft: Draft) -> ProjectName | None:
-    if isinstance(step, Cancel) or step.for_job is None:
-        return None
-    asker = draft.jobs.get(step.for_job)
-    return None if asker is None else asker.project
+def _asker(step: Pause | Requeue | Move | Cancel, draft: Draft) -> Job | None:
+    return None if isinstance(step, Cancel) or step.for_job is None else draft.jobs.get(step.for_job)
+
+
+def _is_siblings(job: Job, asker: Job | None, limits: Limits) -> bool:
+    """Whether it is a project's own affair, in which its quota protects nobody: one of its jobs takes the
+    place of a lower one, or its equals trade."""
+    if asker is None or asker.project != job.project:
+        return False
+    return limits.order.trades or asker.priority > job.priority

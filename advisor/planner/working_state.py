@@ -4,7 +4,9 @@ Private to one ``decide``, mutable, thrown away with it. It keeps the books of a
 comes first and who gives way is decided in ``advisor.policies``.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from advisor.actions import Action, HoldForJob, Pause, Requeue, Resize, Resume, Start
 from advisor.planner.fair_share import Shares, fair_shares
@@ -16,6 +18,8 @@ from advisor.planner.quota import allocated, upward
 from advisor.planner.transition import SHARE_SLACK
 from advisor.state.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
 from collector.model import GpuUuid, JobId
+
+NOTHING: Mapping[ProjectName, float] = MappingProxyType({})
 
 
 class WorkingState:
@@ -38,20 +42,26 @@ class WorkingState:
         """How often GPUs have changed hands; nobody's turn changes without."""
         self._waiting = sum(1 for job in state.jobs.values() if job.phase is not Phase.RUNNING)
 
-    def entitled(self, job: Job, size_gpus: float) -> int:
-        """On how many levels of the tree, from its project upwards, that much more is deserved; 0 is none."""
+    def entitled(self, job: Job, size_gpus: float, freed: Mapping[ProjectName, float] = NOTHING) -> int:
+        """On how many levels of the tree, from its project upwards, that much more is deserved; 0 is none.
+
+        ``freed`` is what others give up for it, in GPUs by subtree: it counts as returned already.
+        """
         levels = 0
         for name in self.tree.paths[job.project]:
-            if self.given[name] + size_gpus > self.fair[name] + SHARE_SLACK:
+            if self.given[name] - freed.get(name, 0.0) + size_gpus > self.fair[name] + SHARE_SLACK:
                 break
             levels += 1
         return levels
 
-    def over_limit(self, job: Job, size_gpus: float) -> ProjectName | None:
-        """The project whose limit that much more would exceed; ``None`` when none does."""
+    def over_limit(
+        self, job: Job, size_gpus: float, freed: Mapping[ProjectName, float] = NOTHING
+    ) -> ProjectName | None:
+        """The project whose limit that much more would exceed, ``freed`` returned; ``None`` if none does."""
         for name in self.tree.paths[job.project]:
             limit = self.tree.projects[name].limit_gpus
-            if limit is not None and self.given[name] + size_gpus > limit + SHARE_SLACK:
+            after = self.given[name] - freed.get(name, 0.0) + size_gpus
+            if limit is not None and after > limit + SHARE_SLACK:
                 return name
         return None
 

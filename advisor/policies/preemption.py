@@ -4,12 +4,14 @@ The right. A job's project must be *entitled* to it: with the job, no level of i
 its victim's, is above its fair share. It takes from a project that is above its own fair share, and there
 only what no quota covers. The two are compared just below their common ancestor. So whoever takes ends at a
 saturation (given over fair share) of at most 1, and whoever loses was above 1: nobody can take back what was
-taken from him (KAI, Kueue). Within one project a job takes from those of strictly lower priority, and from
-elastic siblings what they have beyond their smallest world.
+taken from him (KAI, Kueue). What the chosen give up counts as returned: a sibling's part of a department
+first, then what the department deserves of strangers. Within one project a job takes from those of strictly
+lower priority, quota or not, and from elastic siblings what they have beyond their smallest world.
 
 The order (docs/decide.md): first elastic jobs shrink; then held-idle jobs are paused, or requeued when they
-cannot be; then others are requeued. Within each: the lowest priority, the most idle GPU-hours, the most
-recently started. Then the set is thinned from its end: nobody gives way who needn't.
+cannot be; then others are requeued; last what the quota of the job's own project covers. Within each: the
+lowest priority, the most idle GPU-hours, the most recently started. Then the set is thinned from its end:
+nobody gives way who needn't.
 """
 
 from collections import Counter, defaultdict
@@ -21,7 +23,7 @@ from advisor.planner.limits import Order
 from advisor.planner.plan import Rule
 from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
-from advisor.policies.preemption_candidates import Candidate, Candidates, Source, in_turn, way_out
+from advisor.policies.preemption_candidates import Candidate, Candidates, Line, levels, way_out
 from advisor.policies.preemption_trial import PreemptionTrial
 from advisor.policies.promised_starts import Promises, gone_by
 from advisor.state.model import ActionClass, Job, ProjectName, Use
@@ -56,9 +58,13 @@ class Short:
 
 @dataclass(slots=True)
 class _Search:
-    """How a search for room went: whether it was cut short by the bound on disturbances, and how many could
-    not give way because the head of a queue was promised their GPUs."""
+    """How a search for room went: whom it asked, whether it was cut short by the bound on disturbances, and
+    how many could not give way because the head of a queue was promised their GPUs. ``reach``: on how many
+    levels the job was entitled to its place in the end."""
 
+    may_reclaim: bool
+    line: Line = field(default_factory=Line)
+    reach: int = 0
     braked: bool = False
     promised: Counter[JobId] = field(default_factory=Counter)
 
@@ -85,28 +91,32 @@ class Reclaimer:
         own = round.state.reservations.get(job.id)
         board.fulfil(job.id)
         aside = self._promises.set_aside(job) if may_reclaim else {}
-        room, search = PreemptionTrial(round, job), _Search()
-        sources = self._victims.sources(job, entitled)
-        if (aside and room.is_enough()) or self._search(job, sources, room, search):
+        room, search = PreemptionTrial(round, job), _Search(may_reclaim=may_reclaim)
+        if (aside and room.is_enough()) or self._search(job, room, search):
             self._commit(job, room)
             place = room.place()
             assert place is not None, "room was made for the job"
             self._promises.restore(aside, place, gone_by(job, round.now_ms))
             return place
+        search.reach = room.reach()
         room.undo()
         self._promises.restore(aside)
         if held and own is not None:
             board.promise(job.id, own.start_ms, held)
-        self._hopeless[shape] = self._why(job, entitled, sources, search, may_reclaim=may_reclaim)
+        self._hopeless[shape] = self._why(job, entitled, search)
         return self._hopeless[shape]
 
-    def _search(self, job: Job, sources: list[Source], room: PreemptionTrial, search: _Search) -> bool:
-        """Let candidates give way one by one, first the first in order, until the job fits; then thin out."""
-        round = self._round
+    def _search(self, job: Job, room: PreemptionTrial, search: _Search) -> bool:
+        """Let candidates give way one by one, first the first in order, until the job fits; then thin out.
+
+        What a sibling gives up counts as returned to their parent, so strangers may come after it.
+        """
+        round, mine = self._round, self._round.tree.paths[job.project]
         bound = round.limits.actions_per_hour
         braked = bound is not None and round.disturbed >= bound and job.id not in round.state.begun
         taken: defaultdict[ProjectName, float] = defaultdict(float)
-        for victim in in_turn(sources):
+        search.line.join(self._victims.sources(job, room.reach() if search.may_reclaim else 0))
+        for victim in search.line:
             if victim.floor == 0 and victim.job.id in round.resized:
                 continue
             if not self._may_lose(victim, job, taken):
@@ -118,12 +128,17 @@ class Reclaimer:
             if victim.floor == 0 and braked:
                 search.braked = True
                 break
-            freed = room.shrink(victim.job, victim.floor)
+            theirs = round.tree.paths[victim.job.project]
+            freed = room.shrink(
+                victim.job, victim.floor, 0 if victim.level is None else levels(theirs, mine)[1]
+            )
             if victim.level is not None:
                 taken[victim.level] += freed
             if freed and room.is_enough():
                 room.thin_out()
                 return True
+            if freed and search.may_reclaim:
+                search.line.join(self._victims.sources(job, room.reach()))
         return False
 
     def _may_lose(self, victim: Candidate, job: Job, taken: dict[ProjectName, float]) -> bool:
@@ -175,15 +190,25 @@ class Reclaimer:
             asks += f", {waiting.others} more are free and promised to {_named(waiting.some, waiting.heads)}"
         return asks
 
-    def _why(
-        self, job: Job, entitled: int, sources: list[Source], search: _Search, *, may_reclaim: bool
-    ) -> Short:
-        round = self._round
+    def _at_rest(self, job: Job, search: _Search) -> str:
+        """Why nobody is asked: none is over a fair share, or the project above has its own already."""
+        round, mine = self._round, self._round.tree.paths[job.project]
+        if search.reach >= len(mine):
+            return "nobody is over a fair share"
+        full = mine[search.reach]
+        given, fair = text.count(round.given[full]), text.count(round.fair[full])
+        return (
+            f"{full} has {given} of its fair share of {fair} GPUs, so nobody outside it need give way, and "
+            "within it nobody can"
+        )
+
+    def _why(self, job: Job, entitled: int, search: _Search) -> Short:
+        round, sources = self._round, search.line.sources
         counted: Counter[Rule] = sum((source.objections for source in sources), Counter())
         if search.braked:
             counted[Rule.RATE] += 1
         asks = self._asks(job)
-        if not may_reclaim:
+        if not search.may_reclaim:
             return Short(
                 rule=Rule.NO_ROOM,
                 reason=f"{asks}; whatever others give up goes first to an earlier job of {job.project}",
@@ -205,7 +230,7 @@ class Reclaimer:
             heads = _named(promised, len(promised))
             parts.append(f"{promised.total()} on GPUs promised to {heads}")
         kept = ", ".join(parts)
-        over = "those over their fair share cannot give way for it" if kept else "nobody is over a fair share"
+        over = "those over their fair share cannot give way for it" if kept else self._at_rest(job, search)
         changes = [PASSING[rule] for rule in SOON if rule in counted]
         changes += [f"the start of {heads}"] if promised else []
         return Short(

@@ -8,7 +8,7 @@ the most idle GPU-hours, the most recently started.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heappush
 from math import ceil
 
 from advisor.actions import Pause, Requeue
@@ -21,7 +21,8 @@ from advisor.planner.working_state import WorkingState
 from advisor.state.model import ActionClass, Job, ProjectName, Use
 from collector.model import JobId
 
-SHRINK, PAUSE, REQUEUE = range(3)
+SHRINK, PAUSE, REQUEUE, OWN = range(4)
+"""The order of means. OWN: who is covered by the quota of the asker's own project, the last to go."""
 
 Order = tuple[int, int, float, int, str]
 
@@ -55,7 +56,7 @@ class Source:
     ) -> None:
         self.objections: Counter[Rule] = Counter()
         self._round, self._levels, self._cover, self._gone = round, levels, cover, gone
-        self._entries = _ordered(jobs)
+        self._entries = sorted(self._ordered(jobs), key=lambda entry: entry[0])
         self._floors: dict[int, int | None] = {}
         self._after: dict[int, int] = {}
         self.promised: Counter[JobId] = Counter()
@@ -123,6 +124,15 @@ class Source:
             self._floors[place] = None if isinstance(result, Rule) else result
         return self._floors[place]
 
+    def _ordered(self, jobs: Iterable[Job]) -> Iterator[tuple[Order, Job]]:
+        for job in jobs:
+            rest = (job.priority, -(job.idle_gpu_hours or 0.0), -(job.started_ms or 0), job.id)
+            kind = PAUSE if job.use is Use.IDLE else REQUEUE
+            is_own = self._levels[job.project] is None
+            yield (OWN if is_own and self._covered(job) > 0 else kind, *rest), job
+            if job.max_gpus > job.min_gpus and job.share == 1:
+                yield (SHRINK, *rest), job
+
     def _covered(self, job: Job) -> float:
         path, level = self._round.tree.paths[job.project], self._levels[job.project]
         levels = path[:1] if level is None else path[: path.index(level) + 1]
@@ -144,7 +154,7 @@ class Source:
 
     def _leaving(self, job: Job) -> int | Rule:
         round, gpus = self._round, self._round.state.placements[job.id].gpus
-        if self._covered(job) > 0:
+        if self._levels[job.project] is not None and self._covered(job) > 0:
             return Rule.IN_QUOTA
         if way_out(job) is None:
             return Rule.OPTED_OUT
@@ -186,7 +196,7 @@ class Candidates:
         if entitled and len(mine) > 1:
             for name in runners:
                 if name != job.project and paths[name][-1] == mine[-1]:
-                    level, depth = _levels(paths[name], mine)
+                    level, depth = levels(paths[name], mine)
                     if entitled >= depth:
                         result.append(self._source(name, level))
         if entitled == len(mine):
@@ -228,37 +238,33 @@ class Candidates:
         return self._abroad
 
 
-def in_turn(sources: list[Source]) -> Iterator[Candidate]:
-    """Those who could give way, over all sources, the first in order first."""
-    heap: list[tuple[Order, int, int]] = []
-    for number, source in enumerate(sources):
-        place = source.next(0)
+class Line:
+    """Those who could give way, over all sources, the first in order first; sources may join meanwhile."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Order, int, int]] = []
+        self.sources: list[Source] = []
+
+    def join(self, sources: Iterable[Source]) -> None:
+        """Let these take part, who do not yet."""
+        for source in sources:
+            if source not in self.sources:
+                self.sources.append(source)
+                self._push(len(self.sources) - 1, 0)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        while self._heap:
+            _, number, place = heappop(self._heap)
+            yield self.sources[number].at(place)
+            self._push(number, place + 1)
+
+    def _push(self, number: int, at: int) -> None:
+        place = self.sources[number].next(at)
         if place is not None:
-            heap.append((source.order(place), number, place))
-    heapify(heap)
-    while heap:
-        _, number, place = heap[0]
-        source = sources[number]
-        yield source.at(place)
-        after = source.next(place + 1)
-        if after is None:
-            heappop(heap)
-        else:
-            heapreplace(heap, (source.order(after), number, after))
+            heappush(self._heap, (self.sources[number].order(place), number, place))
 
 
-def _ordered(jobs: Iterable[Job]) -> list[tuple[Order, Job]]:
-    entries: list[tuple[Order, Job]] = []
-    for job in jobs:
-        rest = (job.priority, -(job.idle_gpu_hours or 0.0), -(job.started_ms or 0), job.id)
-        entries.append(((PAUSE if job.use is Use.IDLE else REQUEUE, *rest), job))
-        if job.max_gpus > job.min_gpus and job.share == 1:
-            entries.append(((SHRINK, *rest), job))
-    entries.sort(key=lambda entry: entry[0])
-    return entries
-
-
-def _levels(theirs: tuple[ProjectName, ...], mine: tuple[ProjectName, ...]) -> tuple[ProjectName, int]:
+def levels(theirs: tuple[ProjectName, ...], mine: tuple[ProjectName, ...]) -> tuple[ProjectName, int]:
     """The highest project of ``theirs`` that is not above ``mine``; how many of ``mine`` are not common."""
     common = set(theirs) & set(mine)
     level = next((name for name in reversed(theirs) if name not in common), theirs[0])

@@ -1,10 +1,13 @@
 """What would be free for a job if some gave way: tried on a round's board, thinned out, and undone. Pure."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from math import ceil
 
 from advisor.planner.placement import shrunk, works
+from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
-from advisor.state.model import Job, Phase, Placement
+from advisor.state.model import Job, Phase, Placement, ProjectName
 from collector.model import GpuUuid, JobId
 
 
@@ -17,11 +20,30 @@ class PreemptionTrial:
     def __init__(self, round: WorkingState, job: Job) -> None:
         self._round, self._job = round, job
         self._on = job.paused_on if job.phase is Phase.PAUSED else ()
+        self._size = (len(self._on) or job.min_gpus) * job.share
         self._before: dict[JobId, Placement] = {}
         self._after: dict[JobId, Placement | None] = {}
+        self._depth: dict[JobId, int] = {}
+        self._depths: Counter[int] = Counter()
+        self.freed: defaultdict[ProjectName, float] = defaultdict(float)
+        """GPUs that are given up, by subtree of the project tree."""
 
     def is_enough(self) -> bool:
-        """Whether the job fits now."""
+        """Whether the job fits now, and may: within every limit, and by its right against all who give way.
+
+        What they give up counts as returned: who takes from a sibling first may then take from strangers
+        what their common parent deserves.
+        """
+        if self._round.over_limit(self._job, self._size, self.freed) is not None:
+            return False
+        needed = max((depth for depth, count in self._depths.items() if count), default=0)
+        return self.reach() >= needed and self._fits()
+
+    def reach(self) -> int:
+        """On how many levels of the tree, from its project upwards, the job is entitled to its place now."""
+        return self._round.entitled(self._job, self._size, self.freed)
+
+    def _fits(self) -> bool:
         if self._on:
             return self._round.board.find_on(self._on) is not None
         return self._round.board.fits(self._job, self._job.min_gpus)
@@ -32,8 +54,11 @@ class PreemptionTrial:
             return self._round.board.find_on(self._on)
         return self._round.board.find(self._job, self._job.min_gpus)
 
-    def shrink(self, victim: Job, floor: int) -> float:
-        """Have a running job go down towards ``floor`` GPUs, no further than is needed; GPUs freed."""
+    def shrink(self, victim: Job, floor: int, depth: int = 0) -> float:
+        """Have a running job go down towards ``floor`` GPUs, no further than is needed; GPUs freed.
+
+        ``depth`` is on how many levels the job must be entitled to take from this one.
+        """
         before = self._now(victim.id)
         if before is None or not self._helps(before.gpus):
             return 0.0
@@ -45,6 +70,7 @@ class PreemptionTrial:
             gpus = shrunk(self._round.state, before.gpus, keep)
             after = Placement(gpus=gpus, share=before.share)
         self._before.setdefault(victim.id, before)
+        self._depth[victim.id] = depth
         self._swap(victim, before, after)
         return before.size_gpus - (0.0 if after is None else after.size_gpus)
 
@@ -83,10 +109,20 @@ class PreemptionTrial:
         return keep
 
     def _lacking(self, gpus: tuple[GpuUuid, ...]) -> int:
+        """GPUs that the job lacks on this kind, or that its limits lack."""
         board = self._round.board
         if self._on:
             return len(self._on) - len(board.free_on(self._on))
-        return self._job.min_gpus - board.free_beside(gpus)
+        return max(self._job.min_gpus - board.free_beside(gpus), self._beyond_limits())
+
+    def _beyond_limits(self) -> int:
+        projects, most = self._round.tree.projects, 0
+        for name in self._round.tree.paths[self._job.project]:
+            limit = projects[name].limit_gpus
+            if limit is not None:
+                after = self._round.given[name] - self.freed[name] + self._size
+                most = max(most, ceil(after - limit - SHARE_SLACK))
+        return most
 
     def _useful(self, before: Placement, keep: int) -> int:
         kept = shrunk(self._round.state, before.gpus, keep)
@@ -109,6 +145,11 @@ class PreemptionTrial:
     def _swap(self, victim: Job, before: Placement | None, after: Placement | None) -> None:
         self._restore(victim, before, after)
         self._after[victim.id] = after
+        full = self._before[victim.id]
+        self._depths[self._depth[victim.id]] += (after != full) - (before != full)
+        more = _size(before) - _size(after)
+        for name in self._round.tree.paths[victim.project]:
+            self.freed[name] += more
 
     def _restore(self, victim: Job, before: Placement | None, after: Placement | None) -> None:
         board = self._round.board
@@ -116,3 +157,7 @@ class PreemptionTrial:
             board.vacate(victim.id, before)
         if after is not None:
             board.occupy(victim, after)
+
+
+def _size(placement: Placement | None) -> float:
+    return 0.0 if placement is None else placement.size_gpus

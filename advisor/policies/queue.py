@@ -80,7 +80,7 @@ class _Desk:
                 "a smaller request, or more such GPUs",
             )
         elif limit is not None:
-            self._refuse_limit(job, size, limit)
+            self._start_within(job, size, limit)
         elif (lack := self._firm.lack(job)) is not None:
             free = sum(pool.free for pool in self.round.board.may_use(job))
             self.round.refuse(job, Rule.UNGUARANTEED, *told(job, lack, free))
@@ -115,6 +115,16 @@ class _Desk:
             self._place(job, result, "others gave way")
         else:
             self._place(job, result, "its quota goes before what was promised beyond one")
+
+    def _start_within(self, job: Job, size: float, limit: ProjectName) -> None:
+        """Start it in the place of others below the same limit, or say that the limit is reached."""
+        result = None
+        if self._firm.lack(job) is None:
+            result = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+        if result is None or isinstance(result, Short):
+            self._refuse_limit(job, size, limit)
+        else:
+            self._place(job, result, f"others below the limit of {limit} gave way")
 
     def _may_have(self, job: Job, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether what it would be given is within every limit: a MIG instance is more than was asked for."""

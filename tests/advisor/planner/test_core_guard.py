@@ -106,6 +106,23 @@ def test_each_rule_protects_from_each_disturbance(rule: Rule, step: Action) -> N
     assert ruled(PROTECTED[rule], step) == [rule]
 
 
+@pytest.mark.parametrize(
+    ("asker", "rule"),
+    [("above", "done"), ("equal", Rule.IN_QUOTA), ("w", Rule.IN_QUOTA)],
+)
+def test_a_quota_protects_from_all_but_a_higher_priority_of_the_same_project(
+    asker: str, rule: Rule | str
+) -> None:
+    state = PROTECTED[Rule.IN_QUOTA]
+    jobs = {
+        "above": Job(id="above", project="guests", priority=1),
+        "equal": Job(id="equal", project="guests"),
+        "w": replace(state.jobs["w"], priority=1),
+    }
+    state = replace(state, jobs={**state.jobs, **jobs})
+    assert ruled(state, Requeue(job="j", for_job=asker)) == [rule]
+
+
 def test_what_the_site_protects_is_not_even_told() -> None:
     steps = (Notify(job="j", message="it idles"), SetEnvAtRestart(job="j", settings=(("A", "1"),)))
     assert ruled(world(replace(CALM, protected=True)), *steps) == [Rule.PROTECTED] * 2

@@ -1,0 +1,152 @@
+"""A guarantee is kept in every shape of cluster: whoever waits within it finds no borrower in its place.
+
+The oracle is blunt. Of a random cluster in which everything was lent out, every borrower who may be touched is
+taken away; if whoever waits within its guarantee fits then, it has to have been started.
+"""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.actions import HoldForJob, Start
+from advisor.decide import decide
+from advisor.planner.fair_share import fair_shares
+from advisor.planner.limits import Limits
+from advisor.planner.placement import Board
+from advisor.planner.plan import Plan
+from advisor.planner.quota import allocated, quota_cover, upward
+from advisor.planner.transition import Draft, replay
+from advisor.planner.validate import checked
+from advisor.state.model import ClusterState, Gpu, Job, Node, Phase, Project, Telemetry
+
+GIB = 1 << 30
+NOW_MS = 100 * 3_600_000
+ANY = Limits(actions_per_hour=None, min_runtime_s=0.0, cooldown_s=0.0, resize_pause_s=0.0)
+SLACK = 1e-6
+ROUNDS = 12
+
+
+@st.composite
+def lent_out(draw: st.DrawFn) -> ClusterState:
+    """A tree of projects, up to three levels deep; all of it is lent before who is guaranteed it comes."""
+    nodes, each = draw(st.integers(1, 2)), draw(st.sampled_from([2, 4]))
+    gpus = {
+        f"n{node}/{at}": Gpu(
+            uuid=f"n{node}/{at}",
+            node=f"n{node}",
+            model="A",
+            memory_bytes=80 * GIB,
+            telemetry=Telemetry.GOOD,
+        )
+        for node in range(nodes)
+        for at in range(each)
+    }
+    projects = draw(trees(len(gpus)))
+    state = ClusterState(
+        as_of_ms=NOW_MS,
+        nodes={f"n{node}": Node(name=f"n{node}") for node in range(nodes)},
+        gpus=gpus,
+        projects=projects,
+    )
+    for at in range(draw(st.integers(1, 8))):
+        borrower = draw(jobs(f"b{at}", ("guests", "sibling", "cousin")))
+        state = with_running(state, borrower, draw(st.integers(0, 300)))
+    line = [draw(jobs(f"w{at}", ("owner", "owner", "sibling"))) for at in range(draw(st.integers(1, 3)))]
+    return checked(replace(state, jobs={**state.jobs, **{job.id: job for job in line}}))
+
+
+@st.composite
+def trees(draw: st.DrawFn, gpus: int) -> dict[str, Project]:
+    """``owner`` beside ``sibling`` in a department, beside ``cousin`` on a site; ``guests`` have nothing."""
+    own = draw(st.integers(1, gpus))
+    named = [
+        Project(name="guests", quota_gpus=0, weight=draw(st.sampled_from([1, 2]))),
+        Project(name="site", quota_gpus=draw(st.sampled_from([None, gpus]))),
+        Project(name="dept", parent="site", quota_gpus=draw(st.sampled_from([None, own, gpus]))),
+        Project(name="cousin", parent="site", quota_gpus=0),
+        Project(name="owner", parent="dept", quota_gpus=own),
+        Project(name="sibling", parent="dept", quota_gpus=draw(st.sampled_from([0, 0, gpus - own]))),
+    ]
+    return {each.name: each for each in named}
+
+
+@st.composite
+def jobs(draw: st.DrawFn, name: str, projects: tuple[str, ...]) -> Job:
+    least = draw(st.sampled_from([1, 1, 2, 3]))
+    elastic = draw(st.integers(0, 3)) == 0
+    return Job(
+        id=name,
+        project=draw(st.sampled_from(projects)),
+        user="ann",
+        min_gpus=least,
+        max_gpus=least + 2 if elastic else least,
+        priority=draw(st.sampled_from([0, 0, 1])),
+        memory_bytes=10 * GIB,
+        submitted_ms=NOW_MS - 1000,
+        preemptible=True,
+        attached=False,
+    )
+
+
+def with_running(state: ClusterState, job: Job, minutes: int) -> ClusterState:
+    """The state in which the job runs where there is room; without it where there is none."""
+    gpus = Board(state).find(job, job.max_gpus) or Board(state).find(job, job.min_gpus)
+    if gpus is None:
+        return state
+    draft = Draft(replace(state, jobs={**state.jobs, job.id: job}))
+    draft.take(Start(job=job.id, gpus=gpus, share=job.share))
+    after = draft.state()
+    begun = replace(after.jobs[job.id], started_ms=NOW_MS - minutes * 60_000)
+    return replace(after, jobs={**after.jobs, job.id: begun})
+
+
+def kept_out(state: ClusterState) -> list[str]:
+    """Jobs that wait within their guarantee, and would fit if who borrowed were gone."""
+    tree, held = fair_shares(state, ANY).tree, upward(fair_shares(state, ANY).tree, allocated(state))
+    cover, fair = quota_cover(state, tree), fair_shares(state, ANY).fair_gpus
+    found, asked = [], set()
+    for job in sorted(state.jobs.values(), key=lambda each: (-each.priority, each.submitted_ms, each.id)):
+        if job.phase is not Phase.PENDING or job.project in asked:
+            continue
+        asked.add(job.project)  # whoever stands behind the first of a project waits for that one
+        size, path = job.min_gpus * job.share, tree.paths[job.project]
+        borrowers = {
+            id
+            for id in state.placements
+            if is_below(state.jobs[id], job)
+            or (state.jobs[id].project != job.project and cover.gpus(state.jobs[id], job.project) == 0)
+        }
+        lent = dict.fromkeys(tree.projects, 0.0)
+        for id in borrowers:
+            for name in tree.paths[state.jobs[id].project]:
+                lent[name] += state.placements[id].size_gpus
+        within = all(
+            held[name] - lent[name] + size <= min(tree.quotas[name], fair[name]) + SLACK for name in path
+        )
+        left = {id: placed for id, placed in state.placements.items() if id not in borrowers}
+        if within and Board(replace(state, placements=left)).find(job, job.min_gpus) is not None:
+            found.append(job.id)
+    return found
+
+
+def is_below(other: Job, job: Job) -> bool:
+    return other.project == job.project and other.priority < job.priority
+
+
+@given(lent_out())
+@settings(max_examples=150, deadline=None)
+def test_whoever_waits_within_its_guarantee_finds_no_borrower_in_its_place(state: ClusterState) -> None:
+    plan, state = at_rest(state)
+    out = kept_out(state)
+    assert not out, (out, [each.reason for each in plan.refused if each.job in out])
+
+
+def at_rest(state: ClusterState) -> tuple[Plan, ClusterState]:
+    """The last plan and the cluster when nothing more happens: who shrank leaves a round later, if at all."""
+    for _ in range(ROUNDS):
+        plan = decide(state, ANY)
+        if not any(not isinstance(step, HoldForJob) for step in plan.steps):
+            return plan, state
+        state = replace(replay(state, plan.steps), as_of_ms=state.as_of_ms + 60_000)
+    raise AssertionError(f"still moving after {ROUNDS} rounds: {plan.steps}")
