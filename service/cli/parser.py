@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import importlib
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,11 @@ from service.cli import (
     plan_flags,
     report_flags,
     service_flags,
+    simulate_flags,
+    verb_groups,
 )
 from service.errors import FallowError
 
-TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
 LEDGER_KEYS = (
     *("state", "node", "gpu", "user", "project", "job", "framework", "model", "hour", "day"),
     *("partition", "qos", "account", "cluster"),
@@ -58,7 +60,12 @@ class Command:
 
 
 def parse(argv: Sequence[str] | None) -> Command:
-    """What was typed as a command. Raises ``BadUsage``; exits by itself for --help and --version."""
+    """What was typed as a command. Raises ``BadUsage``; exits by itself for --help and --version.
+
+    Nothing typed asks for the state, the worst, and what to type next.
+    """
+    if not (sys.argv[1:] if argv is None else argv):
+        return Command(verb="summary", flags=argparse.Namespace(data=None, config=None))
     flags = make_parser().parse_args(argv)
     return Command(verb=flags.verb, flags=flags)
 
@@ -77,9 +84,22 @@ class _Parser(argparse.ArgumentParser):
             raise BadUsage(f"{value!r} is not a {action.metavar or action.dest}{meant}")
 
 
+class _Grammar(_Parser):
+    """The program's own help: its verbs in groups, those first that say who wastes what."""
+
+    def format_help(self) -> str:
+        about = {
+            name: text
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for name, text in ((each.dest, each.help or "") for each in action._get_subactions())
+        }
+        return verb_groups.help_text(str(self.description), about)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The whole grammar."""
-    parser = _Parser(
+    parser = _Grammar(
         prog="fallow", description="Finds the GPU hours that lie fallow: handed out, never used."
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
@@ -308,45 +328,7 @@ def _explain(verbs: Verbs) -> None:
 
 def _simulate(verbs: Verbs) -> None:
     verb = _verb(verbs, "simulate", "what policies would have made of a trace, or of what was recorded here")
-    verb.add_argument("--trace", type=Path, metavar="FILE", help="a CSV file of jobs, gzipped or not")
-    verb.add_argument("--format", choices=TRACE_FORMATS, metavar="FORMAT", help=" | ".join(TRACE_FORMATS))
-    verb.add_argument(
-        "--pick",
-        metavar="PART",
-        help="a part of it: days (2017-10-03..2017-10-16), LOAD/WORKLOAD, a sub-trace, a quality of service",
-    )
-    verb.add_argument(
-        "--from-store", action="store_true", help="simulate the jobs recorded here instead of a trace"
-    )
-    verb.add_argument("--nodes", metavar="NxG", help="the cluster, for example 16x4: 16 nodes of 4 GPUs")
-    verb.add_argument(
-        "--load", type=float, metavar="RATIO", help="or size it by demand, with quotas in proportion"
-    )
-    verb.add_argument("--gpus-per-node", type=int, metavar="G", help="with --load (default 8)")
-    verb.add_argument(
-        "--quotas",
-        choices=("none", "demand"),
-        metavar="none|demand",
-        help="with --nodes: guarantee nothing, or all GPUs in proportion to demand (default none)",
-    )
-    verb.add_argument(
-        "--policy",
-        default="fifo,fallow",
-        metavar="NAME[,NAME]",
-        help="static, fifo, srtf, las, fallow, goodput, youngest, by-job, foretold (default fifo,fallow)",
-    )
-    times = (
-        ("--restart", "1s", "what a start or a resize costs a job"),
-        ("--checkpoint", "30m", "how often jobs save their work"),
-        ("--tick", "10s", "how often policies look whether something changed"),
-        ("--grace", "60s", "how long a guaranteed job may wait without its being a violation"),
-    )
-    for flag, default, about in times:
-        verb.add_argument(flag, default=default, metavar="TIME", help=f"{about} (default {default})")
-    verb.add_argument(
-        "--no-reports", action="store_true", help="as if jobs didn't report what is left of them"
-    )
-    verb.add_argument("--html", type=Path, metavar="FILE", help="also write a page of charts over time")
+    simulate_flags.add(verb)
     _window(verb, "30d")
     verb.set_defaults(since=None)
     _json(verb)

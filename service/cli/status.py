@@ -82,7 +82,7 @@ def draw(picture: Picture, rows: int | None = None) -> RenderableType:
     more = [
         Text(f"and {left} more GPUs; a taller terminal, --node or --user shows them", style="bright_black")
     ]
-    return Group(*_summary(picture), Text(), _gpus(shown, _measured_at(picture)), *(more if left else []))
+    return Group(*summary(picture), Text(), _gpus(shown, _measured_at(picture)), *(more if left else []))
 
 
 def _no_match(chosen: dict[str, object]) -> Text:
@@ -115,7 +115,11 @@ def _marked(client: Client, drawn: RenderableType) -> RenderableType:
     return Group(Text(SIMULATED, style="bold yellow"), drawn) if client.is_simulated() else drawn
 
 
-def _summary(picture: Picture) -> list[Text]:
+def summary(picture: Picture, *, ages: bool = True) -> list[Text]:
+    """The lines at the head of the screen: how many GPUs, as of when, given out, used, and what is wrong.
+
+    Last, with ``ages``, how long ago each component of the service was well.
+    """
     now = picture.cluster
     total = now["gpus"] or 0
     age_s = words.since(now["as_of"], picture.at)
@@ -142,7 +146,7 @@ def _summary(picture: Picture) -> list[Text]:
         _meter("really used", now["used_gpus"], total, "green"),
         counts,
         *([Text(f"withheld: {why}")] if (why := now.get("withheld_because")) else []),
-        *([_ages(picture.components)] if picture.components else []),
+        *([_ages(picture.components)] if picture.components and ages else []),
     ]
 
 

@@ -23,6 +23,7 @@ from service.summaries.waste_table import Waste, waste_table
 
 SHOWN = 10
 """As many as a head of group reads; who comes after them wasted little."""
+USER = "user"
 NOT_TOLD = "no"
 NAMELESS = "Of half of it or more no user is known, so it is told by job; --by user says what is."
 Row = dict[str, Any]
@@ -32,23 +33,22 @@ def run_waste(flags: argparse.Namespace) -> int:
     """Print the table, the largest first."""
     start, end = window(flags.since, flags.until, datetime.now(UTC))
     filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
-    by = flags.by or "user"
     with asked(flags) as client:
-        rows = wasted(client, by, (start, end), filters)
-        nameless = flags.by is None and not flags.json and _is_nameless(rows)
-        if nameless:
-            by = "job"
+        if flags.by is None and not flags.json:
+            by, rows = by_who_is_known(client, (start, end), filters)
+        else:
+            by = flags.by or USER
             rows = wasted(client, by, (start, end), filters)
         (sums,) = client.rows("waste", from_ts=start, to_ts=end, **filters)
     if flags.json:
         print_json([_record(each, by) for each in rows], flags)
         return 0
     screen = console()
-    screen.print(_heading(sums, words.in_range(flags.since, flags.until)), style="bold")
+    screen.print(heading(sums, words.in_range(flags.since, flags.until)), style="bold")
     if not rows:
         screen.print(_nothing(sums))
         return 0
-    if nameless:
+    if flags.by is None and by != USER:
         screen.print(NAMELESS, style="bright_black")
     shown = rows if flags.all else rows[:SHOWN]
     screen.print(draw(shown, by, datetime.now(UTC)))
@@ -56,6 +56,14 @@ def run_waste(flags: argparse.Namespace) -> int:
         hours = text.gpu_hours(sum(each.gpu_hours for each in left))
         screen.print(f"and {len(left)} more with {hours} together; --all lists them", style="bright_black")
     return 0
+
+
+def by_who_is_known(
+    client: Client, span: tuple[datetime, datetime], filters: dict[str, Any]
+) -> tuple[str, tuple[Waste, ...]]:
+    """By what it is told best, and the rows: by user, by job where few users are known. Blocks."""
+    rows = wasted(client, USER, span, filters)
+    return ("job", wasted(client, "job", span, filters)) if _is_nameless(rows) else (USER, rows)
 
 
 def _is_nameless(rows: Sequence[Waste]) -> bool:
@@ -132,7 +140,7 @@ def _running(row: Waste) -> str:
     return "yes" if row.running else "ended"
 
 
-def _heading(sums: Row, of: str) -> str:
+def heading(sums: Row, of: str) -> str:
     """The range's waste, and its part of what was given out."""
     held, lost = sums["held_gpu_hours"], sums["wasted_gpu_hours"]
     priced = words.priced(sums["wasted_cost"], sums["currency"])

@@ -101,6 +101,26 @@ def fallow(*words: str, data: Path | None = None, **more: Any) -> "subprocess.Co
     )
 
 
+class Screen(StringIO):
+    """A terminal as far as it is asked whether it is one; how wide it is says $COLUMNS."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def shown(*words: str, columns: int, data: Path) -> list[str]:
+    """The lines that a verb shows on a terminal of so many columns, without colours."""
+    screen = Screen()
+    variables = {"FALLOW_DATA": str(data), "COLUMNS": str(columns), "LINES": "50", "TERM": "xterm"}
+    outer = {key: value for key, value in os.environ.items() if not key.startswith("FALLOW_")}
+    with patch.dict(os.environ, outer | variables, clear=True), redirect_stdout(screen):
+        assert main(words) in (0, 1)
+    return [line.rstrip() for line in ESCAPES.sub("", screen.getvalue()).splitlines()]
+
+
 def verb(
     *words: str, data: Path | None = None, env: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
