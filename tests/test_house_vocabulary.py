@@ -35,6 +35,7 @@ OF_SOMETHING_ELSE: Mapping[str, set[str]] = {
     "service/cli/consent.py": {"resize"},
     "service/cli/job_flags.py": {"resize"},
     "service/cli/parser.py": {"resize"},
+    "service/cli/verb_groups.py": {"resize"},
     "service/client/jobs.py": {"resize"},
     "service/control/job_commands.py": {"resize"},
     "service/pages/parts/job_buttons.py": {"resize"},
