@@ -2,6 +2,7 @@
 
     Mistake
     ├── LoopMistake    backward() and step() out of order, or forgotten
+    │   └── NotYetJoined   a place in the job was asked for before there is one
     ├── LossMistake    a loss that cannot be trained on
     ├── DataMistake    a data set that is not what it was, or cannot be read as it must be
     └── StateMistake   a saved or handed-over state that does not fit this training
@@ -16,6 +17,17 @@ class Mistake(Exception):
 
 class LoopError(Mistake):
     """``backward()`` and ``step()`` were called out of order, twice or not at all."""
+
+
+class NotYetJoined(LoopError):
+    """This worker has no place in the job yet, so it has no rank, world size, step or epoch."""
+
+    def __init__(self, asked: str) -> None:
+        super().__init__(
+            f"{asked} was asked for before this worker was taken into the training, so there is none yet: "
+            "ask inside the loop over trainer.steps(...). What one worker does for all before the training "
+            "(a download, say) belongs before the job is started, or behind a lock of its own"
+        )
 
 
 class LossError(Mistake):

@@ -6,6 +6,7 @@ that is no controller (``fallow run`` of a fixed world) it listens, as ``request
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from torch import nn
 
 from fallow import protocol
 from fallow.burst.bursts import BurstModule
-from fallow.errors import Mistake, StateError
+from fallow.errors import Mistake, NotYetJoined, StateError
 from fallow.metrics.report import Reporter
-from fallow.process_group import static
+from fallow.process_group import static, variables
 from fallow.process_group.collectives import Group
 from fallow.process_group.group import check_backend
 from fallow.process_group.rendezvous import Rendezvous, from_environment
@@ -31,10 +32,18 @@ from fallow.types import Recipe
 class Job:
     """This process's part in a training. ``driven`` says whether a controller decides its world size."""
 
-    def __init__(self, channel: Rendezvous | None, founder: bool, device: torch.device, group: Group | None):
+    def __init__(
+        self,
+        channel: Rendezvous | None,
+        founder: bool,
+        device: torch.device,
+        group: Group | None,
+        tell_place: Callable[[int, int], None] = lambda rank, world_size: None,
+    ):
         self._channel = channel
         self._founder = founder
         self._group = group
+        self._tell_place = tell_place
         self._reporter = Reporter(channel.report if channel is not None else None)
         self._trainer: Trainer | None = None
         self.device = device
@@ -44,6 +53,19 @@ class Job:
     def driven(self) -> bool:
         """Whether somebody may resize this training."""
         return self._channel is not None
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this worker does what is done once in the whole job: saving, printing, once an epoch.
+
+        True in exactly one worker at any time; in which, may change with a resize, so ask each time. Raises
+        NotYetJoined where this worker has no place in the job yet: ask within ``steps``, or after it.
+        """
+        if self._trainer is not None:
+            return self._trainer.rank == 0
+        if self.driven:
+            raise NotYetJoined("job.is_main")
+        return self._group is None or self._group.rank == 0
 
     def elastic(
         self,
@@ -130,6 +152,7 @@ class Job:
             founder=self._founder,
             group=self._group,
             reporter=self._reporter,
+            tell_place=self._tell_place,
         )
 
     def _check_state(self, model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe) -> None:
@@ -189,4 +212,5 @@ def connect(device: torch.device | str = "cpu", environment: Mapping[str, str] |
     else:
         keep_to_share(given)
     group = static.from_environment(given, place) if channel is None else None
-    return Job(channel, founder, place, group)
+    tell_place = partial(variables.follow, os.environ if environment is None else {})
+    return Job(channel, founder, place, group, tell_place)

@@ -17,6 +17,7 @@ and "plan 7" are the same group.
     report/ID          newest measurements of member ID
     wish/N             what members are to do at their next step boundary: "save" or "release-caches"
     wishes             the number of the newest wish: who comes later has nothing to do with older ones
+    calls              how the script calls its model, as shapes: what a joiner warms up with
     granted/N/ID       what came of wish N in member ID, as JSON
 
 Other machines that offer their slots, through the same store:
@@ -52,6 +53,8 @@ ENV_TOKEN = "FALLOW_TOKEN"
 OVER = "over"
 """The last pulse of a machine that has heard that the training is over."""
 WISHES = "wishes"
+CALLS = "calls"
+"""Written once, by the first of the job in its first step."""
 SAVE = "save"
 """A wish: rank 0 saves the training where it has a path."""
 RELEASE_CACHES = "release-caches"

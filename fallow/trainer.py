@@ -10,7 +10,6 @@ samples come from, ``adapters`` and below.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,10 @@ from fallow.data.batch_plan import BatchPlan
 from fallow.data.feed import Feed
 from fallow.data.sampler import Order, Piece
 from fallow.data.step import ONCE_EACH, OpenStep
-from fallow.errors import LoopError
+from fallow.errors import LoopError, NotYetJoined
 from fallow.gradients import choose
 from fallow.gradients.checks import checked
-from fallow.gradients.reducer import MARKS, Local, Reducer, Summed
+from fallow.gradients.reducer import MARKS, Local, Outcome, Reducer, Summed
 from fallow.idle_gaps.announce import announcer
 from fallow.metrics.late_steps import LateSteps
 from fallow.metrics.report import Measurements, Pace, Reporter, measurements
@@ -41,15 +40,8 @@ from fallow.requests.listener import PendingRequests
 from fallow.state import rng
 from fallow.state.checkpoint import PeriodicCheckpoint
 from fallow.state.replica import Replica
+from fallow.state.warm_up import WarmUp
 from fallow.types import Recipe, Step
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What the step's exchange came to; without ``summed`` it is not to be committed."""
-
-    summed: Summed | None
-    loss: float | torch.Tensor
 
 
 class Trainer:
@@ -65,13 +57,17 @@ class Trainer:
         founder: bool = True,
         group: Group | None = None,
         reporter: Reporter | None = None,
+        tell_place: Callable[[int, int], None] = lambda rank, world_size: None,
     ):
         batch_plan.check(recipe)
         self.recipe = recipe
         self._replica = Replica(model, optimizer, recipe)
-        self._seat = MembershipClient(self._replica, channel, founder, group, self._keep)
+        self._seat = MembershipClient(
+            self._replica, channel, founder, group, self._keep, tell_place=tell_place
+        )
+        self._warm_up = WarmUp(self._replica, self._seat)
         self._reporter = reporter or Reporter(None)
-        keyed = recipe.deterministic or self._seat.driven or self.world_size > 1
+        keyed = recipe.deterministic or self._seat.driven or self._seat.group.world_size > 1
         self._key = recipe.seed if keyed else None
         self._seed = partial(rng.seed, self._key, device=self._replica.device)
         self._late = LateSteps(self._replica.device, recipe)
@@ -84,7 +80,7 @@ class Trainer:
         self._reducer: Reducer = Local(model)
         self._balance = Balance(self._replica.device, recipe)
         self._open: OpenStep | None = None
-        self._outcome: _Outcome | None = None
+        self._outcome: Outcome | None = None
         self._notes: tuple[float, ...] | None = None
         self._started = False
         self._order: Order | None = None
@@ -95,28 +91,28 @@ class Trainer:
 
     @property
     def next_step(self) -> int:
-        """The step that comes next; steps below it are committed."""
-        return self._replica.next_step
-
-    @property
-    def warming_up(self) -> bool:
-        """Whether this worker has yet to be taken in: what it computes now is thrown away."""
-        return self._seat.warming_up
+        """The step that comes next; steps below it are committed. Raises NotYetJoined, as do those below."""
+        return self._joined("next_step") and self._replica.next_step
 
     @property
     def world_size(self) -> int:
         """How many workers compute the current step."""
-        return self._seat.group.world_size
+        return self._joined("world_size") and self._seat.group.world_size
 
     @property
     def rank(self) -> int:
         """This worker's place among them."""
-        return self._seat.group.rank
+        return self._joined("rank") and self._seat.group.rank
 
     @property
     def generation(self) -> int:
         """The number of the group that computes the current step: it grows with each change; 0 when alone."""
-        return self._seat.generation
+        return self._joined("generation") and self._seat.generation
+
+    @property
+    def warming_up(self) -> bool:
+        """Whether this worker has yet to be taken in; never within ``steps``."""
+        return self._seat.warming_up
 
     @property
     def micro_batches(self) -> int:
@@ -126,7 +122,7 @@ class Trainer:
     @property
     def epoch(self) -> int:
         """The epoch of the step that comes next, 0-based; 0 before ``steps``."""
-        return 0 if self._order is None else self._order.epoch(self.next_step)
+        return self._joined("epoch") and (0 if self._order is None else self._order.epoch(self.next_step))
 
     @property
     def samples_per_s(self) -> float | None:
@@ -156,8 +152,8 @@ class Trainer:
         indices in place of the seeded shuffle. ``workers`` processes read ``prefetch`` micro-batches ahead
         each, pinned if asked. ``samples_per_epoch`` is the length of a stream that doesn't know it.
 
-        A step whose group broke is yielded again. A joiner gets one step to warm up, whose result is
-        thrown away (``warming_up`` is true meanwhile). Raises Left when this worker has been let go, and
+        A step whose group broke is yielded again. A joiner waits here until it is taken in, and begins with
+        the step that the others do next. Raises Left when this worker has been let go, and
         DataMistake, BatchError or StateMistake before the first step for what cannot be trained on.
         """
         asked = Asked(
@@ -174,7 +170,8 @@ class Trainer:
         intake = take_in(data, asked, self.recipe.global_batch, self.recipe.seed, self._key)
         self._order = intake.order
         self._total_steps = length(total_steps, epochs, intake.order)
-        self._know(intake.order)
+        kept = self._seat.driven or self.recipe.checkpoint is not None
+        self._replica.know(intake.order.identity, fixed=self._started and kept)
         return self._run(intake, self._total_steps)
 
     def backward(self, loss: torch.Tensor, count: float | None = None) -> None:
@@ -187,6 +184,7 @@ class Trainer:
         if self._open is None:
             raise LoopError("backward() was called outside the loop over trainer.steps(...)")
         part = self._open.weigh(count)
+        self._warm_up.heard()
         if count == 0:
             weighted = torch.zeros((), device=self._replica.device)
             self._bursts.backward_without_samples(loss)
@@ -200,8 +198,8 @@ class Trainer:
         """Sum the step's gradients over all workers now, so that ``grad`` is the global one until ``step()``.
 
         For frameworks whose loops look at gradients, or clip them, between backward pass and update. False
-        while warming up and when the group broke: ``step()`` must be called none the less, and returns
-        ``None``. Calling it again changes nothing. Raises LossMistake as ``step()`` does.
+        when the group broke: ``step()`` must be called none the less, and returns ``None``. Calling it again
+        changes nothing. Raises LossMistake as ``step()`` does.
         """
         if self._open is None:
             raise LoopError("step() was called twice, or outside the loop over trainer.steps(...)")
@@ -212,7 +210,7 @@ class Trainer:
         return self._outcome.summed is not None
 
     def step(self) -> Step | None:
-        """Sum, commit and update; ``None`` when not committed (warming up, or the group broke).
+        """Sum, commit and update; ``None`` when not committed, because the group broke.
 
         Raises LossMistake, on every worker and before anything is updated, when the loss is not finite.
         """
@@ -221,10 +219,6 @@ class Trainer:
         outcome, self._outcome = self._outcome, None
         assert opened is not None
         assert outcome is not None
-        if self.warming_up:
-            self._replica.forget_gradients()
-            self._seat.join()
-            return None
         if outcome.summed is None:
             self._seat.recover()
             return None
@@ -245,12 +239,12 @@ class Trainer:
         own = None if self._key is None else torch.Generator().manual_seed(self._key)
         feed = Feed(intake, until, own)
         with closing(feed), self._keeper.listening():
-            if not (self.warming_up or self._started):
-                self._start()
+            if not self._started:
+                self._start(feed)
             self._started = True
             self._cross_boundary()  # if the script left an earlier loop amid it
             while self.next_step < until:
-                yield self.next_step, self._begin(feed)
+                yield self.next_step, self._micro_batches(feed, *self._begin(feed))
                 if self._open is not None:
                     raise LoopError(
                         f"step {self.next_step}: the loop went on without trainer.step(). {ONCE_EACH}"
@@ -258,25 +252,31 @@ class Trainer:
                 self._cross_boundary()
         self._late.look(wait=True)
 
-    def _know(self, order: Order) -> None:
-        """What a step's number means is part of the training's state, so it cannot change on the way."""
-        known, data = self._replica.identity, order.identity
-        kept = self._seat.driven or self.recipe.checkpoint is not None
-        if self._started and kept and any(known[name] != data[name] for name in data):
-            raise LoopError(
-                f"steps() was called again with other data ({data}; before: {known}), but who joins or "
-                "resumes has seen only one: make one data set of both, or give the epochs with order="
-            )
-        self._replica.identity |= data
+    def _joined(self, asked: str) -> bool:
+        """True; raises NotYetJoined as long as this worker has no place in the job."""
+        if not self._seat.has_joined:
+            raise NotYetJoined(asked)
+        return True
 
-    def _start(self) -> None:
-        """Take up a saved training, and meet the others."""
+    def _start(self, feed: Feed) -> None:
+        """Take up a saved training, and meet the others; or warm up, and be taken in by them."""
+        if self.warming_up:
+            opened, pieces = self._begin(feed)
+            self._open = None
+            for piece in pieces:
+                feed.fetch(piece)  # so that whatever reads has read before
+            self._warm_up.compute([micro.size for micro in opened.shape.micro_batches])
+            self._reducer.end_micro_batch(0, 1.0, torch.zeros((), device=self._replica.device), None)
+            self._sum(opened)
+            self._warm_up.update()
+            self._seat.join()
+            return
         self._keeper.resume()
         self._seat.found()
         if not self._seat.driven and self.world_size > 1:
             static.spread(self._seat.group, self._replica)
 
-    def _begin(self, feed: Feed) -> Iterator[Any]:
+    def _begin(self, feed: Feed) -> tuple[OpenStep, tuple[Piece, ...]]:
         """Cut the step for the group we sit in now, and forget what an uncommitted one gathered."""
         group = self._seat.group
         if self._sits_in is not group:
@@ -290,13 +290,13 @@ class Trainer:
             weights=self._balance.weights,
             warming_up=self.warming_up,
         )
-        shape, pieces = feed.open(now, self.next_step)
-        self._open = OpenStep(self.next_step, shape, tuple(piece.micro for piece in pieces))
+        shape, pieces = feed.open(now, self._replica.next_step)
+        self._open = OpenStep(self._replica.next_step, shape, tuple(piece.micro for piece in pieces))
         self._bursts.begin(group, shape)
         self._reducer.begin()
         self._balance.start()
-        self._seed(self.next_step, stage=rng.Stage.BEFORE)
-        return self._micro_batches(feed, self._open, pieces)
+        self._seed(self._replica.next_step, stage=rng.Stage.BEFORE)
+        return self._open, pieces
 
     def _micro_batches(self, feed: Feed, opened: OpenStep, pieces: Sequence[Piece]) -> Iterator[Any]:
         self._settle()
@@ -306,6 +306,7 @@ class Trainer:
             with self._gaps.gap("data"):
                 fetched = feed.fetch(piece)
             self._seed(piece.step, piece.micro.index)
+            self._warm_up.listen(piece.micro.size)
             yield fetched
         self._seed(opened.number, stage=rng.Stage.AFTER)
 
@@ -335,12 +336,8 @@ class Trainer:
             return None
         return summed
 
-    def _reduced(self, opened: OpenStep) -> _Outcome:
+    def _reduced(self, opened: OpenStep) -> Outcome:
         opened.close()
-        if self.warming_up:
-            self._sum(opened)
-            self._replica.warm_up()
-            return _Outcome(None, 0.0)
         if opened.mine:
             opened.check_thawed(self._replica.thawed(self._trainable))
         else:
@@ -349,13 +346,13 @@ class Trainer:
         summed = self._sum(opened)
         if summed is None:
             self._replica.roll_back()
-            return _Outcome(None, 0.0)
+            return Outcome(None, 0.0)
         scale = opened.scale(summed.count, summed.counted)
         loss = summed.loss * scale
         self._late.check(loss, opened.number)
         self._replica.scale(scale)
         self._seed(opened.number, stage=rng.Stage.UPDATE)
-        return _Outcome(summed, loss)
+        return Outcome(summed, loss)
 
     def _commit(self, opened: OpenStep, summed: Summed, loss: float | torch.Tensor) -> Step:
         world_size = self.world_size

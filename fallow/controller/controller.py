@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from fallow import protocol
@@ -86,6 +87,7 @@ class Controller:
         self._pulses: dict[MemberId, bytes] = {}
         self._looked_ms: int | None = None
         self._born = 0
+        self._ranks: dict[MemberId, int] = {}  # as each was told when it started: no two alike
         self.view = View(target=max(minimum, min(maximum, workers)), spare=spare)
         self.paused_s: float | None = None
         self.exit_reason: str | None = None
@@ -287,9 +289,9 @@ class Controller:
 
     def _act(self, action: actions.Action, now_ms: int) -> None:
         match action:
-            case actions.Start(count=count, founder=founder):
-                self._note(str(action), f"starting {_workers(count)}")
-                for _ in range(count):
+            case actions.Start(count=number, founder=founder):
+                self._note(str(action), f"starting {_workers(number)}")
+                for _ in range(number):
                     self._start(founder, now_ms)
             case actions.Publish(plan=plan):
                 self._publish(plan, now_ms)
@@ -341,11 +343,14 @@ class Controller:
 
     def _start(self, founder: bool, now_ms: int) -> None:
         member = MemberId(f"w{self._born}")
-        rank = self._born if founder else len(self.view.members)
         self._born += 1
+        taken = {self._ranks[each] for each in self.view.workers if each in self._ranks}
+        least = 0 if founder else max(1, len(self.view.members))
+        rank = next(free for free in count(least) if free not in taken)
+        self._ranks[member] = rank
         self.processes[member] = self._spawn(
             {
-                **as_torchrun(self._host, self._store.port, rank, self.view.target),
+                **as_torchrun(self._host, self._store.port, rank, max(self.view.target, rank + 1)),
                 protocol.ENV_STORE: self.address,
                 protocol.ENV_SECRET: str(self.secret.descriptor),
                 protocol.ENV_MEMBER: member,

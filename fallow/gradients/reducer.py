@@ -37,6 +37,14 @@ class Summed:
     notes: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the step's exchange came to; without ``summed`` it is not to be committed."""
+
+    summed: Summed | None
+    loss: float | torch.Tensor
+
+
 class Reducer(Protocol):
     """Turns this worker's micro-batches into the global gradient, left in each parameter's ``grad``."""
 

@@ -214,14 +214,13 @@ class ElasticLoader:
 
     def __iter__(self) -> Iterator[Any]:
         trainer = self._started()
-        entered_in: int | None = None if trainer.warming_up else trainer.epoch
-        while entered_in in (None, trainer.epoch):
+        self._next = self._next or next(self._steps, None)  # a joiner is taken in, amid an epoch or not
+        entered_in = trainer.epoch
+        while trainer.epoch == entered_in:
             step, self._next = self._next or next(self._steps, None), None
             if step is None:
                 return
             yield from self._bodies(trainer, step[1])
-            if entered_in is None and not trainer.warming_up:
-                entered_in = trainer.epoch  # a joiner goes on in the epoch that it was taken into
 
     def epochs(self) -> Iterator[int]:
         """The epoch of the next step, until all steps are done."""
@@ -250,7 +249,7 @@ class ElasticLoader:
         loop's body clips, updates and schedules there too.
         """
         accelerator = self._accelerator
-        accelerator._stand_at(trainer.rank if not trainer.warming_up else max(trainer.rank, 1))
+        accelerator._stand_at(trainer.rank)
         count = trainer.micro_batches
         self._counted = count > 0
         if not self._counted:
@@ -290,5 +289,5 @@ class ElasticOptimizer(AcceleratedOptimizer):  # type: ignore[misc]
 
     @property
     def step_was_skipped(self) -> bool:
-        """Whether nothing was updated: an overflow, a warm-up, or a step that will be taken again."""
+        """Whether nothing was updated: an overflow, or a step that will be taken again."""
         return self._has_stepped and (self._last is None or self._last.skipped)

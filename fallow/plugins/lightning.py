@@ -154,7 +154,7 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]
         Lightning's loop has its result. Lightning's closure is good for one of them.
         """
         trainer = self.trainer
-        self._stand_at(max(trainer.rank, 1) if trainer.warming_up else trainer.rank)
+        self._stand_at(trainer.rank)
         self._counted = trainer.micro_batches > 0
         loss = None
         for at, batch in enumerate(batches if self._counted else [self._any_batch()]):

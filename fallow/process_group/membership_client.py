@@ -58,8 +58,10 @@ class Holder(Protocol):
 class MembershipClient:
     """This worker's place; without a ``channel`` it stays in ``group`` for ever.
 
-    ``warming_up`` is true from a joiner's start until a group has taken it in. ``keep`` saves the training
-    where it has a path, and returns that path; rank 0 is asked for it before a training is left unfinished.
+    ``warming_up`` is true from a joiner's start until a group has taken it in, ``has_joined`` once this
+    worker sits in a group that its peers know as well. ``keep`` saves the training where it has a path, and
+    returns that path; rank 0 is asked for it before a training is left unfinished. ``tell_place`` is told
+    each new rank and world size.
     """
 
     def __init__(
@@ -69,9 +71,13 @@ class MembershipClient:
         founder: bool,
         group: Group | None = None,
         keep: Callable[[], object] = lambda: None,
+        *,
+        tell_place: Callable[[int, int], None] = lambda rank, world_size: None,
     ):
         self.group: Group = Alone() if group is None else group
         self.warming_up = channel is not None and not founder
+        self.has_joined = channel is None
+        self._tell_place = tell_place
         self._holder = holder
         self._channel = channel
         self._keep = keep
@@ -109,6 +115,15 @@ class MembershipClient:
         """Leave the newest measurements for the scheduler; nothing happens when nobody drives us."""
         if self._channel is not None:
             self._channel.report(measurements)
+
+    def tell_calls(self, text: str) -> None:
+        """Leave how the script calls its model for those who will warm up; nothing happens when alone."""
+        if self._channel is not None:
+            self._channel.tell_calls(text)
+
+    def told_calls(self) -> str | None:
+        """How the others call the model; ``None`` where nobody said. Never blocks."""
+        return None if self._channel is None else self._channel.told_calls()
 
     def found(self) -> None:
         """Meet the other founders; nothing happens when nobody drives us. Blocks. Raises Abandoned."""
@@ -226,6 +241,8 @@ class MembershipClient:
             return False
         self._former, self.group, self._generation = self.group, ready.group, plan.number
         self._proof = proof
+        self.has_joined = True
+        self._tell_place(self.group.rank, self.group.world_size)
         self._channel.sit(plan.number, ready.group)
         pause_ms = "" if began_s is None else f"{(time.monotonic() - began_s) * 1000:.1f}"
         self._channel.announce(protocol.switched_key(plan.number, self._channel.member), pause_ms)

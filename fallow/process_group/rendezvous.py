@@ -180,6 +180,22 @@ class Rendezvous:
         except ControllerLost:
             self._set_gone()
 
+    def tell_calls(self, text: str) -> None:
+        """Leave for joiners how the script calls its model; a lost controller is noticed elsewhere."""
+        try:
+            self.announce(protocol.CALLS, text)
+        except ControllerLost:
+            self._set_gone()
+
+    def told_calls(self) -> str | None:
+        """What a member left with ``tell_calls``; ``None`` when there is nothing."""
+        assert self._door is not None
+        try:
+            found = self._door.get(protocol.CALLS)
+        except RuntimeError:
+            return None
+        return None if found is None else found.decode()
+
     def close(self) -> None:
         """Stop listening and wait for the threads: one left in a C++ wait aborts the process at exit."""
         self._closed = True

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from fallow.errors import Mistake, StateError
+from fallow.errors import LoopError, Mistake, StateError
 from fallow.state import buffers, rng
 from fallow.state.buffers import Buffers
 from fallow.transfers import if_known
@@ -69,6 +69,16 @@ class Replica:
     def buffers(self) -> Buffers:
         """What forward passes change, as the model is when somebody asks first."""
         return Buffers(self.model)
+
+    def know(self, data: Identity, *, fixed: bool) -> None:
+        """What a step's number means is part of the training's state, so it cannot change on the way."""
+        known = self.identity
+        if fixed and any(known[name] != data[name] for name in data):
+            raise LoopError(
+                f"steps() was called again with other data ({data}; before: {known}), but who joins or "
+                "resumes has seen only one: make one data set of both, or give the epochs with order="
+            )
+        self.identity |= data
 
     def trainable(self) -> tuple[bool, ...]:
         """Which parameters are trained now; scripts freeze and unfreeze on the way."""
@@ -144,6 +154,12 @@ class Replica:
         """
         self.optimizer.step()
         self.roll_back()
+
+    def clear_gradients(self) -> None:
+        """Each trainable parameter has a gradient of zeros afterwards, unless it has one already."""
+        for parameter in self._parameters:
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
 
     def forget_gradients(self) -> None:
         """No parameter has a gradient afterwards."""

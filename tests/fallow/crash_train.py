@@ -126,6 +126,9 @@ def main() -> None:
     local_copy.read = dying(local_copy.read, "before-read", "after-read")
     membership_client.Proof.check = dying(membership_client.Proof.check, "before-proof", "after-proof")  # type: ignore[method-assign]
 
+    membership_client.MembershipClient.join = dying(  # type: ignore[method-assign]
+        membership_client.MembershipClient.join, "warm-up", None
+    )
     passes("start")
     model = moved(network())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -145,10 +148,10 @@ def main() -> None:
         for x, y, number in batches:
             ids += number.tolist()
             run.backward(loss_of(model(x.to(DEVICE)), y.to(DEVICE)))
-        passes("warm-up" if run.warming_up else "amid-step")
+        passes("amid-step")
         time.sleep(PACE_S)  # long enough for the joiner to come while there are steps left
         generation = run.generation
-        if ledger and not run.warming_up:
+        if ledger:
             ledger.part(step, generation, ids)
         done = run.step()
         if done is not None and ledger:
