@@ -30,31 +30,43 @@ HARDLY_ANY_RATIO = 0.1
 UNSEEN = "no process of it is seen: a server would reserve its memory on purpose"
 WHOSE_MEMORY = "several hold it, and its memory or its work is told of all of them together"
 WHOSE_READING = "several hold it, and whose work reads and writes its memory is not told"
+WHOSE_WORK = "several hold it, and whose work it does is not told"
 UNHEARD = "whether its processes listen could not be read: a server would reserve its memory on purpose"
 
 
 def low_saturation(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | Unknown | None:
-    """Active, and under ``low_ratio`` over the newest ``low_active_s`` of active bins and the active 24 h."""
+    """Active, and under ``low_ratio`` over the newest ``low_active_s`` of active bins and the active 24 h.
+
+    What is filled is what the job was given: of a share of a GPU that share. On a GPU that several hold
+    each is judged by its own work, where it is told.
+    """
     if now_ms - claim.from_ms < t.low_run_s * MS_PER_S:
         return None
     kind = FindingKind.LOW_SATURATION
-    window = since(past.bins.last(bins_in(t.low_lookback_s)), claim.from_ms)
-    expected = len(window.covered)
-    active = _active(past, window, t)
+    board = since(past.bins.last(bins_in(t.low_lookback_s)), claim.from_ms)
+    expected = len(board.covered)
+    active = _active(past, board, board)
     if not _is_recent(active, expected, t):
         return None
-    unsure = doubt(past, window, max(expected, bins_in(t.low_active_s)), t, kind)
+    unsure = doubt(past, board, max(expected, bins_in(t.low_active_s)), t, kind)
     if unsure is not None:
         return unsure
+    window = board
+    if len(past.claims) > 1:
+        if claim.bins is None or not _is_work_told(claim, board, active, t):
+            return Unknown(uuid=past.uuid, kinds=(kind,), reason=WHOSE_WORK)
+        window = claim.bins.last(expected)
+        active = _active(past, board, window)
+        if not _is_recent(active, expected, t):
+            return None
     wanted = bins_in(t.low_active_s)
-    levels = [window.utilization[place] for place in active]
-    values = known(levels)[-wanted:]
+    values = known([window.utilization[place] for place in active])[-wanted:]
     average = mean(values)
     if average is None and len(active) >= wanted:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its utilization is not measured")
-    if len(values) < wanted or average is None or average >= LOW_RATIO:
+    if len(values) < wanted or average is None or _of_share(average, claim) >= LOW_RATIO:
         return None
-    if (claim.rhythm.busy_ratio or 0.0) >= LOW_RATIO and len(past.claims) == 1:
+    if _day_ratio(past, claim) >= LOW_RATIO:
         return None
     return _low_finding(past, claim, window, active, average)
 
@@ -135,10 +147,11 @@ def _unseen(claim: Claim, window: Bins) -> str | None:
     return UNSEEN if claim.holder.command is None and not known(window.processes) else None
 
 
-def _active(past: GpuPast, window: Bins, t: Thresholds) -> list[int]:
-    odd = contradictions(past, window)
+def _active(past: GpuPast, board: Bins, window: Bins) -> list[int]:
+    """The bins of ``window`` with work in them, without that of video engines; ``board``: the whole GPU."""
+    odd = contradictions(past, board)
     # Who encodes or decodes video works with engines beside the SMs, which may be still.
-    video = [value is not None and value > IDLE_RATIO for value in window.video] or [False] * len(odd)
+    video = [value is not None and value > IDLE_RATIO for value in board.video] or [False] * len(odd)
     return [
         place
         for place, busy in enumerate(window.busiest)
@@ -146,13 +159,40 @@ def _active(past: GpuPast, window: Bins, t: Thresholds) -> list[int]:
     ]
 
 
+def _is_work_told(claim: Claim, board: Bins, active: list[int], t: Thresholds) -> bool:
+    """Whether it is told of nearly all bins in which the GPU worked how much of that was this holder's."""
+    if claim.bins is None:
+        return False
+    own = claim.bins.last(len(board.covered)).busiest
+    return len(known([own[place] for place in active])) >= t.coverage_ratio * len(active)
+
+
+def _of_share(level: float, claim: Claim) -> float:
+    """A level of the GPU as one of the holder's share of it: more than its share is all of it."""
+    return min(1.0, level / claim.share) if claim.share > 0 else level
+
+
+def _day_ratio(past: GpuPast, claim: Claim) -> float:
+    """How much of its share it filled while it worked, over 24 h; 0 where that is not known.
+
+    The ledger charges those who hold a GPU with all of it: of two who hold a quarter each, each has half.
+    """
+    charged = sum(each.share for each in past.claims)
+    return _of_share(
+        (claim.rhythm.busy_ratio or 0.0) * (claim.share / charged if charged > 0 else 1.0), claim
+    )
+
+
 def _is_recent(active: list[int], bins: int, t: Thresholds) -> bool:
     return bool(active) and bins - active[-1] <= bins_in(t.low_recent_s)
 
 
 def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], average: float) -> Finding:
+    """``average`` is of the whole GPU; ``window`` the holder's own where several hold it."""
     hours = len(active) * BIN_MS / HOUR_MS * past.share_of_device * claim.share
-    shown = mean(known([window.gpu_utilization[place] for place in active]))
+    filled, others = _of_share(average, claim), len(past.claims) - 1
+    # Nobody tells a process's GPU utilization, only its part of the work.
+    shown = None if others else mean(known([window.gpu_utilization[place] for place in active]))
     looks_busy = (
         past.rung is Basis.SM_ACTIVE
         and shown is not None
@@ -163,32 +203,40 @@ def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], a
     tail = (
         f" It looks busy ({text.percent(shown)} GPU utilization), and is not." if looks_busy and shown else ""
     )
+    by = f"{'by its own work ' if others else ''}fills {text.percent(average)} of it while it works"
+    of_share = f", {text.percent(filled)} of its share of {text.percent(claim.share)}"
     return _finding(
         past,
         claim,
         window,
         FindingKind.LOW_SATURATION,
         sentence=(
-            f"{holder_name(claim)} has run on {gpu_name(past)} for {held_for} and fills "
-            f"{text.percent(average)} of it while it works ({measured_by(past.rung)}).{tail}"
+            f"{holder_name(claim)} has run on {gpu_name(past)}{_beside(past)} for {held_for} and "
+            f"{by}{of_share if claim.share < 1 else ''} ({measured_by(past.rung)}).{tail}"
         ),
         evidence=(
-            Evidence(name="utilization_active_mean_ratio", value=average),
+            Evidence(name="utilization_active_mean_ratio", value=filled),
+            Evidence(name="gpu_active_mean_ratio", value=average),
             Evidence(name="active_bins", value=len(active)),
-            Evidence(name="unused_gpu_hours", value=hours * (1.0 - average)),
+            Evidence(name="unused_gpu_hours", value=hours * (1.0 - filled)),
             Evidence(name="gpu_utilization_active_mean_ratio", value=shown),
             Evidence(name="looks_busy", value=looks_busy),
             Evidence(name="run_minutes", value=(window.end_ms - claim.from_ms) // 60_000),
             Evidence(name="share", value=claim.share),
+            Evidence(name="others", value=others),
         ),
     )
+
+
+def _beside(past: GpuPast) -> str:
+    others = len(past.claims) - 1
+    return f", which {text.many(others, 'other')} hold{'s' if others == 1 else ''} too," if others else ""
 
 
 def _hog_finding(
     past: GpuPast, claim: Claim, window: Bins, *, taken: float, used: float, touched: float, t: Thresholds
 ) -> Finding:
     others = len(past.claims) - 1
-    beside = f", which {text.many(others, 'other')} hold{'s' if others == 1 else ''} too," if others else ""
     if claim.holder.kind is JobKind.INFERENCE:
         return _reserved_finding(past, claim, window, taken=taken, used=used, touched=touched)
     signature = None if past.onset is None else _is_tensorflow_like(past.onset, t)
@@ -202,9 +250,10 @@ def _hog_finding(
         window,
         FindingKind.MEMORY_HOG,
         sentence=(
-            f"{holder_name(claim)} keeps {text.percent(taken)} of the memory of {gpu_name(past)}{beside} and "
-            f"hardly touches it: {text.percent(used)} busy ({measured_by(past.rung)}), memory read or "
-            f"written {text.percent(touched)} of the time at most. Suspected to need far less.{likeness}"
+            f"{holder_name(claim)} keeps {text.percent(taken)} of the memory of "
+            f"{gpu_name(past)}{_beside(past)} and hardly touches it: {text.percent(used)} busy "
+            f"({measured_by(past.rung)}), memory read or written {text.percent(touched)} of the time at "
+            f"most. Suspected to need far less.{likeness}"
         ),
         evidence=(
             Evidence(name="memory_used_p5_ratio", value=taken),

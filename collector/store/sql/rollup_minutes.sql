@@ -305,12 +305,21 @@ apart AS (
 seen AS (
     SELECT
         apart.*,
+        greatest(utilization_e4 * coalesce(part, 1), gpu_utilization_e4 * coalesce(part, 1),
+            graphics_active_e4 * coalesce(part, 1), sm_active_e4 * coalesce(part, 1), engines_e4) AS own_busiest_e4,
         CASE
-            WHEN covered THEN gpu_state_code(
-                holder_id IS NOT NULL, process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes,
-                utilization_e4 * coalesce(part, 1), gpu_utilization_e4 * coalesce(part, 1),
-                graphics_active_e4 * coalesce(part, 1), sm_active_e4 * coalesce(part, 1), engines_e4, power_mw,
-                idle_power_mw
+            -- idle by what was done on the GPU, low or good by how much of its share a holder filled
+            WHEN covered THEN gpu_state_of(
+                holder_id IS NOT NULL,
+                process_is_present(process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes,
+                    own_busiest_e4),
+                process_count,
+                coalesce(memory_used_bytes > idle_memory_floor_bytes(memory_total_bytes), false),
+                own_busiest_e4,
+                CASE WHEN upper_fraction > lower_fraction
+                    THEN least(10000, utilization_e4 * coalesce(part / (upper_fraction - lower_fraction), 1))
+                    ELSE utilization_e4 * coalesce(part, 1) END,
+                engines_e4, gpu_utilization_e4 * coalesce(part, 1), power_mw, idle_power_mw
             )
             ELSE 0
         END AS seen_state,

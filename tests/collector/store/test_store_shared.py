@@ -102,6 +102,14 @@ def test_the_use_is_split_as_the_driver_measured_it(tmp_path: Path) -> None:
     }
 
 
+def test_how_good_a_use_is_is_that_of_the_share_and_idle_is_that_of_the_gpu(tmp_path: Path) -> None:
+    # 0.8 of the GPU, of which bob does 0.35 / 0.5: 56% of the GPU, all of his half; ann 24%, 48% of hers.
+    found = charged(tmp_path, ("ann", "bob"), {"ann": 0.15, "bob": 0.35})
+    assert {name: good for name, (_, _, good) in found.items()} == {"ann": 0, "bob": ALL_MS // 2}
+    # 1% of the processes' work is under 1% of the GPU: nothing, though 1.6% of the half.
+    assert charged(tmp_path / "idle", ("ann", "bob"), {"ann": 0.99, "bob": 0.01})["bob"][1] == ALL_MS // 2
+
+
 def test_what_an_intruder_used_is_not_the_holders(tmp_path: Path) -> None:
     found = charged(tmp_path, ("ann",), {"ann": 0.0, "eve": 0.9}, intruders=("eve",))
     assert found == {"ann": (0, ALL_MS, 0)}
