@@ -28,6 +28,7 @@ from advisor.actions import (
 )
 from advisor.engines.cuda_checkpoint import Deed, unfit
 from advisor.engines.cuda_checkpointer import Checkpointer
+from advisor.engines.effects import Preview, of_checkpoint, of_notice, of_restore, pids
 from advisor.engines.memory_transfers import Moving
 from advisor.engines.notify_owner import Notice, Notifier, tell
 from advisor.jobs.external_jobs import ExternalJobStore, Paused, Seen
@@ -39,6 +40,7 @@ UNDER_WAY = frozenset({"locked", "checkpointing", "restoring"})
 GIVEN_ELSEWHERE = ("slurm:", "pod:")
 """Ids of jobs that another manager gave their GPUs: what a pause frees there, nobody could use."""
 OFF = "jobs that Fallow did not launch are only paused where [foreign] checkpoint is on"
+ENDED_MEANWHILE = "its processes have ended meanwhile"
 BEGUN_BEFORE = "a process that a service began before this one is bringing it back"
 KEEP_HINT = "Do you need it? `fallow keep {job} --hours 4` keeps it (4, 8 or 24 h)."
 
@@ -179,7 +181,7 @@ class ExternalEngine:
             return Done(note="it was resumed") if ended else Failed(found="it was not paused")
         if isinstance(step, Resume) and self._lease.under_way(step.job, open_one.paused.gpus):
             return Late(found=f"{BEGUN_BEFORE}; look at {step.job}")
-        result = set(self._checkpointer.look(_pids(open_one.paused.processes)).states.values())
+        result = set(self._checkpointer.look(pids(open_one.paused.processes)).states.values())
         if result & UNDER_WAY:  # begun by a service that ended since
             self._lease.reserve(step.job, open_one.paused.gpus)
         else:
@@ -217,7 +219,25 @@ class ExternalEngine:
             return Stale(found=_under_way(self._moving[step.job]).found)
         return self._pause(step, intent) if isinstance(step, Pause) else self._resume(step)
 
-    def _pause(self, step: Pause, intent: int) -> Moving | Outcome:
+    def preview(self, step: Action) -> Preview:
+        """What the step would do. Reads /proc and the store; nothing is begun, told, kept or written."""
+        moving = self._moving.get(step.job)
+        match step:
+            case Notify():
+                return of_notice(step.message, self._book.holder(step.job), len(self._ways))
+            case Pause() | Resume() if moving is not None:
+                return Stale(found=_under_way(moving).found)
+            case Pause():
+                leaving = self._pausable(step)
+                return of_checkpoint(leaving) if isinstance(leaving, Paused) else leaving
+            case Resume():
+                paused = self._resumable(step)
+                return of_restore(*paused) if isinstance(paused, tuple) else paused
+            case _:
+                return Unsupported(why=beyond(step.job)[verb_of(step)])
+
+    def _pausable(self, step: Pause) -> Paused | Stale | Unsupported:
+        """What would be taken off its GPUs; why it cannot be."""
         if self._checkpointer is None:
             return Unsupported(why=OFF)
         if self._book.paused(step.job) is not None:
@@ -229,7 +249,15 @@ class ExternalEngine:
         if why is not None:
             return Unsupported(why=why)
         gpus = tuple(dict.fromkeys(uuid for each in seen for uuid in each.uuids))
-        self._book.begin(Paused(job=step.job, holder=holder, processes=seen, gpus=gpus), intent)
+        return Paused(job=step.job, holder=holder, processes=seen, gpus=gpus)
+
+    def _pause(self, step: Pause, intent: int) -> Moving | Outcome:
+        leaving = self._pausable(step)
+        if not isinstance(leaving, Paused):
+            return leaving
+        assert self._checkpointer is not None
+        seen = leaving.processes
+        self._book.begin(leaving, intent)
 
         def conclude(deed: Deed) -> Outcome:
             if deed.ok:
@@ -238,7 +266,7 @@ class ExternalEngine:
                 self._book.end(step.job, "failed")
             return Failed(found=deed.found)
 
-        return self._follow(Moving(step, self._checkpointer.pause(_pids(seen), _held(seen)), conclude))
+        return self._follow(Moving(step, self._checkpointer.pause(pids(seen), _held(seen)), conclude))
 
     def unfit(self, job: JobId, seen: Sequence[Seen]) -> str | None:
         """Why this job cannot be paused here and now; ``None`` when it can be tried. Reads /proc."""
@@ -258,7 +286,8 @@ class ExternalEngine:
             return f"process {boxed.pid} is in a container, whose memory and devices are not ours to judge"
         return unfit(self._checkpointer.host(), self._checkpointer.targets(seen), self._listed())
 
-    def _resume(self, step: Resume) -> Moving | Outcome:
+    def _resumable(self, step: Resume) -> tuple[Paused, tuple[int, ...]] | Stale | Unsupported:
+        """What would come back, and which of its processes still are; why it cannot."""
         open_one = self._book.paused(step.job)
         if open_one is None:
             return Stale(found="it is not paused")
@@ -267,13 +296,22 @@ class ExternalEngine:
         paused = open_one.paused
         if set(step.gpus) != set(paused.gpus):
             return Unsupported(why=f"it can only come back to the GPUs it left: {', '.join(paused.gpus)}")
-        gone = [each.pid for each in self._checkpointer.targets(paused.processes) if each.now is None]
-        if len(gone) == len(paused.processes):
-            self._book.end(step.job, "gone")
-            return Stale(found="its processes have ended meanwhile")
-        left = tuple(pid for pid in _pids(paused.processes) if pid not in gone)
+        targets = self._checkpointer.targets(paused.processes)
+        left = tuple(each.pid for each in targets if each.now is not None)
+        if not left:
+            return Stale(found=ENDED_MEANWHILE)
         if self._lease.under_way(step.job, paused.gpus):
             return Stale(found=BEGUN_BEFORE)
+        return paused, left
+
+    def _resume(self, step: Resume) -> Moving | Outcome:
+        result = self._resumable(step)
+        if not isinstance(result, tuple):
+            if result == Stale(found=ENDED_MEANWHILE):
+                self._book.end(step.job, "gone")
+            return result
+        paused, left = result
+        assert self._checkpointer is not None
         refused = self._lease.reserve(step.job, paused.gpus)
         if refused is not None:
             return Stale(found=f"it stays paused: {refused}")
@@ -317,10 +355,6 @@ def beyond(job: JobId) -> dict[str, str]:
 def _under_way(moving: Moving) -> Late:
     where = "off its GPUs" if isinstance(moving.step, Pause) else "back onto its GPUs"
     return Late(found=f"the memory of {moving.step.job} is being moved {where}")
-
-
-def _pids(processes: Sequence[Seen]) -> tuple[int, ...]:
-    return tuple(each.pid for each in processes)
 
 
 def _held(processes: Sequence[Seen]) -> dict[int, Mapping[GpuUuid, int]]:

@@ -24,10 +24,11 @@ from advisor.actions import (
     SetEnvAtRestart,
     Start,
 )
+from advisor.engines.effects import Effect, EffectKind, Preview, of_command
 from advisor.jobs.command_outcomes import outcome
 from advisor.jobs.gpu_sharing import Terms
 from advisor.jobs.job_store import Register, Turn, UnknownJob
-from advisor.jobs.lifecycle import PLACING, Refused, Unable
+from advisor.jobs.lifecycle import PLACING, Refused, Unable, newest_number, objection
 from advisor.jobs.model import (
     CancelCommand,
     Command,
@@ -44,6 +45,7 @@ from advisor.jobs.model import (
 )
 from advisor.outcomes import SLICE_S, Done, Interrupted, Late, Outcome, Stale, Unsupported
 from advisor.state.model import ActionClass
+from advisor.tags import verb_of
 from collector.clock import Clock
 from collector.model import GpuUuid, JobId
 
@@ -143,6 +145,26 @@ class LocalEngine:
                     found=f"the launcher of {given.job} has not acknowledged it yet; until it does, "
                     "or is lost, the job keeps what it had and what it was to get"
                 )
+
+    def preview(self, step: Action) -> Preview:
+        """What giving the step would lead to; nothing is given, and no GPU is taken for this service.
+
+        Whether the GPUs are free is not asked: a step before it in the same plan may free them.
+        """
+        try:
+            entry = self._register.entry(step.job)
+            order = self._order(step, newest_number(entry) + 1, entry)
+            if callable(order):
+                order(entry)
+                return (Effect(kind=EffectKind.RECORD, text=f"{verb_of(step)}, kept with the job's record"),)
+        except (Refused, UnknownJob) as error:
+            return Stale(found=str(error))
+        if isinstance(order, Unsupported):
+            return order
+        refused = objection(entry, order)
+        if refused is None:
+            return of_command(order, entry, self._timeout_s(order, entry))
+        return Unsupported(why=str(refused)) if isinstance(refused, Unable) else Stale(found=str(refused))
 
     def _order(self, step: Action, number: int, entry: JobRecord) -> Command | Turn | Unsupported:
         match step:

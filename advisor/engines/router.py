@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.actions import Action, Notify
+from advisor.engines.effects import Preview
 from advisor.journal.records import Result
 from advisor.journal.recovery import TOLD
 from advisor.outcomes import Done, Engine, Failed, Outcome, Unsupported
@@ -25,6 +26,7 @@ class EngineEntry:
 
     ``does`` are the actions that it carries out, ``None`` all: what it leaves out goes to the next engine
     that has the job. ``brief`` is the same engine for who has more to do, itself where it never waits.
+    ``preview`` tells what a step would do, ``None``: it cannot say beforehand.
     ``tells``: the owner is told through the job's launcher, so that what was told is noted here; another
     engine notes it itself. ``by_launcher``: its jobs are in the register, and their launchers are given
     numbered commands; another engine's jobs are known by what was seen of them.
@@ -35,6 +37,7 @@ class EngineEntry:
     engine: Engine
     brief: Engine | None = None
     does: frozenset[type[Action]] | None = None
+    preview: Callable[[Action], Preview] | None = None
     tells: bool = False
     by_launcher: bool = False
 
@@ -69,6 +72,13 @@ class Dispatch:
             reached = (LAUNCHER,) if isinstance(outcome, Done) else ()
             self._heard(step.job, "tell", step.message, reached)
         return outcome
+
+    def preview(self, step: Action) -> tuple[str, Preview | None]:
+        """The name of the engine that would do the step, and what it would do. Nothing is done."""
+        entry = self._entry(step)
+        if entry is None:
+            return "", Unsupported(why=f"no engine does this to {step.job}")
+        return entry.name, None if entry.preview is None else entry.preview(step)
 
     def settled(self, step: Action, result: Result, found: str) -> None:
         """Note what came of a telling after all, once its launcher has said so; nothing is noted twice."""

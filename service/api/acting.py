@@ -294,6 +294,14 @@ def _plans(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
     async def plans(asker: Asker) -> Response:
         return await _shown(hands, asker, lambda: desk.plans(asker))
 
+    @router.get(
+        "/plans/trial",
+        summary="What each step of a plan made now would do; nothing is done",
+        response_model=control.PlanTrial,
+    )
+    async def try_plan(asker: Asker) -> Response:
+        return await _shown(hands, asker, lambda: desk.try_plan(asker))
+
     @router.post("/plans/{plan}/apply", summary="Do a waiting plan", response_model=control.Applied)
     async def apply(asker: Asker, plan: Number, order: ApplyOrder) -> Response:
         steps = None if order.steps is None else tuple(order.steps)

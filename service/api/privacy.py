@@ -57,6 +57,7 @@ SHOWN = frozenset(
         "action",
         "class",
         "rule",
+        "engine",
         "rung",
         "verdict",
         "framework",
@@ -68,6 +69,7 @@ SHOWN = frozenset(
         "checkpoint_signal",
         # who did or was told something
         "actor",
+        "halted",
         "settled_by",
         "by_user",
         "told",

@@ -45,6 +45,7 @@ RULES: Mapping[Rule, Role] = MappingProxyType(
         ("GET", "/v1/queue"): Role.VIEWER,
         ("GET", "/v1/leases"): Role.VIEWER,
         ("GET", "/v1/plans"): Role.VIEWER,
+        ("GET", "/v1/plans/trial"): Role.VIEWER,
         ("POST", "/v1/plans/{plan}/apply"): Role.USER,
         ("POST", "/v1/plans/{plan}/reject"): Role.USER,
         ("GET", "/v1/actions"): Role.VIEWER,

@@ -314,7 +314,14 @@ def _plan(verbs: Verbs) -> None:
         metavar="PROJECT:GPUS[:MODEL]",
         help="as if this job waited, for example vision:4; may be repeated",
     )
-    verb.add_argument("--waiting", action="store_true", help="only the plans that wait for a yes")
+    only = verb.add_mutually_exclusive_group()
+    only.add_argument("--waiting", action="store_true", help="only the plans that wait for a yes")
+    only.add_argument(
+        "--try",
+        action="store_true",
+        dest="tried",
+        help="what each step would do: commands, signals, leases; nothing is done",
+    )
     _json(verb)
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from analytics import text
 from service.cli import advice_lines
 from service.cli.asking import asked, asked_to_act
-from service.cli.plan_lines import plan_lines
+from service.cli.plan_lines import plan_lines, trial_lines
 from service.cli.screen import Column, console, print_json, table
 from service.config.flags import settle
 from service.errors import ClientError
@@ -19,6 +19,8 @@ from service.usecases.advice_rows import step_row
 
 def run_plan(flags: argparse.Namespace) -> int:
     """Print the plan for the live cluster, with the wishes of ``--want`` as jobs that wait."""
+    if flags.tried:
+        return _show_trial(flags)
     waiting = _waiting(flags)
     if flags.waiting:
         return _show_waiting(waiting, flags)
@@ -46,6 +48,25 @@ def run_plan(flags: argparse.Namespace) -> int:
         screen.print(f"     {each.action.value} of {each.job}: {each.reason}{tail}")
     if desk.said.state.projects:
         screen.print(_projects(desk))
+    return 0
+
+
+def _show_trial(flags: argparse.Namespace) -> int:
+    """What each step of a plan made now would do, as the service that acts says."""
+    if flags.want:
+        raise ClientError("--try asks the service that acts, which knows no --want; leave one of them out")
+    trial = asked_to_act(flags).try_plan()
+    if flags.json:
+        print_json([{**step.sent, "halted": trial.halted} for step in trial.steps], flags)
+        return 0
+    screen = console()
+    many = text.many(len(trial.steps), "step")
+    screen.print(f"{many}, tried; nothing was done" if trial.steps else "Nothing to do.", style="bold")
+    if trial.halted:
+        screen.print(f"At present nothing is done at all: {trial.halted}")
+    for step in trial.steps:
+        for line in trial_lines(step):
+            screen.print(line)
     return 0
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from rich.text import Text
 
 from analytics import text
-from service.schemas.control import Plan, PlanStep
+from service.schemas.control import Plan, PlanStep, TriedStep
 
 
 def plan_lines(plan: Plan) -> Iterator[Text]:
@@ -38,6 +38,23 @@ def step_line(step: PlanStep) -> Text:
     if step.reason:
         line.append(f": {step.reason}")
     return line
+
+
+def trial_lines(step: TriedStep) -> Iterator[Text]:
+    """A step that was tried: what it is, whether it would be done, and all that it would do."""
+    on = f" on {text.many(len(step.gpus), 'GPU')}" if step.gpus else ""
+    whose = f" of {step.user}" if step.user else ""
+    why = f": {step.reason}" if step.reason else ""
+    would = {"done": "would be done", "ask": "after a yes"}.get(
+        step.outcome, f"not done ({step.outcome}): {step.message}"
+    )
+    yield Text.assemble(
+        f"{step.n:>3}  ", f"{step.verb} {step.job}{whose}{on}{why}", (f"  · {would}", "bright_black")
+    )
+    if step.effects is None and step.outcome in ("done", "ask"):
+        yield Text(f"       {step.engine}: it cannot say beforehand what it does", style="bright_black")
+    for effect in step.effects or ():
+        yield Text.assemble("       ", (f"{effect.kind:<12}", "cyan"), effect.text)
 
 
 def at(ms: int | None) -> str:

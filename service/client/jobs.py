@@ -168,6 +168,10 @@ class ActingClient:
         """Plans, those that wait for somebody first."""
         return self._listed(control.Plan, "/v1/plans").rows
 
+    def try_plan(self) -> control.PlanTrial:
+        """What each step of a plan made now would do; nothing is done."""
+        return self._row(control.PlanTrial, "/v1/plans/trial")
+
     def apply(self, plan: int, steps: Sequence[int] | None = None) -> control.Applied:
         """Do a waiting plan, or some of its steps."""
         return self._row(

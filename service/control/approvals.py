@@ -55,7 +55,7 @@ class ApprovalDependencies:
 
 
 class Papers:
-    """``service.control.job_commands.Papers``; safe from any thread."""
+    """What people ask of plans and the journal, for ``JobCommands``; safe from any thread."""
 
     def __init__(self, parts: ApprovalDependencies) -> None:
         self._parts = parts

@@ -3,13 +3,11 @@
 import logging
 import socket
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.engines.external import ExternalEngine
 from advisor.engines.launched import LocalEngine, Patience
 from advisor.engines.mps import seldom
 from advisor.engines.router import Dispatch
@@ -24,6 +22,7 @@ from collector.clock import SystemClock
 from collector.model import JobId, NodeName
 from collector.snapshot import Snapshot
 from service.alerts.notifier import LaunchedToo, MessageNotifier
+from service.control.acting import Acting
 from service.control.activity import Activity
 from service.control.admission import Admission
 from service.control.approvals import ApprovalDependencies, Papers
@@ -46,6 +45,7 @@ from service.control.loop import ActingLoop, Looks, Pace, Parts, after_cycle, se
 from service.control.memory_watchdog import MemoryWatchdog
 from service.control.metrics import acting_metrics
 from service.control.owner_commands import Orders
+from service.control.plan_trial import TrialDependencies, trial
 from service.control.records import Records, open_books
 from service.control.rejected_reports import Doubts
 from service.control.slowdown_watchdog import SlowdownWatchdog
@@ -54,6 +54,7 @@ from service.privileged.client import daemon_finder
 from service.usecases.advice import ask_policies, limits_of, site_of
 
 if TYPE_CHECKING:
+    from advisor.cycle import Policy
     from advisor.jobs.job_store import Register
     from advisor.planner.limits import Limits
     from advisor.state.model import ClusterState
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from collector.store.database import Store
     from service.alerts.evaluate import AlertEvaluator
     from service.config.model import Config
-    from service.health.condition import MaintenanceTask
 
 log = logging.getLogger(__name__)
 
@@ -88,46 +88,6 @@ class ControlDependencies:
     """Told of launchers that the kernel named."""
     locks: GpuLocks = field(default_factory=GpuLocks)
     """One a GPU that is leased, against other services of this machine."""
-
-
-class Acting:
-    """All of it, built: ``desk`` takes orders at once, cycles run between ``start`` and ``stop``."""
-
-    def __init__(
-        self,
-        desk: JobCommands,
-        loop: ActingLoop,
-        applying: Applying,
-        waiting: tuple[LocalEngine | ExternalEngine, ...],
-        alerts: "Callable[[], AlertEvaluator]",
-        *,
-        metrics: Callable[[], bytes] = bytes,
-    ) -> None:
-        self.desk, self.loop, self.metrics = desk, loop, metrics
-        self._applying, self._waiting, self._alerts = applying, waiting, alerts
-
-    def start(self) -> "tuple[MaintenanceTask, ...]":
-        """Begin to act; returns what is to be done now and then from now on. Callers are answered by now."""
-        from service.alerts.components import chore_of
-
-        alerts = chore_of(self._alerts())
-        self._applying.start()
-        self.loop.start()
-        return (alerts,)
-
-    def hurry(self) -> None:
-        """The end is near: every wait ends at once, and no further step is begun."""
-        for engine in self._waiting:
-            engine.interrupt()
-        self.loop.hurry()
-        self._applying.hurry()
-
-    def stop(self) -> None:
-        """End: waits end at once, what was begun is settled at the next start. Blocks for a moment."""
-        self.hurry()
-        with ExitStack() as ends:
-            for each in (self._applying.stop, self.loop.stop):
-                ends.callback(each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +268,7 @@ def _loop(
     parts = Parts(
         register=roots.register,
         observe=observing.look,
-        policies=(lambda state: ask_policies(state, observing.observed, limits, ground.config.advice),),
+        policies=_policies(ground, limits, observing),
         engine=Consenting(roots.brief, roots.consents.against),
         journal=roots.books.journal,
         clock=ground.clock,
@@ -322,6 +282,10 @@ def _loop(
     )
     pace = Pace(every_s=acting.every_s, silent_s=acting.silent_s, launcher_grace_s=acting.launcher_grace_s)
     return ActingLoop(parts, pace)
+
+
+def _policies(ground: ControlDependencies, limits: "Limits", observing: Observing) -> "tuple[Policy, ...]":
+    return (lambda state: ask_policies(state, observing.observed, limits, ground.config.advice),)
 
 
 def _eyes(ground: ControlDependencies, observing: Observing) -> Liveness:
@@ -341,6 +305,14 @@ def _organs(
     orders, eyes = Orders(roots.local, journal, clock), _eyes(ground, observing)
     attended_s = config.foreign.attended_s / config.rehearsal.speed
     taking = FreeGpus(observing.look, roots.limits, roots.books.switch.halt)
+    tried = TrialDependencies(
+        observe=observing.look,
+        limits=roots.limits,
+        policies=_policies(ground, roots.limits, observing),
+        preview=roots.dispatch.preview,
+        against=roots.consents.against,
+        halted=roots.books.switch.halt,
+    )
     papers = ApprovalDependencies(
         books=roots.books,
         limits=roots.limits,
@@ -361,6 +333,7 @@ def _organs(
         loop=loop,
         observe=observing.look,
         papers=Papers(papers),
+        trial=partial(trial, tried),
         foreign=ExternalJobOrders(observing.look, applying, taking),
         consents=roots.consents,
         by_launcher=roots.dispatch.by_launcher,

@@ -16,8 +16,15 @@ def engines(launched: LocalEngine, external: ExternalEngine) -> tuple[EngineEntr
             owns=is_submitted,
             engine=launched,
             brief=Brief[Given](launched),
+            preview=launched.preview,
             tells=True,
             by_launcher=True,
         ),
-        EngineEntry(name="external", owns=lambda _: True, engine=external, brief=Brief[Moving](external)),
+        EngineEntry(
+            name="external",
+            owns=lambda _: True,
+            engine=external,
+            brief=Brief[Moving](external),
+            preview=external.preview,
+        ),
     )

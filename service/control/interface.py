@@ -160,6 +160,9 @@ class ControlInterface(Protocol):
     def plans(self, caller: Caller) -> list[Row]:
         """Plans, those that wait for somebody first."""
 
+    def try_plan(self, caller: Caller) -> Row:
+        """What each step of a plan made now would do; nothing is done."""
+
     def apply(self, caller: Caller, plan: int, steps: tuple[int, ...] | None) -> Row:
         """Do a waiting plan, or these steps of it."""
 

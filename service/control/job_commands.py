@@ -8,7 +8,7 @@ What is done about an order is the register's and the engine's; plans, the journ
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from advisor.actions import Cancel, Pause, Resize, Resume
 from advisor.jobs import lifecycle
@@ -37,61 +37,16 @@ if TYPE_CHECKING:
     from advisor.state.model import ClusterState
     from collector.clock import Clock
     from collector.store.database import Store
+    from service.control.approvals import Papers
     from service.control.consent import Consents
+    from service.control.external_jobs import ExternalJobOrders
     from service.control.forced_cancel import ForcedEnd
     from service.control.free_gpus import FreeGpus
+    from service.control.keep import Keeping
     from service.control.launcher_reports import LauncherReports
     from service.control.loop import ActingLoop
     from service.control.owner_commands import Orders
     from service.control.rejected_reports import Doubts
-
-
-class Approvals(Protocol):
-    """Plans, the journal and the switch, as ``service.control.approvals`` has them."""
-
-    def plans(self, caller: Caller) -> list[Row]:
-        """Plans, those that wait first."""
-
-    def apply(self, caller: Caller, plan: int, steps: tuple[int, ...] | None) -> Row:
-        """Do a waiting plan."""
-
-    def reject(self, caller: Caller, plan: int, because: str, snooze_hours: float | None) -> Row:
-        """Turn a waiting plan down."""
-
-    def actions(self, caller: Caller, *, since_ms: int | None, job: JobId | None) -> list[Row]:
-        """The journal, the newest first."""
-
-    def undo(self, caller: Caller, action: int) -> Row:
-        """Take an action back."""
-
-    def acting(self, caller: Caller) -> Row:
-        """The switch and the modes."""
-
-    def stop_acting(self, caller: Caller, because: str) -> Row:
-        """The kill switch."""
-
-    def start_acting(self, caller: Caller) -> Row:
-        """Release it."""
-
-
-class Keeping(Protocol):
-    """Keeps a job by its owner's word, launched or not; what it raises is an ``ActingError``."""
-
-    def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
-        """``{"action", "outcome", "message"}``."""
-
-
-class Foreign(Protocol):
-    """Orders about jobs that Fallow did not launch; what it raises is an ``ActingError``."""
-
-    def pause(self, caller: Caller, job: JobId, because: str) -> Row:
-        """Take it off its GPUs."""
-
-    def resume(self, caller: Caller, job: JobId, because: str) -> Row:
-        """Bring it back."""
-
-    def refuse(self, caller: Caller, job: JobId, verb: str) -> Exception:
-        """Why it cannot be done to such a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +64,10 @@ class Dependencies:
     taking: "FreeGpus"
     loop: "ActingLoop"
     observe: "Callable[[], ClusterState]"
-    papers: Approvals
-    foreign: Foreign
-    keeping: Keeping
+    papers: "Papers"
+    foreign: "ExternalJobOrders"
+    keeping: "Keeping"
+    trial: Callable[[], Row]
     consents: "Consents"
     by_launcher: Callable[[JobId], bool]
     admission: Admission
@@ -305,6 +261,10 @@ class JobCommands:
     def plans(self, caller: Caller) -> list[Row]:
         """Plans, those that wait for somebody first."""
         return self._organs.papers.plans(caller)
+
+    def try_plan(self, caller: Caller) -> Row:
+        """What each step of a plan made now would do; nothing is done."""
+        return self._organs.trial()
 
     def apply(self, caller: Caller, plan: int, steps: tuple[int, ...] | None) -> Row:
         """Do a waiting plan, or these steps of it."""

@@ -185,6 +185,54 @@ class PlanStep(Answer):
 
 
 @answer
+class StepEffect(Answer):
+    """One thing that a step would do to the world."""
+
+    kind: str
+    """What is touched: command, signal, lease, environment, memory, message or record."""
+    text: str
+    """What would be done, for people."""
+
+
+@answer
+class TriedStep(Answer):
+    """One step of a plan that was tried and not done."""
+
+    n: int
+    """Its number in the plan, from 1."""
+    verb: str
+    """What would be done, in a word: ``pause``."""
+    job: str
+    """The job that it would be done to."""
+    user: str | None = None
+    """Whose job it is."""
+    gpus: tuple[str, ...] = ()
+    """UUIDs of the GPUs that it would be given."""
+    reason: str = ""
+    """Why, for the job's owner."""
+    engine: str = ""
+    """The engine that would do it; empty where none does such a thing to this job."""
+    outcome: str
+    """done: by itself; ask: after a yes; refused, stale or unsupported: not, and its message says why."""
+    message: str = ""
+    """Why it would not be done, for people."""
+    effects: tuple[StepEffect, ...] | None = None
+    """What it would do, in order; null where its engine cannot say beforehand, or would not begin it."""
+
+
+@answer
+class PlanTrial(Answer):
+    """The plan that would be made now, each step tried in turn; nothing was done or written down."""
+
+    as_of_ms: int
+    """The moment that it was made for, UTC ms."""
+    halted: str | None = None
+    """Why nothing is done at present, whatever the plan; null where the service acts."""
+    steps: tuple[TriedStep, ...] = ()
+    """The steps, in order."""
+
+
+@answer
 class Refused(Answer):
     """Something that is not done: by which rule, why, and what would change it."""
 

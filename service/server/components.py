@@ -25,7 +25,8 @@ from service.api.export_desk import ExportQueue
 from service.api.queries import QueryLimits, QueryRunner
 from service.api.stream import Closing
 from service.config.model import Config
-from service.control.components import Acting, ControlDependencies, join_acting
+from service.control.acting import Acting
+from service.control.components import ControlDependencies, join_acting
 from service.control.gpu_locks import GpuLocks, lock_folder
 from service.control.metrics import ServiceFacts, service_exposition
 from service.health.components import CYCLE, DELIVERY, Component, HealthBoard

@@ -60,6 +60,15 @@ def test_a_plan_waits_for_a_yes_and_is_done_with_it(stage: Stage) -> None:
     number = str(plan["plan"])
     assert [(each["verb"], each["mode"]) for each in plan["steps"]] == [("requeue", "ask"), ("start", "auto")]
     assert f"fallow apply {number} --yes" in stage.order("plan")
+    before = rows(stage, "actions")
+    first, second = rows(stage, "plan", "--try")
+    assert [(each["verb"], each["outcome"]) for each in (first, second)] == [
+        ("requeue", "ask"),
+        ("start", "ask"),
+    ]
+    assert [each["kind"] for each in first["effects"]] == ["command", "signal", "signal", "lease"]
+    assert "SIGUSR1 to its workers" in stage.order("plan", "--try")
+    assert (rows(stage, "actions"), stands(stage)["s1"]) == (before, "pending"), "it was only tried"
     assert "Nothing was done" in stage.order("apply", number)
     assert stands(stage)["s1"] == "pending"
     (waits,) = rows(stage, "queue")

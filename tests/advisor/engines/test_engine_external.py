@@ -112,6 +112,33 @@ def test_telling_reaches_the_owner_names_the_way_out_and_is_written_down(world: 
     assert isinstance(word, Telling) and (word.job, word.reached) == (JOB, "ears")
 
 
+def kinds(said: object) -> list[tuple[str, str]]:
+    assert isinstance(said, tuple), said
+    return [(each.kind.value, each.text) for each in said]
+
+
+def test_what_would_be_done_is_told_and_nothing_is_touched(world: World) -> None:
+    engine = world.engine
+    assert kinds(engine.preview(Notify(job=JOB, message="It idles."))) == [
+        ("message", "to ann, on 1 way of telling: It idles.")
+    ]
+    (memory, lease) = kinds(engine.preview(PAUSE))
+    assert memory == ("memory", "CUDA checkpoint of process 71, to the machine's memory")
+    assert lease[0] == "lease"
+    assert (world.ears.notices, world.book.words(), world.book.checkpoints(0)) == ([], (), ())
+    assert world.driver.states[71] is RUNNING
+    assert isinstance(engine.preview(RESUME), Stale), "it is not paused"
+    cancel = engine.preview(Cancel(job=JOB))
+    assert isinstance(cancel, Unsupported) and "never ends what it did not launch" in cancel.why
+    off = world.made(None).preview(PAUSE)
+    assert isinstance(off, Unsupported) and "[foreign] checkpoint" in off.why
+
+    assert isinstance(world.do(PAUSE), Done)
+    assert [kind for kind, _ in kinds(engine.preview(RESUME))] == ["lease", "memory"]
+    assert world.book.paused(JOB) is not None and world.driver.states[71] is OFF_GPU
+    assert isinstance(engine.preview(PAUSE), Stale), "it is paused already"
+
+
 def test_telling_nobody_is_written_down_as_just_that(world: World) -> None:
     world.ears._there = False
     outcome = world.do(Notify(job=JOB, message="It idles."))

@@ -191,13 +191,14 @@ def test_running_service_answers_in_its_shapes(door: Door) -> None:
     assert ask("GET", f"/v1/jobs/{job}", records.JobDetail)["actions"]
     assert ask("GET", "/v1/actions", records.Action)
     ask("GET", "/v1/plans", control.Plan)
+    ask("GET", "/v1/plans/trial", control.PlanTrial)
     ask("GET", "/v1/acting", control.Switch)
     ask("POST", "/v1/acting/stop", control.Switch, {"because": "a look"})
     ask("POST", "/v1/acting/start", control.Switch, {})
     assert ask("GET", "/healthz", service.Health)["components"]
     assert ask("GET", "/v1/queries", service.Query)
     ask("GET", "/v1/imports", service.ImportState)
-    assert len(asked) == 20
+    assert len(asked) == 21
 
 
 def test_read_passes_over_what_is_newer_and_what_is_older_is_not_known() -> None:

@@ -45,7 +45,8 @@ from collector.reading import Reading, Tick
 from collector.store.database import Store
 from collector.store.judgements import Judgement
 from service.config.model import ActingConfig, Config, LimitsConfig
-from service.control.components import Acting, ControlDependencies, join_acting
+from service.control.acting import Acting
+from service.control.components import ControlDependencies, join_acting
 from service.control.errors import ActingError
 from service.control.interface import Caller, Role
 from tests.stores import open_store
