@@ -326,7 +326,9 @@ def _state(app: FastAPI, answers: Answers) -> None:
         "/metrics",
         summary="What this service measured, in Prometheus text format",
         response_class=Response,
-        responses=stream("text/plain", "Prometheus text format; docs/metrics.md lists the metrics"),
+        responses=stream(
+            "text/plain", "Prometheus text format; docs/dcgm.md and docs/prometheus.md list the metrics"
+        ),
     )
     def metrics(request: Request) -> Response:
         page = answers.metrics()

@@ -27,6 +27,7 @@ from service.config.deciding import (
     check_tree,
 )
 from service.config.fields import Misplaced, bounded, names, told
+from service.config.remote_write import RemoteWriteConfig
 from service.config.system import SystemConfig
 from service.config.telling import DeliveryConfig, ReportConfig, check_receivers
 from service.errors import FallowError
@@ -54,6 +55,7 @@ __all__ = [
     "QuotaConfig",
     "ReceiverConfig",
     "RehearsalConfig",
+    "RemoteWriteConfig",
     "ReportConfig",
     "RetentionConfig",
     "Setting",
@@ -330,6 +332,7 @@ class Config:
     reports: Mapping[str, ReportConfig] = field(default_factory=dict)
     alerts: AlertsConfig = field(default_factory=AlertsConfig)
     api: ApiConfig = field(default_factory=ApiConfig)
+    remote_write: RemoteWriteConfig = field(default_factory=RemoteWriteConfig)
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
     log: LogConfig = field(default_factory=LogConfig)

@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from urllib.parse import quote
 
 from service.config.telling import OWNERS, DeliveryConfig
 from service.errors import FallowError
+from service.secrets import REFERENCE, NoSecret, secret
 
 FIRST_WAIT_MS = 30_000
 LONGEST_WAIT_MS = 6 * 3_600_000
@@ -105,9 +105,6 @@ def is_hopeless(message: Message, now_ms: int) -> bool:
     return now_ms - message.made_ms > GIVE_UP_MS
 
 
-_SECRET = re.compile(r"\$\{(?:file:)?[^}]+\}")
-
-
 class NoAddress(FallowError):
     """A receiver cannot be reached as configured; the message says why."""
 
@@ -178,17 +175,13 @@ _HOST = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d+)?")
 
 
 def _filled(address: str, given: Mapping[str, str]) -> str:
-    def secret(found: "re.Match[str]") -> str:
+    def quoted(found: "re.Match[str]") -> str:
         name = found[0][2:-1]
-        if name.startswith("file:"):
-            path = Path(name.removeprefix("file:")).expanduser()
-            try:
-                return quote(path.read_text().strip(), safe="")
-            except (OSError, UnicodeDecodeError) as error:
-                why = error.strerror if isinstance(error, OSError) else "it is no text"
-                raise NoAddress(f"the secret in {path} cannot be read: {why}") from error
-        if name not in given:
+        if not name.startswith("file:") and name not in given:
             raise NoAddress(f"{harmless(address)} needs ${name} in the service's environment")
-        return quote(given[name], safe="")
+        try:
+            return quote(secret(found[0], given), safe="")
+        except NoSecret as error:
+            raise NoAddress(str(error)) from error
 
-    return _SECRET.sub(secret, address)
+    return REFERENCE.sub(quoted, address)

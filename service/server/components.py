@@ -22,6 +22,7 @@ from service.api.app import Answers
 from service.api.audit import Audit
 from service.api.export import LEAST_FREE_BYTES, Exports, sweep
 from service.api.export_desk import ExportQueue
+from service.api.privacy import nameless_metrics
 from service.api.queries import QueryLimits, QueryRunner
 from service.api.stream import Closing
 from service.config.model import Config
@@ -29,9 +30,11 @@ from service.control.acting import Acting
 from service.control.components import ControlDependencies, join_acting
 from service.control.gpu_locks import GpuLocks, lock_folder
 from service.control.metrics import ServiceFacts, service_exposition
-from service.health.components import CYCLE, DELIVERY, Component, HealthBoard
+from service.health.components import CYCLE, DELIVERY, MISSED, Component, HealthBoard
 from service.health.condition import Condition, Heartbeat, ServiceHealth, verdict
 from service.logs import SecurityLog, log_event
+from service.remote_write import sender as remote_write
+from service.remote_write.sender import RemoteWriter
 from service.schemas.service import ComponentHealth, Health
 from service.server import assemble
 from service.server.assemble import Body, Stage
@@ -59,6 +62,9 @@ CYCLE_BOUND_S = 120.0
 DELIVERY_BOUND_S = 600.0
 """Messages are seen to with every look of the alerts, twice a minute; chores take turns (``daemon.jobs``)."""
 
+REMOTE_WRITE_PATIENCE_S = 120.0
+"""A receiver is restarted within two minutes; nobody need be told of that."""
+
 RESTING = "the recording has ended; what it brought is kept and shown"
 
 
@@ -74,6 +80,8 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
     watch = _health_watch(orders, pulse)
     bounds = _bounds(orders.config, front.connections, acting)
     audit = Audit(SecurityLog(lambda: clock.monotonic_ms() / 1000))
+    page = _metrics(body, acting, finding_metrics(store, clock), lambda: _own(store, server, audit))
+    writer = _remote_writer(orders.config, page, body, pulse)
     answers = Answers(
         desk=desk,
         run=_answers(orders.config, store),
@@ -82,7 +90,7 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         exports=_exports(orders.config, store, orders.data),
         questions=bounds.questions,
         imports=imports,
-        metrics=_metrics(body, acting, finding_metrics(store, clock), lambda: _own(store, server, audit)),
+        metrics=lambda: page() + writer.metrics(),
         health=lambda: _health(pulse, clock.now_ms(), simulated=body.simulated),
         private=orders.config.api.private,
         simulated=body.simulated,
@@ -104,23 +112,17 @@ def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
         if acting is not None:
             _expect_acting(pulse)
             body = replace(body, chores=(*body.chores, *acting.start()))
+        writer.start()
         _live(orders.config, body, pulse, ending)
     finally:
         notify("STOPPING=1")
         ending.hurry()
-        watch.stop()
-        if acting is not None:
-            acting.stop()
-        locks.close()
-        imports.close()
-        server.stop()
-        if answers.acting is not None:
-            answers.acting.hands.close()
-        front.close()
-        bounds.peers.close()
-        desk.close()
-        body.loop.close()
-        ending.over()
+        parts: list[Callable[[], None]] = [watch.stop, writer.stop]
+        parts += [] if acting is None else [acting.stop]
+        parts += [locks.close, imports.close, server.stop]
+        parts += [] if answers.acting is None else [answers.acting.hands.close]
+        for end in (*parts, front.close, bounds.peers.close, desk.close, body.loop.close, ending.over):
+            end()
         log_event(log, "service-stopped", pid=os.getpid())
 
 
@@ -153,6 +155,24 @@ def _exports(config: Config, store: Any, data: Path) -> ExportQueue:
 def _metrics(body: Body, acting: Acting | None, *more: Callable[[], bytes]) -> Callable[[], bytes]:
     parts = (body.metrics, *(() if acting is None else (acting.metrics,)), *more)
     return lambda: b"".join(part() for part in parts)
+
+
+def _remote_writer(
+    config: Config, page: Callable[[], bytes], body: Body, pulse: ServiceHealth
+) -> RemoteWriter:
+    """What pushes the page where the site wants it; in private mode without the names of jobs."""
+    wanted = config.remote_write
+    if wanted.url:
+        bound_s = max(MISSED * wanted.every_s, REMOTE_WRITE_PATIENCE_S)
+        pulse.health.expect(remote_write.NAME, bound_s=bound_s, first_s=bound_s, patient=True)
+    if body.simulated:
+        wanted = replace(wanted, labels={"simulated": "true", **wanted.labels})
+    return RemoteWriter(
+        wanted,
+        (lambda: nameless_metrics(page())) if config.api.private else page,
+        lambda: body.loop.snapshot.at_ms,
+        lambda trouble: pulse.health.went(remote_write.NAME, trouble),
+    )
 
 
 def _own(store: Any, server: Server, audit: Audit) -> bytes:

@@ -1,0 +1,1 @@
+"""What each tick measured, pushed to a Prometheus, VictoriaMetrics, Mimir or Thanos that keeps it."""
