@@ -13,7 +13,8 @@ and "plan 7" are the same group.
     lost/G/ID          member ID saw generation G break; holds its last committed step
     unhanded/N/ID      why member ID cannot hand its state over as plan N asks; said before lost/G/ID
     broken/G           generation G is broken, says the controller: whoever still waits in it, leave it
-    pulse/ID           counts up while worker ID lives; it stands still when the process is stopped or cut off
+    pulse/ID           counts up while worker ID lives; it stands still when the process is stopped or cut
+                       off; "leaving" stands behind the number once a signal asked the worker to leave
     report/ID          newest measurements of member ID
     wish/N             what members are to do at their next step boundary: "save" or "release-caches"
     wishes             the number of the newest wish: who comes later has nothing to do with older ones
@@ -23,8 +24,10 @@ and "plan 7" are the same group.
 Other machines that offer their slots, through the same store:
 
     offer/N            the N-th machine to join (from 1): its id, a random word, and what it brings
-    agent/ID/pulse     counts up while machine ID is in reach
-    agent/ID/ask/N     the controller's N-th request: start a worker (it is known as N then), signal one, over
+    agent/ID/pulse     counts up while machine ID is in reach, with "leaving" behind the number once it was
+                       asked to leave; at last "left" (no worker is left there) or "over"
+    agent/ID/ask/N     the controller's N-th request: start a worker (it is known as N then), signal one,
+                       leave, over
     agent/ID/ended/N   worker N of machine ID has ended: its code and the reason
 
 The groups meet under generation/N/ in the same store, sealed like the rest.
@@ -50,6 +53,10 @@ ENV_SECRET = "FALLOW_SECRET_FD"
 """The number of the inherited descriptor from which the job's secret is read; the number is no secret."""
 ENV_TOKEN = "FALLOW_TOKEN"
 """What a machine must know to join; the controller's and the agents' must be the same."""
+LEAVING = "leaving"
+"""In a pulse: who shows it was asked by a signal to leave, and goes on until the others can do without."""
+LEFT = "left"
+"""The last pulse of a machine that has left: its workers have ended, and it takes no others."""
 OVER = "over"
 """The last pulse of a machine that has heard that the training is over."""
 WISHES = "wishes"
@@ -109,6 +116,16 @@ def request_key(agent: AgentId, number: int) -> str:
 def ended_key(agent: AgentId, worker: int) -> str:
     """Where machine ``agent`` says how its worker ended."""
     return f"agent/{agent}/ended/{worker}"
+
+
+def pulse(beat: int, leaving: bool) -> str:
+    """What a worker or a machine shows as its ``beat``-th sign of life."""
+    return f"{beat} {LEAVING}" if leaving else str(beat)
+
+
+def is_leaving(shown: bytes) -> bool:
+    """Whether a pulse says that its sender was asked to leave, or has left."""
+    return shown.decode().endswith((LEAVING, LEFT))
 
 
 def encode_plan(plan: Plan) -> str:

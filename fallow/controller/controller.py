@@ -111,7 +111,11 @@ class Controller:
 
     def release(self, member: MemberId) -> None:
         """Let this very worker go at the next step boundary; another takes its place where there is room."""
-        self.view = replace(self.view, unwanted=self.view.unwanted | {member}, failures=0)
+        self.let_go(frozenset({member}))
+
+    def let_go(self, members: frozenset[MemberId]) -> None:
+        """Let these very workers go at one step boundary; others take their place where there is room."""
+        self.view = events.let_go(self.view, members)
         self.wake()
 
     def reseat(self, going: frozenset[MemberId], target: int) -> int:
@@ -217,17 +221,25 @@ class Controller:
             self._note(f"{member} ended with {code}", said)
 
     def _feel_pulses(self, now_ms: int) -> None:
-        """Who was heard of; after a pause of our own (we were stopped) everybody counts as heard."""
+        """Who was heard of; after a pause of our own (we were stopped) everybody counts as heard.
+
+        Who says so was asked by a signal to leave, and is let go.
+        """
         paused = self._looked_ms is not None and now_ms - self._looked_ms > 1_000
         self._looked_ms = now_ms
-        heard = set()
+        heard, leaving = set(), set()
         for member, worker in self.view.workers.items():
             pulse = self.box.get(protocol.pulse_key(member))
             if pulse is not None and (pulse != self._pulses.get(member) or (paused and worker.heard_ms)):
                 heard.add(member)
                 self._pulses[member] = pulse
+                if protocol.is_leaving(pulse) and member not in self.view.unwanted:
+                    leaving.add(member)
         if heard:
             self.view = events.pulsed(self.view, frozenset(heard), now_ms)
+        if leaving:
+            self._note(f"leaving: {sorted(leaving)}", f"{' '.join(sorted(leaving))} asked to leave")
+            self.view = events.let_go(self.view, frozenset(leaving))
 
     def _ask_why(self, now_ms: int) -> None:
         """Whoever left a group because it cannot hand its state over said so before it said that it left."""

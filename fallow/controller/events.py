@@ -145,6 +145,11 @@ def reseated(view: View, going: frozenset[MemberId], target: int) -> View:
     return replace(view, target=target, unwanted=present, failures=0, settled=None)
 
 
+def let_go(view: View, members: frozenset[MemberId]) -> View:
+    """These workers are to leave; whoever was to leave already still is."""
+    return replace(view, unwanted=view.unwanted | (members & view.workers.keys()), failures=0)
+
+
 def settled(view: View, reason: str) -> View:
     """The workers that there are become those that are wanted."""
     size = max(1, len(view.members))

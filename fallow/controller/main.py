@@ -108,7 +108,9 @@ def _drive_from(
         gate = _open_gate(listens, controller, token) if token is not None else None
 
         def look(driven: Controller) -> None:
-            hosts.look(driven.box)
+            going = hosts.look(driven.box) - driven.view.unwanted
+            if going:
+                driven.let_go(going)
             steering.look()
 
         code = controller.run(poll=look, listeners=(control,))
@@ -276,8 +278,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m fallow.controller",
         description="Drive an elastic training, or ask one that runs.",
         usage="%(prog)s [options] -- SCRIPT|-m MODULE [ARGUMENT ...]\n"
-        "       %(prog)s --socket PATH resize N | devices NAME[,NAME...] | status | release WORKER |\n"
-        "           release-caches | suspend | stop",
+        "       %(prog)s --socket PATH resize N [without MACHINE[,MACHINE...]] | devices NAME[,NAME...] |\n"
+        "           status | release WORKER | release-caches | suspend | stop",
     )
     parser.add_argument("--min", dest="minimum", type=int, default=1, help="fewest workers (1)")
     parser.add_argument("--max", dest="maximum", type=int, default=64, help="most workers (64)")

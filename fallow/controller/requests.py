@@ -15,7 +15,10 @@ from fallow.controller.status import Tally
 from fallow.protocol import MemberId
 from fallow.workers.hosts import Hosts
 
-REQUESTS = "resize N, devices NAME[,NAME...], status, release WORKER, release-caches, suspend or stop"
+REQUESTS = (
+    "resize N [without MACHINE[,MACHINE...]], devices NAME[,NAME...], status, release WORKER, "
+    "release-caches, suspend or stop"
+)
 SLOW = frozenset({"devices", "release-caches", "suspend"})
 """Requests that are answered when they are done."""
 SIZE = re.compile("0*[1-9][0-9]{0,8}")
@@ -43,10 +46,12 @@ class Steering:
         match words:
             case ["resize", number] if SIZE.fullmatch(number):
                 return {"target": controller.resize(int(number))}
+            case ["resize", number, "without", names] if SIZE.fullmatch(number):
+                return self._resize_without(int(number), frozenset(names.split(",")))
             case ["devices", names]:
                 return self._assign(tuple(name for name in names.split(",") if name))
             case ["status"]:
-                return self._tally.status(controller, self._hosts.seating())
+                return self._tally.status(controller, self._hosts)
             case ["release", member] if member in controller.view.workers:
                 controller.release(MemberId(member))
                 return {"releasing": member}
@@ -72,6 +77,16 @@ class Steering:
             self._hosts.assign(sitting)
         elif self._is_in_order():
             self._ordering = False
+
+    def _resize_without(self, workers: int, names: frozenset[str]) -> Answer:
+        """Another size, and these machines leave: who is there goes at the next step boundary."""
+        joined = sorted(machine.offer.name for machine in self._hosts.guests())
+        unknown = sorted(names - set(joined))
+        if unknown:
+            there = f"there are {', '.join(joined)}" if joined else "no other machine has joined"
+            return {"error": f"no machine {', '.join(unknown)} has joined; {there}"}
+        self._hosts.drop(names)
+        return {"target": self._controller.resize(workers), "leaving": sorted(names)}
 
     # -- devices ----------------------------------------------------------------------------------------
 

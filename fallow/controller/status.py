@@ -5,12 +5,12 @@ Everything is the workers' own word. ``None`` is not known; times in seconds, ``
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fallow.controller.controller import Controller
 from fallow.protocol import MemberId
-from fallow.workers.hosts import Seating
+from fallow.workers.hosts import Hosts
 
 EVERY_S = 1.0
 """As often as workers report."""
@@ -32,7 +32,7 @@ class Tally:
             self._looked_s = now_s
             self._read(controller)
 
-    def status(self, controller: Controller, seating: Sequence[Seating]) -> dict[str, Any]:
+    def status(self, controller: Controller, hosts: Hosts) -> dict[str, Any]:
         """All that can be said of the training now."""
         self._read(controller)
         view, told = controller.view, self._first
@@ -48,7 +48,17 @@ class Tally:
             "workers": {member: worker.phase.value for member, worker in view.workers.items()},
             "pids": {member: getattr(handle, "pid", None) for member, handle in controller.processes.items()},
             "devices": [
-                {"device": seat.device, "worker": seat.member, "kept": seat.kept} for seat in seating
+                {"device": seat.device, "worker": seat.member, "kept": seat.kept} for seat in hosts.seating()
+            ],
+            "machines": [
+                {
+                    "machine": machine.offer.name,
+                    "slots": machine.size,
+                    "workers": list(machine.sitting()),
+                    "leaving": machine.leaving,
+                    "job": machine.offer.job,
+                }
+                for machine in hosts.guests()
             ],
             "step": told.get("step"),
             "steps_left": told.get("remaining_steps"),

@@ -229,5 +229,11 @@ def _hide_the_process() -> None:
 def die_with_parent() -> None:
     """Ask the kernel to end this process when its parent dies (Linux; elsewhere torch looks every 5 s)."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # asks the training to save, not us
+    signal.signal(signal.SIGTERM, _outlive_one)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _outlive_one(number: int, frame: object) -> None:
+    """The first SIGTERM asks this process's worker to leave, for which we read until it has left."""
+    signal.signal(number, signal.SIG_DFL)

@@ -7,6 +7,7 @@ to follow it, ``membership_client`` decides.
 """
 
 import atexit
+import signal
 import sys
 import threading
 import time
@@ -27,6 +28,7 @@ from fallow.protocol import MemberId, Plan
 from fallow.sealed_store import Door, SealedStore
 from fallow.secret import Secret, inherited
 from fallow.workers.fork_server import survive_parent
+from fallow.workers.leave_signal import LeaveSignal
 
 SLICE = timedelta(milliseconds=250)
 """How long a thread waits in C++ before it looks whether it should end; also the pulse."""
@@ -108,6 +110,8 @@ class Rendezvous:
         self._heard_s = time.monotonic()
         self._doubted_s: float | None = None
         self._threads: list[threading.Thread] = []
+        self._leave = LeaveSignal(self._has_a_place)
+        self._leave.hear(signal.SIGTERM)
         self._spawn(self._watch)
         self._spawn(self._guard)
         atexit.register(self.close)
@@ -204,6 +208,10 @@ class Rendezvous:
         for thread in self._threads:
             thread.join(timeout=4 * SLICE.total_seconds())
 
+    def _has_a_place(self) -> bool:
+        """Whether others count on this worker. Called in a signal's handler, so it takes no lock."""
+        return bool(self._seated[0] or self._agreed)
+
     def _spawn(self, work: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, name="fallow-plans", daemon=True)
         self._threads = [old for old in self._threads if old.is_alive()] + [thread]
@@ -234,7 +242,7 @@ class Rendezvous:
             while not self._closed:
                 self._heard_s = time.monotonic()
                 beat += 1
-                door.set(protocol.pulse_key(self.member), str(beat))
+                door.set(protocol.pulse_key(self.member), protocol.pulse(beat, self._leave.asked))
                 self._heed(door)
                 wish = self._hear_wishes(door, wish)
                 plan = door.wait(protocol.plan_key(number), SLICE)

@@ -34,6 +34,9 @@ REASON_CHARACTERS = 500
 def main() -> None:
     """Import, then fork on request until the requests end; then wait for the children, and end them."""
     requests, news, warmth, *modules = sys.argv[1:]
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # it is for the workers, who are to live until they have left
     warm = warmth == "warm"
     if warm:
         _import(("torch", "torch._dynamo", "fallow.trainer", *modules))
@@ -85,6 +88,7 @@ class ForkServer:
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             for inherited in (self._requests, self._news, self._woken, self._wake, reason):
                 os.close(inherited)
             (_live if self._warm else _become)(request, tell_reason)

@@ -12,8 +12,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,12 +24,16 @@ from fallow.workers.pool import Handle, Spawn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What a machine brings: so many slots, the address at which workers reach each other, its devices."""
+    """What a machine brings: so many slots, the address at which workers reach each other, its devices.
+
+    ``job`` is the id of the workload manager's job that it runs in, ``None`` outside of one.
+    """
 
     name: str
     slots: int
     host: str
     devices: tuple[str, ...] = ()
+    job: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,7 @@ class Machine:
 
     def __init__(self, offer: Offer, spawn: Spawn, reachable: Callable[[], bool] = lambda: True):
         self.offer, self.reachable = offer, reachable
+        self.leaving = False
         self._spawn = spawn
         self._slots = [Slot(number=n, device=_device(offer, n)) for n in range(offer.slots)]
         self._sitters: list[_Sitter] = []
@@ -71,8 +76,13 @@ class Machine:
         return len(self._slots)
 
     def free(self) -> int:
-        """How many more workers could be started now."""
-        return len(self._empty())
+        """How many more workers could be started now; none on a machine that leaves."""
+        return 0 if self.leaving else len(self._empty())
+
+    def sitting(self) -> tuple[MemberId, ...]:
+        """Whose processes are there."""
+        self._bury()
+        return tuple(sitter.member for sitter in self._sitters)
 
     def start(self, variables: Mapping[str, str]) -> Handle:
         """Start a worker in the first free slot. Raises IndexError when there is none."""
@@ -159,6 +169,7 @@ class Hosts:
         self._words, self._tell = tuple(words), tell
         self._machines = [Machine(here, spawn_here)]
         self._agents: list[Agent] = []
+        self._agent_of: dict[Machine, Agent] = {}
 
     def spawn(self, variables: Mapping[str, str]) -> Handle:
         """Start a worker on the first machine with room. Raises StopIteration when there is none."""
@@ -181,17 +192,51 @@ class Hosts:
         """How many workers other machines take."""
         return sum(machine.size for machine in self._machines[1:])
 
-    def look(self, box: Box) -> None:
-        """Take in machines that have joined, and let go of those that are out of reach."""
+    def look(self, box: Box) -> frozenset[MemberId]:
+        """Take in machines that have joined, and let go of those that have left or are out of reach.
+
+        Returns who is on a machine that leaves: they are to leave with it.
+        """
         while (told := box.get(protocol.offer_key(len(self._agents) + 1))) is not None:
             name, offer = decode_offer(told.decode())
+            offer = replace(offer, name=self._unlike_others(offer.name))
             agent = Agent(box, name, self._words)
             self._agents.append(agent)
-            self._machines.append(Machine(offer, agent.spawn, agent.reachable))
+            machine = Machine(offer, agent.spawn, agent.reachable)
+            self._machines.append(machine)
+            self._agent_of[machine] = agent
             self._tell(f"{offer.name} joined with {offer.slots} slots at {offer.host}")
-        for machine in [machine for machine in self._machines if not machine.reachable()]:
-            self._machines.remove(machine)
-            self._tell(f"{machine.offer.name} is out of reach")
+        for machine, agent in list(self._agent_of.items()):
+            if agent.left or not machine.reachable():
+                self._machines.remove(machine)
+                del self._agent_of[machine]
+                self._tell(f"{machine.offer.name} {'has left' if agent.left else 'is out of reach'}")
+            elif agent.leaving:
+                self._begin_to_leave(machine)
+        leaving = (machine for machine in self._agent_of if machine.leaving)
+        return frozenset(member for machine in leaving for member in machine.sitting())
+
+    def drop(self, names: Collection[str]) -> None:
+        """Have the machines of these names leave: their workers at the next step boundary, then they."""
+        for machine, agent in self._agent_of.items():
+            if machine.offer.name in names and not machine.leaving:
+                agent.ask({"leave": True})
+                self._begin_to_leave(machine)
+
+    def guests(self) -> tuple[Machine, ...]:
+        """The machines that have joined and are in reach, oldest first."""
+        return tuple(self._agent_of)
+
+    def _begin_to_leave(self, machine: Machine) -> None:
+        if not machine.leaving:
+            machine.leaving = True
+            self._tell(f"{machine.offer.name} leaves")
+
+    def _unlike_others(self, name: str) -> str:
+        """``name``, with a number behind it while another machine has it: so each can be told to leave."""
+        taken = {machine.offer.name for machine in self._machines}
+        names = [name, *(f"{name}.{number}" for number in range(2, len(taken) + 2))]
+        return next(free for free in names if free not in taken)
 
     def dismiss(self) -> None:
         """Tell all agents that the training is over; blocks until they heard it, shortly at most."""
@@ -229,11 +274,21 @@ class Agent:
         return told["code"], told["reason"]
 
     def reachable(self) -> bool:
-        """Whether it showed life lately."""
+        """Whether it showed life lately; one that has left does so no more."""
         pulse = self._box.get(protocol.agent_pulse_key(self._name)) or b""
         if pulse != self._pulse:
             self._pulse, self._heard_s = pulse, time.monotonic()
-        return time.monotonic() - self._heard_s < AGENT_SILENCE_S
+        return not self.left and time.monotonic() - self._heard_s < AGENT_SILENCE_S
+
+    @property
+    def leaving(self) -> bool:
+        """Whether its newest sign of life said that it was asked to leave, or has left."""
+        return protocol.is_leaving(self._pulse)
+
+    @property
+    def left(self) -> bool:
+        """Whether its last sign of life was that it has left."""
+        return self._pulse.decode() == protocol.LEFT
 
     def over(self) -> bool:
         """Whether it has heard that the training is over, or cannot hear any more."""
@@ -255,7 +310,8 @@ class RemoteWorker:
             if ended is not None:
                 self._code, self.reason = ended
             elif not self._agent.reachable():
-                self._code, self.reason = -signal.SIGKILL, "its machine is out of reach"
+                gone = "has left" if self._agent.left else "is out of reach"
+                self._code, self.reason = -signal.SIGKILL, f"its machine {gone}"
         return self._code
 
     def terminate(self) -> None:
@@ -277,14 +333,16 @@ class RemoteWorker:
 def encode_offer(agent: AgentId, offer: Offer) -> str:
     """The offer and who makes it, as one line of JSON."""
     told = {"name": offer.name, "slots": offer.slots, "host": offer.host, "devices": list(offer.devices)}
-    return json.dumps({"agent": agent, **told})
+    return json.dumps({"agent": agent, "job": offer.job, **told})
 
 
 def decode_offer(text: str) -> tuple[AgentId, Offer]:
     """What ``encode_offer`` wrote."""
     told = json.loads(text)
     devices = tuple(told["devices"])
-    offer = Offer(name=told["name"], slots=told["slots"], host=told["host"], devices=devices)
+    offer = Offer(
+        name=told["name"], slots=told["slots"], host=told["host"], devices=devices, job=told.get("job")
+    )
     return AgentId(told["agent"]), offer
 
 
@@ -297,9 +355,19 @@ def devices_here(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]
     return tuple(str(index) for index in range(len(list(listed.iterdir())))) if listed.is_dir() else ()
 
 
-def offer_here(slots: int | None, host: str, devices: Sequence[str]) -> Offer:
-    """What this machine brings: a slot a GPU unless fewer are asked for; without GPUs that many, or 1."""
+def offer_here(
+    slots: int | None,
+    host: str,
+    devices: Sequence[str],
+    environment: Mapping[str, str] = os.environ,
+) -> Offer:
+    """What this machine brings: a slot a GPU unless fewer are asked for; without GPUs that many, or 1.
+
+    In a step of Slurm's the machine is called as the node is, else by its host name.
+    """
     count = (len(devices) or 1) if slots is None else slots
     if devices:
         count = min(count, len(devices))
-    return Offer(name=socket.gethostname(), slots=count, host=host, devices=tuple(devices))
+    name = environment.get("SLURMD_NODENAME") or socket.gethostname()
+    job = environment.get("SLURM_JOB_ID")
+    return Offer(name=name, slots=count, host=host, devices=tuple(devices), job=job)

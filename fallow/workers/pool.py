@@ -26,6 +26,7 @@ from typing import Protocol
 from fallow import protocol
 from fallow.secret import inherited, to_inherit
 from fallow.workers import fork_server
+from fallow.workers.leave_signal import AGAIN_S
 
 PR_SET_CHILD_SUBREAPER = 36
 INHERITED_POLL_S = 0.05
@@ -311,10 +312,19 @@ def reason(worker: Handle) -> str | None:
 
 
 def stop(workers: Sequence[Handle], patience_s: float = 5.0) -> None:
-    """End all: asked first, killed when they don't go within ``patience_s``. Blocks until all have ended."""
+    """End all: asked first, killed when they don't go within ``patience_s``. Blocks until all have ended.
+
+    Asked twice, since a worker takes the first SIGTERM as a wish to leave, for which nobody is left to care.
+    """
     for worker in workers:
         worker.terminate()
     deadline = time.monotonic() + patience_s
+    again = time.monotonic() + min(patience_s, AGAIN_S * 1.1)
+    while time.monotonic() < again and any(worker.poll() is None for worker in workers):
+        time.sleep(INHERITED_POLL_S)
+    for worker in workers:
+        if worker.poll() is None:
+            worker.terminate()
     for worker in workers:
         try:
             worker.wait(max(0.0, deadline - time.monotonic()))
