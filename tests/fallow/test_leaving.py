@@ -100,31 +100,40 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def test_a_machine_told_to_leave_hands_over_at_a_step_and_nobody_waits(fleet: Fleet) -> None:
-    driver = fleet.drive("--workers", "3", "--max", "3")
+    driver = fleet.drive("--workers", "2", "--max", "2")
     fleet.until(lambda: "generation 1" in fleet.text)
-    going, stuck = fleet.offer("n1"), fleet.offer("n2", "--leave-timeout", "1")
-    fleet.until_world(3)
+    going = fleet.offer("n1")
+    fleet.until_world(2)
     told_s = time.time()
     signal_all(going.pid, signal.SIGTERM)  # as Slurm ends a step: agent, parent of the workers, workers
-    fleet.until_world(2)
+    fleet.until_world(1)
     pause_s = fleet.written.longest_pause_s(told_s)
     print(f"longest time without a step: {pause_s:.2f} s")
     assert going.wait(DEADLINE_S) == 0, fleet.logs()
     assert "recovers" not in fleet.text, fleet.text
     assert not fleet.written.repeated()
     assert "n1 leaves" in fleet.text and "n1 has left" in fleet.text
-    # One whose worker never comes to the end of its step is killed after its deadline, and that is told.
-    worker = everything_of(stuck.pid)[-1]
+    signal_all(driver.pid, signal.SIGTERM)  # the same of the controller's own step: all stop at one boundary
+    assert driver.wait(DEADLINE_S) == 143, fleet.logs()
+    assert "recovers" not in fleet.text, fleet.text
+
+
+@pytest.mark.long
+def test_a_worker_that_never_ends_its_step_is_killed_after_the_deadline_and_that_is_told(
+    fleet: Fleet,
+) -> None:
+    fleet.drive("--workers", "2", "--max", "2")
+    fleet.until(lambda: "generation 1" in fleet.text)
+    stuck = fleet.offer("n1", "--leave-timeout", "1")
+    fleet.until_world(2)
     told_s = time.time()
-    os.kill(worker, signal.SIGSTOP)
+    os.kill(everything_of(stuck.pid)[-1], signal.SIGSTOP)  # its worker
     signal_all(stuck.pid, signal.SIGTERM)
     assert stuck.wait(DEADLINE_S) == 143, fleet.logs()
     fleet.until_world(1)
     pause_s = fleet.written.longest_pause_s(told_s)
     print(f"longest time without a step, a worker stuck: {pause_s:.2f} s")
-    assert "n2 has left" in fleet.text and "out of reach" not in fleet.text
-    signal_all(driver.pid, signal.SIGTERM)  # the same of the controller's own step: all stop at one boundary
-    assert driver.wait(DEADLINE_S) == 143, fleet.logs()
+    assert "n1 has left" in fleet.text and "out of reach" not in fleet.text
     assert fleet.text.count("recovers") == 1, fleet.text
 
 
