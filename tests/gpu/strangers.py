@@ -1,11 +1,14 @@
 """A process that Fallow did not start, taken off the GPU and brought back by Fallow's own checkpointer."""
 
 import os
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from advisor.engines.cuda_checkpoint import TRIED_DRIVERS, Deed, unfit
+from advisor.engines.cuda_checkpoint import TRIED_DRIVERS, Deed, DriverRefused, unfit
+from advisor.engines.cuda_checkpoint_child import LibraryDriver, NoDriver
 from advisor.engines.cuda_checkpointer import LONGEST_S, LocalCheckpointer, major
 from advisor.jobs.external_jobs import Seen
 from collector.model import GpuUuid, NodeName
@@ -41,6 +44,28 @@ def seen(pid: int) -> Seen:
         memory_bytes=held,
         held={uuid: held},
     )
+
+
+def gpu_signs(pid: int) -> str:
+    """What a process shows of its use of a GPU: devices that it opens and maps, what the driver says of it.
+
+    For children that the driver lists nowhere: do they have a context, or only read the GPU's state?
+    """
+    opened, mapped = Counter[str](), Counter[str]()
+    try:
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                opened[str(each.readlink())] += 1
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            mapped[line.split(maxsplit=5)[-1]] += 1
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    try:
+        state: object = LibraryDriver().state(pid).name
+    except (DriverRefused, NoDriver) as error:
+        state = error
+    devices = [{name: many for name, many in found.items() if "nvidia" in name} for found in (opened, mapped)]
+    return f"opens {devices[0]}, maps {devices[1]}, holds {place.held_bytes(pid)} bytes, state: {state}"
 
 
 def refusal(local: LocalCheckpointer, *processes: Seen, managed_bytes: int | None = None) -> str | None:

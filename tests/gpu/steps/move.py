@@ -23,6 +23,8 @@ GROWS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """JAX as a lease starts it: three quarters of a GPU would not fit into most hosts' memory."""
 GONE_S = 30.0
 SHORT_BYTES = 8 << 30
+CHILDREN_TOLD = 2
+"""A compiler starts a dozen alike."""
 
 
 def main() -> dict[str, Any]:
@@ -70,6 +72,11 @@ def _moved(name: str, mib: int, load: place.Load, *, queued: bool) -> list[Figur
                 None if now is None else f"{now.others}, {now.inherited}",
             ),
         ]
+        if now is not None:
+            signs += [
+                told(f"{name}: the child {pid}", strangers.gpu_signs(pid))
+                for pid in now.others[:CHILDREN_TOLD]
+            ]
         why = strangers.refusal(local, process)
         if why is not None:
             return [*signs, told(f"{name}: refused by us", why)]
