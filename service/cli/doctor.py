@@ -27,7 +27,7 @@ def run_doctor(flags: argparse.Namespace) -> int:
     for each in examine(settings.effective.config, settings.data):
         found.append(each)
         if not flags.json:
-            for line in _draw(each):
+            for line in draw(each):
                 screen.print(line)
     if flags.json:
         print_json([_row(each) for each in found], flags)
@@ -43,7 +43,8 @@ def _row(finding: Finding) -> dict[str, object]:
     }
 
 
-def _draw(finding: Finding) -> list[Padding | Text]:
+def draw(finding: Finding) -> list[Padding | Text]:
+    """A finding as lines: its mark, subject and verdict; what was found; what to do."""
     mark, style = MARKS[finding.verdict]
     lines: list[Padding | Text] = [
         Text.assemble((f"{mark} ", style), (f"{finding.subject:14}", "bold"), f" {finding.verdict.value}"),

@@ -14,6 +14,7 @@ from service.cli import (
     alert_flags,
     burst_flags,
     import_flags,
+    init_flags,
     job_flags,
     plan_flags,
     report_flags,
@@ -105,6 +106,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
     for add in (
+        _init,
         _up,
         _serve,
         _status,
@@ -197,6 +199,11 @@ def _serving(verb: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup
     verb.add_argument("--host", help="the address to answer at (default loopback)")
     verb.add_argument("--port", type=int, help="the port to answer at")
     return which
+
+
+def _init(verbs: Verbs) -> None:
+    verb = _verb(verbs, "init", "look around, write the configuration, import the past, show the waste")
+    init_flags.add(verb)
 
 
 def _up(verbs: Verbs) -> None:

@@ -22,6 +22,7 @@ WORST = 3
 BESIDE = 24
 """A command up to so long leaves 50 columns for what it is good for."""
 FIRST_STEPS = (
+    ("fallow init", "look around, write the configuration, import the past"),
     ("fallow up", "watch this machine's GPUs, with a dashboard"),
     ("fallow up --simulated", "look around first: a cluster that is invented"),
     ("fallow doctor", "what can be measured here, and what is missing"),

@@ -30,7 +30,7 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
     from service.sources.making import chosen_specs
 
     specs, _ = chosen_specs(config)
-    yield from _driver(
+    yield from driver(
         wanted=bool(config.collect.sources) and any(isinstance(spec, NvmlSpec) for spec in specs)
     )
     for spec in specs:
@@ -153,7 +153,8 @@ def service(data: Path) -> Finding:
     return Finding(subject="service", verdict=Verdict.GOOD, found=found)
 
 
-def _driver(*, wanted: bool) -> Iterator[Finding]:
+def driver(*, wanted: bool) -> Iterator[Finding]:
+    """Whether an NVIDIA driver is here and what each GPU measures; ``wanted``: somebody chose ``nvml``."""
     from service.sources.gpu_presence import look_for_gpus
 
     presence = look_for_gpus()
@@ -216,10 +217,11 @@ def _source(spec: "DcgmSpec | PeerSpec | ReplaySpec | SimulatedSpec", config: "C
             verdict = Verdict.GOOD if Path(path).is_file() else Verdict.TROUBLE
             return Finding(subject="replay", verdict=verdict, found=f"{path}")
         case DcgmSpec(urls=urls) | PeerSpec(urls=urls):
-            return _scraped(urls, "dcgm" if isinstance(spec, DcgmSpec) else "fallow", config)
+            return scraped(urls, "dcgm" if isinstance(spec, DcgmSpec) else "fallow", config)
 
 
-def _scraped(urls: tuple[str, ...], kind: str, config: "Config") -> Finding:
+def scraped(urls: tuple[str, ...], kind: str, config: "Config") -> Finding:
+    """What exporters, or other Fallows, answer when they are asked once as the service asks them."""
     from dataclasses import replace
 
     from collector.reading import Reading

@@ -39,6 +39,7 @@ class Waste:
     running: int
     reasons: tuple[str, ...]
     worst: Row | None
+    worst_is_running: bool
     told_at: str | None
     told: str | None
 
@@ -48,7 +49,7 @@ class Waste:
         if self.worst is None:
             return "find out whose they are: `fallow doctor` says which sources name holders"
         job = str(self.worst["job"])
-        if self.worst["to_ts"] is not None:
+        if not self.worst_is_running:
             return f"it has ended; `fallow job {job}` is what to talk about before the next one"
         about = words_of_kind(self.reasons[0]) if self.reasons else None
         return f"`fallow explain {job}`" if about is None else about.remedy.replace("JOB", job)
@@ -89,11 +90,19 @@ def _waste(
         cost=row["wasted_cost"],
         currency=row["currency"],
         jobs=len({job["job"] for job in jobs}),
-        running=len({job["job"] for job in jobs if job["to_ts"] is None}),
+        running=len({job["job"] for job in jobs if _is_running(job, findings)}),
         reasons=_reasons(row, worst, findings),
         worst=worst,
+        worst_is_running=worst is not None and _is_running(worst, findings),
         told_at=None if told is None else told["told_at"],
         told=None if told is None else told["told"],
+    )
+
+
+def _is_running(job: Row, findings: Sequence[Row]) -> bool:
+    """Whether it holds a GPU: of an import, what is known ends at its newest sample, where it was judged."""
+    return job["to_ts"] is None or any(
+        each["job"] == job["job"] and each["closed_at"] is None for each in findings
     )
 
 

@@ -163,6 +163,11 @@ INSTEAD = (
     ),
     Instead(pattern=r"SLURM_TIME_FORMAT=%s sacct .*", why="the same: no Slurm", check=nothing),
     Instead(
+        pattern=r"fallow init( .*)?",
+        why="it writes the configuration that the site's service runs with; tests/service/test_cli_init.py",
+        check=parsed,
+    ),
+    Instead(
         pattern=r"fallow import prometheus .*",
         why="needs a Prometheus with history; tests/service/test_cli_import.py has a real one",
         check=parsed,

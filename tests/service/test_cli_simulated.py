@@ -60,6 +60,7 @@ ASKED = {
 """How each is called; what stands after a verb's own name tells its ways apart."""
 
 SHOWS_NO_DATA = {
+    "init": "ends with the table of `waste`, which says it",
     "up": "starts a service, and says at its start that it is simulated (test_cli_up)",
     "serve": "the service itself; it shows nothing",
     "doctor": "looks at the machine; its line about the source is called `simulated`",

@@ -159,6 +159,14 @@ def survey(
         return _survey(server, access, window, store, settings or ImportSettings())
 
 
+def dcgm_metrics(server: PrometheusServer, from_ms: int, to_ms: int) -> tuple[str, ...]:
+    """The names of what Fallow can read of dcgm-exporter in a window. Raises NoDcgmMetrics, ImportFailed."""
+    metrics = tuple(sorted(name for name in server.names(_selector(_DCGM), from_ms, to_ms) if is_known(name)))
+    if not metrics:
+        raise NoDcgmMetrics("there is nothing of dcgm-exporter")
+    return metrics
+
+
 def import_history(
     access: Access,
     window: Range,

@@ -124,6 +124,23 @@ class PrometheusServer:
         answer, _ = _skeleton(self._get(f"/api/v1/label/{label}/values", window))
         return tuple(str(value) for value in answer["data"] or ())
 
+    def scraped_from(self, selector: str, from_ms: int, to_ms: int) -> tuple[str, ...]:
+        """The addresses from which the targets of the series that ``selector`` picks are scraped.
+
+        Nothing where the server tells no targets, as long-term storages don't.
+        """
+        instances = set(self.label_values("instance", selector, from_ms, to_ms))
+        try:
+            answer = json.loads(self._get("/api/v1/targets", {"state": "active"}))
+            found = {
+                str(target["scrapeUrl"])
+                for target in answer["data"]["activeTargets"]
+                if target["labels"].get("instance") in instances
+            }
+        except (ImportFailed, ValueError, KeyError, TypeError, AttributeError):
+            return ()
+        return tuple(sorted(found))
+
     def counts(
         self, expression: str, from_ms: int, to_ms: int, step_ms: int
     ) -> tuple[tuple[int, float], ...]:
