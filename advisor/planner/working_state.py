@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from advisor.actions import Action, HoldForJob, Pause, Requeue, Resize, Resume, Start
+from advisor.actions import Action, HoldForJob, Move, Pause, Requeue, Resize, Resume, Start
 from advisor.planner.fair_share import Shares, fair_shares
 from advisor.planner.limits import Limits
 from advisor.planner.placement import Board, share_on
@@ -53,6 +53,19 @@ class WorkingState:
                 break
             levels += 1
         return levels
+
+    def guaranteed(
+        self, job: Job, size_gpus: float, freed: Mapping[ProjectName, float] = NOTHING
+    ) -> int | None:
+        """How many levels of the tree, from its project up, it takes for a quota to cover that much more.
+
+        ``None`` when no quota does. Against whoever is further away it is guaranteed (``Cover.gpus``).
+        """
+        for at, name in enumerate(self.tree.paths[job.project]):
+            after = self.given[name] - freed.get(name, 0.0) + size_gpus
+            if after <= self.tree.quotas[name] + SHARE_SLACK:
+                return at + 1
+        return None
 
     def over_limit(
         self, job: Job, size_gpus: float, freed: Mapping[ProjectName, float] = NOTHING
@@ -115,6 +128,15 @@ class WorkingState:
         del self.placements[step.job]
         self.disturbed += 1
         self._waiting += 1
+        self.steps.append(step)
+
+    def move(self, step: Move) -> None:
+        """Have a running job go on elsewhere."""
+        job = self.state.jobs[step.job]
+        share = self.placements[step.job].share if step.share is None else step.share
+        self._leave(job)
+        self._enter(job, Placement(gpus=step.gpus, share=share))
+        self.disturbed += 1
         self.steps.append(step)
 
     def promise(self, step: HoldForJob) -> None:

@@ -15,45 +15,23 @@ nobody gives way who needn't.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from advisor.actions import Pause, Requeue
 from advisor.planner.limits import Order
-from advisor.planner.plan import Rule
 from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
 from advisor.policies.preemption_candidates import Candidate, Candidates, Line, levels, way_out
+from advisor.policies.preemption_moves import elsewhere, go_on, may_move
+from advisor.policies.preemption_reasons import Asked, Short, wanted_gpus, why_given_up, why_short
 from advisor.policies.preemption_trial import PreemptionTrial
 from advisor.policies.promised_starts import Promises, gone_by
-from advisor.state.model import ActionClass, Job, ProjectName, Use
-from analytics import text
+from advisor.state.model import ActionClass, Job, Placement, ProjectName, Reservation
 from collector.model import GpuUuid, JobId
 
-NAMED = 2
-"""Of more heads of queues only the number is said."""
-SOON = (Rule.MIN_RUNTIME, Rule.COOLDOWN, Rule.IN_FLIGHT, Rule.RATE)
-"""Objections that time alone removes."""
-
-
-PASSING: Mapping[Rule, str] = {
-    Rule.MIN_RUNTIME: "their minimal run time being over",
-    Rule.COOLDOWN: "their rest after a disturbance being over",
-    Rule.IN_FLIGHT: "the end of what is under way on their machine",
-    Rule.RATE: "fewer disturbances within the hour than the bound",
-}
-"""What the passing of time brings about, in words."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Short:
-    """Why no room could be made; ``soon`` when time alone will make it."""
-
-    rule: Rule
-    reason: str
-    would_change: str
-    entitled: bool
-    soon: bool = False
+TRIES = 4
+"""How often moves alone are tried, each time without those who found no place elsewhere."""
 
 
 @dataclass(slots=True)
@@ -63,10 +41,33 @@ class _Search:
     levels the job was entitled to its place in the end."""
 
     may_reclaim: bool
+    movable: bool = False
+    staying: set[JobId] = field(default_factory=set)
     line: Line = field(default_factory=Line)
     reach: int = 0
     braked: bool = False
     promised: Counter[JobId] = field(default_factory=Counter)
+
+    def may_go(self, victim: Job) -> bool:
+        """Whether a job may leave its GPUs in this search."""
+        return not self.movable or (may_move(victim) and victim.id not in self.staying)
+
+    def note(self, other: "_Search") -> None:
+        """Keep for the refusal what another search for the same job met."""
+        self.braked |= other.braked
+        self.promised |= other.promised
+        self.line = other.line
+
+    def asked(self, entitled: int) -> Asked:
+        """Whom it asked and how it went, for the refusal."""
+        return Asked(
+            may_reclaim=self.may_reclaim,
+            entitled=entitled,
+            reach=self.reach,
+            sources=self.line.sources,
+            braked=self.braked,
+            promised=self.promised,
+        )
 
 
 class Reclaimer:
@@ -93,18 +94,60 @@ class Reclaimer:
         aside = self._promises.set_aside(job) if may_reclaim else {}
         room, search = PreemptionTrial(round, job), _Search(may_reclaim=may_reclaim)
         if (aside and room.is_enough()) or self._search(job, room, search):
-            self._commit(job, room)
-            place = room.place()
-            assert place is not None, "room was made for the job"
-            self._promises.restore(aside, place, gone_by(job, round.now_ms))
-            return place
+            room.undo()
+            return self._settled(job, room, {}, aside)
         search.reach = room.reach()
         room.undo()
+        if may_reclaim:
+            for movable in (True, False):
+                result = self._guaranteed_room(job, search, movable=movable)
+                if result is not None:
+                    return self._settled(job, *result, aside)
         self._promises.restore(aside)
         if held and own is not None:
             board.promise(job.id, own.start_ms, held)
-        self._hopeless[shape] = self._why(job, entitled, search)
+        self._hopeless[shape] = why_short(round, job, search.asked(entitled))
         return self._hopeless[shape]
+
+    def _settled(
+        self,
+        job: Job,
+        room: PreemptionTrial,
+        places: Mapping[JobId, Placement],
+        aside: Mapping[JobId, Reservation],
+    ) -> tuple[GpuUuid, ...]:
+        """Take the steps, and say where there is room now."""
+        self._commit(job, room, places)
+        place = room.place()
+        assert place is not None, "room was made for the job"
+        self._promises.restore(aside, place, gone_by(job, self._round.now_ms))
+        return place
+
+    def _guaranteed_room(
+        self, job: Job, before: _Search, *, movable: bool
+    ) -> tuple[PreemptionTrial, dict[JobId, Placement]] | None:
+        """A place that its guarantee gives it out of borrowers who are within their fair shares.
+
+        There are GPUs enough for all then, only none where the job can run. ``movable``: by those alone
+        who shrink, or go on elsewhere; else whoever finds no place elsewhere is put back in line.
+        """
+        size, quotas = wanted_gpus(job) * job.share, self._round.tree.quotas
+        if all(quotas[name] < size - SHARE_SLACK for name in self._round.tree.paths[job.project]):
+            return None
+        staying: set[JobId] = set()
+        for _ in range(TRIES if movable else 1):
+            room = PreemptionTrial(self._round, job, guaranteed=True)
+            search = _Search(may_reclaim=True, movable=movable, staying=staying)
+            if not self._search(job, room, search):
+                room.undo()
+                before.note(search)
+                return None
+            places = elsewhere(self._round, job, room)
+            lost = {each.id for each in room.leaving()} - places.keys()
+            if not movable or not lost:
+                return room, places
+            staying |= lost
+        return None
 
     def _search(self, job: Job, room: PreemptionTrial, search: _Search) -> bool:
         """Let candidates give way one by one, first the first in order, until the job fits; then thin out.
@@ -115,11 +158,15 @@ class Reclaimer:
         bound = round.limits.actions_per_hour
         braked = bound is not None and round.disturbed >= bound and job.id not in round.state.begun
         taken: defaultdict[ProjectName, float] = defaultdict(float)
-        search.line.join(self._victims.sources(job, room.reach() if search.may_reclaim else 0))
+        reach, guaranteed = room.reach() if search.may_reclaim else 0, room.guaranteed
+        search.line.join(self._victims.sources(job, reach, guaranteed=guaranteed))
         for victim in search.line:
-            if victim.floor == 0 and victim.job.id in round.resized:
+            if victim.floor == 0 and (victim.job.id in round.resized or not search.may_go(victim.job)):
                 continue
-            if not self._may_lose(victim, job, taken):
+            depth = 0 if victim.level is None else levels(round.tree.paths[victim.job.project], mine)[1]
+            if guaranteed and depth and not room.may_ask(depth):
+                continue
+            if not self._may_lose(victim, job, taken, guaranteed=guaranteed):
                 continue
             heads = round.board.promised_heads(round.state.placements[victim.job.id].gpus)
             if heads:
@@ -128,31 +175,31 @@ class Reclaimer:
             if victim.floor == 0 and braked:
                 search.braked = True
                 break
-            theirs = round.tree.paths[victim.job.project]
-            freed = room.shrink(
-                victim.job, victim.floor, 0 if victim.level is None else levels(theirs, mine)[1]
-            )
+            freed = room.shrink(victim.job, victim.floor, depth)
             if victim.level is not None:
                 taken[victim.level] += freed
             if freed and room.is_enough():
                 room.thin_out()
                 return True
             if freed and search.may_reclaim:
-                search.line.join(self._victims.sources(job, room.reach()))
+                search.line.join(self._victims.sources(job, room.reach(), guaranteed=guaranteed))
         return False
 
-    def _may_lose(self, victim: Candidate, job: Job, taken: dict[ProjectName, float]) -> bool:
+    def _may_lose(
+        self, victim: Candidate, job: Job, taken: dict[ProjectName, float], *, guaranteed: bool
+    ) -> bool:
         if victim.level is None:
             rank = victim.job.priority - job.priority
             settled = self._round.limits.order is Order.GOODPUT  # sizes of equals were weighed already
             return rank <= 0 if victim.floor and not settled else rank < 0
         if victim.level in self._round.tree.paths[job.project]:
             return False
+        if guaranteed:
+            return True
         left = self._round.given[victim.level] - taken[victim.level]
         return left > self._round.fair[victim.level] + SHARE_SLACK
 
-    def _commit(self, job: Job, room: PreemptionTrial) -> None:
-        room.undo()
+    def _commit(self, job: Job, room: PreemptionTrial, places: Mapping[JobId, Placement]) -> None:
         for id, kept in room.chosen():
             victim = self._round.state.jobs[id]
             if kept:
@@ -161,90 +208,16 @@ class Reclaimer:
                 )
                 continue
             self._victims.gone.add(id)
-            reason = _reason(self._round, victim, job)
+            if id in places:
+                go_on(self._round, victim, places[id], job)
+                continue
+            reason = why_given_up(self._round, victim, job, guaranteed=room.guaranteed)
             if way_out(victim) is Pause:
                 self._round.give_way(
                     Pause(job=id, for_job=job.id, action=ActionClass.FAIR_SHARE, reason=reason)
                 )
             else:
                 self._round.give_way(Requeue(job=id, for_job=job.id, reason=reason))
-
-    def _asks(self, job: Job) -> str:
-        """What it asks for and what there is of it, and who has the rest that is free."""
-        board = self._round.board
-        if job.paused_on:
-            known, free = self._round.state.gpus, len(board.free_on(job.paused_on))
-            nodes = ", ".join(sorted({known[uuid].node for uuid in job.paused_on if uuid in known}))
-            return (
-                f"it is paused, and its state lies on {nodes or 'GPUs that are gone'}: it needs "
-                f"{wanted_gpus(job)} GPUs there, and {free} are free for it"
-            )
-        if not board.may_use(job):
-            return "no GPU of the cluster has the model and memory it asks for"
-        free = sum(pool.free for pool in board.may_use(job))
-        asks = f"it needs {job.min_gpus * job.share:g} GPUs at once and {free} that it can use are free whole"
-        waiting = board.waiting_for(job, NAMED)
-        if waiting.own:
-            asks += f", {waiting.own} more are free and held back for it"
-        if waiting.others:
-            asks += f", {waiting.others} more are free and promised to {_named(waiting.some, waiting.heads)}"
-        return asks
-
-    def _at_rest(self, job: Job, search: _Search) -> str:
-        """Why nobody is asked: none is over a fair share, or the project above has its own already."""
-        round, mine = self._round, self._round.tree.paths[job.project]
-        if search.reach >= len(mine):
-            return "nobody is over a fair share"
-        full = mine[search.reach]
-        given, fair = text.count(round.given[full]), text.count(round.fair[full])
-        return (
-            f"{full} has {given} of its fair share of {fair} GPUs, so nobody outside it need give way, and "
-            "within it nobody can"
-        )
-
-    def _why(self, job: Job, entitled: int, search: _Search) -> Short:
-        round, sources = self._round, search.line.sources
-        counted: Counter[Rule] = sum((source.objections for source in sources), Counter())
-        if search.braked:
-            counted[Rule.RATE] += 1
-        asks = self._asks(job)
-        if not search.may_reclaim:
-            return Short(
-                rule=Rule.NO_ROOM,
-                reason=f"{asks}; whatever others give up goes first to an earlier job of {job.project}",
-                would_change="that job starting, or jobs ending",
-                entitled=False,
-            )
-        if not entitled:
-            given, fair = text.count(round.given[job.project]), text.count(round.fair[job.project])
-            return Short(
-                rule=Rule.NO_ROOM,
-                reason=f"{asks}; {job.project} has {given} of its fair share of {fair} GPUs, "
-                "so others need not give way",
-                would_change="jobs ending, or others wanting less",
-                entitled=False,
-            )
-        parts = [f"{count} {rule.value}" for rule, count in sorted(counted.items())]
-        promised = sum((source.promised for source in sources), search.promised)
-        if promised:
-            heads = _named(promised, len(promised))
-            parts.append(f"{promised.total()} on GPUs promised to {heads}")
-        kept = ", ".join(parts)
-        over = "those over their fair share cannot give way for it" if kept else self._at_rest(job, search)
-        changes = [PASSING[rule] for rule in SOON if rule in counted]
-        changes += [f"the start of {heads}"] if promised else []
-        return Short(
-            rule=Rule.NO_ROOM,
-            reason=f"{asks}; {over}" + (f" ({kept})" if kept else ""),
-            would_change=" or ".join(changes) or "jobs ending",
-            entitled=True,
-            soon=any(rule in SOON for rule in counted),
-        )
-
-
-def wanted_gpus(job: Job) -> int:
-    """How many GPUs it starts on: its smallest world, or what it had when it was paused."""
-    return len(job.paused_on) or job.min_gpus
 
 
 def _shape(job: Job) -> tuple[object, ...]:
@@ -258,21 +231,4 @@ def _shape(job: Job) -> tuple[object, ...]:
         job.memory_bytes,
         job.paused_on,
         (job.user, job.may_share) if job.share < 1 else None,
-    )
-
-
-def _named(heads: Iterable[JobId], count: int) -> str:
-    """Heads of queues by their names; many only by their number."""
-    return " and ".join(sorted(heads)) if count <= NAMED else f"{count} who came before"
-
-
-def _reason(round: WorkingState, victim: Job, job: Job) -> str:
-    if victim.project == job.project:
-        return f"{job.id} of the same project has priority {job.priority}, above its {victim.priority}"
-    idle = "it is held idle, and " if victim.use is Use.IDLE else ""
-    mine, fair = text.count(round.given[victim.project]), text.count(round.fair[victim.project])
-    theirs = text.count(round.given[job.project])
-    return (
-        f"{idle}{victim.project} has {mine} GPUs of a fair share of {fair}; {job.project}, with "
-        f"{theirs} of {text.count(round.fair[job.project])}, starts {job.id} there"
     )

@@ -24,6 +24,11 @@ from collector.model import JobId
 SHRINK, PAUSE, REQUEUE, OWN = range(4)
 """The order of means. OWN: who is covered by the quota of the asker's own project, the last to go."""
 
+OWNERS = (Rule.OPTED_OUT, Rule.KEPT, Rule.NOT_PREEMPTIBLE, Rule.ATTACHED)
+"""Objections that an owner's word removes."""
+BLOCKERS = 2
+"""So many who are in the way by their owners' word are named: enough to begin asking."""
+
 Order = tuple[int, int, float, int, str]
 
 
@@ -39,8 +44,10 @@ class Candidate:
 class Source:
     """Running jobs of one or many projects in the order in which they give way.
 
+    Where the asker is ``guaranteed`` its place, they need not be over their fair share.
     ``levels`` names the subtree whose fair share counts against each project, ``None`` for the asker's own.
-    ``objections`` counts the rules that protected those whose turn has come. Whoever was passed over for good
+    ``objections`` counts the rules that protected those whose turn has come; ``blockers`` are the first whom
+    their owners protect. Whoever was passed over for good
     is never looked at again: ``_after`` leads past him. Whoever runs on GPUs that are promised to somebody is
     passed over as long as no promise ends, and ``promised`` counts them by head; ``_beyond`` leads past them.
     Not so among an asker's own project, where most cannot give way for him anyhow.
@@ -53,8 +60,12 @@ class Source:
         levels: Mapping[ProjectName, ProjectName | None],
         cover: Cover,
         gone: set[JobId],
+        *,
+        guaranteed: bool = False,
     ) -> None:
+        self._guaranteed = guaranteed
         self.objections: Counter[Rule] = Counter()
+        self.blockers: list[tuple[Job, Rule]] = []
         self._round, self._levels, self._cover, self._gone = round, levels, cover, gone
         self._entries = sorted(self._ordered(jobs), key=lambda entry: entry[0])
         self._floors: dict[int, int | None] = {}
@@ -110,7 +121,7 @@ class Source:
         if job.id in self._gone or self._floor(place) is None:
             return False
         level, round = self._levels[job.project], self._round
-        if level is None or round.given[level] > round.fair[level] + SHARE_SLACK:
+        if level is None or self._guaranteed or round.given[level] > round.fair[level] + SHARE_SLACK:
             return True
         self._floors[place] = None
         return False
@@ -121,6 +132,8 @@ class Source:
             result = self._shrinking(job) if order[0] == SHRINK else self._leaving(job)
             if isinstance(result, Rule):
                 self.objections[result] += 1
+                if result in OWNERS and len(self.blockers) < BLOCKERS:
+                    self.blockers.append((job, result))
             self._floors[place] = None if isinstance(result, Rule) else result
         return self._floors[place]
 
@@ -184,11 +197,14 @@ class Candidates:
         self.gone: set[JobId] = set()
         self._running: dict[ProjectName, list[Job]] | None = None
         self._cover: Cover | None = None
-        self._near: dict[tuple[ProjectName, ProjectName | None], Source] = {}
-        self._abroad: dict[Pool | None, Source] | None = None
+        self._near: dict[tuple[ProjectName, ProjectName | None, bool], Source] = {}
+        self._abroad: dict[bool, dict[Pool | None, Source]] = {}
 
-    def sources(self, job: Job, entitled: int) -> list[Source]:
-        """Whom the job may take from now, when it is entitled to it on that many levels of the tree."""
+    def sources(self, job: Job, entitled: int, *, guaranteed: bool = False) -> list[Source]:
+        """Whom the job may take from now, when it is entitled to it on that many levels of the tree.
+
+        ``guaranteed``: whoever borrows, over his fair share or not.
+        """
         runners, paths = self._runners(), self._round.tree.paths
         mine, result = paths[job.project], []
         if job.project in runners:
@@ -198,9 +214,9 @@ class Candidates:
                 if name != job.project and paths[name][-1] == mine[-1]:
                     level, depth = levels(paths[name], mine)
                     if entitled >= depth:
-                        result.append(self._source(name, level))
+                        result.append(self._source(name, level, guaranteed=guaranteed))
         if entitled == len(mine):
-            lines = self._lines()
+            lines = self._lines(guaranteed=guaranteed)
             result += [lines[pool] for pool in self._round.board.may_use(job) if pool in lines]
         return result
 
@@ -217,25 +233,26 @@ class Candidates:
             self._cover = quota_cover(self._round.state, self._round.tree)
         return self._cover
 
-    def _source(self, name: ProjectName, level: ProjectName | None) -> Source:
-        source = self._near.get((name, level))
+    def _source(self, name: ProjectName, level: ProjectName | None, *, guaranteed: bool = False) -> Source:
+        source = self._near.get((name, level, guaranteed))
         if source is None:
-            jobs = self._runners()[name]
-            source = Source(self._round, jobs, {name: level}, self._covers(), self.gone)
-            self._near[name, level] = source
+            jobs, of = self._runners()[name], {name: level}
+            source = Source(self._round, jobs, of, self._covers(), self.gone, guaranteed=guaranteed)
+            self._near[name, level, guaranteed] = source
         return source
 
-    def _lines(self) -> dict[Pool | None, Source]:
-        if self._abroad is None:
+    def _lines(self, *, guaranteed: bool) -> dict[Pool | None, Source]:
+        if guaranteed not in self._abroad:
             round, by_kind = self._round, defaultdict(list)
             for jobs in self._runners().values():
                 for job in jobs:
                     by_kind[round.board.kind_of(round.state.placements[job.id].gpus)].append(job)
-            levels = {name: round.tree.paths[name][-1] for name in self._runners()}
-            self._abroad = {
-                kind: Source(round, jobs, levels, self._covers(), self.gone) for kind, jobs in by_kind.items()
+            roots = {name: round.tree.paths[name][-1] for name in self._runners()}
+            self._abroad[guaranteed] = {
+                kind: Source(round, jobs, roots, self._covers(), self.gone, guaranteed=guaranteed)
+                for kind, jobs in by_kind.items()
             }
-        return self._abroad
+        return self._abroad[guaranteed]
 
 
 class Line:

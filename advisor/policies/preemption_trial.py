@@ -1,7 +1,7 @@
 """What would be free for a job if some gave way: tried on a round's board, thinned out, and undone. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import ceil
 
 from advisor.planner.placement import shrunk, works
@@ -17,8 +17,8 @@ class PreemptionTrial:
     A paused job fits nowhere but on the nodes that hold its state.
     """
 
-    def __init__(self, round: WorkingState, job: Job) -> None:
-        self._round, self._job = round, job
+    def __init__(self, round: WorkingState, job: Job, *, guaranteed: bool = False) -> None:
+        self._round, self._job, self.guaranteed = round, job, guaranteed
         self._on = job.paused_on if job.phase is Phase.PAUSED else ()
         self._size = (len(self._on) or job.min_gpus) * job.share
         self._before: dict[JobId, Placement] = {}
@@ -36,12 +36,24 @@ class PreemptionTrial:
         """
         if self._round.over_limit(self._job, self._size, self.freed) is not None:
             return False
-        needed = max((depth for depth, count in self._depths.items() if count), default=0)
-        return self.reach() >= needed and self._fits()
+        asked = [depth for depth, count in self._depths.items() if count and depth]
+        return all(self.may_ask(depth) for depth in asked) and self._fits()
 
     def reach(self) -> int:
         """On how many levels of the tree, from its project upwards, the job is entitled to its place now."""
         return self._round.entitled(self._job, self._size, self.freed)
+
+    def may_ask(self, depth: int) -> bool:
+        """Whether it may take from who meets it that many levels up: by its share, or by its guarantee."""
+        if self.guaranteed:
+            nearest = self._round.guaranteed(self._job, self._size, self.freed)
+            if nearest is None or depth < nearest:
+                return False
+        return self.reach() >= depth
+
+    def leaving(self) -> Iterator[Job]:
+        """Who gives up all that it has."""
+        return (self._round.state.jobs[id] for id, after in self._after.items() if after is None)
 
     def _fits(self) -> bool:
         if self._on:

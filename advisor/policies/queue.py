@@ -24,7 +24,8 @@ from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
 from advisor.policies.backfill import Ends
 from advisor.policies.borrowing import Firm, told
-from advisor.policies.preemption import Reclaimer, Short
+from advisor.policies.preemption import Reclaimer
+from advisor.policies.preemption_reasons import Short
 from advisor.policies.promised_starts import Promises, gone_by
 from advisor.policies.time_slicing import is_young, rests
 from advisor.state.model import ActionClass, Job, Phase, ProjectName

@@ -1,7 +1,7 @@
 """A guarantee is kept in every shape of cluster: whoever waits within it finds no borrower in its place.
 
-The oracle is blunt. Of a random cluster in which everything was lent out, every borrower who may be touched is
-taken away; if whoever waits within its guarantee fits then, it has to have been started.
+The oracle is blunt. Of a random cluster in which everything was lent out, all borrowers are taken away; if
+whoever waits within its guarantee fits then, it has to have been started.
 """
 
 from dataclasses import replace
@@ -29,13 +29,14 @@ ROUNDS = 12
 
 @st.composite
 def lent_out(draw: st.DrawFn) -> ClusterState:
-    """A tree of projects, up to three levels deep; all of it is lent before who is guaranteed it comes."""
-    nodes, each = draw(st.integers(1, 2)), draw(st.sampled_from([2, 4]))
+    """A tree of projects, three levels deep, on GPUs of one or two models, shared in parts or not; all of it
+    is lent before who is guaranteed it comes."""
+    nodes, each, mixed = draw(st.integers(1, 2)), draw(st.sampled_from([2, 4])), draw(st.booleans())
     gpus = {
         f"n{node}/{at}": Gpu(
             uuid=f"n{node}/{at}",
             node=f"n{node}",
-            model="A",
+            model="B" if mixed and node else "A",
             memory_bytes=80 * GIB,
             telemetry=Telemetry.GOOD,
         )
@@ -73,12 +74,15 @@ def trees(draw: st.DrawFn, gpus: int) -> dict[str, Project]:
 
 @st.composite
 def jobs(draw: st.DrawFn, name: str, projects: tuple[str, ...]) -> Job:
-    least = draw(st.sampled_from([1, 1, 2, 3]))
-    elastic = draw(st.integers(0, 3)) == 0
+    share = draw(st.sampled_from([1.0, 1.0, 1.0, 0.6, 0.5, 0.25]))
+    least = draw(st.sampled_from([1, 1, 2, 3])) if share == 1 else 1
+    elastic = share == 1 and draw(st.integers(0, 3)) == 0
     return Job(
         id=name,
         project=draw(st.sampled_from(projects)),
         user="ann",
+        share=share,
+        gpu_models=draw(st.sampled_from([(), (), ("A",)])),
         min_gpus=least,
         max_gpus=least + 2 if elastic else least,
         priority=draw(st.sampled_from([0, 0, 1])),

@@ -117,7 +117,8 @@ def test_work_that_was_not_saved_is_never_dropped(saved_ms: int | None) -> None:
     assert plan.steps == ()
     assert told(plan)["own"] == (
         "it is paused, and its state lies on n0: it needs 2 GPUs there, and 0 are free for it; "
-        "those over their fair share cannot give way for it (1 not-preemptible); "
+        "the quota of guaranteed guarantees it a place, and those who have it cannot give way "
+        "(1 not-preemptible); "
         "there is room elsewhere, but it would lose what it has not saved"
     )
 

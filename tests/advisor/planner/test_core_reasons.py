@@ -6,7 +6,17 @@ import pytest
 
 from advisor.decide import decide
 from advisor.planner.limits import Limits
-from advisor.state.model import ClusterState, Gpu, Job, Phase, Placement, Project, Reservation, Telemetry
+from advisor.state.model import (
+    ActionClass,
+    ClusterState,
+    Gpu,
+    Job,
+    Phase,
+    Placement,
+    Project,
+    Reservation,
+    Telemetry,
+)
 from analytics import text
 from collector.model import JobKind
 
@@ -85,7 +95,8 @@ CASES = {
     "owed, and those over their share have just begun": (
         world(2, {"a": 1, "b": 1}, {"r": ("b", True, 1), "s": ("b", True, 1)}),
         wish(preemptible=True),
-        "those over their fair share cannot give way for it (1 in-quota, 1 min-runtime)",
+        "the quota of a guarantees it a place, and those who have it cannot give way "
+        "(1 in-quota, 1 min-runtime)",
         "their minimal run time being over",
     ),
 }
@@ -146,6 +157,31 @@ def test_the_order_of_a_map_changes_no_plan_and_no_sentence() -> None:
 )
 def test_what_rounding_left_over_is_said_to_be_nothing(gpus: float, said: str) -> None:
     assert text.count(gpus) == said
+
+
+def test_who_is_guaranteed_a_place_hears_whom_to_ask_for_it() -> None:
+    """One H100, on which somebody who opted out sits; an A100 is free, and there is enough for both."""
+    state = world(2, {"a": 1, "b": 0}, {"r": ("b", True, 1)})
+    stays = replace(state.jobs["r"], user="gus", opted_out=frozenset({ActionClass.FAIR_SHARE}))
+    models = {"g0": "H100", "g1": "A100"}
+    gpus = {uuid: replace(gpu, model=models[uuid]) for uuid, gpu in state.gpus.items()}
+    job = wish(gpu_models=("H100",), preemptible=True)
+    told = refusals(replace(state, gpus=gpus, jobs={"r": stays, "w": job}))
+    reason, would_change = told["w"]
+    assert (
+        "the quota of a guarantees it a place, and those who have it cannot give way (1 opted-out)" in reason
+    )
+    assert would_change == "gus letting r give way (opted-out)"
+
+
+def test_quotas_above_what_there_is_are_said() -> None:
+    """Each is guaranteed two of two: half of it each, and neither can have its own gang by right."""
+    state = world(2, {"a": 2, "b": 2}, {"r": ("b", True, 2)})
+    (reason, would_change) = refusals(
+        replace(state, jobs={**state.jobs, "w": wish(gpus=2, preemptible=True)})
+    )["w"]
+    assert "a has 0 of its fair share of 1 GPUs (quotas of the site add up to 4, and there are 2)" in reason
+    assert "quotas that fit" in would_change
 
 
 def promised(state: ClusterState, gpus: tuple[str, ...], **jobs: Job) -> ClusterState:
