@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fallow import protocol
+from fallow import protocol, refusals
 from fallow.burst.bursts import BurstModule
 from fallow.errors import Mistake, NotYetJoined, StateError
 from fallow.metrics.report import Reporter
@@ -91,12 +91,12 @@ class Job:
         ``max_micro_batch`` is what fits a worker's memory. ``deterministic`` asks for the same bits at any
         world size: ``micro_batches`` pieces a step (default: as few as the cap allows), summed along one
         tree. ``balance_by_speed`` gives slower workers smaller shares. ``max_grad_norm`` clips the true
-        global gradient; before that, ``on_gradient(model)`` may look at it or change it. ``schedulers`` are
-        stepped once a committed step. ``state`` names extra objects with ``state_dict`` and
-        ``load_state_dict`` to hand to joiners. ``checkpoint`` is saved on SIGUSR1 or ``checkpoint()``, and
-        resumed from, at any world size. ``allow_non_finite`` goes on when a step's loss is inf or nan.
-        Raises BatchError for an impossible cut, Mistake for a model or optimizer that cannot be trained, and
-        StateMistake for a state that could not be handed over or saved.
+        global gradient (0 and ``None``: not at all); before that, ``on_gradient(model)`` may look at it or
+        change it. ``schedulers`` are stepped once a committed step. ``state`` names extra objects with
+        ``state_dict`` and ``load_state_dict`` to hand to joiners. ``checkpoint`` is saved on SIGUSR1 or
+        ``checkpoint()``, and resumed from, at any world size. ``allow_non_finite`` goes on when a step's loss
+        is inf or nan. Raises BatchError for an impossible cut, Mistake for a model or optimizer that cannot
+        be trained, and StateMistake for a state that could not be handed over or saved.
         """
         recipe = Recipe(
             global_batch=global_batch,
@@ -105,7 +105,7 @@ class Job:
             deterministic=deterministic,
             micro_batches=micro_batches,
             balance_by_speed=balance_by_speed,
-            max_grad_norm=max_grad_norm,
+            max_grad_norm=refusals.norm_limit(max_grad_norm),
             on_gradient=on_gradient,
             schedulers=tuple(schedulers),
             scaler=scaler,
@@ -113,7 +113,7 @@ class Job:
             checkpoint=Path(checkpoint) if checkpoint is not None else None,
             allow_non_finite=allow_non_finite,
         )
-        self._check(model)
+        self._check(model, optimizer)
         if deterministic and isinstance(model, BurstModule):
             raise Mistake(
                 "deterministic=True sums gradients in one order for any number of workers, which layers on "
@@ -173,12 +173,14 @@ class Job:
             for name, part in parts.items():
                 check_holdable(part, name)
 
-    def _check(self, model: nn.Module) -> None:
-        if self.driven and self._trainer is not None:
+    def _check(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        if self._trainer is not None:
             raise Mistake(
-                "elastic() was called a second time in a job that a controller resizes: one training a job; "
-                "start another job for the other, or train both as parts of one model"
+                "elastic() was called a second time, but a job is one training: start another job for the "
+                "other, or train both as parts of one model"
             )
+        refusals.check_model(model)
+        refusals.check_optimizer(optimizer)
         found = next((parameter.device for parameter in model.parameters()), self.device)
         if found.type != self.device.type:
             raise Mistake(

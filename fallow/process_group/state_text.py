@@ -173,8 +173,8 @@ class _Writer:
         return self._tensor(torch.frombuffer(bytearray(value), dtype=torch.uint8))
 
     def _tensor(self, value: torch.Tensor) -> Node:
+        _check_plain(value)  # what detach() gives of a subclass may be a plain tensor of another meaning
         tensor = value.detach()
-        _check_plain(tensor)
         if tensor.layout is torch.sparse_coo:
             parts = [self._tensor(tensor._indices()), self._tensor(tensor._values())]
             return ["coo", *parts, list(tensor.shape), tensor.is_coalesced()]

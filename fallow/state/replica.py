@@ -19,6 +19,7 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from fallow.errors import LoopError, Mistake, StateError
+from fallow.process_group.state_transfer import check_portable
 from fallow.state import buffers, rng
 from fallow.state.buffers import Buffers
 from fallow.transfers import if_known
@@ -60,6 +61,7 @@ class Replica:
         self.recipe = recipe
         self.next_step = 0
         self.identity: Identity = _identity(recipe)
+        self._has_updated = False
         self._bare: nn.Module = getattr(model, "_orig_mod", model)  # compiled or not, the same names
         self._parameters = list(model.parameters())
         _check(self._parameters, optimizer)
@@ -184,6 +186,9 @@ class Replica:
             else:
                 scheduler.step()
         self.next_step += 1
+        if not self._has_updated:
+            self._has_updated = True
+            check_portable({"optimizer": self.optimizer.state_dict()})  # its state is made in its first step
         return norm, skipped
 
     def _shape_gradients(self) -> float | torch.Tensor | None:

@@ -275,6 +275,7 @@ def test_saving_without_a_path_or_training_or_in_mid_step_is_said(tmp_path: Path
     job.elastic(model, optimizer, global_batch=4, max_micro_batch=4)
     with pytest.raises(StateError, match="pass checkpoint=PATH"):
         job.checkpoint()
+    job = fallow.connect(environment={})
     trainer = job.elastic(
         model, optimizer, global_batch=4, max_micro_batch=4, checkpoint=tmp_path / "state.pt"
     )
@@ -309,7 +310,7 @@ def test_what_was_thawed_or_frozen_on_the_way_is_taken_up_so(tmp_path: Path) -> 
 def test_a_compiled_and_a_plain_model_share_checkpoints(tmp_path: Path) -> None:
     model = torch.nn.Linear(12, 4).double()
     compiled = torch.compile(model, backend="eager")
-    options = {"global_batch": 4, "max_micro_batch": 4, "checkpoint": tmp_path / "state.pt"}
+    options: dict[str, Any] = {"global_batch": 4, "max_micro_batch": 4, "checkpoint": tmp_path / "state.pt"}
     job = fallow.connect(environment={})
     trainer = job.elastic(compiled, torch.optim.SGD(compiled.parameters(), lr=0.1), **options)
     for _, batches in trainer.steps(task(), 2):
@@ -318,7 +319,9 @@ def test_a_compiled_and_a_plain_model_share_checkpoints(tmp_path: Path) -> None:
         trainer.step()
     job.checkpoint()
     other = torch.nn.Linear(12, 4).double()
-    resumed = job.elastic(other, torch.optim.SGD(other.parameters(), lr=0.1), **options)
+    resumed = fallow.connect(environment={}).elastic(
+        other, torch.optim.SGD(other.parameters(), lr=0.1), **options
+    )
     next(resumed.steps(task(), 3))
     assert resumed.next_step == 2
     assert torch.equal(other.weight, model.weight)

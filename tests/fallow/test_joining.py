@@ -81,7 +81,7 @@ def test_a_joiner_is_taken_in_before_its_first_step_is_given_out() -> None:
 
 @pytest.mark.quick
 def test_calls_are_recorded_as_shapes_and_made_again_with_other_numbers_of_samples() -> None:
-    class Branched(nn.Module):  # type: ignore[misc]
+    class Branched(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.table, self.head = nn.Embedding(9, 6), nn.Linear(6, 2)
@@ -107,7 +107,7 @@ def test_calls_are_recorded_as_shapes_and_made_again_with_other_numbers_of_sampl
 
 @pytest.mark.quick
 def test_a_call_that_holds_an_object_is_not_recorded() -> None:
-    class Called(nn.Module):  # type: ignore[misc]
+    class Called(nn.Module):
         def forward(self, graph: Any) -> Any:
             return graph
 
