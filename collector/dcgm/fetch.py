@@ -8,6 +8,7 @@ endpoints 150 to 231 answered in time where this asks all (``bench/endpoints.py`
 """
 
 import asyncio
+import os
 import resource
 import time
 import zlib
@@ -211,7 +212,9 @@ def _reason(error: Exception, url: str, limits: Limits) -> str | None:
         case zlib.error():
             return f"{where} answered with broken gzip ({error})"
         case aiohttp.ClientConnectorError(os_error=cause):
-            why = cause.strerror or cause
+            # asyncio puts words of its own where the system's would be; getaddrinfo's numbers are below 0
+            number = cause.errno or 0
+            why = os.strerror(number) if number > 0 else cause.strerror or cause
             return f"cannot connect to {where}: {why}; is the exporter running there?"
         case aiohttp.ClientError() | OSError() | UnicodeError():
             return f"reading {where} failed: {error or type(error).__name__}"

@@ -4,21 +4,29 @@ import argparse
 import os
 import secrets
 import signal
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from shlex import quote
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from service import data_folder
 from service.cli.screen import console
-from service.client import running
+from service.client import ClientError, connect, running
 from service.client.local import machine_service
 from service.client.transport import UNIX
 from service.config.flags import Settings, settle
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from service.doctor_checks.answers import Answers
     from service.launch import Program
 
+FIRST_READING_S = 15.0
+"""Longer than a source may take (collect.source_timeout_s, at most a tick); then its silence is told."""
+POLL_S = 0.1
 PASSED_ON = ("tick", "host", "port", "config")
 
 
@@ -38,8 +46,14 @@ def run_up(flags: argparse.Namespace) -> int:
     waiting = screen.status("starting")
 
     def ready() -> None:
+        answered = _answers(where)
         waiting.stop()
-        screen.print(f"Fallow is up at http://127.0.0.1:{port}  (Ctrl-C stops it)")
+        _say_answers(screen, answered)
+        address = f"http://127.0.0.1:{port}  (Ctrl-C stops it)"
+        if answered is None or answered.measured:
+            screen.print(f"Fallow is up at {address}")
+        else:
+            screen.print(f"Nothing is measured: see `fallow doctor`. The dashboard is at {address}")
         if flags.data is not None and settings.data != data_folder.default_data():
             named = quote(str(settings.data))
             screen.print(f"In other terminals: export FALLOW_DATA={named}", soft_wrap=True)
@@ -58,6 +72,30 @@ def run_up(flags: argparse.Namespace) -> int:
         waiting.stop()
         screen.print("Stopped." if service.command else "The dashboard is stopped; the service runs on.")
     return 0
+
+
+def _answers(where: "Mapping[str, str]") -> "Answers | None":
+    """What the service's sources answered to its first reading; ``None`` where it can't be asked. Blocks."""
+    from service.doctor_checks.answers import answers_of
+
+    data, socket = where.get(data_folder.DATA_VARIABLE), where.get(data_folder.SOCKET_VARIABLE)
+    try:
+        with connect(Path(data) if data else None, url=f"{UNIX}{socket}" if socket else None) as client:
+            deadline = time.monotonic() + FIRST_READING_S
+            while client.health().get("last_tick_ms") is None and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+            return answers_of(client)
+    except ClientError:
+        return None
+
+
+def _say_answers(screen: "Console", answered: "Answers | None") -> None:
+    """A line for each source, and how many GPUs are measured."""
+    from service.doctor_checks.answers import lines
+
+    if answered is not None:
+        for line in lines(answered):
+            screen.print(f"  {line}")
 
 
 def _service(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from analytics import text
 from service import data_folder as client_place
 from service.client import running
-from service.doctor_checks import control_checks, slurm
+from service.doctor_checks import answers, control_checks, slurm
 from service.doctor_checks.results import Finding, Verdict, driver_version
 from service.sources.specs import DcgmSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
 
@@ -42,10 +42,10 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
         lambda: slurm.slurm(config),
         lambda: disk(data),
         lambda: store(data),
-        lambda: service(data),
     )
     for look in examinations:
         yield look()
+    yield from service(data)
     yield from slurm.nodes(data)
     yield from acting(config)
 
@@ -133,24 +133,29 @@ def store(data: Path) -> Finding:
     return Finding(subject="store", verdict=Verdict.GOOD, found=found)
 
 
-def service(data: Path) -> Finding:
-    """Whether a service runs for this DATA, and whether it is well."""
+def service(data: Path) -> Iterator[Finding]:
+    """Whether a service runs for this DATA, whether it is well, and what each of its sources answers."""
     from service.client import ClientError, connect
 
     said = running(data)
     if said is None:
         advice = "start one with `fallow serve`, or with the dashboard: `fallow up`"
-        return Finding(
-            subject="service", verdict=Verdict.ABSENT, found=f"none runs for {data}", advice=advice
-        )
+        yield Finding(subject="service", verdict=Verdict.ABSENT, found=f"none runs for {data}", advice=advice)
+        return
     try:
-        health = connect(data).health()
+        with connect(data) as client:
+            health = client.health()
+            found = f"{said.url}, process {said.pid}, version {health['version']}: {health['status']}"
+            well = health["status"] != "degraded"
+            yield Finding(
+                subject="service",
+                verdict=Verdict.GOOD if well else Verdict.TROUBLE,
+                found=found,
+                advice="" if well else str(health["reason"]),
+            )
+            yield from answers.findings(answers.answers_of(client))
     except ClientError as error:
-        return Finding(subject="service", verdict=Verdict.TROUBLE, found=str(error))
-    found = f"{said.url}, process {said.pid}, version {health['version']}: {health['status']}"
-    if health["status"] == "degraded":
-        return Finding(subject="service", verdict=Verdict.TROUBLE, found=found, advice=str(health["reason"]))
-    return Finding(subject="service", verdict=Verdict.GOOD, found=found)
+        yield Finding(subject="service", verdict=Verdict.TROUBLE, found=str(error))
 
 
 def driver(*, wanted: bool) -> Iterator[Finding]:

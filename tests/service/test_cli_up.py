@@ -1,6 +1,7 @@
 """``fallow up`` as a real process: both programs start, both stop, and one never outlives the other."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from service.client import running
-from tests.service.conftest import SMALL, Running, start, until
+from tests.service.conftest import SMALL, Running, start, until, verb
 
 pytestmark = pytest.mark.process
 
@@ -42,6 +43,9 @@ class Up:
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    def text(self) -> str:
+        return "".join(self.lines)
 
     def url(self) -> str:
         def told() -> bool:
@@ -116,6 +120,27 @@ def test_both_answer_once_the_address_is_printed_and_both_stop(up: Up, how: sign
     assert running(up.data) is None
     assert not any(is_alive(pid) for pid in children)
     assert "Traceback" not in up.complaints()
+
+
+def test_up_says_what_each_source_answers_and_so_does_doctor(up: Up) -> None:
+    up.url()
+    assert "  simulated: answers" in up.text() and "  4 GPUs measured" in up.text()
+    found = verb("doctor", data=up.data).stdout
+    assert "✓ simulated" in found and "4 GPUs measured" in found
+
+
+def test_a_source_that_nobody_answers_is_no_fallow_that_is_up(tmp_path: Path) -> None:
+    up = Up.__new__(Up)
+    up.data = tmp_path / "data"
+    up.begin("--data", str(up.data), "--source", "dcgm=http://127.0.0.1:9", "--tick", "1")
+    try:
+        until("it says so", lambda: "Nothing is measured" in up.text(), limit_s=60)
+        assert re.search(r"dcgm: cannot connect to http://127.0.0.1:9\S*: Connection refused", up.text())
+        assert "  0 GPUs measured" in up.text() and "Fallow is up" not in up.text()
+        done = verb("doctor", data=up.data)
+        assert done.returncode == 1 and "✗ dcgm" in done.stdout and "✗ measured" in done.stdout
+    finally:
+        up.end()
 
 
 def test_death_of_the_service_stops_the_dashboard_and_is_said(up: Up) -> None:
