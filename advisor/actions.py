@@ -125,6 +125,16 @@ class Cancel:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartBackground:
+    """Start a waiting background job in the idle gaps that ``beside`` has on this GPU; it gets no lease."""
+
+    job: JobId
+    beside: JobId
+    gpus: tuple[GpuUuid, ...]
+    reason: str = ""
+
+
 Action = (
     Start
     | Resize
@@ -137,4 +147,5 @@ Action = (
     | Notify
     | HoldForJob
     | Cancel
+    | StartBackground
 )

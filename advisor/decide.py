@@ -34,6 +34,7 @@ MEANS = (
     ActionClass.RECLAIM,
     ActionClass.CONSOLIDATE,
     ActionClass.TERMINATE,
+    ActionClass.BACKGROUND,
 )
 """Classes of advice in the order in which their steps are tried, the gentlest first."""
 
@@ -207,7 +208,7 @@ def _takes_part(means: Means, state: ClusterState, limits: Limits) -> bool:
 
 
 def _stands_off(step: Action, state: ClusterState, limits: Limits) -> bool:
-    job, action = state.jobs.get(step.job), action_of(step)
+    job, action = state.jobs.get(step.job) or state.background.get(step.job), action_of(step)
     if job is None:
         return limits.mode(action).rank < limits.least.rank
     return limits.is_off(action, job.project, state.projects)

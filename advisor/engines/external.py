@@ -25,6 +25,7 @@ from advisor.actions import (
     Resume,
     SetEnvAtRestart,
     Start,
+    StartBackground,
 )
 from advisor.engines.cuda_checkpoint import Deed, unfit
 from advisor.engines.cuda_checkpointer import Checkpointer
@@ -145,7 +146,7 @@ class ExternalEngine:
                     return self._begin(step, intent)
             case Start() | Resize() | Move() | Requeue() | HoldForJob() | ReleaseMemory() | SetEnvAtRestart():
                 return Unsupported(why=beyond(step.job)[verb_of(step)])
-            case Cancel():
+            case Cancel() | StartBackground():
                 return Unsupported(why=beyond(step.job)[verb_of(step)])
             case _:
                 assert_never(step)

@@ -23,6 +23,7 @@ from advisor.actions import (
     Resume,
     SetEnvAtRestart,
     Start,
+    StartBackground,
 )
 from advisor.engines.effects import Effect, EffectKind, Preview, of_command
 from advisor.jobs.command_outcomes import outcome
@@ -115,7 +116,8 @@ class LocalEngine:
             if callable(order):
                 self._register.change(step.job, order)
                 return Done()
-            claimed = self._claim(order.gpus) if isinstance(order, PLACING) else None
+            takes = isinstance(order, PLACING) and not isinstance(step, StartBackground)
+            claimed = self._claim(order.gpus) if takes else None  # type: ignore[union-attr]
             if claimed is not None:
                 return Stale(found=claimed)
             after = self._register.give(step.job, order, also)
@@ -168,7 +170,7 @@ class LocalEngine:
 
     def _order(self, step: Action, number: int, entry: JobRecord) -> Command | Turn | Unsupported:
         match step:
-            case Start():
+            case Start() | StartBackground():
                 return self._begin(step, number, entry)
             case Resume():
                 return self._continue(step, number, entry)
@@ -195,7 +197,9 @@ class LocalEngine:
             case _:
                 assert_never(step)
 
-    def _begin(self, step: Start, number: int, entry: JobRecord) -> StartCommand:
+    def _begin(self, step: Start | StartBackground, number: int, entry: JobRecord) -> StartCommand:
+        if isinstance(step, StartBackground):
+            return self._begin_beside(step, number, entry)
         terms = self._agree(entry, step.gpus, step.share)
         return StartCommand(
             number=number,
@@ -205,6 +209,28 @@ class LocalEngine:
             memory_bytes=terms.memory_bytes,
             settings=_merged(terms.settings, entry.next_launch),
             reason=step.reason,
+        )
+
+    def _begin_beside(self, step: StartBackground, number: int, entry: JobRecord) -> StartCommand:
+        """What a background job gets: no lease, and the memory that it asked for as its limit.
+
+        Raises ``Refused`` where the other job's launcher has no page for it any more.
+        """
+        host, gpu = self._register.entry(step.beside), step.gpus[0]
+        told = () if host.report is None else host.report.idle_gaps
+        page = next((each.page for each in told if each.gpu == gpu), "")
+        if not page or gpu not in host.gpus:
+            raise Refused(f"start-background {step.job}: {step.beside} tells of no idle gaps on {gpu} now")
+        terms = self._agree(entry, step.gpus, 1.0)
+        return StartCommand(
+            number=number,
+            gpus=step.gpus,
+            sharing=terms.sharing,
+            memory_bytes=entry.submission.memory_bytes,
+            settings=_merged(terms.settings, entry.next_launch),
+            reason=step.reason,
+            beside=step.beside,
+            page=page,
         )
 
     def _continue(self, step: Resume, number: int, entry: JobRecord) -> ResumeCommand:

@@ -11,7 +11,6 @@ from typing import assert_never
 from advisor.jobs.model import (
     CancelCommand,
     Command,
-    Elasticity,
     ExitReason,
     JobRecord,
     JobState,
@@ -25,19 +24,14 @@ from advisor.jobs.model import (
     StartCommand,
     Submission,
 )
+from advisor.jobs.objections import PLACING as PLACING  # noqa: PLC0414
+from advisor.jobs.objections import Refused as Refused  # noqa: PLC0414
+from advisor.jobs.objections import Unable as Unable  # noqa: PLC0414
+from advisor.jobs.objections import misplaced, unable
 from advisor.tags import verb_of
 from collector.model import GpuUuid, JobId
 
-PLACING = (StartCommand, ResumeCommand, ReallocateCommand)
 HELD_BY_OWNER = "held by its owner"
-
-
-class Refused(ValueError):
-    """An entry cannot take this turn; the message says what it was to do and how it stands."""
-
-
-class Unable(Refused):
-    """The job is not made for it: nothing that comes later changes that."""
 
 
 def submitted(job: JobId, submission: Submission, now_ms: int) -> JobRecord:
@@ -98,7 +92,7 @@ def objection(entry: JobRecord, directive: Command) -> Refused | None:
     newest = newest_number(entry)
     if directive.number <= newest:
         return Refused(f"{what}: number {directive.number} is not above {newest}, the newest one given")
-    return _unable(entry, directive, what) or _misplaced(entry, directive, what)
+    return unable(entry, directive, what) or misplaced(entry, directive, what)
 
 
 def given(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
@@ -107,6 +101,17 @@ def given(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
     if refused is not None:
         raise refused
     match directive:
+        case StartCommand(beside=str() as beside):
+            return replace(
+                entry,
+                state=JobState.STARTING,
+                beside=beside,
+                beside_gpu=directive.gpus[0],
+                promised_ms=None,
+                held_by_user=False,
+                message=directive.reason,
+                directive=directive,
+            )
         case StartCommand() | ResumeCommand():
             placed = replace(
                 entry,
@@ -123,7 +128,7 @@ def given(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
                 message=directive.reason,
             )
             return replace(placed, directive=directive)
-        case CancelCommand() if not leased(entry):
+        case CancelCommand() if not leased(entry) and entry.beside is None:
             return _ended(replace(entry, directive=directive), ExitReason.CANCELLED, now_ms, directive.reason)
         case CancelCommand():
             return replace(entry, gpus=leased(entry), share=share_held(entry), directive=directive)
@@ -176,7 +181,7 @@ def silent(entry: JobRecord, now_ms: int, why: str) -> JobRecord:
     """Its launcher is lost: ended when it holds nothing, else its GPUs stay its own until ``vacated``."""
     if entry.state is JobState.ENDED:
         return entry
-    if not leased(entry):
+    if not leased(entry) and entry.beside is None:
         return _ended(entry, ExitReason.LOST, now_ms, why)
     return replace(entry, exit_reason=ExitReason.LOST, message=why)
 
@@ -227,44 +232,6 @@ def attained_gpu_s(entry: JobRecord, now_ms: int) -> float:
     if entry.counted_ms is None:
         return entry.attained_gpu_s
     return entry.attained_gpu_s + len(entry.gpus) * entry.share * max(0, now_ms - entry.counted_ms) / 1000
-
-
-def _unable(entry: JobRecord, directive: Command, what: str) -> Refused | None:
-    submission = entry.submission
-    if submission.mobility is Elasticity.RIGID and isinstance(
-        directive, PauseCommand | RequeueCommand | ReallocateCommand | ResumeCommand
-    ):
-        return Unable(f"{what}: the job can neither be resized nor checkpointed; it only runs to its end")
-    if not isinstance(directive, PLACING):
-        return None
-    count = len(directive.gpus)
-    if len(set(directive.gpus)) != count or not submission.min_gpus <= count <= submission.max_gpus:
-        return Unable(
-            f"{what}: it runs on {submission.min_gpus} to {submission.max_gpus} GPUs, each named once, "
-            f"not on {count}"
-        )
-    if not 0 < directive.share <= 1:
-        return Unable(f"{what}: a share is above 0 and at most 1, not {directive.share:g}")
-    return None
-
-
-def _misplaced(entry: JobRecord, directive: Command, what: str) -> Refused | None:
-    match directive:
-        case StartCommand():
-            wanted: tuple[JobState, ...] = (JobState.PENDING,)
-        case ResumeCommand():
-            wanted = (JobState.PAUSED,)
-        case PauseCommand() | ReallocateCommand() | ReleaseMemoryCommand():
-            wanted = (JobState.RUNNING,)
-        case RequeueCommand():
-            wanted = (JobState.RUNNING, JobState.PAUSED)
-        case NotifyCommand() | CancelCommand():
-            return None
-        case _:
-            assert_never(directive)
-    if entry.state in wanted:
-        return None
-    return Refused(f"{what}: the job is {entry.state.value}, and must be {' or '.join(wanted)}")
 
 
 def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: int) -> JobRecord:
@@ -365,6 +332,8 @@ def _emptied(entry: JobRecord, now_ms: int) -> JobRecord:
         leased_ms=None,
         placed_ms=None,
         gpus=(),
+        beside=None,
+        beside_gpu=None,
         started_ms=None,
         share=entry.submission.share,
     )

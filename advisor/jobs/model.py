@@ -92,6 +92,8 @@ class Submission:
     opted_out: frozenset[ActionClass] = frozenset()
     nonce: str = ""
     """Made by the launcher: the same submission sent twice is one job."""
+    background: bool = False
+    """It computes in the idle gaps of others' GPUs and is given none of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,24 @@ class Launcher:
     node: NodeName
     pid: int
     started_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleGapCounts:
+    """What a launcher reads on the page of one GPU, in seconds; ``None`` where it was not measured.
+
+    Of a foreground: its ``steps``, a step ``alone_s`` with nobody beside it and the gaps in it together,
+    ``slowdown_ratio`` of its steps beside others to those alone. Of a background job: its own steps there
+    since it started, and ``work_s``, the GPU time that one takes alone.
+    """
+
+    gpu: GpuUuid
+    page: str
+    steps: int
+    alone_s: float | None = None
+    gaps_s: float | None = None
+    slowdown_ratio: float | None = None
+    work_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,11 +154,15 @@ class Report:
     exit_reason: ExitReason | None = None
     exit_code: int | None = None
     proof: str = ""
+    idle_gaps: tuple[IdleGapCounts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartCommand:
-    """Start the workers on these devices, in rank order, with the lease's environment ``settings``."""
+    """Start the workers on these devices, in rank order, with the lease's environment ``settings``.
+
+    With ``beside`` it is no lease: a background job computes in that job's idle gaps, told on ``page``.
+    """
 
     number: int
     gpus: tuple[GpuUuid, ...]
@@ -148,6 +172,8 @@ class StartCommand:
     settings: tuple[tuple[str, str], ...] = ()
     reason: str = ""
     proof: str = ""
+    beside: JobId | None = None
+    page: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,3 +324,9 @@ class JobRecord:
     exit_code: int | None = None
     message: str = ""
     """Why it stands where it stands, for people: what it waits for, or how it ended."""
+    beside: JobId | None = None
+    """The job in whose idle gaps a background job computes; ``None`` while it waits, and of all others."""
+    beside_gpu: GpuUuid | None = None
+    """The GPU on which it does; it is leased to that job alone."""
+    alone: bool = False
+    """Its owner wants nobody in its idle gaps."""

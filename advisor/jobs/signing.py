@@ -80,6 +80,8 @@ class CommandSigner:
         gpus, share = held, held_share
         if isinstance(directive, StartCommand | ResumeCommand | ReallocateCommand):
             gpus, share = directive.gpus, directive.share
+            if isinstance(directive, StartCommand) and directive.beside is not None:
+                gpus = ()  # it is no lease
         elif type(directive) in LEAVING:
             gpus = ()
         said = CommandProof(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from advisor.jobs.lifecycle import attained_gpu_s, in_flight, lapsing, leased, share_held, shares_held
 from advisor.jobs.model import (
     Elasticity,
+    IdleGapCounts,
     JobRecord,
     JobState,
     NotifyCommand,
@@ -28,6 +29,7 @@ from advisor.state.model import (
     ActionTaken,
     ClusterState,
     Gpu,
+    IdleGaps,
     Job,
     Node,
     Phase,
@@ -73,7 +75,9 @@ def joined(
     waiting_as: Callable[[JobRecord], Job] | None = None,
 ) -> ClusterState:
     """The state of the machine with its submitted jobs. ``waiting_as``: ``waiting_job``, or its memory."""
-    present = [entry for entry in entries if entry.state is not JobState.ENDED]
+    alive = [entry for entry in entries if entry.state is not JobState.ENDED]
+    present = [entry for entry in alive if not entry.submission.background]
+    background = [entry for entry in alive if entry.submission.background and _may_wait(entry, look)]
     holding = {entry.id: entry for entry in present if leased(entry) and _is_known(entry, live)}
     stale = {uuid for uuid in live.gpus if look.now_ms - look.newest_ms.get(uuid, 0) > look.stale_ms}
     leases: defaultdict[GpuUuid, float] = defaultdict(float)
@@ -116,6 +120,12 @@ def joined(
             if entry.promised_ms is not None
         },
         actions=look.actions or live.actions,
+        background={entry.id: draw(entry) for entry in background},
+        beside={
+            entry.id: (entry.beside, entry.beside_gpu)
+            for entry in alive
+            if entry.beside is not None and entry.beside_gpu is not None
+        },
     )
     return housed(state)
 
@@ -253,7 +263,13 @@ def _running(entry: JobRecord, live: ClusterState, look: Look, stale: set[GpuUui
 def _untouchable(job: Job, size: int) -> Job:
     cannot = {**job.cannot, "notify": "its launcher has something to carry out first, or is not there"}
     return replace(
-        job, min_gpus=size, max_gpus=size, preemptible=False, opted_out=frozenset(ActionClass), cannot=cannot
+        job,
+        min_gpus=size,
+        max_gpus=size,
+        preemptible=False,
+        opted_out=frozenset(ActionClass) - ({ActionClass.BACKGROUND} - job.opted_out),
+        idle_gaps={},
+        cannot=cannot,
     )
 
 
@@ -280,7 +296,7 @@ def _asked(entry: JobRecord, seen: Job | None, now_ms: int) -> Job:
         checkpoint_ms=None if report is None else report.checkpoint_ms,
         attached=(None if report is None else report.attached) if interactive else False,
         may_share=wanted.may_share,
-        opted_out=wanted.opted_out,
+        opted_out=wanted.opted_out | ({ActionClass.BACKGROUND} if entry.alone else set()),
         keep_until_ms=entry.keep_until_ms if seen is None else seen.keep_until_ms or entry.keep_until_ms,
         keep_count=max(entry.keep_count, 0 if seen is None else seen.keep_count),
         attained_gpu_s=attained_gpu_s(entry, now_ms),
@@ -294,6 +310,17 @@ def _asked(entry: JobRecord, seen: Job | None, now_ms: int) -> Job:
         protected=False if seen is None else seen.protected,
         next_launch=entry.next_launch,
         profile=_profile(report),
+        idle_gaps={} if report is None else {each.gpu: _gaps(each) for each in report.idle_gaps},
+    )
+
+
+def _gaps(told: IdleGapCounts) -> IdleGaps:
+    return IdleGaps(
+        page=told.page,
+        steps=told.steps,
+        alone_s=told.alone_s,
+        gaps_s=told.gaps_s,
+        slowdown_ratio=told.slowdown_ratio,
     )
 
 

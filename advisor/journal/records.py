@@ -25,9 +25,10 @@ from advisor.actions import (
     Resume,
     SetEnvAtRestart,
     Start,
+    StartBackground,
 )
 from advisor.outcomes import Done, Failed, Late, Outcome, Stale, Unsupported
-from advisor.state.model import ActionTaken, ClusterState, Phase
+from advisor.state.model import ActionClass, ActionTaken, ClusterState, Phase
 from collector.model import GpuUuid, JobId, NodeName
 
 FALLOW = "fallow"
@@ -131,6 +132,10 @@ def undo_of(step: Action, stood: Stood | None, number: int) -> Undo:
             return Undo(command=f"fallow pause {step.job}")
         case Start() if stood is not None and stood.may_wait:
             return Undo(command=f"fallow pause {step.job}")
+        case StartBackground():
+            return Undo(command=f"fallow keep {step.beside} --alone")
+        case Requeue() if step.action is ActionClass.BACKGROUND:
+            return Undo(command=None, why_not="it starts again by itself where it may")
         case Start():
             return Undo(command=None, why_not="it cannot stop and go on: it can only be cancelled or finish")
         case Resize() if stood is not None and stood.gpus:
@@ -168,7 +173,8 @@ def reverse_of(step: Action, stood: Stood | None, because: str) -> Action | None
 
 def disturbs(step: Action) -> bool:
     """Whether a step counts against the bound on how often anything is disturbed."""
-    return isinstance(step, Pause | Requeue | Move | Cancel)
+    left_gaps = isinstance(step, Requeue) and step.action is ActionClass.BACKGROUND
+    return isinstance(step, Pause | Requeue | Move | Cancel) and not left_gaps
 
 
 def remembered(state: ClusterState, deeds: Iterable[ActionRecord], now: Moment) -> ClusterState:

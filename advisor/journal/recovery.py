@@ -26,6 +26,7 @@ from advisor.actions import (
     Resume,
     SetEnvAtRestart,
     Start,
+    StartBackground,
 )
 from advisor.jobs.command_outcomes import outcome
 from advisor.jobs.model import JobRecord
@@ -99,7 +100,17 @@ def settlement(deed: ActionRecord, facts: Facts, now: Moment) -> Recovery | None
             return _of_foreign(deed, facts.foreign, now)
         case SetEnvAtRestart():
             return _undone("settings of a job that Fallow did not launch are not kept")
-        case Start() | Resume() | Resize() | Pause() | Requeue() | Move() | ReleaseMemory() | Cancel():
+        case (
+            Start()
+            | StartBackground()
+            | Resume()
+            | Resize()
+            | Pause()
+            | Requeue()
+            | Move()
+            | ReleaseMemory()
+            | Cancel()
+        ):
             return _unknown(f"Fallow stopped while it was doing it; look how {deed.job} stands")
         case _:
             assert_never(step)

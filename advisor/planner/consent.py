@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
     PAUSE: off its GPUs and back, nothing lost. RESTART: stopped after saving, going on later or elsewhere.
     RESIZE: more or fewer GPUs while it runs. RELEASE: its library gives cached memory back. SHARE: others
-    beside it on one GPU.
+    beside it on one GPU. BACKGROUND: background jobs in its idle gaps.
     """
 
     PAUSE = "pause"
@@ -33,6 +33,7 @@ class Kind(StrEnum):
     RESIZE = "resize"
     RELEASE = "release"
     SHARE = "share"
+    BACKGROUND = "background"
 
 
 class Origin(StrEnum):
@@ -50,8 +51,15 @@ VERBS: Mapping[Kind, tuple[str, ...]] = {
     Kind.RESIZE: ("resize",),
     Kind.RELEASE: ("release-memory",),
     Kind.SHARE: (),
+    Kind.BACKGROUND: (),
 }
 """The steps of each kind, by verb as ``Job.withheld`` names them."""
+
+REFUSED: Mapping[Kind, ActionClass] = {
+    Kind.RESIZE: ActionClass.RESIZE,
+    Kind.BACKGROUND: ActionClass.BACKGROUND,
+}
+"""Classes of action that a *no* to a kind refuses."""
 
 STOPPING = (Kind.PAUSE, Kind.RESTART)
 
@@ -175,7 +183,7 @@ def _spoken_for(job: Job, said: Mapping[Kind, OwnerReply]) -> Job:
         preemptible=any(allowed[kind] for kind in STOPPING),
         checkpointable=job.checkpointable or outside,
         may_share=allowed[Kind.SHARE],
-        opted_out=job.opted_out | ({ActionClass.RESIZE} if Kind.RESIZE in no else set()),
+        opted_out=job.opted_out | {REFUSED[kind] for kind in no if kind in REFUSED},
         withheld={**job.withheld, **withheld},
     )
 
@@ -206,6 +214,8 @@ def _before(kind: Kind, job: Job) -> bool:
             return "release-memory" not in job.cannot
         case Kind.SHARE:
             return job.may_share or job.share < 1
+        case Kind.BACKGROUND:
+            return bool(job.idle_gaps) and ActionClass.BACKGROUND not in job.opted_out
 
 
 def _held(kind: Kind, job: Job, word: OwnerReply | None) -> Held:

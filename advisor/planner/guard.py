@@ -24,11 +24,13 @@ from advisor.actions import (
     Resume,
     SetEnvAtRestart,
     Start,
+    StartBackground,
 )
 from advisor.planner.limits import Limits, Mode
 from advisor.planner.plan import Plan, Refusal, Rule, whole
 from advisor.planner.protection import (
     Objection,
+    against_background,
     against_disturbing,
     against_protected,
     against_protected_gpus,
@@ -112,6 +114,8 @@ def action_of(step: Action) -> ActionClass:
             return ActionClass.RECLAIM
         case Cancel():
             return ActionClass.TERMINATE
+        case StartBackground():
+            return ActionClass.BACKGROUND
         case _:
             assert_never(step)
 
@@ -120,6 +124,8 @@ def forbidden(
     step: Action, draft: Draft, state: ClusterState, limits: Limits, cover: Cover
 ) -> Objection | None:
     """The never-touch rule that a step would break, after those that ``draft`` has taken; or ``None``."""
+    if isinstance(step, StartBackground):
+        return against_background(step.job, step.beside, step.gpus[0], state)
     job, placement = draft.jobs.get(step.job), draft.placements.get(step.job)
     if job is None:
         return None
@@ -310,7 +316,7 @@ def _first(refused: Refusal) -> Objection:
 def _unswitched(
     step: Action, state: ClusterState, limits: Limits, agreed: frozenset[Action]
 ) -> Objection | None:
-    action, job = action_of(step), state.jobs.get(step.job)
+    action, job = action_of(step), state.jobs.get(step.job) or state.background.get(step.job)
     mode = limits.mode(action) if job is None else limits.mode_for(action, job.project, state.projects)
     if mode is Mode.AUTO or (mode is Mode.ASK and step in agreed):
         return None

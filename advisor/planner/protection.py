@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from advisor.planner.limits import Limits
 from advisor.planner.plan import Rule
+from advisor.planner.transition import SHARED_RESERVE_BYTES, memory_charged
 from advisor.state.model import MAY_BE_SAT_AT, ActionClass, ClusterState, Job, Telemetry
 from analytics import text
-from collector.model import GpuUuid, JobKind
+from collector.model import GpuUuid, JobId, JobKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,63 @@ def against_touching(
             would_change="the end of that time",
         )
     return _unseen(gpus, state)
+
+
+def against_background(job: JobId, beside: JobId, gpu: GpuUuid, state: ClusterState) -> Objection | None:
+    """The rule against a background job in the idle gaps that ``beside`` has on ``gpu``; or ``None``.
+
+    It takes nothing from ``beside``, whose quota, clocks and telemetry are therefore not asked.
+    """
+    guest, host = state.background.get(job), state.jobs.get(beside)
+    if guest is None or host is None or gpu not in state.gpus:
+        return Objection(rule=Rule.STALE, reason=f"{job} or {beside} has ended", would_change="a new plan")
+    protected = against_protected(host, (gpu,), state)
+    if protected is not None:
+        return protected
+    if ActionClass.BACKGROUND in host.opted_out:
+        return Objection(
+            rule=Rule.OPTED_OUT,
+            reason=f"the owner of {beside} wants nobody in its idle gaps",
+            would_change="the owner's consent: `fallow consent --allow background`",
+        )
+    if guest.user is None or guest.user != host.user:
+        return Objection(
+            rule=Rule.OPTED_OUT,
+            reason=f"{beside} is {host.user or 'somebody'}'s: only jobs of its owner may read its page",
+            would_change="a foreground of the same owner",
+        )
+    gaps = host.idle_gaps.get(gpu)
+    if gaps is None or not gaps.page:
+        return Objection(
+            rule=Rule.NOT_MEASURED,
+            reason=f"{beside} announces no idle gaps",
+            would_change="a training that uses fallow's trainer",
+        )
+    return _against_memory(guest, host, gpu, state)
+
+
+def _against_memory(guest: Job, host: Job, gpu: GpuUuid, state: ClusterState) -> Objection | None:
+    """Unknown memory is too much: a background job that runs out of memory takes the foreground along."""
+    needs = [memory_charged(each) for each in (guest, host)]
+    total = state.gpus[gpu].memory_bytes
+    if needs[0] is None:
+        return Objection(
+            rule=Rule.NOT_MEASURED, reason="nobody knows what memory it needs", would_change="--memory SIZE"
+        )
+    if needs[1] is None or total is None:
+        return Objection(
+            rule=Rule.NOT_MEASURED,
+            reason=f"nobody knows what memory {host.id} needs",
+            would_change="a report of its library, or --memory SIZE of that job",
+        )
+    if needs[0] + needs[1] > total - SHARED_RESERVE_BYTES:
+        return Objection(
+            rule=Rule.NO_ROOM,
+            reason=f"it needs {text.size(needs[0])} beside {text.size(needs[1])} of {host.id}, and the GPU "
+            f"has {text.size(total)}, of which {text.size(SHARED_RESERVE_BYTES)} stay free",
+            would_change="a smaller job, or a larger GPU",
+        )
+    return None
 
 
 def against_disturbing(

@@ -23,6 +23,7 @@ from advisor.actions import (
     Resume,
     SetEnvAtRestart,
     Start,
+    StartBackground,
 )
 from advisor.state.model import ActionTaken, ClusterState, Gpu, Job, Phase, Placement, Reservation
 from advisor.tags import tag_of, verb_of
@@ -86,6 +87,7 @@ class Draft:
         self.jobs = dict(state.jobs)
         self.placements = dict(state.placements)
         self.reservations = dict(state.reservations)
+        self.beside = dict(state.beside)
         self._actions: list[ActionTaken] = []
         self._on: defaultdict[GpuUuid, list[JobId]] = defaultdict(list)
         for job, placement in state.placements.items():
@@ -99,6 +101,7 @@ class Draft:
             jobs=dict(self.jobs),
             placements=dict(self.placements),
             reservations=dict(self.reservations),
+            beside=dict(self.beside),
             actions=(*self._origin.actions, *self._actions),
         )
 
@@ -116,6 +119,8 @@ class Draft:
         """Have the job as it was."""
         if before.id in self.placements and before.job is not None:
             self._leave(before.job)
+        if before.id in self._origin.background and before.id not in self._origin.beside:
+            self.beside.pop(before.id, None)
         if before.placement is not None:
             self._enter(before.id, before.placement)
         if before.job is not None:
@@ -128,6 +133,9 @@ class Draft:
 
     def take(self, step: Action) -> None:
         """Do one step, or raise StepError and leave the draft as it was."""
+        if isinstance(step, StartBackground):
+            self._start_background(step)
+            return
         job = self.jobs.get(step.job)
         if job is None:
             raise StepError(f"{_verb(step)} {step.job}: there is no such job in this state")
@@ -156,6 +164,16 @@ class Draft:
                 self._record(step, job)
             case _:
                 assert_never(step)
+
+    def _start_background(self, step: StartBackground) -> None:
+        host, taken = self.placements.get(step.beside), set(self.beside.values())
+        if step.job not in self._origin.background or step.job in self.beside:
+            raise StepError(f"StartBackground {step.job}: it is no background job that waits")
+        if len(step.gpus) != 1 or host is None or step.gpus[0] not in host.gpus:
+            raise StepError(f"StartBackground {step.job}: {step.beside} does not run on {step.gpus}")
+        if any(gpu == step.gpus[0] for _, gpu in taken):
+            raise StepError(f"StartBackground {step.job}: another one is in these idle gaps already")
+        self.beside[step.job] = step.beside, step.gpus[0]
 
     @property
     def _now(self) -> int:

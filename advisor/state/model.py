@@ -119,6 +119,21 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdleGaps:
+    """What a job says of its idle gaps on one GPU, in seconds; ``None`` where it was not measured.
+
+    ``page`` is where it says so, ``steps`` how many it has counted there, ``alone_s`` a step of it with
+    nobody beside it and ``gaps_s`` the gaps in that step together.
+    """
+
+    page: str
+    steps: int
+    alone_s: float | None = None
+    gaps_s: float | None = None
+    slowdown_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One job: what it wants, what it allows, and what is known of it.
 
@@ -137,6 +152,7 @@ class Job:
     ``cannot`` names steps, by verb (``advisor.tags``), that no engine here can carry out on it, each with the
     reason; ``withheld`` those that its owner does not allow (``advisor.planner.consent``). ``paced``: its
     steps are counted and its speed alone is known, so that a neighbour who slows it down is found.
+    ``idle_gaps`` are told by GPU, where it announces any.
     """
 
     id: JobId
@@ -183,6 +199,7 @@ class Job:
     next_launch: tuple[tuple[str, str], ...] = ()
     profile: Profile | None = None
     paced: bool = False
+    idle_gaps: Mapping[GpuUuid, IdleGaps] = field(default_factory=dict)
 
     @property
     def elastic(self) -> bool:
@@ -239,6 +256,8 @@ class ClusterState:
     """All that a decision may look at, at one instant. A job in ``placements`` is RUNNING, and only such.
 
     ``begun`` are waiting jobs for which others were asked to give way, each with those who still do.
+    ``background`` are jobs that hold nothing, and are in no other mapping: they compute in the idle gaps of
+    ``beside``, or wait for some.
     """
 
     as_of_ms: int
@@ -251,3 +270,5 @@ class ClusterState:
     reservations: Mapping[JobId, Reservation] = field(default_factory=dict)
     actions: tuple[ActionTaken, ...] = ()
     begun: Mapping[JobId, tuple[JobId, ...]] = field(default_factory=dict)
+    background: Mapping[JobId, Job] = field(default_factory=dict)
+    beside: Mapping[JobId, tuple[JobId, GpuUuid]] = field(default_factory=dict)

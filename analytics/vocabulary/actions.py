@@ -20,6 +20,7 @@ class ActionClass(StrEnum):
     CONSOLIDATE = "consolidate"
     RIGHT_SIZE = "right-size"
     TERMINATE = "terminate"
+    BACKGROUND = "background"
 
 
 class ActionWords(NamedTuple):
@@ -43,6 +44,9 @@ ACTIONS: Mapping[ActionClass, ActionWords] = {
     ActionClass.CONSOLIDATE: ActionWords(label="Consolidate", says="moves so that a gang fits"),
     ActionClass.RIGHT_SIZE: ActionWords(label="Right-size", says="smaller requests"),
     ActionClass.TERMINATE: ActionWords(label="End", says="the ladder's last rung"),
+    ActionClass.BACKGROUND: ActionWords(
+        label="Background", says="starting background jobs in the idle gaps of others"
+    ),
 }
 
 ADVISED = (
@@ -52,6 +56,7 @@ ADVISED = (
     ActionClass.CONSOLIDATE,
     ActionClass.RIGHT_SIZE,
     ActionClass.TERMINATE,
+    ActionClass.BACKGROUND,
 )
 """Those that ``fallow advise`` tells of; the others are decided for jobs that were submitted."""
 

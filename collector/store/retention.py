@@ -111,6 +111,7 @@ _LEVELS = (
     ("expire_jobs", "jobs"),
     ("expire_undelivered", "jobs"),
     ("expire_leases", "jobs"),
+    ("expire_harvests", "jobs"),
     ("expire_checkpoints", "jobs"),
     ("expire_consents", "consents"),  # after the jobs, whose end it asks for
 )

@@ -20,13 +20,14 @@ from statistics import median
 
 import torch
 
-from fallow.idle_gaps.guard import Guard
+from fallow.idle_gaps.guard import CONTROLS_KEPT, Guard
 from fallow.idle_gaps.page import Page, PageError, attach
 
 LOG = logging.getLogger("fallow")
 
 ENV_PAGE = "FALLOW_OWN_IDLE_GAPS"
-"""The page on which this process announces its gaps; whoever launched it made the page."""
+"""The page on which this process announces its gaps, or a folder with a page for each GPU, named as in
+``CUDA_VISIBLE_DEVICES``; whoever launched it made them."""
 
 KEPT = 16
 """Gaps of a kind of which the median counts."""
@@ -54,6 +55,8 @@ class Announcer:
         self._lengths: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=KEPT))
         self._step_began: float | None = None
         self._between: float | None = None
+        self._gaps_s = 0.0
+        self._gaps_alone: deque[float] = deque(maxlen=CONTROLS_KEPT)
         self._is_between = False
 
     @contextmanager
@@ -86,9 +89,17 @@ class Announcer:
         if took_s is None and self._step_began is not None:
             took_s = now - self._step_began
         if took_s is not None:
-            self._guard.end_step(took_s)
             guard = self._guard
-            self._page.end_step(alone_s=guard.alone_s, recent_s=guard.recent_s, share=guard.share)
+            if guard.is_control:
+                self._gaps_alone.append(self._gaps_s)
+            guard.end_step(took_s)
+            self._page.end_step(
+                alone_s=guard.alone_s,
+                recent_s=guard.recent_s,
+                share=guard.share,
+                gaps_s=median(self._gaps_alone) if self._gaps_alone else 0.0,
+            )
+        self._gaps_s = 0.0
         self._step_began = now
         self._between, self._is_between = self._begin("script"), True
 
@@ -107,7 +118,9 @@ class Announcer:
         assert self._page is not None
         self._page.shut_gap()
         if began is not None and self._guard.is_control:
-            self._lengths[kind].append(self._now_s() - began)
+            lasted_s = self._now_s() - began
+            self._lengths[kind].append(lasted_s)
+            self._gaps_s += lasted_s
 
 
 def announcer(device: torch.device, environment: Mapping[str, str] = os.environ) -> Announcer:
@@ -118,10 +131,17 @@ def announcer(device: torch.device, environment: Mapping[str, str] = os.environ)
     if not path:
         return Announcer(None)
     try:
-        return Announcer(attach(Path(path)), partial(_is_waiting, device))
+        return Announcer(attach(_own_page(Path(path), environment)), partial(_is_waiting, device))
     except PageError as error:
         LOG.warning("idle gaps are not announced: %s", error)
         return Announcer(None)
+
+
+def _own_page(path: Path, environment: Mapping[str, str]) -> Path:
+    """The page itself, or the one in that folder of the first GPU that this process sees."""
+    if not path.is_dir():
+        return path
+    return path / environment.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
 
 
 def _is_waiting(device: torch.device) -> bool:

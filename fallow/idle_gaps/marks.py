@@ -77,14 +77,16 @@ class Piece:
     """How long one piece usually takes: its upper quartile of late, so that a stray run counts for nothing.
 
     Its longest run would not do: one that met the foreground lasts as long as the foreground's work.
+    ``middle_s`` is the median, 0 before it was measured: what the piece is counted as.
     """
 
-    __slots__ = ("_lately", "runs", "usual_s")
+    __slots__ = ("_lately", "middle_s", "runs", "usual_s")
 
     def __init__(self) -> None:
         self._lately: deque[float] = deque(maxlen=LATELY)
         self.runs = 0
         self.usual_s = FIRST_S
+        self.middle_s = 0.0
 
     @property
     def is_little_known(self) -> bool:
@@ -100,6 +102,7 @@ class Piece:
         """A run was measured."""
         self._lately.append(seconds)
         longest_first = sorted(self._lately, reverse=True)
+        self.middle_s = longest_first[len(longest_first) // 2]
         if len(longest_first) < LITTLE_KNOWN:
             self.usual_s = longest_first[-1]
         else:

@@ -28,9 +28,10 @@ LONGEST_LATE_S = 0.01
 """More than this is not believed of what a foreground puts up with when it takes a gap back."""
 
 GAP_ENDS, FOREGROUND_STEPS, ALONE_S, RECENT_S, SHARE, ALLOWED, BACKGROUND_STEPS, PIECE_BEGAN = range(1, 9)
-LATE_S = 9
-"""Places of the words. The foreground writes the first five and the last, the launcher ``ALLOWED``, the
-background the rest. A foreground of an older version leaves ``LATE_S`` 0: its gaps end when they are said to.
+LATE_S, GAPS_S, WORK_S = 9, 10, 11
+"""Places of the words. The foreground writes the first five, ``LATE_S`` and ``GAPS_S``, the launcher
+``ALLOWED``, the background job the rest. A process of an older version leaves the last three 0: its gaps end
+when they are said to, and the other two are not known.
 """
 
 
@@ -74,10 +75,13 @@ class Page:
         """The GPU is needed again."""
         self._whole[GAP_ENDS] = 0
 
-    def end_step(self, *, alone_s: float | None, recent_s: float | None, share: float) -> None:
+    def end_step(
+        self, *, alone_s: float | None, recent_s: float | None, share: float, gaps_s: float = 0.0
+    ) -> None:
         """A step of the foreground has ended; what the guard knows of steps without and with a background
-        job.
+        job, and how long the gaps of a step alone last together.
         """
+        self._real[GAPS_S] = gaps_s
         self._real[ALONE_S] = math.nan if alone_s is None else alone_s
         self._real[RECENT_S] = math.nan if recent_s is None else recent_s
         self._real[SHARE] = share
@@ -117,8 +121,9 @@ class Page:
         """It is done."""
         self._whole[PIECE_BEGAN] = 0
 
-    def end_background_step(self) -> None:
-        """A step of the background job has ended."""
+    def end_background_step(self, work_s: float = 0.0) -> None:
+        """A step of the background job has ended; seconds of GPU time that a step of it takes alone."""
+        self._real[WORK_S] = work_s
         self._whole[BACKGROUND_STEPS] += 1
 
     # -- what the launcher says and reads ---------------------------------------------------------------
@@ -133,12 +138,25 @@ class Page:
         return self._whole[FOREGROUND_STEPS], self._whole[BACKGROUND_STEPS]
 
     @property
+    def alone_s(self) -> float | None:
+        """Seconds of a foreground's step with nobody beside it; unknown until one was measured."""
+        return _positive(self._real[ALONE_S])
+
+    @property
+    def gaps_s(self) -> float | None:
+        """Seconds of gaps in a step of the foreground alone; unknown until one was measured."""
+        return _positive(self._real[GAPS_S])
+
+    @property
+    def work_s(self) -> float | None:
+        """Seconds of GPU time of a step of the background job; unknown until one has ended."""
+        return _positive(self._real[WORK_S])
+
+    @property
     def slowdown(self) -> float | None:
         """The foreground's recent step beside its step alone; unknown until both were measured."""
-        alone, recent = self._real[ALONE_S], self._real[RECENT_S]
-        if not (math.isfinite(alone) and math.isfinite(recent) and alone > 0 and recent > 0):
-            return None
-        return float(recent / alone)
+        alone, recent = _positive(self._real[ALONE_S]), _positive(self._real[RECENT_S])
+        return None if alone is None or recent is None else recent / alone
 
 
 def create(path: Path, now_ns: Callable[[], int] = time.monotonic_ns) -> Page:
@@ -184,3 +202,8 @@ def attach(path: Path, now_ns: Callable[[], int] = time.monotonic_ns) -> Page:
         memory.close()
         raise PageError(f"{path} is a page of another version: restart both jobs with one version")
     return Page(memory, now_ns)
+
+
+def _positive(seconds: float) -> float | None:
+    """What is no length of time was not measured: a page is written by the jobs' own processes."""
+    return seconds if 0 < seconds < math.inf else None

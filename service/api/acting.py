@@ -31,10 +31,10 @@ from service.api.orders import (
     Nothing,
     ReasonOrder,
     RejectOrder,
-    ReportOrder,
     ResizeOrder,
     SubmissionOrder,
 )
+from service.api.report_orders import ReportOrder
 from service.api.roles import RuledRoute, caller_of
 from service.api.stream import NDJSON, Closing, Streams, Telling
 from service.api.turns import Ending, Turn, Turns, bounded_as
@@ -248,7 +248,10 @@ def _orders(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
     @router.post("/jobs/{job:path}/keep", summary="Leave alone; foreign jobs too", **ordered)
     async def keep(asker: Asker, job: Job, order: KeepOrder) -> Response:
         return await _answer(
-            hands, asker, lambda: desk.keep(asker, JobId(job), order.hours, order.because), 202
+            hands,
+            asker,
+            lambda: desk.keep(asker, JobId(job), order.hours, order.because, alone=order.alone),
+            202,
         )
 
     @router.get(

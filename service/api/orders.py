@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     WithJsonSchema,
@@ -20,12 +19,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from advisor.jobs.model import Elasticity, ExitReason, JobState, Launcher, Report, Submission
+from advisor.jobs.model import (
+    Elasticity,
+    Submission,
+)
 from advisor.planner.consent import Kind
 from advisor.state.model import ActionClass, ProjectName
-from advisor.tags import as_now
-from collector.model import GpuUuid, JobId, JobKind, NodeName
-from collector.procfs.job_root import without_secrets
+from collector.model import JobId, JobKind, NodeName
 from service import names
 from service.control.interface import Caller, OwnWord
 
@@ -35,6 +35,7 @@ DEVICE = "^[A-Za-z0-9][A-Za-z0-9/._-]{0,127}$"
 SENTENCE = "^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"
 NONCE = "^[A-Za-z0-9_-]*$"
 PROOF = "^[A-Za-z0-9_.=-]*$"
+PAGE = "^/[A-Za-z0-9._:/@+-]{1,255}$"
 MEANT = {
     NODE: "the name of a machine: letters, digits, '.', '_' and '-', at most 253 of them",
     JOB: "the id of a job: letters, digits and ':/@._-', at most 253 of them",
@@ -42,6 +43,7 @@ MEANT = {
     SENTENCE: "one line of text, without characters that cannot be seen",
     NONCE: "letters, digits, '_' and '-'",
     PROOF: "a proof as the service gave it",
+    PAGE: "the absolute path of a page of idle gaps",
 }
 """What each pattern asks for, in words."""
 
@@ -103,6 +105,10 @@ Name = Annotated[
 ]
 
 
+def _count(given: Sized) -> dict[str, Any]:
+    return {"count": len(given)}
+
+
 class Order(BaseModel):
     """A body: closed to fields that nobody knows."""
 
@@ -145,6 +151,7 @@ class SubmissionOrder(Order):
     limit_s: Annotated[float, Field(strict=True, gt=0, le=YEAR_S)] | None = None
     opted_out: Annotated[list[ActionClass], Field(max_length=16)] = []
     nonce: Annotated[str, Field(strict=True, max_length=64, pattern=NONCE)] = ""
+    background: Truth = False
 
     @model_validator(mode="after")
     def _holds_together(self) -> "SubmissionOrder":
@@ -181,88 +188,7 @@ class SubmissionOrder(Order):
             limit_s=self.limit_s,
             opted_out=frozenset(self.opted_out),
             nonce=self.nonce,
-        )
-
-
-def _few_sizes(given: Any) -> Any:
-    """The same for the sizes that a report tells of."""
-    if isinstance(given, dict) and len(given) > MOST_GPUS:
-        raise PydanticCustomError("sizes", "{count} sizes; at most 1024 are taken", _count(given))
-    return given
-
-
-def _count(given: Sized) -> dict[str, Any]:
-    return {"count": len(given)}
-
-
-class LauncherOrder(Order):
-    """The process that runs a job: its node, pid and start time."""
-
-    node: Annotated[str, Field(strict=True, pattern=NODE)]
-    pid: Annotated[int, Field(strict=True, ge=1, le=2**31)]
-    started_ms: Moment
-
-
-class ReportOrder(Order):
-    """What a launcher says of its job; one that an older Fallow started says it in its own words."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_todays_names(cls, given: Any) -> Any:
-        return as_now(Report, given) if isinstance(given, dict) else given
-
-    at_ms: Moment
-    launcher: LauncherOrder
-    state: JobState
-    acknowledged: Ordinal = 0
-    failed: Said | None = None
-    pids: Annotated[list[Annotated[int, Field(strict=True, ge=1, le=2**31)]], Field(max_length=4_096)] = []
-    gpus: Annotated[list[Device], Field(max_length=MOST_GPUS)] = []
-    step: Moment | None = None
-    counted_ms: Moment | None = None
-    steps_left: Number | None = None
-    step_s: Annotated[
-        dict[Annotated[str, Field(pattern="^[1-9][0-9]{0,3}$")], Number],
-        BeforeValidator(_few_sizes),
-        Field(max_length=MOST_GPUS),
-    ] = {}
-    resize_s: Number | None = None
-    memory_held_bytes: Annotated[int, Field(strict=True, ge=0, le=MOST_BYTES)] | None = None
-    memory_needed_bytes: Annotated[int, Field(strict=True, ge=0, le=MOST_BYTES)] | None = None
-    checkpoint_ms: Moment | None = None
-    attached: Truth | None = None
-    quiet_s: Number | None = None
-    exit_reason: ExitReason | None = None
-    exit_code: Annotated[int, Field(strict=True, ge=-255, le=255)] | None = None
-    proof: Annotated[str, Field(strict=True, max_length=MOST_PROOF, pattern=PROOF)] = ""
-
-    def report(self) -> Report:
-        """The same as the register takes it."""
-        return Report(
-            at_ms=self.at_ms,
-            launcher=Launcher(
-                node=NodeName(self.launcher.node),
-                pid=self.launcher.pid,
-                started_ms=self.launcher.started_ms,
-            ),
-            state=self.state,
-            acknowledged=self.acknowledged,
-            failed=None if self.failed is None else shown(without_secrets(self.failed)),
-            pids=tuple(self.pids),
-            gpus=tuple(GpuUuid(each) for each in self.gpus),
-            step=self.step,
-            counted_ms=self.counted_ms,
-            steps_left=self.steps_left,
-            step_s={int(size): seconds for size, seconds in self.step_s.items()},
-            resize_s=self.resize_s,
-            memory_held_bytes=self.memory_held_bytes,
-            memory_needed_bytes=self.memory_needed_bytes,
-            checkpoint_ms=self.checkpoint_ms,
-            attached=self.attached,
-            quiet_s=self.quiet_s,
-            exit_reason=self.exit_reason,
-            exit_code=self.exit_code,
-            proof=self.proof,
+            background=self.background,
         )
 
 
@@ -285,9 +211,16 @@ class ResizeOrder(ReasonOrder):
 
 
 class KeepOrder(ReasonOrder):
-    """Leave alone for so many hours."""
+    """Leave alone for so many hours; or, with ``alone``, let nobody compute in its idle gaps."""
 
-    hours: Annotated[float, Field(strict=True, gt=0, le=24 * 31)]
+    hours: Annotated[float, Field(strict=True, gt=0, le=24 * 31)] | None = None
+    alone: Truth | None = None
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "KeepOrder":
+        if (self.hours is None) is (self.alone is None):
+            raise ValueError("say either hours, or alone")
+        return self
 
 
 class ConsentOrder(Order):
@@ -365,7 +298,6 @@ __all__ = [
     "Nothing",
     "ReasonOrder",
     "RejectOrder",
-    "ReportOrder",
     "ResizeOrder",
     "SubmissionOrder",
     "Whole",

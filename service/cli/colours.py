@@ -54,6 +54,7 @@ ACTION_STYLES: Mapping[str, str] = {
     ActionClass.CONSOLIDATE: "cyan",
     ActionClass.RIGHT_SIZE: "green",
     ActionClass.TERMINATE: "bold red",
+    ActionClass.BACKGROUND: "green",
 }
 
 ALERT_STYLES: Mapping[str, str] = {

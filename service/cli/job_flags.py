@@ -62,7 +62,13 @@ def _run(add: AddVerb) -> None:
     verb.add_argument(
         "--no-memory-defaults", action="store_true", help="leave the frameworks' memory settings alone"
     )
-    verb.add_argument("--detach", action="store_true", help="run in the background, output to a log")
+    verb.add_argument(
+        "--background",
+        action=argparse.BooleanOptionalAction,
+        help="compute in other jobs' idle gaps, at no quota (needs fallow.listen()); --no-background: "
+        "nobody in this one's",
+    )
+    verb.add_argument("--detach", action="store_true", help="leave it to itself, output to a log")
 
 
 def _lists(add: AddVerb) -> None:
@@ -102,6 +108,11 @@ def _orders(add: AddVerb) -> None:
         if name == "keep":
             length = verb.add_mutually_exclusive_group()
             length.add_argument("--for", dest="span", default="4h", metavar="TIME", help="default 4h")
+            length.add_argument(
+                "--alone",
+                action=argparse.BooleanOptionalAction,
+                help="let nobody compute in its idle gaps while it runs; nothing else",
+            )
             length.add_argument("--hours", type=float, metavar="N", help="the same in hours: 4, 8 or 24")
         if name == "cancel":
             verb.add_argument(
@@ -114,7 +125,7 @@ def _orders(add: AddVerb) -> None:
 
 def _consent(add: AddVerb) -> None:
     verb = add("consent", "what may be done with your jobs, and by whose word; allow or withdraw it")
-    kinds = "pause, restart, resize, release, share; with commas between"
+    kinds = "pause, restart, resize, release, share, background; with commas between"
     verb.add_argument("--allow", metavar="KINDS", help=kinds)
     verb.add_argument(
         "--withdraw", metavar="KINDS", nargs="?", const="", help="say no, whoever says yes (default: to all)"

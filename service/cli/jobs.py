@@ -141,6 +141,8 @@ HOUR_S = 3600.0
 
 def run_keep(flags: argparse.Namespace) -> int:
     """Order it, and say what came of it."""
+    if (alone := flags.alone) is not None:
+        return ordered(flags, lambda client, job: client.keep_alone(job, flags.because, alone=alone))
     hours = flags.hours
     if hours is None:
         hours = parse_span(flags.span).total_seconds() / HOUR_S

@@ -144,6 +144,10 @@ class ActingClient:
         """Leave a job alone for so long; foreign jobs too."""
         return self._order(job, "keep", hours=hours, because=because)
 
+    def keep_alone(self, job: str, because: str = "", *, alone: bool) -> control.Done:
+        """Let nobody compute in a job's idle gaps, or let them again."""
+        return self._order(job, "keep", alone=alone, because=because)
+
     def consents(self, job: str | None = None) -> list[control.Consent]:
         """What owners allow with one job, or with one's own; for an operator: with all."""
         return self._listed(control.Consent, "/v1/consents", job=job).rows

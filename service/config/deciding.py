@@ -210,6 +210,7 @@ class ModesConfig:
     consolidate: str = told("advise", ACTIONS[ActionClass.CONSOLIDATE].says)
     right_size: str = told("advise", ACTIONS[ActionClass.RIGHT_SIZE].says)
     terminate: str = told("off", ACTIONS[ActionClass.TERMINATE].says)
+    background: str = told("advise", ACTIONS[ActionClass.BACKGROUND].says)
     by_project: Mapping[str, ProjectModesConfig] = others()
 
     def __post_init__(self) -> None:

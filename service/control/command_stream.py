@@ -5,7 +5,7 @@ A launcher that follows is one that lives, so a job's open stream counts as a si
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,16 @@ from advisor.jobs.job_store import UnknownJob
 from advisor.jobs.lifecycle import in_flight
 from advisor.jobs.model import CancelCommand, Command, JobRecord, JobState
 from advisor.serialize import to_tree
-from collector.model import JobId
+from collector.model import GpuUuid, JobId
 
 if TYPE_CHECKING:
     from advisor.jobs.job_store import Register
     from service.control.loop import ActingLoop
 
 ALIVE_S = 5.0
+
+Gates = Callable[[JobRecord], tuple[GpuUuid, ...]]
+"""The GPUs of a job in whose idle gaps others may compute now."""
 
 
 def is_news(entry: JobRecord, after: int) -> bool:
@@ -39,12 +42,19 @@ def is_meant(entry: JobRecord, nonce: str) -> bool:
 
 
 async def follow(
-    register: "Register", loop: "ActingLoop", job: JobId, after: int, *, is_launcher: bool = False
+    register: "Register",
+    loop: "ActingLoop",
+    job: JobId,
+    after: int,
+    *,
+    is_launcher: bool = False,
+    gates: Gates = lambda entry: (),
 ) -> AsyncIterator[dict[str, Any]]:
     """Directives above ``after`` and changes of place, until the job has ended or the reader closes it.
 
     ``is_launcher``: the reader was seen to be the job's launcher, and is told how the job stands, with a
-    proof, where its commands bear none.
+    proof, where its commands bear none. ``gates`` says on which of its GPUs others may compute in its idle
+    gaps: that is told at once, and anew to whoever begins to listen.
     """
     changed, running = asyncio.Event(), asyncio.get_running_loop()
 
@@ -53,7 +63,7 @@ async def follow(
             running.call_soon_threadsafe(changed.set)
 
     ends = register.follow(job, stir), loop.mind(job, stir)
-    told, shown, lease = after, None, None
+    told, shown, lease, opened = after, None, None, None
     register.met(job, after)
     try:
         while True:
@@ -72,6 +82,11 @@ async def follow(
             if known is not None and known != lease:
                 yield {"lease": {"number": known[0], "proof": known[1]}}
             lease = known
+            open_now = gates(entry)
+            announces = entry.report is not None and bool(entry.report.idle_gaps)
+            if open_now != opened and (announces or opened is not None):
+                yield {"idle_gaps": {"open": list(open_now)}}
+                opened = open_now
             place = loop.waits.get(job)
             if place is not None and place != shown:
                 yield {"place": asdict(place)}

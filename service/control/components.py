@@ -13,6 +13,7 @@ from advisor.engines.mps import seldom
 from advisor.engines.router import Dispatch
 from advisor.jobs.consent_store import ConsentStore
 from advisor.jobs.external_jobs import ExternalJobStore
+from advisor.jobs.harvest_store import HarvestStore
 from advisor.jobs.job_store import UnknownJob, open_register
 from advisor.jobs.model import JobRecord
 from advisor.jobs.signing import CommandSigner
@@ -26,6 +27,7 @@ from service.control.acting import Acting
 from service.control.activity import Activity
 from service.control.admission import Admission
 from service.control.approvals import ApprovalDependencies, Papers
+from service.control.background_jobs import BackgroundJobs
 from service.control.cluster_view import Observing
 from service.control.consent import ConsentDependencies, Consenting, Consents
 from service.control.engines import engines
@@ -112,6 +114,7 @@ class _Dependencies:
     brief: LaunchedToo
     watching: MemoryWatchdog
     pairing: SlowdownWatchdog
+    background: BackgroundJobs
     messages: MessageNotifier
     activity: Activity
 
@@ -126,7 +129,7 @@ def join_acting(ground: ControlDependencies) -> Acting:
     observing = _observing(ground, roots)
     roots.consents.observe = observing.look
     loop = _loop(ground, roots, observing, settle)
-    roots.admission.state = lambda: loop.state
+    roots.admission.state, roots.background.stir = lambda: loop.state, loop.stir
     applying = Applying(roots.engine, roots.books.journal, ground.clock)
     desk = JobCommands(_organs(ground, roots, observing, loop, applying))
     waiting = (roots.local, roots.foreigners.engine)
@@ -136,6 +139,7 @@ def join_acting(ground: ControlDependencies) -> Acting:
         counts=roots.activity.counts,
         halt=roots.books.switch.halt,
         cycle_s=lambda: loop.cycle_s,
+        harvested=roots.background.totals,
         undelivered=Undelivered(ground.store.folder, SystemClock()).now,
         now_ms=ground.clock.now_ms,
     )
@@ -213,6 +217,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
             register, engine, journal, clock, limits, snapshot=ground.snapshot, brief=brief, halted=halt
         ),
         pairing=_pairing(ground, register, brief, books, limits),
+        background=_background(ground, register, brief, books),
         messages=messages,
     )
 
@@ -276,7 +281,7 @@ def _loop(
         looks=Looks(launcher=eyes.launcher, workers=eyes.workers),
         halted=roots.books.switch.halt,
         before=settle,
-        after=after_cycle(roots.books, limits, (roots.watching, roots.pairing)),
+        after=after_cycle(roots.books, limits, (roots.watching, roots.pairing, roots.background)),
         trouble=ground.trouble,
         activity=roots.activity,
     )
@@ -338,10 +343,11 @@ def _organs(
         consents=roots.consents,
         by_launcher=roots.dispatch.by_launcher,
         admission=roots.admission,
-        keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice),
+        keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice, register=roots.register),
         agree=roots.granting.agree,
         reports=LauncherReports(roots.register, clock, eyes, attended_s, ground.launched.note),
         doubts=roots.doubts,
+        background=roots.background,
         forced=ForcedEnd(register=roots.register, orders=orders, eyes=eyes, snapshot=ground.snapshot),
         inner_projects=frozenset(quota.parent for quota in config.quotas.values() if quota.parent),
     )

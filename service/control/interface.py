@@ -142,8 +142,12 @@ class ControlInterface(Protocol):
     def resize(self, caller: Caller, job: JobId, gpus: int, because: str) -> Row:
         """Give a job so many GPUs, when there are as many."""
 
-    def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
-        """Leave a job alone for so long; also a job that was not launched by Fallow."""
+    def keep(
+        self, caller: Caller, job: JobId, hours: float | None, because: str, *, alone: bool | None = None
+    ) -> Row:
+        """Leave a job alone for so long; also a job that was not launched by Fallow. ``alone``: whether
+        nobody may compute in its idle gaps, in place of ``hours``.
+        """
 
     def consents(self, caller: Caller, job: JobId | None) -> list[Row]:
         """What owners allow with one job, or with the caller's own; an operator's: with all."""

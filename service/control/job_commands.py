@@ -22,6 +22,7 @@ from advisor.state.model import ActionClass
 from advisor.tags import verb_of
 from collector.model import JobId
 from service.control.admission import Admission
+from service.control.collaborators import Approvals, Foreign, Keeping
 from service.control.command_stream import follow, is_meant, is_news
 from service.control.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.control.interface import Caller, Listed, OwnWord, Role, Row, Which
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.store.database import Store
     from service.control.approvals import Papers
+    from service.control.background_jobs import BackgroundJobs
     from service.control.consent import Consents
     from service.control.external_jobs import ExternalJobOrders
     from service.control.forced_cancel import ForcedEnd
@@ -74,6 +76,7 @@ class Dependencies:
     inner_projects: frozenset[str] = frozenset()
     reports: "LauncherReports"
     doubts: "Doubts"
+    background: "BackgroundJobs"
     forced: "ForcedEnd"
     agree: "Agree | None" = None
 
@@ -135,6 +138,7 @@ class JobCommands:
                 *explained(entry, wait_of(entry, self._organs.loop.waits, self._register.entries()), held),
                 *self._organs.consents.told(entry),
                 *self._organs.doubts.told(entry),
+                *self._organs.background.told(entry),
             ],
         }
 
@@ -147,7 +151,8 @@ class JobCommands:
         if entry.state is JobState.ENDED and not is_news(entry, after):
             raise _ended(entry)
         is_launcher = self._reports.is_launcher(caller, entry)
-        return follow(self._register, self._organs.loop, job, after, is_launcher=is_launcher)
+        gates = self._organs.background.open_gpus
+        return follow(self._register, self._organs.loop, job, after, is_launcher=is_launcher, gates=gates)
 
     def report(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row:
         """Take a launcher's word. Blocks only when something changed."""
@@ -225,9 +230,16 @@ class JobCommands:
         )
         return self._ordered(caller, step)
 
-    def keep(self, caller: Caller, job: JobId, hours: float, because: str) -> Row:
-        """Leave a job alone for so long, whether Fallow launched it or not."""
-        return self._organs.keeping.keep(caller, job, hours, because)
+    def keep(
+        self, caller: Caller, job: JobId, hours: float | None, because: str, *, alone: bool | None = None
+    ) -> Row:
+        """Leave a job alone for so long, launched by Fallow or not; or let nobody into its idle gaps."""
+        keeping = self._organs.keeping
+        if alone is None:
+            return keeping.keep(caller, job, hours or 0.0, because)
+        answer = keeping.keep_alone(caller, self._changeable(caller, job), because, alone=alone)
+        self._organs.loop.wake()
+        return answer
 
     def consents(self, caller: Caller, job: JobId | None) -> list[Row]:
         """What owners allow with one job, or with the caller's own; an operator's: with all."""
@@ -293,11 +305,13 @@ class JobCommands:
     def stop_acting(self, caller: Caller, because: str) -> Row:
         """The kill switch; operators alone."""
         self._organs.papers.stop_acting(caller, because)
+        self._organs.loop.stir_all()
         return self.acting(caller)
 
     def start_acting(self, caller: Caller) -> Row:
         """Release the kill switch; operators alone."""
         self._organs.papers.start_acting(caller)
+        self._organs.loop.stir_all()
         self._organs.loop.wake()
         return self.acting(caller)
 

@@ -6,6 +6,7 @@ cluster reads.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ from service.schemas import control as made
 from service.schemas.answer import to_row
 
 if TYPE_CHECKING:
+    from advisor.jobs.job_store import Register
+    from advisor.jobs.model import JobRecord
     from advisor.journal.journal import StoreJournal
     from advisor.state.model import ClusterState, Job
     from collector.clock import Clock
@@ -39,7 +42,10 @@ class Keeping:
         observe: "Callable[[], ClusterState]",
         clock: "Clock",
         rules: PlannerConfig,
+        *,
+        register: "Register",
     ) -> None:
+        self._register = register
         self._book, self._journal, self._observe = book, journal, observe
         self._clock, self._rules = clock, rules
 
@@ -59,6 +65,17 @@ class Keeping:
         self._book.keep(job, until_ms, caller.name)
         until = datetime.fromtimestamp(until_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
         said = f"{job} is left alone until {until}"
+        self._journal.came_of(now_ms, number, Done(note=said))
+        return to_row(made.Done(action=number, outcome="done", message=said))
+
+    def keep_alone(self, caller: Caller, entry: "JobRecord", because: str, *, alone: bool) -> Row:
+        """Let nobody compute in a job's idle gaps, or let them again. Blocks for two commits."""
+        now_ms, back = self._clock.now_ms(), f"fallow keep {entry.id} --{'no-' if alone else ''}alone"
+        order = Order(job=entry.id, verb="keep", reason=because, no_undo=f"`{back}`")
+        number = self._journal.ordered(now_ms, order, f"user {caller.name}")
+        self._register.change(entry.id, lambda each: replace(each, alone=alone))
+        whom = "nobody computes" if alone else "background jobs may compute"
+        said = f"{whom} in the idle gaps of {entry.id} from now on"
         self._journal.came_of(now_ms, number, Done(note=said))
         return to_row(made.Done(action=number, outcome="done", message=said))
 

@@ -17,6 +17,7 @@ from advisor.jobs.lifecycle import in_flight, lapsing, silent, vacated
 from advisor.jobs.model import JobRecord, JobState
 from advisor.outcomes import Engine, Interrupted
 from service.control.activity import Activity
+from service.control.background_jobs import BackgroundJobs
 from service.control.memory_watchdog import MemoryWatchdog
 from service.control.records import Records
 from service.control.slowdown_watchdog import SlowdownWatchdog
@@ -112,6 +113,20 @@ class ActingLoop:
                     self._minders[job] = left
 
         return end
+
+    def stir(self, job: "JobId") -> None:
+        """Tell the job's minders that something of it may have changed."""
+        with self._minding:
+            told = self._minders.get(job, ())
+        for minder in told:
+            minder()
+
+    def stir_all(self) -> None:
+        """Tell everybody's."""
+        with self._minding:
+            told = [each for minders in self._minders.values() for each in minders]
+        for minder in told:
+            minder()
 
     def absent(self) -> "frozenset[JobId]":
         """The jobs whose launcher is not to be reached now."""
@@ -261,6 +276,8 @@ def matters(before: JobRecord, after: JobRecord) -> bool:
         or in_flight(before) != in_flight(after)
         or before.held_by_user != after.held_by_user
         or before.keep_until_ms != after.keep_until_ms
+        or before.alone != after.alone
+        or before.beside != after.beside
     )
 
 
@@ -276,7 +293,9 @@ def settling(books: Records, engine: Dispatch) -> "Callable[[], None]":
 
 
 def after_cycle(
-    books: Records, limits: "Limits", watching: "tuple[MemoryWatchdog | SlowdownWatchdog, ...]"
+    books: Records,
+    limits: "Limits",
+    watching: "tuple[MemoryWatchdog | SlowdownWatchdog | BackgroundJobs, ...]",
 ) -> "Callable[[Cycle], None]":
     """What follows every cycle: it is filed, and neighbours are seen to: their memory, and their speed."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from advisor.jobs.model import JobRecord, JobState
 from collector.metrics_endpoint import COUNTER, Metric, family, single
+from collector.model import JobId
 from service.control.activity import Counts
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Facts:
     last_cycle_s: float | None
     undelivered: int | None
     oldest_s: float | None
+    harvested: tuple[float, Mapping[JobId, float]] = (0.0, {})
+    """GPU-seconds, and the slowdown of each job that has a background job in its idle gaps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,9 @@ class ServiceFacts:
 
 def acting_exposition(facts: Facts) -> bytes:
     """Jobs, leases, cycles, actions and messages as Prometheus text."""
-    return _text((*_jobs(facts), *_cycles(facts), *_actions(facts.counts), *_messages(facts)))
+    return _text(
+        (*_jobs(facts), *_cycles(facts), *_actions(facts.counts), *_messages(facts), *_harvested(facts))
+    )
 
 
 def acting_metrics(
@@ -55,6 +60,7 @@ def acting_metrics(
     halt: Callable[[], str | None],
     cycle_s: Callable[[], float | None],
     undelivered: Callable[[], tuple[int, float | None]],
+    harvested: Callable[[], tuple[float, Mapping[JobId, float]]],
     now_ms: Callable[[], int],
 ) -> Callable[[], bytes]:
     """The acting half's part of ``/metrics``, as it is when asked."""
@@ -69,6 +75,7 @@ def acting_metrics(
             last_cycle_s=cycle_s(),
             undelivered=count,
             oldest_s=oldest_s,
+            harvested=harvested(),
         )
         return acting_exposition(facts)
 
@@ -157,6 +164,23 @@ def _messages(facts: Facts) -> Iterator[str]:
         yield from single(
             "fallow_messages_oldest_seconds", "How long the oldest of those has waited.", facts.oldest_s
         )
+
+
+def _harvested(facts: Facts) -> Iterator[str]:
+    seconds, slowdowns = facts.harvested
+    yield from single(
+        "fallow_harvested_gpu_seconds_total",
+        "GPU time that background jobs made in others' idle gaps; of the stays that the store keeps.",
+        round(seconds, 3),
+        COUNTER,
+    )
+    yield from family(
+        _metric(
+            "fallow_foreground_slowdown_ratio",
+            "Step time of a job with a background job in its idle gaps over that of its control steps.",
+        ),
+        (({"job": job}, ratio) for job, ratio in sorted(slowdowns.items())),
+    )
 
 
 def _metric(name: str, says: str, kind: str = "gauge") -> Metric:

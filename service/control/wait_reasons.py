@@ -10,7 +10,7 @@ from advisor.jobs.lifecycle import in_flight
 from advisor.jobs.model import JobRecord, JobState
 from advisor.outcomes import Done
 from advisor.planner.guard import action_of
-from advisor.planner.plan import Rule
+from advisor.planner.plan import Abstain, Rule
 from advisor.state.model import ActionClass, Telemetry
 from collector.model import JobId
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 NOT_LOOKED = "the next look at the queue"
 AWAY = "its launcher, which is not connected"
+QUEUES = (ActionClass.SCHEDULE, ActionClass.BACKGROUND)
+"""Classes of action by which a waiting job starts; background jobs wait in a queue of their own."""
 HELD = "somebody who lets it go on: `fallow resume`"
 
 
@@ -47,9 +49,12 @@ def reasons_of(cycle: "Cycle") -> Reasons:
         job: giving_way(coming) for job, coming in cycle.state.begun.items() if coming and job not in begun
     }
     for refusal in (*cycle.ruling.refused, *cycle.plan.refused):
-        if refusal.action is ActionClass.SCHEDULE and refusal.job not in begun:
+        if refusal.action in QUEUES and refusal.job not in begun:
             more = blind if refusal.rule in (Rule.NEVER_FITS, Rule.NO_ROOM) else ""
             result.setdefault(refusal.job, helped(refusal.reason + more, refusal.would_change))
+    for each in cycle.plan.advice:
+        if isinstance(each, Abstain) and each.action is ActionClass.BACKGROUND and each.job is not None:
+            result.setdefault(each.job, helped(each.reason, each.would_change))
     for step in cycle.plan.steps:
         if isinstance(step, Start | Resume) and step.job not in begun:
             result.setdefault(step.job, f"its turn: {action_of(step).value} stopped before it")

@@ -139,7 +139,7 @@ def _take(course: StateMachine, directive: Command, now_s: float) -> Transition:
         case ReleaseMemoryCommand():
             return turns.done(course, f"the job is {phase.value}: it holds no memory")
         case ReallocateCommand() | PauseCommand() | RequeueCommand() if (
-            course.terms.mobility is Elasticity.RIGID
+            course.terms.mobility is Elasticity.RIGID and not _in_gaps(course)
         ):
             why = "the job can neither be resized nor checkpointed; it only runs to its end"
             return turns.done(course, why)
@@ -173,11 +173,19 @@ def _reshaped(course: StateMachine, lease: Lease, reason: str, now_s: float) -> 
 
 def _left(course: StateMachine, after: model.Next, text: str, now_s: float) -> Transition:
     """Give the devices up: at once where nothing runs, else after the job has saved itself."""
+    if course.phase is Phase.RUNNING and _in_gaps(course):
+        # Its gate is shut, so it comes to no place where it could save itself when it is asked to.
+        return turns.halted(replace(course, saved=True), after, now_s, model.Notify(text=text))
     if course.phase is Phase.RUNNING:
         return turns.saving(course, after, now_s, text)
     if course.phase is Phase.WAITING and isinstance(after, model.Pause):
         return turns.done(course, "the job waits in the queue: there is nothing to pause")
     return turns.entered(course, after)
+
+
+def _in_gaps(course: StateMachine) -> bool:
+    """Whether it runs as a background job, which may be sent back to its queue whatever it has saved."""
+    return course.lease is not None and bool(course.lease.page)
 
 
 def _anew(course: StateMachine, text: str) -> Transition:
@@ -215,6 +223,9 @@ def _lived(
         case model.Started(pids=pids) if course.phase is Phase.STARTING:
             begun = replace(course, phase=Phase.RUNNING, pids=pids, since_s=now_s)
             return turns.done(begun, None)
+        case model.NotStarted(why=why, code=turns.STOPPED) if course.phase is Phase.STARTING:
+            waiting = replace(course, phase=Phase.WAITING, lease=None, alive=frozenset())
+            return turns.done(waiting, why, model.Notify(text=why))
         case model.NotStarted(why=why, code=code) if course.phase in (Phase.STARTING, Phase.ENDING):
             over = Exit(exit_reason=ExitReason.FAILED, code=code, why=why)
             then = course.then if isinstance(course.then, Exit) else over

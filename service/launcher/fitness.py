@@ -14,6 +14,7 @@ LONGEST_VALUE = 1_000
 """Of a setting: one limit a device, and a machine has some dozens of those."""
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 """As drivers name GPUs and MIG instances. Devices are joined by commas and stand in commands as words."""
+_PAGE = re.compile(r"/[A-Za-z0-9._:/@+-]{1,255}")
 _JOB = re.compile(r"[A-Za-z][A-Za-z0-9]*:[0-9]{1,19}")
 
 
@@ -21,6 +22,9 @@ def objection(directive: Command) -> str | None:
     """Why a directive's lease isn't taken; ``None`` for a directive that may be carried out."""
     match directive:
         case StartCommand() | ResumeCommand() | ReallocateCommand():
+            page = directive.page if isinstance(directive, StartCommand) else ""
+            if page and not _PAGE.fullmatch(page):
+                return f"{page[:128]!r} is no page of idle gaps, so the background job is not started"
             return _device_objection(directive.gpus) or _setting_objection(directive.settings)
         case _:
             return None

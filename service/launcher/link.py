@@ -15,13 +15,14 @@ from typing import Any
 from advisor.jobs.model import CancelCommand, Command, Report
 from advisor.serialize import Unreadable, from_tree, to_tree
 from advisor.tags import as_before
-from collector.model import JobId
+from collector.model import GpuUuid, JobId
 from service.client.jobs import ActingClient, Told
 from service.errors import BadOrder, ClientError, JobEnded, UnknownJob
 
 FIRST_PATIENCE_S, LONGEST_PATIENCE_S = 0.5, 15.0
-BARE, TODAYS = 0, 2
-"""What a service understands of a report. 0: the names of before 0.1.0, no proof; 1: a proof; 2: today's."""
+BARE, RENAMED, TODAYS = 0, 2, 3
+"""What a service understands of a report. 0: the names of before 0.1.0, no proof; 1: a proof; 2: today's
+names; 3: idle gaps."""
 
 Connect = Callable[[], ActingClient]
 """A client of the service that answers now; raises ClientError."""
@@ -40,6 +41,13 @@ class Leased:
 
     number: int
     proof: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """On which of its GPUs background jobs may compute in the job's idle gaps from now on."""
+
+    gpus: tuple[GpuUuid, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +88,7 @@ class JobOver:
     """The service says that this job has ended."""
 
 
-Word = CommandGiven | Leased | Placed | Lost | Found | Refused | Unknown | JobOver
+Word = CommandGiven | Leased | Opened | Placed | Lost | Found | Refused | Unknown | JobOver
 
 
 class Link:
@@ -172,6 +180,8 @@ class Link:
                     self._say(Refused(why=f"the service said what this launcher cannot read: {error}"))
             case {"lease": {"number": int(number), "proof": str(proof)}}:
                 self._say(Leased(number=number, proof=proof))
+            case {"idle_gaps": {"open": list(gpus)}}:
+                self._say(Opened(gpus=tuple(GpuUuid(str(each)) for each in gpus)))
             case {"place": dict(place)}:
                 self._say(Placed(text=place_text(place)))
             case _:
@@ -212,7 +222,9 @@ class Link:
         tree: dict[str, Any] = to_tree(report)
         if not report.proof or self._edition == BARE:
             del tree["proof"]
-        return tree if self._edition == TODAYS else as_before(Report, tree)
+        if not report.idle_gaps or self._edition < TODAYS:
+            del tree["idle_gaps"]
+        return tree if self._edition >= RENAMED else as_before(Report, tree)
 
     def _next(self) -> Report | None:
         with self._changed:

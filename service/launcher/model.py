@@ -63,6 +63,8 @@ class Lease:
     sharing: Sharing = Sharing.WHOLE
     memory_bytes: int | None = None
     settings: tuple[tuple[str, str], ...] = ()
+    page: str = ""
+    """Of a background job: where the job that holds the devices tells of its idle gaps. It holds none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +166,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotStarted:
-    """The command can't be run. ``code`` is the shell's: 127 not found, 126 not to be executed."""
+    """The command can't be run. ``code`` is the shell's: 127 not found, 126 not executable; 75: not now."""
 
     why: str
     code: int
@@ -341,4 +343,5 @@ def lease_of(directive: StartCommand | ResumeCommand | ReallocateCommand) -> Lea
         sharing=directive.sharing,
         memory_bytes=directive.memory_bytes,
         settings=directive.settings,
+        page=directive.page if isinstance(directive, StartCommand) else "",
     )

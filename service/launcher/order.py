@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.jobs.model import Elasticity, Submission
-from advisor.state.model import ProjectName
+from advisor.state.model import ActionClass, ProjectName
 from collector.model import JobKind, NodeName
 from collector.procfs.job_root import masked, without_secrets
 from service import names
@@ -115,7 +115,9 @@ def read(
         memory_defaults=not flags.no_memory_defaults,
         gpu_models=tuple(_model(each) for each in flags.gpu_model),
         limit_s=None if flags.time_limit is None else parse_span(flags.time_limit).total_seconds(),
+        opted_out=frozenset({ActionClass.BACKGROUND}) if flags.background is False else frozenset(),
         nonce=nonce,
+        background=flags.background is True,
     )
     return Order(
         submission=submission,
@@ -220,6 +222,19 @@ def _agree(flags: argparse.Namespace, mobility: Elasticity, workers: Workers, sh
         raise BadOrder("an elastic training starts its own workers, one a GPU: leave --workers out")
     if workers is not Workers.ONE and share < 1:
         raise BadOrder("--workers starts one process a whole GPU; for a part of one leave it out")
+    if flags.background and (flags.gpus != "1" or mobility is Elasticity.ELASTIC or flags.preemptible):
+        raise BadOrder(
+            "--background runs one process in another job's idle gaps, on a GPU that stays the other's: "
+            "leave --gpus, --elastic and --preemptible out"
+        )
+    if flags.background and (workers is not Workers.ONE or flags.interactive):
+        raise BadOrder(
+            "--background runs one process without a terminal: leave --workers and --interactive out"
+        )
+    if flags.background and flags.memory is None:
+        raise BadOrder(
+            "--background needs --memory SIZE: a job that takes more than is free beside the other ends both"
+        )
     if flags.restarts < 0:
         raise BadOrder(f"--restarts {flags.restarts}: a job is started again 0 times or more")
     if flags.detach and flags.interactive:

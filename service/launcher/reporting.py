@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.jobs.model import Launcher, Report
+from advisor.jobs.model import IdleGapCounts, Launcher, Report
 from service.launcher.model import StateMachine
 
 LONGEST_WHY = 1_000
@@ -55,7 +55,13 @@ class Known:
 
 
 def report(
-    course: StateMachine, launcher: Launcher, known: Known, now_ms: int, quiet_s: float | None
+    course: StateMachine,
+    launcher: Launcher,
+    known: Known,
+    now_ms: int,
+    *,
+    quiet_s: float | None,
+    idle_gaps: tuple[IdleGapCounts, ...] = (),
 ) -> Report:
     """The report of this moment; ``quiet_s`` since somebody typed, ``None`` where nobody can sit."""
     over = course.over
@@ -66,7 +72,7 @@ def report(
         acknowledged=course.acknowledged,
         failed=None if course.failed is None else course.failed[:LONGEST_WHY],
         pids=tuple(dict.fromkeys((*course.pids, *known.pids))) if course.alive else (),
-        gpus=() if course.lease is None else course.lease.gpus,
+        gpus=() if course.lease is None or course.lease.page else course.lease.gpus,
         step=known.step,
         counted_ms=known.counted_ms,
         steps_left=known.steps_left,
@@ -80,4 +86,5 @@ def report(
         exit_reason=None if over is None else over.exit_reason,
         exit_code=None if over is None else over.code,
         proof=course.proof,
+        idle_gaps=idle_gaps,
     )

@@ -9,20 +9,22 @@ import select
 import signal
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
 from advisor.jobs.model import Elasticity, ExitReason, JobState, Launcher, Sharing
 from collector.model import GpuUuid, JobId, JobKind
+from fallow.idle_gaps.page import PageError
 from service.errors import ClientError, ServiceBusy, ServiceDown
 from service.launcher import course as courses
 from service.launcher import crew as crews
 from service.launcher import link as links
-from service.launcher import model, starting, steer
+from service.launcher import model, starting, steer, turns
 from service.launcher.folder import StateDir
+from service.launcher.idle_gaps import IdleGapPages
 from service.launcher.link import Link
+from service.launcher.mailbox import Mailbox
 from service.launcher.model import Phase, StateMachine
 from service.launcher.order import Order, signal_number
 from service.launcher.reporting import Known, report
@@ -69,9 +71,7 @@ class Running:
         self._crew: crews.Supervisor | None = None
         self._pids: dict[int, int] = {}
         self._known = Known()
-        self._said: deque[tuple[int, model.Event | Answer]] = deque()
-        self._woken, self._wake = os.pipe()
-        os.set_blocking(self._wake, False)
+        self._mailbox, self._gaps = Mailbox(), IdleGapPages(order)
         self._report_at_s = 0.0
         self._asked_status = False
         self._left: int | None = None
@@ -89,6 +89,7 @@ class Running:
             self._voice.over()
             if self._crew is not None:
                 self._crew.close()
+            self._gaps.close()
             self._farewell(ears)
             self._link.close()
             ears.close()
@@ -109,7 +110,7 @@ class Running:
 
     def _round(self, ears: Signals) -> None:
         crew, touch = self._crew, self._touch()
-        watched = [ears.fileno(), self._link.fileno(), self._woken, *touch]
+        watched = [ears.fileno(), self._link.fileno(), self._mailbox.fileno(), *touch]
         if crew is not None:
             watched.append(crew.fileno())
         readable, _, _ = select.select(watched, [], [], self._pause_s())
@@ -124,7 +125,7 @@ class Running:
             for word in link.words():
                 if link is self._link:  # else it is of a job that was submitted again since
                     self._service_said(word)
-        if self._woken in readable:
+        if self._mailbox.fileno() in readable:
             self._hear_answers()
         if touch and touch[0] in readable:
             self._touched()
@@ -186,10 +187,13 @@ class Running:
                 self._happened(model.CommandGiven(directive=directive))
             case links.Leased(number=number, proof=proof):
                 self._happened(model.Leased(number=number, proof=proof))
+            case links.Opened(gpus=gpus):
+                self._gaps.allow(gpus)
             case links.Placed(text=text):
                 if waits:
                     self._voice.wait(f"{self._job} {text}")
             case links.Lost(why=why):
+                self._gaps.allow(())
                 goes_on = "it keeps its place" if waits else "the job goes on"
                 self._voice.say(f"{why}; {goes_on}, and the service is looked for")
             case links.Found():
@@ -249,6 +253,7 @@ class Running:
             case model.Sweep(patience_s=patience_s):
                 self._sweep(patience_s)
             case model.Reallocate(gpus=gpus):
+                self._gaps.hold(gpus)
                 words = ("devices", ",".join(gpus))
                 self._ask(words, CHANGE_LIMIT_S, lambda answer: steer.changed(answer, gpus, self._held()))
             case model.ReleaseMemory():
@@ -283,7 +288,11 @@ class Running:
                 own=os.environ,
                 meeting=self._meeting,
                 restarted=course.restarted,
+                gaps=self._gaps.launched(course.lease),
             )
+        except PageError as error:
+            self._happened(model.NotStarted(why=str(error), code=turns.STOPPED))
+            return
         except OSError as error:
             self._happened(model.NotStarted(why=f"no process can be started: {error}", code=126))
             return
@@ -329,7 +338,7 @@ class Running:
             listening,
             ("release-caches",),
             RELEASE_LIMIT_S,
-            lambda told: self._answer(launch, steer.released(told)),
+            lambda told: self._mailbox.put(launch, steer.released(told)),
         )
 
     def _watches_for_saved(self) -> bool:
@@ -343,7 +352,9 @@ class Running:
         self, words: tuple[str, ...], limit_s: float, read: Callable[[Answer], model.Event | None]
     ) -> None:
         launch = self._course.launch
-        steer.asking((self._meeting.control,), words, limit_s, lambda told: self._answer(launch, read(told)))
+        steer.asking(
+            (self._meeting.control,), words, limit_s, lambda told: self._mailbox.put(launch, read(told))
+        )
 
     def _ask_status(self) -> None:
         elastic = self._order.submission.mobility is Elasticity.ELASTIC
@@ -352,21 +363,10 @@ class Running:
             return
         self._asked_status = True
         launch = self._course.launch
-        steer.asking((path,), ("status",), REPORT_S, lambda told: self._answer(launch, told))
-
-    def _answer(self, launch: int, said: model.Event | Answer | None) -> None:
-        """From a thread of ``steer``: hand an answer to the loop."""
-        if said is not None:
-            self._said.append((launch, said))
-        try:
-            os.write(self._wake, b".")
-        except OSError:
-            return
+        steer.asking((path,), ("status",), REPORT_S, lambda told: self._mailbox.put(launch, told))
 
     def _hear_answers(self) -> None:
-        os.read(self._woken, 4096)
-        while self._said:
-            launch, said = self._said.popleft()
+        for launch, said in self._mailbox.take():
             if isinstance(said, dict):
                 self._asked_status = False
                 if "error" not in said and launch == self._course.launch:
@@ -383,7 +383,9 @@ class Running:
         self._report_at_s = time.monotonic() + REPORT_S
         self._known = self._known.with_saved(self._meeting.saved)
         now_ms = time.time_ns() // 1_000_000
-        self._link.report(report(self._course, self._launcher, self._known, now_ms, quiet_s()), news=news)
+        gaps = self._gaps.counts(self._held())
+        told = report(self._course, self._launcher, self._known, now_ms, quiet_s=quiet_s(), idle_gaps=gaps)
+        self._link.report(told, news=news)
 
     def _touch(self) -> list[int]:
         """Standard input while a paused job's user sits before it."""

@@ -11,6 +11,7 @@ from advisor.jobs.gpu_sharing import NO_DAEMON_DIRECTORY, PIPE_DIRECTORY
 from advisor.jobs.model import Elasticity
 from service.launcher import world
 from service.launcher.folder import StateDir
+from service.launcher.idle_gaps import OTHERS_GAPS, OWN_GAPS
 from service.launcher.model import Lease
 from service.launcher.order import CONTROLLER, Order, elastic_parts
 
@@ -30,10 +31,20 @@ class Start:
 
 
 def starts(
-    order: Order, lease: Lease, *, job: str, own: Mapping[str, str], meeting: StateDir, restarted: int
+    order: Order,
+    lease: Lease,
+    *,
+    job: str,
+    own: Mapping[str, str],
+    meeting: StateDir,
+    restarted: int,
+    gaps: Mapping[str, str],
 ) -> tuple[Start, ...]:
-    """A launch's workers in rank order; ``own`` is the launcher's environment. Looks for free ports."""
-    user = {**own, **order.environment, JOB: job}
+    """A launch's workers in rank order; ``own`` is the launcher's environment, ``gaps`` says where idle gaps
+    are told. Looks for free ports.
+    """
+    given = {**own, **order.environment, JOB: job}
+    user = {name: each for name, each in given.items() if name not in (OWN_GAPS, OTHERS_GAPS)} | {**gaps}
     places = world.environments(
         order.workers,
         lease.gpus,

@@ -141,11 +141,11 @@ def ask_policies(
 ) -> "tuple[Advice | Abstain, ...]":
     """What every policy says of one snapshot: advice by gain, then the reasons for none."""
     from advisor.planner.plan import Advice
-    from advisor.policies import consolidate, idle_reclaim, memory_cap, pack, right_size
+    from advisor.policies import background, consolidate, idle_reclaim, memory_cap, pack, right_size
 
     answers = [
         answer
-        for policy in (idle_reclaim, memory_cap, pack, consolidate, right_size)
+        for policy in (idle_reclaim, memory_cap, pack, consolidate, right_size, background)
         for answer in policy.advise(state, observed, limits, rules)
     ]
     advised = sorted((a for a in answers if isinstance(a, Advice)), key=lambda each: -each.gain_gpu_hours)

@@ -1,0 +1,167 @@
+"""Who of the background jobs must leave the idle gaps it is in, where gates are open, what came of it. Pure.
+
+A gate is open only while all of it holds; what is not known shuts it. Leaving loses what the job has not
+saved itself, so it follows only where the place is gone, or somebody's word or memory forbids it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from advisor.jobs.gpu_sharing import CONTEXT_BYTES
+from advisor.jobs.lifecycle import in_flight, lapsing
+from advisor.jobs.model import IdleGapCounts, JobRecord, JobState, StartCommand
+from advisor.planner.plan import Rule
+from advisor.planner.protection import against_background
+from advisor.policies.background import too_slow
+from advisor.state.model import ClusterState
+from analytics import text
+from collector.model import GpuUuid, JobId
+
+SLACK = 0.02
+"""Of the memory that it asked for: as ``memory_watchdog`` has it."""
+
+LEFT_FREE_BYTES = 1 << 30
+"""Less than this free on the GPU is short: half of what is left free when a job is put beside another."""
+
+FORBIDDING = (Rule.PROTECTED, Rule.OPTED_OUT)
+"""Rules by which a job that is there leaves; the others are asked before it comes."""
+
+Held = Mapping[JobId, Mapping[GpuUuid, int]]
+"""Bytes that each job's processes hold on each GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """A background job's stay beside another: what it did there, what that cost the other, both or neither.
+    Times UTC ms; ``step_s`` is the GPU time of one of its steps alone.
+    """
+
+    job: JobId
+    foreground: JobId
+    gpu: GpuUuid
+    from_ms: int
+    to_ms: int
+    steps: int
+    step_s: float | None = None
+    slowdown_ratio: float | None = None
+    foreground_steps: int | None = None
+
+    @property
+    def harvested_gpu_s(self) -> float | None:
+        """GPU time that it made in idle gaps."""
+        return None if self.step_s is None else self.steps * self.step_s
+
+
+def is_beside(entry: JobRecord) -> bool:
+    """Whether a background job may compute in another's idle gaps: it was sent there, and not told to go."""
+    if entry.beside is None or lapsing(entry) or entry.state not in (JobState.STARTING, JobState.RUNNING):
+        return False
+    return not in_flight(entry) or isinstance(entry.directive, StartCommand)
+
+
+def open_gpus(host: JobRecord, entries: Iterable[JobRecord]) -> tuple[GpuUuid, ...]:
+    """The GPUs of ``host`` in whose idle gaps somebody may compute now."""
+    if host.alone or host.state is not JobState.RUNNING or lapsing(host):
+        return ()
+    return tuple(
+        sorted(
+            {
+                each.beside_gpu
+                for each in entries
+                if each.beside == host.id and is_beside(each) and each.beside_gpu in host.gpus
+            }
+        )
+    )
+
+
+def must_leave(
+    entry: JobRecord, entries: Mapping[JobId, JobRecord], state: ClusterState, held: Held
+) -> str | None:
+    """Why a background job that is beside another has to leave; ``None``: it may stay."""
+    if entry.beside is None or entry.beside_gpu is None or not is_beside(entry) or in_flight(entry):
+        return None
+    host, gpu = entries.get(entry.beside), entry.beside_gpu
+    if host is None or host.state is JobState.ENDED:
+        return f"{entry.beside} has ended"
+    if gpu not in host.gpus:
+        return f"{host.id} has left its GPU"
+    if host.alone:
+        return f"the owner of {host.id} wants nobody in its idle gaps"
+    found = against_background(entry.id, host.id, gpu, state)
+    if found is not None and found.rule in FORBIDDING:
+        return found.reason
+    gaps = state.jobs[host.id].idle_gaps.get(gpu) if host.id in state.jobs else None
+    if gaps is not None and too_slow(gaps):
+        return f"{host.id} takes {gaps.slowdown_ratio:.2f} of its own time for a step beside it"
+    return _against_memory(entry, host, state, held)
+
+
+def stay_of(entry: JobRecord, entries: Mapping[JobId, JobRecord], now_ms: int) -> Stay | None:
+    """What a background job has done in its stay so far; ``None`` before it has counted anything."""
+    host = None if entry.beside is None else entries.get(entry.beside)
+    mine = _counts(entry, entry.beside_gpu)
+    if host is None or entry.beside_gpu is None or mine is None or entry.started_ms is None:
+        return None
+    theirs = _counts(host, entry.beside_gpu)
+    ratio = None if theirs is None else theirs.slowdown_ratio
+    is_measured = ratio is not None and mine.work_s is not None
+    return Stay(
+        job=entry.id,
+        foreground=host.id,
+        gpu=entry.beside_gpu,
+        from_ms=entry.started_ms,
+        to_ms=now_ms,
+        steps=mine.steps,
+        step_s=mine.work_s if is_measured else None,
+        slowdown_ratio=ratio if is_measured else None,
+        foreground_steps=None if theirs is None else theirs.steps,
+    )
+
+
+def sentences(job: JobId, stays: Iterable[Stay], beside: Mapping[JobId, JobId]) -> tuple[str, ...]:
+    """What is told of a job's idle gaps: who is or was in them, or whose it is in; what it gave and cost.
+
+    ``beside`` are the background jobs that compute now, each with the job that it is beside.
+    """
+    lines = []
+    for stay in stays:
+        if job not in (stay.job, stay.foreground):
+            continue
+        now = beside.get(stay.job) == stay.foreground
+        if stay.job == job:
+            where = f"In the idle gaps of {stay.foreground} it" + (" makes" if now else " made")
+            did = f"{where} {stay.steps:,} steps"
+        else:
+            did = f"In its idle gaps {stay.job}" + (" makes" if now else " made") + f" {stay.steps:,} steps"
+        lines.append(f"{did}: {_measured(stay, 'it' if stay.foreground == job else stay.foreground)}.")
+    return tuple(lines)
+
+
+def _measured(stay: Stay, foreground: str) -> str:
+    if stay.harvested_gpu_s is None or stay.slowdown_ratio is None:
+        return f"what that gives and what it costs {foreground} is not measured yet"
+    return (
+        f"{text.length(stay.harvested_gpu_s)} of GPU time harvested, and {foreground} takes "
+        f"{stay.slowdown_ratio:.3f} of its own time for a step (after {stay.foreground_steps or 0:,} of them)"
+    )
+
+
+def _counts(entry: JobRecord, gpu: GpuUuid | None) -> IdleGapCounts | None:
+    told = () if entry.report is None else entry.report.idle_gaps
+    return next((each for each in told if each.gpu == gpu), None)
+
+
+def _against_memory(entry: JobRecord, host: JobRecord, state: ClusterState, held: Held) -> str | None:
+    """What is not measured is no reason: it was asked before the job came."""
+    gpu = entry.beside_gpu
+    assert gpu is not None
+    asked = entry.submission.memory_bytes
+    total = state.gpus[gpu].memory_bytes if gpu in state.gpus else None
+    mine, theirs = held.get(entry.id, {}).get(gpu), held.get(host.id, {}).get(gpu)
+    if mine is not None and asked is not None and mine > (asked + CONTEXT_BYTES) * (1 + SLACK):
+        return f"it holds {text.size(mine)} of GPU memory and asked for {text.size(asked)}"
+    if mine is None or theirs is None or total is None:
+        return None
+    if mine + theirs > total - LEFT_FREE_BYTES:
+        return f"the GPU's memory runs short: {host.id} holds {text.size(theirs)} of {text.size(total)}"
+    return None

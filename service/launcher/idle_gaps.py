@@ -1,0 +1,125 @@
+"""The pages of a job's idle gaps, made and read by its launcher; the library in the job writes on them.
+
+    /dev/shm/fallow.UID.PID.XXXX/GPU    a page for each GPU of a foreground (folder 0700, page 0600)
+
+Nobody may fill a gap until the service says so, and not while the service is out of reach. The folder goes
+with its launcher; what one that was killed left is removed by its user's next launcher.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from advisor.jobs.model import Elasticity, IdleGapCounts
+from advisor.state.model import ActionClass
+from collector.model import GpuUuid
+from fallow.idle_gaps import page as pages
+from service.launcher.model import Lease
+from service.launcher.order import Order
+from service.launcher.world import Workers
+
+OWN_GAPS, OTHERS_GAPS = "FALLOW_OWN_IDLE_GAPS", "FALLOW_IDLE_GAPS"
+"""``fallow.idle_gaps.announce`` and ``.gate`` have them as ``ENV_PAGE``; those files load torch."""
+
+MEMORY = Path("/dev/shm")
+"""Shared memory on Linux: a page on a disk would be written back to it again and again."""
+
+
+class IdleGapPages:
+    """Those that this launcher made, or the one that its background job computes by."""
+
+    def __init__(self, order: Order, memory: Path = MEMORY) -> None:
+        wanted = order.submission
+        alone = order.workers is Workers.ONE and wanted.max_gpus == 1 and wanted.share == 1
+        self._announces = (
+            not wanted.background
+            and ActionClass.BACKGROUND not in wanted.opted_out
+            and (wanted.mobility is Elasticity.ELASTIC or alone)
+        )
+        self._memory = memory
+        self._folder: Path | None = None
+        self._own: dict[GpuUuid, tuple[Path, pages.Page]] = {}
+        self._open: frozenset[GpuUuid] = frozenset()
+        self._others: tuple[GpuUuid, str, pages.Page, int] | None = None
+
+    def launched(self, lease: Lease) -> dict[str, str]:
+        """Make or find the pages for a launch on ``lease``; what its workers' environment gets.
+
+        Raises OSError where a background job cannot use the page that it was given.
+        """
+        self._forget()
+        if lease.page:
+            page = pages.attach(Path(lease.page))
+            self._others = lease.gpus[0], lease.page, page, page.steps[1]
+            return {OTHERS_GAPS: lease.page}
+        self.hold(lease.gpus)
+        return {} if self._folder is None else {OWN_GAPS: str(self._folder)}
+
+    def hold(self, gpus: Sequence[GpuUuid]) -> None:
+        """Have a page for each of these GPUs: those that an elastic training has from now on as well."""
+        if not self._announces:
+            return
+        try:
+            if self._folder is None:
+                _remove_left(self._memory)
+                prefix = f"fallow.{os.geteuid()}.{os.getpid()}."
+                self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self._memory))
+            for gpu in gpus:
+                if gpu not in self._own:
+                    path = self._folder / gpu.replace("/", "_")
+                    self._own[gpu] = path, pages.create(path)
+        except OSError:
+            self._announces = False  # no shared memory here: then nobody computes in its gaps
+
+    def allow(self, gpus: Collection[GpuUuid]) -> None:
+        """Let background jobs compute in the idle gaps of these GPUs, and of no others."""
+        self._open = frozenset(gpus)
+        for gpu, (_, page) in self._own.items():
+            page.allow(is_allowed=gpu in self._open)
+
+    def counts(self, gpus: Sequence[GpuUuid]) -> tuple[IdleGapCounts, ...]:
+        """What the pages say: of those GPUs on which steps were announced, or of a background job itself."""
+        if self._others is not None:
+            gpu, path, page, before = self._others
+            done = max(0, page.steps[1] - before)
+            return (IdleGapCounts(gpu=gpu, page=path, steps=done, work_s=page.work_s if done else None),)
+        return tuple(
+            IdleGapCounts(
+                gpu=gpu,
+                page=str(path),
+                steps=page.steps[0],
+                alone_s=page.alone_s,
+                gaps_s=page.gaps_s,
+                slowdown_ratio=page.slowdown,
+            )
+            for gpu, (path, page) in self._own.items()
+            if gpu in gpus and page.steps[0] > 0
+        )
+
+    def close(self) -> None:
+        """Shut every gate and remove the pages: the job is over."""
+        self.allow(())
+        self._forget()
+        for _, page in self._own.values():
+            page.close()
+        self._own = {}
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _forget(self) -> None:
+        if self._others is not None:
+            self._others[2].close()
+            self._others = None
+
+
+def _remove_left(memory: Path) -> None:
+    """Folders of this account whose launcher is gone."""
+    for each in memory.glob(f"fallow.{os.geteuid()}.*.*"):
+        with suppress(OSError, ValueError):
+            pid = int(each.name.split(".")[2])
+            if each.lstat().st_uid == os.geteuid() and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(each, ignore_errors=True)
