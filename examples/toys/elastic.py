@@ -43,6 +43,9 @@ def main() -> None:
     parser.add_argument("--needs", type=float, default=20.0, help="GiB that it takes on each GPU")
     parser.add_argument("--checkpoint", help="go on from here, and save here on SIGUSR1")
     parser.add_argument("--losses", type=Path, help="where rank 0 writes a line for each step")
+    parser.add_argument(
+        "--gaps", type=Path, help="a line for each pause: its begin and end (steady clock, ns)"
+    )
     asked = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -70,7 +73,11 @@ def main() -> None:
             with asked.losses.open("a") as lines:
                 row = {"step": step, "loss": done.loss, "world": done.world_size}
                 lines.write(json.dumps(row) + "\n")
+        began_ns = time.monotonic_ns()
         time.sleep(asked.pause)
+        if asked.gaps is not None:
+            with asked.gaps.open("a") as lines:
+                lines.write(f"{began_ns} {time.monotonic_ns()}\n")
 
 
 if __name__ == "__main__":

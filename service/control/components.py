@@ -237,6 +237,20 @@ def _pairing(
     )
 
 
+def _background(
+    ground: ControlDependencies, register: "Register", engine: LaunchedToo, books: Records
+) -> BackgroundJobs:
+    return BackgroundJobs(
+        register,
+        engine,
+        books.journal,
+        ground.clock,
+        book=HarvestStore(ground.store),
+        snapshot=ground.snapshot,
+        halted=books.switch.halt,
+    )
+
+
 def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:
     """The look at the cluster; all that is known beside measurements and register comes to it, in order."""
     remembering = (
@@ -343,7 +357,9 @@ def _organs(
         consents=roots.consents,
         by_launcher=roots.dispatch.by_launcher,
         admission=roots.admission,
-        keeping=Keeping(roots.foreign, journal, observing.look, clock, config.advice, register=roots.register),
+        keeping=Keeping(
+            roots.foreign, journal, observing.look, clock, config.advice, register=roots.register
+        ),
         agree=roots.granting.agree,
         reports=LauncherReports(roots.register, clock, eyes, attended_s, ground.launched.note),
         doubts=roots.doubts,

@@ -22,7 +22,6 @@ from advisor.state.model import ActionClass
 from advisor.tags import verb_of
 from collector.model import JobId
 from service.control.admission import Admission
-from service.control.collaborators import Approvals, Foreign, Keeping
 from service.control.command_stream import follow, is_meant, is_news
 from service.control.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.control.interface import Caller, Listed, OwnWord, Role, Row, Which

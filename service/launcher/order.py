@@ -90,8 +90,6 @@ def read(
     mobility = _mobility(flags, argv)
     workers = Workers(flags.workers or Workers.ONE)
     _agree(flags, mobility, workers, share)
-    if mobility is Elasticity.ELASTIC:
-        elastic_parts(argv)
     submission = Submission(
         command=argv,
         user=user,
@@ -211,6 +209,8 @@ def _mobility(flags: argparse.Namespace, argv: Sequence[str]) -> Elasticity:
 
 def _agree(flags: argparse.Namespace, mobility: Elasticity, workers: Workers, share: float) -> None:
     """Raises ``BadOrder`` for flags that contradict each other."""
+    if mobility is Elasticity.ELASTIC:
+        elastic_parts(flags.command)
     if flags.checkpoint_signal is not None and mobility is Elasticity.ELASTIC:
         raise BadOrder("an elastic training saves itself when asked: leave --checkpoint-signal out")
     if flags.preemptible and mobility is Elasticity.RIGID:

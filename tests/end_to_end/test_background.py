@@ -1,0 +1,115 @@
+"""A background job in the idle gaps of another: real trainings, launchers and service on the stand-in driver.
+
+The trainings are small networks on processors, the foreground's gaps its pauses between steps. Where it is
+about time, both wrote down when they did what, by the machine's one steady clock.
+"""
+
+import importlib.util
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.demo.stage import Launched, Setting, Stage
+from examples.demo.stories import LONG_S, SETTINGS
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch (torch) is not installed"),
+]
+
+AUTO = SETTINGS.replace("every_s = 2", "every_s = 1") + '[modes]\nbackground = "auto"\n'
+PAUSE_S = 0.06
+
+
+@pytest.fixture
+def stage(compiled: None, tmp_path: Path) -> Iterator[Stage]:
+    """A machine with one toy GPU of 80 GiB."""
+    with Stage(tmp_path / "stage", Setting(gpus=1, speed=1, settings=AUTO)) as made:
+        yield made
+
+
+def foreground(stage: Stage, *flags: str) -> Launched:
+    """An elastic training that waits for a good part of each step."""
+    words = ("--steps", "100000", "--pause", str(PAUSE_S), "--needs", "20")
+    told = ("--gaps", str(stage.folder / "gaps"))
+    return stage.run("front", ("--elastic", "--memory", "24GiB", *flags), ("elastic", *words, *told))
+
+
+def background(stage: Stage) -> Launched:
+    words = ("--done", str(stage.folder / "done"), "--log", str(stage.folder / "log"))
+    return stage.run("sweep", ("--background", "--memory", "4GiB", "--grace", "2s"), ("sweep", *words))
+
+
+def row(stage: Stage, name: str) -> dict[str, Any]:
+    return next((each for each in stage.jobs() if each["name"] == name), {})
+
+
+def state(stage: Stage, name: str) -> str:
+    return str(row(stage, name).get("state"))
+
+
+def steps(stage: Stage) -> int:
+    log = stage.folder / "log"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def pages(stage: Stage) -> list[Path]:
+    told = (row(stage, "front").get("report") or {}).get("idle_gaps") or []
+    return [Path(each["page"]) for each in told]
+
+
+def together(stage: Stage) -> None:
+    """Both run, and the background job has made some steps."""
+    stage.until("the sweep computes", lambda: steps(stage) > 20, 2 * LONG_S)
+
+
+def stands_still(stage: Stage) -> bool:
+    """Whether no step is made for a while: four of the foreground's steps, at least."""
+    before, gaps = steps(stage), _count(stage.folder / "gaps")
+    stage.until("the foreground makes five steps", lambda: _count(stage.folder / "gaps") > gaps + 5, LONG_S)
+    return steps(stage) == before
+
+
+def _count(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def test_it_computes_in_gaps_alone_and_leaves_by_one_command(stage: Stage) -> None:
+    foreground(stage)
+    stage.until("the foreground announces gaps", lambda: pages(stage), 2 * LONG_S)
+    background(stage)
+    together(stage)
+    (page,) = pages(stage)
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600 and stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+    front = row(stage, "front")["job"]
+    stage.until(
+        "what it gives and costs is measured",
+        lambda: "GPU time harvested" in stage.fallow("explain", front).stdout,
+        2 * LONG_S,
+    )
+    kept = stage.rows("harvests", from_ts="2020-01-01T00:00Z")
+    assert len(kept) == 1 and kept[0]["foreground"] == front
+    assert row(stage, "sweep")["gpus"] == [], "the GPU is the foreground's, and nobody else's"
+
+    stage.order("keep", front, "--alone")
+    stage.until("the sweep waits again", lambda: state(stage, "sweep") == "pending", LONG_S)
+    assert stands_still(stage) and state(stage, "front") == "running"
+    stage.order("keep", front, "--no-alone")
+    done = steps(stage)
+    stage.until("it computes again", lambda: steps(stage) > done + 10, 2 * LONG_S)
+    stage.order("cancel", row(stage, "sweep")["job"])
+    stage.until("it has ended", lambda: state(stage, "sweep") == "ended", LONG_S)
+    assert_in_gaps(stage)
+
+
+def assert_in_gaps(stage: Stage) -> None:
+    """Layers began within pauses; a twentieth may be late, where the kernel took the processor away between
+    the gate and the layer."""
+    gaps = [tuple(map(int, line.split())) for line in (stage.folder / "gaps").read_text().splitlines()]
+    began = [at for line in (stage.folder / "log").read_text().splitlines() for at in json.loads(line)]
+    within = sum(any(begin <= at <= end for begin, end in gaps) for at in began)
+    assert within >= 0.95 * len(began) > 0, f"{within} of {len(began)}"
