@@ -31,6 +31,8 @@ OF_SOMETHING_ELSE: Mapping[str, set[str]] = {
     # the verb, as it is typed, sent, consented to and refused
     "advisor/engines/external.py": {"resize"},
     "advisor/planner/consent.py": {"resize"},
+    # what a style sheet colours behind text
+    "service/reports/charts.py": {"background"},
     "fallow/controller/requests.py": {"resize"},
     "service/cli/consent.py": {"resize"},
     "service/cli/job_flags.py": {"resize"},

@@ -33,7 +33,7 @@ class Kind(StrEnum):
     RESIZE = "resize"
     RELEASE = "release"
     SHARE = "share"
-    BACKGROUND = "background"
+    BACKGROUND = ActionClass.BACKGROUND.value
 
 
 class Origin(StrEnum):

@@ -48,6 +48,7 @@ PARAMETERS = {
     "expire_intrusions": "before_ms",
     "expire_keeps": "before_ms",
     "expire_undelivered": "before_ms",
+    "expire_harvests": "before_ms",
     "expire_leases": "before_ms",
     "expire_jobs": "before_ms",
     "expire_consents": "before_ms",
