@@ -141,7 +141,7 @@ def _own_page(path: Path, environment: Mapping[str, str]) -> Path:
     """The page itself, or the one in that folder of the first GPU that this process sees."""
     if not path.is_dir():
         return path
-    return path / environment.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
+    return path / environment.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].replace("/", "_")
 
 
 def _is_waiting(device: torch.device) -> bool:

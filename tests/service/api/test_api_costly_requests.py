@@ -11,7 +11,8 @@ from starlette.requests import Request
 from service.api.allowance import Allowance, Kind, Rate
 from service.api.app import _params
 from service.api.gate import MOST_BODY_BYTES, _excess
-from service.api.orders import MOST_GPUS, MOST_UNKNOWN, ReasonOrder, ReportOrder, SubmissionOrder
+from service.api.orders import MOST_GPUS, MOST_UNKNOWN, ReasonOrder, SubmissionOrder
+from service.api.report_orders import ReportOrder
 from service.control.errors import OverLimit
 from service.control.interface import Caller, Role
 
