@@ -186,6 +186,7 @@ class ProjectModesConfig:
     consolidate: str = ""
     right_size: str = ""
     terminate: str = ""
+    background: str = ""
 
     def __post_init__(self) -> None:
         _check_modes({item.name: getattr(self, item.name) for item in fields(self)}, unsaid=True)
