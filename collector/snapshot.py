@@ -7,6 +7,7 @@ that nobody mistakes what was for what is.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from collector.managers.model import Look
 from collector.model import (
     Allocation,
     Event,
@@ -49,7 +50,7 @@ class EventCount:
 class Snapshot:
     """What is known after a tick. ``allocations`` is ``None`` when nobody ever looked.
 
-    ``owners`` says whose job a process is, where that is known.
+    ``owners`` says whose job a process is, where that is known. ``looks`` are each workload manager's newest.
     """
 
     at_ms: int = 0
@@ -62,6 +63,7 @@ class Snapshot:
     owners: tuple[tuple[ProcessKey, JobId], ...] = ()
     events: tuple[EventCount, ...] = ()
     sources: tuple[SourceHealth, ...] = ()
+    looks: tuple[Look, ...] = ()
     ticks: int = 0
     tick_duration_ms: float = 0.0
 
@@ -89,9 +91,17 @@ def after(before: Snapshot, tick: Tick, *, duration_ms: float) -> Snapshot:
         owners=before.owners if tick.allocations is None else tick.owners,
         events=_events(before, readings),
         sources=_health(before, tick),
+        looks=_looks(before, readings),
         ticks=before.ticks + 1,
         tick_duration_ms=duration_ms,
     )
+
+
+def _looks(before: Snapshot, readings: Iterable[Reading]) -> tuple[Look, ...]:
+    """One a cluster; what a manager that is silent said last stays, with its time."""
+    newest = {look.cluster: look for look in before.looks}
+    newest |= {reading.look.cluster: reading.look for reading in readings if reading.look is not None}
+    return tuple(newest.values())
 
 
 def _processes(before: Snapshot, looked: Iterable[Reading]) -> tuple[Process, ...]:

@@ -50,6 +50,7 @@ SelectTypeParameters=CR_Core
 GresTypes=gpu,shard
 SlurmdParameters=config_overrides
 JobRequeue=1
+RequeueExitHold=75
 KillWait=2
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """

@@ -38,8 +38,9 @@ from advisor.tags import verb_of
 from collector.model import GpuUuid, JobId, NodeName
 
 UNDER_WAY = frozenset({"locked", "checkpointing", "restoring"})
-GIVEN_ELSEWHERE = ("slurm:", "pod:")
-"""Ids of jobs that another manager gave their GPUs: what a pause frees there, nobody could use."""
+GIVEN_ELSEWHERE = "pod:"
+"""Ids of jobs that Kubernetes gave their GPUs: what a pause frees there, nobody could use. Slurm's have an
+engine of their own."""
 OFF = "jobs that Fallow did not launch are only paused where [foreign] checkpoint is on"
 ENDED_MEANWHILE = "its processes have ended meanwhile"
 BEGUN_BEFORE = "a process that a service began before this one is bringing it back"
@@ -277,8 +278,7 @@ class ExternalEngine:
         if leaving is not None:
             return f"{_under_way(leaving).found}, and one at a time is: the host's room is known after it"
         if job.startswith(GIVEN_ELSEWHERE):
-            manager = "Slurm" if job.startswith("slurm:") else "Kubernetes"
-            return f"{manager} gave it its GPUs: what a pause frees, nobody could use"
+            return "Kubernetes gave it its GPUs: what a pause frees, nobody could use"
         away = next((each for each in seen if each.node != self._node), None)
         if away is not None:
             return f"it runs on {away.node}: only processes of {self._node} can be checkpointed from here"

@@ -43,8 +43,9 @@ TOLD = "the owner was told"
 PATIENCE_MS = 30 * 60_000
 """How long a launcher may take before a person is asked to look: longer than any grace that is usual."""
 
-ForeignOutcome = Callable[[Action], Outcome | None]
-"""What the driver shows of a step on a foreign job; ``None``: nobody can say."""
+ForeignOutcome = Callable[[Action, int], Outcome | None]
+"""What the driver, or a workload manager, shows of a step on a foreign job and its intent; ``None``: nobody
+can say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ class Recovering:
         store: "Store",
         journal: StoreJournal,
         entry_of: Callable[[JobId], JobRecord | None],
-        foreign: ForeignOutcome = lambda step: None,
+        foreign: ForeignOutcome = lambda step, intent: None,
         *,
         by_launcher: Callable[[JobId], bool],
     ) -> None:
@@ -168,7 +169,7 @@ class Recovering:
                     entry=self._entry_of(deed.job) if ours else None,
                     told=bool(row["told"]),
                     by_launcher=ours,
-                    foreign=None if ours or deed.step is None else self._foreign(deed.step),
+                    foreign=None if ours or deed.step is None else self._foreign(deed.step, deed.number),
                 ),
             )
 

@@ -205,6 +205,8 @@ def _is_rigid(job: Job) -> bool:
 
 
 def _before(kind: Kind, job: Job) -> bool:
+    if job.manager is not None and kind in STOPPING:
+        return kind is Kind.PAUSE and job.preemptible and job.checkpointable
     match kind:
         case Kind.PAUSE | Kind.RESTART:
             return job.preemptible and (is_submitted(job.id) or kind is not Kind.PAUSE or job.checkpointable)
@@ -229,7 +231,7 @@ def _held(kind: Kind, job: Job, word: OwnerReply | None) -> Held:
             until_ms=word.until_ms,
             for_all=word.job is None,
         )
-    if is_submitted(job.id):
+    if is_submitted(job.id) or kind.value in job.allowed_in_job:
         return Held(kind=kind, allowed=allowed, origin=Origin.SUBMISSION)
     return Held(kind=kind, allowed=allowed, origin=Origin.SITE if allowed else Origin.NOBODY)
 

@@ -32,6 +32,7 @@ from advisor.planner.protection import (
     Objection,
     against_background,
     against_disturbing,
+    against_manager,
     against_protected,
     against_protected_gpus,
     against_touching,
@@ -199,6 +200,7 @@ class _Judge:
         """What stands against it whatever was done before."""
         return (
             _beyond(step, self._draft)
+            or _managers_own(step, self._draft)
             or _withheld(step, self._draft)
             or _unswitched(step, self._state, self._limits, self._agreed)
         )
@@ -287,6 +289,14 @@ def _beyond(step: Action, draft: Draft) -> Objection | None:
     if reason is None:
         return None
     return Objection(rule=Rule.UNSUPPORTED, reason=reason, would_change="a job that Fallow launched")
+
+
+def _managers_own(step: Action, draft: Draft) -> Objection | None:
+    """A workload manager decides who gets GPUs: its jobs give way for idling alone, and are given back."""
+    job = draft.jobs.get(step.job)
+    if job is None or isinstance(step, Resume | Notify):
+        return None
+    return against_manager(job, action_of(step))
 
 
 def _withheld(step: Action, draft: Draft) -> Objection | None:

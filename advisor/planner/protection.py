@@ -12,6 +12,11 @@ from advisor.state.model import MAY_BE_SAT_AT, ActionClass, ClusterState, Job, T
 from analytics import text
 from collector.model import GpuUuid, JobId, JobKind
 
+MANAGERS_OWN = frozenset(
+    {ActionClass.SCHEDULE, ActionClass.FAIR_SHARE, ActionClass.PACK, ActionClass.CONSOLIDATE}
+)
+"""Classes of action that are a workload manager's, where a job has one: who gets which GPU, and when."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objection:
@@ -39,13 +44,24 @@ def against_protected_gpus(gpus: tuple[GpuUuid, ...], state: ClusterState) -> Ob
     return None
 
 
+def against_manager(job: Job, action: ActionClass) -> Objection | None:
+    """The rule that a workload manager decides who gets the GPUs of its jobs; ``None`` where none does."""
+    if job.manager is None or action not in MANAGERS_OWN:
+        return None
+    return Objection(
+        rule=Rule.UNSUPPORTED,
+        reason=f"{job.manager} gave it its GPUs, and decides who gets them",
+        would_change=f"the configuration of {job.manager}",
+    )
+
+
 def against_touching(
     job: Job, gpus: tuple[GpuUuid, ...], action: ActionClass, state: ClusterState
 ) -> Objection | None:
     """The rule against any change to a running job on these GPUs, a mere resize included; or ``None``."""
-    protected = against_protected(job, gpus, state)
-    if protected is not None:
-        return protected
+    first = against_protected(job, gpus, state) or against_manager(job, action)
+    if first is not None:
+        return first
     if job.kind is JobKind.INFERENCE:
         return Objection(rule=Rule.INFERENCE, reason="it serves inference, which is never disturbed")
     if job.attached or (job.attached is None and job.kind in MAY_BE_SAT_AT):
@@ -129,9 +145,9 @@ def against_disturbing(
 
     Whether its quota covers it is not asked here: that depends on who wants its place (``arithmetic.quota``).
     """
-    protected = against_protected(job, gpus, state)
-    if protected is not None:
-        return protected
+    first = against_protected(job, gpus, state) or against_manager(job, action)
+    if first is not None:
+        return first
     if not job.preemptible:
         return Objection(
             rule=Rule.NOT_PREEMPTIBLE,

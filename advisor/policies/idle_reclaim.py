@@ -20,7 +20,14 @@ from advisor.policies.idle_escalation import (
     warned_too_little,
 )
 from advisor.policies.idle_prediction import IdlePrediction, Quiet, foresee
-from advisor.policies.phrases import job_name, kind_noun, money_of, places, risk_of_waking
+from advisor.policies.phrases import (
+    job_name,
+    kind_noun,
+    lost_by_pause,
+    money_of,
+    places,
+    risk_of_waking,
+)
 from advisor.state.model import ActionClass, ClusterState, Job, Use
 from analytics import text
 from analytics.model import IDLENESS, Evidence
@@ -179,9 +186,8 @@ def _message(job: Job, found: Standing, idle: str, rules: PlannerConfig) -> str:
             f"{seen} This is warning {job.notifications + 1} of {rules.terminate_warnings}: then it is ended."
         )
     if found.next is Rung.PAUSE or skipped.get(Rung.PAUSE) == told_too_late(rules):
-        return (
-            f"{seen} It may be paused, {rules.grace_s // 60} min from now at the earliest; nothing is lost."
-        )
+        lost = lost_by_pause(job.manager)
+        return f"{seen} It may be paused, {rules.grace_s // 60} min from now at the earliest; {lost}."
     return seen
 
 
@@ -206,7 +212,7 @@ def _risk(job: Job, found: Standing) -> str:
     if found.due is Rung.RELEASE:
         return "its next allocations are slower, once"
     if found.due is Rung.PAUSE:
-        return f"{risk_of_waking(job.kind)}; nothing is lost"
+        return f"{risk_of_waking(job.kind)}; {lost_by_pause(job.manager)}"
     if found.due is Rung.REQUEUE:
         return f"{risk_of_waking(job.kind)}; work since its checkpoint is lost"
     return "everything that it did not save is lost"

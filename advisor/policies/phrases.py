@@ -44,6 +44,13 @@ def money_of(
     return gpu_hours * sum(price.per_gpu_hour for price in known) / len(known)
 
 
+def lost_by_pause(manager: str | None) -> str:
+    """What a pause loses: nothing, but where a workload manager ends the run and puts the job back."""
+    if manager is None:
+        return "nothing is lost"
+    return f"it is told to end, saves itself, and is held in {manager}'s queue; what it doesn't save is lost"
+
+
 def risk_of_waking(kind: JobKind | None) -> str:
     """What it costs a person to be paused."""
     if kind is None:

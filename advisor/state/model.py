@@ -153,6 +153,9 @@ class Job:
     reason; ``withheld`` those that its owner does not allow (``advisor.planner.consent``). ``paced``: its
     steps are counted and its speed alone is known, so that a neighbour who slows it down is found.
     ``idle_gaps`` are told by GPU, where it announces any.
+    ``manager`` is the name of the workload manager that gave it its GPUs and decides over them, ``None``
+    where there is none; ``allowed_in_job`` what its owner allows in the job itself, by the names of
+    ``advisor.planner.consent.Kind``.
     """
 
     id: JobId
@@ -200,6 +203,8 @@ class Job:
     profile: Profile | None = None
     paced: bool = False
     idle_gaps: Mapping[GpuUuid, IdleGaps] = field(default_factory=dict)
+    manager: str | None = None
+    allowed_in_job: frozenset[str] = frozenset()
 
     @property
     def elastic(self) -> bool:

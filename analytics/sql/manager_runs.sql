@@ -18,6 +18,7 @@
 -- @column gpus integer (GPUs): asked for, of all its nodes together
 -- @column nodes integer: asked for
 -- @column given text: which GPUs of which nodes it has, a JSON list
+-- @column word text: what its owner allows in its comment, as written; empty: nothing
 -- @column limit_s bigint (s): the longest that it may run
 -- @column submitted_at timestamp: when it was submitted, or put back into the queue
 -- @column started_at timestamp: when it began
@@ -25,7 +26,7 @@
 -- @null gpus: not said; given: it has some, nobody says which; limit_s: no limit; started_at, ended_at: it has not
 SELECT
     job, shown_id, user_name, project, job_name, kind, cluster, partition, qos, reservation, state, state_name, reason,
-    restarts, gpus, nodes, given, limit_s, submitted_at, started_at, ended_at
+    restarts, gpus, nodes, given, word, limit_s, submitted_at, started_at, ended_at
 FROM manager_jobs
 WHERE job = $job OR concat(manager, ':', shown_id) = $job
 ORDER BY submitted_at DESC, restarts DESC

@@ -36,11 +36,12 @@ def account_of(ask: Callable[[Sequence[str]], str], uid: int | None = None) -> A
         except NoAnswer:
             return None
 
-    settings = _settings(ask(("scontrol", "show", "config")))
+    settings = settings_of(ask(("scontrol", "show", "config")))
     return Account(cluster=settings.get("ClusterName", ""), hidden=_hidden(settings, asked, uid))
 
 
-def _settings(config: str) -> dict[str, str]:
+def settings_of(config: str) -> dict[str, str]:
+    """What ``scontrol show config`` printed, by name."""
     return {match["name"]: match["value"] for match in _SETTING.finditer(config)}
 
 

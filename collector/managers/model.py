@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from collector.managers.owner_word import OwnerWord
 from collector.model import Holder, JobId, NodeName, OutOfService, Unavailable
 
 
@@ -113,7 +114,8 @@ class ManagedJob:
     ``shown_id`` is what people call it (``4_[2-3]``); ``state_name`` and ``reason``, why it waits, are the
     manager's words. ``tasks``: how many a waiting array stands for. ``nodes``: where it is. ``given`` is
     ``None`` when it may hold GPUs and nobody says which. ``expected_ms``: when its manager expects a waiting
-    one to begin.
+    one to begin. ``word``: what its owner allows in its comment. A waiting job of ``priority`` 0 is held: its
+    manager doesn't start it before somebody releases it.
     """
 
     key: JobKey
@@ -136,6 +138,12 @@ class ManagedJob:
     expected_ms: int | None = None
     cause: WaitCause | None = None
     ended_ms: int | None = None
+    word: OwnerWord | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for somebody to release it."""
+        return self.state is JobState.PENDING and self.priority == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,7 @@ JOBS = pa.schema(
         *[(name, _TIME) for name in ("eligible_at", "started_at", "ended_at", "expected_at")],
         ("gpu_type", _TEXT),
         ("cause", _TEXT),
+        ("word", _TEXT),
     ]
 )
 NODES = pa.schema(
@@ -229,6 +230,7 @@ def _row(job: ManagedJob, manager: str) -> Row:
         "expected_at": _time(job.expected_ms),
         "gpu_type": ask.gpu_type,
         "cause": None if job.cause is None else job.cause.value,
+        "word": "" if job.word is None else job.word.text,
     }
 
 

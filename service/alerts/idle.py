@@ -13,7 +13,7 @@ from advisor.planner.plan import Rule
 from advisor.planner.quota import Cover, quota_cover
 from advisor.policies.exemptions import restraint, silence
 from advisor.policies.idle_escalation import Rung, Standing, clock_ms, standing
-from advisor.policies.phrases import job_name
+from advisor.policies.phrases import job_name, lost_by_pause
 from advisor.state.model import ActionClass, ClusterState, Job, Phase, Use
 from analytics import text
 from analytics.model import IDLENESS, Evidence, FindingKind
@@ -27,7 +27,7 @@ NEVER_LONG = frozenset({FindingKind.CRASH_LOOP, FindingKind.SLEEPING_BATCH})
 """What else says why a job does nothing, where no GPU of it was found idle by itself."""
 DOES = {
     Rung.RELEASE: "it is asked to give its cached memory back",
-    Rung.PAUSE: "it is paused; nothing is lost",
+    Rung.PAUSE: "it is paused",
     Rung.REQUEUE: "it is put back in its queue; work since its checkpoint is lost",
     Rung.TERMINATE: "it is ended; what it did not save is lost",
 }
@@ -37,7 +37,8 @@ DOES = {
 class Stand:
     """Where an idle job stands: its rung, the next one that is not forbidden and when, and why none is.
 
-    ``mode`` is that of reclaiming, ``deed_mode`` that of what is due, or comes next.
+    ``mode`` is that of reclaiming, ``deed_mode`` that of what is due, or comes next. ``manager``: the
+    workload manager that would put it back into its queue.
     """
 
     rung: Rung
@@ -46,6 +47,11 @@ class Stand:
     mode: Mode
     deed_mode: Mode
     restrained: str | None
+    manager: str | None = None
+
+    def does(self, rung: Rung) -> str:
+        """What is done on that rung, in words."""
+        return DOES[rung] if rung is not Rung.PAUSE else f"{DOES[rung]}; {lost_by_pause(self.manager)}"
 
 
 def idle_jobs(facts: Facts, open_keys: Iterable[str]) -> Evaluation:
@@ -126,6 +132,7 @@ def stand_of(facts: Facts, job: Job, cover: Cover) -> Stand:
         mode=own.mode(ActionClass.RECLAIM),
         deed_mode=own.mode(action),
         restrained=why,
+        manager=job.manager,
     )
 
 
@@ -186,21 +193,21 @@ def _says(facts: Facts, job: Job, place: str) -> str:
 
 def _advised(stand: Stand) -> str:
     if stand.rung in DOES:
-        return f" Where that is on, this is the time at which {DOES[stand.rung]}."
+        return f" Where that is on, this is the time at which {stand.does(stand.rung)}."
     if stand.next is None or stand.next_ms is None:
         return ""
-    return f" Where that is on, {DOES[stand.next]} from {text.clock(stand.next_ms)} on."
+    return f" Where that is on, {stand.does(stand.next)} from {text.clock(stand.next_ms)} on."
 
 
 def _asked(stand: Stand) -> str:
     if stand.rung in DOES:
         return (
-            f"It is proposed that {DOES[stand.rung]}; that waits for its owner's or an operator's yes "
+            f"It is proposed that {stand.does(stand.rung)}; that waits for its owner's or an operator's yes "
             "(`fallow plan --waiting`)."
         )
     if stand.next is None or stand.next_ms is None:
         return "Nothing further is due."
-    then = f"From {text.clock(stand.next_ms)} on it is proposed that {DOES[stand.next]}"
+    then = f"From {text.clock(stand.next_ms)} on it is proposed that {stand.does(stand.next)}"
     return f"{then}; nothing is done without a yes."
 
 
@@ -208,11 +215,12 @@ def _done(facts: Facts, stand: Stand) -> str:
     """By itself: never before the owner was told, and the grace after that is over."""
     soonest_ms = facts.now_ms + facts.advice.grace_s * 1000
     if stand.rung in DOES:
-        return f"{_capital(DOES[stand.rung])}: as soon as its owner has been told for the grace."
+        return f"{_capital(stand.does(stand.rung))}: as soon as its owner has been told for the grace."
     if stand.next is None or stand.next_ms is None:
         return "Nothing further is due."
     at_ms = max(stand.next_ms, soonest_ms)
-    return f"{_capital(DOES[stand.next])}, {text.clock(at_ms)} at the earliest, unless it works until then."
+    then = _capital(stand.does(stand.next))
+    return f"{then}, {text.clock(at_ms)} at the earliest, unless it works until then."
 
 
 def _capital(text: str) -> str:

@@ -101,6 +101,12 @@ class ConsentConfig:
     checkpointable: tuple[str, ...] = told(
         (), "whose jobs can be checkpointed, by themselves or from outside"
     )
+    partitions: tuple[str, ...] = told(
+        (),
+        "partitions of Slurm whose batch jobs save themselves when they are told to end, and may be put back "
+        "into the queue and held ([Slurm](slurm.md#who-allows-it))",
+    )
+    qos: tuple[str, ...] = told((), "the same by QOS of Slurm")
     owners: bool = told(
         True, "owners may allow things with own jobs by `fallow consent`; an owner's no counts always"
     )
@@ -291,6 +297,13 @@ class ActingConfig:
         10.0, 1, 600, "how long a launcher may take to answer, on top of its job's grace"
     )
     reshape_s: float = bounded(120.0, 1, 3600, "how long workers of another number may take to join")
+    manager_rest_s: float = bounded(
+        60.0,
+        0,
+        3600,
+        "after Slurm's controller was started, nothing is done to its jobs for so long: it may have "
+        "forgotten the newest ones and give their numbers to others",
+    )
 
 
 def _check_modes(said: Mapping[str, str], *, unsaid: bool = False) -> None:

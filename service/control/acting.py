@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.engines.external import ExternalEngine
 from advisor.engines.launched import LocalEngine
+from advisor.engines.slurm import SlurmEngine
 from service.control.executor import Applying
 from service.control.job_commands import JobCommands
 from service.control.loop import ActingLoop
@@ -23,7 +24,7 @@ class Acting:
         desk: JobCommands,
         loop: ActingLoop,
         applying: Applying,
-        waiting: tuple[LocalEngine | ExternalEngine, ...],
+        waiting: tuple[LocalEngine | SlurmEngine | ExternalEngine, ...],
         alerts: "Callable[[], AlertEvaluator]",
         *,
         metrics: Callable[[], bytes] = bytes,

@@ -44,6 +44,7 @@ from service.control.lease_key import lease_key
 from service.control.lease_terms import LeaseTerms
 from service.control.liveness import Liveness
 from service.control.loop import ActingLoop, Looks, Pace, Parts, after_cycle, settling
+from service.control.managed_jobs import ManagedJobs, managed_jobs
 from service.control.memory_watchdog import MemoryWatchdog
 from service.control.metrics import acting_metrics
 from service.control.owner_commands import Orders
@@ -103,6 +104,7 @@ class _Dependencies:
     register: "Register"
     foreign: ExternalJobStore
     foreigners: ExternalJobs
+    managed: ManagedJobs
     books: Records
     consents: Consents
     doubts: Doubts
@@ -132,7 +134,7 @@ def join_acting(ground: ControlDependencies) -> Acting:
     roots.admission.state, roots.background.stir = lambda: loop.state, loop.stir
     applying = Applying(roots.engine, roots.books.journal, ground.clock)
     desk = JobCommands(_organs(ground, roots, observing, loop, applying))
-    waiting = (roots.local, roots.foreigners.engine)
+    waiting = (roots.local, roots.managed.engine, roots.foreigners.engine)
     alerts = partial(_alerts, ground, roots, observing, loop)
     metrics = acting_metrics(
         register=roots.register,
@@ -177,22 +179,21 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     sight = Sight(snapshot=ground.snapshot, simulated=ground.simulated, messages=(messages,))
     lease = RestoreLease(ground.locks, register.holders)
     foreigners = ExternalJobs(foreign, config, clock, site_of(config).protect, sight, lease=lease)
-    entry_of, settle = partial(_entry, register), foreigners.engine.settle
+    book = ConsentStore(store, clock)
+    managed = managed_jobs(store, config, clock, ground.snapshot, book, simulated=ground.simulated)
+    entry_of, settle = partial(_entry, register), managed.settling(foreigners.engine.settle)
     granting = LeaseTerms(register, seldom(daemon_finder(), clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
-    dispatch = Dispatch(engines(local, foreigners.engine), foreign.told)
+    dispatch = Dispatch(engines(local, managed.engine, foreigners.engine), foreign.told)
     ours, known = dispatch.by_launcher, register.newest_known
     books = open_books(store, clock, ground.folder, entry_of, settle, by_launcher=ours, known=known)
     whose = partial(_user, register)
     engine = LaunchedToo(dispatch, messages, whose)
     brief = LaunchedToo(dispatch.brief(), messages, whose)
+    owners = config.consent.owners
     consenting = ConsentDependencies(
-        book=ConsentStore(store, clock),
-        register=register,
-        clock=clock,
-        by_launcher=ours,
-        by_owners=config.consent.owners,
+        book=book, register=register, clock=clock, by_launcher=ours, by_owners=owners
     )
     journal, halt = books.journal, books.switch.halt
     activity, doubts = Activity(), Doubts(store, clock, register)
@@ -204,6 +205,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
         register=register,
         foreign=foreign,
         foreigners=foreigners,
+        managed=managed,
         books=books,
         consents=Consents(consenting),
         doubts=doubts,
@@ -255,6 +257,7 @@ def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:
     """The look at the cluster; all that is known beside measurements and register comes to it, in order."""
     remembering = (
         partial(roots.foreigners.complete, by_launcher=roots.dispatch.by_launcher),
+        roots.managed.complete,
         roots.consents.complete,
         roots.books.remember,
         roots.watching.remember,
@@ -294,7 +297,7 @@ def _loop(
         limits=limits,
         looks=Looks(launcher=eyes.launcher, workers=eyes.workers),
         halted=roots.books.switch.halt,
-        before=settle,
+        before=roots.managed.before(settle),
         after=after_cycle(roots.books, limits, (roots.watching, roots.pairing, roots.background)),
         trouble=ground.trouble,
         activity=roots.activity,

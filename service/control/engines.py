@@ -1,14 +1,16 @@
 """The engines that this service acts with, the narrowest first: a new one is a row before ``external``."""
 
+from advisor.actions import Pause, Resume
 from advisor.engines.brief import Brief
 from advisor.engines.external import ExternalEngine
 from advisor.engines.launched import Given, LocalEngine
 from advisor.engines.memory_transfers import Moving
 from advisor.engines.router import EngineEntry
+from advisor.engines.slurm import SlurmEngine, Watched, is_slurms
 from advisor.state.model import is_submitted
 
 
-def engines(launched: LocalEngine, external: ExternalEngine) -> tuple[EngineEntry, ...]:
+def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine) -> tuple[EngineEntry, ...]:
     """Whose jobs each has, and what it can do; the first that takes a step does it."""
     return (
         EngineEntry(
@@ -19,6 +21,13 @@ def engines(launched: LocalEngine, external: ExternalEngine) -> tuple[EngineEntr
             preview=launched.preview,
             tells=True,
             by_launcher=True,
+        ),
+        EngineEntry(
+            name="slurm",
+            owns=is_slurms,
+            engine=slurm,
+            brief=Brief[Watched](slurm),
+            does=frozenset({Pause, Resume}),
         ),
         EngineEntry(
             name="external",

@@ -18,6 +18,7 @@ from advisor.engines.cuda_checkpointer import Checkpointer, LocalCheckpointer
 from advisor.engines.external import ExternalEngine, ExternalEngineDependencies, Lease, NoLease, beyond
 from advisor.engines.external_processes import OLDEST_MS, processes_of
 from advisor.engines.notify_owner import Notifier, TerminalNotifier
+from advisor.engines.slurm import is_slurms
 from advisor.jobs.external_jobs import Checkpoint, ExternalJobStore, Seen
 from advisor.live.snapshot import NO_PROJECT
 from advisor.state.model import (
@@ -128,7 +129,8 @@ class ExternalJobs:
         state = with_present(with_protection(state, self._protect), present)
         state = with_paused(state, paused, self._typed_ms)
         jobs = {
-            id: job if by_launcher(id) else self._completed(job, moving) for id, job in state.jobs.items()
+            id: job if by_launcher(id) or is_slurms(id) else self._completed(job, moving)
+            for id, job in state.jobs.items()
         }
         return replace(state, jobs=jobs)
 

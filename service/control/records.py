@@ -99,7 +99,7 @@ def open_books(
     clock: "Clock",
     folder: Path,
     entry_of: "Callable[[JobId], JobRecord | None]",
-    foreign: ForeignOutcome = lambda step: None,
+    foreign: ForeignOutcome = lambda step, intent: None,
     *,
     by_launcher: "Callable[[JobId], bool]",
     known: "Callable[[], int]" = int,

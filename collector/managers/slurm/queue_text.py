@@ -9,11 +9,12 @@ mark that is drawn anew for each call, so nobody can write a field or a job of o
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.inventory.hostlist import expand
 from collector.managers.model import Ask, JobKey, JobState, ManagedJob
+from collector.managers.owner_word import word_of
 from collector.managers.slurm.gres import entries
 from collector.managers.slurm.reasons import cause_of
 from collector.model import Holder, JobId, JobKind, NodeName
@@ -24,9 +25,9 @@ FIELDS = (
     "JobID", "JobArrayID", "ArrayJobID", "ArrayTaskID", "State", "Reason", "UserName", "UserID", "Account",
     "QOS", "Partition", "Reservation", "tres-per-job", "tres-per-node", "tres-per-task", "tres-alloc",
     "NumNodes", "NodeList", "PriorityLong", "StartTime", "SubmitTime", "EligibleTime", "EndTime", "TimeLimit",
-    "RestartCnt", "BatchFlag", "Name",
+    "RestartCnt", "BatchFlag", "Comment", "Name",
 )  # fmt: skip
-"""squeue(1), "--Format"; the name last, as the one that a person writes."""
+"""squeue(1), "--Format"; the comment and the name last, as the ones that a person writes."""
 
 TEXT_CHARS = 256
 """Ours: names and reasons are shown on other people's screens."""
@@ -69,15 +70,15 @@ class Listed:
     name: str
 
 
-def format_of(mark: str) -> str:
+def format_of(mark: str, fields: Sequence[str] = FIELDS) -> str:
     """The value of ``--Format`` that ends each field with ``mark``, in which no comma may be."""
-    return ",".join(f"{name}:{mark}" for name in FIELDS)
+    return ",".join(f"{name}:{mark}" for name in fields)
 
 
 def jobs_of(text: str, mark: str, cluster: str) -> tuple[Listed, ...]:
     """The jobs in what squeue printed; what each was given is not in it. Raises NotQueue."""
     rows = records(text, mark, FIELDS)
-    return tuple(Listed(job=_job(row, cluster), name=row["Name"]) for row in rows)
+    return tuple(Listed(job=job_of(row, cluster), name=row["Name"]) for row in rows)
 
 
 def records(text: str, mark: str, fields: tuple[str, ...]) -> Iterator[Mapping[str, str]]:
@@ -90,7 +91,8 @@ def records(text: str, mark: str, fields: tuple[str, ...]) -> Iterator[Mapping[s
         yield row | {fields[0]: row[fields[0]].lstrip("\n")}
 
 
-def _job(row: Mapping[str, str], cluster: str) -> ManagedJob:
+def job_of(row: Mapping[str, str], cluster: str) -> ManagedJob:
+    """The job of a record; what it was given is not in it. Raises NotQueue."""
     number = _number(row["JobID"])
     if number is None:
         raise NotQueue(f"a job without a number: {row['JobID'][:80]!r}")
@@ -125,6 +127,7 @@ def _job(row: Mapping[str, str], cluster: str) -> ManagedJob:
         started_ms=None if waits else _ms(row["StartTime"]),
         expected_ms=_ms(row["StartTime"]) if waits else None,
         ended_ms=_ms(row["EndTime"]) if state is JobState.ENDED else None,
+        word=word_of(row["Comment"]),
     )
 
 

@@ -29,6 +29,7 @@ from collector.managers.model import (
 )
 from collector.managers.slurm import node_text, queue_text, reservations
 from collector.managers.slurm.details import grants_of
+from collector.managers.slurm.one_job import GONE
 from collector.managers.slurm.queue_text import NotQueue
 from collector.managers.slurm.reuse import Numbers
 from collector.model import NodeName, OutOfService, Unavailable
@@ -45,9 +46,6 @@ RESERVATIONS_MS = 60_000
 SINGLY = 4
 """Up to so many new jobs are asked about one by one (0.01 s each); more, all at once (0.76 s of 3,001 jobs,
 22.05.8): most of a long queue waits, and says nothing of GPUs."""
-
-GONE = "Invalid job id"
-"""What scontrol says of a job that it knows no more."""
 
 Where = tuple[JobKey, tuple[NodeName, ...]]
 """What a job was given holds for this run of it on these nodes."""

@@ -47,6 +47,8 @@ _CAUSES = {
 _LIMIT = re.compile(r"(QOS|Assoc)(Grp|Max|Min|Usage|Job|Resource|Time)\w*|Max\w+PerAccount")
 AWAY = "ReqNodeNotAvail"
 """Before a comma and what the nodes are: UnavailableNodes:n3, or reserved for maintenance."""
+REQUEUED = ("job requeued in held state", "job requeued in special exit state")
+"""slurmctld's sentences in place of a word, from `scontrol requeuehold` until somebody releases the job."""
 PROSE = "Nodes required for job are DOWN, DRAINED or reserved"
 """slurmctld's own sentence in place of a word, where jobs of other partitions may have the nodes."""
 
@@ -55,6 +57,8 @@ def cause_of(reason: str) -> WaitCause:
     """What a job with this reason waits for."""
     if reason.startswith(AWAY):
         return WaitCause.RESERVATION if "reserved" in reason.lower() else WaitCause.NODES
+    if reason in REQUEUED:
+        return WaitCause.HELD
     if reason.startswith(PROSE):
         return WaitCause.NODES
     if _LIMIT.fullmatch(reason):

@@ -386,7 +386,6 @@ def test_with_checkpoints_switched_off_meanwhile_a_paused_job_waits(world: World
 @pytest.mark.parametrize(
     ("job", "changes", "says"),
     [
-        (JobId("slurm:7"), {}, "Slurm gave it its GPUs"),
         (JobId("pod:a/b"), {}, "Kubernetes gave it its GPUs"),
         (JOB, {"container": "0123456789ab"}, "is in a container"),
     ],

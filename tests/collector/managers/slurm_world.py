@@ -3,7 +3,7 @@
 The formats are those of a real 22.05.8, of which ``recorded`` holds answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from collector.inventory.slurm_programs import NoAnswer
@@ -30,6 +30,13 @@ class Job:
     submitted_s: int = SUBMITTED_S
     restarts: int = 0
     batch: bool = True
+    comment: str = "(null)"
+    held: bool = False
+    array: tuple[int, int] | None = None
+    """The array's number and the task's."""
+    requeue: bool = True
+    het: str = "N/A"
+    qos: str = "normal"
 
     @property
     def runs(self) -> bool:
@@ -39,23 +46,27 @@ class Job:
         return dict.fromkeys(queue_text.FIELDS, "N/A") | {
             "JobID": str(self.id),
             "JobArrayID": str(self.id),
-            "ArrayJobID": str(self.id),
+            "ArrayJobID": str(self.id if self.array is None else self.array[0]),
+            "ArrayTaskID": "N/A" if self.array is None else str(self.array[1]),
             "State": self.state,
             "Reason": self.reason,
             "UserName": self.user,
             "UserID": str(self.uid),
             "Account": self.account,
-            "QOS": "normal",
+            "QOS": self.qos,
             "Partition": "main",
             "tres-per-node": self.asked,
             "NumNodes": str(len(self.nodes)),
             "NodeList": ",".join(self.nodes) if self.runs else "",
-            "PriorityLong": "4294901760",
+            "PriorityLong": "0" if self.held else "4294901760",
             "StartTime": str(self.submitted_s + 1),
             "SubmitTime": str(self.submitted_s),
             "TimeLimit": "1:00:00",
             "RestartCnt": str(self.restarts),
             "BatchFlag": "1" if self.batch else "0",
+            "Comment": self.comment,
+            "Requeue": "1" if self.requeue else "0",
+            "HetJobID": self.het,
             "Name": self.name,
         }
 
@@ -93,6 +104,9 @@ class World:
     private: str = "none"
     level: str = ""
     reservations: Sequence[str] = ()
+    began_s: int = SUBMITTED_S - 86_400
+    next_number: int = 900
+    """Of the controller: when it was started, and what the next job will be called."""
     failing: dict[str, str] = field(default_factory=dict)
     calls: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -103,12 +117,20 @@ class World:
         if command[0] in self.failing:
             raise NoAnswer(self.failing[command[0]])
         match list(command):
+            case ["squeue", *_, one, _] if one.startswith("--jobs="):
+                named = [job.row() for job in self.jobs if one == f"--jobs={job.id}"]
+                if not named:
+                    raise NoAnswer("squeue ended with 1: slurm_load_jobs error: Invalid job id specified")
+                return _printed(named, command[-1])
             case ["squeue", *_]:
                 return _printed([job.row() for job in self.jobs], command[-1])
             case ["sinfo", *_]:
                 return _printed([node.row() for node in self.nodes], command[-1])
             case ["scontrol", "show", "config"]:
-                return f"ClusterName = lab\nPrivateData = {self.private}\nSlurmUser = slurm(64030)\n"
+                return (
+                    f"ClusterName = lab\nPrivateData = {self.private}\nSlurmUser = slurm(64030)\n"
+                    f"BOOT_TIME = {self.began_s}\nNEXT_JOB_ID = {self.next_number}\n"
+                )
             case ["scontrol", *_, "reservation"]:
                 return "".join(f"{line}\n" for line in self.reservations or ["No reservations in the system"])
             case ["scontrol", *_, "job"]:
@@ -122,6 +144,10 @@ class World:
                 return f"{self.level}\n"
             case _:
                 raise AssertionError(command)
+
+    def asking(self) -> Callable[[Sequence[str]], str]:
+        """The same without a time limit."""
+        return lambda command: self.run(command, 1.0)
 
     def asked(self, program: str) -> int:
         """How often it was called."""
