@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from advisor.jobs.model import Sharing, Submission
-from advisor.planner.transition import SHARED_RESERVE_BYTES
+from advisor.planner.transition import share_of_memory
 from analytics import text
 from collector.model import GpuUuid
 
@@ -139,7 +139,7 @@ def memory_of(wanted: Submission, share: float, devices: Sequence[Device], shari
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes) or not known:
         return None
-    return max(0, int((min(known) - SHARED_RESERVE_BYTES) * share))
+    return share_of_memory(min(known), share)
 
 
 def environment(settings: Sequence[tuple[str, str]], own: Mapping[str, str]) -> dict[str, str]:

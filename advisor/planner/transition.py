@@ -61,11 +61,19 @@ def memory_charged(job: Job) -> int | None:
 
 
 def memory_beside(job: Job, gpu: Gpu, share: float) -> int | None:
-    """Bytes to set aside for the job on a shared GPU: what is known, else its share of the memory."""
+    """Bytes to set aside for the job on a shared GPU: what is known, else its share of what jobs may use there.
+
+    That is what a sharing job is told that it may use, so two halves are one GPU.
+    """
     known = memory_charged(job)
     if known is not None or gpu.memory_bytes is None:
         return known
-    return int(gpu.memory_bytes * share)
+    return share_of_memory(gpu.memory_bytes, share)
+
+
+def share_of_memory(memory_bytes: int, share: float) -> int:
+    """The bytes of a share of a GPU's memory; what is kept free on shared GPUs is nobody's."""
+    return max(0, int((memory_bytes - SHARED_RESERVE_BYTES) * share))
 
 
 @dataclass(frozen=True, slots=True)

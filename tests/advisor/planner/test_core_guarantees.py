@@ -86,7 +86,7 @@ def jobs(draw: st.DrawFn, name: str, projects: tuple[str, ...]) -> Job:
         min_gpus=least,
         max_gpus=least + 2 if elastic else least,
         priority=draw(st.sampled_from([0, 0, 1])),
-        memory_bytes=10 * GIB,
+        memory_bytes=draw(st.sampled_from([None, 10 * GIB, 50 * GIB])),
         submitted_ms=NOW_MS - 1000,
         preemptible=True,
         attached=False,
