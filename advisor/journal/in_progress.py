@@ -31,11 +31,11 @@ class InProgress:
 
 
 def owed(deeds: Iterable[ActionRecord], state: ClusterState, now: Moment) -> dict[JobId, InProgress]:
-    """What is owed to each job of the state that waits, by ``deeds`` of the last hour."""
+    """What is owed to each job of the state that waits, or is to grow, by ``deeds`` of the last hour."""
     begun: defaultdict[JobId, list[ActionRecord]] = defaultdict(list)
     started: dict[JobId, int] = {}
     for deed in deeds:
-        if isinstance(deed.step, Start | Resume):
+        if isinstance(deed.step, Start | Resume) or _has_grown(deed):
             started[deed.job] = max(started.get(deed.job, 0), deed.number)
         heir = _heir(deed)
         if heir is not None:
@@ -43,7 +43,7 @@ def owed(deeds: Iterable[ActionRecord], state: ClusterState, now: Moment) -> dic
     result: dict[JobId, InProgress] = {}
     for heir, asked in begun.items():
         job = state.jobs.get(heir)
-        if job is None or job.phase is Phase.RUNNING:
+        if job is None or (job.phase is Phase.RUNNING and not job.elastic):
             continue
         since = [deed for deed in asked if deed.number > started.get(heir, 0)]
         fresh = [deed for deed in since if deed.result is None or _age_since_end_ms(deed, now) <= HELD_MS]
@@ -64,6 +64,8 @@ def with_owed(
     held = {uuid for placement in state.placements.values() for uuid in placement.gpus}
     jobs, reservations = dict(state.jobs), dict(state.reservations)
     for heir, what in found.items():
+        if jobs[heir].phase is Phase.RUNNING:  # it grows before anybody borrows: nothing need be held back
+            continue
         if what.coming:
             jobs[heir] = replace(jobs[heir], held=True)
         wanted = dict.fromkeys((*what.freed, *places.get(heir, ())))
@@ -81,6 +83,11 @@ def _heir(deed: ActionRecord) -> JobId | None:
     if deed.result not in (None, Result.DONE):
         return None
     return deed.step.for_job if isinstance(deed.step, Pause | Requeue | Resize | Move) else None
+
+
+def _has_grown(deed: ActionRecord) -> bool:
+    had = () if deed.stood is None else deed.stood.gpus
+    return isinstance(deed.step, Resize) and deed.result is Result.DONE and len(deed.step.gpus) > len(had)
 
 
 def _owed(deeds: Sequence[ActionRecord]) -> InProgress:

@@ -309,10 +309,13 @@ def _withheld(step: Action, draft: Draft) -> Objection | None:
 
 
 def _unwanted(step: Action, draft: Draft) -> Objection | None:
-    """Nobody gives way to a job that does not wait any more."""
+    """Nobody gives way to a job that neither waits any more nor could have more GPUs than it has."""
     asker = getattr(step, "for_job", None)
     job = None if asker is None else draft.jobs.get(asker)
     if asker is None or (job is not None and job.phase is not Phase.RUNNING):
+        return None
+    held = draft.placements.get(asker)
+    if job is not None and held is not None and len(held.gpus) < job.max_gpus:
         return None
     reason = f"{asker}, for which it would be done, does not wait any more"
     return Objection(rule=Rule.STALE, reason=reason, would_change="a new plan on the newest state")

@@ -61,7 +61,7 @@ def memory_charged(job: Job) -> int | None:
 
 
 def memory_beside(job: Job, gpu: Gpu, share: float) -> int | None:
-    """Bytes to set aside for the job on a shared GPU: what is known, else its share of what jobs may use there.
+    """Bytes to set aside for the job on a shared GPU: what is known, else its share of what jobs may use.
 
     That is what a sharing job is told that it may use, so two halves are one GPU.
     """

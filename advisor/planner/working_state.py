@@ -144,12 +144,19 @@ class WorkingState:
         self.board.promise(step.job, step.start_ms, step.gpus)
         self.steps.append(step)
 
-    def refuse(self, job: Job, rule: Rule, reason: str, would_change: str = "") -> None:
-        """Say why the job goes on waiting."""
+    def refuse(
+        self,
+        job: Job,
+        rule: Rule,
+        reason: str,
+        would_change: str = "",
+        action: ActionClass = ActionClass.SCHEDULE,
+    ) -> None:
+        """Say why the job goes on waiting, or what else is not done for it."""
         self.refused.append(
             Refusal(
                 job=job.id,
-                action=ActionClass.SCHEDULE,
+                action=action,
                 rule=rule,
                 reason=reason,
                 would_change=would_change,

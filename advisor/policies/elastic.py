@@ -35,31 +35,37 @@ class _Wish:
     borrowed: bool
     unmeasured: bool
     loss: float
-    job: JobId
     before: int
+    job: JobId
     after: int
 
 
 def grow(round: WorkingState) -> None:
     """Let elastic jobs have what is left over."""
     if round.board.free_gpus:
-        hunger = _Hunger(round)
-        hunger.settle()
-        hunger.apply()
+        sizes = Sizes(round)
+        sizes.settle()
+        sizes.apply()
 
 
-class _Hunger:
-    """Sizes that elastic jobs are to have; nothing is placed before all are known."""
+class Sizes:
+    """Sizes that elastic jobs are to have; nothing is placed before all are known.
 
-    def __init__(self, round: WorkingState) -> None:
-        self._round = round
-        closed = _awaited(round)
+    Of equals nobody grows twice before the others have. ``guaranteed``: as far as quotas cover them, whoever
+    has the GPUs now.
+    """
+
+    def __init__(self, round: WorkingState, *, guaranteed: bool = False) -> None:
+        self._round, self._guaranteed = round, guaranteed
         self._jobs: dict[JobId, tuple[Job, Pool]] = {}
+        closed = set() if guaranteed else _awaited(round)
+        waiting = {job.project for job in _refused(round)} if guaranteed else ()
         for job, pool in _growable(round):
-            if pool not in closed:
+            if pool not in closed and job.project not in waiting:
                 self._jobs[job.id] = (job, pool)
-        self._size = {id: len(round.placements[id].gpus) for id in self._jobs}
-        self._free = Counter({pool: pool.free for _, pool in self._jobs.values()})
+        self.size = {id: len(round.placements[id].gpus) for id in self._jobs}
+        pools = [pool for _, pool in self._jobs.values()]
+        self._free = Counter({pool: pool.size if guaranteed else pool.free for pool in pools})
         self._given = dict(round.given)
 
     def settle(self) -> None:
@@ -75,7 +81,7 @@ class _Hunger:
                 continue
             job, pool = self._jobs[wish.job]
             more = wish.after - wish.before
-            self._size[wish.job] = wish.after
+            self.size[wish.job] = wish.after
             self._free[pool] -= more
             for name in self._round.tree.paths[job.project]:
                 self._given[name] += more
@@ -84,7 +90,7 @@ class _Hunger:
 
     def apply(self) -> None:
         """Place what was settled."""
-        for id, size in self._size.items():
+        for id, size in self.size.items():
             own = self._round.placements[id].gpus
             job, _ = self._jobs[id]
             more = size - len(own)
@@ -95,7 +101,7 @@ class _Hunger:
     def _wish(self, id: JobId) -> _Wish | None:
         """The growth that this job would have next, ``None`` when it wants or may have none."""
         job, pool = self._jobs[id]
-        before = self._size[id]
+        before = self.size[id]
         room = self._room(job)
         most = min(job.max_gpus, before + self._free[pool], before + room)
         best: _Wish | None = None
@@ -113,13 +119,25 @@ class _Hunger:
         return best
 
     def _room(self, job: Job) -> int:
-        """GPUs that the limits above it still allow."""
-        room = job.max_gpus
-        for name in self._round.tree.paths[job.project]:
-            limit = self._round.tree.projects[name].limit_gpus
+        """GPUs that the limits above it still allow, or what is guaranteed it within its fair shares."""
+        tree, path, given = self._round.tree, self._round.tree.paths[job.project], self._given
+        room = self._guarantee(job) if self._guaranteed else float(job.max_gpus)
+        for name in path:
+            limit = tree.projects[name].limit_gpus
             if limit is not None:
-                room = min(room, int(limit - self._given[name] + SHARE_SLACK))
-        return max(room, 0)
+                room = min(room, limit - given[name])
+        return max(int(room + SHARE_SLACK), 0)
+
+    def _guarantee(self, job: Job) -> float:
+        """GPUs that a quota leaves for it, on the level that leaves most, within the fair shares below that.
+
+        What the levels above lent to others counts as returned once these give way (``preemption``).
+        """
+        most, fair = 0.0, float(job.max_gpus)
+        for name in self._round.tree.paths[job.project]:
+            fair = min(fair, self._round.fair[name] - self._given[name])
+            most = max(most, min(fair, self._round.tree.quotas[name] - self._given[name]))
+        return most
 
     def _deserved(self, job: Job, more: int) -> bool:
         fair = self._round.fair
@@ -158,12 +176,17 @@ def _may_be_resized(round: WorkingState, job: Job, placement: Placement) -> bool
 def _awaited(round: WorkingState) -> set[Pool]:
     """Kinds of GPU that somebody under quota waits for, and could get."""
     awaited: set[Pool] = set()
-    for refusal in round.refused:
-        job = round.state.jobs[refusal.job]
+    for job in _refused(round):
         size = job.min_gpus * job.share
         if round.given[job.project] + size <= round.tree.quotas[job.project] + SHARE_SLACK:
             awaited.update(pool for pool in round.board.may_use(job) if pool.size >= job.min_gpus)
     return awaited
+
+
+def _refused(round: WorkingState) -> Iterator[Job]:
+    """Who is told to go on waiting."""
+    refused = (each for each in round.refused if each.action is ActionClass.SCHEDULE)
+    return (round.state.jobs[each.job] for each in refused)
 
 
 def _gains(round: WorkingState, job: Job, before: int, most: int) -> Iterator[tuple[int, float | None]]:

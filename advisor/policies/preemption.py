@@ -78,21 +78,26 @@ class Reclaimer:
         self._victims = Candidates(round)
         self._hopeless: dict[tuple[object, ...], Short] = {}
 
-    def make_room(self, job: Job, *, may_reclaim: bool = True) -> tuple[GpuUuid, ...] | Short:
+    def make_room(
+        self, job: Job, *, may_reclaim: bool = True, beside: tuple[GpuUuid, ...] = ()
+    ) -> tuple[GpuUuid, ...] | Short:
         """Have others give way until the job fits, and say where; or say why not: then nothing was changed.
+
+        ``beside``: the GPUs of a running job that is to have more of their kind; ``job`` says how many.
 
         Promises that do not bind the job are as if they were not made. Those whose GPUs it takes are over.
         """
         round, board = self._round, self._round.board
         entitled = round.entitled(job, wanted_gpus(job) * job.share) if may_reclaim else 0
         held = board.held_for(job.id)
-        shape = (*_shape(job), entitled, may_reclaim, job.id in round.state.begun, held)
+        kind = board.kind_of(beside) if beside else None
+        shape = (*_shape(job), entitled, may_reclaim, job.id in round.state.begun, held, bool(beside), kind)
         if shape in self._hopeless:
             return self._hopeless[shape]
         own = round.state.reservations.get(job.id)
         board.fulfil(job.id)
         aside = self._promises.set_aside(job) if may_reclaim else {}
-        room, search = PreemptionTrial(round, job), _Search(may_reclaim=may_reclaim)
+        room, search = PreemptionTrial(round, job, beside=beside), _Search(may_reclaim=may_reclaim)
         if (aside and room.is_enough()) or self._search(job, room, search):
             room.undo()
             return self._settled(job, room, {}, aside)
@@ -100,7 +105,7 @@ class Reclaimer:
         room.undo()
         if may_reclaim:
             for movable in (True, False):
-                result = self._guaranteed_room(job, search, movable=movable)
+                result = self._guaranteed_room(job, search, beside, movable=movable)
                 if result is not None:
                     return self._settled(job, *result, aside)
         self._promises.restore(aside)
@@ -124,7 +129,7 @@ class Reclaimer:
         return place
 
     def _guaranteed_room(
-        self, job: Job, before: _Search, *, movable: bool
+        self, job: Job, before: _Search, beside: tuple[GpuUuid, ...], *, movable: bool
     ) -> tuple[PreemptionTrial, dict[JobId, Placement]] | None:
         """A place that its guarantee gives it out of borrowers who are within their fair shares.
 
@@ -136,7 +141,7 @@ class Reclaimer:
             return None
         staying: set[JobId] = set()
         for _ in range(TRIES if movable else 1):
-            room = PreemptionTrial(self._round, job, guaranteed=True)
+            room = PreemptionTrial(self._round, job, guaranteed=True, beside=beside)
             search = _Search(may_reclaim=True, movable=movable, staying=staying)
             if not self._search(job, room, search):
                 room.undo()
@@ -188,7 +193,11 @@ class Reclaimer:
     def _may_lose(
         self, victim: Candidate, job: Job, taken: dict[ProjectName, float], *, guaranteed: bool
     ) -> bool:
+        if victim.job.id == job.id:
+            return False
         if victim.level is None:
+            if job.id in self._round.placements:  # nobody shrinks for a sibling that is only to grow
+                return False
             rank = victim.job.priority - job.priority
             settled = self._round.limits.order is Order.GOODPUT  # sizes of equals were weighed already
             return rank <= 0 if victim.floor and not settled else rank < 0
@@ -203,8 +212,9 @@ class Reclaimer:
         for id, kept in room.chosen():
             victim = self._round.state.jobs[id]
             if kept:
+                does = "grow to what it is guaranteed" if job.id in self._round.placements else "start"
                 self._round.resize(
-                    victim, kept, f"shrinks so that {job.id} of {job.project} can start", job.id
+                    victim, kept, f"shrinks so that {job.id} of {job.project} can {does}", job.id
                 )
                 continue
             self._victims.gone.add(id)

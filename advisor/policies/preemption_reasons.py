@@ -93,7 +93,8 @@ def why_given_up(round: WorkingState, victim: Job, job: Job, *, guaranteed: bool
     theirs = text.count(round.given[job.project])
     return (
         f"{idle}{victim.project} has {mine} GPUs of a fair share of {fair}; {job.project}, with "
-        f"{theirs} of {text.count(round.fair[job.project])}, starts {job.id} there"
+        f"{theirs} of {text.count(round.fair[job.project])}, "
+        + (f"is guaranteed more for {job.id}" if job.id in round.placements else f"starts {job.id} there")
     )
 
 

@@ -14,11 +14,19 @@ from collector.model import GpuUuid, JobId
 class PreemptionTrial:
     """The place that is being made for one job, and who gives way for it, in the order of asking.
 
-    A paused job fits nowhere but on the nodes that hold its state.
+    A paused job fits nowhere but on the nodes that hold its state, and what a running one wants more nowhere
+    but ``beside`` its own GPUs, among those of their kind.
     """
 
-    def __init__(self, round: WorkingState, job: Job, *, guaranteed: bool = False) -> None:
-        self._round, self._job, self.guaranteed = round, job, guaranteed
+    def __init__(
+        self,
+        round: WorkingState,
+        job: Job,
+        *,
+        guaranteed: bool = False,
+        beside: tuple[GpuUuid, ...] = (),
+    ) -> None:
+        self._round, self._job, self.guaranteed, self._beside = round, job, guaranteed, beside
         self._on = job.paused_on if job.phase is Phase.PAUSED else ()
         self._size = (len(self._on) or job.min_gpus) * job.share
         self._before: dict[JobId, Placement] = {}
@@ -56,14 +64,16 @@ class PreemptionTrial:
         return (self._round.state.jobs[id] for id, after in self._after.items() if after is None)
 
     def _fits(self) -> bool:
-        if self._on:
-            return self._round.board.find_on(self._on) is not None
+        if self._on or self._beside:
+            return self.place() is not None
         return self._round.board.fits(self._job, self._job.min_gpus)
 
     def place(self) -> tuple[GpuUuid, ...] | None:
         """Where the job fits now."""
         if self._on:
             return self._round.board.find_on(self._on)
+        if self._beside:
+            return self._round.board.find_beside(self._job, self._beside, self._job.min_gpus)
         return self._round.board.find(self._job, self._job.min_gpus)
 
     def shrink(self, victim: Job, floor: int, depth: int = 0) -> float:
@@ -143,6 +153,8 @@ class PreemptionTrial:
 
     def _helps(self, gpus: tuple[GpuUuid, ...]) -> bool:
         board = self._round.board
+        if self._beside and board.kind_of(gpus) is not board.kind_of(self._beside):
+            return False
         return not board.is_promised(gpus) and board.is_useful(self._near(gpus), self._job)
 
     def _near(self, gpus: Iterable[GpuUuid]) -> tuple[GpuUuid, ...]:

@@ -24,6 +24,7 @@ from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
 from advisor.policies.backfill import Ends
 from advisor.policies.borrowing import Firm, told
+from advisor.policies.guaranteed_growth import grow_guaranteed
 from advisor.policies.preemption import Reclaimer
 from advisor.policies.preemption_reasons import Short
 from advisor.policies.promised_starts import Promises, gone_by
@@ -41,7 +42,11 @@ def fill(round: WorkingState) -> None:
     desk = _Desk(round)
     turns = [(_turn(round, lines[name][-1]), name) for name in lines]
     heapify(turns)
+    grown = False
     while turns:
+        if not grown and any(over for over, *_ in turns[0][0]):
+            grow_guaranteed(round, desk.reclaimer)
+            grown = True
         key, name = heappop(turns)
         now = _turn(round, lines[name][-1])
         if turns and now > turns[0][0] and now != key:
@@ -53,6 +58,8 @@ def fill(round: WorkingState) -> None:
             desk.serve(line.pop())
         if line:
             heappush(turns, (_turn(round, line[-1]), name))
+    if not grown:
+        grow_guaranteed(round, desk.reclaimer)
 
 
 class _Desk:
@@ -63,7 +70,7 @@ class _Desk:
         self._firm = Firm(round)
         self._promises = Promises(round)
         self._ends = Ends(round)
-        self._reclaimer = Reclaimer(round, self._promises)
+        self.reclaimer = Reclaimer(round, self._promises)
         self._heads: defaultdict[ProjectName, int] = defaultdict(int)
         self._owed: set[ProjectName] = set()
 
@@ -109,7 +116,7 @@ class _Desk:
             self._place(job, gpus, "there is room")
             return
         steps = len(self.round.steps)
-        result = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+        result = self.reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
         if isinstance(result, Short):
             self._wait(job, result)
         elif len(self.round.steps) > steps:
@@ -121,7 +128,7 @@ class _Desk:
         """Start it in the place of others below the same limit, or say that the limit is reached."""
         result = None
         if self._firm.lack(job) is None:
-            result = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+            result = self.reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
         if result is None or isinstance(result, Short):
             self._refuse_limit(job, size, limit)
         else:
@@ -166,7 +173,7 @@ class _Desk:
             if self._may_have(job, gpus):
                 self._place(job, gpus, "there is room again where its state lies")
             return
-        result = self._reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+        result = self.reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
         if not isinstance(result, Short):
             self._place(job, result, "others gave way where its state lies")
             return

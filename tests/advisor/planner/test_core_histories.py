@@ -41,7 +41,8 @@ def comer(chance: Random, name: str) -> Job:
         min_gpus=least,
         max_gpus=most,
         share=share,
-        memory_bytes=10 * GIB,
+        memory_bytes=chance.choice([None, 10 * GIB, 30 * GIB]),
+        gpu_models=chance.choice([(), (), (), ("A",), ("B",)]),
         limit_s=chance.choice([None, 3600.0, 2 * 3600.0, 5 * 3600.0, 12 * 3600.0]),
         preemptible=chance.choice([True, True, True, False]),
         checkpointable=chance.random() < 0.5,
@@ -53,19 +54,27 @@ def comer(chance: Random, name: str) -> Job:
 def machines(chance: Random) -> ClusterState:
     nodes, each = chance.choice([(1, 4), (2, 2), (2, 4), (3, 2)])
     quotas = chance.choice([(0.0, 0.0, 0.0), (2.0, 0.0, 2.0), (4.0, 0.0, 0.0)])
+    parent, mixed = chance.choice([None, "dept"]), chance.random() < 0.5
     return ClusterState(
         as_of_ms=START_MS,
         nodes={f"n{node}": Node(name=f"n{node}") for node in range(nodes)},
         gpus={
             f"n{node}/{at}": Gpu(
-                uuid=f"n{node}/{at}", node=f"n{node}", memory_bytes=80 * GIB, telemetry=Telemetry.GOOD
+                uuid=f"n{node}/{at}",
+                node=f"n{node}",
+                model="B" if mixed and node == 0 else "A",
+                memory_bytes=80 * GIB,
+                telemetry=Telemetry.GOOD,
             )
             for node in range(nodes)
             for at in range(each)
         },
         projects={
-            name: Project(name=name, quota_gpus=quota)
-            for name, quota in zip(("alpha", "beta", "gamma"), quotas, strict=True)
+            "dept": Project(name="dept", quota_gpus=chance.choice([None, 4.0])),
+            **{
+                name: Project(name=name, quota_gpus=quota, parent=parent if name != "gamma" else None)
+                for name, quota in zip(("alpha", "beta", "gamma"), quotas, strict=True)
+            },
         },
     )
 

@@ -111,3 +111,29 @@ def test_half_a_gang_is_finished_though_the_hours_bound_is_reached(
     step = Requeue(job=GIVER, for_job=HEIR)
     ruling = approve(Plan(as_of_ms=NOW_MS, steps=(step,)), state, AUTO)
     assert (ruling.refused[0].rule if ruling.refused else None) is rule
+
+
+def test_an_elastic_job_that_is_to_grow_asks_nobody_else_meanwhile() -> None:
+    """What it grows onto is not held back: it grows before anybody borrows, as soon as it is free."""
+    state = world("g0", "g1")
+    heir = replace(
+        state.jobs[HEIR], min_gpus=1, max_gpus=3, phase=Phase.RUNNING, started_ms=0, attached=False
+    )
+    state = replace(
+        state,
+        jobs={**state.jobs, HEIR: heir},
+        placements={**state.placements, HEIR: Placement(gpus=("g2",))},
+    )
+    asked = deed(Requeue(job=GIVER, for_job=HEIR))
+    found = owed([asked], state, NOW)
+    assert found == {HEIR: InProgress(coming=(GIVER,), plan=7)}
+    after = with_owed(state, found, {})
+    assert after.begun == {HEIR: (GIVER,)}
+    assert (after.jobs, after.reservations) == (state.jobs, state.reservations)
+    grown = deed(
+        Resize(job=HEIR, gpus=("g2", "g3")),
+        2,
+        result=Result.DONE,
+        stood=Stood(phase=Phase.RUNNING, gpus=("g2",)),
+    )
+    assert owed([asked, grown], state, NOW) == {}
