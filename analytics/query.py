@@ -94,6 +94,7 @@ class QuerySpec:
     """What a query's header says, and its text.
 
     ``marks`` are parameters that no caller gives: how far a level of the store is complete, by its name.
+    ``never_null`` are columns that have a value in each row.
     """
 
     name: str
@@ -103,6 +104,7 @@ class QuerySpec:
     parameters: tuple[Parameter, ...] = ()
     columns: tuple[Column, ...] = ()
     marks: tuple[tuple[str, str], ...] = ()
+    never_null: frozenset[str] = frozenset()
 
 
 def run(
@@ -218,7 +220,8 @@ def _check_window(query: str, values: Mapping[str, Any]) -> None:
 
 def _parse(name: str, text: str) -> QuerySpec:
     header = [line.removeprefix("--").strip() for line in text.splitlines() if line.startswith("--")]
-    parts: dict[str, list[str]] = {"summary": [], "param": [], "mark": [], "column": [], "null": []}
+    tags = ("summary", "param", "mark", "column", "never_null", "null")
+    parts: dict[str, list[str]] = {tag: [] for tag in tags}
     current = "summary"
     for line in header:
         tag, _, rest = line.partition(" ")
@@ -233,6 +236,7 @@ def _parse(name: str, text: str) -> QuerySpec:
         name=name,
         summary=" ".join(parts["summary"]),
         null_means=" ".join(parts["null"]),
+        never_null=frozenset(name for line in parts["never_null"] for name in line.split(", ")),
         sql=text,
         parameters=tuple(_parameter(line) for line in parts["param"]),
         columns=tuple(_column(line) for line in parts["column"]),

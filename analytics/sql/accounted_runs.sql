@@ -22,6 +22,7 @@
 -- @column unused_gpus integer (GPUs): of these, with a mean of 0
 -- @column utilization_ratio double: the mean of these means, an upper bound of the use
 -- @column measured text: each of them, a JSON list of node, gpu, utilization_ratio, memory_used_bytes, memory_total_bytes
+-- @never_null job, shown_id, cluster, state_name, submitted_at, ended_at, node_names, gpus
 -- @null started_at: it never began; asked_gpus: not said; utilization_ratio, measured: nothing is known of its use
 SELECT
     concat(manager, ':', number) AS job, shown_id, user_name, project, job_name, cluster, partition, qos, state_name,

@@ -29,6 +29,7 @@
 -- @column waiting text: whom one is on its way to, or is kept for
 -- @column missed text: whom one did not reach
 -- @column evidence json: the numbers behind it
+-- @never_null number, kind, rung, title, says, next, since_ts
 -- @null closed_at: still so; job, user_name, project, node: it is about none; told, told_at, waiting, missed: nobody
 WITH words AS (
     SELECT

@@ -12,6 +12,7 @@
 -- @column shared_gpu_hours double (GPU-hours): on GPUs that another job held too, by shares
 -- @column alike_gpu_hours double (GPU-hours): of these, charged alike
 -- @column unclear_gpu_hours double (GPU-hours): of these, neither: what its processes did is not kept that long
+-- @never_null shared_gpu_hours, alike_gpu_hours, unclear_gpu_hours
 -- @null never
 WITH newest AS (
     SELECT least($to_ts, coalesce(max(complete_to), $to_ts)) AS to_ts FROM watermarks WHERE name = 'rollup_1m'

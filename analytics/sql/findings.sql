@@ -39,6 +39,7 @@
 -- @column sentence text: the finding in words
 -- @column judged_gpu_hours double (GPU-hours): idle or empty since it began, as judged last
 -- @column evidence json: the numbers behind it
+-- @never_null finding_id, kind, uuid, node, opened_at, last_seen_at, window_from, window_to, sentence
 -- @null closed_at: still so; user_name, project, job: nobody holds it, or not known; cost: no price; hours: no waste; wasted_energy_kwh: not measured, or no waste; its ratio: no waste
 WITH chosen AS (
     SELECT

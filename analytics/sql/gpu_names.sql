@@ -6,6 +6,7 @@
 -- @column node text: its machine
 -- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column to_ts timestamp: until when it was installed
+-- @never_null uuid
 -- @null to_ts: it still is; else: not known
 SELECT
     uuid, node, gpu_place(gpu_index, uuid, parent_uuid, mig_profile, gpu_instance, compute_instance) AS gpu_place,

@@ -30,6 +30,7 @@
 -- @column temperature_c smallint (°C): of the GPU
 -- @column process_count smallint: processes on it
 -- @column as_of timestamp: its newest sample
+-- @never_null uuid, node, state
 -- @null state_reason: there is none; not measured, or too long ago to be so now; user_name to framework: nobody holds it; state_since: the newest whole minute was in another state
 WITH now_rows AS (
     SELECT * FROM gpus_at_newest_tick($node, $project, $user, $model)

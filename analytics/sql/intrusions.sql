@@ -22,6 +22,7 @@
 -- @column sm_ratio double (ratio): its share of the GPU's time when last looked at
 -- @column from_ts timestamp: seen there since
 -- @column to_ts timestamp: until
+-- @never_null uuid, node, from_ts
 -- @null to_ts: it is still there; else: not measured, or not readable from outside
 WITH wanted AS (
     SELECT i.*, g.uuid, g.node, g.gpu_index,

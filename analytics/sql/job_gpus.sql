@@ -31,6 +31,7 @@
 -- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
 -- @column shared_with bigint: other jobs that held it at the same time
 -- @column is_told_apart boolean: meanwhile use of single processes or pods was told; where it was not, all are charged alike, by share
+-- @never_null uuid, node
 -- @null is_told_apart: nobody shared it, or what its processes did is not kept that long; to_ts: it still holds it; found: nothing; ratios of energy: no hours; else: not known or not measured
 WITH own AS (
     SELECT holder_id FROM holders WHERE job = $job

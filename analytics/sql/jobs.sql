@@ -37,6 +37,7 @@
 -- @column energy_known_ratio double (ratio): the part of gpu_hours in which energy was measured
 -- @column wasted_energy_kwh double (kWh): used while wasted
 -- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
+-- @never_null job
 -- @null to_ts: it still holds one; found: nothing; cost: no price; ratios of energy: no hours; else: not known or not measured
 WITH sums AS (
     SELECT

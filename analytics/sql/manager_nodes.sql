@@ -8,6 +8,7 @@
 -- @column given_gpus integer (GPUs): that are given out, by the node's own word
 -- @column partitions text: with commas between them
 -- @column measured_gpus bigint (GPUs): that a source of ours shows under this node's name, whole or by its first label
+-- @never_null cluster, node, measured_gpus
 -- @null state: it gets jobs; gpus, given_gpus: not said
 SELECT
     m.cluster, m.node, m.state, m.reason, m.gpus, m.given_gpus, m.partitions,

@@ -20,6 +20,7 @@
 -- @column submitted_at timestamp: since when it waits
 -- @column expected_at timestamp: when its manager expects it to begin
 -- @column as_of timestamp: of the newest look
+-- @never_null job, shown_id, cluster, submitted_at, tasks, as_of
 -- @null cause: seen by a version that did not tell; expected_at: not said, or already over; gpus: asked for in a way that the queue does not show; user_name, project, job_name: not said
 WITH newest AS (SELECT manager, cluster, max(ts) AS as_of FROM manager_looks GROUP BY ALL)
 SELECT

@@ -23,6 +23,7 @@
 -- @column submitted_at timestamp: when it was submitted, or put back into the queue
 -- @column started_at timestamp: when it began
 -- @column ended_at timestamp: when it was over
+-- @never_null job, shown_id, cluster, state, nodes, submitted_at
 -- @null gpus: not said; given: it has some, nobody says which; limit_s: no limit; started_at, ended_at: it has not
 SELECT
     job, shown_id, user_name, project, job_name, kind, cluster, partition, qos, reservation, state, state_name, reason,

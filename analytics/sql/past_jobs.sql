@@ -30,6 +30,7 @@
 -- @column others bigint: other jobs that had a part of one of its GPUs
 -- @column per_gpu_hour double (currency): the price of an hour of one
 -- @column currency text: of the price
+-- @never_null job
 -- @null not known or not measured; prices: none is configured
 WITH spells AS (
     SELECT

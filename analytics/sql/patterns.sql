@@ -15,6 +15,7 @@
 -- @column window_from timestamp: start of the time it was judged on
 -- @column window_to timestamp: end of it
 -- @column as_of timestamp: when it was judged
+-- @never_null job, kind, as_of
 -- @null reason: it is not unknown; else: not known
 SELECT
     h.job, h.job_name, h.user_name, h.project, h.framework, p.kind, p.evidence, p.reason, p.window_from, p.window_to, p.as_of

@@ -17,6 +17,7 @@
 -- @column kinds text: the kinds of finding that were not judged, with commas between
 -- @column reason text: why, in words
 -- @column as_of timestamp: when it was judged
+-- @never_null uuid, node, verdict, reason, as_of
 -- @null user_name, project, job: the verdict is about the GPU, whoever holds it
 SELECT
     g.uuid, g.node, g.gpu_index,

@@ -22,6 +22,8 @@
 -- @column found_gpu_hours double (GPU-hours): of the waste, by holders on GPUs of which anything was found in the window
 -- @column wasted_energy_kwh double (kWh): used while wasted
 -- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
+-- @never_null held_gpu_hours, wasted_gpu_hours, allocated_empty_gpu_hours, held_idle_gpu_hours,
+--   low_saturation_gpu_hours, open_gpu_hours, found_gpu_hours
 -- @null wasted_cost: some of the hours have no price, or currencies differ; wasted_energy_kwh: not measured; its ratio: no waste
 WITH chosen AS (
     SELECT gpu_id, share_of_device FROM gpus

@@ -3,13 +3,16 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from analytics import text
 from service.cli import words
 from service.cli.screen import Column, console, table
 from service.client import Client
 from service.summaries import accounted
+
+if TYPE_CHECKING:
+    from service.schemas.rows import AccountedRunsRow, AccountedUseRow
 
 KEYS = ("user", "project", "account", "partition", "qos", "cluster", "node")
 MOST_GPUS = 16
@@ -40,25 +43,25 @@ def draw(client: Client, by: str, span: tuple[datetime, datetime], filters: dict
     screen.print(accounted.told(rows))
 
 
-def runs(client: Client, job: str) -> list[dict[str, Any]]:
+def runs(client: Client, job: str) -> "list[AccountedRunsRow]":
     """The imported runs of a job of Slurm's, the newest person's alone: numbers are used again. Blocks."""
     rows = (client.rows_if_kept("accounted_runs", job=job) or []) if job.startswith("slurm:") else []
     return [row for row in rows if row["user_name"] == rows[0]["user_name"]]
 
 
-def header(run: dict[str, Any]) -> str:
+def header(run: "AccountedRunsRow") -> str:
     """Its id, name, and whose it is."""
     who = " · ".join(str(run[each]) for each in ("user_name", "project") if run[each])
     name = f" {run['job_name']}" if run["job_name"] else ""
     return f"slurm:{run['shown_id']}{name}{f' · {who}' if who else ''}"
 
 
-def lines(runs: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+def lines(runs: "Sequence[AccountedRunsRow]") -> tuple[str, ...]:
     """Sentences about the newest imported run, and how many were before it."""
     run, before = runs[0], len(runs) - 1
     again = f"; {text.many(before, 'run')} before it" if before else ""
     where = ", ".join(
-        f"{label} {run[name]}" for label, name in (("partition", "partition"), ("QOS", "qos")) if run[name]
+        f"{label} {name}" for label, name in (("partition", run["partition"]), ("QOS", run["qos"])) if name
     )
     stood = f"By Slurm's accounting, cluster {run['cluster']}{f', {where}' if where else ''}"
     ended = f"ended {words.clock_time(run['ended_at'])} as {run['state_name']}"
@@ -77,7 +80,7 @@ def lines(runs: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     )
 
 
-def _means(run: dict[str, Any]) -> tuple[str, ...]:
+def _means(run: "AccountedRunsRow") -> tuple[str, ...]:
     means = json.loads(run["measured"] or "[]")
     shown = tuple(
         f"  {each['node']}/{each['gpu']}: {text.percent(each['utilization_ratio'])}"
@@ -92,7 +95,7 @@ def _means(run: dict[str, Any]) -> tuple[str, ...]:
     return (*shown, *([f"  and {text.many(more, 'GPU')} more; --json has them"] if more > 0 else []))
 
 
-def _line(row: dict[str, Any]) -> list[str]:
+def _line(row: "AccountedUseRow") -> list[str]:
     return [
         row["key"] or "(not known)",
         text.count(row["runs"]),

@@ -22,6 +22,7 @@ from service.errors import FallowError
 
 if TYPE_CHECKING:
     from service.config.telling import DeliveryConfig
+    from service.schemas.rows import AlertsRow
 
 AHEAD = timedelta(days=3650)
 """In a rehearsal the calendar of the cases is ahead of this machine's."""
@@ -57,7 +58,7 @@ def run_alerts(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _draw(row: dict[str, Any], now: datetime) -> RenderableType:
+def _draw(row: "AlertsRow", now: datetime) -> RenderableType:
     over = row["closed_at"] is not None
     head = Text.assemble(
         (f"{row['number']} ", "bright_black"),
@@ -76,7 +77,7 @@ def _draw(row: dict[str, Any], now: datetime) -> RenderableType:
     return Group(head, *(Padding(each, (0, 0, 0, 2), expand=False) for each in lines))
 
 
-def _told(row: dict[str, Any]) -> str:
+def _told(row: "AlertsRow") -> str:
     """``user:ada`` is ada, as people say it."""
     said = {"told": row["told"], "on its way to": row["waiting"], "did not reach": row["missed"]}
     parts = [f"{what} {_names(who)}" for what, who in said.items() if who]

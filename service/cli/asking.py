@@ -8,7 +8,7 @@ Each verb that shows what a store or a service holds comes through here, so that
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from service.client import Client, connect
@@ -42,7 +42,7 @@ def say_simulated(flags: argparse.Namespace) -> None:
     _say(flags, None, simulated=True)
 
 
-def marked(rows: Sequence[dict[str, Any]], flags: argparse.Namespace) -> list[dict[str, Any]]:
+def marked(rows: Sequence[Mapping[str, Any]], flags: argparse.Namespace) -> list[Mapping[str, Any]]:
     """The rows as JSON has them: with ``"simulated": true`` in each, where they are invented."""
     return [{**row, MARK: True} for row in rows] if is_simulated(flags) else list(rows)
 

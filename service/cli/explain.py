@@ -28,6 +28,7 @@ from service.usecases.advice_rows import advice_row, step_row
 
 if TYPE_CHECKING:
     from advisor.explain import Explanation
+    from service.schemas.rows import JobsRow
 
 
 PAST = timedelta(days=30)
@@ -62,7 +63,7 @@ def ended(client: Client, name: str, as_of_ms: int) -> tuple[str, ...]:
     )
 
 
-def _who(row: dict[str, Any]) -> str:
+def _who(row: "JobsRow") -> str:
     """That it has ended, or that it holds something of which no decision is made (a GPU that is gone)."""
     name = f" {row['job_name']}" if row["job_name"] else ""
     project = f" of project {row['project']}" if row["project"] else ""

@@ -7,7 +7,7 @@ import argparse
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -22,6 +22,9 @@ from service.cli.colours import FINDING_STYLES, PATTERN_STYLES, PLAIN
 from service.cli.screen import Column, console, place, print_json, table
 from service.durations import parse_point, window
 from service.summaries.finding_groups import About, grouped, once_a_gpu, others
+
+if TYPE_CHECKING:
+    from service.schemas.rows import FindingsRow, IntrusionsRow, PatternsRow, UnjudgedRow, WasteRow
 
 ENGINES = "video"
 ON_ENGINES = "video: worked on video engines, of which the SMs' use says nothing"
@@ -39,7 +42,7 @@ PATTERN_COLUMNS = (
 )
 
 
-def draw(rows: list[dict[str, Any]]) -> RenderableType:
+def draw(rows: "list[PatternsRow]") -> RenderableType:
     """A row a holder; under the table what could not be said of whom, and why."""
     if not rows:
         return Text("No pattern was judged yet: a service judges them each minute.")
@@ -48,7 +51,7 @@ def draw(rows: list[dict[str, Any]]) -> RenderableType:
     return Group(table(PATTERN_COLUMNS, [_line(row) for row in rows]), *engines, *doubts)
 
 
-def _line(row: dict[str, Any]) -> list[str | Text]:
+def _line(row: "PatternsRow") -> list[str | Text]:
     numbers = _numbers(row)
     return [
         row["user_name"] or "",
@@ -63,16 +66,16 @@ def _line(row: dict[str, Any]) -> list[str | Text]:
     ]
 
 
-def _numbers(row: dict[str, Any]) -> Mapping[str, Any]:
+def _numbers(row: "PatternsRow") -> Mapping[str, Any]:
     numbers: Mapping[str, Any] = json.loads(row["evidence"] or "{}")
     return numbers
 
 
-def _on_engines(row: dict[str, Any]) -> bool:
+def _on_engines(row: "PatternsRow") -> bool:
     return bool(_numbers(row).get("on_engines"))
 
 
-def _name(row: dict[str, Any]) -> str:
+def _name(row: "PatternsRow") -> str:
     return str(row["job_name"] or row["job"])
 
 
@@ -141,7 +144,7 @@ def what_to_do(kinds: set[str]) -> list[str]:
     return [f"{kind}: {about.says}. To do: {about.remedy}" for kind, about in KINDS.items() if kind in kinds]
 
 
-def not_judged(rows: list[dict[str, Any]] | None) -> str:
+def not_judged(rows: "list[UnjudgedRow] | None") -> str:
     """How many GPUs were not, or not wholly, judged and why, in a line; ``None``: the store is older."""
     if rows is None:
         return "not judged: an older Fallow wrote this store, which says nothing of it"
@@ -157,11 +160,11 @@ def not_judged(rows: list[dict[str, Any]] | None) -> str:
     return f"not judged: {count} GPU{'' if count == 1 else 's'} ({reasons}{more}); see --unknown"
 
 
-def _reason(row: dict[str, Any]) -> str:
+def _reason(row: "UnjudgedRow") -> str:
     return "starting up" if row["verdict"] == "starting" else str(row["reason"])
 
 
-def _list_unjudged(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+def _list_unjudged(rows: "list[UnjudgedRow]", flags: argparse.Namespace) -> int:
     if flags.json:
         print_json(rows, flags)
         return 0
@@ -175,7 +178,7 @@ def _list_unjudged(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int
     return 0
 
 
-def _list_patterns(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+def _list_patterns(rows: "list[PatternsRow]", flags: argparse.Namespace) -> int:
     if flags.json:
         print_json(rows, flags)
     else:
@@ -183,7 +186,7 @@ def _list_patterns(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int
     return 0
 
 
-def _list_intruders(rows: list[dict[str, Any]], flags: argparse.Namespace) -> int:
+def _list_intruders(rows: "list[IntrusionsRow]", flags: argparse.Namespace) -> int:
     if flags.json:
         print_json(rows, flags)
         return 0
@@ -204,11 +207,11 @@ def _list_intruders(rows: list[dict[str, Any]], flags: argparse.Namespace) -> in
     return 0
 
 
-def _about(row: dict[str, Any]) -> About:
+def _about(row: "FindingsRow") -> About:
     return row["kind"], row["job"], row["closed_at"] is None
 
 
-def _wasted_by(group: list[dict[str, Any]]) -> float | None:
+def _wasted_by(group: "list[FindingsRow]") -> float | None:
     return once_a_gpu((each["uuid"], each["wasted_gpu_hours"]) for each in group)
 
 
@@ -219,7 +222,7 @@ def _heading(count: int, only_open: bool, of: str) -> str:
     return text.many(count, "open finding" if only_open else "finding")
 
 
-def _wasted(waste: dict[str, Any], only_open: bool, of: str) -> str:
+def _wasted(waste: "WasteRow", only_open: bool, of: str) -> str:
     """What was wasted in the range, the ledger's sum, and how much of it is about what was found."""
     named = waste["open_gpu_hours" if only_open else "found_gpu_hours"]
     priced = words.priced(waste["wasted_cost"], waste["currency"])
@@ -233,7 +236,7 @@ def _wasted(waste: dict[str, Any], only_open: bool, of: str) -> str:
     )
 
 
-def _draw(group: list[dict[str, Any]], now: datetime) -> RenderableType:
+def _draw(group: "list[FindingsRow]", now: datetime) -> RenderableType:
     """One message a job and kind: the first GPU's sentence, and on which others it is the same."""
     row, *more = group
     lasted = text.length(words.since(min(each["opened_at"] for each in group), now))

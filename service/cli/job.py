@@ -5,8 +5,9 @@ JOB`` is about one that was submitted here, with its settings and what was done 
 """
 
 import argparse
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.padding import Padding
@@ -23,6 +24,9 @@ from service.client import Client
 from service.durations import window
 from service.errors import FallowError
 from service.summaries.finding_groups import grouped, others
+
+if TYPE_CHECKING:
+    from service.schemas.rows import AccountedRunsRow, FindingsRow, JobGpusRow, JobsRow, ManagerRunsRow
 
 COLUMNS = (
     Column(title="GPU"),
@@ -62,7 +66,7 @@ def run_job(flags: argparse.Namespace) -> int:
 
 
 def _told_by_manager(
-    flags: argparse.Namespace, runs: list[dict[str, Any]], past: list[dict[str, Any]]
+    flags: argparse.Namespace, runs: "list[ManagerRunsRow]", past: "list[AccountedRunsRow]"
 ) -> int:
     """A job of which only its workload manager knows: it waits, or held no GPU that is measured here."""
     if flags.json:
@@ -82,8 +86,8 @@ def _told_by_manager(
 
 
 def _named(
-    client: Client, flags: argparse.Namespace, span: dict[str, datetime], runs: list[dict[str, Any]]
-) -> dict[str, Any] | None:
+    client: Client, flags: argparse.Namespace, span: dict[str, datetime], runs: Sequence[Mapping[str, Any]]
+) -> "JobsRow | None":
     """The job's row, by its id, or by its name where only one has it; ``None`` where only its manager knows
     it. Raises ``NoSuchJob``.
     """
@@ -103,7 +107,7 @@ def _named(
     )
 
 
-def _record(row: dict[str, Any], gpus: list[dict[str, Any]], found: list[dict[str, Any]]) -> dict[str, Any]:
+def _record(row: "JobsRow", gpus: "list[JobGpusRow]", found: "list[FindingsRow]") -> dict[str, Any]:
     from analytics.job_verdict import verdict
 
     findings = [{name: each[name] for name in ("kind", "uuid", "sentence", "closed_at")} for each in found]
@@ -111,11 +115,11 @@ def _record(row: dict[str, Any], gpus: list[dict[str, Any]], found: list[dict[st
 
 
 def _draw(
-    row: dict[str, Any],
-    gpus: list[dict[str, Any]],
-    found: list[dict[str, Any]],
+    row: "JobsRow",
+    gpus: "list[JobGpusRow]",
+    found: "list[FindingsRow]",
     start: datetime,
-    runs: list[dict[str, Any]],
+    runs: "list[ManagerRunsRow]",
 ) -> None:
     from analytics.job_verdict import efficiency, verdict
 
@@ -153,7 +157,7 @@ def _draw(
         screen.print(_found(group))
 
 
-def _found(group: list[dict[str, Any]]) -> Group:
+def _found(group: "list[FindingsRow]") -> Group:
     """One message a kind: the first GPU's sentence, and on which others it is the same."""
     first, *more = group
     over = "" if first["closed_at"] is None else " (over)"
@@ -162,7 +166,7 @@ def _found(group: list[dict[str, Any]]) -> Group:
     return Group(Text(f"{first['kind']}{over}", style="bold"), Padding(said, (0, 0, 0, 2), expand=False))
 
 
-def _energy(row: dict[str, Any]) -> str:
+def _energy(row: "JobsRow") -> str:
     """What it used of energy, and how much of that while it did nothing."""
     used, wasted = energy.used([row]), energy.wasted([row])
     while_idle = f", {text.kwh(wasted.kwh)} of it while idle or empty" if wasted.kwh else ""
@@ -171,17 +175,18 @@ def _energy(row: dict[str, Any]) -> str:
     return f"{text.kwh(used.kwh)} kWh{while_idle}{measured}"
 
 
-def _when(row: dict[str, Any], start: datetime) -> str:
+def _when(row: "JobsRow", start: datetime) -> str:
     until = "now" if row["to_ts"] is None else words.clock_time(row["to_ts"])
+    began = row["from_ts"]
     part = (
         ""
-        if words.moment(row["from_ts"]) >= start
+        if began is not None and words.moment(began) >= start
         else f"; hours are of the time since {start.astimezone():%Y-%m-%d %H:%M}"
     )
     return f"held {words.began(row)} to {until}{part}"
 
 
-def _line(row: dict[str, Any]) -> tuple[str, ...]:
+def _line(row: "JobGpusRow") -> tuple[str, ...]:
     bound = "≤" if row["rung"] == Basis.GPU_UTILIZATION else ""
     return (
         place(row),

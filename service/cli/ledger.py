@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.text import Text
@@ -17,6 +17,9 @@ from service.cli.screen import Column, console, place, print_json, state_text, t
 from service.client import Client
 from service.durations import window
 from service.energy import WASTED
+
+if TYPE_CHECKING:
+    from service.schemas.rows import ChargedAlikeRow
 
 HARDWARE_KEYS = ("node", "gpu", "model", "hour", "day")
 TITLES = {"day": "day (UTC)", "gpu": "UUID"}
@@ -48,7 +51,7 @@ def run_ledger(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _draw(rows: Sequence[Row], by: str, names: dict[str, str], alike: Sequence[Row]) -> None:
+def _draw(rows: Sequence[Row], by: str, names: dict[str, str], alike: "Sequence[ChargedAlikeRow]") -> None:
     screen = console()
     if not rows:
         screen.print("Nothing was measured in this time; see `fallow status` and `fallow doctor`.")
@@ -67,7 +70,7 @@ def _draw(rows: Sequence[Row], by: str, names: dict[str, str], alike: Sequence[R
     _say_alike(alike)
 
 
-def _say_alike(rows: Sequence[Row]) -> None:
+def _say_alike(rows: "Sequence[ChargedAlikeRow]") -> None:
     """Hours of which nobody tells whose the use was: the columns of people and jobs are shares there."""
     if not rows:  # of an older service
         return

@@ -2,17 +2,20 @@
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analytics import text
 from service.cli import words
 from service.client import Client
 from service.summaries import waiting
 
+if TYPE_CHECKING:
+    from service.schemas.rows import ManagerRunsRow
+
 _NUMBER = re.compile(r"\d+(_\d+)?")
 
 
-def runs(client: Client, name: str) -> list[dict[str, Any]]:
+def runs(client: Client, name: str) -> "list[ManagerRunsRow]":
     """The runs of the job of that id or number, ``4_2`` for an array's task; the newest first. Blocks."""
     job = id_of(name)
     return client.rows("manager_runs", job=job) if job.startswith("slurm:") else []
@@ -23,14 +26,14 @@ def id_of(name: str) -> str:
     return f"slurm:{name}" if _NUMBER.fullmatch(name) else name
 
 
-def header(run: dict[str, Any]) -> str:
+def header(run: "ManagerRunsRow") -> str:
     """Its id, name, and whose it is."""
     who = " · ".join(str(run[each]) for each in ("user_name", "project", "kind") if run[each])
     name = f" {run['job_name']}" if run["job_name"] else ""
     return f"{run['job']}{name}{f' · {who}' if who else ''}"
 
 
-def lines(runs: list[dict[str, Any]]) -> tuple[str, ...]:
+def lines(runs: "list[ManagerRunsRow]") -> tuple[str, ...]:
     """Sentences about the newest run, and about those before it."""
     newest, *before = runs
     asked = text.many(newest["nodes"], "node")
@@ -38,9 +41,13 @@ def lines(runs: list[dict[str, Any]]) -> tuple[str, ...]:
         asked = f"{text.many(newest['gpus'], 'GPU')} on {asked}"
     limit = "" if newest["limit_s"] is None else f", for at most {text.length(newest['limit_s'])}"
     where = " ".join(
-        f"{label} {newest[name]}"
-        for label, name in (("partition", "partition"), ("QOS", "qos"), ("reservation", "reservation"))
-        if newest[name]
+        f"{label} {name}"
+        for label, name in (
+            ("partition", newest["partition"]),
+            ("QOS", newest["qos"]),
+            ("reservation", newest["reservation"]),
+        )
+        if name
     )
     again = (
         f"; {text.many(len(before), 'run')} before it, the last ended {_ended(before[0])}" if before else ""
@@ -51,7 +58,7 @@ def lines(runs: list[dict[str, Any]]) -> tuple[str, ...]:
     )
 
 
-def _stands(run: dict[str, Any]) -> str:
+def _stands(run: "ManagerRunsRow") -> str:
     match run["state"]:
         case "pending":
             why = waiting.why_of(run)
@@ -62,7 +69,7 @@ def _stands(run: dict[str, Any]) -> str:
             return f"{state} since {words.clock_time(run['started_at'])} on {_given(run['given'])}"
 
 
-def _ended(run: dict[str, Any]) -> str:
+def _ended(run: "ManagerRunsRow") -> str:
     how = f" as {run['state_name']}" if run["state_name"] else ", nobody saw how"
     return f"{words.clock_time(run['ended_at'])}{how}"
 

@@ -1,12 +1,15 @@
 """Who waits at a workload manager, beside Fallow's own queue: why, how long, and who holds GPUs unused."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analytics import text
 from service.cli import words
 from service.cli.screen import Column, console, table, which_fit
 from service.client import Client
 from service.summaries import waiting
+
+if TYPE_CHECKING:
+    from service.schemas.rows import GpusNowRow, ManagerNodesRow, ManagerQueueRow
 
 COLUMNS = (
     Column(title="job"),
@@ -21,16 +24,15 @@ COLUMNS = (
 )
 
 DAY_MS = 86_400_000
-UNTOLD = {"cause": None, "expected_at": None}
-"""What an older service does not tell."""
 
 
-def read(client: Client) -> list[dict[str, Any]]:
-    """Who waits there. Blocks. Raises ``ClientError``."""
-    return [UNTOLD | row for row in client.rows("manager_queue")]
+def read(client: Client) -> "list[ManagerQueueRow]":
+    """Who waits there; what an older service does not tell is not known. Blocks. Raises ``ClientError``."""
+    rows = client.rows("manager_queue")
+    return [{**row, "cause": row.get("cause"), "expected_at": row.get("expected_at")} for row in rows]
 
 
-def as_json(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def as_json(rows: "list[ManagerQueueRow]") -> list[dict[str, Any]]:
     """The rows as ``fallow queue --json`` has them behind its own, which have no ``manager``."""
     return [
         {
@@ -56,9 +58,9 @@ def as_json(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def draw(
-    rows: list[dict[str, Any]],
-    gpus: list[dict[str, Any]],
-    nodes: list[dict[str, Any]],
+    rows: "list[ManagerQueueRow]",
+    gpus: "list[GpusNowRow]",
+    nodes: "list[ManagerNodesRow]",
     limit: int | None,
     now_ms: int,
 ) -> None:
@@ -81,7 +83,7 @@ def draw(
             screen.print(sentence)
 
 
-def _line(row: dict[str, Any], now_ms: int) -> tuple[str, ...]:
+def _line(row: "ManagerQueueRow", now_ms: int) -> tuple[str, ...]:
     since_s = now_ms / 1000 - words.moment(row["submitted_at"]).timestamp()
     each = text.NOTHING if row["gpus"] is None else text.count(row["gpus"])
     parts = f" {text.many(row['shards'], 'shard')}" if row["shards"] else ""

@@ -31,7 +31,8 @@ def run_queue(flags: argparse.Namespace) -> int:
     with asked(flags) as reader:
         managed = manager_queue.read(reader)
         is_drawn = bool(managed) and not flags.json
-        gpus, nodes = (reader.rows(each) if is_drawn else [] for each in ("gpus_now", "manager_nodes"))
+        gpus = reader.rows("gpus_now") if is_drawn else []
+        nodes = reader.rows("manager_nodes") if is_drawn else []
     if flags.json:
         print_json([*listed.sent, *manager_queue.as_json(managed[: flags.limit])], flags)
         say_what_is_left(listed)

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -77,7 +77,7 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def print_json(rows: Sequence[dict[str, Any]], flags: argparse.Namespace) -> None:
+def print_json(rows: Sequence[Mapping[str, Any]], flags: argparse.Namespace) -> None:
     """A list of objects whose keys are the table's columns; where they are invented, each says so."""
     speaks_all = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     text = json.dumps(marked(rows, flags), indent=1, ensure_ascii=not speaks_all)
@@ -205,7 +205,7 @@ def state_text(state: str | None) -> Text:
     return Text(name, style=STATE_STYLES.get(name, ""))
 
 
-def place(gpu: dict[str, Any]) -> str:
+def place(gpu: Mapping[str, Any]) -> str:
     """Where a GPU is, as people say it: "node1:3", "node1:0/1g.10gb#7", else with the start of its UUID."""
     return node_place(gpu["node"], gpu["gpu_place"], gpu["uuid"])
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -17,6 +17,9 @@ from service.cli.screen import Column, console, place, print_json, state_text, t
 from service.client import Client, connect
 from service.durations import STALE_S, parse_span, window
 from service.summaries.finding_groups import grouped
+
+if TYPE_CHECKING:
+    from service.schemas.rows import ClusterNowRow, GpusNowRow
 
 FILTERS = ("node", "project", "user", "model")
 BAD = ("failing", "late")
@@ -31,8 +34,8 @@ RUNG_MARKS = {1: "≤", 2: "~"}
 class Picture:
     """What one look brought."""
 
-    cluster: dict[str, Any]
-    gpus: list[dict[str, Any]]
+    cluster: "ClusterNowRow | dict[str, Any]"
+    gpus: "list[GpusNowRow]"
     open_findings: int
     late: str | None
     sight: str
@@ -164,7 +167,7 @@ def _measured_at(picture: Picture) -> datetime:
     return picture.at if as_of is None else words.moment(as_of)
 
 
-def _gpus(gpus: list[dict[str, Any]], now: datetime) -> RenderableType:
+def _gpus(gpus: "list[GpusNowRow]", now: datetime) -> RenderableType:
     columns = [
         Column(title="GPU"),
         Column(title="state"),
@@ -179,10 +182,10 @@ def _gpus(gpus: list[dict[str, Any]], now: datetime) -> RenderableType:
     return table(columns, [_line(gpu, now) for gpu in gpus])
 
 
-def _line(gpu: dict[str, Any], now: datetime) -> list[str | Text]:
+def _line(gpu: "GpusNowRow", now: datetime) -> list[str | Text]:
     state = state_text(gpu["state"])
     lasted = text.length_cell(words.since(gpu["state_since"], now))
-    mark = RUNG_MARKS.get(gpu["rung"], "") if gpu["utilization_ratio"] else ""
+    mark = RUNG_MARKS.get(gpu["rung"] or 0, "") if gpu["utilization_ratio"] else ""
     return [
         place(gpu),
         state,
@@ -196,7 +199,7 @@ def _line(gpu: dict[str, Any], now: datetime) -> list[str | Text]:
     ]
 
 
-def _urgency(gpu: dict[str, Any]) -> int:
+def _urgency(gpu: "GpusNowRow") -> int:
     order = (
         GpuState.SUSPECT,
         GpuState.HELD_IDLE,

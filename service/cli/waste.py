@@ -6,7 +6,7 @@ The sum is the ledger's (docs/decisions/0049), so it is the one of ``fallow ledg
 import argparse
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -20,6 +20,9 @@ from service.cli.screen import Column, console, print_json, table
 from service.client import Client
 from service.durations import window
 from service.summaries.waste_table import Waste, waste_table
+
+if TYPE_CHECKING:
+    from service.schemas.rows import WasteRow
 
 SHOWN = 10
 """As many as a head of group reads; who comes after them wasted little."""
@@ -140,7 +143,7 @@ def _running(row: Waste) -> str:
     return "yes" if row.running else "ended"
 
 
-def heading(sums: Row, of: str) -> str:
+def heading(sums: "WasteRow", of: str) -> str:
     """The range's waste, and its part of what was given out."""
     held, lost = sums["held_gpu_hours"], sums["wasted_gpu_hours"]
     priced = words.priced(sums["wasted_cost"], sums["currency"])
@@ -148,7 +151,7 @@ def heading(sums: Row, of: str) -> str:
     return f"{of}: {text.gpu_hours(lost)} wasted{priced}{part}"
 
 
-def _nothing(sums: Row) -> str:
+def _nothing(sums: "WasteRow") -> str:
     if not sums["held_gpu_hours"]:
         return "Nobody is known to have held a GPU in this time; see `fallow status` and `fallow doctor`."
     return "Whoever held a GPU worked on it."

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from service.schemas.answer import Row
+    from service.schemas.rows import Rows, RowsIfKept
 
 T = TypeVar("T")
 
@@ -92,17 +94,23 @@ class Client:
         """The rows of a named query as an Arrow table. Blocks. Raises ``ClientError``."""
         return self._ask(lambda door: door.arrow(name, params))
 
-    def rows(self, name: str, **params: object) -> list[dict[str, Any]]:
+    def _rows(self, name: str, **params: object) -> "list[Row]":
         """The rows of a named query as JSON-ready objects, times as ISO 8601 text; needs no pandas."""
         rows = self._ask(lambda door: door.rows(name, params))
         return shown_rows(rows) if self._for_people else rows
 
-    def rows_if_kept(self, name: str, **params: object) -> list[dict[str, Any]] | None:
+    def _rows_if_kept(self, name: str, **params: object) -> "list[Row] | None":
         """As ``rows``; ``None`` where the store, or the service, is older than the question."""
         try:
-            return self.rows(name, **params)
+            return self._rows(name, **params)
         except (StoreOlder, UnknownQuery):
             return None
+
+    if TYPE_CHECKING:  # each query's rows have a type of their own
+        rows: Rows
+        rows_if_kept: RowsIfKept
+    else:
+        rows, rows_if_kept = _rows, _rows_if_kept
 
     def is_simulated(self) -> bool:
         """Whether what is shown is invented: a simulated cluster's. Blocks. Raises ``ClientError``."""

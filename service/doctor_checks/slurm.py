@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analytics.text import many
 from service.doctor_checks.results import Finding, Verdict
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collector.managers.model import Look
     from collector.model import Unavailable
     from service.config.model import Config
+    from service.schemas.rows import ManagerNodesRow
 
 MOST_NAMES = 8
 """Of nodes, in one sentence."""
@@ -83,11 +84,11 @@ def nodes(data: Path) -> Iterator[Finding]:
         yield nodes_finding(rows)
 
 
-def nodes_finding(rows: list[dict[str, Any]]) -> Finding:
+def nodes_finding(rows: "list[ManagerNodesRow]") -> Finding:
     """Whether each node that gives out GPUs is measured; ``rows`` are those of ``manager_nodes``."""
     given = [row for row in rows if row["gpus"]]
     unseen = [row["node"] for row in given if not row["measured_gpus"]]
-    fewer = [row["node"] for row in given if 0 < row["measured_gpus"] < row["gpus"]]
+    fewer = [row["node"] for row in given if 0 < row["measured_gpus"] < (row["gpus"] or 0)]
     if not unseen and not fewer:
         found = f"measured is {many(len(given), 'node')} of {len(given)} with GPUs"
         return Finding(subject="Slurm nodes", verdict=Verdict.GOOD, found=found)

@@ -63,6 +63,7 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     from advisor.planner.guard import approve
     from advisor.planner.validate import BadState, checked
     from collector.gpu_place import node_place
+    from collector.model import GpuUuid
 
     limits = limits_of(config)
     at = newest(client)
@@ -81,7 +82,7 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     answers = ask_policies(state, live.observed, limits, config.advice)
     plan = decide(state, limits, answers)
     places = {
-        node_place(row["node"], row["gpu_place"], row["uuid"]): row["uuid"]
+        node_place(row["node"], row["gpu_place"], row["uuid"]): GpuUuid(row["uuid"])
         for row in client.rows("gpus_now")
         if row["gpu_place"] is not None and row["uuid"] in state.gpus
     }
@@ -102,6 +103,7 @@ def recorded_past(client: "Client", start: datetime, end: datetime, config: "Con
     from advisor.planner.observed import Price
     from advisor.whatif.history import Past
     from advisor.whatif.history_rows import holding_of, installed_of, past_job_of, submitted_of
+    from collector.model import JobId
 
     site = site_of(config)
     span = {"from_ts": start, "to_ts": end}
@@ -113,7 +115,8 @@ def recorded_past(client: "Client", start: datetime, end: datetime, config: "Con
         for since, until in ((start, end), (start, middle), (middle, end))
     )
     jobs, earlier, later = (
-        tuple(past_job_of(row, site, asked.get(row["job"])) for row in each) for each in (rows, *halves)
+        tuple(past_job_of(row, site, asked.get(JobId(row["job"]))) for row in each)
+        for each in (rows, *halves)
     )
     return Past(
         from_ms=round(start.timestamp() * 1000),
@@ -126,7 +129,7 @@ def recorded_past(client: "Client", start: datetime, end: datetime, config: "Con
         prices={
             row["model"]: Price(per_gpu_hour=row["per_gpu_hour"], currency=row["currency"])
             for row in rows
-            if row["model"] is not None and row["per_gpu_hour"] is not None
+            if row["model"] is not None and row["per_gpu_hour"] is not None and row["currency"] is not None
         },
         submitted=asked,
         holdings=tuple(holding_of(row) for row in client.rows("past_holdings", **span)),

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from analytics.assess import assess, finding_rows, unjudged_rows
+from analytics.query import catalogue
 from analytics.thresholds import Thresholds
 from collector.sources.simulated.cluster import SimulatedCluster
 from collector.store.judgements import Judgement
 from service import data_folder as client_place
+from service.client import connect
 from service.config.file import parse
 from service.config.model import ConfigError
 from tests.service.conftest import Running, verb
@@ -55,6 +57,25 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     made = Stored(data=data)
     assert rows(made, "advise"), "somebody is idle on a Friday night"
     return made
+
+
+def test_what_a_header_promises_is_in_every_row(busy: Stored) -> None:
+    """``@never_null``: the types of rows rest on it (service/schemas/rows.pyi)."""
+    given = {"from_ts": START_MS, "to_ts": END_MS, "job": None}
+    empty, broken = [], []
+    with connect(busy.data) as client:
+        given["job"] = client.rows("jobs", from_ts=START_MS, to_ts=END_MS)[0]["job"]
+        for name, spec in catalogue().items():
+            if not spec.never_null:
+                continue
+            asked = {each.name: given[each.name] for each in spec.parameters if each.name in given}
+            answered = client.rows(name, **asked)
+            empty += [] if answered else [name]
+            broken += [
+                f"{name}.{each}" for each in spec.never_null if None in [row[each] for row in answered]
+            ]
+    assert not broken
+    assert {"findings", "gpus_now", "jobs", "job_gpus", "gpu_names", "waste"}.isdisjoint(empty)
 
 
 def rows(service: Stored, *words: str) -> list[dict[str, Any]]:
