@@ -8,6 +8,7 @@
 -- @column from_ts timestamp: since when
 -- @column to_ts timestamp: until when
 -- @column reason text: why
+-- @never_null source, from_ts, to_ts, reason
 -- @null node, uuid: the whole source was blind
 SELECT a.source, coalesce(a.node, g.node) AS node, g.uuid, a.from_ts, a.to_ts, a.reason
 FROM gaps AS a

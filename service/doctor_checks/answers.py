@@ -14,6 +14,7 @@ from service.doctor_checks.results import Finding, Verdict
 from service.health.components import SOURCE_PREFIX, ComponentState
 
 if TYPE_CHECKING:
+    from service.schemas.rows import ClusterNowRow, GapsRow
     from service.client import Client
 
 OWN_SOURCES = frozenset({"leases"})
@@ -47,7 +48,7 @@ def answers_of(client: "Client") -> Answers:
     now = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
     clusters = client.rows("cluster_now")
     gaps = client.rows("gaps", from_ts=now - RECENT, to_ts=now + timedelta(days=1))
-    cluster: dict[str, Any] = clusters[0] if clusters else {}
+    cluster: ClusterNowRow | dict[str, Any] = clusters[0] if clusters else {}
     gpus, unknown = float(cluster.get("gpus") or 0.0), float(cluster.get("unknown_gpus") or 0.0)
     components = [each for each in health["components"] if each["name"].startswith(SOURCE_PREFIX)]
     newest = max((gap["to_ts"] for gap in gaps), default="")
@@ -93,7 +94,7 @@ def _last_tick(health: dict[str, Any]) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")[:19]
 
 
-def _sources(components: Sequence[dict[str, Any]], gaps: Sequence[dict[str, Any]]) -> Iterator[SourceAnswer]:
+def _sources(components: Sequence[dict[str, Any]], gaps: "Sequence[GapsRow]") -> Iterator[SourceAnswer]:
     for each in components:
         name = str(each["name"]).removeprefix(SOURCE_PREFIX)
         state = ComponentState(each["state"])

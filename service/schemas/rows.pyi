@@ -206,12 +206,12 @@ FindingsByKindRow = TypedDict(
 GapsRow = TypedDict(
     "GapsRow",
     {
-        "source": str | None,
+        "source": str,
         "node": str | None,
         "uuid": str | None,
-        "from_ts": str | None,
-        "to_ts": str | None,
-        "reason": str | None,
+        "from_ts": str,
+        "to_ts": str,
+        "reason": str,
     },
 )
 
@@ -318,6 +318,22 @@ GpusNowRow = TypedDict(
         "temperature_c": int | None,
         "process_count": int | None,
         "as_of": str | None,
+    },
+)
+
+HarvestsRow = TypedDict(
+    "HarvestsRow",
+    {
+        "job": str | None,
+        "foreground": str | None,
+        "gpu_uuid": str | None,
+        "from_ms": int | None,
+        "to_ms": int | None,
+        "steps": int | None,
+        "step_s": float | None,
+        "harvested_gpu_s": float | None,
+        "slowdown_ratio": float | None,
+        "foreground_steps": int | None,
     },
 )
 
@@ -924,6 +940,7 @@ ManagerRunsRow = TypedDict(
         "gpus": int | None,
         "nodes": int,
         "given": str | None,
+        "word": str | None,
         "limit_s": int | None,
         "submitted_at": str,
         "started_at": str | None,
@@ -1384,6 +1401,8 @@ class Rows(Protocol):
     @overload
     def __call__(self, name: Literal["gpus_now"], **params: object) -> list[GpusNowRow]: ...
     @overload
+    def __call__(self, name: Literal["harvests"], **params: object) -> list[HarvestsRow]: ...
+    @overload
     def __call__(self, name: Literal["heatmap"], **params: object) -> list[HeatmapRow]: ...
     @overload
     def __call__(self, name: Literal["heatmap_by_node"], **params: object) -> list[HeatmapByNodeRow]: ...
@@ -1527,6 +1546,8 @@ class RowsIfKept(Protocol):
     def __call__(self, name: Literal["gpu_timeline"], **params: object) -> list[GpuTimelineRow] | None: ...
     @overload
     def __call__(self, name: Literal["gpus_now"], **params: object) -> list[GpusNowRow] | None: ...
+    @overload
+    def __call__(self, name: Literal["harvests"], **params: object) -> list[HarvestsRow] | None: ...
     @overload
     def __call__(self, name: Literal["heatmap"], **params: object) -> list[HeatmapRow] | None: ...
     @overload
