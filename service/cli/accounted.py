@@ -32,7 +32,7 @@ def draw(client: Client, by: str, span: tuple[datetime, datetime], filters: dict
     screen.print(f"{accounted.HEADING}:", style="bold")
     if key != "all":
         columns = [
-            Column(title=key, least=10),
+            Column(title=key),
             Column(title="runs", right=True),
             Column(title="given", right=True),
             Column(title="with means", right=True),

@@ -33,8 +33,8 @@ COLUMNS = (
     Column(title="what"),
     Column(title="by"),
     Column(title="outcome"),
-    Column(title="why", least=16),
-    Column(title="undo", least=12),
+    Column(title="why", below=True),
+    Column(title="undo", below=True),
 )
 STYLES = {"done": "green", "failed": "red", "unknown": "bold red", "stale": "yellow"}
 

@@ -20,7 +20,7 @@ COLUMNS = (
     Column(title="name", least=8),
     Column(title="user"),
     *(Column(title=kind) for kind in KINDS),
-    Column(title="by whose word", least=20),
+    Column(title="by whose word", below=True),
 )
 """What may be done, a column each; ``advisor.planner.consent`` says what each means."""
 

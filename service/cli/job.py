@@ -37,7 +37,7 @@ COLUMNS = (
     Column(title="use", right=True),
     Column(title="kWh", right=True),
     Column(title="memory", right=True),
-    Column(title="found", least=12),
+    Column(title="found", below=True),
 )
 
 

@@ -23,8 +23,8 @@ COLUMNS = (
     Column(title="stands"),
     Column(title="GPUs", right=True),
     Column(title="since", right=True),
-    Column(title="command", least=16),
-    Column(title="why", least=12),
+    Column(title="command", below=True),
+    Column(title="why", below=True),
 )
 ENDED = "ended"
 

@@ -177,8 +177,8 @@ def _keys(rows: Sequence[Row], by: str) -> Any:
     withheld = hardware and any(row.get("withheld_gpu_hours") for row in rows)
     columns = [
         *([Column(title="gpu")] if by == "gpu" else []),
-        Column(title=TITLES.get(by, by), least=10, spare=1 if by == "gpu" else None),
-        *([Column(title="", least=10)] if by == "job" else []),
+        Column(title=TITLES.get(by, by), spare=1 if by == "gpu" else None),
+        *([Column(title="name", least=10, spare=7)] if by == "job" else []),
         Column(title="installed" if hardware else "GPU-hours", right=True),
         *([Column(title="held", right=True, spare=3)] if hardware else []),
         Column(title="used", right=True),

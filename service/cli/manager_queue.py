@@ -20,7 +20,7 @@ COLUMNS = (
     Column(title="GPUs", right=True),
     Column(title="waits", right=True),
     Column(title="starts", spare=4),
-    Column(title="why", least=40),
+    Column(title="why", below=True),
 )
 
 DAY_MS = 86_400_000

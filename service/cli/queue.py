@@ -19,7 +19,7 @@ COLUMNS = (
     Column(title="GPUs", right=True),
     Column(title="waits", right=True),
     Column(title="promised"),
-    Column(title="for", least=20),
+    Column(title="for", below=True),
 )
 
 

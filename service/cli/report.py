@@ -166,7 +166,7 @@ def _list(flags: argparse.Namespace) -> int:
     screen = console()
     screen.print(
         table(
-            [Column(title="kind"), Column(title="what it tells")],
+            [Column(title="kind"), Column(title="what it tells", below=True)],
             [[row["kind"], row["says"]] for row in rows],
         )
     )

@@ -139,19 +139,28 @@ def _with_lines_below(
         yield Text.assemble(*((each.text, each.style or "") for each in line))
         if at >= head:
             for place in under:
-                text = Text.assemble((f"{columns[place].title}: ", "bright_black"), cells[at - head][place])
-                yield Padding(text, (0, 0, 0, 2), expand=False)
+                if _width(cell := cells[at - head][place]):
+                    yield _indented(_titled(columns[place], cell))
 
 
 def _record(columns: Sequence[Column], line: Sequence[str | Text]) -> RenderableType:
     """A row as lines: its first cell, and under it every other with its title."""
-    named = zip(columns[1:], line[1:], strict=True)
-    told = Text(" · ").join(
-        Text.assemble((f"{each.title} " if each.title else "", "bright_black"), cell)
+    named = [(each, cell) for each, cell in zip(columns[1:], line[1:], strict=True) if _width(cell)]
+    told = [
+        Text.assemble((f"{each.title} ", "bright_black"), cell)
         for each, cell in named
-        if _width(cell) and (each.title or each.spare is None)
-    )
-    return Group(Text.assemble(line[0]), Padding(told, (0, 0, 0, 2), expand=False))
+        if each.title and not each.below
+    ]
+    lines = [Text(" · ").join(told), *(_titled(each, cell) for each, cell in named if each.below)]
+    return Group(Text.assemble(line[0]), *(_indented(each) for each in lines if each))
+
+
+def _titled(column: Column, cell: str | Text) -> Text:
+    return Text.assemble((f"{column.title}: ", "bright_black"), cell)
+
+
+def _indented(line: Text) -> Padding:
+    return Padding(line, (0, 0, 0, 2), expand=False)
 
 
 def which_fit(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], width: int) -> list[int]:

@@ -97,12 +97,12 @@ def draw(rows: Sequence[Waste], by: str, now: datetime, width: int | None = None
     priced = any(each.cost is not None for each in rows)
     columns = [
         Column(title=by),
-        *([Column(title="name", least=8), Column(title="user", least=6)] if by == "job" else []),
+        *([Column(title="name", spare=1), Column(title="user", spare=5)] if by == "job" else []),
         Column(title="GPU-hours", right=True),
-        Column(title="share", right=True),
+        Column(title="share", right=True, spare=4 if by == "job" else None),
         *([Column(title="cost", right=True)] if priced else []),
-        *([Column(title="jobs", right=True, spare=2)] if by != "job" else []),
-        Column(title="running", right=True, spare=1),
+        *([Column(title="jobs", right=True, spare=3)] if by != "job" else []),
+        Column(title="running", right=True, spare=2),
         Column(title="last told", right=True),
         Column(title="why", below=True),
         Column(title="do", below=True),

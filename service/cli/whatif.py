@@ -122,7 +122,7 @@ def _table(found: "WhatIf", currency: str | None, hours: float) -> Any:
         Column(title="jobs", right=True, spare=3),
         Column(title="times", right=True, spare=2),
         Column(title="disturbed", right=True),
-        Column(title="how", least=20),
+        Column(title="how", below=True),
     )
     return table(columns, [_line(each, currency, hours) for each in found.shown])
 

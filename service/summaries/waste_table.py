@@ -25,9 +25,9 @@ class Waste:
     """One user, project or job of a range. ``key`` is ``None`` where who held the GPUs is not known.
 
     ``jobs`` counts those that wasted anything, ``running`` those of them that still hold a GPU. ``worst`` is
-    the row of ``jobs`` that wasted most; ``reasons`` are what was found of it, the dearest first. ``told_at``
-    is when a message about the key last arrived, in the API's form, ``None``: none did in the range; ``told``
-    is who got it.
+    the row of ``jobs`` that wasted most; ``reasons`` are what was found of it, the dearest first. ``live`` is
+    the worst of those that still run, ``live_reason`` the first reason of it. ``told_at`` is when a message
+    about the key last arrived, in the API's form, ``None``: none did in the range; ``told`` is who got it.
     """
 
     key: str | None
@@ -39,20 +39,21 @@ class Waste:
     running: int
     reasons: tuple[str, ...]
     worst: Row | None
-    worst_is_running: bool
+    live: Row | None
+    live_reason: str | None
     told_at: str | None
     told: str | None
 
     @property
     def remedy(self) -> str:
-        """What to do about the job that wasted most, in words."""
+        """What to do now about the job of theirs that wastes most, in words; of one that is over, to talk."""
         if self.worst is None:
             return "find out whose they are: `fallow doctor` says which sources name holders"
-        job = str(self.worst["job"])
-        if not self.worst_is_running:
-            return f"it has ended; `fallow job {job}` is what to talk about before the next one"
-        about = words_of_kind(self.reasons[0]) if self.reasons else None
-        return f"`fallow explain {job}`" if about is None else about.remedy.replace("JOB", job)
+        if self.live is None:
+            return f"over: see `fallow job {self.worst['job']}`, and talk before the next one"
+        job, about = str(self.live["job"]), words_of_kind(self.live_reason or "")
+        done = f"`fallow explain {job}`" if about is None else about.remedy.replace("JOB", job)
+        return done if job == self.worst["job"] else f"{self.live['job_name'] or job}: {done}"
 
 
 def waste_table(
@@ -80,6 +81,8 @@ def _waste(
     row: Row, share: float | None, jobs: Sequence[Row], findings: Sequence[Row], alerts: Sequence[Row]
 ) -> Waste:
     worst = max(jobs, key=lambda job: float(job["wasted_gpu_hours"]), default=None)
+    running = [job for job in jobs if _is_running(job, findings)]
+    live = max(running, key=lambda job: float(job["wasted_gpu_hours"]), default=None)
     told = max(
         (each for each in alerts if each.get("told_at")), key=lambda each: each["told_at"], default=None
     )
@@ -90,10 +93,11 @@ def _waste(
         cost=row["wasted_cost"],
         currency=row["currency"],
         jobs=len({job["job"] for job in jobs}),
-        running=len({job["job"] for job in jobs if _is_running(job, findings)}),
+        running=len({job["job"] for job in running}),
         reasons=_reasons(row, worst, findings),
         worst=worst,
-        worst_is_running=worst is not None and _is_running(worst, findings),
+        live=live,
+        live_reason=None if live is None else _reasons(row, live, findings)[0],
         told_at=None if told is None else told["told_at"],
         told=None if told is None else told["told"],
     )
@@ -106,15 +110,15 @@ def _is_running(job: Row, findings: Sequence[Row]) -> bool:
     )
 
 
-def _reasons(row: Row, worst: Row | None, findings: Sequence[Row]) -> tuple[str, ...]:
-    """What was found of the job that wasted most, the kind with most of its hours first.
+def _reasons(row: Row, job: Row | None, findings: Sequence[Row]) -> tuple[str, ...]:
+    """What was found of a job, the kind with most of its hours first.
 
     Where nothing was: what the ledger knows, whether most of the hours were without a process.
     """
-    of_worst = [] if worst is None else [each for each in findings if each["job"] == worst["job"]]
+    of_job = [] if job is None else [each for each in findings if each["job"] == job["job"]]
     hours = {
         kind.value: once_a_gpu(
-            (each["uuid"], each["wasted_gpu_hours"]) for each in of_worst if each["kind"] == kind
+            (each["uuid"], each["wasted_gpu_hours"]) for each in of_job if each["kind"] == kind
         )
         or 0.0
         for kind in WASTE_REASONS

@@ -1,13 +1,28 @@
 """``fallow`` alone, and its help: how things stand, the worst, what to type next; every verb in one group."""
 
+import json
 import re
+from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from service.cli.parser import make_parser, parse
+from service.cli.screen import Column, table
 from service.cli.verb_groups import GROUPS, WIDTH
 from tests.service.conftest import Running, shown, verb
+
+TABLES = (
+    (("status",), "gpu_place"),
+    (("consent",), "job"),
+    (("report", "--list"), "kind"),
+    *((("ledger", "--since", "20h", "--by", key), "key") for key in ("job", "user", "project", "model")),
+    *((("waste", "--since", "20h", "--by", key), key) for key in ("job", "user", "project")),
+    (("config",), "key"),
+)
+"""A reading verb with a table, and the key that tells its rows apart."""
 
 
 def test_every_verb_stands_in_one_group_of_the_help() -> None:
@@ -47,3 +62,34 @@ def test_alone_it_shows_the_state_the_three_worst_and_what_to_type_next(service:
         assert typed[0] == "fallow waste" and typed[1].startswith("fallow job ")
         for line in typed[:-1]:
             parse(line.replace("'", "").split()[1:])
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_no_table_cuts_a_key_or_a_title_at_any_width(service: Running) -> None:
+    """What tells rows apart stands whole on a terminal of any width; what finds no room goes below."""
+    broken = []
+    for words, key in TABLES:
+        rows = json.loads(verb(*words, "--json", data=service.data).stdout)
+        keys = {str(row[key]) for row in rows if row[key] is not None}
+        assert keys, words
+        for columns in (80, 100, 120):
+            lines = shown(
+                *words, *(["--all"] if words[0] == "waste" else []), columns=columns, data=service.data
+            )
+            text = "\n".join(lines)
+            broken += [f"{words} at {columns}: {each} is cut" for each in keys if each not in text]
+            broken += [f"{words} at {columns}: too wide: {each}" for each in lines if len(each) > columns]
+            titles = next((line for line, rule in pairwise(lines) if set(rule) == {"─"}), "")
+            broken += [f"{words} at {columns}: a title is cut"] if "…" in titles else []
+    assert not broken, "\n".join(broken)
+
+
+def test_a_table_with_lines_below_has_them_under_their_row_and_none_where_there_is_nothing() -> None:
+    columns = [Column(title="job"), Column(title="n", right=True), Column(title="why", below=True)]
+    out = StringIO()
+    screen = Console(file=out, width=40, markup=False)
+    screen.print(table(columns, [["a", "1", "x " * 30], ["b", "22", ""]], width=40))
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert [lines[0].split(), lines[2].split(), lines[-1].split()] == [["job", "n"], ["a", "1"], ["b", "22"]]
+    assert lines[3].startswith("  why: x x") and len(lines) == 6

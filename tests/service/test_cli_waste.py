@@ -98,7 +98,7 @@ def test_a_row_says_why_which_job_when_told_and_what_to_do(
     assert "ask for as many GPUs as it uses" in ana["remedy"]
     assert unknown["kinds"] == [FindingKind.HELD_IDLE], "nothing was found: what the ledger knows"
     assert (bo["running_jobs"], bo["kinds"]) == (0, [FindingKind.ALLOCATED_EMPTY])
-    assert bo["remedy"].startswith("it has ended; `fallow job slurm:2`")
+    assert bo["remedy"].startswith("over: see `fallow job slurm:2`")
 
 
 def test_the_head_is_the_sum_and_its_part_of_what_was_held(
@@ -146,7 +146,7 @@ def test_a_table_that_finds_no_room_at_all_becomes_lines() -> None:
     long = "pod:" + "n" * 70
     columns = [Column(title="job"), Column(title="GPU-hours", right=True), Column(title="why", below=True)]
     lines = drawn(table(columns, [[long, "1,234", "idle"]], width=80), 80)
-    assert [line.strip() for line in lines] == [long, "GPU-hours 1,234 · why idle"]
+    assert [line.strip() for line in lines] == [long, "GPU-hours 1,234", "why: idle"]
 
 
 def test_a_column_that_gives_way_keeps_its_title() -> None:
