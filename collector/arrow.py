@@ -12,7 +12,18 @@ from typing import Any
 import pyarrow as pa
 
 from collector.metrics import METRICS
-from collector.model import Allocation, Event, Gap, Gpu, GpuSample, Intrusion, Process, ProcessSample
+from collector.model import (
+    Allocation,
+    Event,
+    Gap,
+    Gpu,
+    GpuSample,
+    Intrusion,
+    JobId,
+    Process,
+    ProcessKey,
+    ProcessSample,
+)
 
 _TYPES = {each.name: pa.type_for_alias(each.arrow) for each in METRICS if each.is_stored}
 _TEXTS = ("uuid", "flags")
@@ -65,7 +76,8 @@ class History:
     """A stretch of the past from one source, to be stored at once; rows already there are not stored again.
 
     ``samples`` has SAMPLE_SCHEMA (any column but ``uuid``, ``at_ms`` and ``width_ms`` may be missing and
-    counts as not measured) and need not be sorted; ``holder_samples`` has HOLDER_SAMPLE_SCHEMA.
+    counts as not measured) and need not be sorted; ``holder_samples`` has HOLDER_SAMPLE_SCHEMA. ``owners``:
+    the job of each process of which it is known.
     """
 
     source: str
@@ -77,6 +89,7 @@ class History:
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
     intruded: tuple[IntrudedInterval, ...] = ()
+    owners: tuple[tuple[ProcessKey, JobId], ...] = ()
     holder_samples: pa.Table = field(default_factory=HOLDER_SAMPLE_SCHEMA.empty_table)
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from analytics import text
+from analytics.vocabulary.states import GpuState
 from service.durations import STALE_S
 from service.energy import Energy, used, wasted
 from service.schemas.values import as_text
@@ -36,6 +37,12 @@ def measured_part(what: str, told: Energy) -> str:
     """What an energy is called where it stands alone, with the part of its hours that was measured."""
     part = told.partly_of
     return what if part is None else f"{what}, of {text.percent(part)} of hours"
+
+
+def is_silent(row: Any) -> bool:
+    """Whether nothing has come of a GPU since its newest sample; a row of ``gpus_now``."""
+    at = row["as_of"]
+    return row["state"] == GpuState.UNKNOWN and not text.missing(at) and bool(row["state_since"] == at)
 
 
 def held_now(row: Any, now: datetime) -> str:

@@ -13,7 +13,7 @@
 -- @column mig_profile text: the profile of a MIG instance
 -- @column state text: its state at its newest sample; unknown when that is over two ticks old; drained, down or reserved where its node is given to nobody
 -- @column state_reason text: why it is given to nobody, or why nobody knows whether it is
--- @column state_since timestamp: since when it is mostly in that state, to the minute within two hours, to the hour within 24; the oldest when longer
+-- @column state_since timestamp: since when it is mostly in that state, to the minute within two hours, to the hour within 24; the oldest when longer; its newest sample where it has been silent since
 -- @column state_since_is_bound boolean: it has been so for as far back as that is looked at, so since then at least
 -- @column user_name text: who holds it, comma-separated when shared
 -- @column project text: for which project
@@ -31,7 +31,7 @@
 -- @column process_count smallint: processes on it
 -- @column as_of timestamp: its newest sample
 -- @never_null uuid, node, state
--- @null state_reason: there is none; not measured, or too long ago to be so now; user_name to framework: nobody holds it; state_since: the newest whole minute was in another state
+-- @null state_reason: there is none; not measured, or too long ago to be so now; user_name to framework: nobody holds it; state_since: the newest whole minute was in another state, or it was never measured
 WITH now_rows AS (
     SELECT * FROM gpus_at_newest_tick($node, $project, $user, $model)
 ), stretches AS (
@@ -66,12 +66,14 @@ SELECT
     n.model, n.mig_profile, n.state, n.withheld_reason AS state_reason,
     CASE
         WHEN n.state = n.withheld THEN n.withheld_from
+        WHEN m.gpu_id IS NULL THEN n.ts
         WHEN s.other_ts IS NULL THEN s.oldest_ts
         WHEN s.other_ts < s.newest_ts THEN s.other_ts
     END AS state_since,
-    coalesce(n.state <> coalesce(n.withheld, '') AND s.gpu_id IS NOT NULL AND s.other_ts IS NULL, false)
+    coalesce(n.state <> coalesce(n.withheld, '') AND m.gpu_id IS NOT NULL AND s.gpu_id IS NOT NULL AND s.other_ts IS NULL, false)
         AS state_since_is_bound,
-    n.user_name, n.project, n.job, n.job_name, n.framework, m.utilization_e4 / 10000.0 AS utilization_ratio, n.rung,
+    n.user_name, n.project, n.job, n.job_name, n.framework, m.utilization_e4 / 10000.0 AS utilization_ratio,
+    CASE WHEN m.gpu_id IS NOT NULL THEN n.rung END AS rung,
     m.gpu_utilization_e4 / 10000.0 AS gpu_utilization_ratio, m.sm_active_e4 / 10000.0 AS sm_active_ratio,
     m.memory_used_bytes, n.memory_total_bytes, m.power_mw / 1000.0 AS power_w, m.temperature_c, m.process_count,
     n.ts AS as_of

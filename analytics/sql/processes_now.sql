@@ -12,6 +12,7 @@
 -- @column sm_ratio double (ratio): its share of the GPU's time
 -- @column started_at timestamp: when it started
 -- @column unreadable text[]: what was denied, and why
+-- @column seen_at timestamp: when they were looked at
 -- @column flags text: what was found odd about the GPU at that look, comma-separated
 -- @null not measured, or not readable from outside; flags: nothing was odd
 WITH wanted AS (
@@ -27,7 +28,7 @@ WITH wanted AS (
 SELECT
     p.node, p.pid, p.user_name, p.process_name, p.command, p.frameworks,
     coalesce(h.job, (SELECT job FROM sole)) AS job, s.memory_used_bytes,
-    s.sm_e4 / 10000.0 AS sm_ratio, p.started_at, p.unreadable, d.flags
+    s.sm_e4 / 10000.0 AS sm_ratio, p.started_at, p.unreadable, s.ts AS seen_at, d.flags
 FROM process_samples AS s
 JOIN processes AS p USING (process_id)
 LEFT JOIN holders AS h USING (holder_id)

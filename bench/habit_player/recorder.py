@@ -23,7 +23,7 @@ from collector.model import (
     ProcessKey,
     ProcessSample,
 )
-from collector.reading import Reading, Tick
+from collector.reading import Reading
 from collector.store.database import Store
 
 BELIEVED_MS = 600_000
@@ -112,12 +112,9 @@ class Recorder:
                 events=tuple(self._events),
                 gaps=tuple(self._gaps),
                 intruded=tuple(self._intruded),
+                owners=tuple(self._owners.items()),
             )
         )
-        if self._owners:
-            store.write_tick(
-                Tick(at_ms=self._last_ms, width_ms=self._tick_ms, owners=tuple(self._owners.items()))
-            )
 
     def _merged(self, state: _Node, reading: Reading) -> Reading:
         """The reading; processes are those of the last look where this tick did not look."""

@@ -44,6 +44,8 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
     write_gaps(connection, history.gaps, live.registry.gpu_ids, live.book)
     if history.processes or history.process_samples:
         write_processes(connection, live, history.processes, history.process_samples, at_ms=last_ms)
+    if history.owners:  # before the samples: what each process did is rolled up as its job's
+        live.registry.note_owners(dict(history.owners))
     if history.intruded:  # before the samples: what an intruder used is not rolled up as its holder's
         at_ms = max(each.to_ms or each.from_ms for each in history.intruded)
         write_intruded(connection, live.registry, history.intruded, at_ms)

@@ -30,7 +30,7 @@ from collector.store.registry_rows import (
     storable,
 )
 from collector.store.rollups import BIN_MS
-from collector.store.statements import statement
+from collector.store.statements import feed, statement
 
 UNKNOWN_NODE = "unknown"
 FORGET_MS = 3_600_000
@@ -235,6 +235,18 @@ class Registry:
                 self._processes[key] = (known[0], merged)
         self._add_processes(fresh, at_ms)
         return {key: self._processes[key][0] for key in wanted}
+
+    def note_owners(self, owners: Mapping[ProcessKey, JobId]) -> dict[ProcessKey, tuple[int, int]]:
+        """Note whose these processes are; process and holder ids of those of which both are registered."""
+        ids = self.owned_ids(owners) if owners else {}
+        if ids:
+            process_ids, holder_ids = zip(*ids.values(), strict=True)
+            columns = {
+                "process_id": pa.array(process_ids, pa.int32()),
+                "holder_id": pa.array(holder_ids, pa.int32()),
+            }
+            feed(self._connection, "own_processes", pa.table(columns))
+        return ids
 
     def owned_ids(self, owners: Mapping[ProcessKey, JobId]) -> dict[ProcessKey, tuple[int, int]]:
         """Process and holder ids of those owners of which both are known by now."""

@@ -128,7 +128,7 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
         looked_ms=live.looked_ms,
     )
     _write_allocations(connection, live, tick)
-    _write_owners(connection, live, tick)
+    _write_owners(live, tick)
     write_holder_samples(
         connection, live.registry, [s for reading in readings for s in reading.holder_samples]
     )
@@ -299,20 +299,13 @@ def _write_allocations(connection: duckdb.DuckDBPyConnection, live: Live, tick: 
     live.looked_ms = tick.at_ms
 
 
-def _write_owners(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:
+def _write_owners(live: Live, tick: Tick) -> None:
     """Note whose each process is, where that is news; a process not yet registered is news until it is."""
     if tick.allocations is None:
         return
     owners = dict(tick.owners)
     news = {key: job for key, job in owners.items() if live.owned.get(key) != job}
-    ids = live.registry.owned_ids(news) if news else {}
-    if ids:
-        process_ids, holder_ids = zip(*ids.values(), strict=True)
-        columns = {
-            "process_id": pa.array(process_ids, pa.int32()),
-            "holder_id": pa.array(holder_ids, pa.int32()),
-        }
-        feed(connection, "own_processes", pa.table(columns))
+    ids = live.registry.note_owners(news)
     live.owned = {key: job for key, job in owners.items() if key not in news or key in ids}
 
 

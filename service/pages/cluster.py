@@ -147,11 +147,10 @@ def _table(scene: PageContext, gpus: pd.DataFrame, findings: pd.DataFrame) -> No
 def gpu_table(gpus: pd.DataFrame, scene: PageContext, found: Mapping[str, str]) -> pd.DataFrame:
     """``gpus_now`` as it stands on the screen, with what was ``found`` by UUID; ratios as percent."""
     named = zip(gpus["node"], gpus["gpu_place"], gpus["uuid"], strict=True)
-    since = zip(gpus["state_since"], gpus["state_since_is_bound"], strict=True)
     shown = gpus.assign(
         gpu=[wording.short_gpu(*each) for each in named],
         state=gpus["state"].map(label_of),
-        since=[scene.since(at, is_bound=is_bound) for at, is_bound in since],
+        since=[scene.since(each) for each in gpus.to_dict("records")],
         utilization=gpus["utilization_ratio"] * 100,
         memory=gpus["memory_used_bytes"] / gpus["memory_total_bytes"] * 100,
         found=gpus["uuid"].map(found).fillna(gpus["state_reason"].replace("", None)),

@@ -81,7 +81,7 @@ def _head(scene: PageContext, row: Any) -> None:
                 if text.missing(row["state_reason"]) or not row["state_reason"]
                 else [("not given out", str(row["state_reason"]))]
             ),
-            ("since", scene.since(row["state_since"], is_bound=row["state_since_is_bound"])),
+            ("since", scene.since(row)),
             ("newest sample", scene.when(row["as_of"])),
             ("UUID", str(row["uuid"])),
         )
@@ -142,8 +142,12 @@ def _use_by_holder(scene: PageContext, row: Any) -> None:
 
 
 def _processes(scene: PageContext, row: Any) -> None:
-    st.subheader("Processes now", anchor=False)
     processes = queries.ask("processes_now", uuid=row["uuid"])
+    if wording.is_silent(row) and not processes.empty:
+        st.subheader("Processes when it was last seen", anchor=False)
+        st.caption(f"As of {scene.when(processes['seen_at'].iloc[0])}; which run now is not known.")
+    else:
+        st.subheader("Processes now", anchor=False)
     if processes.empty:
         st.caption("None was seen when processes were last looked at.")
         return

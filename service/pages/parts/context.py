@@ -68,11 +68,19 @@ class PageContext:
         bound = row.get("from_is_bound")
         return f"{self.when(row['from_ts'])}{' or earlier' if not text.missing(bound) and bound else ''}"
 
-    def since(self, at: Any, *, is_bound: Any = False) -> str:
-        """Since when a state lasts, in the viewer's zone; a bound is said to be one."""
+    def since(self, row: Any) -> str:
+        """Since when a GPU's state lasts, in the viewer's zone, of a row of ``gpus_now``.
+
+        A bound is said to be one, and of a GPU that is silent when it was seen last.
+        """
+        at, bound = row["state_since"], row["state_since_is_bound"]
+        if text.missing(row["as_of"]):
+            return "never measured" if text.missing(at) else self.when(at)
+        if wording.is_silent(row):
+            return f"last seen {self.when(at)}"
         if text.missing(at):
             return "just now"
-        return f"{self.when(at)} or earlier" if not text.missing(is_bound) and is_bound else self.when(at)
+        return f"{self.when(at)} or earlier" if not text.missing(bound) and bound else self.when(at)
 
 
 def current_view() -> UrlState:

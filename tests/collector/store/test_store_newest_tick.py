@@ -1,6 +1,7 @@
 """GPUs of which nothing new comes are unknown now, also when none answers. Statement: set_newest_tick."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from analytics.query import run
 from collector.model import Unavailable
 from collector.reading import Tick
 from collector.store.database import Store, open_store
+from service.wording import is_silent
 from tests.collector.store.store_parts import T0, TICK_MS, at_path, gpu, history, older_file, sample, tick
 
 
@@ -75,3 +77,20 @@ def test_a_store_of_before_knows_its_newest_tick(tmp_path: Path) -> None:
     with open_store(at_path(tmp_path)) as store:
         store.write_history(history([sample(0, T0)]))
         assert unknown(store)[0] == 1
+
+
+def test_a_silent_gpu_is_unknown_since_it_was_last_seen(store: Store) -> None:
+    # Both work for three minutes; then GPU 1 falls silent for four, while GPU 0 is idle.
+    for n in range(42):
+        at_ms = T0 + n * TICK_MS
+        seen = (0, 1) if n < 18 else (0,)
+        store.write_tick(tick(at_ms, [sample(number, at_ms, 0.8 if n < 18 else 0.0) for number in seen]))
+    with store.reader() as reader:
+        alive, dumb = run(reader, "gpus_now", {}).to_pylist()
+    last_seen = datetime.fromtimestamp((T0 + 17 * TICK_MS) / 1000, UTC).replace(tzinfo=None)
+    assert (dumb["state"], dumb["state_since"], dumb["as_of"]) == ("unknown", last_seen, last_seen)
+    assert not dumb["state_since_is_bound"]
+    values = ("utilization_ratio", "rung", "memory_used_bytes", "power_w", "process_count")
+    assert {dumb[name] for name in values} == {None}, "a stale value is shown as measured"
+    assert is_silent(dumb) and not is_silent(alive)
+    assert alive["state_since"] is not None and alive["rung"] is not None

@@ -33,7 +33,12 @@ def key(pid: int) -> ProcessKey:
 
 
 def charged(
-    folder: Path, people: tuple[str, ...], uses: dict[str, float | None], intruders: tuple[str, ...] = ()
+    folder: Path,
+    people: tuple[str, ...],
+    uses: dict[str, float | None],
+    intruders: tuple[str, ...] = (),
+    *,
+    is_owner_told: bool = False,
 ) -> dict[str, tuple[int, int, int]]:
     """By person who holds: used, idle and good milliseconds; ``uses``: what the driver tells of processes."""
     share = 1 / len(people)
@@ -45,7 +50,8 @@ def charged(
         gpus=(Gpu(uuid=uuid(0), node=NODE, index=0, memory_total_bytes=80 * GIB),),
         samples=to_table(rows),
         held=tuple(_held(name, share) for name in people),
-        processes=tuple(Process(key=key(pids[name]), user=name) for name in uses),
+        processes=tuple(Process(key=key(pids[name]), user=None if is_owner_told else name) for name in uses),
+        owners=tuple((key(pids[name]), JobId(f"slurm:{name}")) for name in uses if is_owner_told),
         process_samples=tuple(
             ProcessSample(
                 uuid=GpuUuid(uuid(0)),
@@ -108,6 +114,12 @@ def test_how_good_a_use_is_is_that_of_the_share_and_idle_is_that_of_the_gpu(tmp_
     assert {name: good for name, (_, _, good) in found.items()} == {"ann": 0, "bob": ALL_MS // 2}
     # 1% of the processes' work is under 1% of the GPU: nothing, though 1.6% of the half.
     assert charged(tmp_path / "idle", ("ann", "bob"), {"ann": 0.99, "bob": 0.01})["bob"][1] == ALL_MS // 2
+
+
+def test_a_history_says_whose_processes_are_where_no_user_is_known(tmp_path: Path) -> None:
+    # Pods: their processes have no account here, and are tied to their pods by whoever attributed them.
+    found = charged(tmp_path, ("ann", "bob"), {"ann": 0.95, "bob": 0.0}, is_owner_told=True)
+    assert found == {"ann": (ALL_MS * 8 // 10, 0, ALL_MS // 2), "bob": (0, ALL_MS // 2, 0)}
 
 
 def test_what_an_intruder_used_is_not_the_holders(tmp_path: Path) -> None:
