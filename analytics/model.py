@@ -242,8 +242,8 @@ class Verdict:
 class Activity:
     """How a holder's minutes lie over a window: a run is minutes of activity, a gap the quiet between runs.
 
-    Minutes that nobody measured are in neither. ``utilization_ratio`` is the mean over active minutes; of
-    ``engine_minutes`` of them it says nothing: their work was done on video engines, beside the SMs.
+    Minutes that nobody measured are in neither. ``utilization_ratio`` is the mean over the active minutes of
+    each GPU; of ``engine_minutes`` of them it says nothing: their work was done on video engines.
     ``held_gpu_minutes`` counts the minutes of every GPU that it held, ``measured_gpu_minutes`` those of them
     that were measured; ``minutes`` counts a minute once however many GPUs there are.
     """

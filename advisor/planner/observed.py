@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from advisor.planner.pairing import Experience
 from advisor.planner.run_lengths import RunLengths
 from advisor.state.model import Job
-from analytics.model import Analysis, Coverage, Finding, FindingKind
+from analytics.model import IDLENESS, Analysis, Coverage, Finding, FindingKind
 from collector.model import Basis, JobId, JobKind
 
 ENGINES_RATIO = 0.05
@@ -119,12 +119,16 @@ class Observed:
     experience: Mapping[str, Experience] = field(default_factory=dict)
 
     def told_of(self, job: JobId, kinds: Container[FindingKind] = tuple(FindingKind)) -> tuple[str, ...]:
-        """A sentence for each of these kinds that was found of a job; how many more GPUs it is true of."""
+        """A sentence for each of these kinds that was found of a job; how many more GPUs it is true of.
+
+        That it uses a part of its GPUs names each idle one, and stands for them.
+        """
         by_kind: dict[FindingKind, list[Finding]] = {}
         for finding in self.findings_of(job):
             if finding.kind in kinds:
                 by_kind.setdefault(finding.kind, []).append(finding)
-        return tuple(_together(each) for each in by_kind.values())
+        named = IDLENESS if FindingKind.USES_PART in by_kind else ()
+        return tuple(_together(each) for kind, each in by_kind.items() if kind not in named)
 
     def findings_of(self, job: JobId) -> tuple[Finding, ...]:
         """What was found about this job's GPUs."""

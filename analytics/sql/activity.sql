@@ -22,7 +22,7 @@
 -- @column run_longest_minutes bigint (min): the longest run
 -- @column gap_median_minutes double (min): a gap's length
 -- @column gap_longest_minutes bigint (min): the longest gap
--- @column utilization_ratio double (ratio): mean over active minutes
+-- @column utilization_ratio double (ratio): mean over the active minutes of each GPU: one that does nothing meanwhile is not in it
 -- @column engine_minutes bigint (min): active minutes whose work the SMs do not account for: video engines at a quarter or more
 -- @null not known; gaps: there were fewer than two runs
 WITH spans AS (
@@ -48,8 +48,8 @@ WITH spans AS (
     WHERE ts >= $from_ts AND ts < $to_ts AND holder_id IS NOT NULL
 ), minutes AS (
     SELECT
-        holder_id, ts, bool_or(busy_ms > 0) AS is_active, sum(least_ms) > 1.5 * sum(used_ms) AS by_engines, sum(used_ms) AS used_ms, sum(measured_ms) AS measured_ms,
-        sum(known_ms / all_ms) AS measured_gpu_minutes
+        holder_id, ts, bool_or(busy_ms > 0) AS is_active, sum(least_ms) > 1.5 * sum(used_ms) AS by_engines, sum(used_ms) FILTER (busy_ms > 0) AS used_ms,
+        sum(measured_ms) FILTER (busy_ms > 0) AS measured_ms, sum(known_ms / all_ms) AS measured_gpu_minutes
     FROM known
     WHERE known_ms > 0
     GROUP BY holder_id, ts

@@ -21,7 +21,7 @@ from service.cli.asking import asked
 from service.cli.colours import FINDING_STYLES, PATTERN_STYLES, PLAIN
 from service.cli.screen import Column, console, place, print_json, table
 from service.durations import parse_point, window
-from service.summaries.finding_groups import About, grouped, once_a_gpu, others
+from service.summaries.finding_groups import About, by_kind, grouped, once_a_job, others
 
 if TYPE_CHECKING:
     from service.schemas.rows import FindingsRow, IntrusionsRow, PatternsRow, UnjudgedRow, WasteRow
@@ -212,7 +212,7 @@ def _about(row: "FindingsRow") -> About:
 
 
 def _wasted_by(group: "list[FindingsRow]") -> float | None:
-    return once_a_gpu((each["uuid"], each["wasted_gpu_hours"]) for each in group)
+    return once_a_job((each["kind"], each["uuid"], each["wasted_gpu_hours"]) for each in group)
 
 
 def _heading(count: int, only_open: bool, of: str) -> str:
@@ -237,19 +237,29 @@ def _wasted(waste: "WasteRow", only_open: bool, of: str) -> str:
 
 
 def _draw(group: "list[FindingsRow]", now: datetime) -> RenderableType:
-    """One message a job and kind: the first GPU's sentence, and on which others it is the same."""
-    row, *more = group
+    """One message a job: for each kind the first GPU's sentence, and on which others it is the same."""
+    row = group[0]
+    parts = by_kind(group, lambda each: str(each["kind"]), is_open=row["closed_at"] is None)
+    more = len({each["uuid"] for each in group}) - 1
     lasted = text.length(words.since(min(each["opened_at"] for each in group), now))
     over = "" if row["closed_at"] is None else f" · over since {words.clock_time(row['closed_at'])}"
     wasted = _wasted_by(group)
+    kinds = [
+        Text(each, style=FINDING_STYLES.get(each, PLAIN)) for each in (part[0]["kind"] for part in parts)
+    ]
     head = Text.assemble(
-        (row["kind"], FINDING_STYLES.get(row["kind"], PLAIN)),
-        f"  {place(row)}{f' and {len(more)} more' if more else ''}",
+        Text(", ").join(kinds),
+        f"  {place(row)}{f' and {more} more' if more else ''}",
         f" · {ABOUT.get(row['kind'], '')}{words.owner(row)}",
         f" · {row['project']}" if row["project"] else "",
         (f" · found {lasted} ago{over}", "bright_black"),
         (f" · {text.hours(wasted)} GPU-hours wasted", "red") if wasted else "",
     )
+    said = [Padding(Text(_said(part)), (0, 0, 0, 2), expand=False) for part in parts]
+    return Group(head, *said)
+
+
+def _said(part: "list[FindingsRow]") -> str:
+    row, *more = part
     same = others([place(each) for each in more if each["uuid"] != row["uuid"]])
-    said = f"{words.localized(row['sentence'])}{f' {same}' if same else ''}"
-    return Group(head, Padding(Text(said), (0, 0, 0, 2), expand=False))
+    return f"{words.localized(row['sentence'])}{f' {same}' if same else ''}"

@@ -23,7 +23,7 @@ from service.cli.screen import Column, console, place, print_json, table
 from service.client import Client
 from service.durations import window
 from service.errors import FallowError
-from service.summaries.finding_groups import grouped, others
+from service.summaries.finding_groups import by_kind, grouped, others
 
 if TYPE_CHECKING:
     from service.schemas.rows import AccountedRunsRow, FindingsRow, JobGpusRow, JobsRow, ManagerRunsRow
@@ -154,7 +154,8 @@ def _draw(
             style="bright_black",
         )
     for group in grouped(found, lambda each: (each["kind"], row["job"], each["closed_at"] is None)):
-        screen.print(_found(group))
+        for part in by_kind(group, lambda each: str(each["kind"]), is_open=group[0]["closed_at"] is None):
+            screen.print(_found(part))
 
 
 def _found(group: "list[FindingsRow]") -> Group:

@@ -20,12 +20,11 @@ from service.pages.parts import freshness
 from service.pages.parts.charted import grid
 from service.pages.parts.context import PageContext, Site, current_view, drawn, go
 from service.pages.parts.evidence import told
-from service.pages.parts.finding_messages import messages
+from service.pages.parts.finding_messages import messages, parts, summed
 from service.pages.parts.finding_messages import told as message_of
 from service.pages.parts.unknown import unjudged, unknowns
 from service.pages.parts.url_state import address, shared
 from service.pages.parts.widgets import facts, kind_label, plain, spoken, tag_of_kind
-from service.summaries.finding_groups import once_a_gpu
 
 FILTERS = ("node", "project", "user")
 
@@ -114,7 +113,7 @@ def _head(scene: PageContext, found: pd.DataFrame, open_only: bool) -> None:
 
 
 def sentence(count: int, waste: pd.DataFrame | None, *, open_only: bool) -> str:
-    """How many findings there are, one a job and kind, and the ledger's sum of the range's waste."""
+    """How many findings there are, one a job, and the ledger's sum of the range's waste."""
     many = text.many(count, "open finding" if open_only else "finding")
     return f"{many}{'' if open_only else ', open and closed'}{wasted(waste, open_only=open_only)}"
 
@@ -145,7 +144,8 @@ def beside(waste: pd.DataFrame) -> str:
 
 
 def _kinds(scene: PageContext, found: pd.DataFrame) -> None:
-    counts = pd.Series([group[0].kind for group in messages(found)], dtype=object).value_counts()
+    told = [part[0].kind for group in messages(found) for part in parts(group)]
+    counts = pd.Series(told, dtype=object).value_counts()
     options = [kind.value for kind in KINDS if kind in counts.index or kind == scene.view.kind]
     options += [str(kind) for kind in counts.index if kind not in KINDS]
     if not options:
@@ -171,12 +171,14 @@ def _closed(open_only: bool) -> None:
 
 
 def _finding(scene: PageContext, group: Sequence[Any]) -> None:
-    """One message a job and kind; the other GPUs that it is about are named behind the sentence."""
+    """One message a job; the other GPUs that a sentence is about are named behind it."""
     row = group[0]
     carried = address(shared(scene.view))
     with st.container(border=True, key=f"finding-{row.finding_id}", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.html(tag_of_kind(row.kind, kind_label(row.kind), scene.colours), width="content")
+            for part in parts(group):
+                label = kind_label(part[0].kind)
+                st.html(tag_of_kind(part[0].kind, label, scene.colours), width="content")
             st.page_link(
                 scene.site["gpu"],
                 label=plain(wording.short_gpu(row.node, row.gpu_place, row.uuid)),
@@ -192,11 +194,12 @@ def _finding(scene: PageContext, group: Sequence[Any]) -> None:
                 )
             st.space("stretch")
             with st.popover("Evidence", type="tertiary", icon=":material/query_stats:"):
-                if words := words_of_kind(row.kind):
-                    st.markdown(f"**{words.title}:** {spoken(words.says)}.")
-                    st.markdown(f"**To do:** {spoken(words.remedy)}.")
-                for what, much in told(row.evidence):
-                    st.markdown(f"{plain(what)}: **{plain(much)}**")
+                for part in parts(group):
+                    if words := words_of_kind(part[0].kind):
+                        st.markdown(f"**{words.title}:** {spoken(words.says)}.")
+                        st.markdown(f"**To do:** {spoken(words.remedy)}.")
+                    for what, much in told(part[0].evidence):
+                        st.markdown(f"{plain(what)}: **{plain(much)}**")
         st.markdown(message_of(scene, group))
         facts(_facts(scene, group))
 
@@ -204,8 +207,7 @@ def _finding(scene: PageContext, group: Sequence[Any]) -> None:
 def _facts(scene: PageContext, group: Sequence[Any]) -> list[tuple[str, str]]:
     row = group[0]
     wasted, low, cost = (
-        once_a_gpu((each.uuid, getattr(each, name, None)) for each in group)
-        for name in ("wasted_gpu_hours", "low_saturation_gpu_hours", "wasted_cost")
+        summed(group, name) for name in ("wasted_gpu_hours", "low_saturation_gpu_hours", "wasted_cost")
     )
     who = " · ".join(str(each) for each in (row.user_name, row.project) if not text.missing(each))
     items = [("held by", who or ("nobody" if text.missing(row.job) else "somebody"))]

@@ -257,7 +257,7 @@ def _facts(scene: PageContext, row: Any) -> None:
 
 
 def _found(scene: PageContext, job: str) -> None:
-    """What was found about the job, one message a kind over all its GPUs."""
+    """What was found about the job, one message over all its GPUs."""
     found = queries.ask("findings", **scene.asked_until_now)
     groups = messages(found[found["job"] == job])
     if groups:

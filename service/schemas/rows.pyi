@@ -1090,6 +1090,7 @@ ProcessesNowRow = TypedDict(
         "sm_ratio": float | None,
         "started_at": str | None,
         "unreadable": list[str] | None,
+        "seen_at": str | None,
         "flags": str | None,
     },
 )

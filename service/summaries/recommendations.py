@@ -23,7 +23,7 @@ from analytics.vocabulary.jobs import is_submitted
 from analytics.vocabulary.patterns import LAST, PatternKind, name_of_pattern
 from service import energy
 from service.energy import Energy
-from service.summaries.finding_groups import grouped
+from service.summaries.finding_groups import by_kind, grouped
 
 Row = Mapping[Any, Any]
 
@@ -177,10 +177,11 @@ def _is_text(row: Row, key: str) -> bool:
 
 def _found(findings: Sequence[Row]) -> list[str]:
     """One sentence a job and kind; that a job uses a part of its GPUs stands for those of each idle one."""
-    part = {row["job"] for row in findings if row["kind"] == FindingKind.USES_PART}
-    told = [row for row in findings if not (row["job"] in part and row["kind"] in IDLENESS)]
     sentences = []
-    for first, *more in grouped(told, lambda row: (str(row["kind"]), _job(row), True)):
+    groups = grouped(findings, lambda row: (str(row["kind"]), _job(row), True))
+    for first, *more in (
+        part for group in groups for part in by_kind(group, lambda row: str(row["kind"]), is_open=True)
+    ):
         gpus = len({each.get("uuid") for each in more} - {first.get("uuid")})
         same = f" The same on {gpus} more of its GPUs." if gpus else ""
         sentences.append(f"{first['sentence']}{same}")

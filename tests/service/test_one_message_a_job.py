@@ -143,3 +143,56 @@ def test_what_several_kinds_say_is_a_sentence_each(data: Path) -> None:
     assert observed.told_of(JOB, (FindingKind.STRAGGLER,)) == ()
     (alone,) = observed.told_of(ALONE)
     assert "The same" not in alone
+
+
+PARTLY = JobId("slurm:9")
+
+
+@pytest.fixture(scope="module")
+def partly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An imported past: ida's three GPUs, of which one works well and two have been idle for four hours."""
+    gpus = [Gpu(uuid=GpuUuid(f"GPU-p{n}"), node=NodeName("p"), index=n) for n in range(3)]
+    owner = Holder(job=PARTLY, user="ida", kind=JobKind.BATCH)
+    samples = [
+        GpuSample(
+            uuid=gpu.uuid,
+            at_ms=START_MS + minute * MINUTE_MS,
+            width_ms=MINUTE_MS,
+            rung=Basis.SM_ACTIVE,
+            utilization_ratio=0.8 if place == 0 or minute <= 120 else 0.0,
+            process_count=1,
+        )
+        for place, gpu in enumerate(gpus)
+        for minute in range(1, 361)
+    ]
+    held = tuple(
+        HeldInterval(
+            allocation=Allocation(uuid=gpu.uuid, holder=owner, share=1.0, source=ClaimSource.SLURM),
+            from_ms=START_MS,
+            to_ms=None,
+        )
+        for gpu in gpus
+    )
+    folder = tmp_path_factory.mktemp("partly")
+    with open_store(folder / "fallow.duckdb") as store:
+        store.write_history(History(source="import", gpus=tuple(gpus), samples=to_table(samples), held=held))
+        judge(Config(), store, END_MS)
+    return folder
+
+
+@pytest.mark.slow
+def test_what_a_job_does_is_one_message_of_whatever_kinds(
+    partly: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = json.loads(said(partly, capsys, "findings", *FLAGS, "--json"))
+    assert sorted(each["kind"] for each in listed) == ["held-idle", "held-idle", "uses-part"]
+    for verb in (["findings", *FLAGS], ["job", PARTLY, *FLAGS], ["explain", PARTLY]):
+        shown = said(partly, capsys, *verb).partition("Advised")[0]
+        assert shown.count("was given 3 GPUs and uses 1 of them") == 1, verb
+        assert "its processes have done nothing" not in shown, "the message names each idle GPU"
+    shown = said(partly, capsys, "findings", *FLAGS)
+    assert "1 open finding" in shown and "· 8.0 GPU-hours wasted" in shown
+    with connect(partly) as client:
+        (one,) = messages(client.query("findings", open=True, from_ts=SPAN.start, to_ts=SPAN.end))
+    assert [each.kind for each in one] == ["uses-part", "held-idle", "held-idle"]
+    assert wasted_by(one) == pytest.approx(8.0, abs=0.05)

@@ -29,7 +29,7 @@ from service.pages.parts.finding_messages import messages
 from service.reports.build import Wanted, make
 from service.reports.model import ReportKind, Span, Table
 from service.reports.render import plain
-from service.summaries.finding_groups import grouped, once_a_gpu, others
+from service.summaries.finding_groups import by_kind, grouped, once_a_gpu, once_a_job, others
 from service.summaries.headline import headline
 from service.summaries.holders import named
 from service.usecases.advice_rows import advice_row
@@ -205,18 +205,34 @@ def test_the_verb_findings_has_the_sum_of_the_range(
 
 
 def test_what_is_found_about_one_job_is_one_message(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """held-idle on both of ana's GPUs: one message of 2.0 + 2.0, which an hour is in once."""
+    """held-idle on both of ana's GPUs, and two kinds more: one message of 4.0, which an hour is in once."""
     shown = said(data, capsys, "findings", *FLAGS).splitlines()
-    (at,) = (place for place, line in enumerate(shown) if line.startswith("held-idle  "))
-    assert shown[at].startswith("held-idle  n1:0 and 1 more · ana · vision · found")
+    assert "1 open finding" in shown
+    (at,) = (place for place, line in enumerate(shown) if " · ana · " in line)
+    assert shown[at].startswith("uses-part, low-saturation  n1:1 and 1 more · ana · vision · found")
     assert shown[at].endswith("4.0 GPU-hours wasted")
-    assert shown[at + 1].endswith("on GPU 0 of n1. The same on 1 more GPU: n1:1.")
+    assert [line.endswith("on GPU 1 of n1.") for line in shown[at + 1 : at + 4]] == [True, True, False]
 
 
-def test_findings_are_grouped_by_job_and_kind_and_hours_count_once() -> None:
+def test_findings_are_grouped_by_job_and_hours_count_once() -> None:
     found = [("held-idle", "a", True), ("held-idle", "a", True), ("held-idle", "a", False)]
     found += [("falling-gpu", None, True), ("falling-gpu", None, True), ("memory-hog", "a", True)]
-    assert [len(group) for group in grouped(found, lambda each: each)] == [2, 1, 1, 1, 1]
+    found += [("uses-part", "a", True), ("intruder", "a", True), ("a-newer-kind", "a", True)]
+    groups = grouped(found, lambda each: each)
+    assert [[kind for kind, _, _ in group] for group in groups] == [
+        ["uses-part", "held-idle", "held-idle", "memory-hog"],
+        ["held-idle"],
+        ["falling-gpu"],
+        ["falling-gpu"],
+        ["intruder"],
+        ["a-newer-kind"],
+    ], "what a job does is one message, what is done to it or its GPUs another"
+    kinds = [
+        [each[0][0] for each in by_kind(groups[0], lambda each: each[0], is_open=o)] for o in (True, False)
+    ]
+    assert kinds == [["uses-part", "memory-hog"], ["uses-part", "held-idle", "memory-hog"]]
+    assert once_a_job([("uses-part", "x", 5.0), ("held-idle", "x", 1.0), ("held-idle", "y", 2.0)]) == 5.0
+    assert once_a_job([("held-idle", "x", 1.0), ("memory-hog", "x", 1.0), ("held-idle", "y", 2.0)]) == 3.0
     assert once_a_gpu([("x", 2.0), ("x", 2.0), ("y", 1.0), ("z", None), ("w", float("nan"))]) == 3.0
     assert once_a_gpu([("x", None)]) is None
     assert others(["n1:1", "n1:1", "n1:2"]) == "The same on 2 more GPUs: n1:1, n1:2."

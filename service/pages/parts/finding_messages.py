@@ -1,4 +1,4 @@
-"""Findings of a frame as messages: one a job and kind, over all its GPUs, the dearest first."""
+"""Findings of a frame as messages: one a job, over all its GPUs, the dearest first."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from service import wording
 from service.charts.frame import rows
 from service.pages.parts.context import PageContext
 from service.pages.parts.widgets import kind_label, plain
-from service.summaries.finding_groups import About, grouped, once_a_gpu, others
+from service.summaries.finding_groups import About, by_kind, grouped, once_a_job, others
 
 
 def messages(found: pd.DataFrame) -> list[list[Any]]:
@@ -21,12 +21,26 @@ def messages(found: pd.DataFrame) -> list[list[Any]]:
 
 def wasted_by(group: Sequence[Any]) -> float | None:
     """What a message's GPUs wasted in the range, each once; ``None``: not known."""
-    return once_a_gpu((each.uuid, each.wasted_gpu_hours) for each in group)
+    return summed(group, "wasted_gpu_hours")
+
+
+def summed(group: Sequence[Any], column: str) -> float | None:
+    """A column over a message's GPUs, each once; ``None``: not known."""
+    return once_a_job((str(each.kind), each.uuid, getattr(each, column, None)) for each in group)
+
+
+def parts(group: Sequence[Any]) -> list[list[Any]]:
+    """The rows of a message by kind."""
+    return by_kind(group, lambda each: str(each.kind), is_open=text.missing(group[0].closed_at))
 
 
 def told(scene: PageContext, group: Sequence[Any]) -> str:
-    """The first one's sentence, and on which other GPUs it is the same."""
-    row, *more = group
+    """For each kind the first one's sentence, and on which other GPUs it is the same."""
+    return "  \n".join(_told(scene, part) for part in parts(group))
+
+
+def _told(scene: PageContext, part: Sequence[Any]) -> str:
+    row, *more = part
     places = [
         wording.short_gpu(each.node, each.gpu_place, each.uuid) for each in more if each.uuid != row.uuid
     ]
@@ -34,11 +48,16 @@ def told(scene: PageContext, group: Sequence[Any]) -> str:
 
 
 def say(scene: PageContext, group: Sequence[Any]) -> None:
-    """A message in a paragraph: its kind, what was wasted, the sentence."""
+    """A message in a paragraph: its kinds, what was wasted, the sentences."""
     wasted, row = wasted_by(group), group[0]
     hours = f" · {text.gpu_hours(wasted)}" if wasted else ""
     over = "" if text.missing(row.closed_at) else f" · over since {scene.when(row.closed_at)}"
-    st.markdown(f"**{plain(kind_label(row.kind))}**{hours}{over}  \n{told(scene, group)}")
+    st.markdown(f"**{plain(labels(group))}**{hours}{over}  \n{told(scene, group)}")
+
+
+def labels(group: Sequence[Any]) -> str:
+    """The kinds of a message in words."""
+    return " · ".join(kind_label(part[0].kind) for part in parts(group))
 
 
 def _about(row: Any) -> About:

@@ -20,7 +20,7 @@ from service.pages.data import queries
 from service.pages.findings import sentence as findings_sentence
 from service.pages.parts import freshness
 from service.pages.parts.context import PageContext
-from service.pages.parts.finding_messages import messages, wasted_by
+from service.pages.parts.finding_messages import labels, messages, parts, wasted_by
 from service.pages.parts.widgets import keys, kind_label, state_keys, striped, swatch
 from service.pages.queue import lent, queued
 from service.pages.wall.widgets import figures_html, lines_html, tiles_html
@@ -79,7 +79,7 @@ def findings(scene: PageContext) -> None:
     waste = queries.ask_if_kept("waste", **scene.asked_until_now)
     groups = messages(found)
     st.header(findings_sentence(len(groups), waste, open_only=True), anchor=False)
-    counts = pd.Series([group[0].kind for group in groups]).value_counts()
+    counts = pd.Series([part[0].kind for group in groups for part in parts(group)]).value_counts()
     st.html(figures_html([(kind_label(str(kind)), text.count(n)) for kind, n in counts.items()][:6]))
     lines = [_finding_line(scene, group) for group in groups[:MOST_LINES]]
     titles = ("GPU", "What", "Project", "Found", "Wasted")
@@ -160,7 +160,7 @@ def _finding_line(scene: PageContext, group: Sequence[Any]) -> tuple[str, ...]:
     row, more = group[0], len({each.uuid for each in group}) - 1
     return (
         wording.short_gpu(row.node, row.gpu_place, row.uuid) + (f" and {more} more" if more else ""),
-        kind_label(row.kind),
+        labels(group),
         text.NOTHING if text.missing(row.project) else str(row.project),
         scene.when(min(each.opened_at for each in group)),
         text.gpu_hours(wasted_by(group)),
