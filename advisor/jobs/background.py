@@ -118,34 +118,6 @@ def stay_of(entry: JobRecord, entries: Mapping[JobId, JobRecord], now_ms: int) -
     )
 
 
-def sentences(job: JobId, stays: Iterable[Stay], beside: Mapping[JobId, JobId]) -> tuple[str, ...]:
-    """What is told of a job's idle gaps: who is or was in them, or whose it is in; what it gave and cost.
-
-    ``beside`` are the background jobs that compute now, each with the job that it is beside.
-    """
-    lines = []
-    for stay in stays:
-        if job not in (stay.job, stay.foreground):
-            continue
-        now = beside.get(stay.job) == stay.foreground
-        if stay.job == job:
-            where = f"In the idle gaps of {stay.foreground} it" + (" makes" if now else " made")
-            did = f"{where} {stay.steps:,} steps"
-        else:
-            did = f"In its idle gaps {stay.job}" + (" makes" if now else " made") + f" {stay.steps:,} steps"
-        lines.append(f"{did}: {_measured(stay, 'it' if stay.foreground == job else stay.foreground)}.")
-    return tuple(lines)
-
-
-def _measured(stay: Stay, foreground: str) -> str:
-    if stay.harvested_gpu_s is None or stay.slowdown_ratio is None:
-        return f"what that gives and what it costs {foreground} is not measured yet"
-    return (
-        f"{text.length(stay.harvested_gpu_s)} of GPU time harvested, and {foreground} takes "
-        f"{stay.slowdown_ratio:.3f} of its own time for a step (after {stay.foreground_steps or 0:,} of them)"
-    )
-
-
 def _counts(entry: JobRecord, gpu: GpuUuid | None) -> IdleGapCounts | None:
     told = () if entry.report is None else entry.report.idle_gaps
     return next((each for each in told if each.gpu == gpu), None)

@@ -248,7 +248,7 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
                 paused_on=(),
                 next_launch=(),
                 paused_for_idling=False,
-                message="",
+                message="" if entry.beside is None else directive.reason,
             )
         case ReallocateCommand():
             return _reshaped(entry, directive, now_ms)

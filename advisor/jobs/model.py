@@ -111,7 +111,7 @@ class IdleGapCounts:
 
     Of a foreground: its ``steps``, a step ``alone_s`` with nobody beside it and the gaps in it together,
     ``slowdown_ratio`` of its steps beside others to those alone. Of a background job: its own steps there
-    since it started, and ``work_s``, the GPU time that one takes alone.
+    since it started, and ``work_s``, the GPU time that one takes alone, in the mean.
     """
 
     gpu: GpuUuid

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from advisor.jobs.lifecycle import attained_gpu_s, in_flight, lapsing, leased, share_held, shares_held
 from advisor.jobs.model import (
     Elasticity,
-    IdleGapCounts,
     JobRecord,
     JobState,
     NotifyCommand,
@@ -310,18 +309,21 @@ def _asked(entry: JobRecord, seen: Job | None, now_ms: int) -> Job:
         protected=False if seen is None else seen.protected,
         next_launch=entry.next_launch,
         profile=_profile(report),
-        idle_gaps={} if report is None else {each.gpu: _gaps(each) for each in report.idle_gaps},
+        idle_gaps={} if report is None or wanted.background else _gaps(report),
     )
 
 
-def _gaps(told: IdleGapCounts) -> IdleGaps:
-    return IdleGaps(
-        page=told.page,
-        steps=told.steps,
-        alone_s=told.alone_s,
-        gaps_s=told.gaps_s,
-        slowdown_ratio=told.slowdown_ratio,
-    )
+def _gaps(report: Report) -> dict[GpuUuid, IdleGaps]:
+    return {
+        told.gpu: IdleGaps(
+            page=told.page,
+            steps=told.steps,
+            alone_s=told.alone_s,
+            gaps_s=told.gaps_s,
+            slowdown_ratio=told.slowdown_ratio,
+        )
+        for told in report.idle_gaps
+    }
 
 
 def _profile(report: Report | None) -> Profile | None:

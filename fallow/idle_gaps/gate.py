@@ -13,7 +13,6 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from statistics import median
 
 from fallow.idle_gaps import hooks
 from fallow.idle_gaps.marks import LATELY, DeviceMarks, Mark, Marks, Piece
@@ -50,10 +49,6 @@ BEGINNING = 0.9
 """Of the longest gap seen while waiting: with more left than that, a gap has just begun."""
 
 
-STEPS_KEPT = 16
-"""Steps of whose work the median counts as a step's: the first ones were not measured yet."""
-
-
 class Gate:
     """One process's gate. ``now_s`` and ``sleep`` are the steady clock's, others in tests; so ``marks``."""
 
@@ -72,7 +67,6 @@ class Gate:
         self._measured: deque[tuple[Piece, Mark, Mark]] = deque()
         self._queue: deque[tuple[Mark, float]] = deque()
         self._unmarked_s = self._ahead_s = self._step_s = 0.0
-        self._steps_s: deque[float] = deque(maxlen=STEPS_KEPT)
         self._one = threading.Lock()  # of two GPUs each has a thread that goes backward
 
     def pass_through(self, name: Hashable) -> None:
@@ -93,10 +87,9 @@ class Gate:
     def end_step(self) -> None:
         """An optimizer's step is over: the script may now do something that is not ours, and take long."""
         self.end_piece()
-        self._steps_s.append(self._step_s)
-        self._step_s = 0.0
         if self.page is not None:
-            self.page.end_background_step(median(self._steps_s))
+            self.page.end_background_step(self._step_s)
+        self._step_s = 0.0
 
     def _pass(self, name: Hashable) -> None:
         piece = self._pieces[name]

@@ -122,8 +122,8 @@ class Page:
         self._whole[PIECE_BEGAN] = 0
 
     def end_background_step(self, work_s: float = 0.0) -> None:
-        """A step of the background job has ended; seconds of GPU time that a step of it takes alone."""
-        self._real[WORK_S] = work_s
+        """A step of the background job has ended; seconds of GPU time that it takes alone."""
+        self._real[WORK_S] += work_s
         self._whole[BACKGROUND_STEPS] += 1
 
     # -- what the launcher says and reads ---------------------------------------------------------------
@@ -148,9 +148,9 @@ class Page:
         return _positive(self._real[GAPS_S])
 
     @property
-    def work_s(self) -> float | None:
-        """Seconds of GPU time of a step of the background job; unknown until one has ended."""
-        return _positive(self._real[WORK_S])
+    def worked_s(self) -> float:
+        """Seconds of GPU time that all steps of background jobs take alone."""
+        return _positive(self._real[WORK_S]) or 0.0
 
     @property
     def slowdown(self) -> float | None:

@@ -24,9 +24,17 @@ from service.client import Client
 from service.durations import window
 from service.errors import FallowError
 from service.summaries.finding_groups import by_kind, grouped, others
+from service.usecases.harvests import sentences
 
 if TYPE_CHECKING:
-    from service.schemas.rows import AccountedRunsRow, FindingsRow, JobGpusRow, JobsRow, ManagerRunsRow
+    from service.schemas.rows import (
+        AccountedRunsRow,
+        FindingsRow,
+        HarvestsRow,
+        JobGpusRow,
+        JobsRow,
+        ManagerRunsRow,
+    )
 
 COLUMNS = (
     Column(title="GPU"),
@@ -52,6 +60,9 @@ def run_job(flags: argparse.Namespace) -> int:
     with asked(flags) as client:
         runs = manager_job.runs(client, flags.job)
         past = accounted.runs(client, manager_job.id_of(flags.job))
+        gaps = client.rows("harvests", from_ts=start)
+        if _is_background(flags.job, gaps):
+            return _in_gaps(flags, gaps)
         row = _named(client, flags, span, [*runs, *past])
         if row is None:
             return _told_by_manager(flags, runs, past)
@@ -59,9 +70,30 @@ def run_job(flags: argparse.Namespace) -> int:
         said = client.rows("findings", **span)
     found = [each for each in said if each["job"] == row["job"]]
     if flags.json:
-        print_json([_record(row, gpus, found) | ({"runs": runs} if runs else {})], flags)
+        held = [each for each in gaps if each["foreground"] == row["job"]]
+        more = {"runs": runs} if runs else {}
+        print_json([_record(row, gpus, found) | more | ({"idle_gaps": held} if held else {})], flags)
         return 0
     _draw(row, gpus, found, start, runs)
+    for line in sentences(gaps, row["job"]):
+        console().print(line, markup=False)
+    return 0
+
+
+def _is_background(named: str, gaps: "list[HarvestsRow]") -> bool:
+    """Whether a job is known by its stays in others' idle gaps: it never held a GPU."""
+    return any(each["job"] in (named, job_id(named)) for each in gaps)
+
+
+def _in_gaps(flags: argparse.Namespace, gaps: "list[HarvestsRow]") -> int:
+    own = [each for each in gaps if each["job"] in (flags.job, job_id(flags.job))]
+    if flags.json:
+        print_json([{"job": own[0]["job"], "in_idle_gaps": own}], flags)
+        return 0
+    screen = console()
+    screen.print(f"{own[0]['job']} · a background job: it holds no GPU", style="bold")
+    for line in sentences(gaps, own[0]["job"]):
+        screen.print(f"  {line}", markup=False)
     return 0
 
 

@@ -104,6 +104,8 @@ def _stands(row: Job) -> str:
 def _gpus(row: Job) -> str:
     asked = row.submission
     part = "" if asked.share == 1 else f"x{asked.share:g}"
+    if asked.background:
+        return "gaps"
     if row.gpus:
         return f"{len(row.gpus)}{part}"
     least, most = asked.min_gpus, asked.max_gpus

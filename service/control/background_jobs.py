@@ -8,14 +8,16 @@ nobody. Through the journal and the engine, as every step.
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from advisor.actions import Requeue
-from advisor.jobs.background import Stay, is_beside, must_leave, open_gpus, sentences, stay_of
+from advisor.jobs.background import Stay, is_beside, must_leave, open_gpus, stay_of
 from advisor.jobs.memory_watchdog import holdings
 from advisor.outcomes import Done
 from advisor.state.model import ActionClass
 from collector.model import GpuUuid, JobId
+from service.usecases.harvests import sentences
 
 if TYPE_CHECKING:
     from advisor.cycle import Cycle, Journal
@@ -65,14 +67,10 @@ class BackgroundJobs:
 
     def told(self, entry: "JobRecord") -> tuple[str, ...]:
         """What is said of a job's idle gaps, or of those that it computes in."""
-        beside = {
-            each.id: each.beside
-            for each in self._register.entries().values()
-            if each.beside is not None and is_beside(each)
-        }
         with self._guard:
-            stays = sorted(self._stays.values(), key=lambda each: each.from_ms)
-        return sentences(entry.id, stays, beside)
+            stays = sorted(self._stays.values(), key=lambda each: -each.to_ms)
+        rows = [{**asdict(each), "harvested_gpu_s": each.harvested_gpu_s} for each in stays]
+        return sentences(rows, entry.id)
 
     def totals(self) -> tuple[float, dict[JobId, float]]:
         """GPU-seconds harvested in all stays that are kept, and the slowdown of each job that has company."""

@@ -43,7 +43,7 @@ class IdleGapPages:
         self._folder: Path | None = None
         self._own: dict[GpuUuid, tuple[Path, pages.Page]] = {}
         self._open: frozenset[GpuUuid] = frozenset()
-        self._others: tuple[GpuUuid, str, pages.Page, int] | None = None
+        self._others: tuple[GpuUuid, str, pages.Page, int, float] | None = None
 
     def launched(self, lease: Lease) -> dict[str, str]:
         """Make or find the pages for a launch on ``lease``; what its workers' environment gets.
@@ -53,7 +53,7 @@ class IdleGapPages:
         self._forget()
         if lease.page:
             page = pages.attach(Path(lease.page))
-            self._others = lease.gpus[0], lease.page, page, page.steps[1]
+            self._others = lease.gpus[0], lease.page, page, page.steps[1], page.worked_s
             return {OTHERS_GAPS: lease.page}
         self.hold(lease.gpus)
         return {} if self._folder is None else {OWN_GAPS: str(self._folder)}
@@ -83,9 +83,10 @@ class IdleGapPages:
     def counts(self, gpus: Sequence[GpuUuid]) -> tuple[IdleGapCounts, ...]:
         """What the pages say: of those GPUs on which steps were announced, or of a background job itself."""
         if self._others is not None:
-            gpu, path, page, before = self._others
-            done = max(0, page.steps[1] - before)
-            return (IdleGapCounts(gpu=gpu, page=path, steps=done, work_s=page.work_s if done else None),)
+            gpu, path, page, steps, worked_s = self._others
+            done, work_s = page.steps[1] - steps, page.worked_s - worked_s
+            each_s = work_s / done if done > 0 and work_s > 0 else None
+            return (IdleGapCounts(gpu=gpu, page=path, steps=max(0, done), work_s=each_s),)
         return tuple(
             IdleGapCounts(
                 gpu=gpu,

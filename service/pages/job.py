@@ -28,6 +28,7 @@ from service.pages.parts.context import (
 )
 from service.pages.parts.context import show as show_notice
 from service.pages.parts.finding_messages import messages, say
+from service.pages.parts.idle_gaps import idle_gaps
 from service.pages.parts.job_buttons import allowed, keep_button
 from service.pages.parts.messages import NO_SUCH_JOB
 from service.pages.parts.search_box import run_line
@@ -212,6 +213,7 @@ def _one(scene: PageContext, row: Any) -> None:
         allowed(scene.when, str(row["job"]))
     if not text.missing(row["command"]):
         st.code(str(row["command"]), language="shell", wrap_lines=True)
+    idle_gaps(str(row["job"]), scene.window.from_ts)
     _found(scene, str(row["job"]))
     _each_gpu(scene, str(row["job"]))
     timeline = queries.ask("job_timeline", job=row["job"], **scene.window.steps)

@@ -60,6 +60,26 @@ class Launcher(Answer):
 
 
 @answer
+class IdleGapCounts(Answer):
+    """What is told of idle gaps on one GPU."""
+
+    gpu: str
+    """Its UUID."""
+    page: str
+    """The file of shared memory by which both jobs know of each other."""
+    steps: int
+    """Steps counted: the job's own, or a background job's since it started there."""
+    alone_s: float | None = None
+    """Seconds of a step with nobody beside it; null where it was not measured, and for a background job."""
+    gaps_s: float | None = None
+    """Seconds of gaps in such a step."""
+    slowdown_ratio: float | None = None
+    """Steps beside others over those with nobody."""
+    work_s: float | None = None
+    """GPU seconds that a background job's step takes alone; null for the others."""
+
+
+@answer
 class Report(Answer):
     """What a launcher last said of its job."""
 
@@ -104,6 +124,8 @@ class Report(Answer):
     """The exit status of the worker that decided it; negative for a signal."""
     proof: str = ""
     """The service's own word on the newest directive carried out; empty to everybody but the launcher."""
+    idle_gaps: tuple[IdleGapCounts, ...] = ()
+    """What is told of idle gaps, a row a GPU: the job's own, or those that it computes in."""
 
 
 @answer
@@ -158,6 +180,8 @@ class Submission(Answer):
     """Classes of action that must not be done to it."""
     nonce: str = ""
     """The launcher's own name for this submission: sent twice, it is one job. Empty to others."""
+    background: bool = False
+    """Whether it computes in others' idle gaps, and is given no GPU of its own."""
 
 
 @answer
@@ -270,6 +294,12 @@ class Job(Answer):
     """Whether its owner holds it: only the owner or an operator lets it go on."""
     paused_for_idling: bool = False
     """Whether it was paused because it did nothing."""
+    beside: str | None = None
+    """The job in whose idle gaps a background job computes; null while it waits, and for others."""
+    beside_gpu: str | None = None
+    """The UUID of the GPU on which it does."""
+    alone: bool = False
+    """Whether its owner wants nobody in its idle gaps."""
     exit_reason: Ended | None = None
     """How it ended; null before."""
     exit_code: int | None = None
