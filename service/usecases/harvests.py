@@ -69,7 +69,8 @@ def _sentence(each: Harvest, job: str) -> str:
     costs = "it" if each.foreground == job else each.foreground
     if each.harvested_gpu_s is None:
         return f"{whose} made {each.steps:,} steps; what that gives, and costs {costs}, is not measured yet."
+    harvested = text.length(each.harvested_gpu_s)
     return (
-        f"{whose} made {each.steps:,} steps: {text.length(each.harvested_gpu_s)} of GPU time harvested; {costs} "
+        f"{whose} made {each.steps:,} steps: {harvested} of GPU time harvested; {costs} "
         f"runs at {ratio(each)} of its own step ({each.foreground_steps or 0:,} steps, one in 20 alone)."
     )

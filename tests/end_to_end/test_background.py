@@ -6,8 +6,11 @@ about time, both wrote down when they did what, by the machine's one steady cloc
 
 import importlib.util
 import json
+import os
+import signal
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +48,12 @@ def background(stage: Stage) -> Launched:
 
 
 def row(stage: Stage, name: str) -> dict[str, Any]:
-    return next((each for each in stage.jobs() if each["name"] == name), {})
+    return next((each for each in stage.jobs() if each["name"] == name and each["state"] != "ended"), {})
 
 
 def state(stage: Stage, name: str) -> str:
-    return str(row(stage, name).get("state"))
+    """Of the newest of that name."""
+    return str(latest(stage, name)["state"])
 
 
 def steps(stage: Stage) -> int:
@@ -113,3 +117,71 @@ def assert_in_gaps(stage: Stage) -> None:
     began = [at for line in (stage.folder / "log").read_text().splitlines() for at in json.loads(line)]
     within = sum(any(begin <= at <= end for begin, end in gaps) for at in began)
     assert within >= 0.95 * len(began) > 0, f"{within} of {len(began)}"
+
+
+def test_gates_are_shut_by_every_death_and_the_switch_and_nothing_is_wrong_after(stage: Stage) -> None:
+    front = foreground(stage)
+    stage.until("the foreground announces gaps", lambda: pages(stage), 2 * LONG_S)
+    first = background(stage)
+    together(stage)
+
+    stage.order("stop-acting", "--because", "a look")
+    stage.until("the switch shuts the gate", lambda: stands_still(stage), LONG_S)
+    assert state(stage, "sweep") == "running", "nobody is moved by the switch"
+    stage.order("start-acting")
+    goes_on(stage, "acting goes on")
+
+    stage.stop_serving(signal.SIGKILL)
+    wait_for("without the service the gate is shut", lambda: stands_still_without_service(stage))
+    stage.serve()
+    goes_on(stage, "the service is back")
+
+    os.kill(worker(stage, "front"), signal.SIGKILL)
+    goes_on(stage, "the foreground's worker was killed, and another goes on", steps_of_front=20)
+
+    os.kill(worker(stage, "sweep"), signal.SIGKILL)
+    stage.until("the sweep has failed", lambda: first.process.poll() is not None, LONG_S)
+    assert state(stage, "sweep") == "ended" and state(stage, "front") == "running"
+    background(stage)
+    goes_on(stage, "another sweep takes its place")
+    (page,) = pages(stage)
+    front.process.kill()
+    stage.until("the foreground is lost", lambda: state(stage, "front") == "ended", LONG_S)
+    stage.until("the sweep waits again", lambda: latest(stage, "sweep")["state"] == "pending", LONG_S)
+    before = steps(stage)
+    stage.until("its processes are gone", lambda: not stage.on(0), LONG_S)
+    assert steps(stage) == before
+    foreground(stage)
+    stage.until("another foreground has pages", lambda: pages(stage), 2 * LONG_S)
+    assert not page.exists(), "what the killed launcher left is gone"
+    goes_on(stage, "the sweep goes on beside another")
+    assert_in_gaps(stage)
+
+
+def goes_on(stage: Stage, what: str, steps_of_front: int = 0) -> None:
+    before, gaps = steps(stage), _count(stage.folder / "gaps") + steps_of_front
+    stage.until(what, lambda: steps(stage) > before + 10 and _count(stage.folder / "gaps") > gaps, 2 * LONG_S)
+
+
+def latest(stage: Stage, name: str) -> dict[str, Any]:
+    return max((each for each in stage.jobs() if each["name"] == name), key=lambda each: each["submitted_ms"])
+
+
+def worker(stage: Stage, name: str) -> int:
+    """The process that computes on the GPU."""
+    report = latest(stage, name)["report"]
+    (pid,) = [pid for pid in report["pids"] if pid in stage.on(0)]
+    return int(pid)
+
+
+def wait_for(what: str, holds: Callable[[], bool]) -> None:
+    ends_s = time.monotonic() + LONG_S
+    while not holds():
+        assert time.monotonic() < ends_s, what
+
+
+def stands_still_without_service(stage: Stage) -> bool:
+    before, gaps = steps(stage), _count(stage.folder / "gaps")
+    while _count(stage.folder / "gaps") <= gaps + 5:
+        time.sleep(PAUSE_S)
+    return steps(stage) == before
