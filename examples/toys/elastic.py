@@ -43,9 +43,8 @@ def main() -> None:
     parser.add_argument("--needs", type=float, default=20.0, help="GiB that it takes on each GPU")
     parser.add_argument("--checkpoint", help="go on from here, and save here on SIGUSR1")
     parser.add_argument("--losses", type=Path, help="where rank 0 writes a line for each step")
-    parser.add_argument(
-        "--gaps", type=Path, help="a line for each pause: its begin and end (steady clock, ns)"
-    )
+    parser.add_argument("--compute", type=float, default=0.0, help="seconds that its GPU takes for a batch")
+    parser.add_argument("--busy", type=Path, help="a line for each batch: begin and end (steady clock, ns)")
     asked = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -67,17 +66,18 @@ def main() -> None:
     for step, batches in trainer.steps(Waves(), asked.steps):
         device.busy(90)
         for before, after in batches:
+            began_ns = time.monotonic_ns()
             trainer.backward(nn.functional.mse_loss(model(before), after))
+            time.sleep(asked.compute)
+            if asked.busy is not None:
+                with asked.busy.open("a") as lines:
+                    lines.write(f"{began_ns} {time.monotonic_ns()}\n")
         done = trainer.step()
         if done and trainer.rank == 0 and asked.losses is not None:
             with asked.losses.open("a") as lines:
                 row = {"step": step, "loss": done.loss, "world": done.world_size}
                 lines.write(json.dumps(row) + "\n")
-        began_ns = time.monotonic_ns()
         time.sleep(asked.pause)
-        if asked.gaps is not None:
-            with asked.gaps.open("a") as lines:
-                lines.write(f"{began_ns} {time.monotonic_ns()}\n")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def train(rate: float, steps: int, log: Path | None) -> float:
             with log.open("a") as lines:
                 lines.write(json.dumps(began_ns) + "\n")
         began_ns.clear()
-    return float(loss)
+    return loss.item()
 
 
 if __name__ == "__main__":
