@@ -13,6 +13,7 @@
 -- @column harvested_gpu_s double (s): steps times step_s
 -- @column slowdown_ratio double (ratio): the foreground's steps with others beside it over its control steps, which have nobody
 -- @column foreground_steps bigint: steps that the foreground had counted by then; one in 20 is a control
+-- @never_null job, foreground, gpu_uuid, from_ms, to_ms, steps
 -- @null step_s, harvested_gpu_s, slowdown_ratio: not both measured; foreground_steps: not told
 SELECT
     job, foreground, gpu_uuid, epoch_ms(from_at) AS from_ms, epoch_ms(to_at) AS to_ms, steps, work_s AS step_s,

@@ -324,12 +324,12 @@ GpusNowRow = TypedDict(
 HarvestsRow = TypedDict(
     "HarvestsRow",
     {
-        "job": str | None,
-        "foreground": str | None,
-        "gpu_uuid": str | None,
-        "from_ms": int | None,
-        "to_ms": int | None,
-        "steps": int | None,
+        "job": str,
+        "foreground": str,
+        "gpu_uuid": str,
+        "from_ms": int,
+        "to_ms": int,
+        "steps": int,
         "step_s": float | None,
         "harvested_gpu_s": float | None,
         "slowdown_ratio": float | None,
