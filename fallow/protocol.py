@@ -57,6 +57,8 @@ LEAVING = "leaving"
 """In a pulse: who shows it was asked by a signal to leave, and goes on until the others can do without."""
 LEFT = "left"
 """The last pulse of a machine that has left: its workers have ended, and it takes no others."""
+MISTAKE = 64
+"""Exit code of a worker whose script asked for something that cannot be: EX_USAGE, alike at each start."""
 OVER = "over"
 """The last pulse of a machine that has heard that the training is over."""
 WISHES = "wishes"

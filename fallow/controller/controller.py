@@ -8,16 +8,15 @@ It holds no rule about membership: it gathers a view, asks, and acts. The comman
 
 import os
 import select
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import Protocol, assert_never
 
 from fallow import protocol
 from fallow.controller import actions, events, membership
+from fallow.controller.hosting import hosted
 from fallow.controller.membership import Limits, Pending, Phase, View, Worker
 from fallow.protocol import MemberId, Plan
 from fallow.sealed_store import SealedStore
@@ -25,15 +24,16 @@ from fallow.secret import Secret
 from fallow.workers import pool
 from fallow.workers.pool import Handle, Spawn, as_torchrun, command
 
-if TYPE_CHECKING:
-    import torch.distributed as dist
-
 __all__ = ["Controller", "Handle", "Spawn", "command"]
 
 BUSY_S = 0.005
 """Between two looks while somebody waits for us."""
 CALM_S = 0.05
 """Between two looks while the training just trains."""
+ONCE = (
+    "{member} came to its end without a loop over trainer.steps(){why}: this job isn't elastic, and was run "
+    "once as it is"
+)
 STOP_PATIENCE_S = 30.0
 """How long a training that was asked to stop may take to the end of its step before it is ended."""
 
@@ -77,7 +77,7 @@ class Controller:
         self._minimum, self._maximum = minimum, maximum
         self._limits = limits or Limits()
         self._host = host
-        self._store = _hosted(host)
+        self._store = hosted(host)
         self.secret = Secret.new()
         self.box = SealedStore(self._store, self.secret, self._doubt)
         self._woken, self._wake = os.pipe()
@@ -218,6 +218,8 @@ class Controller:
             said = None
             if worker is not None and self.view.failures > before.failures:
                 said = f"{member} {events.how(code, worker.phase, reason)}"
+            elif self.view.finished and not before.finished and not before.generation:
+                said = ONCE.format(member=member, why=f" ({reason})" if reason else "")
             self._note(f"{member} ended with {code}", said)
 
     def _feel_pulses(self, now_ms: int) -> None:
@@ -292,6 +294,8 @@ class Controller:
             self.exit_reason = f"{self.stopped}; it did not reach the end of its step in time"
             return True
         alive = any(w.phase in (Phase.MEMBER, Phase.LEAVING) for w in self.view.workers.values())
+        if not self.view.generation:  # a script that isn't elastic ends when all that were started have
+            alive = any(worker.phase is Phase.STARTING for worker in self.view.workers.values())
         if self.view.stopping and not self.view.members and not alive:
             self.exit_reason = self.stopped
             return True
@@ -378,24 +382,6 @@ class Controller:
         self.journal.append(f"{time.monotonic():.3f} {line}")
         if said:
             self._tell(said)
-
-
-def _hosted(host: str) -> "dist.TCPStore":
-    """A store that listens on ``host`` alone: left to itself it would listen on every interface."""
-    import torch.distributed as dist  # takes a second, which ``resize N`` on the socket need not wait for
-
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind((host, 0))
-    listener.listen(1024)
-    port = listener.getsockname()[1]
-    return dist.TCPStore(
-        host,
-        port,
-        is_master=True,
-        wait_for_workers=False,
-        timeout=timedelta(seconds=30),
-        master_listen_fd=listener.detach(),
-    )
 
 
 def _workers(count: int) -> str:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import replace
 
+from fallow import protocol
 from fallow.controller import membership
 from fallow.controller.actions import Cancel, Kill
 from fallow.controller.membership import Limits, Pending, Phase, View, Worker
@@ -47,6 +48,8 @@ def ended(view: View, member: MemberId, code: int, reason: str | None, now_ms: i
     )
     if member in view.condemned:
         return gone
+    if worker.phase is Phase.STARTING:
+        return _never_trained(gone, worker, code, f"{member} {how(code, worker.phase, reason)}", now_ms)
     match worker.phase:
         case Phase.LEAVING:
             return gone
@@ -56,6 +59,17 @@ def ended(view: View, member: MemberId, code: int, reason: str | None, now_ms: i
             return replace(gone, finished=True, members=tuple(m for m in view.members if m != member))
         case _:
             return failed(gone, f"{member} {how(code, worker.phase, reason)}", now_ms)
+
+
+def _never_trained(view: View, worker: Worker, code: int, what: str, now_ms: int) -> View:
+    """``worker`` ended before it asked for a step. What would end so each time isn't started again."""
+    if worker.founder and not view.generation:
+        if code == 0:
+            return replace(view, finished=True)
+        if code == protocol.MISTAKE or (code > 0 and worker.heard_ms is None):
+            return replace(view, over=what)
+    view = failed(view, what, now_ms)
+    return replace(view, over=f"{what}, as any other would") if code == protocol.MISTAKE else view
 
 
 def failed(view: View, what: str, now_ms: int) -> View:
@@ -136,13 +150,13 @@ def adopted(view: View, plan: Plan, now_ms: int) -> View:
 def asked(view: View, target: int, spare: int | None = None) -> View:
     """Somebody wants another size: what failed before may be tried again."""
     wanted = view.spare if spare is None else spare
-    return replace(view, target=target, spare=wanted, failures=0, settled=None)
+    return replace(view, target=target, spare=wanted, failures=0, settled=None, over=None)
 
 
 def reseated(view: View, going: frozenset[MemberId], target: int) -> View:
     """Somebody wants ``target`` workers, and just ``going`` not to be among them."""
     present = going & view.workers.keys()
-    return replace(view, target=target, unwanted=present, failures=0, settled=None)
+    return replace(view, target=target, unwanted=present, failures=0, settled=None, over=None)
 
 
 def let_go(view: View, members: frozenset[MemberId]) -> View:
@@ -154,7 +168,7 @@ def settled(view: View, reason: str) -> View:
     """The workers that there are become those that are wanted."""
     size = max(1, len(view.members))
     return replace(
-        view, target=size, spare=0, failures=0, unwanted=frozenset(), settled=reason, unhanded=None
+        view, target=size, spare=0, failures=0, unwanted=frozenset(), settled=reason, unhanded=None, over=None
     )
 
 
@@ -172,5 +186,4 @@ def how(code: int, phase: Phase, reason: str | None) -> str:
         return f"was killed by {signal.Signals(-code).name} while {phase}"
     if reason:
         return f"ended with {code} while {phase}: {reason}"
-    hint = "; does the script loop over trainer.steps()?" if code == 0 and phase is Phase.STARTING else ""
-    return f"ended with {code} while {phase}{hint}"
+    return f"ended with {code} while {phase}"

@@ -290,7 +290,11 @@ def _parser() -> argparse.ArgumentParser:
         "--preload", action="append", default=[], metavar="MODULE", help="import this once for all workers"
     )
     parser.add_argument(
-        "--start-timeout", type=_seconds, default=600.0, metavar="S", help="longest start of a worker (600)"
+        "--start-timeout",
+        type=_seconds,
+        default=600.0,
+        metavar="S",
+        help="longest silent start of a joiner (600)",
     )
     parser.add_argument(
         "--failures",

@@ -69,7 +69,8 @@ class View:
     recoveries in a row at one step, ``stalled_at``. ``unwanted`` are workers to let go whatever their rank,
     ``condemned`` those that are being killed. ``settled`` says why the wanted size was given up, ``unhanded``
     why it has to be: the state could not be handed to who was to join.
-    ``finished`` says that some member has reached the end; such members are in ``members`` no more.
+    ``finished`` says that some member has reached the end; such members are in ``members`` no more. ``over``
+    says why nobody is to be started any more: it would end as the last one did.
     ``stopping`` asks all to leave.
     """
 
@@ -94,6 +95,7 @@ class View:
     settled: str | None = None
     unhanded: str | None = None
     finished: bool = False
+    over: str | None = None
     stopping: bool = False
 
 
@@ -101,6 +103,8 @@ class View:
 class Limits:
     """How long each stage may take before it is given up, in milliseconds, and how often things may fail.
 
+    ``start_ms`` is for joiners, and only for those of whom nothing is heard: who tokenizes for an hour isn't
+    stuck, and a script that isn't elastic never says anything.
     ``switch_ms`` counts from the first member's switch, and covers handing the state over. ``report_ms`` is
     for a member that is alive and doesn't come to the end of its step, ``silence_ms`` for a process that
     doesn't even pulse: stopped, or out of reach; ``idle_silence_ms`` for one that is ready and only waits.
@@ -191,11 +195,10 @@ def _is_founding(pending: Pending) -> bool:
 
 def _stuck(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     """Whom to end because nothing is heard of them; never the last ones that hold the training state."""
-    allowed_ms = {Phase.STARTING: limits.start_ms, Phase.LEAVING: limits.leave_ms}
     late = {
         member: f"still {worker.phase} after {(now_ms - worker.since_ms) / 1000:.0f} s"
         for member, worker in view.workers.items()
-        if worker.phase in allowed_ms and now_ms - worker.since_ms > allowed_ms[worker.phase]
+        if now_ms - worker.since_ms > _allowed_ms(worker, limits)
     }
     silent = {
         member: f"silent for {(now_ms - worker.heard_ms) / 1000:.0f} s: stopped, or out of reach"
@@ -207,6 +210,14 @@ def _stuck(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
         silent = {member: reason for member, reason in silent.items() if member not in holding}
     doomed = {member: reason for member, reason in {**late, **silent}.items() if member not in view.condemned}
     return tuple(Kill(member, reason) for member, reason in doomed.items())
+
+
+def _allowed_ms(worker: Worker, limits: Limits) -> float:
+    """How long a worker may be what it is."""
+    if worker.phase is Phase.LEAVING:
+        return limits.leave_ms
+    waited_for = worker.phase is Phase.STARTING and not worker.founder and worker.heard_ms is None
+    return limits.start_ms if waited_for else float("inf")
 
 
 def _silence_ms(worker: Worker, limits: Limits) -> int:
@@ -304,6 +315,8 @@ def _alive(view: View, members: tuple[MemberId, ...]) -> bool:
 
 
 def _found(view: View, limits: Limits) -> tuple[Action, ...]:
+    if view.over is not None:
+        return (GiveUp(view.over),)
     if view.failures >= limits.failures:
         return (GiveUp(_because(f"{view.failures} starts in a row failed", view)),)
     unwelcome = view.unwanted - view.condemned
@@ -313,7 +326,8 @@ def _found(view: View, limits: Limits) -> tuple[Action, ...]:
     ready = tuple(member for member in founders if view.workers[member].phase is Phase.READY)
     short = view.target - len(founders)
     room = short if view.room is None else min(short, view.room)
-    if room > 0:
+    # one that says nothing may be no elastic script at all: it is started once, not once more for each resize
+    if room > 0 and all(view.workers[member].heard_ms is not None for member in founders):
         return (Start(room, True),)
     if len(ready) < len(founders) or not founders:
         return ()  # with fewer than wanted it begins all the same: more room may come later
@@ -350,6 +364,8 @@ def _staff(view: View, missing: int, ready: tuple[MemberId, ...], limits: Limits
     short = short if view.room is None else min(short, view.room)
     if short <= 0:
         return ()
+    if view.over is not None:
+        return (Settle(view.over),)
     if view.failures >= limits.failures:
         return (Settle(_because(f"{view.failures} attempts in a row failed", view)),)
     return (Start(short, False),)

@@ -22,6 +22,7 @@ from typing import Any
 
 from fallow import protocol
 from fallow.secret import left_open, to_inherit
+from fallow.workers import frameworks
 
 PR_SET_PDEATHSIG = 1
 GRACE_S = 300.0
@@ -135,6 +136,7 @@ def _live(request: dict[str, Any], tell_reason: int) -> None:
             sys.path.insert(0, str(Path(words[0]).resolve().parent))
             runpy.run_path(words[0], run_name="__main__")
         code = 0
+        _say(tell_reason, frameworks.hint(sys.modules) or "")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
@@ -142,9 +144,16 @@ def _live(request: dict[str, Any], tell_reason: int) -> None:
             _say(tell_reason, end.code)
     except BaseException as error:
         sys.excepthook(*sys.exc_info())
+        code = protocol.MISTAKE if _is_mistake(error) else 1
         _say(tell_reason, f"{type(error).__name__}: {error}")
     finally:
         _leave(code)
+
+
+def _is_mistake(error: BaseException) -> bool:
+    """Whether the script asked for something that cannot be; nothing is imported to find out."""
+    kinds = [("fallow.errors", "Mistake"), ("fallow.data.batch_plan", "BatchError")]
+    return any(isinstance(error, getattr(sys.modules.get(module), name, ())) for module, name in kinds)
 
 
 def _leave(code: int) -> None:

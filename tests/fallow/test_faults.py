@@ -158,7 +158,7 @@ def test_a_worker_that_is_stopped_is_replaced(
     ("fault", "words"),
     [
         ("start/0/hang", "still starting"),
-        pytest.param("warm-up/0/stop", "still starting", marks=pytest.mark.long),
+        pytest.param("warm-up/0/stop", "silent for", marks=pytest.mark.long),
         ("warm-up/0/raise", "ValueError: sample 17 of w2 is spoiled"),
         ("warm-up/0/exit", "ended with 3 while starting"),
         pytest.param("before-connect/0/hang", "did not connect within", marks=pytest.mark.long),
@@ -248,14 +248,55 @@ def test_a_worker_that_fails_again_and_again_is_not_replaced_for_ever(
     watched.check(losses)
 
 
-def test_a_script_that_never_trains_is_an_error_with_a_hint(tmp_path: Path) -> None:
-    script = tmp_path / "plain.py"
-    script.write_text("print('no fallow here')\n")
-    cold = WorkerPool([str(script)], warm=False)
-    controller = Controller(cold.spawn, workers=1, limits=LIMITS)
-    assert controller.run() == 1
-    cold.close()
-    assert "does the script loop over trainer.steps()?" in (controller.exit_reason or "")
+PLAIN = """
+import os, sys, time, fallow
+runs = open(os.environ["RUNS"], "a")
+runs.write(os.environ["KIND"] + "\\n")
+runs.close()
+if os.environ["KIND"] == "trains":
+    time.sleep(3)  # longer than a start may take
+elif os.environ["KIND"] == "fails":
+    raise RuntimeError("the disk is full")
+elif os.environ["KIND"] == "tokenizes":
+    job = fallow.connect()
+    time.sleep(3)
+elif os.environ["KIND"] == "errs":
+    import torch
+    net = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.LBFGS(net.parameters())
+    fallow.connect().elastic(net, optimizer, global_batch=2, max_micro_batch=2)
+sys.modules["transformers.trainer"] = sys
+"""
+
+
+def test_a_script_that_is_not_elastic_runs_once_and_its_end_is_the_end(tmp_path: Path) -> None:
+    script, runs = tmp_path / "plain.py", tmp_path / "runs"
+    script.write_text(PLAIN)
+    once = "a loop over trainer.steps() (transformers' Trainer is not elastic; "
+    ends = {
+        "trains": (0, once),
+        "tokenizes": (0, once),
+        "fails": (1, "RuntimeError: the disk is full"),
+        "errs": (1, "Mistake: LBFGS computes the loss several times"),
+    }
+    limits = replace(LIMITS, start_ms=1_000)
+    nursery = WorkerPool([str(script)], {"PYTHONPATH": str(ROOT), "RUNS": str(runs)})
+    started = {word: (lambda given, word=word: nursery.spawn({**given, "KIND": word})) for word in ends}
+    for word, (code, sentence) in ends.items():
+        told: list[str] = []
+        controller = Controller(started[word], workers=1, limits=limits, tell=told.append)
+        asked = False
+
+        def grow(driven: Controller) -> None:
+            nonlocal asked
+            if not asked and any(worker.heard_ms is None for worker in driven.view.workers.values()):
+                asked = True
+                driven.resize(3)  # starts no second run of a script that has yet to say anything
+
+        assert controller.run(grow if word == "trains" else None) == code, (word, controller.journal)
+        assert sentence in " ".join([*told, controller.exit_reason or ""]), (word, told)
+    nursery.close()
+    assert runs.read_text().split() == list(ends)
 
 
 def test_a_spare_joins_at_once_and_is_replaced(

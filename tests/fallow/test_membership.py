@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fallow.controller import events
 from fallow.controller.actions import Action, Adopt, Cancel, Commit, GiveUp, Kill, Publish, Settle, Start
 from fallow.controller.membership import Limits, Pending, Phase, View, Worker, decide
-from fallow.protocol import MemberId, Plan, decode_plan, encode_plan
+from fallow.protocol import MISTAKE, MemberId, Plan, decode_plan, encode_plan
 
 pytestmark = pytest.mark.quick
 
@@ -375,3 +375,41 @@ def test_founders_that_cannot_be_handed_a_state_leave_the_first_to_train_alone()
     assert decide(gone, 70, LIMITS) == (Publish(alone),)
     whole = events.adopted(events.published(gone, alone, 70), alone, 80)
     assert isinstance(decide(whole, 80, LIMITS)[0], Settle)
+
+
+def test_a_start_is_limited_for_joiners_of_whom_nothing_is_heard() -> None:
+    late_ms = LIMITS.start_ms + 1
+    joining, founding = worker(Phase.STARTING), worker(Phase.STARTING, founder=True)
+    mute = replace(view(2, "a"), workers={A: worker(Phase.MEMBER), B: joining})
+    assert decide(mute, late_ms, LIMITS) == (Kill(B, "still starting after 1 s"),)
+    busy = {A: worker(Phase.MEMBER), B: replace(joining, heard_ms=late_ms)}
+    assert decide(replace(mute, workers=busy), late_ms, LIMITS) == ()
+    first = View(target=1, workers={A: founding})
+    assert decide(first, 10**8, LIMITS) == (), "a script that isn't elastic may take days"
+    assert decide(events.asked(first, 2), 10**8, LIMITS) == (), "and is not run a second time meanwhile"
+    heard = replace(first, workers={A: replace(founding, heard_ms=0)})
+    assert decide(events.asked(heard, 2), 0, LIMITS) == (Start(1, True),)
+    assert decide(heard, LIMITS.silence_ms + 1, LIMITS)[0] == Kill(
+        A, "silent for 30 s: stopped, or out of reach"
+    )
+
+
+def test_what_would_end_alike_is_not_started_again() -> None:
+    founding = worker(Phase.STARTING, founder=True)
+    alone = View(target=2, workers={A: founding, B: founding})
+    done = events.ended(alone, A, 0, None, 5)
+    assert (done.finished, done.failures) == (True, 0)
+    assert decide(done, 5, LIMITS) == ()
+    failed = events.ended(alone, A, 3, "OSError: no such file", 5)
+    assert decide(failed, 5, LIMITS) == (GiveUp("a ended with 3 while starting: OSError: no such file"),)
+    killed = events.ended(alone, A, -9, None, 5)
+    assert (killed.over, killed.failures) == (None, 1)
+    connected = View(target=1, workers={A: replace(founding, heard_ms=1)})
+    assert decide(events.ended(connected, A, 1, "OSError: busy", 5), 5, LIMITS) == (Start(1, True),)
+    mistaken = events.ended(connected, A, MISTAKE, "Mistake: no", 5)
+    assert decide(mistaken, 5, LIMITS) == (GiveUp("a ended with 64 while starting: Mistake: no"),)
+    joining = replace(view(2, "a"), workers={A: worker(Phase.MEMBER), B: worker(Phase.STARTING)})
+    refused = events.ended(joining, B, MISTAKE, "Mistake: no", 5)
+    reason = "b ended with 64 while starting: Mistake: no, as any other would"
+    assert decide(refused, 5, LIMITS) == (Settle(reason),)
+    assert decide(events.asked(refused, 2), 5, LIMITS) == (Start(1, False),)
