@@ -15,6 +15,7 @@ from fallow.data.batch_plan import BatchError
 from fallow.data.dataset import Collate, MapReader, Reader, StreamReader
 from fallow.data.prefetch import Loading
 from fallow.data.sampler import ENDLESS, Order
+from fallow.data.source_checks import check_order, check_source
 from fallow.errors import DataError, LoopError
 
 
@@ -46,6 +47,7 @@ def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | 
     """Understand ``source``; with ``key``, randomness in reading is keyed. Raises DataMistake, BatchError."""
     loader = source if isinstance(source, DataLoader) else None
     dataset = loader.dataset if loader is not None else source
+    check_source(source)
     _check_loader(loader, asked)
     loading = _loading(loader, asked)
     drops = getattr(loader.batch_sampler, "drop_last", None) if loader is not None else None
@@ -105,7 +107,7 @@ def _is_stream(dataset: Any) -> bool:
 
 def _length(dataset: Any, asked: Asked) -> int:
     if asked.order is not None:
-        return len(asked.order(0))
+        return len(check_order(asked.order))
     if asked.samples_per_epoch is not None:
         raise DataError("samples_per_epoch is for streams: this data set has a length of its own")
     return len(dataset)

@@ -77,6 +77,13 @@ class MapReader:
             raise DataError(
                 f"__getitems__ gave {len(samples)} samples for {piece.micro.size} indices (step {piece.step})"
             )
+        for index, sample in zip(piece.where, samples, strict=True):
+            if sample is None:
+                raise DataError(
+                    f"the data set gave None for sample {index} (step {piece.step}). If the collate function "
+                    "drops it, a step has fewer samples than it counts: leave it out of the data set, or of "
+                    "order="
+                )
         return samples
 
 

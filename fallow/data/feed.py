@@ -16,14 +16,15 @@ class Feed:
     They are forked here, before this worker connects to others, whose sockets they would hold open.
     """
 
-    def __init__(self, intake: Adapter, until: int, generator: torch.Generator | None):
+    def __init__(self, intake: Adapter, until: int, key: int | None):
         self._course = Course(intake.order)
         self._until = until
         self._cut: BatchPlan | None = None
         self._shapes: dict[int, StepShape] = {}
         self._supply: Supply = Direct(intake.reader)
         if intake.loading.workers or intake.loading.pin_memory:
-            self._supply = Ahead(intake.reader, intake.loading, generator)
+            own = None if key is None else torch.Generator().manual_seed(key)
+            self._supply = Ahead(intake.reader, intake.loading, own)
 
     def open(self, cut: BatchPlan, step: int) -> tuple[StepShape, tuple[Piece, ...]]:
         """The shape of ``step`` under ``cut``, and this worker's pieces of it, which may now be fetched."""
