@@ -174,7 +174,7 @@ class Job:
                 check_holdable(part, name)
 
     def _check(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        if self._trainer is not None:
+        if self._trainer is not None and (self.driven or not self._trainer.has_ended):
             raise Mistake(
                 "elastic() was called a second time, but a job is one training: start another job for the "
                 "other, or train both as parts of one model"

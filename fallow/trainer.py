@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,11 +24,12 @@ from fallow.data.batch_plan import BatchPlan
 from fallow.data.feed import Feed
 from fallow.data.sampler import Order, Piece
 from fallow.data.step import ONCE_EACH, OpenStep
-from fallow.errors import LoopError, NotYetJoined
+from fallow.errors import LoopError
 from fallow.gradients import choose
 from fallow.gradients.checks import checked
 from fallow.gradients.reducer import MARKS, Local, Outcome, Reducer, Summed
 from fallow.idle_gaps.announce import announcer
+from fallow.loop_guard import LoopGuard
 from fallow.metrics.late_steps import LateSteps
 from fallow.metrics.report import Measurements, Pace, Reporter, measurements
 from fallow.process_group import static
@@ -62,18 +62,19 @@ class Trainer:
         batch_plan.check(recipe)
         self.recipe = recipe
         self._replica = Replica(model, optimizer, recipe)
-        self._seat = MembershipClient(
-            self._replica, channel, founder, group, self._keep, tell_place=tell_place
-        )
-        self._warm_up = WarmUp(self._replica, self._seat)
         self._reporter = reporter or Reporter(None)
-        keyed = recipe.deterministic or self._seat.driven or self._seat.group.world_size > 1
+        keyed = recipe.deterministic or channel is not None or (group is not None and group.world_size > 1)
         self._key = recipe.seed if keyed else None
         self._seed = partial(rng.seed, self._key, device=self._replica.device)
         self._late = LateSteps(self._replica.device, recipe)
         self._keeper = PeriodicCheckpoint(
             self._replica, recipe.checkpoint, self._late.look, generators=not keyed
         )
+        self._seat = MembershipClient(
+            self._replica, channel, founder, group, self._keeper.keep, tell_place=tell_place
+        )
+        self._warm_up = WarmUp(self._replica, self._seat)
+        self._guard = LoopGuard(self._replica)
         self._wishes = PendingRequests(channel, self._replica.device, self._keeper.save)
         self._sits_in: Group | None = None
         self._trainable: tuple[bool, ...] = ()
@@ -92,22 +93,27 @@ class Trainer:
     @property
     def next_step(self) -> int:
         """The step that comes next; steps below it are committed. Raises NotYetJoined, as do those below."""
-        return self._joined("next_step") and self._replica.next_step
+        return self._seat.check_joined("next_step") and self._replica.next_step
 
     @property
     def world_size(self) -> int:
         """How many workers compute the current step."""
-        return self._joined("world_size") and self._seat.group.world_size
+        return self._seat.check_joined("world_size") and self._seat.group.world_size
 
     @property
     def rank(self) -> int:
         """This worker's place among them."""
-        return self._joined("rank") and self._seat.group.rank
+        return self._seat.check_joined("rank") and self._seat.group.rank
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all steps that were asked for are done."""
+        return self._started and self._replica.next_step >= (self._total_steps or 0)
 
     @property
     def generation(self) -> int:
         """The number of the group that computes the current step: it grows with each change; 0 when alone."""
-        return self._joined("generation") and self._seat.generation
+        return self._seat.check_joined("generation") and self._seat.generation
 
     @property
     def warming_up(self) -> bool:
@@ -122,7 +128,9 @@ class Trainer:
     @property
     def epoch(self) -> int:
         """The epoch of the step that comes next, 0-based; 0 before ``steps``."""
-        return self._joined("epoch") and (0 if self._order is None else self._order.epoch(self.next_step))
+        return self._seat.check_joined("epoch") and (
+            0 if self._order is None else self._order.epoch(self.next_step)
+        )
 
     @property
     def samples_per_s(self) -> float | None:
@@ -185,6 +193,7 @@ class Trainer:
             raise LoopError("backward() was called outside the loop over trainer.steps(...)")
         part = self._open.weigh(count)
         self._warm_up.heard()
+        self._guard.check()
         if count == 0:
             weighted = torch.zeros((), device=self._replica.device)
             self._bursts.backward_without_samples(loss)
@@ -193,6 +202,7 @@ class Trainer:
             scaler = self.recipe.scaler
             self._bursts.backward(weighted if scaler is None else scaler.scale(weighted))
         self._reducer.end_micro_batch(part.micro.index, part.fraction, weighted.detach(), part.count)
+        self._guard.keep()
 
     def reduce(self) -> bool:
         """Sum the step's gradients over all workers now, so that ``grad`` is the global one until ``step()``.
@@ -204,6 +214,7 @@ class Trainer:
         if self._open is None:
             raise LoopError("step() was called twice, or outside the loop over trainer.steps(...)")
         if self._outcome is None:
+            self._guard.close()
             opened, self._open = self._open, None
             self._outcome = self._reduced(opened)
             self._open = opened
@@ -220,6 +231,7 @@ class Trainer:
         assert opened is not None
         assert outcome is not None
         if outcome.summed is None:
+            self._guard.forget()
             self._seat.recover()
             return None
         return self._commit(opened, outcome.summed, outcome.loss)
@@ -236,9 +248,8 @@ class Trainer:
     # -- one step ---------------------------------------------------------------------------------------
 
     def _run(self, intake: Adapter, until: int) -> Iterator[tuple[int, Iterator[Any]]]:
-        own = None if self._key is None else torch.Generator().manual_seed(self._key)
-        feed = Feed(intake, until, own)
-        with closing(feed), self._keeper.listening():
+        feed = Feed(intake, until, self._key)
+        with closing(feed), self._keeper.listening(), self._guard.watching():
             if not self._started:
                 self._start(feed)
             self._started = True
@@ -249,14 +260,9 @@ class Trainer:
                     raise LoopError(
                         f"step {self.next_step}: the loop went on without trainer.step(). {ONCE_EACH}"
                     )
+                self._guard.check_schedulers()
                 self._cross_boundary()
         self._late.look(wait=True)
-
-    def _joined(self, asked: str) -> bool:
-        """True; raises NotYetJoined as long as this worker has no place in the job."""
-        if not self._seat.has_joined:
-            raise NotYetJoined(asked)
-        return True
 
     def _start(self, feed: Feed) -> None:
         """Take up a saved training, and meet the others; or warm up, and be taken in by them."""
@@ -294,6 +300,7 @@ class Trainer:
         self._open = OpenStep(self._replica.next_step, shape, tuple(piece.micro for piece in pieces))
         self._bursts.begin(group, shape)
         self._reducer.begin()
+        self._guard.begin(self._replica.next_step)
         self._balance.start()
         self._seed(self._replica.next_step, stage=rng.Stage.BEFORE)
         return self._open, pieces
@@ -307,6 +314,7 @@ class Trainer:
                 fetched = feed.fetch(piece)
             self._seed(piece.step, piece.micro.index)
             self._warm_up.listen(piece.micro.size)
+            self._guard.handed_out()
             yield fetched
         self._seed(opened.number, stage=rng.Stage.AFTER)
 
@@ -363,6 +371,7 @@ class Trainer:
         self._notes = summed.notes
         self._balance.measure(opened.shape.samples(self.rank))
         self._gaps.end_step()
+        self._guard.committed()
         return done
 
     def _cross_boundary(self) -> None:
@@ -378,12 +387,6 @@ class Trainer:
             self._keeper.follow_signal(self.rank)
         self._wishes.grant(self.rank)
         self._seat.end_step(round(flag))
-
-    def _keep(self) -> Path | None:
-        """Save where there is a path; returns it. Asked before a training is left unfinished."""
-        if self.recipe.checkpoint is not None:
-            self.save()
-        return self.recipe.checkpoint
 
     def _measure(self) -> Measurements:
         return measurements(

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 import torch
 
 from fallow import protocol
-from fallow.errors import StateError
+from fallow.errors import NotYetJoined, StateError
 from fallow.process_group.collectives import Alone, Group, GroupBroken
 from fallow.process_group.rendezvous import Abandoned, ControllerLost, Ready, Rendezvous
 from fallow.process_group.state_transfer import receive_state, route, send_state
@@ -94,6 +94,12 @@ class MembershipClient:
     def driven(self) -> bool:
         """Whether a controller may move this worker."""
         return self._channel is not None
+
+    def check_joined(self, asked: str) -> bool:
+        """True; raises NotYetJoined, which names what was ``asked`` for, while this worker has no place."""
+        if not self.has_joined:
+            raise NotYetJoined(asked)
+        return True
 
     def flag(self) -> int:
         """Rank 0 raises the number of the plan to switch to; the others learn it from the sum."""

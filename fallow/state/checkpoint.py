@@ -308,6 +308,12 @@ class PeriodicCheckpoint:
         self.saved_ms = self._path.stat().st_mtime_ns // 1_000_000
         return size
 
+    def keep(self) -> Path | None:
+        """Save where there is a path, before the training is left unfinished; returns it."""
+        if self._path is not None:
+            self.save()
+        return self._path
+
     def follow_signal(self, rank: int) -> None:
         """Some worker was asked to save, so rank 0 does. If it cannot, the training still goes on."""
         self._signal.done()

@@ -10,7 +10,8 @@ NAdam and ASGD keep float32 numbers for float64 parameters, others wide moments 
 joiner would go on with other roundings than those who handed over.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -62,6 +63,7 @@ class Replica:
         self.next_step = 0
         self.identity: Identity = _identity(recipe)
         self._has_updated = False
+        self.is_updating = False
         self._bare: nn.Module = getattr(model, "_orig_mod", model)  # compiled or not, the same names
         self._parameters = list(model.parameters())
         _check(self._parameters, optimizer)
@@ -81,6 +83,15 @@ class Replica:
                 "resumes has seen only one: make one data set of both, or give the epochs with order="
             )
         self.identity |= data
+
+    @property
+    def schedulers(self) -> tuple[Any, ...]:
+        """Those that are stepped once a committed step."""
+        return tuple(self.recipe.schedulers)
+
+    def gradients(self) -> list[torch.Tensor | None]:
+        """Of each parameter, in the model's order, as they are."""
+        return [parameter.grad for parameter in self._parameters]
 
     def trainable(self) -> tuple[bool, ...]:
         """Which parameters are trained now; scripts freeze and unfreeze on the way."""
@@ -154,7 +165,8 @@ class Replica:
         The optimizer makes its own state, of the shapes that are about to arrive: they are then received
         where they are to stay, in memory that was used before. Fresh memory costs more than the network.
         """
-        self.optimizer.step()
+        with self._updating():
+            self.optimizer.step()
         self.roll_back()
 
     def clear_gradients(self) -> None:
@@ -165,7 +177,8 @@ class Replica:
 
     def forget_gradients(self) -> None:
         """No parameter has a gradient afterwards."""
-        self.optimizer.zero_grad(set_to_none=True)
+        with self._updating():
+            self.optimizer.zero_grad(set_to_none=True)
 
     def scale(self, by: float) -> None:
         """Multiply all gradients."""
@@ -179,7 +192,8 @@ class Replica:
         as tensors where the device has yet to compute them.
         """
         norm = self._shape_gradients()
-        skipped = self._step_optimizer()
+        with self._updating():
+            skipped = self._step_optimizer()
         for scheduler in self.recipe.schedulers:
             if isinstance(scheduler, ReduceLROnPlateau):
                 scheduler.step(float(loss))
@@ -190,6 +204,15 @@ class Replica:
             self._has_updated = True
             check_portable({"optimizer": self.optimizer.state_dict()})  # its state is made in its first step
         return norm, skipped
+
+    @contextmanager
+    def _updating(self) -> Iterator[None]:
+        """What is done to the optimizer meanwhile, the library does."""
+        self.is_updating = True
+        try:
+            yield
+        finally:
+            self.is_updating = False
 
     def _shape_gradients(self) -> float | torch.Tensor | None:
         """What happens to the true global gradient before it is used: the script's hook, then clipping."""
