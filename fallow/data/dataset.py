@@ -140,7 +140,7 @@ class StreamReader:
             self.source.set_epoch(epoch)
         self._epoch, self._position = epoch, 0
         self._iterator = iter(self.source)
-        if hasattr(self._iterator, "skip") or not hasattr(self.source, "skip"):
+        if hasattr(self._iterator, "skip") or not _can_skip(self.source):
             self._skip(start)
         elif start:
             self._iterator = iter(self.source.skip(start))
@@ -153,3 +153,12 @@ class StreamReader:
         else:
             next(itertools.islice(self._iterator, count, count), None)
         self._position += count
+
+
+def _can_skip(stream: Any) -> bool:
+    """Whether ``skip(n)`` gives what is left of the stream after its first ``n`` samples.
+
+    Hugging Face's doesn't where it is shuffled, from some epoch on (datasets 5.2), and it reads what it skips
+    as we would: it isn't asked.
+    """
+    return hasattr(stream, "skip") and not type(stream).__module__.startswith("datasets.")

@@ -108,3 +108,23 @@ def test_a_stream_that_is_longer_than_it_says_is_said_once(caplog: pytest.LogCap
         read(Long(13), epochs=2, samples_per_epoch=10)
         read(Bare(13), epochs=2, samples_per_epoch=10)
     assert not caplog.records
+
+
+class HuggingFace(Bare):
+    """A stream as theirs: what it skips are other samples than those that come first."""
+
+    def skip(self, count: int) -> "HuggingFace":
+        return HuggingFace(self.real // 2)
+
+
+HuggingFace.__module__ = "datasets.iterable_dataset"
+
+
+def test_a_stream_whose_skip_is_known_to_be_wrong_is_read_instead() -> None:
+    intake = take_in(HuggingFace(10), Asked(samples_per_epoch=10), BATCH, 0, 0)
+    for rank in (0, 1):
+        feed = Feed(intake, 3, None)
+        recipe = Recipe(global_batch=BATCH, max_micro_batch=BATCH)
+        cut = BatchPlan(recipe=recipe, world_size=2, rank=rank)
+        got = [feed.fetch(piece).tolist() for step in range(3) for piece in feed.open(cut, step)[1]]
+        assert got == [[[0, 1], [4, 5], [8]], [[2, 3], [6, 7], [9]]][rank]
