@@ -72,6 +72,7 @@ class Mission:
         self._relay, self._offer, self._words = relay, offer, words
         self._secret = secret
         self._leave, self._leave_within_s = leave, leave_within_s
+        self._lost = False
         self._told_s: float | None = None
         self._killed_s: float | None = None
         self.left = False
@@ -108,7 +109,7 @@ class Mission:
 
     def _obey(self, store: SealedStore) -> None:
         asked, beat = 1, 0
-        while not (self.over or self.left):
+        while not (self.over or self.left or self._lost):
             self._heard_s, beat = time.monotonic(), beat + 1
             leaving = self._is_leaving()
             store.set(protocol.agent_pulse_key(self._name), protocol.pulse(beat, leaving))
@@ -135,6 +136,10 @@ class Mission:
                 (child.kill if which == signal.SIGKILL else child.terminate)()
             case {"leave": True}:
                 self._told_s = self._told_s or time.monotonic()
+            case {"lost": True}:
+                self._lost = True
+                for child in self._children.values():
+                    child.kill()
             case {"over": True}:
                 self.over = True
                 store.set(protocol.agent_pulse_key(self._name), protocol.OVER)

@@ -27,7 +27,7 @@ Other machines that offer their slots, through the same store:
     agent/ID/pulse     counts up while machine ID is in reach, with "leaving" behind the number once it was
                        asked to leave; at last "left" (no worker is left there) or "over"
     agent/ID/ask/N     the controller's N-th request: start a worker (it is known as N then), signal one,
-                       leave, over
+                       leave, lost (it counted as out of reach: join anew), over
     agent/ID/ended/N   worker N of machine ID has ended: its code and the reason
 
 The groups meet under generation/N/ in the same store, sealed like the rest.

@@ -7,6 +7,7 @@ the programs; MariaDB runs as root, since its account comes with the whole serve
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,21 +45,26 @@ AccountingStorageEnforce=limits,qos
 
 
 @contextmanager
-def accounted_cluster(folder: Path, *, nodes: int = 2, gpus: int = 8) -> Iterator[SlurmCluster]:
-    """A cluster whose jobs are accounted. Skips, and says so, where its programs are missing."""
+def accounted_cluster(
+    folder: Path, *, nodes: int = 2, gpus: int = 8, conf: str = ""
+) -> Iterator[SlurmCluster]:
+    """A cluster whose jobs are accounted. Skips, and says so, where its programs are missing.
+
+    ``conf`` are further lines of slurm.conf; the later of two that say the same counts.
+    """
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
         pytest.skip(
             f"{', '.join(missing)} not installed: Debian's slurmdbd and mariadb-server-core have them"
         )
-    with slurm_cluster(folder, nodes=nodes, gpus=gpus, accounting=_begin) as cluster:
+    with slurm_cluster(folder, nodes=nodes, gpus=gpus, accounting=partial(_begin, conf)) as cluster:
         cluster.until(
             "TRES", "sh", "-c", "sacctmgr --noheader --parsable2 list tres | grep -c '^gres|gpu|'", says="1"
         )
         yield cluster
 
 
-def _begin(cluster: SlurmCluster, host: str, ports: tuple[int, int]) -> None:
+def _begin(conf_lines: str, cluster: SlurmCluster, host: str, ports: tuple[int, int]) -> None:
     """MariaDB, then slurmdbd, then the cluster's name in it: slurmctld needs all three."""
     folder, data = cluster.folder, cluster.folder / "db"
     told = {"folder": folder, "host": host, "sql_port": ports[0], "dbd_port": ports[1]}
@@ -94,7 +100,7 @@ def _begin(cluster: SlurmCluster, host: str, ports: tuple[int, int]) -> None:
     conf.touch(mode=0o600)
     conf.write_text(DBD_CONF.format(**told))
     with cluster.conf.open("a") as file:
-        file.write(SLURM_CONF.format(**told))
+        file.write(SLURM_CONF.format(**told) + conf_lines)
     cluster.start("slurmdbd")
     cluster.until("slurmdbd", "sacctmgr", "--noheader", "list", "cluster", says="")
     cluster.ask("sacctmgr", "--immediate", "add", "cluster", "lab")

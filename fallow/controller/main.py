@@ -19,10 +19,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fallow.control_server import ControlSocket, ask
+from fallow.controller import membership
 from fallow.controller.controller import Controller
+from fallow.controller.growth import Growth
 from fallow.controller.membership import Limits
 from fallow.controller.requests import SLOW, Steering
 from fallow.protocol import ENV_TOKEN
+from fallow.top_ups.slurm import Slurm, TopUpJob
+from fallow.top_ups.top_ups import TopUps
 from fallow.workers.hosts import Hosts, devices_here, offer_here
 from fallow.workers.pool import WorkerPool, threads
 from fallow.workers.relay import RelayServer, address
@@ -31,6 +35,8 @@ from fallow.workers.token import TokenMissing, make_token, token_of
 STOPPED = 75
 """EX_TEMPFAIL: not finished, to be resumed."""
 WRONG_USAGE, INTERRUPTED, TERMINATED = 2, 130, 143
+ENV_SLURM_JOB = "SLURM_JOB_ID"
+"""The job around us, which Slurm says to every process of it."""
 LONGEST_S = 1e9
 
 
@@ -76,7 +82,9 @@ def _drive_from(
         for controller in driven:
             controller.wake()
 
-    token = _token(options, control.path.parent, at_the_end) if options.listen is not None else None
+    # Where top-ups may come, on other nodes, the folder of the training is one that they see as well.
+    folder = Path.cwd() if options.top_up else control.path.parent
+    token = _token(options, folder, at_the_end) if options.listen is not None else None
     nursery = WorkerPool(
         training,
         threads(os.environ, options.maximum),
@@ -106,9 +114,14 @@ def _drive_from(
     gate = None
     try:
         gate = _open_gate(listens, controller, token) if token is not None else None
+        if options.top_up and gate is not None and token is not None:
+            job = _top_up_job(options, f"{listens[0]}:{gate.port}", token)
+            top_ups = TopUps(Slurm(job), options.top_up, tell=_tell, wake=wake)
+            steering.growth = Growth(controller, hosts, top_ups)
 
         def look(driven: Controller) -> None:
-            going = hosts.look(driven.box) - driven.view.unwanted
+            broken = membership.is_broken(driven.view)
+            going = hosts.look(driven.box, broken=broken) - driven.view.unwanted
             if going:
                 driven.let_go(going)
             steering.look()
@@ -117,6 +130,8 @@ def _drive_from(
     finally:
         hosts.dismiss()
         nursery.close()
+        if steering.growth is not None:
+            steering.growth.close()
         if gate is not None:
             gate.close()
     return _sum_up(controller, code, signals, steering.suspended)
@@ -128,6 +143,7 @@ class _Token:
 
     value: str = field(repr=False)
     known: str
+    path: Path | None
 
 
 def _token(options: argparse.Namespace, folder: Path, at_the_end: ExitStack) -> _Token:
@@ -135,9 +151,10 @@ def _token(options: argparse.Namespace, folder: Path, at_the_end: ExitStack) -> 
     try:
         if options.token_file or os.environ.get(ENV_TOKEN):
             known = f"the token in {options.token_file}" if options.token_file else f"${ENV_TOKEN}"
-            return _Token(token_of(options.token_file, os.environ), known)
+            path = None if options.token_file in (None, "-") else Path(options.token_file).resolve()
+            return _Token(token_of(options.token_file, os.environ), known, path)
         path = folder / f"fallow-token-{os.getpid()}"
-        made = _Token(make_token(path), f"the token in {path}")
+        made = _Token(make_token(path), f"the token in {path}", path)
     except (TokenMissing, OSError) as error:
         _tell(str(error))
         sys.exit(WRONG_USAGE)
@@ -156,6 +173,21 @@ def _open_gate(listens: tuple[str, int], controller: Controller, token: _Token) 
     where = f"{listens[0]}:{gate.port}"
     _tell(f"machines join with {token.known}: python -m fallow.agent {where} --token-file FILE --slots N")
     return gate
+
+
+def _top_up_job(options: argparse.Namespace, gate: str, token: _Token) -> TopUpJob:
+    if token.path is None:
+        _tell(
+            "--top-up needs a token that its jobs can read: give --token-file FILE, in a folder of all nodes"
+        )
+        sys.exit(WRONG_USAGE)
+    return TopUpJob(
+        of=os.environ[ENV_SLURM_JOB],
+        gate=gate,
+        token_file=token.path,
+        python=sys.executable,
+        options=options.top_up_sbatch,
+    )
 
 
 def _slots(options: argparse.Namespace) -> int | None:
@@ -265,6 +297,12 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, trainin
     if options.devices and not options.minimum <= len(options.devices) <= options.maximum:
         named = len(options.devices)
         parser.error(f"{named} --devices lie outside --min {options.minimum} --max {options.maximum}")
+    if options.top_up and options.listen is None:
+        parser.error("--top-up brings other machines: say with --listen ADDR:PORT where they join")
+    if options.top_up and ENV_SLURM_JOB not in os.environ:
+        parser.error(f"--top-up adds jobs to one of Slurm's, and this is none ({ENV_SLURM_JOB} is not set)")
+    if options.top_up < 0:
+        parser.error("--top-up must be 0 or more")
     if options.spare < 0:
         parser.error("--spare must be 0 or more")
     if training[0] != "-m" and not Path(training[0]).is_file():
@@ -278,8 +316,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m fallow.controller",
         description="Drive an elastic training, or ask one that runs.",
         usage="%(prog)s [options] -- SCRIPT|-m MODULE [ARGUMENT ...]\n"
-        "       %(prog)s --socket PATH resize N [without MACHINE[,MACHINE...]] | devices NAME[,NAME...] |\n"
-        "           status | release WORKER | release-caches | suspend | stop",
+        "       %(prog)s --socket PATH resize N [without MACHINE[,MACHINE...]] | top-up N |\n"
+        "           devices NAME[,NAME...] | status | release WORKER | release-caches | suspend | stop",
     )
     parser.add_argument("--min", dest="minimum", type=int, default=1, help="fewest workers (1)")
     parser.add_argument("--max", dest="maximum", type=int, default=64, help="most workers (64)")
@@ -312,6 +350,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--token-file", metavar="FILE", help="what machines must know to join (mode 0600); - for stdin"
+    )
+    parser.add_argument(
+        "--top-up",
+        type=int,
+        default=0,
+        metavar="N",
+        help="most further jobs to ask Slurm for, on request (0)",
+    )
+    parser.add_argument(
+        "--top-up-sbatch",
+        default="",
+        metavar="OPTIONS",
+        help="what sbatch is told of each: its GPUs, a partition or QOS whose jobs Slurm takes back",
     )
     parser.add_argument("--socket", type=Path, help="where to listen, or whom to ask")
     parser.add_argument("ask", nargs="*", help=argparse.SUPPRESS)

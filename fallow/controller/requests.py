@@ -11,27 +11,32 @@ from collections.abc import Sequence
 from fallow import protocol
 from fallow.control_server import Answer, Waiting, quoted
 from fallow.controller.controller import Controller
+from fallow.controller.growth import Growth
 from fallow.controller.status import Tally
 from fallow.protocol import MemberId
 from fallow.workers.hosts import Hosts
 
 REQUESTS = (
-    "resize N [without MACHINE[,MACHINE...]], devices NAME[,NAME...], status, release WORKER, "
+    "resize N [without MACHINE[,MACHINE...]], top-up N, devices NAME[,NAME...], status, release WORKER, "
     "release-caches, suspend or stop"
 )
-SLOW = frozenset({"devices", "release-caches", "suspend"})
+SLOW = frozenset({"devices", "release-caches", "suspend", "top-up"})
 """Requests that are answered when they are done."""
 SIZE = re.compile("0*[1-9][0-9]{0,8}")
 """A number of workers, as a request spells it: ``isdigit`` would let through what ``int`` cannot read."""
+COUNT = re.compile("[0-9]{1,4}")
+"""A number of top-up jobs, none included."""
 
 
 class Steering:
     """Answers requests to one training that has ``minimum`` to ``maximum`` workers.
 
-    ``suspended`` is true once it was saved because somebody asked it to be suspended.
+    ``suspended`` is true once it was saved because somebody asked it to be suspended. ``growth`` brings its
+    top-up jobs, where it may have some.
     """
 
     def __init__(self, controller: Controller, hosts: Hosts, minimum: int, maximum: int):
+        self.growth: Growth | None = None
         self._controller, self._hosts = controller, hosts
         self._minimum, self._maximum = minimum, maximum
         self._tally = Tally()
@@ -45,13 +50,18 @@ class Steering:
         controller = self._controller
         match words:
             case ["resize", number] if SIZE.fullmatch(number):
-                return {"target": controller.resize(int(number))}
+                return {"target": self._resize(int(number))}
+            case ["top-up", number] if COUNT.fullmatch(number):
+                if self.growth is None:
+                    return {"error": "this training may have no top-up jobs: start it with --top-up N"}
+                return self.growth.ask(int(number))
             case ["resize", number, "without", names] if SIZE.fullmatch(number):
                 return self._resize_without(int(number), frozenset(names.split(",")))
             case ["devices", names]:
                 return self._assign(tuple(name for name in names.split(",") if name))
             case ["status"]:
-                return self._tally.status(controller, self._hosts)
+                told = self._tally.status(controller, self._hosts)
+                return told | {"top_ups": None if self.growth is None else self.growth.status()}
             case ["release", member] if member in controller.view.workers:
                 controller.release(MemberId(member))
                 return {"releasing": member}
@@ -68,6 +78,8 @@ class Steering:
     def look(self) -> None:
         """Once a round: note what workers report; devices that came to nothing are given up."""
         self._tally.look(self._controller)
+        if self.growth is not None:
+            self.growth.look()
         if not self._ordering:
             return
         view = self._controller.view
@@ -78,6 +90,11 @@ class Steering:
         elif self._is_in_order():
             self._ordering = False
 
+    def _resize(self, workers: int) -> int:
+        if self.growth is not None:
+            self.growth.forget()
+        return self._controller.resize(workers)
+
     def _resize_without(self, workers: int, names: frozenset[str]) -> Answer:
         """Another size, and these machines leave: who is there goes at the next step boundary."""
         joined = sorted(machine.offer.name for machine in self._hosts.guests())
@@ -86,7 +103,7 @@ class Steering:
             there = f"there are {', '.join(joined)}" if joined else "no other machine has joined"
             return {"error": f"no machine {', '.join(unknown)} has joined; {there}"}
         self._hosts.drop(names)
-        return {"target": self._controller.resize(workers), "leaving": sorted(names)}
+        return {"target": self._resize(workers), "leaving": sorted(names)}
 
     # -- devices ----------------------------------------------------------------------------------------
 

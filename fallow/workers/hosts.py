@@ -142,6 +142,9 @@ def _device(offer: Offer, number: int) -> str | None:
 DISMISSAL_S = 3.0
 AGENT_SILENCE_S = 20.0
 """A machine whose agent shows no life for so long is out of reach, and so are its workers."""
+BROKEN_SILENCE_S = 4.0
+"""The same while a group is broken: who is killed takes its connections along, and its peers notice at once.
+An agent shows life four times a second; one that was merely slow is told, and joins again."""
 
 
 class Box(Protocol):
@@ -192,10 +195,11 @@ class Hosts:
         """How many workers other machines take."""
         return sum(machine.size for machine in self._machines[1:])
 
-    def look(self, box: Box) -> frozenset[MemberId]:
+    def look(self, box: Box, *, broken: bool = False) -> frozenset[MemberId]:
         """Take in machines that have joined, and let go of those that have left or are out of reach.
 
-        Returns who is on a machine that leaves: they are to leave with it.
+        ``broken`` says that a group is: then those that show no life are waited for less long. Returns who is
+        on a machine that leaves: they are to leave with it.
         """
         while (told := box.get(protocol.offer_key(len(self._agents) + 1))) is not None:
             name, offer = decode_offer(told.decode())
@@ -207,9 +211,11 @@ class Hosts:
             self._agent_of[machine] = agent
             self._tell(f"{offer.name} joined with {offer.slots} slots at {offer.host}")
         for machine, agent in list(self._agent_of.items()):
+            agent.silence_s = BROKEN_SILENCE_S if broken else AGENT_SILENCE_S
             if agent.left or not machine.reachable():
                 self._machines.remove(machine)
                 del self._agent_of[machine]
+                agent.dismiss()
                 self._tell(f"{machine.offer.name} {'has left' if agent.left else 'is out of reach'}")
             elif agent.leaving:
                 self._begin_to_leave(machine)
@@ -253,6 +259,8 @@ class Agent:
     def __init__(self, box: Box, name: AgentId, words: Sequence[str]):
         self._box, self._name, self._words = box, name, list(words)
         self._asked = 0
+        self._lost = False
+        self.silence_s = AGENT_SILENCE_S
         self._pulse, self._heard_s = b"", time.monotonic()
 
     def spawn(self, variables: Mapping[str, str]) -> "RemoteWorker":
@@ -265,6 +273,11 @@ class Agent:
         self._box.set(protocol.request_key(self._name, self._asked), json.dumps(request))
         return self._asked
 
+    def dismiss(self) -> None:
+        """It is out of reach from now on: should it hear this, it ends its workers and joins anew."""
+        self._lost = True
+        self.ask({"lost": True})
+
     def ended(self, worker: int) -> tuple[int, str | None] | None:
         """How a worker there ended and why, once it has."""
         ended = self._box.get(protocol.ended_key(self._name, worker))
@@ -274,11 +287,12 @@ class Agent:
         return told["code"], told["reason"]
 
     def reachable(self) -> bool:
-        """Whether it showed life lately; one that has left does so no more."""
+        """Whether it showed life lately; one that has left, or was given up, counts as silent."""
         pulse = self._box.get(protocol.agent_pulse_key(self._name)) or b""
         if pulse != self._pulse:
             self._pulse, self._heard_s = pulse, time.monotonic()
-        return not self.left and time.monotonic() - self._heard_s < AGENT_SILENCE_S
+        silent_s = time.monotonic() - self._heard_s
+        return not (self.left or self._lost) and silent_s < self.silence_s
 
     @property
     def leaving(self) -> bool:

@@ -15,30 +15,30 @@ import fallow
 from fallow import protocol
 from tests.fallow.crew import network, task
 
-STEPS = int(os.environ.get("STEPS", "100000"))
-PACE_S = float(os.environ.get("PACE_S", "0.02"))
 MEMBER = os.environ.get(protocol.ENV_MEMBER, "alone")
 
 
-def main() -> None:
+def train(ledger: str, steps: int, pace_s: float, checkpoint: str | None = None) -> None:
+    """Train for so many steps, each of which sleeps for ``pace_s``, and write them down in ``ledger``."""
     torch.set_num_threads(1)
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
-    checkpoint = os.environ.get("CHECKPOINT")
     run = fallow.connect("cpu").elastic(
         model, optimizer, global_batch=48, max_micro_batch=12, checkpoint=checkpoint
     )
-    ledger = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    pen = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     loss_of = nn.CrossEntropyLoss()
-    for step, batches in run.steps(task(), STEPS):
+    for step, batches in run.steps(task(), steps):
         for x, y in batches:
             run.backward(loss_of(model(x), y))
-        time.sleep(PACE_S)
+        time.sleep(pace_s)
         done = run.step()
         if done is not None:
             entry = {"member": MEMBER, "step": step, "loss": float(done.loss), "s": time.time()}
-            os.write(ledger, (json.dumps({**entry, "world": run.world_size}) + "\n").encode())
+            os.write(pen, (json.dumps({**entry, "world": run.world_size}) + "\n").encode())
+    os.close(pen)
 
 
 if __name__ == "__main__":
-    main()
+    steps, pace_s = int(os.environ.get("STEPS", "100000")), float(os.environ.get("PACE_S", "0.02"))
+    train(os.environ["LEDGER"], steps, pace_s, os.environ.get("CHECKPOINT"))

@@ -137,6 +137,22 @@ def test_a_worker_that_never_ends_its_step_is_killed_after_the_deadline_and_that
     assert fleet.text.count("recovers") == 1, fleet.text
 
 
+@pytest.mark.long
+def test_a_machine_that_was_killed_is_given_up_soon(fleet: Fleet) -> None:
+    fleet.drive("--workers", "2", "--max", "2")
+    fleet.until(lambda: "generation 1" in fleet.text)
+    agent = fleet.offer("n1")
+    fleet.until_world(2)
+    told_s = time.time()
+    signal_all(agent.pid, signal.SIGKILL)
+    fleet.until(lambda: "n1 is out of reach" in fleet.text)
+    fleet.until_world(1)
+    pause_s = fleet.written.longest_pause_s(told_s)
+    print(f"longest time without a step, a machine killed: {pause_s:.2f} s")
+    assert pause_s < 15, "its silence alone takes 20 s to be believed"
+    assert not fleet.written.repeated()
+
+
 class Store:
     """The controller's end of a store in which machines leave their offers and pulses."""
 
