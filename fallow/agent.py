@@ -193,6 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 the training is over, or this machine has left; 1 refused, or nobody answered for ``--patience``; 130
     and 143 asked to end by Ctrl-C or another signal, before it had joined or before its workers had left.
     """
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a wait in slices logs two warnings a slice
     given = list(sys.argv[1:] if arguments is None else arguments)
     place = given.index("--") if "--" in given else len(given)
     parser = _parser()

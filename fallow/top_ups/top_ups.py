@@ -20,6 +20,8 @@ from fallow.top_ups.slurm_text import Own, Site
 
 SURE_S = 2.0
 """Between two looks at something that changes: what slurmctld has kept for so long it will not forget."""
+LINGERS = 2
+"""An agent that has left ends its job itself, within some tenths of a second: so many looks are its time."""
 CALM_S = 30.0
 """Between two looks while nothing changes: one squeue for all, as sites ask of programs that poll."""
 PENDING_S = 30.0
@@ -59,7 +61,8 @@ class TopUp:
     """One job; ``job`` and ``state`` are Slurm's, ``None`` until it was seen.
 
     ``seen`` and ``missed`` count looks in a row that showed it or didn't. ``machine`` is the one that joined
-    from it, ``gone`` once that is there no more. ``going`` says that it is to end, and why.
+    from it, ``gone`` once that is there no more, ``lingered`` how many looks later the job is still there.
+    ``going`` says that it is to end, and why.
     """
 
     nonce: str
@@ -72,6 +75,7 @@ class TopUp:
     running_s: float | None = None
     machine: str | None = None
     gone: bool = False
+    lingered: int = 0
     going: str | None = None
     ended: bool = False
 
@@ -230,6 +234,7 @@ class TopUps:
             return
         job.seen, job.missed = job.seen + 1, 0
         job.job, job.state, job.reason = shown.job, shown.state, shown.reason
+        job.lingered += job.gone
         if shown.ended:
             self._end(job, shown.state if shown.reason == "None" else f"{shown.state} ({shown.reason})")
         elif shown.state == "PENDING" and now_s - job.asked_s > PENDING_S:
@@ -252,14 +257,14 @@ class TopUps:
         self._ours.wanted = min(self._ours.wanted, len(_living(self._ours)))
 
     def _let_go(self) -> None:
-        """Cancel who is to go and has no machine any more: its workers have handed over, or never were."""
+        """Cancel who is to go and never joined, or has left and didn't end by itself."""
         with self._news:
             going = [
                 job.nonce
                 for job in self._ours.jobs
                 if job.going
                 and not job.ended
-                and (job.machine is None or job.gone)
+                and (job.machine is None or job.lingered >= LINGERS)
                 and job.state != "COMPLETING"
             ]
         for nonce in going:

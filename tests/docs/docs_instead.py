@@ -209,6 +209,16 @@ INSTEAD = (
         check=helped,
     ),
     Instead(
+        pattern=r"sbatch examples/slurm-elastic\.sh .*|scontrol release \d+",
+        why="needs a Slurm; tests/fallow/test_slurm_elastic.py has a real one",
+        check=nothing,
+    ),
+    Instead(
+        pattern=r"python -m fallow\.controller --socket elastic-812\.socket .*",
+        why="the same: asks the training in that job",
+        check=helped,
+    ),
+    Instead(
         pattern=r"python -m fallow\.controller --socket \w+ devices .*",
         why="needs a training that was started with devices; tests/fallow/test_devices.py has such",
         check=helped,
