@@ -223,33 +223,30 @@ class Controller:
             self._note(f"{member} ended with {code}", said)
 
     def _feel_pulses(self, now_ms: int) -> None:
-        """Who was heard of; after a pause of our own (we were stopped) everybody counts as heard.
-
-        Who says so was asked by a signal to leave, and is let go.
-        """
+        """Who was heard of, and who asks to leave; after a pause of our own everybody counts as heard."""
         paused = self._looked_ms is not None and now_ms - self._looked_ms > 1_000
         self._looked_ms = now_ms
-        heard, leaving = set(), set()
+        heard = set()
         for member, worker in self.view.workers.items():
             pulse = self.box.get(protocol.pulse_key(member))
             if pulse is not None and (pulse != self._pulses.get(member) or (paused and worker.heard_ms)):
                 heard.add(member)
                 self._pulses[member] = pulse
-                if protocol.is_leaving(pulse) and member not in self.view.unwanted:
-                    leaving.add(member)
         if heard:
             self.view = events.pulsed(self.view, frozenset(heard), now_ms)
-        if leaving:
+        if (
+            leaving := frozenset(m for m in heard if protocol.is_leaving(self._pulses[m]))
+            - self.view.unwanted
+        ):
             self._note(f"leaving: {sorted(leaving)}", f"{' '.join(sorted(leaving))} asked to leave")
-            self.view = events.let_go(self.view, frozenset(leaving))
+            self.view = events.let_go(self.view, leaving)
 
     def _ask_why(self, now_ms: int) -> None:
         """Whoever left a group because it cannot hand its state over said so before it said that it left."""
         pending = self.view.pending
         if pending is None or not membership.is_broken(self.view):
             return
-        told = self._values(protocol.unhanded_key, pending.plan.number, pending.plan.members)
-        for member, reason in told:
+        for member, reason in self._values(protocol.unhanded_key, pending.plan.number, pending.plan.members):
             self.view = events.unhanded(self.view, member, reason, now_ms)
 
     def _warn(self) -> None:

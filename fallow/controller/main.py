@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -118,15 +118,7 @@ def _drive_from(
             job = _top_up_job(options, f"{listens[0]}:{gate.port}", token)
             top_ups = TopUps(Slurm(job), options.top_up, tell=_tell, wake=wake)
             steering.growth = Growth(controller, hosts, top_ups)
-
-        def look(driven: Controller) -> None:
-            broken = membership.is_broken(driven.view)
-            going = hosts.look(driven.box, broken=broken) - driven.view.unwanted
-            if going:
-                driven.let_go(going)
-            steering.look()
-
-        code = controller.run(poll=look, listeners=(control,))
+        code = controller.run(poll=_looking(hosts, steering), listeners=(control,))
     finally:
         hosts.dismiss()
         nursery.close()
@@ -135,6 +127,19 @@ def _drive_from(
         if gate is not None:
             gate.close()
     return _sum_up(controller, code, signals, steering.suspended)
+
+
+def _looking(hosts: Hosts, steering: Steering) -> Callable[[Controller], None]:
+    """What is looked at once a round: machines that come and go, and what was asked for."""
+
+    def look(controller: Controller) -> None:
+        broken = membership.is_broken(controller.view)
+        going = hosts.look(controller.box, broken=broken) - controller.view.unwanted
+        if going:
+            controller.let_go(going)
+        steering.look()
+
+    return look
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ NOT_INHERITED = (
 INHERITED = frozenset({"SLURM_CONF"})
 PATIENCE_S = 10.0
 """How long a top-up looks for its training: one that was killed must not keep GPUs."""
+COMMENT = "fallow:{nonce}:of={job}"
+"""Who looks at the queue sees what it is, and whose."""
 LEAVE_SHARE = 0.8
 """Of KillWait: workers that have not handed over by then are killed, which the agent can still tell."""
 
@@ -129,7 +131,7 @@ class Slurm:
         ]
 
     def _comment(self, nonce: str) -> str:
-        return f"fallow:{nonce}:of={self._job.of}"
+        return COMMENT.format(nonce=nonce, job=self._job.of)
 
     def _script(self, site: Site) -> str:
         """The agent as a step: a step hears at once that Slurm takes the job back, a batch script last."""
