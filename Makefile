@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= $(CURDIR)/.fallow
 
-.PHONY: chaos up demo install test test-slow test-all test-upgrade lint types check hooks
+.PHONY: chaos dist up demo install test test-slow test-all test-upgrade lint types check hooks
 
 up: install ## start the service and the dashboard, print the URL
 	@$(BIN)/fallow up --or-simulated --data "$(DATA)"
@@ -49,6 +49,13 @@ types: $(VENV)/.tested ## mypy, strict
 hooks: $(VENV)/.tested ## have git run lint and types on what changed, before each commit
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/pre-commit install
+
+dist: $(VENV)/.installed ## the wheel and the source distribution, in dist/
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt build
+	@rm -rf dist build
+	@git describe --always --dirty --abbrev=12 --exclude='*' > service/commit.txt
+	@$(BIN)/python -m build --outdir dist . > /dev/null; status=$$?; rm -rf service/commit.txt build; exit $$status
+	@ls dist
 
 MINUTES ?= 3
 chaos: $(VENV)/.tested ## random faults on a busy queue for MINUTES minutes, as root: kills, floods, forgeries, garbage, full and failing disks

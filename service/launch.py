@@ -29,6 +29,8 @@ STOP_LIMIT_S = 10
 POLL_S = 0.05
 WATCH_S = 0.5
 PR_SET_PDEATHSIG = 1
+LOOK = Path(__file__).parent / "pages" / "look"
+"""The folder whose ``.streamlit`` has the dashboard's colours and manners; it is installed as well."""
 
 
 class LaunchFailed(FallowError):
@@ -76,8 +78,8 @@ def dashboard_program(port: int, code: str | None = None, hosts: Sequence[str] =
     """The dashboard on loopback, opening no browser. Raises ``LaunchFailed`` where it is missing.
 
     With a ``code``, who knows it may act from it as the user that starts it
-    (docs/decisions/0008-acting-from-the-dashboard.md). It answers to ``hosts`` too. It stands beside its app:
-    Streamlit reads ``.streamlit/config.toml`` of the folder that it stands in, and that of wherever
+    (docs/decisions/0008-acting-from-the-dashboard.md). It answers to ``hosts`` too. It stands in a folder of
+    the package: Streamlit reads ``.streamlit/config.toml`` of where it stands, and that of wherever
     `fallow up` was typed may be somebody else's.
     """
     options = {
@@ -95,7 +97,7 @@ def dashboard_program(port: int, code: str | None = None, hosts: Sequence[str] =
         command=(*command, *(f"--{key}={value}" for key, value in options.items())),
         answers=lambda: _is_well(port),
         secrets={HOSTS_VARIABLE: ",".join(hosts)} | ({} if code is None else {CODE_VARIABLE: code}),
-        folder=app.parent,
+        folder=LOOK,
     )
 
 

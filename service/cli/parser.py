@@ -103,7 +103,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser = _Grammar(
         prog="fallow", description="Finds the GPU hours that lie fallow: handed out, never used."
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="print the version and its commit, and exit"
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
     for add in (
         _init,
@@ -137,9 +139,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from service.version import own_version
+        from service.version import own_commit, own_version
 
-        print(f"fallow {own_version()}")
+        commit = own_commit()
+        print(f"fallow {own_version()}{f' (commit {commit})' if commit else ''}")
         parser.exit()
 
 

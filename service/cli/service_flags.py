@@ -7,14 +7,17 @@ from typing import Any
 
 AddVerb = Callable[[str, str], argparse.ArgumentParser]
 
+SHELLS = ("bash", "zsh", "fish")
 ROLES = ("viewer", "user", "operator")
 
 
 def add_verbs(add: AddVerb) -> None:
-    """All three; ``add`` makes a verb with the flags that every verb has."""
+    """All of them; ``add`` makes a verb with the flags that every verb has."""
     _service(add)
     _token(add)
     _store(add)
+    shell = add("completion", "print what has your shell complete verbs and flags")
+    shell.add_argument("shell", choices=SHELLS, metavar="|".join(SHELLS), help="whose")
 
 
 def _service(add: AddVerb) -> None:

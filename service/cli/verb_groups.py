@@ -16,7 +16,17 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "config",
         "collect",
     ),
-    "Start and keep it running": ("init", "up", "serve", "service", "import", "export", "token", "store"),
+    "Start and keep it running": (
+        "init",
+        "up",
+        "serve",
+        "service",
+        "import",
+        "export",
+        "token",
+        "store",
+        "completion",
+    ),
     "Decide": ("advise", "explain", "plan", "whatif", "simulate", "burst"),
     "Run jobs": (
         *("run", "jobs", "queue", "logs", "pause", "resume", "resize", "cancel", "keep", "consent"),

@@ -14,8 +14,8 @@ from service.doctor_checks.results import Finding, Verdict
 from service.health.components import SOURCE_PREFIX, ComponentState
 
 if TYPE_CHECKING:
-    from service.schemas.rows import ClusterNowRow, GapsRow
     from service.client import Client
+    from service.schemas.rows import ClusterNowRow, GapsRow
 
 OWN_SOURCES = frozenset({"leases"})
 """What Fallow itself gave out: told only where it can't be read."""

@@ -141,7 +141,7 @@ def nothing(_: Site, __: str) -> None:
 
 INSTEAD = (
     Instead(
-        pattern=r"make (up|demo|install|hooks|lint|types|check|test(-slow|-all|-upgrade FROM=\w+)?)",
+        pattern=r"make (up|demo|dist|install|hooks|lint|types|check|test(-slow|-all|-upgrade FROM=\w+)?)",
         why="installs, stays, or takes minutes; every change is checked by make itself",
         check=dry_made,
     ),

@@ -66,6 +66,7 @@ SHOWS_NO_DATA = {
     "doctor": "looks at the machine; its line about the source is called `simulated`",
     "config": "shows the configuration",
     "import": "real data only, which a simulated store refuses",
+    "completion": "a script for a shell",
     "service": "systemd's units",
     "token": "who may ask",
     "store": "whether its files can be read, not what they hold; a service has to be stopped for it",

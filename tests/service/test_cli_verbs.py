@@ -267,7 +267,9 @@ def test_store_is_read_directly_when_no_service_runs(service: Running, tmp_path:
 
 
 def test_version_and_help_are_quick_words_on_stdout() -> None:
-    assert re.fullmatch(r"fallow \d+\.\d+\.\d+\n", fallow("--version").stdout)
+    assert re.fullmatch(
+        r"fallow \d+\.\d+\.\d+( \(commit [0-9a-f]{12}(-dirty)?\))?\n", fallow("--version").stdout
+    )
     assert "ledger" in fallow("--help").stdout
 
 
