@@ -228,7 +228,7 @@ def _still_starting(data: Path) -> str | None:
         health = connect(data).health()
     except ClientError:
         return None
-    return str(health["reason"]) if health["status"] == "starting" else None
+    return health.reason if health.status == "starting" else None
 
 
 def _is_well(port: int) -> bool:

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -25,6 +25,7 @@ from service.errors import FallowError
 
 if TYPE_CHECKING:
     from collector.sources.prometheus.import_history import Progress as Read
+    from service.schemas.service import ImportPlan
 
 
 POLL_S = 0.5
@@ -54,30 +55,28 @@ def run_import(flags: argparse.Namespace) -> int:
 
 def _through_service(client: Client, order: dict[str, object], *, yes: bool) -> int:
     screen = console()
-    planned = client.begin_import(order)
+    planned = client.plan_import(order)
     if not _worth_doing(screen, planned, yes=yes):
         return 0
-    client.begin_import({**order, "yes": True})
+    client.begin_import(order)
     with _bar(screen) as bar:
-        task = bar.add_task("importing", total=planned["todo_ms"], added=0)
+        task = bar.add_task("importing", total=planned.todo_ms, added=0)
         try:
-            while (state := client.import_state())["state"] == "running":
-                _show(bar, task, state["done_ms"], state["rows_added"])
+            while (state := client.import_state()).state == "running":
+                _show(bar, task, state.done_ms, state.rows_added)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             screen.print("The service goes on importing; it stops when the service does.")
             raise
-        if state["state"] == "done":
-            _show(bar, task, planned["todo_ms"], state["rows_added"])
-    if state["state"] != "done":
-        raise ImportFailed(state["message"])
-    screen.print(state["message"])
+        if state.state == "done":
+            _show(bar, task, planned.todo_ms, state.rows_added)
+    if state.state != "done":
+        raise ImportFailed(state.message)
+    screen.print(state.message)
     return 0
 
 
 def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> int:
-    from dataclasses import asdict
-
     from service.server.startup import make_data_dir
     from service.store.open import own_store
     from service.usecases import imports, judge
@@ -86,11 +85,11 @@ def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> in
     make_data_dir(settings.data)
     wanted = imports.ImportOrder(**{key: value for key, value in order.items() if value is not None})  # type: ignore[arg-type]
     with own_store(settings.data, settings.effective.config) as store:
-        planned = asdict(imports.plan(store, wanted))
+        planned = imports.plan(store, wanted)
         if not _worth_doing(screen, planned, yes=yes):
             return 0
         with _bar(screen) as bar:
-            task = bar.add_task("importing", total=planned["todo_ms"], added=0)
+            task = bar.add_task("importing", total=planned.todo_ms, added=0)
             done = imports.run(store, wanted, _noting(bar, task))
         judge.judge_imported(settings.effective.config, store)
     screen.print(done)
@@ -101,14 +100,14 @@ def _noting(bar: Progress, task: TaskID) -> "Callable[[Read], None]":
     return lambda read: _show(bar, task, read.done_ms, read.rows_added)
 
 
-def _worth_doing(screen: Console, planned: dict[str, Any], *, yes: bool) -> bool:
-    todo = text.length(planned["todo_ms"] / 1000)
-    if not planned["todo_ms"]:
+def _worth_doing(screen: Console, planned: "ImportPlan", *, yes: bool) -> bool:
+    todo = text.length(planned.todo_ms / 1000)
+    if not planned.todo_ms:
         screen.print("All of it was imported before; nothing to do.")
         return False
     screen.print(
-        f"{planned['origin']}: {todo} to read, {len(planned['metrics'])} metrics, "
-        f"{text.count(planned['series'])} series, a sample every {planned['step_ms'] / 1000:g} s."
+        f"{planned.origin}: {todo} to read, {len(planned.metrics)} metrics, "
+        f"{text.count(planned.series)} series, a sample every {planned.step_ms / 1000:g} s."
     )
     if not yes:
         screen.print("Nothing was imported; add --yes to do it. It can be stopped and repeated at any time.")

@@ -20,6 +20,7 @@ from service.summaries.finding_groups import grouped
 
 if TYPE_CHECKING:
     from service.schemas.rows import ClusterNowRow, GpusNowRow
+    from service.schemas.service import ComponentHealth, Health
 
 FILTERS = ("node", "project", "user", "model")
 BAD = ("failing", "late")
@@ -40,7 +41,7 @@ class Picture:
     late: str | None
     sight: str
     at: datetime
-    components: tuple[dict[str, Any], ...] = ()
+    components: "tuple[ComponentHealth, ...]" = ()
     """How each component of the service fares, as ``/healthz`` says it; none where no service runs."""
 
 
@@ -70,7 +71,7 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
         late=freshness.lateness(client, datetime.now(UTC)),
         sight=_sight(client, health),
         at=datetime.now(UTC),
-        components=tuple(health.get("components", ())) if health is not None else (),
+        components=health.components if health is not None else (),
     )
 
 
@@ -220,18 +221,18 @@ def _open_findings(client: Client, filters: dict[str, object]) -> int:
     return len(grouped(rows, lambda row: (row["kind"], row["job"], True)))
 
 
-def _sight(client: Client, health: dict[str, Any] | None) -> str:
+def _sight(client: Client, health: "Health | None") -> str:
     if health is None:
         return "no service runs: this is what the store holds"
-    return f"{client.url}" if health["status"] == "ok" else f"{health['status']}: {health['reason']}"
+    return f"{client.url}" if health.status == "ok" else f"{health.status}: {health.reason}"
 
 
-def _ages(components: Sequence[dict[str, Any]]) -> Text:
+def _ages(components: "Sequence[ComponentHealth]") -> Text:
     """How long ago each component last succeeded; one that is late or fails in red."""
     parts: list[str | tuple[str, str]] = []
-    shown = (each for each in components if each["name"].partition(":")[0] in AGED or each["state"] in BAD)
+    shown = (each for each in components if each.name.partition(":")[0] in AGED or each.state in BAD)
     for each in shown:
-        ago = "not yet" if each["age_s"] is None else text.length(each["age_s"])
-        style = "red" if each["state"] in BAD else "bright_black"
-        parts += [(f"{each['name']} {ago}", style), " · "]
+        ago = "not yet" if each.age_s is None else text.length(each.age_s)
+        style = "red" if each.state in BAD else "bright_black"
+        parts += [(f"{each.name} {ago}", style), " · "]
     return Text.assemble("last well: ", *parts[:-1])

@@ -82,7 +82,7 @@ def _answers(where: "Mapping[str, str]") -> "Answers | None":
     try:
         with connect(Path(data) if data else None, url=f"{UNIX}{socket}" if socket else None) as client:
             deadline = time.monotonic() + FIRST_READING_S
-            while client.health().get("last_tick_ms") is None and time.monotonic() < deadline:
+            while client.health().last_tick_ms is None and time.monotonic() < deadline:
                 time.sleep(POLL_S)
             return answers_of(client)
     except ClientError:

@@ -16,15 +16,18 @@ from service.client.file import FileTransport
 from service.client.http import HttpTransport
 from service.client.local import is_alive, machine_service, named_socket, own_data, token_beside
 from service.client.transport import UNIX
-from service.errors import ServiceDown, StoreOlder, StoreUnusable, UnknownQuery
+from service.errors import ServiceDown, ServiceOlder, StoreOlder, StoreUnusable, UnknownQuery
 from service.printable import shown_rows
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from service.schemas.answer import Row
+    from service.schemas.answer import Answer, Row
     from service.schemas.rows import Rows, RowsIfKept
+    from service.schemas.service import Health, ImportPlan, ImportState
+
+    A = TypeVar("A", bound=Answer)
 
 T = TypeVar("T")
 
@@ -127,21 +130,33 @@ class Client:
         span = (round(at.timestamp() * 1000) for at in (_utc(from_ts), _utc(to_ts)))
         return self._door.export(out, kind, *span)
 
-    def begin_import(self, order: dict[str, object]) -> dict[str, Any]:
-        """Have the service plan an import, or begin it if the order says ``yes``. Raises ``ClientError``."""
-        return self._service().post("/v1/imports", order)
+    def plan_import(self, order: dict[str, object]) -> "ImportPlan":
+        """What the service would read for this order, which is not begun. Raises ``ClientError``."""
+        from service.schemas.service import ImportPlan
+
+        return self._read(ImportPlan, self._service().post("/v1/imports", order))
+
+    def begin_import(self, order: dict[str, object]) -> "ImportState":
+        """Have the service begin an import. Raises ``ClientError``."""
+        from service.schemas.service import ImportState
+
+        return self._read(ImportState, self._service().post("/v1/imports", {**order, "yes": True}))
 
     def import_runs(self, order: dict[str, object]) -> dict[str, Any]:
         """Have the service store runs, or say which ranges are stored. Raises ``ClientError``."""
         return self._service().post("/v1/imports/runs", order)
 
-    def import_state(self) -> dict[str, Any]:
+    def import_state(self) -> "ImportState":
         """How the service's newest import stands. Raises ``ClientError``."""
-        return self._service().get("/v1/imports")
+        from service.schemas.service import ImportState
 
-    def health(self) -> dict[str, Any]:
-        """``service``, ``status`` (ok | degraded | starting | stopped) and more. Raises ``ClientError``."""
-        return self._ask(lambda door: door.health())
+        return self._read(ImportState, self._service().get("/v1/imports"))
+
+    def health(self) -> "Health":
+        """How the service fares; ``stopped`` where only the store is read. Raises ``ClientError``."""
+        from service.schemas.service import Health
+
+        return self._read(Health, self._ask(lambda door: door.health()))
 
     @contextmanager
     def holding(self) -> Iterator[None]:
@@ -152,6 +167,16 @@ class Client:
     def close(self) -> None:
         """Let go of the store's file, if it was opened."""
         self._door.close()
+
+    def _read(self, kind: "type[A]", row: "Row") -> "A":
+        from service.schemas.answer import read
+
+        try:
+            return read(kind, row)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ServiceOlder(
+                f"the service at {self.url} answers otherwise than this Fallow: {error}"
+            ) from error
 
     def _ask(self, question: Callable[[Transport], T]) -> T:
         try:

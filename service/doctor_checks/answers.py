@@ -16,6 +16,7 @@ from service.health.components import SOURCE_PREFIX, ComponentState
 if TYPE_CHECKING:
     from service.client import Client
     from service.schemas.rows import ClusterNowRow, GapsRow
+    from service.schemas.service import ComponentHealth, Health
 
 OWN_SOURCES = frozenset({"leases"})
 """What Fallow itself gave out: told only where it can't be read."""
@@ -50,7 +51,7 @@ def answers_of(client: "Client") -> Answers:
     gaps = client.rows("gaps", from_ts=now - RECENT, to_ts=now + timedelta(days=1))
     cluster: ClusterNowRow | dict[str, Any] = clusters[0] if clusters else {}
     gpus, unknown = float(cluster.get("gpus") or 0.0), float(cluster.get("unknown_gpus") or 0.0)
-    components = [each for each in health["components"] if each["name"].startswith(SOURCE_PREFIX)]
+    components = [each for each in health.components if each.name.startswith(SOURCE_PREFIX)]
     newest = max((gap["to_ts"] for gap in gaps), default="")
     lasting = [gap for gap in gaps if gap["to_ts"] == newest and gap["to_ts"] >= _last_tick(health)]
     return Answers(gpus=gpus, measured=gpus - unknown, sources=tuple(_sources(components, lasting)))
@@ -86,20 +87,20 @@ def findings(found: Answers) -> Iterator[Finding]:
     )
 
 
-def _last_tick(health: dict[str, Any]) -> str:
+def _last_tick(health: "Health") -> str:
     """The newest tick as rows write it; a gap that ended before it is over."""
-    at_ms = health.get("last_tick_ms")
+    at_ms = health.last_tick_ms
     if at_ms is None:
         return ""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")[:19]
 
 
-def _sources(components: Sequence[dict[str, Any]], gaps: "Sequence[GapsRow]") -> Iterator[SourceAnswer]:
+def _sources(components: "Sequence[ComponentHealth]", gaps: "Sequence[GapsRow]") -> Iterator[SourceAnswer]:
     for each in components:
-        name = str(each["name"]).removeprefix(SOURCE_PREFIX)
-        state = ComponentState(each["state"])
+        name = each.name.removeprefix(SOURCE_PREFIX)
+        state = ComponentState(each.state)
         of_gaps = (str(gap["reason"]) for gap in gaps if gap["source"] == name)
-        reasons = tuple(dict.fromkeys([*([each["reason"]] if each["reason"] else []), *of_gaps]))
+        reasons = tuple(dict.fromkeys([*([each.reason] if each.reason else []), *of_gaps]))
         is_read = state is ComponentState.OK or (state is ComponentState.STARTING and not reasons)
         if name in OWN_SOURCES and is_read and not reasons:
             continue

@@ -145,13 +145,13 @@ def service(data: Path) -> Iterator[Finding]:
     try:
         with connect(data) as client:
             health = client.health()
-            found = f"{said.url}, process {said.pid}, version {health['version']}: {health['status']}"
-            well = health["status"] != "degraded"
+            found = f"{said.url}, process {said.pid}, version {health.version}: {health.status}"
+            well = health.status != "degraded"
             yield Finding(
                 subject="service",
                 verdict=Verdict.GOOD if well else Verdict.TROUBLE,
                 found=found,
-                advice="" if well else str(health["reason"]),
+                advice="" if well else str(health.reason),
             )
             yield from answers.findings(answers.answers_of(client))
     except ClientError as error:

@@ -237,7 +237,7 @@ def serving(
     def ready() -> bool:
         try:
             with connect(data, url=url) as client:
-                there = client.health()["status"] == "ok" and bool(client.query("span").iloc[0]["samples"])
+                there = client.health().status == "ok" and bool(client.query("span").iloc[0]["samples"])
                 return there and (not judged or bool(len(client.query("findings", **ALWAYS))))
         except ClientError:
             return False

@@ -376,7 +376,7 @@ class Site:
         assert self._service.poll() is None, (self.folder / "serve.log").read_text()
         try:
             with connect(self.data, url=self.url) as client:
-                return bool(client.health()["status"] == "ok")
+                return bool(client.health().status == "ok")
         except ClientError:
             return False
 

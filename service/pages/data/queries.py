@@ -195,7 +195,7 @@ def components() -> tuple[dict[str, Any], ...]:
     """How each component of the service fares, at most one tick old; none where no service runs, or an older
     one. Raises ``ClientError``."""
     client = _client()
-    return () if client.mode == "file" else tuple(client.health().get("components", ()))
+    return () if client.mode == "file" else tuple(each.sent for each in client.health().components)
 
 
 def mode() -> str:
