@@ -56,6 +56,13 @@ INFO = _m("", "info", "What the GPU is; always 1.")
 FLAG = _m("", "flag", "A doubt about the newest sample, in words; 1 while it lasts.")
 ALLOCATION = _m("share", "allocation_ratio", "Share of the GPU given to a holder, and who says so.")
 WITHHELD = _m("", "withheld", "Held by nobody and not free: drained, down, reserved or unasked; always 1.")
+HOLDER_METRICS = (
+    _m(
+        "gpu_utilization_ratio", "holder_utilization_ratio", "Share of time with kernels of this job's alone."
+    ),
+    _m("memory_used_bytes", "holder_memory_used_bytes", "Device memory held by this job alone."),
+)
+"""What each holder of a shared GPU did in the time of its newest sample, where an exporter tells it."""
 EVENTS = _m("", "events_total", "Events of a kind that befell the GPU since the start.", COUNTER)
 LAST_EVENT = _m("", "last_event_timestamp_seconds", "When an event of a kind was last, with its detail.")
 LOOKED = Metric(field="", name="fallow_allocations_known", says="Whether anybody was asked who holds what.")
@@ -87,6 +94,7 @@ def exposition(snapshot: Snapshot, *, version: str = "") -> bytes:
         *family(EVENTS, ((_event(e), e.count) for e in snapshot.events)),
         *family(LAST_EVENT, ((_event(e, detail=True), e.last.at_ms / 1e3) for e in snapshot.events)),
         *_allocations(snapshot),
+        *_holders(snapshot),
         *_processes(snapshot),
         *_health(snapshot, version),
     ]
@@ -167,6 +175,15 @@ def _allocations(snapshot: Snapshot) -> Iterator[str]:
     )
     rows = (({"uuid": w.uuid, "state": w.state.value, "reason": w.reason}, 1) for w in snapshot.withheld)
     yield from family(WITHHELD, rows)
+
+
+def _holders(snapshot: Snapshot) -> Iterator[str]:
+    """What holders did, by job: bounded by what is allocated now."""
+    allocated = {(a.uuid, a.holder.job) for a in snapshot.allocations or ()}
+    told = [each for each in snapshot.holder_samples if (each.uuid, each.job) in allocated]
+    for metric in HOLDER_METRICS:
+        values = (({"uuid": each.uuid, "job": each.job}, getattr(each, metric.field)) for each in told)
+        yield from family(metric, ((labels, value) for labels, value in values if value is not None))
 
 
 def _processes(snapshot: Snapshot) -> Iterator[str]:

@@ -4,7 +4,7 @@ A source may have news only at every third tick, or fall silent: a sample stays 
 that nobody mistakes what was for what is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from collector.managers.model import Look
@@ -13,6 +13,8 @@ from collector.model import (
     Event,
     Gpu,
     GpuSample,
+    GpuUuid,
+    HolderSample,
     JobId,
     Process,
     ProcessKey,
@@ -50,6 +52,7 @@ class EventCount:
 class Snapshot:
     """What is known after a tick. ``allocations`` is ``None`` when nobody ever looked.
 
+    ``holder_samples``: what each holder did in the time of its GPU's newest sample, where that is told.
     ``owners`` says whose job a process is, where that is known. ``looks`` are each workload manager's newest.
     """
 
@@ -58,6 +61,7 @@ class Snapshot:
     samples: tuple[GpuSample, ...] = ()
     processes: tuple[Process, ...] = ()
     process_samples: tuple[ProcessSample, ...] = ()
+    holder_samples: tuple[HolderSample, ...] = ()
     allocations: tuple[Allocation, ...] | None = None
     withheld: tuple[Withheld, ...] = ()
     owners: tuple[tuple[ProcessKey, JobId], ...] = ()
@@ -86,6 +90,7 @@ def after(before: Snapshot, tick: Tick, *, duration_ms: float) -> Snapshot:
         samples=tuple(sample for sample in samples.values() if sample.uuid in gpus),
         processes=_processes(before, looked),
         process_samples=_process_samples(before, looked, oldest),
+        holder_samples=_holder_samples(before, readings, samples),
         allocations=before.allocations if tick.allocations is None else tick.allocations,
         withheld=before.withheld if tick.allocations is None else tick.withheld,
         owners=before.owners if tick.allocations is None else tick.owners,
@@ -119,6 +124,20 @@ def _process_samples(
     uuids = {gpu.uuid for reading in looked for gpu in reading.gpus}
     kept = [s for s in before.process_samples if s.uuid not in uuids and s.at_ms >= oldest_ms]
     return (*kept, *(s for reading in looked for s in reading.process_samples or ()))
+
+
+def _holder_samples(
+    before: Snapshot, readings: Iterable[Reading], newest: Mapping[GpuUuid, GpuSample]
+) -> tuple[HolderSample, ...]:
+    """Of the time of a GPU's newest sample alone: what is older would be read as what it did then."""
+    told = (*before.holder_samples, *(each for reading in readings for each in reading.holder_samples))
+    return tuple(
+        {
+            (each.uuid, each.job): each
+            for each in told
+            if each.uuid in newest and each.at_ms == newest[each.uuid].at_ms
+        }.values()
+    )
 
 
 def _events(before: Snapshot, readings: Iterable[Reading]) -> tuple[EventCount, ...]:

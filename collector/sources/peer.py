@@ -25,6 +25,7 @@ from collector.metrics_endpoint import (
     ALLOCATION,
     FLAG,
     GPU_METRICS,
+    HOLDER_METRICS,
     INFO,
     INFO_LABELS,
     LAST_EVENT,
@@ -49,6 +50,7 @@ from collector.model import (
     GpuSample,
     GpuUuid,
     Holder,
+    HolderSample,
     JobId,
     JobKind,
     NodeName,
@@ -125,6 +127,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str) -> tuple
             if event.at_ms > max(endpoint.events.get((event.uuid, event.kind), 0), oldest_ms)
         ),
         gaps=_gaps(endpoint, rows, now_ms, source),
+        holder_samples=tuple(_holder_samples(rows, fresh)),
         withheld=tuple(_withheld(rows)) if looked else nobody_says(endpoint, after, NOT_LOOKED),
     )
     return after, news
@@ -279,6 +282,24 @@ def _allocations(rows: Iterable[Row]) -> Iterable[Allocation]:
             share=min(row.value, 1.0),  # of a job's two claims on one GPU the page has the sum
             source=_claim_source(row.labels.get("source", "")),
         )
+
+
+def _holder_samples(rows: Iterable[Row], fresh: Iterable[GpuSample]) -> Iterable[HolderSample]:
+    """What holders did, in the time of their GPU's new sample; of no more jobs a GPU than hold it."""
+    samples = {sample.uuid: sample for sample in fresh}
+    by_name = {metric.name: metric for metric in HOLDER_METRICS}
+    told: dict[tuple[GpuUuid, JobId], dict[str, object]] = {}
+    for metric in HOLDER_METRICS:
+        mine = (row for row in rows if row.name == metric.name and row.labels.get("job") and row.value >= 0)
+        for row in first_of_each(mine, _uuid_of):
+            key = _uuid(row.labels), JobId(row.labels["job"])
+            told.setdefault(key, {})[metric.field] = _read(by_name[row.name], row.value)
+    for (uuid, job), values in told.items():
+        if uuid in samples:
+            at_ms, width_ms = samples[uuid].at_ms, samples[uuid].width_ms
+            yield HolderSample(
+                uuid=uuid, job=job, at_ms=at_ms, width_ms=width_ms, **cast(dict[str, Any], values)
+            )
 
 
 def _withheld(rows: Iterable[Row]) -> Iterable[Withheld]:

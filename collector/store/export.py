@@ -22,6 +22,7 @@ from collector.store.statements import statement
 
 Format = Literal["parquet", "csv"]
 BATCH_ROWS = 122_880
+OF_HOLDERS = "holder_samples"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +52,31 @@ def export(
 ) -> Exported:
     """Write samples, allocations and gpus of a span into the folder ``out``, made if missing.
 
+    And what holders of shared GPUs did, where an exporter told it.
+
     Where they are ``simulated``, each row says so in a last column of that name.
     Existing files of the same names are replaced; each appears whole or not at all. Raises ExportTooLarge
     past the bounds.
     """
     out.mkdir(parents=True, exist_ok=True)
     span = dict(zip(("from_ms", "to_ms"), span_ms, strict=True))
-    jobs: tuple[tuple[str, Mapping[str, int]], ...] = (("samples", span), ("allocations", span), ("gpus", {}))
+    jobs: tuple[tuple[str, Mapping[str, int]], ...] = (
+        ("samples", span),
+        (OF_HOLDERS, span),
+        ("allocations", span),
+        ("gpus", {}),
+    )
     files: list[Path] = []
     rows: list[int] = []
     for name, parameters in jobs:
         found = connection.sql(statement(f"export_{name}"), params=dict(parameters) or None)
         target = out / f"{name}.{kind}"
         batches = found.to_arrow_reader(BATCH_ROWS)
-        rows.append(_write(_invented(batches) if simulated else batches, target, kind, (files, bounds)))
+        written = _write(_invented(batches) if simulated else batches, target, kind, (files, bounds))
+        if not written and name == OF_HOLDERS:  # few have any: a file of none would be one more for everybody
+            target.unlink()
+            continue
+        rows.append(written)
         files.append(target)
     return Exported(files=tuple(files), rows=tuple(rows))
 

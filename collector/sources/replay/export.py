@@ -1,6 +1,6 @@
-"""What ``fallow export`` writes beside the samples: who held which GPU, and what the GPUs are.
+"""What ``fallow export`` writes beside the samples: who held which GPU and did what there, and the GPUs.
 
-Columns as in ``docs/schema.md``. Both files are optional: without them a recording has no holders, and GPUs
+Columns as in ``docs/schema.md``. All are optional: without them a recording has no holders, and GPUs
 of no known model. CSV cells are text, Parquet cells are typed; both are read here.
 """
 
@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from collector.arrow import HeldInterval
+import pyarrow as pa
+
+from collector.arrow import HOLDER_SAMPLE_SCHEMA, HeldInterval
 from collector.model import Allocation, ClaimSource, Gpu, GpuUuid, Holder, JobId, JobKind, NodeName
 from collector.sources.replay.errors import RecordingUnreadable
 from collector.sources.replay.file import read_raw
-from collector.sources.replay.recording import Recording
+from collector.sources.replay.recording import DAY_MS, Recording
 
 Row = Mapping[str, object]
 _T = TypeVar("_T")
@@ -28,7 +30,8 @@ def with_neighbours(recording: Recording, samples: Path) -> Recording:
     gpus = tuple(known.get(gpu.uuid, gpu) for gpu in recording.gpus)
     extra = tuple(gpu for uuid, gpu in known.items() if uuid not in {g.uuid for g in recording.gpus})
     held = tuple(_read(samples, "allocations", _held))
-    return replace(recording, gpus=gpus + extra, held=held or recording.held)
+    did = _holder_samples(samples)
+    return replace(recording, gpus=gpus + extra, held=held or recording.held, holder_samples=did)
 
 
 def _read(samples: Path, name: str, make: Callable[[Row], _T]) -> Iterator[_T]:
@@ -43,6 +46,27 @@ def _read(samples: Path, name: str, make: Callable[[Row], _T]) -> Iterator[_T]:
                 f"replaying {samples}: row {number} of {path} is not as Fallow exports it ({error!r}). "
                 "Export again, or take that file away to replay without it."
             ) from error
+
+
+def _holder_samples(samples: Path) -> pa.Table:
+    """What holders did, in the order of time. Raises RecordingUnreadable."""
+    rows = sorted(_read(samples, "holder_samples", _holder_sample), key=lambda row: int(str(row["at_ms"])))
+    return pa.Table.from_pylist(rows, schema=HOLDER_SAMPLE_SCHEMA)
+
+
+def _holder_sample(row: Row) -> dict[str, object]:
+    ratio = _text(row, "gpu_utilization_ratio")
+    width_ms = int(_required(row, "width_ms"))
+    if not 0 < width_ms <= DAY_MS:
+        raise ValueError(f"width_ms is {width_ms}")
+    return {
+        "uuid": _required(row, "uuid"),
+        "job": _required(row, "job"),
+        "at_ms": int(_required(row, "at_ms")),
+        "width_ms": width_ms,
+        "gpu_utilization_ratio": None if ratio is None else min(max(float(ratio), 0.0), 1.0),
+        "memory_used_bytes": _int(row, "memory_used_bytes"),
+    }
 
 
 def _gpu(row: Row) -> Gpu:

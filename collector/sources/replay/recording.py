@@ -1,14 +1,14 @@
 """A recording as the collector's own values: samples in order of time, GPUs, holders, what was skipped."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collector.arrow import HeldInterval, History
+from collector.arrow import HOLDER_SAMPLE_SCHEMA, HeldInterval, History
 from collector.model import SIMULATED_SOURCE, Event, Gap, Gpu
 from collector.sources.replay.errors import Refused
 
@@ -18,7 +18,8 @@ REPLAY_SOURCE = "replay"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What was recorded, in UTC ms. ``samples`` has SAMPLE_SCHEMA, sorted by time; ``gaps`` lie where rows
+    """What was recorded, in UTC ms. ``samples`` has SAMPLE_SCHEMA, sorted by time, and ``holder_samples``
+    HOLDER_SAMPLE_SCHEMA; ``gaps`` lie where rows
     are missing or were refused. ``simulated``: it is Fallow's own export of a simulated cluster.
     """
 
@@ -28,6 +29,7 @@ class Recording:
     held: tuple[HeldInterval, ...] = ()
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    holder_samples: pa.Table = field(default_factory=HOLDER_SAMPLE_SCHEMA.empty_table)
     refused: Refused
     simulated: bool = False
 
@@ -50,12 +52,10 @@ class Recording:
 
 def shifted(recording: Recording, by_ms: int) -> Recording:
     """The same recording, later by ``by_ms``: to let it begin now."""
-    samples = recording.samples
-    place = samples.schema.get_field_index("at_ms")
-    moved = samples.set_column(place, samples.schema.field("at_ms"), pc.add(samples["at_ms"], by_ms))
     return replace(
         recording,
-        samples=moved,
+        samples=_later(recording.samples, by_ms),
+        holder_samples=_later(recording.holder_samples, by_ms),
         held=tuple(
             replace(i, from_ms=i.from_ms + by_ms, to_ms=None if i.to_ms is None else i.to_ms + by_ms)
             for i in recording.held
@@ -84,8 +84,24 @@ def histories(recording: Recording, source: str | None = None) -> Iterator[Histo
                 for g in recording.gaps
                 if g.from_ms < end and (first or g.from_ms >= day)
             ),
+            holder_samples=between(recording.holder_samples, day, end, is_first=first),
         )
         day = end
+
+
+def between(table: pa.Table, from_ms: int, to_ms: int, *, is_first: bool = False) -> pa.Table:
+    """The rows that end in ``(from_ms, to_ms]``; the first stretch has all that is earlier too."""
+    at_ms = table["at_ms"]
+    return table.filter(
+        pc.less_equal(at_ms, to_ms)
+        if is_first
+        else pc.and_(pc.greater(at_ms, from_ms), pc.less_equal(at_ms, to_ms))
+    )
+
+
+def _later(table: pa.Table, by_ms: int) -> pa.Table:
+    place = table.schema.get_field_index("at_ms")
+    return table.set_column(place, table.schema.field("at_ms"), pc.add(table["at_ms"], by_ms))
 
 
 def times_of(recording: Recording) -> npt.NDArray[np.int64]:

@@ -11,10 +11,11 @@ from collector.model import (
     Basis,
     GpuSample,
     GpuUuid,
+    HolderSample,
     Unavailable,
 )
 from collector.reading import Reading
-from collector.sources.replay.recording import Recording, times_of
+from collector.sources.replay.recording import Recording, between, times_of
 
 
 class ReplaySource:
@@ -57,6 +58,9 @@ class ReplaySource:
             ),
             events=tuple(e for e in recording.events if since < e.at_ms <= now_ms),
             gaps=tuple(g for g in recording.gaps if since < g.to_ms <= now_ms),
+            holder_samples=tuple(
+                HolderSample(**row) for row in between(recording.holder_samples, since, now_ms).to_pylist()
+            ),
         )
 
     def close(self) -> None:

@@ -66,6 +66,7 @@ PARAMETERS = {
     "expired_sealed": "before_ms",
     "export_allocations": "from_ms to_ms",
     "export_gpus": "",
+    "export_holder_samples": "from_ms to_ms",
     "export_samples": "from_ms to_ms",
     "extend_gap": "from_ms gpu_id node reason source to_ms",
     "file_size": "",
