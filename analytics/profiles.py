@@ -9,6 +9,7 @@ from analytics.thresholds import LOW_RATIO, SATURATED_RATIO, Thresholds
 MIN_MINUTES = 60
 """Under an hour nothing is said of how somebody works."""
 MIN_BURSTS = 3
+"""Two runs with a pause between them may be one program started twice; a habit shows from three on."""
 
 
 def pattern_of(activity: Activity, t: Thresholds) -> Pattern:

@@ -19,9 +19,11 @@ from analytics.parameter import Kind, convert
 
 FOLDER = Path(__file__).parent / "sql"
 STEPS_MOST = 3000
+"""More points than a screen has columns; and what a row a step costs stays bounded whoever asks."""
 BATCH_ROWS = 16_384
 """A few MiB: by so much may an answer go beyond its bound before that is noticed."""
 NOTHING_COMPLETE = convert(Kind.INSTANT, 0)
+"""Of a level that was never rolled up: every window begins after it, so all is read from the level below."""
 
 # A relation (``sql``) would spare a copy of the result, which is small here, but it binds a query twice, and
 # that costs a fifth of most of these questions.

@@ -34,8 +34,11 @@ if TYPE_CHECKING:
     from advisor.jobs.job_store import Register, Turn
 
 MOST_PLANS = 100
+"""Plans in one answer: those that wait come first, and rarely are more than a few."""
 MOST_NUMBER = 2**63 - 1
+"""The store's widest whole number: to look for a larger one would be an error of the store's."""
 MOST_SNOOZE_HOURS = 24 * 366
+"""A year: who wants it never proposed switches the class of action off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +73,17 @@ class Papers:
         kept = self._waiting(plan)
         chosen = _chosen(kept, steps)
         self._may_settle(caller, [each for _, each in chosen if each.mode is Mode.ASK], "approve")
+        # Asked again before each step: somebody may throw the switch while a launcher saves.
         halt = self._books.switch.halt()
         if halt is not None:
             raise WrongState(f"plan {plan} is not applied: {halt}")
         approved, refused = self._ruled(kept, chosen)
         modes = {n: each.mode for n, each in chosen}
+        # Steps that go by themselves only follow: with none left that was asked for, nothing was approved.
         asked = {n for n, mode in modes.items() if mode is Mode.ASK} or set(modes)
         if not asked.intersection(n for n, _ in approved):
             raise WrongState(f"nothing of plan {plan} can be done now: {_reasons(refused)}")
+        # Before the first step: a second yes to the same plan finds it settled, and nothing is done twice.
         self._settle(kept, Standing.APPLIED, caller, "")
         approval = Approval(
             actor=f"user {caller.name}",

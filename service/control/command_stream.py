@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from service.control.loop import ActingLoop
 
 ALIVE_S = 5.0
+"""A launcher takes three times this without a word for a lost service (``service.client.jobs.SILENCE_S``)."""
 
 Gates = Callable[[JobRecord], tuple[GpuUuid, ...]]
 """The GPUs of a job in whose idle gaps others may compute now."""

@@ -124,9 +124,10 @@ class _Dependencies:
 def join_acting(ground: ControlDependencies) -> Acting:
     """The organs, joined and at rest; what a crash left open is settled first. Blocks. Raises StoreError."""
     roots = _roots(ground)
+    # First of all: what launchers run on must not be leased by another service while this one starts.
     hold_leased(ground.locks, roots.register)
     settle = settling(roots.books, roots.dispatch)
-    settle()
+    settle()  # before anybody orders: an order would rest on a world that a crash left half done
     roots.admission.open(roots.register)
     observing = _observing(ground, roots)
     roots.consents.observe = observing.look
@@ -189,6 +190,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     ours, known = dispatch.by_launcher, register.newest_known
     books = open_books(store, clock, ground.folder, entry_of, settle, by_launcher=ours, known=known)
     whose = partial(_user, register)
+    # Who approves a plan waits for each outcome; the loop must not, it has others to see to.
     engine = LaunchedToo(dispatch, messages, whose)
     brief = LaunchedToo(dispatch.brief(), messages, whose)
     owners = config.consent.owners
@@ -255,6 +257,8 @@ def _background(
 
 def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:
     """The look at the cluster; all that is known beside measurements and register comes to it, in order."""
+    # Foreign jobs first: consents, the journal and both watchdogs speak of jobs that the state has by then.
+    # Lease terms last: they remember what the others made of it.
     remembering = (
         partial(roots.foreigners.complete, by_launcher=roots.dispatch.by_launcher),
         roots.managed.complete,

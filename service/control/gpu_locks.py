@@ -41,6 +41,7 @@ JUST_TAKEN_S = 60.0
 AGAIN_S = 30.0
 """How long a GPU that another service holds is not planned with."""
 HOLDER_BYTES = 200
+"""Of the holder's name, which stands in a line of a message to people."""
 
 
 class NoLockFolder(FallowError):

@@ -25,7 +25,9 @@ CLOCK_SLACK_MS = 2_000
 LEAST_STEP_S, MOST_STEP_S = 1e-6, 1e7
 """A step of a training takes longer than a kernel's launch and less than four months."""
 MOST_STEPS_LEFT = 1e12
+"""At a microsecond a step still eleven days: more is a mistake, or meant to bend the plan."""
 MOST_RESIZE_S = 86_400.0
+"""A day: who takes longer to change its size is not resized for anybody's sake."""
 
 
 class LauncherReports:

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 RESTS = 1.5
 """Of the time that a cycle took, so much is waited before the next: others want the processor as well."""
 LEAST_REST_S = 0.05
+"""After a cycle on an empty cluster, which takes no time: words of many launchers come in one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 KEPT_S = 60.0
 """How long groups are remembered: a directory may be slow, and who leaves a group is out within a minute."""
 MOST_KEPT = 4_096
+"""More people than a site has; beyond it all are asked for anew, which costs a look-up each."""
 FIRST_PERSON = 1_000
 """Accounts below it are the system's (UID_MIN of login.defs(5)); a project may be called like one of them."""
 

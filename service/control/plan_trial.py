@@ -44,6 +44,8 @@ def trial(parts: TrialDependencies) -> Row:
 
     state = checked(parts.observe())
     plan = decide(state, parts.limits, tuple(each for ask in parts.policies for each in ask(state)))
+    # Twice: what goes by itself, and what would with a yes to everything. Else a start would be refused for
+    # the GPU that a step before it frees, which only waits for somebody's yes.
     ruling = approve(plan, state, parts.limits)
     if_agreed = approve(plan, state, parts.limits, frozenset(plan.steps))
     refused = {each.step: each.reason for each in if_agreed.refused if each.step is not None}

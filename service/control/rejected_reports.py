@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NOTED_MS = 60_000
+"""A launcher reports every few seconds, and each note is a commit: once a minute is told what is still so."""
 SHOWN_MS = 600_000
 """As long as the finding stands (``analytics.findings.unproven``)."""
 MOST_KNOWN = 4_096
