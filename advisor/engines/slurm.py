@@ -154,12 +154,13 @@ class SlurmEngine:
         try:
             controller = self._controller()
             resting = self._resting(controller)
-            if resting is not None and controller.began_ms > act.asked.began_ms:
+            is_another = controller.began_ms > act.asked.began_ms
+            if resting is not None and is_another:
                 return Late(found=f"{resting}; what came of this is looked for then")
             one = one_job(self._ask, act.asked.run.number, controller.cluster)
         except (NoAnswer, NotQueue) as failure:
             return Late(found=f"Slurm does not answer: {failure}")
-        return self._judged(act, None if one is None else one.job)
+        return self._judged(act, None if one is None else one.job, is_forgotten=is_another)
 
     def can(self, job: JobId) -> dict[str, str]:
         """The steps that cannot be done to it now, by verb, each with the reason. Asks nobody."""
@@ -255,9 +256,9 @@ class SlurmEngine:
         self._reach(controller)
         return controller, one
 
-    def _judged(self, act: ManagerAct, job: ManagedJob | None) -> Outcome:
-        now_ms = self._clock.now_ms()
-        seen = observation(act, job, now_ms, self._refused.get(act.intent))
+    def _judged(self, act: ManagerAct, job: ManagedJob | None, *, is_forgotten: bool) -> Outcome:
+        now_ms, refused = self._clock.now_ms(), self._refused.get(act.intent)
+        seen = observation(act, job, now_ms, refused, is_forgotten=is_forgotten)
         if seen.outcome is OutcomeSeen.WAITS:
             return Late(found=seen.found)
         if seen.outcome is OutcomeSeen.FAILED or job is None:

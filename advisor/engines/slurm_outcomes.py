@@ -43,14 +43,19 @@ def run_of(job: ManagedJob) -> ManagedRun:
     )
 
 
-def observation(act: ManagerAct, job: ManagedJob | None, now_ms: int, refused: str | None) -> Observation:
-    """What came of ``act``, as the job of its number is now; ``refused``: what Slurm answered against it."""
+def observation(
+    act: ManagerAct, job: ManagedJob | None, now_ms: int, refused: str | None, *, is_forgotten: bool = False
+) -> Observation:
+    """What came of ``act``, as the job of its number is now; ``refused``: what Slurm answered against it.
+
+    ``is_forgotten``: the controller that was asked is gone, and what it had not kept never comes.
+    """
     if job is None:
         return _failed(f"Slurm knows no job {act.asked.run.number} any more")
     before, now = act.asked.run, run_of(job)
     if _is_another(before, now):
         return _failed(f"{before.number} is another job's number now; nothing is done to that one")
-    is_late = refused is not None or now_ms - act.begun_ms > UNHEARD_MS
+    is_late = is_forgotten or refused is not None or now_ms - act.begun_ms > UNHEARD_MS
     return (_pause if act.asked.verb == "pause" else _resume)(before, job, refused, is_late)
 
 

@@ -241,7 +241,7 @@ def test_an_open_intent_is_found_again_after_the_rest_and_nothing_is_asked_twice
     second = rig.give(Pause(job=JOB))
     assert isinstance(second, Stale)
     rig.intent -= 1
-    came = rig.found(UNHEARD_MS + 1_000)
+    came = rig.found(round(REST_S * 1000))
     assert isinstance(came, Failed) and "runs as before" in came.found
     assert len(rig.slurm.told) == 1
 
