@@ -200,7 +200,6 @@ class _Judge:
         """What stands against it whatever was done before."""
         return (
             _beyond(step, self._draft)
-            or _managers_own(step, self._draft)
             or _withheld(step, self._draft)
             or _unswitched(step, self._state, self._limits, self._agreed)
         )
@@ -283,20 +282,16 @@ class _Brake:
 
 
 def _beyond(step: Action, draft: Draft) -> Objection | None:
-    """Why no engine here could carry the step out: a plan must not stop at what never could be done."""
+    """Why no engine here could carry the step out, or why it is a workload manager's to decide: a plan must
+    not stop at what never could be done. To tell, and to give a job back to its manager, is neither."""
     job = draft.jobs.get(step.job)
-    reason = None if job is None else job.cannot.get(verb_of(step))
-    if reason is None:
+    if job is None:
         return None
-    return Objection(rule=Rule.UNSUPPORTED, reason=reason, would_change="a job that Fallow launched")
-
-
-def _managers_own(step: Action, draft: Draft) -> Objection | None:
-    """A workload manager decides who gets GPUs: its jobs give way for idling alone, and are given back."""
-    job = draft.jobs.get(step.job)
-    if job is None or isinstance(step, Resume | Notify):
-        return None
-    return against_manager(job, action_of(step))
+    reason = job.cannot.get(verb_of(step))
+    if reason is not None:
+        other = job.manager or "a job that Fallow launched"
+        return Objection(rule=Rule.UNSUPPORTED, reason=reason, would_change=other)
+    return None if isinstance(step, Resume | Notify) else against_manager(job, action_of(step))
 
 
 def _withheld(step: Action, draft: Draft) -> Objection | None:

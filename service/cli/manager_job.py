@@ -55,7 +55,23 @@ def lines(runs: "list[ManagerRunsRow]") -> tuple[str, ...]:
     return (
         f"At Slurm, cluster {newest['cluster']}: {_stands(newest)}{again}",
         f"asked for {asked}{limit}{f', in {where}' if where else ''}",
+        *_allowed(newest.get("word") or ""),
     )
+
+
+def _allowed(comment: str) -> tuple[str, ...]:
+    """What its owner allows in its comment, or why that allows nothing; an older service has none."""
+    from collector.managers.owner_word import word_of
+
+    word = word_of(comment)
+    if word is None:
+        return ()
+    if word.problem:
+        return (f"its comment {word.text!r} allows nothing: {word.problem}",)
+    allowed = ["to put it back into Slurm's queue and hold it there"] if word.pause else []
+    if word.max_gpus is not None:
+        allowed.append(f"from {word.min_gpus} to {word.max_gpus} GPUs, by further jobs of its own launcher")
+    return (f"its comment {word.text!r} allows {'; '.join(allowed)}",) if allowed else ()
 
 
 def _stands(run: "ManagerRunsRow") -> str:

@@ -240,9 +240,11 @@ class Papers:
         if own:
             taking.must_be_nobodys(back, state)
         state = _consented(state, deed.job) if own or isinstance(deed.step, Start | Resume) else state
-        ruling = approve(Plan(as_of_ms=state.as_of_ms, steps=(back,)), state, _by_order(self._parts.limits))
-        if ruling.refused:
-            raise WrongState(f"action {deed.number} cannot be undone now: {ruling.refused[0].reason}")
+        if not _is_given_back(back, state):
+            plan = Plan(as_of_ms=state.as_of_ms, steps=(back,))
+            ruling = approve(plan, state, _by_order(self._parts.limits))
+            if ruling.refused:
+                raise WrongState(f"action {deed.number} cannot be undone now: {ruling.refused[0].reason}")
         journal = self._books.journal
         approval = Approval(
             actor=f"user {caller.name}",
@@ -260,6 +262,12 @@ def _turn_of(step: Pause | SetEnvAtRestart, deed: ActionRecord, because: str) ->
     settings = () if deed.stood is None else deed.stood.next_launch
     restored = SetEnvAtRestart(job=deed.job, settings=settings, reason=because)
     return restored, lambda entry: replace(entry, next_launch=settings), "its next launch is as it was before"
+
+
+def _is_given_back(back: Action, state: ClusterState) -> bool:
+    """Whether a job goes back to its workload manager, which decides when and where it goes on."""
+    job = state.jobs.get(back.job)
+    return isinstance(back, Resume) and job is not None and job.manager is not None
 
 
 def _note_undone(undone: Callable[[int, int], bool], number: int, by: int) -> None:

@@ -86,10 +86,12 @@ class ManagedJobs:
         open_ones = self._book.open()
         moving = {each.asked.job for each in open_ones if each.outcome is None}
         jobs = {id: self._told(job, moving) if is_slurms(id) else job for id, job in state.jobs.items()}
+        placements = dict(state.placements)
         for act in open_ones:
-            if act.holds and act.asked.job not in state.placements and self._still_holds(act):
-                jobs[act.asked.job] = self._held(act, state)
-        return replace(state, jobs=jobs)
+            if act.holds and self._still_holds(act):
+                jobs[act.asked.job] = self._told(self._held(act, state), moving)
+                placements.pop(act.asked.job, None)  # measured before it left
+        return replace(state, jobs=jobs, placements=placements)
 
     def against(self, job: ManagedJob, intent: int) -> str | None:
         """Why nobody allows this job, as it is now, to be paused; ``None``: somebody does.
@@ -186,8 +188,6 @@ class ManagedJobs:
             paused_on=gpus,
             held=not gpus or self._somebody_waits(act.asked.run.cluster),
             use=Use.IDLE,
-            cannot=self.engine.can(id),
-            manager=NAME,
         )
 
     def _somebody_waits(self, cluster: str) -> bool:

@@ -55,6 +55,7 @@ def acting(config: "Config") -> Iterator[Finding]:
     yield from control_checks.projects(config)
     yield control_checks.terminals(config)
     yield control_checks.checkpoint(config, driver_version())
+    yield from slurm.engine(config)
     yield control_checks.mps()
 
 

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analytics import text
 from analytics.text import many
 from service.doctor_checks.results import Finding, Verdict
 
 if TYPE_CHECKING:
     from collector.managers.model import Look
+    from collector.managers.slurm.controller import Controller, Reach
     from collector.model import Unavailable
     from service.config.model import Config
     from service.schemas.rows import ManagerNodesRow
@@ -69,6 +71,45 @@ def slurm_finding(look: "Look | Unavailable") -> Finding:
             advice="give this account AdminLevel=Operator (sacctmgr), or run the service as SlurmUser",
         )
     return Finding(subject="Slurm", verdict=Verdict.GOOD, found=found)
+
+
+def engine(config: "Config") -> Iterator[Finding]:
+    """What could be done to Slurm's jobs from here; nothing where no Slurm is asked. Blocks."""
+    from collector.inventory.slurm_programs import NoAnswer, answer, is_a_site
+    from collector.managers.slurm.controller import COMMAND, controller_of, reach_of
+
+    if not config.collect.slurm or not is_a_site():
+        return
+    try:
+        controller = controller_of(answer(COMMAND))
+        yield engine_finding(controller, reach_of(controller, answer))
+    except NoAnswer as failure:
+        yield Finding(
+            subject="Slurm's jobs", verdict=Verdict.LIMITED, found=f"nothing can be done: {failure}"
+        )
+
+
+def engine_finding(controller: "Controller", reach: "Reach") -> Finding:
+    """What its controller and this account's rights mean for acting. Pure."""
+    from collector.managers.slurm.controller import SAVED, Reach
+
+    save = "" if controller.kill_wait_s is None else f", {text.length(controller.kill_wait_s)} to save itself"
+    again = text.length(controller.requeue_rest_s)
+    found = (
+        f"pause by requeuehold{save}; resume by release, {again} after that at the earliest; "
+        "start, move, resize and end are Slurm's and owners' own"
+    )
+    if not controller.holds_saved:
+        found += f"; a job that ends with {SAVED} by itself is not held (RequeueExitHold={SAVED})"
+    if reach is Reach.ALL:
+        whose = "of everybody who allows it"
+        return Finding(subject="Slurm's jobs", verdict=Verdict.GOOD, found=f"those {whose}: {found}")
+    return Finding(
+        subject="Slurm's jobs",
+        verdict=Verdict.LIMITED,
+        found=f"this account's own alone: {found}",
+        advice="`sacctmgr modify user NAME set AdminLevel=Operator` lets it act on those of all who allow it",
+    )
 
 
 def nodes(data: Path) -> Iterator[Finding]:

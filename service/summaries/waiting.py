@@ -41,6 +41,8 @@ _PLAIN = {
     "JobHeldUser": "held by its owner",
     "JobHeldAdmin": "held by an administrator",
     "JobHoldMaxRequeue": "held: it was put back too often",
+    "job requeued in held state": "held since it was put back into the queue, until somebody releases it",
+    "job requeued in special exit state": "held since it saved itself, until somebody releases it",
     "Dependency": "another job has to end first",
     "DependencyNeverSatisfied": "it waits for an end of another job that won't come",
     "BeginTime": "not to begin before a time of its own",

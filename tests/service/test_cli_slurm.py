@@ -9,7 +9,7 @@ from analytics.query import run
 from collector.managers.slurm.reader import SlurmManager
 from collector.managers.source import ManagerSource
 from collector.reading import Reading, Tick
-from service.cli import main, manager_queue
+from service.cli import main, manager_job, manager_queue
 from service.summaries import waiting
 from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World
 from tests.collector.store.store_parts import at_path, gpu
@@ -72,8 +72,13 @@ def test_a_queue_of_an_older_service_is_drawn_in_slurm_s_words(
 ) -> None:
     with open_store(at_path(site)) as store, store.reader() as reader:
         rows = _text(run(reader, "manager_queue", {}).to_pylist())
-    older = [{name: row[name] for name in row if name not in manager_queue.UNTOLD} for row in rows]
-    manager_queue.draw([manager_queue.UNTOLD | row for row in older], [], [], None, T0_MS)
+    older = [{name: row[name] for name in row if name not in ("cause", "expected_at")} for row in rows]
+
+    class Older:
+        def rows(self, name: str) -> list[dict[str, object]]:
+            return older
+
+    manager_queue.draw(manager_queue.read(Older()), [], [], None, T0_MS)  # type: ignore[arg-type]
     assert "At Slurm, cluster lab: 2 jobs wait for 2 GPUs" in capsys.readouterr().out
 
 
@@ -139,3 +144,28 @@ def _text(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     """As they come over the wire: times as text."""
     times = ("submitted_at", "expected_at")
     return [{**row, **{name: row[name] and str(row[name]) for name in times}} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("comment", "said"),
+    [
+        ("(null)", ()),
+        ("somebody else's", ()),
+        ("x fallow:pause", ("its comment 'fallow:pause' allows to put it back into Slurm's queue",)),
+        ("fallow:elastic=2-8", ("allows from 2 to 8 GPUs",)),
+        ("fallow:pasue", ("its comment 'fallow:pasue' allows nothing: 'pasue' is none of its words",)),
+    ],
+)
+def test_what_its_owner_allows_in_its_comment_is_said_of_a_job(
+    tmp_path: Path, comment: str, said: tuple[str, ...]
+) -> None:
+    manager = ManagerSource(SlurmManager(run=World(jobs=[Job(id=812, comment=comment)]).run))
+    with open_store(at_path(tmp_path)) as store:
+        reading = manager.read(T0_MS)
+        assert isinstance(reading, Reading), reading
+        store.write_tick(Tick(at_ms=T0_MS, width_ms=30_000, outcomes=(reading,)))
+        with store.reader() as reader:
+            (row,) = run(reader, "manager_runs", {"job": "slurm:812"}).to_pylist()
+    rows = [{name: str(cell) if name.endswith("_at") else cell for name, cell in row.items()}]
+    told = [line for line in manager_job.lines(rows) if "comment" in line]
+    assert len(told) == len(said) and all(part in line for part, line in zip(said, told, strict=True))

@@ -1,8 +1,9 @@
 """What ``fallow doctor`` says of a Slurm."""
 
+from collector.managers.slurm.controller import Controller, Reach
 from collector.managers.slurm.reader import SlurmManager
 from service.doctor_checks.results import Verdict
-from service.doctor_checks.slurm import nodes_finding, slurm_finding
+from service.doctor_checks.slurm import engine_finding, nodes_finding, slurm_finding
 from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World
 
 
@@ -48,3 +49,15 @@ def test_nodes_that_nobody_measures_are_named() -> None:
     )
     good = nodes_finding(rows[:1])
     assert (good.verdict, good.found) == (Verdict.GOOD, "measured is 1 node of 1 with GPUs")
+
+
+def test_on_whose_jobs_it_may_act_and_how_long_they_have_to_save_is_said() -> None:
+    site = Controller(cluster="lab", began_ms=1, kill_wait_s=30, holds_saved=True)
+    good = engine_finding(site, Reach.ALL)
+    assert good.verdict is Verdict.GOOD
+    assert good.found.startswith(
+        "those of everybody who allows it: pause by requeuehold, 30 s to save itself; resume by release"
+    )
+    plain = engine_finding(Controller(cluster="lab", began_ms=1), Reach.OWN)
+    assert plain.verdict is Verdict.LIMITED and "AdminLevel=Operator" in plain.advice
+    assert plain.found.startswith("this account's own alone") and "RequeueExitHold=75" in plain.found

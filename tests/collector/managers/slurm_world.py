@@ -117,13 +117,8 @@ class World:
         if command[0] in self.failing:
             raise NoAnswer(self.failing[command[0]])
         match list(command):
-            case ["squeue", *_, one, _] if one.startswith("--jobs="):
-                named = [job.row() for job in self.jobs if one == f"--jobs={job.id}"]
-                if not named:
-                    raise NoAnswer("squeue ended with 1: slurm_load_jobs error: Invalid job id specified")
-                return _printed(named, command[-1])
             case ["squeue", *_]:
-                return _printed([job.row() for job in self.jobs], command[-1])
+                return self._queue(command)
             case ["sinfo", *_]:
                 return _printed([node.row() for node in self.nodes], command[-1])
             case ["scontrol", "show", "config"]:
@@ -135,6 +130,8 @@ class World:
                 return "".join(f"{line}\n" for line in self.reservations or ["No reservations in the system"])
             case ["scontrol", *_, "job"]:
                 return "".join(job.detail() for job in self.jobs)
+            case ["scontrol", "requeuehold" | "release", _]:
+                return ""
             case ["scontrol", *_, number]:
                 found = [job for job in self.jobs if str(job.id) == number]
                 if not found:
@@ -144,6 +141,13 @@ class World:
                 return f"{self.level}\n"
             case _:
                 raise AssertionError(command)
+
+    def _queue(self, command: Sequence[str]) -> str:
+        wanted = [each.removeprefix("--jobs=") for each in command if each.startswith("--jobs=")]
+        named = [job for job in self.jobs if not wanted or str(job.id) in wanted]
+        if wanted and not named:
+            raise NoAnswer("squeue ended with 1: slurm_load_jobs error: Invalid job id specified")
+        return _printed([job.row() for job in named], command[-1])
 
     def asking(self) -> Callable[[Sequence[str]], str]:
         """The same without a time limit."""

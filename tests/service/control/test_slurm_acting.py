@@ -11,9 +11,12 @@ from advisor.actions import Move, Pause, Requeue, Resize
 from advisor.planner.guard import approve
 from advisor.planner.plan import Plan, Rule
 from advisor.state.model import ActionClass, Phase
+from analytics.query import run
 from collector.model import JobId
+from service.cli import manager_queue
 from service.control.errors import ActingError, NotAllowed
 from service.control.interface import Caller
+from service.schemas.values import plain_rows
 from service.usecases.advice import limits_of
 from tests.service.control.control_world import until
 from tests.service.control.slurm_stage import ANN, AUTO, BOB, OPERATOR, SlurmStage, slurm_stage, uuids
@@ -159,3 +162,24 @@ def test_what_slurm_decides_is_refused_in_its_name(cluster: SlurmCluster, stage:
         ruling = approve(Plan(as_of_ms=state.as_of_ms, steps=(step,)), state, limits_of(AUTO))
         (why,) = ruling.refused
         assert why.rule is Rule.UNSUPPORTED and "Slurm" in why.reason, (step, why)
+
+
+def test_who_waits_stands_beside_who_holds_unused_and_its_owner_may_keep_it(
+    cluster: SlurmCluster, stage: SlurmStage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    idle = submit(cluster, ANN, "--gres=gpu:2", "--nodes=2", "--comment=fallow:pause")
+    runs(cluster, idle)
+    waits = submit(cluster, BOB, "--gres=gpu:4")
+    cluster.until("its reason", "squeue", "--noheader", f"--jobs={waits}", "--format=%r", says="Resources")
+    stage.look(ago_s=6 * 3600)
+    assert stage.cycle() == [("Notify", "Done")]
+    with stage.store.reader() as reader:
+        queue, gpus = (plain_rows(run(reader, each, {})) for each in ("manager_queue", "gpus_now"))
+    manager_queue.draw(queue, gpus, [], None, stage.snapshot.at_ms)  # type: ignore[arg-type]
+    told = " ".join(capsys.readouterr().out.split())
+    assert "1 job waits for 4 GPUs" in told and "not enough is free of what it asks for" in told, told
+    assert f"Meanwhile 4 GPUs are held and unused: slurm:{idle} of nobody (4)." in told, told
+    stage.told(idle)
+    stage.desk.keep(ANN, JobId(f"slurm:{idle}"), 4, "I need it")
+    assert stage.cycle() == []
+    assert stands(cluster, idle) == ("RUNNING", "free", "0")
