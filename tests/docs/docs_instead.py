@@ -194,7 +194,7 @@ INSTEAD = (
         check=helped,
     ),
     Instead(
-        pattern=r"(python3 -m venv \.venv|\.venv/bin/pip install .*)",
+        pattern=r"(python3 -m venv \.venv|(\.venv/bin/)?pip install .*)",
         why="makes an environment of gigabytes; `make .venv/.tested` makes the one that this runs in",
         check=nothing,
     ),

@@ -43,9 +43,17 @@ def test_every_block_says_its_language_and_no_command_stands_outside_of_one(page
     assert not loose, f"put these between ```sh and ```, where a test runs them: {loose}"
 
 
-def test_the_first_page_opens_the_eight_doors_in_order() -> None:
-    doors = [name for name in linked(ROOT / "README.md") if name.removesuffix(".md") in FRONT_DOORS]
+def test_the_page_of_all_pages_opens_the_eight_doors_in_order() -> None:
+    doors = [name for name in linked(ROOT / "docs" / "index.md") if name.removesuffix(".md") in FRONT_DOORS]
     assert list(dict.fromkeys(doors)) == [f"{name}.md" for name in FRONT_DOORS]
+
+
+def test_the_first_page_is_short_and_has_three_doors_of_four_commands() -> None:
+    page = ROOT / "README.md"
+    assert len(page.read_text().splitlines()) <= 60
+    doors = [block.text.splitlines() for block in blocks(page) if block.language == "sh"]
+    assert [len(door) for door in doors] == [4, 4, 4]
+    assert all(door[-1].startswith("fallow waste") for door in doors), "each ends with the answer"
 
 
 def test_every_page_can_be_reached_from_the_first() -> None:
@@ -71,12 +79,12 @@ def test_every_picture_is_shown_somewhere() -> None:
         assert (ROOT / "docs" / "images" / name).is_file(), name
 
 
-def test_the_first_page_tells_of_every_verb_and_of_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_of_verbs_tells_of_every_verb_and_of_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     verbs = set(re.findall(r"^    ([a-z][a-z-]*)(?:  |$)", capsys.readouterr().out, flags=re.MULTILINE))
     assert {"up", "ledger", "run"} <= verbs, "the help is read wrongly"
-    told = set(re.findall(r"`fallow ([a-z][a-z-]*)", (ROOT / "README.md").read_text()))
+    told = set(re.findall(r"`fallow ([a-z][a-z-]*)", (ROOT / "docs" / "verbs.md").read_text()))
     assert told == verbs
 
 
