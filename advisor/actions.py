@@ -132,6 +132,7 @@ class StartBackground:
     job: JobId
     beside: JobId
     gpus: tuple[GpuUuid, ...]
+    action: ActionClass = ActionClass.BACKGROUND
     reason: str = ""
 
 

@@ -92,6 +92,8 @@ class Submission:
     opted_out: frozenset[ActionClass] = frozenset()
     nonce: str = ""
     """Made by the launcher: the same submission sent twice is one job."""
+    step_s_predicted: Mapping[int, float] = field(default_factory=dict)
+    """Seconds a step by world size, from its layers' measured times; empty: nobody said."""
     background: bool = False
     """It computes in the idle gaps of others' GPUs and is given none of its own."""
 

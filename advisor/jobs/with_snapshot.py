@@ -20,7 +20,9 @@ from advisor.jobs.model import (
     ReleaseMemoryCommand,
     Report,
     StartCommand,
+    Submission,
 )
+from advisor.jobs.predicted import completed
 from advisor.planner.quota import housed
 from advisor.planner.transition import SHARE_SLACK
 from advisor.state.model import (
@@ -308,7 +310,7 @@ def _asked(entry: JobRecord, seen: Job | None, now_ms: int) -> Job:
         unreached_ms=None if seen is None else seen.unreached_ms,
         protected=False if seen is None else seen.protected,
         next_launch=entry.next_launch,
-        profile=_profile(report),
+        profile=_profile(wanted, report),
         idle_gaps={} if report is None or wanted.background else _gaps(report),
     )
 
@@ -326,13 +328,18 @@ def _gaps(report: Report) -> dict[GpuUuid, IdleGaps]:
     }
 
 
-def _profile(report: Report | None) -> Profile | None:
-    if report is None or not report.step_s:
+def _profile(wanted: Submission, report: Report | None) -> Profile | None:
+    told = {} if report is None else report.step_s
+    measured = {world: step_s for world, step_s in told.items() if step_s > 0}
+    step_s, predicted = completed(measured, wanted.step_s_predicted)
+    if not step_s:
         return None
-    measured = {world: step_s for world, step_s in report.step_s.items() if step_s > 0}
-    if not measured:
-        return None
-    return Profile(step_s=measured, steps_left=report.steps_left, resize_s=report.resize_s)
+    return Profile(
+        step_s=step_s,
+        steps_left=None if report is None else report.steps_left,
+        resize_s=None if report is None else report.resize_s,
+        predicted=predicted,
+    )
 
 
 def _reports_cache(report: Report | None) -> bool:

@@ -107,7 +107,7 @@ def action_of(step: Action) -> ActionClass:
             return ActionClass.SCHEDULE
         case Resize():
             return ActionClass.RESIZE
-        case Requeue() | Pause() | Move() | ReleaseMemory():
+        case Requeue() | Pause() | Move() | ReleaseMemory() | StartBackground():
             return step.action
         case SetEnvAtRestart():
             return ActionClass.CAP_MEMORY
@@ -115,8 +115,6 @@ def action_of(step: Action) -> ActionClass:
             return ActionClass.RECLAIM
         case Cancel():
             return ActionClass.TERMINATE
-        case StartBackground():
-            return ActionClass.BACKGROUND
         case _:
             assert_never(step)
 

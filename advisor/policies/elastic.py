@@ -228,4 +228,11 @@ def _reason(job: Job, before: int, after: int) -> str:
         return f"{after - before} more GPUs are free, and its owner asked for up to {job.max_gpus}"
     return (
         f"{after - before} more GPUs are free, and on {after} it is {gain:.2f} times as fast as on {before}"
+        f"{_by(job, before, after)}"
     )
+
+
+def _by(job: Job, *sizes: int) -> str:
+    """What is not measured is said to be a prediction."""
+    guessed = job.profile is not None and not job.profile.predicted.isdisjoint(sizes)
+    return " (predicted from its layers, not measured)" if guessed else ""

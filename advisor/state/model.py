@@ -108,7 +108,8 @@ class Profile:
 
     ``step_s`` maps a world size, packed on as few nodes as can be, to seconds a step; ``step_s_spread`` the
     same for a world on more nodes than it needs. ``steps_left`` is what the job itself reports, ``None`` when
-    it doesn't. ``resize_s`` is what one resize costs in seconds without progress.
+    it doesn't. ``resize_s`` is what one resize costs in seconds without progress. ``predicted`` are the sizes
+    of ``step_s`` at which nothing was measured: those are from the times of its layers.
     """
 
     step_s: Mapping[int, float]
@@ -116,6 +117,7 @@ class Profile:
     gpu_model: str | None = None
     steps_left: float | None = None
     resize_s: float | None = None
+    predicted: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,6 +152,9 @@ class SubmissionOrder(Order):
     opted_out: Annotated[list[ActionClass], Field(max_length=16)] = []
     nonce: Annotated[str, Field(strict=True, max_length=64, pattern=NONCE)] = ""
     background: Truth = False
+    step_s_predicted: Annotated[
+        dict[Annotated[str, Field(pattern="^[1-9][0-9]{0,3}$")], Number], Field(max_length=MOST_GPUS)
+    ] = {}
 
     @model_validator(mode="after")
     def _holds_together(self) -> "SubmissionOrder":
@@ -189,6 +192,7 @@ class SubmissionOrder(Order):
             opted_out=frozenset(self.opted_out),
             nonce=self.nonce,
             background=self.background,
+            step_s_predicted={int(n): step_s for n, step_s in self.step_s_predicted.items() if step_s > 0},
         )
 
 

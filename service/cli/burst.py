@@ -64,11 +64,11 @@ def _plan(flags: argparse.Namespace) -> int:
     from fallow.burst.table import BadTable, read_table
 
     try:
-        made = read_table(_read(flags.table))
+        made = read_table(read_text(flags.table))
         setting = Setting(
             gpus=flags.gpus,
             batch=flags.global_batch,
-            network=_network(flags.network, flags.latency_us),
+            network=network_of(flags.network, flags.latency_us),
             overlap=not flags.no_overlap,
             powers_of_two=flags.powers_of_two,
             memory_bytes=None if flags.memory_gib is None else flags.memory_gib * GIB,
@@ -82,7 +82,7 @@ def _plan(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _network(named: str, latency_us: float | None) -> "Network":
+def network_of(named: str, latency_us: float | None) -> "Network":
     """A preset by its name, or gigabytes a second with a latency."""
     from dataclasses import replace
 
@@ -109,7 +109,7 @@ def _show(flags: argparse.Namespace) -> int:
     from fallow.burst.plan import BadPlan, read_plan
 
     try:
-        found = read_plan(_read(flags.plan))
+        found = read_plan(read_text(flags.plan))
     except BadPlan as error:
         raise BadBurst(f"{flags.plan}: {error}") from error
     _tell(found, flags)
@@ -176,7 +176,8 @@ def _ranks(placed: "Placement") -> str:
     return f"{placed.first_rank}" if placed.gpus == 1 else f"{placed.first_rank} to {last}"
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """A table or a plan as it was written. Raises ``BadBurst``."""
     try:
         with path.open("rb") as file:
             text = file.read(LARGEST_FILE + 1)

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 
 AddVerb = Callable[[str, str], argparse.ArgumentParser]
 
@@ -36,6 +37,15 @@ def _run(add: AddVerb) -> None:
         "--preemptible",
         action=argparse.BooleanOptionalAction,
         help="it may be paused for others (default: if it says how it saves itself)",
+    )
+    verb.add_argument(
+        "--layers",
+        type=Path,
+        metavar="FILE",
+        help="its layers' times (`fallow burst profile`), from which its speed on N GPUs is predicted",
+    )
+    verb.add_argument(
+        "--network", default="pcie", metavar="NAME|GB/s", help="between its GPUs, for --layers (default pcie)"
     )
     verb.add_argument("--elastic", action="store_true", help="it uses fallow, and is resized while it runs")
     verb.add_argument("--checkpoint-signal", metavar="SIGNAL", help="it saves itself when it gets this: USR1")

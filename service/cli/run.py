@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from advisor.jobs.model import Elasticity
 from advisor.state.model import ProjectName
 from collector.model import JobId
 from collector.procfs.owners import whose_uid
@@ -22,7 +23,7 @@ from service.launcher import detaching
 from service.launcher import order as orders
 from service.launcher.calling_off import calling_off, why
 from service.launcher.folder import StateDir, check_logs, meeting
-from service.launcher.order import PROJECT_VARIABLE, Order
+from service.launcher.order import PROJECT_VARIABLE, BadOrder, Order
 from service.launcher.submitting import submit
 from service.printable import on_a_line
 
@@ -39,7 +40,7 @@ class NoHere(FallowError):
 
 def run_run(flags: argparse.Namespace) -> int:
     """Submit it, wait, run it; its exit status, as a shell says it."""
-    order = _read(flags)
+    order = _with_speeds(_read(flags), flags)
     if (shown := orders.shown_to_all(order.argv, flags.env)) is not None:
         print(f"fallow: {shown}; export it, and name it: --env NAME", file=sys.stderr)
     data = None if flags.data is None else flags.data.absolute()
@@ -110,6 +111,27 @@ def _read(flags: argparse.Namespace) -> Order:
         project=os.environ.get(PROJECT_VARIABLE) or names.as_project(user),
         environment=os.environ,
     )
+
+
+def _with_speeds(order: Order, flags: argparse.Namespace) -> Order:
+    """The order with what its layers' times let expect on each number of GPUs. Raises ``BadOrder``."""
+    if flags.layers is None:
+        return order
+    from advisor.burst.speeds import predicted_step_s
+    from fallow.burst.table import BadTable, read_table
+    from service.cli.burst import network_of, read_text
+
+    wanted = order.submission
+    if wanted.mobility is not Elasticity.ELASTIC:
+        raise BadOrder(
+            "--layers predicts the speeds between which an elastic training is resized: add --elastic"
+        )
+    try:
+        table = read_table(read_text(flags.layers))
+    except BadTable as error:
+        raise BadOrder(f"--layers {flags.layers}: {error}") from error
+    speeds = predicted_step_s(table, 1, wanted.max_gpus, network_of(flags.network, None))
+    return replace(order, submission=replace(wanted, step_s_predicted=speeds))
 
 
 def _here() -> str:

@@ -180,6 +180,8 @@ class Submission(Answer):
     """Classes of action that must not be done to it."""
     nonce: str = ""
     """The launcher's own name for this submission: sent twice, it is one job. Empty to others."""
+    step_s_predicted: Mapping[str, float] = field(default_factory=dict)
+    """Seconds a step by the number of GPUs, as predicted from its layers; empty where nobody said."""
     background: bool = False
     """Whether it computes in others' idle gaps, and is given no GPU of its own."""
 

@@ -152,6 +152,7 @@ def test_gates_are_shut_by_every_death_and_the_switch_and_nothing_is_wrong_after
     goes_on(stage, "another sweep takes its place")
 
     front.process.kill()
+    front.process.wait()  # its parent here: unburied it would still be there
     waits_again(stage, "its foreground's launcher was killed")
     assert_in_gaps(stage)
 
