@@ -230,6 +230,11 @@ INSTEAD = (
     ),
     Instead(pattern=r"cmp alone/model.pt .*", why="compares what those two made", check=nothing),
     Instead(
+        pattern=r"fallow run --background .*",
+        why="waits for a job that announces idle gaps, and none does there",
+        check=parsed,
+    ),
+    Instead(
         pattern=r"fallow run .*--elastic -- .*",
         why="trains; tests/end_to_end/test_toys_elastic.py has it submitted",
         check=parsed,

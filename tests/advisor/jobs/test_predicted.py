@@ -67,7 +67,9 @@ def test_a_job_that_waits_has_its_predicted_speeds_and_is_given_what_they_say() 
     auto = Limits(modes={ActionClass.RESIZE: Mode.AUTO})
     (step,) = decide(state, auto).steps
     assert len(step.gpus) == 3, "on 4 it would take more than twice the GPU time"  # type: ignore[union-attr]
-    assert step.reason.endswith("on 3 it is 1.88 times as fast as on 1 (predicted from its layers, not measured)")
+    assert step.reason.endswith(
+        "on 3 it is 1.88 times as fast as on 1 (predicted from its layers, not measured)"
+    )
     known = replace(elastic, profile=Profile(step_s={1: 1.0, 2: 0.55}))
     (step,) = decide(replace(state, jobs={elastic.id: known}), auto).steps
     assert "predicted" not in step.reason
