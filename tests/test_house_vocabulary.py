@@ -33,6 +33,8 @@ OF_SOMETHING_ELSE: Mapping[str, set[str]] = {
     "advisor/planner/consent.py": {"resize"},
     # what a style sheet colours behind text
     "service/reports/charts.py": {"background"},
+    # a field of a submission
+    "service/launcher/submitting.py": {"background"},
     "fallow/controller/requests.py": {"resize"},
     "service/cli/consent.py": {"resize"},
     "service/cli/job_flags.py": {"resize"},

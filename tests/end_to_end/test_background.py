@@ -22,6 +22,7 @@ from examples.demo.stories import LONG_S, SETTINGS
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.timeout(900),
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch (torch) is not installed"),
 ]
 
