@@ -139,7 +139,8 @@ def forbidden(
         case Resize():
             return _against_resize(step, job, placement, state, cover)
         case Pause() | Requeue() | Move() | Cancel():
-            asker = _asker(step, draft)
+            for_job = None if isinstance(step, Cancel) else step.for_job
+            asker = None if for_job is None else draft.jobs.get(for_job)
             against = None if asker is None else asker.project
             if not _is_siblings(job, asker, limits) and cover.gpus(job, against) > 0:
                 return Objection(
@@ -380,10 +381,6 @@ def _against_resize(
                 would_change="a smaller quota",
             )
     return against_touching(job, placement.gpus, ActionClass.RESIZE, state)
-
-
-def _asker(step: Pause | Requeue | Move | Cancel, draft: Draft) -> Job | None:
-    return None if isinstance(step, Cancel) or step.for_job is None else draft.jobs.get(step.for_job)
 
 
 def _is_siblings(job: Job, asker: Job | None, limits: Limits) -> bool:
