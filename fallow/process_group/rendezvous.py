@@ -105,6 +105,7 @@ class Rendezvous:
         self._agreed: dict[int, Ready] = {}
         self._wishes: list[tuple[int, str]] = []
         self._seated: tuple[int, Group] = (0, Alone())
+        self._ended: set[int] = set()
         self._gone = False
         self._closed = False
         self._heard_s = time.monotonic()
@@ -272,7 +273,9 @@ class Rendezvous:
             stale = [r.group for n, r in self._agreed.items() if plan.recover and n < plan.number]
             self._changed.notify_all()
         for group in stale:
-            group.abort()  # a recovery ends whatever else was under way: peers stuck in it are freed
+            self._spawn(
+                group.abort
+            )  # a recovery ends whatever else was under way: peers stuck in it are freed
         if self.member in plan.members:
             self._spawn(self._take_part, plan)
         elif plan.base == generation and not plan.recover:
@@ -286,8 +289,10 @@ class Rendezvous:
             seats = {number: ready.group for number, ready in self._agreed.items()}
             seats[self._seated[0]] = self._seated[1]
         for number, group in seats.items():
-            if group.world_size > 1 and door.has(protocol.broken_key(number)):
-                group.abort()
+            if number not in self._ended and group.world_size > 1 and door.has(protocol.broken_key(number)):
+                self._ended.add(number)
+                # Not here: gloo's end waits for a sum with a peer that is cut off, and we would hear nobody.
+                self._spawn(group.abort)
 
     def _hear_wishes(self, door: SealedStore, number: int) -> int:
         """Take note of wishes from ``number`` on; returns the number of the next."""

@@ -20,7 +20,7 @@ from tests.fallow.steps_written import Written, everything_of, signal_all  # noq
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("leaving_train.py")
-DEADLINE_S = 120
+DEADLINE_S = 150
 
 
 class Fleet:
@@ -150,6 +150,21 @@ def test_a_machine_that_was_killed_is_given_up_soon(fleet: Fleet) -> None:
     pause_s = fleet.written.longest_pause_s(told_s)
     print(f"longest time without a step, a machine killed: {pause_s:.2f} s")
     assert pause_s < 15, "its silence alone takes 20 s to be believed"
+    assert not fleet.written.repeated()
+
+
+@pytest.mark.long
+def test_a_machine_that_is_frozen_ends_no_training_and_joins_anew(fleet: Fleet) -> None:
+    fleet.drive("--workers", "2", "--max", "2", FALLOW_STEP_TIMEOUT_S="40")
+    fleet.until(lambda: "generation 1" in fleet.text)
+    agent = fleet.offer("n1")
+    fleet.until_world(2)
+    signal_all(agent.pid, signal.SIGSTOP)  # no connection says so: the sum with it waits for its full time
+    fleet.until(lambda: "n1 is out of reach" in fleet.text)
+    fleet.until_world(1)
+    signal_all(agent.pid, signal.SIGCONT)
+    fleet.until(lambda: fleet.text.count("n1 joined") == 2)
+    fleet.until_world(2)
     assert not fleet.written.repeated()
 
 
