@@ -77,7 +77,7 @@ class Limits:
     top. A resize must promise a speed-up of ``resize_speedup`` after its cost, stay under ``amplification``
     times the GPU time of the job's smallest world, and have ``resize_costs_left`` times its cost still to
     run; ``resize_s`` is the cost of a job that never measured its own. ``heads`` is how many jobs of each
-    queue are promised a start.
+    queue are promised a start; whose first job has waited ``aging_s``, and longest, has free GPUs held back.
     """
 
     modes: Mapping[ActionClass, Mode] = field(default_factory=dict)
@@ -98,6 +98,7 @@ class Limits:
     resize_s: float = 1.0
     resize_pause_s: float = 60.0
     heads: int = 1
+    aging_s: float = 86_400.0
 
     def mode(self, action: ActionClass) -> Mode:
         """The mode of a class of action; ADVISE where nothing was said, OFF for terminating."""

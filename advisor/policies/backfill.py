@@ -54,7 +54,7 @@ class Ends:
         board = self._round.board
         if board.held_for(job.id) or job.share < 1:
             return ""
-        for pool in board.may_use(job)[:1]:
+        for pool in [pool for pool in board.may_use(job) if pool.size >= job.min_gpus][:1]:
             free = board.free_in(pool, job.min_gpus)
             board.promise(job.id, self._round.now_ms, free)
             if free:

@@ -10,26 +10,38 @@ lower priority, quota or not, and from elastic siblings what they have beyond th
 
 The order (docs/decide.md): first elastic jobs shrink; then held-idle jobs are paused, or requeued when they
 cannot be; then others are requeued; last what the quota of the job's own project covers. Within each: the
-lowest priority, the most idle GPU-hours, the most recently started. Then the set is thinned from its end:
-nobody gives way who needn't.
+lowest priority, the most idle GPU-hours, then the set that does the least harm (work lost, and GPUs beyond
+need). The set is thinned from its end: nobody gives way who needn't.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from advisor.actions import Pause, Requeue
 from advisor.planner.limits import Order
 from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
-from advisor.policies.preemption_candidates import Candidate, Candidates, Line, levels, way_out
+from advisor.policies.preemption_candidates import (
+    Candidate,
+    Candidates,
+    Line,
+    levels,
+    lost_gpu_hours,
+    way_out,
+)
 from advisor.policies.preemption_moves import elsewhere, go_on, may_move
 from advisor.policies.preemption_reasons import Asked, Short, wanted_gpus, why_given_up, why_short
 from advisor.policies.preemption_trial import PreemptionTrial
 from advisor.policies.promised_starts import Promises, gone_by
-from advisor.state.model import ActionClass, Job, Placement, ProjectName, Reservation
+from advisor.state.model import ActionClass, Job, Placement, Reservation
 from collector.model import GpuUuid, JobId
 
+PEERS = 64
+"""Of so many equals the least harm is looked for: enough for a choice, and few enough to try."""
+BEYOND_H = 4.0
+"""Hours that a GPU given up counts beside the work lost: over so long gains are reckoned elsewhere."""
 TRIES = 4
 """How often moves alone are tried, each time without those who found no place elsewhere."""
 
@@ -109,8 +121,8 @@ class Reclaimer:
                 if result is not None:
                     return self._settled(job, *result, aside)
         self._promises.restore(aside)
-        if held and own is not None:
-            board.promise(job.id, own.start_ms, held)
+        if held:
+            board.promise(job.id, round.now_ms if own is None else own.start_ms, held)
         self._hopeless[shape] = why_short(round, job, search.asked(entitled))
         return self._hopeless[shape]
 
@@ -159,40 +171,103 @@ class Reclaimer:
 
         What a sibling gives up counts as returned to their parent, so strangers may come after it.
         """
-        round, mine = self._round, self._round.tree.paths[job.project]
+        round = self._round
         bound = round.limits.actions_per_hour
         braked = bound is not None and round.disturbed >= bound and job.id not in round.state.begun
-        taken: defaultdict[ProjectName, float] = defaultdict(float)
         reach, guaranteed = room.reach() if search.may_reclaim else 0, room.guaranteed
         search.line.join(self._victims.sources(job, reach, guaranteed=guaranteed))
-        for victim in search.line:
-            if victim.floor == 0 and (victim.job.id in round.resized or not search.may_go(victim.job)):
-                continue
-            depth = 0 if victim.level is None else levels(round.tree.paths[victim.job.project], mine)[1]
-            if guaranteed and depth and not room.may_ask(depth):
-                continue
-            if not self._may_lose(victim, job, taken, guaranteed=guaranteed):
-                continue
-            heads = round.board.promised_heads(round.state.placements[victim.job.id].gpus)
-            if heads:
-                search.promised.update(heads)
+        turn, chosen = iter(search.line), list[Candidate]()
+        for victim in turn:
+            if not self._may_ask(victim, job, room, search):
                 continue
             if victim.floor == 0 and braked:
                 search.braked = True
                 break
-            freed = room.shrink(victim.job, victim.floor, depth)
-            if victim.level is not None:
-                taken[victim.level] += freed
+            freed = self._take(victim, job, room)
+            if freed:
+                chosen.append(victim)
             if freed and room.is_enough():
                 room.thin_out()
+                if victim.floor == 0:
+                    rank, others = victim.rank, islice(turn, PEERS)
+                    peers = [each for each in (*chosen, *others) if each.rank == rank]
+                    self._least_harm(
+                        job,
+                        room,
+                        [each for each in peers if self._may_ask(each, job, room, search, late=True)],
+                    )
                 return True
             if freed and search.may_reclaim:
                 search.line.join(self._victims.sources(job, room.reach(), guaranteed=guaranteed))
         return False
 
-    def _may_lose(
-        self, victim: Candidate, job: Job, taken: dict[ProjectName, float], *, guaranteed: bool
+    def _least_harm(self, job: Job, room: PreemptionTrial, peers: list[Candidate]) -> None:
+        """Of sets of equals have the one give way that does the least harm, what was found so far among them.
+
+        Tried are those who lose least, the smallest, and who comes nearest to what is lacking.
+        """
+        if len(peers) > PEERS:
+            return
+        sizes = {each.job.id: self._round.state.placements[each.job.id].size_gpus for each in peers}
+        found = {each.job.id for each in peers if each.job.id in {id for id, _ in room.chosen()}}
+        best = (self._harm(room), [each for each in peers if each.job.id in found])
+        lacking = sum(sizes[each.job.id] for each in best[1])
+        lost = {each.job.id: lost_gpu_hours(self._round, each.job) for each in peers}
+        orders = (
+            sorted(peers, key=lambda each: (lost[each.job.id], sizes[each.job.id], each.job.id)),
+            sorted(peers, key=lambda each: (sizes[each.job.id], lost[each.job.id], each.job.id)),
+            *([each] for each in peers if sizes[each.job.id] <= lacking),
+        )
+        for order in orders:
+            if self._again(job, room, peers, order):
+                best = min(best, (self._harm(room), list(order)), key=lambda each: each[0])
+        self._again(job, room, peers, best[1])
+
+    def _again(
+        self, job: Job, room: PreemptionTrial, peers: list[Candidate], order: Iterable[Candidate]
     ) -> bool:
+        """Have none of these give way but the first in this order, until the job fits; whether it does."""
+        for each in peers:
+            room.spare(each.job.id)
+        for each in order:
+            if room.is_enough():
+                break
+            if self._may_lose(each, job, room):
+                self._take(each, job, room)
+        if not room.is_enough():
+            return False
+        room.thin_out({each.job.id for each in peers})
+        return True
+
+    def _harm(self, room: PreemptionTrial) -> float:
+        """GPU-hours: the work that is lost, and the GPUs given up, most of which wait for their next job."""
+        lost = sum(lost_gpu_hours(self._round, victim) for victim in room.leaving())
+        return lost + BEYOND_H * room.freed_gpus()
+
+    def _take(self, victim: Candidate, job: Job, room: PreemptionTrial) -> float:
+        return room.shrink(victim.job, victim.floor, self._depth(victim, job))
+
+    def _depth(self, victim: Candidate, job: Job) -> int:
+        """On how many levels of its tree the job must be entitled to take from this one."""
+        paths = self._round.tree.paths
+        return 0 if victim.level is None else levels(paths[victim.job.project], paths[job.project])[1]
+
+    def _may_ask(
+        self, victim: Candidate, job: Job, room: PreemptionTrial, search: _Search, *, late: bool = False
+    ) -> bool:
+        """Whether it may be asked now; ``late``: once others of its level stay in its place."""
+        if victim.floor == 0 and (victim.job.id in self._round.resized or not search.may_go(victim.job)):
+            return False
+        depth = self._depth(victim, job)
+        if room.guaranteed and depth and not room.may_ask(depth):
+            return False
+        if not late and not self._may_lose(victim, job, room):
+            return False
+        heads = self._round.board.promised_heads(self._round.state.placements[victim.job.id].gpus)
+        search.promised.update(heads)
+        return not heads
+
+    def _may_lose(self, victim: Candidate, job: Job, room: PreemptionTrial) -> bool:
         if victim.job.id == job.id:
             return False
         if victim.level is None:
@@ -203,10 +278,8 @@ class Reclaimer:
             return rank <= 0 if victim.floor and not settled else rank < 0
         if victim.level in self._round.tree.paths[job.project]:
             return False
-        if guaranteed:
-            return True
-        left = self._round.given[victim.level] - taken[victim.level]
-        return left > self._round.fair[victim.level] + SHARE_SLACK
+        left = self._round.given[victim.level] - room.freed[victim.level]
+        return room.guaranteed or left > self._round.fair[victim.level] + SHARE_SLACK
 
     def _commit(self, job: Job, room: PreemptionTrial, places: Mapping[JobId, Placement]) -> None:
         for id, kept in room.chosen():

@@ -21,6 +21,7 @@ from advisor.planner.working_state import WorkingState
 from advisor.state.model import ActionClass, Job, ProjectName, Use
 from collector.model import JobId
 
+HOUR_MS = 3_600_000
 SHRINK, PAUSE, REQUEUE, OWN = range(4)
 """The order of means. OWN: who is covered by the quota of the asker's own project, the last to go."""
 
@@ -29,7 +30,9 @@ OWNERS = (Rule.OPTED_OUT, Rule.KEPT, Rule.NOT_PREEMPTIBLE, Rule.ATTACHED)
 BLOCKERS = 2
 """So many who are in the way by their owners' word are named: enough to begin asking."""
 
-Order = tuple[int, int, float, int, str]
+Order = tuple[int, int, float, float, int, str]
+Class = tuple[int, int, float]
+"""Means, priority and idle GPU-hours: among those of one class the least harm decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Candidate:
     job: Job
     floor: int
     level: ProjectName | None
+    rank: Class = (0, 0, 0.0)
 
 
 class Source:
@@ -95,7 +99,7 @@ class Source:
         """Who is at this place."""
         job, floor = self._entries[place][1], self._floor(place)
         assert floor is not None
-        return Candidate(job, floor, self._levels[job.project])
+        return Candidate(job, floor, self._levels[job.project], self._entries[place][0][:3])
 
     def _standing(self, at: int) -> int:
         """The first from ``at`` on who is not passed over for good."""
@@ -139,7 +143,8 @@ class Source:
 
     def _ordered(self, jobs: Iterable[Job]) -> Iterator[tuple[Order, Job]]:
         for job in jobs:
-            rest = (job.priority, -(job.idle_gpu_hours or 0.0), -(job.started_ms or 0), job.id)
+            idle, lost = -(job.idle_gpu_hours or 0.0), lost_gpu_hours(self._round, job)
+            rest = (job.priority, idle, lost, -(job.started_ms or 0), job.id)
             kind = PAUSE if job.use is Use.IDLE else REQUEUE
             is_own = self._levels[job.project] is None
             yield (OWN if is_own and self._covered(job) > 0 else kind, *rest), job
@@ -182,6 +187,14 @@ def way_out(job: Job) -> type[Pause | Requeue] | None:
     paused = job.use is Use.IDLE and job.checkpointable
     ways: tuple[type[Pause | Requeue], ...] = (Pause, Requeue) if paused else (Requeue,)
     return next((way for way in ways if way.__name__.lower() not in job.withheld), None)
+
+
+def lost_gpu_hours(round: WorkingState, job: Job) -> float:
+    """The work that a job loses when it leaves: none if it is paused, else all since its checkpoint."""
+    if way_out(job) is Pause:
+        return 0.0
+    since_ms = max(job.started_ms or 0, job.checkpoint_ms or 0)
+    return max(0, round.now_ms - since_ms) / HOUR_MS * round.state.placements[job.id].size_gpus
 
 
 class Candidates:

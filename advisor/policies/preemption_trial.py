@@ -1,7 +1,7 @@
 """What would be free for a job if some gave way: tried on a round's board, thinned out, and undone. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from math import ceil
 
 from advisor.planner.placement import shrunk, works
@@ -96,9 +96,19 @@ class PreemptionTrial:
         self._swap(victim, before, after)
         return before.size_gpus - (0.0 if after is None else after.size_gpus)
 
-    def thin_out(self) -> None:
-        """Let everybody stay who needn't go, the last chosen first."""
-        for id in reversed(tuple(self._after)):
+    def spare(self, id: JobId) -> None:
+        """Let this one stay after all, if it was chosen."""
+        if id in self._after:
+            self._swap(self._round.state.jobs[id], self._after[id], self._before[id])
+            del self._after[id]
+
+    def freed_gpus(self) -> float:
+        """GPUs that are given up, in all."""
+        return sum(self._before[id].size_gpus - _size(after) for id, after in self._after.items())
+
+    def thin_out(self, among: Container[JobId] | None = None) -> None:
+        """Let everybody stay who needn't go, the last chosen first; ``among`` these alone."""
+        for id in reversed([id for id in self._after if among is None or id in among]):
             victim, after = self._round.state.jobs[id], self._after[id]
             self._swap(victim, after, self._before[id])
             if self.is_enough():

@@ -1,17 +1,20 @@
 """Who starts now, in which order, and what the head of each queue is told when it cannot. Pure.
 
 Projects take turns: those whose next job stays within their quota first, then by priority, then whoever
-has least of its fair share, level by level of the tree. Within a project: the higher priority, then
-``Limits.order``. A gang starts whole or not at all, at its smallest world (``resize`` lets it grow onto what
-nobody needs).
+has least of its fair share, then whose next job has waited longest, level by level of the tree. Within a
+project: the higher priority, then ``Limits.order``. A gang starts whole or not at all, at its smallest world
+(``resize`` lets it grow onto what nobody needs; elastic jobs grow to what they are guaranteed before anybody
+borrows).
 
 The first job of a queue that cannot start is its *head*. It is promised the start that running jobs' time
 limits guarantee, and the GPUs for it; whoever comes later (back-fill) gets these only when sure to be gone by
 then (EASY back-filling, Lifka 1995). A head that its fair share entitles to a place, and that waits only for
-somebody's minimal run time, has free GPUs held back so that they cannot be borrowed under its eyes.
+somebody's minimal run time, has free GPUs held back so that they cannot be borrowed under its eyes. So has
+the one head that has waited longest, once that is ``Limits.aging_s``: it is reached without time limits, too.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import assert_never
 
@@ -31,9 +34,9 @@ from advisor.policies.promised_starts import Promises, gone_by
 from advisor.policies.time_slicing import is_young, rests
 from advisor.state.model import ActionClass, Job, Phase, ProjectName
 from analytics import text
-from collector.model import GpuUuid
+from collector.model import GpuUuid, JobId
 
-Turn = tuple[tuple[bool, int, float, str], ...]
+Turn = tuple[tuple[bool, int, float, int, str], ...]
 
 
 def fill(round: WorkingState) -> None:
@@ -42,11 +45,14 @@ def fill(round: WorkingState) -> None:
     desk = _Desk(round)
     turns = [(_turn(round, lines[name][-1]), name) for name in lines]
     heapify(turns)
-    grown = False
+    grown = aged = False
     while turns:
         if not grown and any(over for over, *_ in turns[0][0]):
             grow_guaranteed(round, desk.reclaimer)
             grown = True
+        if not aged and turns[0][0][0][0]:  # from here on all borrow
+            desk.hold_for_the_aged(line[-1] for line in lines.values() if line)
+            aged = True
         key, name = heappop(turns)
         now = _turn(round, lines[name][-1])
         if turns and now > turns[0][0] and now != key:
@@ -73,6 +79,26 @@ class _Desk:
         self.reclaimer = Reclaimer(round, self._promises)
         self._heads: defaultdict[ProjectName, int] = defaultdict(int)
         self._owed: set[ProjectName] = set()
+        self._aged: JobId | None = None
+
+    def hold_for_the_aged(self, heads: Iterable[Job]) -> None:
+        """Keep free GPUs for the head that has waited longest and too long, until all it needs are free.
+
+        One at a time, so each is reached once those on its GPUs have ended, whoever comes meanwhile; who asks
+        for what a quota guarantees has had its turn before.
+        """
+        round, late_ms = self.round, self.round.now_ms - self.round.limits.aging_s * 1000
+        for job in sorted(heads, key=lambda each: (each.submitted_ms, each.id)):
+            if job.submitted_ms > late_ms:
+                return
+            fits = any(pool.size >= job.min_gpus for pool in round.board.may_use(job))
+            if job.share < 1 or job.phase is not Phase.PENDING or not fits:
+                continue
+            if round.over_limit(job, _size(job)) is None and self._firm.lack(job) is None:
+                self._aged = job.id
+                if not self._fits(job):
+                    self._ends.hold(job)
+                return
 
     def serve(self, job: Job) -> None:
         """Start the job, or refuse it with the reason."""
@@ -106,10 +132,7 @@ class _Desk:
         )
 
     def _start(self, job: Job, size: float) -> None:
-        board = self.round.board
-        gpus = board.find(job, job.min_gpus) or board.find_held(
-            job, job.min_gpus, gone_by(job, self.round.now_ms)
-        )
+        gpus = self._fits(job)
         if gpus is not None and not self._may_have(job, gpus):
             return
         if gpus is not None:
@@ -133,6 +156,12 @@ class _Desk:
             self._refuse_limit(job, size, limit)
         else:
             self._place(job, result, f"others below the limit of {limit} gave way")
+
+    def _fits(self, job: Job) -> tuple[GpuUuid, ...] | None:
+        board = self.round.board
+        return board.find(job, job.min_gpus) or board.find_held(
+            job, job.min_gpus, gone_by(job, self.round.now_ms)
+        )
 
     def _may_have(self, job: Job, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether what it would be given is within every limit: a MIG instance is more than was asked for."""
@@ -160,6 +189,10 @@ class _Desk:
             aside = self._promises.set_aside(job)
             told = self._ends.promise(job) if not short.soon else self._ends.hold(job)
             self._promises.restore(aside, round.board.held_for(job.id))
+        if job.id == self._aged:
+            held, waits = len(round.board.held_for(job.id)), (round.now_ms - job.submitted_ms) / 1000
+            told += f"; it has waited longest, {text.length(waits)}: {held} GPUs are held back for it until "
+            told += f"{job.min_gpus} are free"
         round.refuse(job, short.rule, short.reason + told, short.would_change)
 
     def _resume(self, job: Job) -> None:
@@ -266,11 +299,11 @@ def _place_in_line(job: Job, order: Order) -> tuple[int, float, int, str]:
 
 def _turn(round: WorkingState, job: Job) -> Turn:
     """Sorts the job that comes first: by level of the tree, from the top."""
-    return tuple(_standing(round, each, _size(job)) for each in reversed(round.tree.paths[job.project]))
+    return tuple(_standing(round, each, job) for each in reversed(round.tree.paths[job.project]))
 
 
-def _standing(round: WorkingState, name: ProjectName, size: float) -> tuple[bool, int, float, str]:
+def _standing(round: WorkingState, name: ProjectName, job: Job) -> tuple[bool, int, float, int, str]:
     given, fair = round.given[name], round.fair[name]
-    over = given + size > round.tree.quotas[name] + SHARE_SLACK
+    over = given + _size(job) > round.tree.quotas[name] + SHARE_SLACK
     ratio = given / fair if fair > 0 else float("inf")
-    return (over, -round.tree.projects[name].priority if over else 0, ratio, name)
+    return (over, -round.tree.projects[name].priority, ratio, job.submitted_ms, name)

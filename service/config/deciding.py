@@ -262,6 +262,12 @@ class DecidingConfig:
         "how many times more a held-idle hour is charged in that; `fallow whatif` shows 1",
     )
     heads: int = bounded(BOUNDS.heads, 1, 1000, "jobs of each queue that are promised a start")
+    aging_s: float = bounded(
+        BOUNDS.aging_s,
+        3600,
+        31_536_000,
+        "the first job of a queue that has waited so long, and longest of all, has free GPUs held back",
+    )
     resize_speedup: float = bounded(
         BOUNDS.resize_speedup, 1, 100, "a resize must make a job so many times as fast, cost included"
     )
