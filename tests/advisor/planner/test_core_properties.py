@@ -166,15 +166,20 @@ def test_who_takes_ends_no_higher_than_the_victim_was(state: ClusterState) -> No
     before = upward(tree, allocated(state))
     after = upward(tree, allocated(replay(state, plan.steps)))
     grown_later = {step.job for step in plan.steps if isinstance(step, Start | Resize)}
+    takers = {step.for_job for step in losers(state, plan.steps).values()}
     for id, step in losers(state, plan.steps).items():
         mine, other = (tree.paths[state.jobs[each].project] for each in (step.for_job, id))
         if mine == other:
             continue
         level = next(name for name in reversed(mine) if name not in other)
         victim = next(name for name in reversed(other) if name not in mine)
-        assert before[victim] > fair[victim] - EPSILON
-        elastic = any(
-            state.jobs[each].elastic for each in grown_later if level in tree.paths[state.jobs[each].project]
+        below = mine[: mine.index(level) + 1]
+        guaranteed = any(after[name] <= tree.quotas[name] + EPSILON for name in below)
+        assert guaranteed or before[victim] > fair[victim] - EPSILON
+        elastic = any(  # or started on what was left over of what others gave up
+            state.jobs[each].elastic or each not in takers
+            for each in grown_later
+            if level in tree.paths[state.jobs[each].project]
         )
         if not elastic:
             assert after[level] <= fair[level] + EPSILON or after[level] <= before[level] + EPSILON
