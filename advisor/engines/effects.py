@@ -137,6 +137,9 @@ def _save(entry: JobRecord) -> Effect:
 
 
 def _leases(order: Command, entry: JobRecord) -> tuple[Effect, ...]:
+    if isinstance(order, StartCommand) and order.beside is not None:
+        where = f"none: it computes in the idle gaps of {order.beside} on {', '.join(order.gpus)}"
+        return (Effect(kind=EffectKind.LEASE, text=where),)
     if isinstance(order, PLACING):
         assert isinstance(order, StartCommand | ResumeCommand | ReallocateCommand)
         part = "" if order.share >= 1 else f" {text.percent(order.share)} of each,"

@@ -215,6 +215,10 @@ class Command(Answer):
     """What is shown to the person at the job (Notify)."""
     for_idling: bool = False
     """Paused because it did nothing (Pause)."""
+    beside: str | None = None
+    """The job in whose idle gaps it computes, without a lease (Start); null: it has GPUs of its own."""
+    page: str = ""
+    """Where both tell each other when the GPU idles (Start, with ``beside``)."""
     proof: str = ""
     """The service's own word on the lease; empty to everybody but the launcher."""
 

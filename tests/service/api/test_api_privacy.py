@@ -95,6 +95,7 @@ READ_OF_ONE = {
     "alerts.next",
     "alerts.because",
     "assess_unproven_claims.why",
+    "manager_runs.word",  # what an owner wrote into a comment
     "pairs.host_profile",
     "pairs.guest_profile",
     "run_ids.value",

@@ -158,6 +158,8 @@ def test_each_command_tells_what_its_launcher_does_to_workers_and_gpus() -> None
         ("environment", "A=b"),
     ]
     assert "workers start anew" in told(half, saves)[3][1]
+    behind = StartCommand(number=2, gpus=GPUS[:1], beside=JobId("fallow:1"))
+    assert told(behind)[1] == ("lease", "none: it computes in the idle gaps of fallow:1 on GPU-0")
     assert told(ReleaseMemoryCommand(number=2))[1][0] == "memory"
     assert told(NotifyCommand(number=2, message="It idles."))[1] == (
         "message",
