@@ -33,7 +33,7 @@ PAUSE_S = 0.06
 @pytest.fixture
 def stage(compiled: None, tmp_path: Path) -> Iterator[Stage]:
     """A machine with one toy GPU of 80 GiB."""
-    with Stage(tmp_path / "stage", Setting(gpus=1, speed=1, settings=AUTO)) as made:
+    with Stage(tmp_path / "stage", Setting(gpus=1, speed=1, settings=AUTO, patience=3)) as made:
         yield made
 
 
