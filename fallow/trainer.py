@@ -25,11 +25,11 @@ from fallow.data.feed import Feed
 from fallow.data.sampler import Order, Piece
 from fallow.data.step import ONCE_EACH, OpenStep
 from fallow.errors import LoopError
+from fallow.first_steps import FirstSteps
 from fallow.gradients import choose
 from fallow.gradients.checks import checked
 from fallow.gradients.reducer import MARKS, Local, Outcome, Reducer, Summed
 from fallow.idle_gaps.announce import announcer
-from fallow.loop_guard import LoopGuard
 from fallow.metrics.late_steps import LateSteps
 from fallow.metrics.report import Measurements, Pace, Reporter, measurements
 from fallow.process_group import static
@@ -40,7 +40,6 @@ from fallow.requests.listener import PendingRequests
 from fallow.state import rng
 from fallow.state.checkpoint import PeriodicCheckpoint
 from fallow.state.replica import Replica
-from fallow.state.warm_up import WarmUp
 from fallow.types import Recipe, Step
 
 
@@ -73,8 +72,8 @@ class Trainer:
         self._seat = MembershipClient(
             self._replica, channel, founder, group, self._keeper.keep, tell_place=tell_place
         )
-        self._warm_up = WarmUp(self._replica, self._seat)
-        self._guard = LoopGuard(self._replica)
+        self._first = FirstSteps(self._replica, self._seat)
+        self._guard = self._first.guard
         self._wishes = PendingRequests(channel, self._replica.device, self._keeper.save)
         self._sits_in: Group | None = None
         self._trainable: tuple[bool, ...] = ()
@@ -192,8 +191,7 @@ class Trainer:
         if self._open is None:
             raise LoopError("backward() was called outside the loop over trainer.steps(...)")
         part = self._open.weigh(count)
-        self._warm_up.heard()
-        self._guard.check()
+        self._first.before_backward(loss, part, self._open.number)
         if count == 0:
             weighted = torch.zeros((), device=self._replica.device)
             self._bursts.backward_without_samples(loss)
@@ -271,10 +269,10 @@ class Trainer:
             self._open = None
             for piece in pieces:
                 feed.fetch(piece)  # so that whatever reads has read before
-            self._warm_up.compute([micro.size for micro in opened.shape.micro_batches])
+            self._first.warm_up.compute([micro.size for micro in opened.shape.micro_batches])
             self._reducer.end_micro_batch(0, 1.0, torch.zeros((), device=self._replica.device), None)
             self._sum(opened)
-            self._warm_up.update()
+            self._first.warm_up.update()
             self._seat.join()
             return
         self._keeper.resume()
@@ -313,8 +311,7 @@ class Trainer:
             with self._gaps.gap("data"):
                 fetched = feed.fetch(piece)
             self._seed(piece.step, piece.micro.index)
-            self._warm_up.listen(piece.micro.size)
-            self._guard.handed_out()
+            self._first.handed_out(piece.micro.size)
             yield fetched
         self._seed(opened.number, stage=rng.Stage.AFTER)
 

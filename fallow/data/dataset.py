@@ -140,10 +140,11 @@ class StreamReader:
             self.source.set_epoch(epoch)
         self._epoch, self._position = epoch, 0
         self._iterator = iter(self.source)
-        if hasattr(self._iterator, "skip") or not _can_skip(self.source):
+        source: Any = self.source
+        if hasattr(self._iterator, "skip") or not _can_skip(source):
             self._skip(start)
         elif start:
-            self._iterator = iter(self.source.skip(start))
+            self._iterator = iter(source.skip(start))
             self._position = start
 
     def _skip(self, count: int) -> None:

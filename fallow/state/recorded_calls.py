@@ -76,7 +76,7 @@ def replay(model: nn.Module, text: str, samples: int, device: torch.device) -> N
     for call in json.loads(text):
         arguments = _made(call["arguments"], samples, device)
         output = modules[call["module"]](*arguments, **_made(call["options"], samples, device))
-        for tensor in _floating(output):
+        for tensor in floating(output):
             total = total + tensor.sum().to(total.dtype)
     if total.requires_grad:
         total.backward()
@@ -84,13 +84,14 @@ def replay(model: nn.Module, text: str, samples: int, device: torch.device) -> N
 
 def _listened(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """Each module that can be listened to; of a model with compiled parts, the outermost alone."""
-    compiled = [m for m in model.modules() if hasattr(m, "_orig_mod") or _is_compiled_in_place(m)]
+    compiled = [m for m in model.modules() if hasattr(m, "_orig_mod") or is_compiled_in_place(m)]
     if not compiled:
         return [(name, m) for name, m in model.named_modules() if not isinstance(m, torch.jit.ScriptModule)]
-    return [] if _is_compiled_in_place(model) else [("", model)]
+    return [] if is_compiled_in_place(model) else [("", model)]
 
 
-def _is_compiled_in_place(module: nn.Module) -> bool:
+def is_compiled_in_place(module: nn.Module) -> bool:
+    """Whether ``module.compile()`` was called: hooks on it are compiled then."""
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
@@ -114,7 +115,7 @@ def _made(node: Any, samples: int, device: torch.device) -> Any:
         case {"tensor": shape, "dtype": name}:
             dtype = getattr(torch, name)
             sizes = [samples if size is None else size for size in shape]
-            filling = FILLING if dtype.is_floating_point or dtype.is_complex else 0
+            filling = FILLING if dtype.isfloating_point or dtype.is_complex else 0
             return torch.full(sizes, filling, dtype=dtype, device=device)
         case {"list": items}:
             return [_made(item, samples, device) for item in items]
@@ -125,14 +126,14 @@ def _made(node: Any, samples: int, device: torch.device) -> Any:
     return node["is"]
 
 
-def _floating(output: Any) -> Iterator[torch.Tensor]:
+def floating(output: Any) -> Iterator[torch.Tensor]:
     """Tensors with a gradient in whatever a model returned."""
     if isinstance(output, torch.Tensor):
         if output.requires_grad and not output.is_complex():
             yield output
     elif isinstance(output, dict):
         for value in output.values():
-            yield from _floating(value)
+            yield from floating(value)
     elif isinstance(output, list | tuple):
         for value in output:
-            yield from _floating(value)
+            yield from floating(value)
