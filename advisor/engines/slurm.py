@@ -101,6 +101,7 @@ class SlurmEngine:
         self._unfit: dict[ManagedRun, str] = {}
         self._facts: tuple[int, Controller | str] | None = None
         self._rights: tuple[int, Reach] | None = None
+        self._shown: tuple[tuple[Look, ...], dict[JobId | None, ManagedJob]] | None = None
         self._numbers: tuple[int, int] | None = None
         """The highest next number, and when it last fell."""
 
@@ -187,8 +188,15 @@ class SlurmEngine:
 
     def shown(self, job: JobId) -> ManagedJob | None:
         """The job in the newest look that has it, the newest run first."""
-        runs = [each for look in self._parts.looks() for each in look.jobs if each.holder.job == job]
-        return max(runs, key=lambda each: (each.key.submitted_ms, each.key.restarts), default=None)
+        looks = self._parts.looks()
+        known = self._shown
+        if known is None or known[0] is not looks:  # thousands wait, and each is asked about at every look
+            runs = sorted(
+                (each for look in looks for each in look.jobs),
+                key=lambda each: (each.key.submitted_ms, each.key.restarts),
+            )
+            known = self._shown = looks, {each.holder.job: each for each in runs}
+        return known[1].get(job)
 
     def _pause(self, step: Pause, intent: int) -> Asked | Outcome:
         shown = self.shown(step.job)
