@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from math import fsum
 
 from advisor.planner.transition import SHARE_SLACK
-from advisor.state.model import ClusterState, Gpu, Job, Phase, Project, ProjectName
+from advisor.state.model import ClusterState, Gpu, Job, Phase, Project, ProjectName, held_gpus
 from collector.model import JobId
 
 ITSELF = " (itself)"
@@ -106,7 +106,7 @@ def demand(state: ClusterState) -> dict[ProjectName, float]:
     wanted: defaultdict[ProjectName, list[float]] = defaultdict(list)
     for job in state.jobs.values():
         placement = state.placements.get(job.id)
-        held = 0.0 if placement is None else placement.size_gpus
+        held = 0.0 if placement is None else held_gpus(placement, state.gpus)
         wanted[job.project].append(max(job.max_gpus * job.share, held))
     return {name: fsum(sizes) for name, sizes in wanted.items()}
 
@@ -120,7 +120,7 @@ def allocated(state: ClusterState) -> dict[ProjectName, float]:
     """GPUs that each project's own jobs were given."""
     given: defaultdict[ProjectName, list[float]] = defaultdict(list)
     for job, placement in state.placements.items():
-        given[state.jobs[job].project].append(len(placement.gpus) * placement.share)
+        given[state.jobs[job].project].append(held_gpus(placement, state.gpus))
     return {name: fsum(sizes) for name, sizes in given.items()}
 
 
@@ -133,9 +133,16 @@ def is_usable(gpu: Gpu, state: ClusterState) -> bool:
 
 
 def capacity_gpus(state: ClusterState) -> float:
-    """GPUs that count for fairness: those that may be given away, and those that are given away."""
+    """GPUs that count for fairness: those that may be given away, and those that are given away.
+
+    A MIG instance counts as its part of a device.
+    """
     held = {uuid for placement in state.placements.values() for uuid in placement.gpus}
-    return float(sum(1 for gpu in state.gpus.values() if gpu.uuid in held or is_usable(gpu, state)))
+    return fsum(
+        1.0 if gpu.part_of_device is None else gpu.part_of_device
+        for gpu in state.gpus.values()
+        if gpu.uuid in held or is_usable(gpu, state)
+    )
 
 
 def waits(phase: Phase) -> bool:
@@ -170,7 +177,7 @@ def quota_cover(state: ClusterState, tree: Tree | None = None) -> Cover:
     """How far the quotas of all projects cover what runs now."""
     if tree is None:
         tree = tree_of(state.projects, also={job.project for job in state.jobs.values()})
-    sizes = {job: placement.size_gpus for job, placement in state.placements.items()}
+    sizes = {job: held_gpus(placement, state.gpus) for job, placement in state.placements.items()}
     own: defaultdict[ProjectName, list[Job]] = defaultdict(list)
     for id in state.placements:
         own[state.jobs[id].project].append(state.jobs[id])

@@ -16,7 +16,7 @@ from advisor.planner.plan import Outlook, Plan, Refusal, Rule
 from advisor.planner.protection import disturbed_lately
 from advisor.planner.quota import allocated, upward
 from advisor.planner.transition import SHARE_SLACK
-from advisor.state.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
+from advisor.state.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName, held_gpus
 from collector.model import GpuUuid, JobId
 
 NOTHING: Mapping[ProjectName, float] = MappingProxyType({})
@@ -182,12 +182,12 @@ class WorkingState:
     def _enter(self, job: Job, placement: Placement) -> None:
         self.board.occupy(job, placement)
         self.placements[job.id] = placement
-        self._count(job, placement.size_gpus)
+        self._count(job, held_gpus(placement, self.state.gpus))
 
     def _leave(self, job: Job) -> None:
         placement = self.placements[job.id]
         self.board.vacate(job.id, placement)
-        self._count(job, -placement.size_gpus)
+        self._count(job, -held_gpus(placement, self.state.gpus))
 
     def _count(self, job: Job, gpus: float) -> None:
         self.moves += 1

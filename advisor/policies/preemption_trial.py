@@ -7,7 +7,7 @@ from math import ceil
 from advisor.planner.placement import shrunk, works
 from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
-from advisor.state.model import Job, Phase, Placement, ProjectName
+from advisor.state.model import Job, Phase, Placement, ProjectName, held_gpus
 from collector.model import GpuUuid, JobId
 
 
@@ -94,7 +94,7 @@ class PreemptionTrial:
         self._before.setdefault(victim.id, before)
         self._depth[victim.id] = depth
         self._swap(victim, before, after)
-        return before.size_gpus - (0.0 if after is None else after.size_gpus)
+        return self._size_of(before) - self._size_of(after)
 
     def spare(self, id: JobId) -> None:
         """Let this one stay after all, if it was chosen."""
@@ -104,7 +104,9 @@ class PreemptionTrial:
 
     def freed_gpus(self) -> float:
         """GPUs that are given up, in all."""
-        return sum(self._before[id].size_gpus - _size(after) for id, after in self._after.items())
+        return sum(
+            self._size_of(self._before[id]) - self._size_of(after) for id, after in self._after.items()
+        )
 
     def thin_out(self, among: Container[JobId] | None = None) -> None:
         """Let everybody stay who needn't go, the last chosen first; ``among`` these alone."""
@@ -181,7 +183,7 @@ class PreemptionTrial:
         self._after[victim.id] = after
         full = self._before[victim.id]
         self._depths[self._depth[victim.id]] += (after != full) - (before != full)
-        more = _size(before) - _size(after)
+        more = self._size_of(before) - self._size_of(after)
         for name in self._round.tree.paths[victim.project]:
             self.freed[name] += more
 
@@ -192,6 +194,5 @@ class PreemptionTrial:
         if after is not None:
             board.occupy(victim, after)
 
-
-def _size(placement: Placement | None) -> float:
-    return 0.0 if placement is None else placement.size_gpus
+    def _size_of(self, placement: Placement | None) -> float:
+        return 0.0 if placement is None else held_gpus(placement, self._round.state.gpus)

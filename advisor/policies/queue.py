@@ -32,7 +32,7 @@ from advisor.policies.preemption import Reclaimer
 from advisor.policies.preemption_reasons import Short
 from advisor.policies.promised_starts import Promises, gone_by
 from advisor.policies.time_slicing import is_young, rests
-from advisor.state.model import ActionClass, Job, Phase, ProjectName
+from advisor.state.model import ActionClass, Job, Phase, Placement, ProjectName, held_gpus
 from analytics import text
 from collector.model import GpuUuid, JobId
 
@@ -165,7 +165,8 @@ class _Desk:
 
     def _may_have(self, job: Job, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether what it would be given is within every limit: a MIG instance is more than was asked for."""
-        size = len(gpus) * share_on(job, gpus, self.round.state.gpus)
+        known = self.round.state.gpus
+        size = held_gpus(Placement(gpus=gpus, share=share_on(job, gpus, known)), known)
         limit = self.round.over_limit(job, size)
         if limit is not None:
             self._refuse_limit(job, size, limit)

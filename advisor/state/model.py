@@ -232,6 +232,12 @@ class Placement:
         return len(self.gpus) * self.share
 
 
+def held_gpus(placement: Placement, gpus: Mapping[GpuUuid, Gpu]) -> float:
+    """What a placement counts as in quotas, in GPUs: its share of devices, of instances their part of one."""
+    parts = (gpus[uuid].part_of_device if uuid in gpus else None for uuid in placement.gpus)
+    return placement.share * sum(1.0 if part is None else part for part in parts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """A project's remembered use, decayed, as ratios of the cluster's capacity over the same window."""

@@ -10,6 +10,7 @@ from advisor.jobs.gpu_sharing import Device, Mps, terms
 from advisor.jobs.model import Sharing, Submission
 from advisor.planner.limits import Limits
 from advisor.planner.placement import Board
+from advisor.planner.quota import allocated, capacity_gpus, quota_cover
 from advisor.planner.transition import replay
 from advisor.state.model import ClusterState, Gpu, Job, Phase, Placement, Project, Telemetry
 
@@ -86,9 +87,24 @@ def test_a_paused_share_comes_back_to_the_whole_of_its_instance() -> None:
 
 
 def test_an_instance_that_is_more_than_the_projects_limit_is_not_given() -> None:
-    state = replace(world(instance("3g-a"), p=Project(name="p", limit_gpus=0.5)), jobs={"j": wish(0.25)})
+    state = replace(world(instance("3g-a"), p=Project(name="p", limit_gpus=0.4)), jobs={"j": wish(0.25)})
     plan = decide(state, Limits())
     assert plan.steps == () and plan.refused[0].rule == "limit"
+
+
+def test_an_instance_counts_as_its_part_of_a_device() -> None:
+    """A quota of half a device covers 3 of its 7 parts, and capacity is one device, not three."""
+    state = world(
+        *map(instance, ("3g-a", "2g-a", "2g-b")), p=Project(name="p", quota_gpus=0.5, limit_gpus=0.5)
+    )
+    state = replace(state, jobs={"j": wish(0.4), "k": replace(wish(0.25), id="k")})
+    plan = decide(state, Limits())
+    assert [step.gpus for step in plan.steps if isinstance(step, Start)] == [("MIG-3g-a",)]
+    assert [(each.job, each.rule) for each in plan.refused] == [("k", "limit")]
+    after = replay(state, plan.steps)
+    assert allocated(after) == {"p": pytest.approx(3 / 7)}
+    assert capacity_gpus(after) == pytest.approx(1.0)
+    assert quota_cover(after).gpus(after.jobs["j"]) == pytest.approx(3 / 7)
 
 
 def test_a_share_that_no_instance_holds_is_told_so() -> None:
