@@ -166,6 +166,7 @@ LIKE: Mapping[ActionClass, GpuState] = {
     ActionClass.CAP_MEMORY: GpuState.MODERATE,
     ActionClass.PACK: GpuState.LOW_SATURATION,
     ActionClass.CONSOLIDATE: GpuState.LOW_SATURATION,
+    ActionClass.BACKGROUND: GpuState.LOW_SATURATION,
     ActionClass.RIGHT_SIZE: GpuState.GOOD,
     ActionClass.RESIZE: GpuState.GOOD,
     ActionClass.FAIR_SHARE: GpuState.SUSPECT,

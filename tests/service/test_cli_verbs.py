@@ -209,7 +209,6 @@ def test_export_taken_back_by_replay_has_the_same_gpus(service: Running, tmp_pat
     ("words", "says"),
     [
         (["ledgr"], "did you mean ledger?"),
-        ([], "VERB"),
         (["ledger", "--since", "5x"], "cannot read '5x'"),
         (["ledger", "--since", "0001-01-01T00:00+14:00"], "lies outside the calendar"),
         (["ledger", "--by", "usr"], "did you mean user?"),

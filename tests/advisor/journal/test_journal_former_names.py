@@ -21,11 +21,11 @@ FORMER = [(Action, *each) for each in FORMER_ACTIONS.items()]
 FORMER += [(Command, *each) for each in FORMER_COMMANDS.items()]
 ACTIONS = {
     "Start", "Resize", "Pause", "Resume", "Requeue", "Move", "ReleaseMemory", "SetEnvAtRestart", "Notify",
-    "HoldForJob", "Cancel",
+    "HoldForJob", "Cancel", "StartBackground",
 }  # fmt: skip
 COMMANDS = {"Start", "Pause", "Resume", "Reallocate", "ReleaseMemory", "Requeue", "Notify", "Cancel"}
 PLAIN: dict[str, Any] = {
-    "job": "a", "number": 3, "gpus": ["g"], "message": "m", "frees_bytes": 1, "settings": [], "start_ms": 1,
+    "job": "a", "beside": "b", "number": 3, "gpus": ["g"], "message": "m", "frees_bytes": 1, "settings": [], "start_ms": 1,
 }  # fmt: skip
 
 
