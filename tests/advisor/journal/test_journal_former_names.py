@@ -25,7 +25,8 @@ ACTIONS = {
 }  # fmt: skip
 COMMANDS = {"Start", "Pause", "Resume", "Reallocate", "ReleaseMemory", "Requeue", "Notify", "Cancel"}
 PLAIN: dict[str, Any] = {
-    "job": "a", "beside": "b", "number": 3, "gpus": ["g"], "message": "m", "frees_bytes": 1, "settings": [], "start_ms": 1,
+    "job": "a", "beside": "b", "number": 3, "gpus": ["g"], "message": "m", "frees_bytes": 1, "settings": [],
+    "start_ms": 1,
 }  # fmt: skip
 
 
