@@ -82,8 +82,8 @@ def world() -> ClusterState:
         projects=TREE,
         jobs={
             "j": job,
-            "v": Job(id="v", project="demo", submitted_ms=1),
-            "w": Job(id="w", project="nlp", submitted_ms=2),
+            "v": Job(id="v", project="demo", submitted_ms=2),
+            "w": Job(id="w", project="nlp", submitted_ms=1),
         },
         placements={"j": Placement(gpus=("g0",))},
     )
