@@ -111,6 +111,8 @@ class WorkingState:
         elif shrink is not None:
             earlier = self.steps[shrink]
             assert isinstance(earlier, Resize) and set(gpus) <= set(earlier.gpus)
+            if earlier.for_job is None:  # it grew in this plan, and gives that up to who comes after all
+                earlier = replace(earlier, for_job=for_job)
             more = () if for_job is None or for_job == earlier.for_job else ((for_job, freed),)
             self.steps[shrink] = replace(
                 earlier,
