@@ -115,7 +115,7 @@ def _made(node: Any, samples: int, device: torch.device) -> Any:
         case {"tensor": shape, "dtype": name}:
             dtype = getattr(torch, name)
             sizes = [samples if size is None else size for size in shape]
-            filling = FILLING if dtype.isfloating_point or dtype.is_complex else 0
+            filling = FILLING if dtype.is_floating_point or dtype.is_complex else 0
             return torch.full(sizes, filling, dtype=dtype, device=device)
         case {"list": items}:
             return [_made(item, samples, device) for item in items]

@@ -21,7 +21,7 @@ TIMEOUT_S = 20.0
 """slurmctld answers within MessageTimeout, 10 s by default; more is an outage."""
 NOT_INHERITED = (
     *("SLURM_", "SBATCH_", "SRUN_", "SALLOC_", "CUDA_VISIBLE_DEVICES"),
-    *("FALLOW_TOKEN", "FALLOW_JOB", "FALLOW_STORE", "FALLOW_SECRET"),
+    *("FALLOW_TOKEN", "FALLOW_JOB", "FALLOW_STORE", "FALLOW_SECRET_FD"),
 )
 """What the allocation around us says would be taken for the new job's own."""
 INHERITED = frozenset({"SLURM_CONF"})
