@@ -230,6 +230,16 @@ INSTEAD = (
     ),
     Instead(pattern=r"cmp alone/model.pt .*", why="compares what those two made", check=nothing),
     Instead(
+        pattern=r"job=\$\(sbatch .*|squeue --jobs=.*",
+        why="needs a Slurm; tests/service/control/test_slurm_acting.py has a real one",
+        check=nothing,
+    ),
+    Instead(
+        pattern=r"fallow (job|pause|resume) (slurm:)?\$job",
+        why="is about that job",
+        check=parsed,
+    ),
+    Instead(
         pattern=r"fallow run --background .*",
         why="waits for a job that announces idle gaps, and none does there",
         check=parsed,

@@ -300,11 +300,10 @@ class Site:
         """A job that runs and saves itself when asked; submitted anew when the last one has ended."""
         mine = [row for row in self.line.jobs() if row.name == "saver" and row.state != "ended"]
         if not mine:
-            flags = "--detach --name saver --project vision --checkpoint-signal USR1"
-            done = self.shell(
-                f"fallow run {flags} --gpu-model '{self.driver.gpu(0).name}' -- python saves.py"
-            )
-            assert done.status == 0, done.text
+            words = "--detach --name saver --project vision --checkpoint-signal USR1"
+            text = f"fallow run {words} --gpu-model '{self.driver.gpu(0).name}' -- python saves.py"
+            # the driver may answer some cycles after the simulated machines: a model never seen is refused
+            self._until("a job for the driver's GPUs is taken", lambda: self.shell(text).status == 0)
             mine = [row for row in self.line.jobs() if row.name == "saver" and row.state != "ended"]
         job = str(mine[0].job)
         self._until("the job has settled", lambda: self._listens(job) or self._stands(job, "paused"))
