@@ -125,11 +125,14 @@ def test_whatever_the_order_of_orders_each_device_gets_its_worker_and_the_others
 
 
 def test_founders_on_devices_that_go_are_ended_and_others_started() -> None:
-    founders = {name: worker(Phase.STARTING, founder=True) for name in (A, B)}
+    founders = {name: replace(worker(Phase.STARTING, founder=True), heard_ms=0) for name in (A, B)}
     going = events.reseated(View(target=2, workers=founders), frozenset({A}), 2)
     assert decide(going, 0, LIMITS) == (Kill(A, "not needed any more", failure=False),)
     condemned = replace(going, condemned=frozenset({A}), room=1)
     assert decide(condemned, 0, LIMITS) == (Start(1, True),)
+    unheard = {name: replace(each, heard_ms=None) for name, each in founders.items()}
+    silent = replace(condemned, workers=unheard)
+    assert decide(silent, 0, LIMITS) == (), "a script that may not be elastic is not started once more"
 
 
 def test_a_joiner_that_starts_on_a_device_that_goes_is_ended_and_not_waited_for() -> None:
