@@ -55,7 +55,7 @@ quick() {
 slow() {
     local trainings stores launchers rest once worst=0
     trainings=(tests/fallow tests/gpu)
-    launchers=(tests/service/launcher tests/end_to_end)
+    launchers=(tests/service/launcher tests/end_to_end tests/service/test_cli_*.py)
     stores=(tests/collector tests/analytics tests/advisor tests/bench tests/dashboard tests/service/delivery)
     rest=("${trainings[@]/#/--ignore=}" "${stores[@]/#/--ignore=}" "${launchers[@]/#/--ignore=}")
     launchers+=(--ignore="$stories")

@@ -63,6 +63,7 @@ def test_the_menu_of_a_phone_leads_to_every_page_and_keeps_the_filters(
     assert "range=7d" in screen.page.url and "project=vision" in screen.page.url
 
 
+@pytest.mark.long
 def test_a_phone_is_accessible_too(dashboard: str, look: Callable[..., Screen]) -> None:
     screen = look(dashboard, width=WIDTH, height=HEIGHT)
     for path in ("/?range=7d", "/reports?range=7d", "/?kiosk=overview"):

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
 SHELL = "sh"
@@ -90,7 +91,7 @@ def blocks(page: Path) -> tuple[Block, ...]:
         if fence is None:
             continue
         if open_at:
-            text = "\n".join(lines[open_at : number - 1])
+            text = dedent("\n".join(lines[open_at : number - 1]))  # a block in a list is indented
             found.append(Block(page=page, line=open_at + 1, language=language, text=text))
             open_at = 0
         else:

@@ -76,6 +76,7 @@ def test_the_commands_of_a_page_do_what_they_say(site: Site, page: Path) -> None
         site.variables.clear()
 
 
+@pytest.mark.long
 def test_what_was_backed_up_is_what_is_restored_moved_and_looked_at(site: Site) -> None:
     window = whole_hours()
     before = site.rows("ledger", "--by", "user", *window)

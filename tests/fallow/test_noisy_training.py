@@ -138,6 +138,7 @@ def test_loader_processes_change_no_bit(reference: dict[str, Any], tmp_path: Pat
     assert_equal(ahead["end"], reference["end"])
 
 
+@pytest.mark.long
 def test_resizes_change_no_bit(nursery: WorkerPool, reference: dict[str, Any], tmp_path: Path) -> None:
     script: Script = {5: resize(3), 20: resize(2), 30: resize(4), 45: resize(1)}
     done = driven(nursery, tmp_path / "out", 1, script)
@@ -163,6 +164,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_asked_by_signal_it_saves_and_goes_on_in_another_world_with_the_same_bits(
     nursery: WorkerPool, reference: dict[str, Any], tmp_path: Path
 ) -> None:

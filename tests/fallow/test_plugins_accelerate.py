@@ -40,6 +40,7 @@ def test_resized_it_equals_the_plain_loop(tmp_path: Path) -> None:
     assert_equals_plain_loop(out)
 
 
+@pytest.mark.long
 def test_deterministic_with_workers_killed_and_idle_it_has_the_same_bits(tmp_path: Path) -> None:
     out, alone = tmp_path / "out", tmp_path / "alone"
     bitwise = {"DETERMINISTIC": "1"}
@@ -58,6 +59,7 @@ def test_deterministic_with_workers_killed_and_idle_it_has_the_same_bits(tmp_pat
     assert_same_bits(out, alone, killed=3)
 
 
+@pytest.mark.long
 def test_stopped_in_a_world_of_two_and_resumed_alone_it_equals_the_plain_loop(tmp_path: Path) -> None:
     out, kept = tmp_path / "out", {"CHECKPOINT": str(tmp_path / "kept.pt")}
     driven = drive(

@@ -19,6 +19,7 @@ def test_alone_it_equals_the_plain_loop(tmp_path: Path) -> None:
     assert_equals_plain_loop(tmp_path / "out", epochs=3)
 
 
+@pytest.mark.long
 def test_under_torchrun_it_equals_the_plain_loop(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", SCRIPT]
     started(torchrun, tmp_path / "out", EPOCHS="3")

@@ -99,9 +99,10 @@ NOT_COMPILED = "nothing is compiled for the pretend device: tried on the CPU, an
     "name",
     [
         "test_training.py",
-        "test_combinations.py",
-        "test_crashes.py",
-        "test_checkpoint.py",
+        *(
+            pytest.param(name, marks=pytest.mark.long)  # minutes each
+            for name in ("test_combinations.py", "test_crashes.py", "test_checkpoint.py")
+        ),
         pytest.param("test_noisy_training.py", marks=pytest.mark.skip(reason=NO_AMP)),
         pytest.param("test_compiled.py", marks=pytest.mark.skip(reason=NOT_COMPILED)),
     ],
