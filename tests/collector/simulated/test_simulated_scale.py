@@ -9,6 +9,7 @@ from collector.sources.simulated.people import HOUR_MS
 NOW_MS = 1_795_000_020_000
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_thousand_gpus_are_a_thousand_different_ones() -> None:
     cluster = SimulatedCluster(seed=1, nodes=125, gpus_per_node=8)

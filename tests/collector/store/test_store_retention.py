@@ -98,6 +98,7 @@ def test_a_late_sample_does_not_empty_an_hour_whose_minutes_went(store: Store) -
     assert {total for (total,) in ask(store, hour)} == {3_600_000}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_file_stops_growing_when_as_much_goes_as_comes(tmp_path: Path) -> None:
     sizes = []

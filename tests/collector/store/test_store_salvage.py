@@ -98,6 +98,7 @@ def test_a_sound_store_is_left_as_it_is(path: Path) -> None:
     assert done.returncode == 0 and "All of it can be read." in done.stdout
 
 
+@pytest.mark.long
 def test_each_block_may_be_damaged_and_the_rest_is_kept(small: Path, tmp_path: Path) -> None:
     """All but the first, which holds the list of tables: rows' blocks, an index's, free ones."""
     owners, tried = blocks_of(small), 0

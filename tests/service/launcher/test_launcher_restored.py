@@ -40,6 +40,7 @@ def restore(machine: Machine) -> None:
     machine.serve()
 
 
+@pytest.mark.long
 def test_a_new_job_of_an_old_number_neither_ends_the_old_one_nor_is_confused_with_it(
     machine: Machine, tmp_path: Path
 ) -> None:
