@@ -29,11 +29,8 @@ def main() -> dict[str, Any]:
         try:
             from torchvision.models import resnet50
 
-            models["ResNet-50 of 64, bf16"] = lambda: (
-                resnet50().to(place.torch_device()),
-                torch.randn(64, 3, 224, 224),
-                1000,
-            )
+            images = torch.randn(64, 3, 224, 224)
+            models["ResNet-50 of 64, bf16"] = lambda: (resnet50().to(place.torch_device()), images, 1000)
         except ImportError:
             pass
     figures: list[Figure] = []
@@ -105,7 +102,7 @@ def _steps(torch: Any, net: Any, x: Any, classes: int, *, elastic: bool, amp: bo
 class _Counting:
     """How often the host waited in a step, by the pretend device's own count or by torch's warnings on a GPU.
 
-    Those take time, so only the steps that warm up are counted, but the first ``CHECKED``.
+    Those take time, so only steps that warm up are counted, but the first ``CHECKED``.
     """
 
     def __init__(self, into: list[int]) -> None:
