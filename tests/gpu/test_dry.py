@@ -14,9 +14,10 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(700)
 def test_all_steps_are_played_dry_and_none_breaks(tmp_path: Path) -> None:
-    """A slip in the script costs a whole run. What NCCL and a second GPU would show is missing."""
+    """A slip in the script costs a whole run: play it before one. NCCL and a second GPU are missing."""
     pytest.importorskip("torch", reason="torch is not installed")
     if shutil.which("cc") is None:
         pytest.skip("no C compiler (cc) for the stand-in drivers; on Debian: apt-get install gcc")
