@@ -128,7 +128,7 @@ class RemoteWriter:
 
     def _take(self) -> None:
         at_ms = self._at_ms()
-        if at_ms <= self._pushed_ms:
+        if at_ms == self._pushed_ms:  # a clock that was set back is the receiver's to refuse, and told
             return
         page = self._page()
         while (now_ms := self._at_ms()) != at_ms:  # a tick came in between: the page may be the newer one's

@@ -127,13 +127,16 @@ def test_a_tick_is_pushed_once_with_its_own_time_and_what_ended_is_ended() -> No
         writer.turn()
         ticks.next("fallow_gpus 3")
         writer.turn()
-    first, second, third = receiver.read()
+        ticks.at_ms = 500
+        writer.turn()
+    first, second, third, after = receiver.read()
     held = labels("fallow_gpu_allocation_ratio", uuid="GPU-1", name='say "hi", a\\b', job="1 2")
     assert first == {labels("fallow_gpus"): (2.0, 1_000), held: (0.5, 1_000)}
     assert second[labels("fallow_gpus")] == (3.0, 2_000)
     value, at_ms = second[held]
     assert (struct.unpack("<Q", struct.pack("<d", value))[0], at_ms) == (STALE_BITS, 2_000)
     assert third == {labels("fallow_gpus"): (3.0, 3_000)}, "a series is ended once"
+    assert after == {labels("fallow_gpus"): (3.0, 500)}, "a clock that was set back silences nobody"
     sent = receiver.headers[0]
     assert (sent["Content-Encoding"], sent["Content-Type"]) == ("snappy", "application/x-protobuf")
     assert (sent["X-Prometheus-Remote-Write-Version"], sent["X-Scope-OrgID"]) == ("0.1.0", "team")
