@@ -13,6 +13,8 @@
 # Hundreds of the slow tests kill, freeze and time real processes beside hundreds of others. What failed is played
 # a second time with nothing beside it, if it is little, and decides then; that it failed is said aloud at the end,
 # with its report above, for it is a fault of the test or of the program all the same (docs/decisions/0018).
+#
+# COSTS=FOLDER has each lane write what its tests took there (docs/dev/testing.md).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,7 +36,8 @@ trap 'rm -rf "$kept"; kill $(jobs -p) 2>/dev/null' EXIT
 
 lane() { # NAME WHAT...: its tests; what failed is kept under its name
     local came
-    "$PYTHON" -m pytest -o cache_dir="$kept/$1" --basetemp="$kept/$1.t" -m "slow or process or browser" "${@:2}"
+    "$PYTHON" -m pytest -o cache_dir="$kept/$1" --basetemp="$kept/$1.t" -m "slow or process or browser" \
+        ${COSTS:+"--costs=$COSTS/$1.jsonl"} "${@:2}"
     came=$?
     [ "$came" -eq 5 ] && [ -n "$words" ] && came=0 # words, such as -k, may leave a lane without tests
     return "$came"
