@@ -69,8 +69,8 @@ def _check_flags(flags: argparse.Namespace) -> None:
     """Whatever would be found out only after the whole run, or never."""
     if flags.from_store and flags.trace is not None:
         raise CannotSimulate("give either --trace or --from-store: a run plays one of them")
-    if not flags.from_store and (flags.trace is None or flags.format is None):
-        raise CannotSimulate("say what to simulate: --trace FILE with its --format, or --from-store")
+    if not flags.from_store and flags.trace is None:
+        raise CannotSimulate("say what to simulate: --trace FILE, or --from-store")
     if flags.from_store and (flags.format is not None or flags.pick is not None):
         raise CannotSimulate(
             "--format and --pick are of a trace file; what was recorded here is cut by --since"
@@ -99,8 +99,9 @@ def _write(path: Path, text: str) -> None:
 def _workload(flags: argparse.Namespace) -> "Workload":
     if flags.from_store:
         return _recorded(flags)
-    reader = _reader(flags.format)
-    return reader(flags.trace, flags.pick)
+    from advisor.sim.traces.read import read_trace
+
+    return read_trace(flags.trace, flags.format, flags.pick)
 
 
 def _recorded(flags: argparse.Namespace) -> "Workload":
@@ -115,17 +116,6 @@ def _recorded(flags: argparse.Namespace) -> "Workload":
         )
     simulated = is_simulated(flags)  # the page of charts names where its jobs come from, and nothing else
     return replace(workload, origin=f"simulated: {workload.origin}") if simulated else workload
-
-
-def _reader(format: str) -> "Callable[[Path, str | None], Workload]":
-    from advisor.sim.traces import gavel, openb, philly, pollux
-
-    return {
-        "philly": philly.read_philly,
-        "pollux": pollux.read_pollux,
-        "openb": openb.read_openb,
-        "gavel": gavel.read_gavel,
-    }[format]
 
 
 def _setting(flags: argparse.Namespace, workload: "Workload") -> "Setting":

@@ -3,13 +3,27 @@
 import argparse
 from pathlib import Path
 
-TRACE_FORMATS = ("philly", "pollux", "openb", "gavel")
+TRACE_FORMATS = (
+    *("philly", "pollux", "openb", "gavel"),
+    *("sacct", "sacct-json", "pbs", "lsf", "swf", "kueue", "ray", "table"),
+)
+"""Those of advisor.sim.traces.read, held to it by a test: an import would slow the help down."""
 
 
 def add(verb: argparse.ArgumentParser) -> None:
     """Adds them; the window and --json are every reading verb's."""
-    verb.add_argument("--trace", type=Path, metavar="FILE", help="a CSV file of jobs, gzipped or not")
-    verb.add_argument("--format", choices=TRACE_FORMATS, metavar="FORMAT", help=" | ".join(TRACE_FORMATS))
+    verb.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="a job history, gzipped or not: sacct, PBS, LSF, SWF, Kueue, Ray, a table, a known trace",
+    )
+    verb.add_argument(
+        "--format",
+        choices=TRACE_FORMATS,
+        metavar="FORMAT",
+        help=f"of the trace, where it is not recognized: {', '.join(TRACE_FORMATS)}",
+    )
     verb.add_argument(
         "--pick",
         metavar="PART",

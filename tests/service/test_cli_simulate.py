@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from advisor.sim.traces.read import FORMATS
 from service.cli import main
+from service.cli.simulate_flags import TRACE_FORMATS
 
 TRACE = "timestamp,duration,num_gpus,gpu_time,cluster\n" + "".join(
     f"2017-10-03 00:{minute:02d}:00,{600 + 60 * minute},{1 + minute % 2},0,{'ab'[minute % 2]}\n"
@@ -128,3 +130,49 @@ def test_a_job_that_is_too_large_is_named_beside_rows_that_make_no_sense(
 def test_nothing_to_simulate_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--nodes", "2x4"]) != 0
     assert "--from-store" in capsys.readouterr().err
+
+
+def test_a_file_of_slurms_accounting_is_recognized(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text(
+        "JobID|User|Account|Submit|Start|End|State|AllocTRES\n"
+        "1|ann|vision|2026-10-01T08:00:00|2026-10-01T08:05:00|2026-10-01T10:05:00|COMPLETED|gres/gpu=4\n"
+        "2|bob|nlp|2026-10-01T08:00:00|2026-10-01T08:05:00|2026-10-01T09:05:00|TIMEOUT|gres/gpu=8\n"
+        "3|bob|nlp|2026-10-01T08:00:00|2026-10-01T08:05:00|Unknown|RUNNING|gres/gpu=8\n"
+        "4|bob|nlp|2026-10-01T08:00:00|2026-10-01T08:05:00|no|COMPLETED|gres/gpu=8\n"
+    )
+    words = [
+        "simulate",
+        "--trace",
+        str(jobs),
+        "--nodes",
+        "1x8",
+        "--policy",
+        "fifo",
+        "--restart",
+        "1s",
+        "--json",
+    ]
+    assert main(words) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["jobs"] == 2
+    assert row["makespan_s"] == pytest.approx(
+        3 * 3600, abs=20
+    )  # 2 h on four GPUs, 1 h on all: one after the other
+    assert row["bad_rows"] == [{"line": 5, "reason": "End is 'no', not a time like 2026-10-01T08:00:00"}]
+    assert list(row["left_out"].values()) == [1]
+
+
+def test_a_file_that_is_no_history_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text("dear diary\n")
+    assert main(["simulate", "--trace", str(jobs), "--nodes", "1x8"]) == 2
+    said = capsys.readouterr().err
+    assert "nothing that is known begins with 'dear diary'" in said
+    assert "sacct" in said
+
+
+def test_the_formats_that_can_be_typed_are_those_that_are_read() -> None:
+    assert TRACE_FORMATS == FORMATS

@@ -93,7 +93,7 @@ def read_rows(path: Path, columns: Sequence[str], job_of: Callable[[Row], TraceJ
             bad.append(BadRow(line=line, reason=str(refused)))
         except Unwanted as reason:
             unwanted[str(reason)] += 1
-    kept, far = _near(jobs)
+    kept, far = near(jobs)
     bad = sorted((*bad, *far), key=lambda each: each.line)
     if not kept:
         raise TraceError(f"reading {path}: {_none(bad, unwanted)}")
@@ -147,7 +147,7 @@ def lasting(seconds: float) -> float:
     return seconds
 
 
-def _near(jobs: Sequence[tuple[int, TraceJob]]) -> tuple[list[TraceJob], list[BadRow]]:
+def near(jobs: Sequence[tuple[int, TraceJob]]) -> tuple[list[TraceJob], list[BadRow]]:
     """The jobs submitted within years of the middle one, and the others as bad rows."""
     if not jobs:
         return [], []

@@ -102,8 +102,8 @@ class Header:
         return len(self.delimiter) >= 8
 
 
-def header_of(line: str) -> Header:
-    """Reads the first line. Raises NotAccounting where it isn't one that names enough columns."""
+def header_of(line: str, needed: Iterable[str] = NEEDED) -> Header:
+    """Reads the first line. Raises NotAccounting where it isn't one that names the columns ``needed``."""
     line = line.rstrip("\r\n")
     first = _NAME.match(line)
     known = {name.lower(): name for name in FIELDS}
@@ -112,7 +112,7 @@ def header_of(line: str) -> Header:
     delimiter = _delimiter(line, first.end(), known)
     names = line.removesuffix(delimiter).split(delimiter)
     columns = tuple(known.get(name.lower(), name) for name in names)
-    missing = sorted(NEEDED - set(columns))
+    missing = sorted(set(needed) - set(columns))
     if missing:
         raise NotAccounting(
             f"the text has no column {', '.join(missing)}; ask sacct with --format={','.join(FIELDS)}"
@@ -204,8 +204,8 @@ def run_of(row: Mapping[str, str], zone: tzinfo) -> AccountedRun | str | None:
             if word != "CANCELLED":
                 return "ends before it begins"
             started_ms = None  # cancelled while it waited: Start is when it might have begun
-    gpus, types = _gpus(row["AllocTRES"])
-    asked, _ = _gpus(row.get("ReqTRES", ""))
+    gpus, types = gpus_of(row["AllocTRES"])
+    asked, _ = gpus_of(row.get("ReqTRES", ""))
     means = means_of(row.get("AdminComment", ""))
     return AccountedRun(
         cluster=bounded(cluster, TEXT_CHARS),
@@ -225,7 +225,7 @@ def run_of(row: Mapping[str, str], zone: tzinfo) -> AccountedRun | str | None:
         nodes=() if row["NodeList"] in ABSENT else _nodes(row["NodeList"]),
         gpus=gpus,
         gpu_types=bounded(types, TEXT_CHARS),
-        shards=_shards(row["AllocTRES"]),
+        shards=shards_of(row["AllocTRES"]),
         asked_gpus=asked if row.get("ReqTRES") else None,
         limit_s=_limit_s(row.get("TimelimitRaw", "")),
         means=means or (),
@@ -247,7 +247,7 @@ def _ms(text: str, zone: tzinfo, fold: int = 0) -> int | None:
     return seconds * 1000
 
 
-def _gpus(tres: str) -> tuple[int, str]:
+def gpus_of(tres: str) -> tuple[int, str]:
     """``gres/gpu=3,gres/gpu:a100=2,gres/gpu:h100=1``: three, and their types; the first is the sum."""
     whole, typed, types = 0, 0, []
     for match in _TRES_GPU.finditer(tres):
@@ -259,7 +259,8 @@ def _gpus(tres: str) -> tuple[int, str]:
     return min(max(whole, typed), MOST_GPUS), ",".join(types)
 
 
-def _shards(tres: str) -> int:
+def shards_of(tres: str) -> int:
+    """Parts of GPUs in a TRES string: ``gres/shard`` or ``gres/mps``; the site decides their size."""
     return min(sum(int(match["count"]) for match in _TRES_SHARD.finditer(tres)), MOST_GPUS)
 
 

@@ -1,0 +1,1 @@
+"""Job histories as other programs write them: Slurm, PBS, LSF, Kueue, Ray, W&B, SWF, tables."""
