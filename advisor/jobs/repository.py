@@ -7,7 +7,7 @@ leases follow from the difference, in the same transaction, so that no lease is 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from advisor.jobs.lifecycle import shares_held
 from advisor.jobs.model import Command, JobRecord
@@ -68,9 +68,21 @@ def read_directives(store: "Store", job: JobId) -> tuple[Row, ...]:
     return tuple({**row, "body": from_text(Command, row["body"])} for row in rows)
 
 
-def read_leases(store: "Store") -> tuple[Row, ...]:
-    """The leases in force: job, gpu, share, since_ms. Blocks."""
-    return asked(store, "read_leases", {})
+class KeptLease(TypedDict):
+    """A lease as the store keeps it: a ``share`` of a GPU, since when, UTC ms."""
+
+    job: JobId
+    gpu: GpuUuid
+    share: float
+    since_ms: int
+
+
+def read_leases(store: "Store") -> tuple[KeptLease, ...]:
+    """The leases in force. Blocks."""
+    return tuple(
+        KeptLease(job=row["job"], gpu=row["gpu"], share=row["share"], since_ms=row["since_ms"])
+        for row in asked(store, "read_leases", {})
+    )
 
 
 def write_changes(store: "Store", changes: Sequence[Change], at_ms: int) -> None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Annotated, Any, TypedDict, TypeVar
+from typing import Annotated, TypedDict, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
@@ -41,7 +41,7 @@ from service.api.turns import Ending, Turn, Turns, bounded_as
 from service.control.interface import Caller, ControlInterface, Listed, Which
 from service.errors import ServiceBusy
 from service.schemas import control, records
-from service.schemas.answer import Answer, to_row
+from service.schemas.answer import Answer, RowOrRows, to_row
 from service.schemas.headers import JSON, TOTAL
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ Names = Annotated[
 ]
 
 
-def seen_whole(answer: Any, asker: Caller) -> Any:
+def seen_whole(answer: RowOrRows, asker: Caller) -> RowOrRows:
     """An answer as the desk gave it: without private mode everybody sees all of it."""
     return answer
 
@@ -110,7 +110,7 @@ class Hands:
         self, at_once: int = THREADS, changed: Callable[[Caller], None] = lambda caller: None
     ) -> None:
         self.changed = changed
-        self.seen: Callable[[Any, Caller], Any] = seen_whole
+        self.seen: Callable[[RowOrRows, Caller], RowOrRows] = seen_whole
         self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="acting")
         self._turns = Turns(at_once=at_once, waiting=IN_LINE, what="requests", setting="limits.calls_at_once")
         self._busy = 0
@@ -343,12 +343,12 @@ def _journal(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
         return await _answer(hands, asker, lambda: desk.start_acting(asker))
 
 
-async def _shown(hands: Hands, asker: Caller, call: Callable[[], Any]) -> Response:
+async def _shown(hands: Hands, asker: Caller, call: Callable[[], RowOrRows]) -> Response:
     """What the asker may see of the desk's answer."""
     return await _answer(hands, asker, lambda: hands.seen(call(), asker))
 
 
-async def _answer(hands: Hands, asker: Caller, call: Callable[[], Any], status: int = 200) -> Response:
+async def _answer(hands: Hands, asker: Caller, call: Callable[[], RowOrRows], status: int = 200) -> Response:
     """The desk's answer to who ordered something, whole.
 
     Written as JSON on the same thread: a long list must not hold up the streams.
@@ -368,7 +368,7 @@ async def _listed(hands: Hands, asker: Caller, call: Callable[[], Listed]) -> Re
     return Ending(Response(body, media_type=JSON, headers={TOTAL: str(total)}), (turn,))
 
 
-def written(answer: Any) -> bytes:
+def written(answer: RowOrRows) -> bytes:
     """An answer of the desk as JSON; a list row by row, for the encoder lets nobody else run meanwhile."""
     encode = _encoder().encode
     text = f"[{','.join(map(encode, answer))}]" if isinstance(answer, list) else encode(answer)

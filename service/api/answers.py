@@ -4,12 +4,10 @@ Answers are written as they are made and not checked again at each request: test
 shapes (tests/service/api/test_api_answers.py). A newer service may say more than stands there.
 """
 
-from typing import Any
-
 from service.schemas.headers import ARROW, JSON, TOTAL
 from service.schemas.records import Refusal
 
-Responses = dict[int | str, dict[str, Any]]
+Responses = dict[int | str, dict[str, object]]
 
 REASONS = {
     400: "the request cannot be read",
@@ -66,7 +64,7 @@ def stream(media_type: str, about: str, *, binary: bool = False) -> Responses:
     return {200: {"description": about, "content": {media_type: {"schema": shape}}}}
 
 
-def refusal_shape() -> dict[str, Any]:
+def refusal_shape() -> dict[str, object]:
     """The shape that ``REFUSALS`` refers to."""
     from pydantic import TypeAdapter
 

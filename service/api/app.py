@@ -8,14 +8,14 @@ import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from analytics.query import too_large
+from analytics.query import Connection, too_large
 from collector.store.errors import StoreError
 from service.api.acting import Hands, acting_routes, seen_whole
 from service.api.answers import REFUSALS, ROWS, refusal_shape, stream
@@ -40,6 +40,11 @@ from service.schemas.headers import ARROW, JSON
 from service.schemas.values import plain_rows
 from service.usecases.accounting import RowsRefused
 from service.usecases.imports import ImportRefused, Imports
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pydantic_core import ErrorDetails
+
 
 PIECE_BYTES = 256 * 1024
 JSON_SHARE = 4
@@ -111,7 +116,7 @@ class Answers:
     """
 
     desk: QueryRunner
-    run: Callable[[Any, str, dict[str, object]], Any]
+    run: Callable[[Connection, str, dict[str, object]], "pa.Table"]
     catalogue: Callable[[], list[service.Query]]
     exports: ExportQueue
     imports: Imports
@@ -211,9 +216,9 @@ def _mistakes(error: RequestValidationError) -> str:
     return shown("; ".join(told) + more)
 
 
-def _in_words(mistake: Any) -> str:
+def _in_words(mistake: "ErrorDetails") -> str:
     """One mistake of pydantic's, without a regular expression where we know what it means."""
-    meant = MEANT.get(mistake.get("ctx", {}).get("pattern"))
+    meant = MEANT.get(mistake.get("ctx", {}).get("pattern", ""))
     return str(mistake["msg"]) if meant is None else f"this should be {meant}"
 
 
@@ -230,7 +235,7 @@ def _document(app: FastAPI) -> None:
         return HTMLResponse(shown(), headers={"content-security-policy": CSP})
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
+def _described(app: FastAPI) -> dict[str, object]:
     """The OpenAPI document, with how one says who one is."""
     made = app.openapi()
     components = made.setdefault("components", {})
@@ -262,7 +267,7 @@ def _queries(app: FastAPI, answers: Answers) -> None:
         encode = to_json if kind == JSON else to_arrow
         caller = caller_of(request)
 
-        def rows(connection: Any) -> bytes:
+        def rows(connection: Connection) -> bytes:
             table = answers.run(connection, name, params)
             most_bytes = answers.most_bytes
             if kind == JSON and most_bytes is not None and table.nbytes * JSON_SHARE > most_bytes:
@@ -313,12 +318,16 @@ def _imports(app: FastAPI, imports: Imports) -> None:
         summary="Plan an import, or begin it when the order says yes",
         response_model=service.ImportPlan | service.ImportState,
     )
-    def order(given: dict[str, Any]) -> Response:
+    def order(given: dict[str, object]) -> Response:
         return JSONResponse(to_row(imports.start(given) if given.get("yes") is True else imports.plan(given)))
 
-    @app.post("/v1/imports/runs", summary="Store runs of a workload manager's accounting")
-    def runs(given: dict[str, Any]) -> dict[str, object]:
-        return imports.runs(given)
+    @app.post(
+        "/v1/imports/runs",
+        summary="Store runs of a workload manager's accounting, or say which ranges are stored",
+        response_model=service.RunsCounted | service.ImportedRanges,
+    )
+    def runs(given: dict[str, object]) -> Response:
+        return JSONResponse(to_row(imports.runs(given)))
 
 
 def _state(app: FastAPI, answers: Answers) -> None:
@@ -347,7 +356,7 @@ def _state(app: FastAPI, answers: Answers) -> None:
         return JSONResponse(to_row(said), status_code=503 if said.status == "degraded" else 200)
 
 
-def to_arrow(table: Any) -> bytes:
+def to_arrow(table: "pa.Table") -> bytes:
     """A table as an Arrow IPC stream."""
     import pyarrow as pa
 
@@ -357,7 +366,7 @@ def to_arrow(table: Any) -> bytes:
     return bytes(sink.getvalue())
 
 
-def to_json(table: Any) -> bytes:
+def to_json(table: "pa.Table") -> bytes:
     """A table as a JSON list of objects, times as ISO 8601 UTC."""
     try:
         return json.dumps(plain_rows(table), allow_nan=False, default=str).encode()

@@ -8,9 +8,10 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
-from service.api.gate import READING, REPORTS, App, Message, Receive, Send
+from starlette.types import Message, Receive, Send
+
+from service.api.gate import READING, REPORTS, App
 from service.logs import SecurityLog
 
 HEALTH = "/healthz"
@@ -87,7 +88,7 @@ class Audit:
         )
 
 
-def _caller_fields(scope: Message) -> dict[str, Any]:
+def _caller_fields(scope: Message) -> dict[str, object]:
     """Whom the gate found, else what the kernel says of the other end: a uid, or an address."""
     state = scope.get("state", {})
     caller, peer = state.get("caller"), state.get("peer")

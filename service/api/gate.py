@@ -6,9 +6,9 @@ Plain ASGI, so that it also holds for what FastAPI answers by itself (404, 405).
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, replace
-from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Send
 
 from service.api.allowance import Allowance, Kind
 from service.api.identity import Identity, Peer, Unknown
@@ -21,10 +21,7 @@ from service.trust.hosts import LONGEST, is_known, is_own_page
 
 log = logging.getLogger(__name__)
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+App = ASGIApp
 
 MOST_BODY_BYTES = 1 << 20
 CALLS_A_MIB = 59

@@ -8,9 +8,10 @@ when, and every figure stay.
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.control.interface import Caller, Role
+from service.schemas.answer import Row, RowOrRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -181,9 +182,13 @@ def concealed(table: "pa.Table", query: str, caller: Caller) -> "pa.Table":
     return table
 
 
-def concealed_answer(answer: Any, caller: Caller) -> Any:
+def concealed_answer(answer: RowOrRows, caller: Caller) -> RowOrRows:
     """An answer of the desk, a row or a list of rows, as this caller may see it; an operator sees all."""
-    return answer if caller.role is Role.OPERATOR else _bare(answer, "", caller)
+    if caller.role is Role.OPERATOR:
+        return answer
+    return (
+        [_bare_row(row, caller) for row in answer] if isinstance(answer, list) else _bare_row(answer, caller)
+    )
 
 
 def concealed_metrics(page: bytes, caller: Caller) -> bytes:
@@ -199,7 +204,7 @@ def nameless_metrics(page: bytes) -> bytes:
     return b"\n".join(lines)
 
 
-def _is_own(row: dict[str, Any], caller: Caller, uid: int | None = None) -> bool:
+def _is_own(row: Row, caller: Caller, uid: int | None = None) -> bool:
     """Whether it is about the caller's own job, or an order of the caller's; what is nobody's is not."""
     if caller.role is not Role.USER:
         return False
@@ -222,7 +227,7 @@ def _may_hold_text(kind: "pa.DataType") -> bool:
     return not any(is_so(kind) for is_so in plain)
 
 
-def _hidden(value: Any, column: str) -> Any:
+def _hidden(value: object, column: str) -> str | list[str] | None:
     """What stands in place of a value of a table; the kind that its readers expect."""
     if column in NAMES or value is None:
         return None
@@ -247,7 +252,7 @@ def _figures(evidence: str) -> str:
     return evidence if len(kept) == len(read) else json.dumps(kept)
 
 
-def _unquoted(row: dict[str, Any], column: str, names: list[str]) -> str | None:
+def _unquoted(row: Row, column: str, names: list[str]) -> str | None:
     if row[column] is None:
         return None
     text = str(row[column])
@@ -256,13 +261,18 @@ def _unquoted(row: dict[str, Any], column: str, names: list[str]) -> str | None:
     return text
 
 
-def _bare(value: Any, name: str, caller: Caller) -> Any:
-    """A field of an answer without the texts that are not shown; what is below a shown field is shown."""
+def _bare_row(row: Row, caller: Caller) -> Row:
+    """An object of an answer without the texts that are not shown; what is below a shown field is shown."""
+    asked = row.get("submission")
+    uid = (asked if isinstance(asked, dict) else row).get("uid")
+    if _is_own(row, caller, uid if isinstance(uid, int) else None):
+        return row
+    return {key: each if key in SHOWN else _bare(each, key, caller) for key, each in row.items()}
+
+
+def _bare(value: object, name: str, caller: Caller) -> object:
     if isinstance(value, dict):
-        asked = value.get("submission")
-        if _is_own(value, caller, (asked if isinstance(asked, dict) else value).get("uid")):
-            return value
-        return {key: each if key in SHOWN else _bare(each, key, caller) for key, each in value.items()}
+        return _bare_row(value, caller)
     if isinstance(value, list | tuple):
         return [] if name in BLANK else [_bare(each, name, caller) for each in value]
     if isinstance(value, str) and value:

@@ -9,9 +9,20 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
+from analytics.query import Connection
 from service.errors import QueryTooSlow, ServiceBusy
+
+
+class Reader(Connection, Protocol):
+    """A connection of a question's own, which another thread may interrupt; a store's ``reader`` makes it."""
+
+    def interrupt(self) -> None:
+        """Have what it executes now fail."""
+
+    def close(self) -> None:
+        """Let go of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +37,14 @@ class QueryLimits:
 class QueryRunner:
     """Takes a question from the event loop, answers it on a thread of its own pool."""
 
-    def __init__(self, *, reader: Callable[[], Any], limits: QueryLimits) -> None:
+    def __init__(self, *, reader: Callable[[], Reader], limits: QueryLimits) -> None:
         self._reader = reader
         self._limits = limits
         self._waiting = 0
         self._asked: set[_Job] = set()
         self._pool = ThreadPoolExecutor(max_workers=limits.threads, thread_name_prefix="query")
 
-    async def ask(self, question: Callable[[Any], bytes]) -> bytes:
+    async def ask(self, question: Callable[[Reader], bytes]) -> bytes:
         """The bytes that ``question`` makes of a connection. Runs on the event loop, blocks nothing.
 
         Raises ``ServiceBusy`` when the queue is full, ``QueryTooSlow`` past the limit, and what ``question``
@@ -72,23 +83,23 @@ class QueryRunner:
 class _Job:
     """One question on one connection, which another thread may interrupt."""
 
-    def __init__(self, reader: Callable[[], Any], question: Callable[[Any], bytes]) -> None:
+    def __init__(self, reader: Callable[[], Reader], question: Callable[[Reader], bytes]) -> None:
         self._reader = reader
         self._question = question
         self._guard = threading.Lock()
-        self._connection: Any = None
+        self._connection: Reader | None = None
         self._stopped = False
 
     def run(self) -> bytes:
         with self._guard:
             if self._stopped:
                 raise QueryTooSlow("stopped before it began")
-            self._connection = self._reader()
+            connection = self._connection = self._reader()
         try:
-            return self._question(self._connection)
+            return self._question(connection)
         finally:
             with self._guard:
-                connection, self._connection = self._connection, None
+                self._connection = None
             connection.close()
 
     def stop(self) -> None:

@@ -1,6 +1,6 @@
 """The body of a launcher's report: what it says of its job, checked where it comes in."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -27,7 +27,7 @@ from service.api.orders import (
 )
 
 
-def _few_sizes(given: Any) -> Any:
+def _few_sizes(given: object) -> object:
     """The same for the sizes that a report tells of."""
     if isinstance(given, dict) and len(given) > MOST_GPUS:
         raise PydanticCustomError("sizes", "{count} sizes; at most 1024 are taken", {"count": len(given)})
@@ -71,7 +71,7 @@ class ReportOrder(Order):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_todays_names(cls, given: Any) -> Any:
+    def _has_todays_names(cls, given: object) -> object:
         return as_now(Report, given) if isinstance(given, dict) else given
 
     at_ms: Moment

@@ -6,7 +6,6 @@ whose it is. What reaches beyond one's own jobs asks for an OPERATOR.
 
 from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -60,7 +59,7 @@ RULES: Mapping[Rule, Role] = MappingProxyType(
 class RuledRoute(APIRoute):
     """A route that asks for its role before a byte of the body is read. Raises KeyError without a rule."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[object, None, Response]]:
         """The handler behind its rule."""
         methods = sorted(self.methods or ())
         asked = max((RULES[method, self.path] for method in methods), key=tuple(Role).index)

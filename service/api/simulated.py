@@ -5,7 +5,9 @@ Lists of rows stay lists of the same rows, so that no reader breaks on it.
 
 from typing import TYPE_CHECKING
 
-from service.api.gate import App, Message, Receive, Send
+from starlette.types import Message, Receive, Send
+
+from service.api.gate import App
 
 if TYPE_CHECKING:
     import pyarrow as pa

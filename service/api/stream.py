@@ -5,12 +5,16 @@ It ends with the job, with its reader, or with the service, whichever is first.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from service.schemas.answer import Row
+
+T = TypeVar("T")
 
 NDJSON = "application/x-ndjson"
 ALIVE_S = 5.0
@@ -46,9 +50,9 @@ class Telling(Response):
 
     def __init__(
         self,
-        items: AsyncIterator[dict[str, Any]],
+        items: AsyncIterator[Row],
         closing: Closing,
-        worded: Callable[[dict[str, Any]], dict[str, Any]],
+        worded: Callable[[Row], Row],
     ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
@@ -76,9 +80,8 @@ class Telling(Response):
         following = _soon(anext(self._items))
         try:
             while True:
-                done, _ = await asyncio.wait(
-                    {following, gone, ended}, timeout=ALIVE_S, return_when=asyncio.FIRST_COMPLETED
-                )
+                awaited: set[asyncio.Future[None] | asyncio.Future[Row]] = {following, gone, ended}
+                done, _ = await asyncio.wait(awaited, timeout=ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
                 if gone in done:
                     return
                 if following in done:
@@ -96,16 +99,19 @@ class Telling(Response):
         finally:
             await self._let_go(gone, ended, following)
 
+    async def _until_replaced(self) -> None:
+        await self._replaced.wait()
+
     async def _ended(self) -> None:
         """Until the service ends, or another listens in its place."""
-        waiting = {_soon(self._closing.wait()), _soon(self._replaced.wait())}
+        waiting = [_soon(self._closing.wait()), _soon(self._until_replaced())]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
                 each.cancel()
 
-    async def _let_go(self, *tasks: "asyncio.Future[Any]") -> None:
+    async def _let_go(self, *tasks: "asyncio.Future[None] | asyncio.Future[Row]") -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -145,11 +151,10 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-async def _tell(send: Send, item: dict[str, Any]) -> None:
+async def _tell(send: Send, item: Mapping[str, object]) -> None:
     line = json.dumps(item, allow_nan=False, separators=(",", ":")).encode() + b"\n"
     await send({"type": "http.response.body", "body": line, "more_body": True})
 
 
-def _soon(what: Awaitable[Any]) -> "asyncio.Future[Any]":
-    made: asyncio.Future[Any] = asyncio.ensure_future(what)
-    return made
+def _soon(what: Awaitable[T]) -> "asyncio.Future[T]":
+    return asyncio.ensure_future(what)

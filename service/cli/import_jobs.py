@@ -8,13 +8,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analytics import text
 from service.cli.screen import console
@@ -22,11 +22,13 @@ from service.client import Client, connect
 from service.config.flags import settle
 from service.durations import window
 from service.errors import FallowError
+from service.schemas.service import ImportedRanges, RunsCounted
 from service.usecases import accounting
 from service.usecases.accounting import Counts
 
 if TYPE_CHECKING:
     from collector.managers.slurm.sacct_text import Cells, Header, Refused
+    from service.config.flags import Settings
 
     Record = tuple[int, Cells | Refused]
 
@@ -49,9 +51,10 @@ class NotImported(FallowError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """Where rows go: ``order`` is done by the service, or by the store itself."""
+    """Where rows go, to the service or to the store itself; ``ranges`` says what of an origin is there."""
 
-    order: Callable[[dict[str, Any]], dict[str, Any]]
+    store: Callable[[Mapping[str, object]], RunsCounted]
+    ranges: Callable[[Mapping[str, object]], ImportedRanges]
     rows: int
     chars: int
 
@@ -81,15 +84,20 @@ def local_zone(environment: "os._Environ[str] | dict[str, str]" = os.environ) ->
     return name or "UTC"
 
 
-def _sink_of(client: Client, stack: ExitStack, settings: Any) -> Sink:
+def _sink_of(client: Client, stack: ExitStack, settings: "Settings") -> Sink:
     if client.mode == "service":
-        return Sink(order=client.import_runs, rows=ROWS, chars=CHARS)
+        return Sink(store=client.import_runs, ranges=client.imported_runs, rows=ROWS, chars=CHARS)
     from service.server.startup import make_data_dir
     from service.store.open import own_store
 
     make_data_dir(settings.data)
     store = stack.enter_context(own_store(settings.data, settings.effective.config))
-    return Sink(order=lambda given: accounting.ordered(store, given), rows=OWN_ROWS, chars=1 << 30)
+    return Sink(
+        store=lambda given: accounting.stored(store, given),
+        ranges=lambda given: accounting.ranges(store, given),
+        rows=OWN_ROWS,
+        chars=1 << 30,
+    )
 
 
 def _tried(flags: argparse.Namespace, zone: str) -> int:
@@ -134,14 +142,14 @@ def _from_slurm(flags: argparse.Namespace, sink: Sink) -> Counts:
         hidden = past.who_is_seen()
         if hidden:
             screen.print(hidden)
-        done = [] if hidden else [(each[0], each[1]) for each in sink.order({"origin": origin})["ranges"]]
+        done = [] if hidden else [(each[0], each[1]) for each in sink.ranges({"origin": origin}).ranges]
         for from_ms, to_ms in left_of(_ms(start), _ms(end), done):
             began_ms = from_ms
             for end_ms, header, rows in past.pages(from_ms, to_ms):
                 page = _stored(sink, origin, header, rows, "UTC")
                 counts = counts.plus(page)
                 if not hidden and end_ms <= time.time() * 1000 - LATE_MS:
-                    sink.order({"origin": origin, "done": [began_ms, end_ms], "added": page.added})
+                    sink.ranges({"origin": origin, "done": [began_ms, end_ms], "added": page.added})
                 began_ms = end_ms
                 if screen.is_terminal:
                     screen.print(
@@ -170,8 +178,8 @@ def _stored(sink: Sink, origin: str, header: "Header", rows: "Iterator[Record]",
         good, bad = _parted(piece)
         counts = counts.plus(bad)
         if good:
-            answer = sink.order({**told, "rows": [[line, list(cells)] for line, cells in good]})
-            counts = counts.plus(Counts(**{**answer, "refusals": tuple(answer["refusals"])}))
+            answer = sink.store({**told, "rows": [[line, list(cells)] for line, cells in good]})
+            counts = counts.plus(accounting.counts_of(answer))
     return counts
 
 

@@ -3,13 +3,19 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from service.data_folder import store_file
 from service.errors import NoData, StoreUnusable
+from service.schemas.answer import Row
 from service.schemas.values import plain_rows
 from service.store.answer import answer
 from service.trust.believed import must_trust
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from service.store.open import Store
 
 
 class FileTransport:
@@ -21,15 +27,15 @@ class FileTransport:
     def __init__(self, data: Path) -> None:
         self.url: str | None = None
         self._data = data
-        self._held: Any = None
+        self._held: Store | None = None
 
-    def arrow(self, name: str, params: dict[str, object]) -> Any:
+    def arrow(self, name: str, params: dict[str, object]) -> "pa.Table":
         """The answer as a ``pyarrow.Table``; blocks. Raises ``ClientError``."""
         given = {key: value for key, value in params.items() if value is not None}
         with self._opened() as store, closing(store.reader()) as connection:
             return answer(connection, name, given)
 
-    def rows(self, name: str, params: dict[str, object]) -> list[dict[str, Any]]:
+    def rows(self, name: str, params: dict[str, object]) -> list[Row]:
         """The answer as JSON-ready objects, as a service would send them."""
         return plain_rows(self.arrow(name, params))
 
@@ -40,7 +46,7 @@ class FileTransport:
         with self._opened() as store:
             return write_export(store, out, kind, (from_ms, to_ms))
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> Row:
         """That the file can be read; there is no service to say more."""
         with self._opened():
             return {"service": "fallow", "status": "stopped", "data": str(self._data)}
@@ -59,7 +65,7 @@ class FileTransport:
                 self._held = None
 
     @contextmanager
-    def _opened(self) -> Iterator[Any]:
+    def _opened(self) -> "Iterator[Store]":
         if self._held is not None:
             yield self._held
             return

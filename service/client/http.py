@@ -1,15 +1,21 @@
 """Asks a running service over HTTP: named queries, exports, imports and health."""
 
 import json
+from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from service.client.transport import Wire
 from service.errors import ServiceDown
+from service.schemas.answer import Row
 from service.schemas.headers import ARROW, JSON
 from service.schemas.values import to_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 EXPORT_TIMEOUT_S = 600.0
 
@@ -23,7 +29,7 @@ class HttpTransport:
         self._wire = Wire(url=url, token=token, timeout_s=timeout_s, only_looks=only_looks)
         self.url: str | None = self._wire.url
 
-    def arrow(self, name: str, params: dict[str, object]) -> Any:
+    def arrow(self, name: str, params: dict[str, object]) -> "pa.Table":
         """The answer as a ``pyarrow.Table``; blocks until it is whole. Raises ``ClientError``."""
         import pyarrow as pa
 
@@ -31,9 +37,9 @@ class HttpTransport:
         with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
             return stream.read_all()
 
-    def rows(self, name: str, params: dict[str, object]) -> list[dict[str, Any]]:
+    def rows(self, name: str, params: dict[str, object]) -> list[Row]:
         """The answer as the JSON objects the service sends; times are ISO 8601 text."""
-        found: list[dict[str, Any]] = json.loads(self._get(_query_path(name, params), accept=JSON))
+        found: list[Row] = json.loads(self._get(_query_path(name, params), accept=JSON))
         return found
 
     def export(self, out: Path, kind: str, from_ms: int, to_ms: int) -> tuple[tuple[Path, int], ...]:
@@ -52,19 +58,17 @@ class HttpTransport:
         except (HTTPException, tarfile.TarError) as error:
             raise ServiceDown(f"the export from {self.url} broke off ({error}); ask again") from error
 
-    def post(self, path: str, given: dict[str, object]) -> dict[str, Any]:
+    def post(self, path: str, given: Mapping[str, object]) -> Row:
         """The JSON answer to a JSON order. Raises ``ClientError``."""
-        found: dict[str, Any] = self._wire.told(
-            path, {key: value for key, value in given.items() if value is not None}
-        )
+        found: Row = self._wire.told(path, {key: value for key, value in given.items() if value is not None})
         return found
 
-    def get(self, path: str) -> dict[str, Any]:
+    def get(self, path: str) -> Row:
         """A JSON answer. Raises ``ClientError``."""
-        found: dict[str, Any] = self._wire.told(path)
+        found: Row = self._wire.told(path)
         return found
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> Row:
         """What the service says of its own state. Raises ``ServiceDown``."""
         try:
             found = json.loads(self._get("/healthz", accept=JSON))

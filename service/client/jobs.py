@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
 from service import data_folder as client_place
@@ -25,6 +25,10 @@ from service.printable import shown_rows
 from service.schemas import control, records
 from service.schemas.answer import Answer, Row, read
 from service.schemas.headers import TOTAL
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
 
 TIMEOUT_S = 30.0
 NAMES = 2
@@ -46,6 +50,16 @@ class Listed(Generic[A]):
     def sent(self) -> list[Row]:
         """The rows as JSON."""
         return [each.sent for each in self.rows]
+
+
+class WhichJobs(TypedDict, total=False):
+    """Which entries are asked for: all that fit everything that is said; ``limit``: how many of them."""
+
+    state: str | None
+    ended: bool | None
+    user: str | None
+    project: str | None
+    limit: int | None
 
 
 class ActingClient:
@@ -71,7 +85,7 @@ class ActingClient:
     def now_ms(self) -> int:
         """The service's calendar now, UTC ms: a rehearsal's runs faster than the machine's clock."""
         found = self._health("now_ms")
-        return time.time_ns() // 1_000_000 if found is None else int(found)
+        return int(found) if isinstance(found, int | float) else time.time_ns() // 1_000_000
 
     def is_simulated(self) -> bool:
         """Whether its GPUs are invented: a simulated cluster's; not where it cannot be asked that."""
@@ -88,7 +102,7 @@ class ActingClient:
         """The entry of a new job, or of the one that the same ``nonce`` made before."""
         return self._row(records.Job, "/v1/jobs", dict(submission))
 
-    def jobs(self, **which: Any) -> list[records.Job]:
+    def jobs(self, **which: "Unpack[WhichJobs]") -> list[records.Job]:
         """Entries, the newest first; ``which`` and how many as in ``jobs_listed``."""
         return self.jobs_listed(**which).rows
 
@@ -208,7 +222,7 @@ class ActingClient:
         """Release the kill switch."""
         return self._row(control.Switch, "/v1/acting/start", {})
 
-    def _health(self, name: str) -> Any:
+    def _health(self, name: str) -> object:
         """One of the things that the service says of its own state; ``None`` where it doesn't say."""
         with self._wire.asked("/healthz", accept="application/json") as answer:
             try:

@@ -5,11 +5,11 @@ decides which.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from service import data_folder as client_place
 from service.client.file import FileTransport
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from service.schemas.answer import Answer, Row
     from service.schemas.rows import Rows, RowsIfKept
-    from service.schemas.service import Health, ImportPlan, ImportState
+    from service.schemas.service import Health, ImportedRanges, ImportPlan, ImportState, RunsCounted
 
     A = TypeVar("A", bound=Answer)
 
@@ -39,16 +39,16 @@ class Transport(Protocol):
 
     url: str | None
 
-    def arrow(self, name: str, params: dict[str, object]) -> Any:
+    def arrow(self, name: str, params: dict[str, object]) -> "pa.Table":
         """A query's answer as a ``pyarrow.Table``."""
 
-    def rows(self, name: str, params: dict[str, object]) -> list[dict[str, Any]]:
+    def rows(self, name: str, params: dict[str, object]) -> "list[Row]":
         """A query's answer as JSON-ready objects."""
 
     def export(self, out: Path, kind: str, from_ms: int, to_ms: int) -> tuple[tuple[Path, int], ...]:
         """Files written into a folder, and the rows of each."""
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> "Row":
         """The state of what is behind the door."""
 
     def close(self) -> None:
@@ -142,9 +142,20 @@ class Client:
 
         return self._read(ImportState, self._service().post("/v1/imports", {**order, "yes": True}))
 
-    def import_runs(self, order: dict[str, object]) -> dict[str, Any]:
-        """Have the service store runs, or say which ranges are stored. Raises ``ClientError``."""
-        return self._service().post("/v1/imports/runs", order)
+    def import_runs(self, order: "Mapping[str, object]") -> "RunsCounted":
+        """Have the service store an order's ``rows``. Raises ``ClientError``."""
+        from service.schemas.service import RunsCounted
+
+        return self._read(RunsCounted, self._service().post("/v1/imports/runs", order))
+
+    def imported_runs(self, order: "Mapping[str, object]") -> "ImportedRanges":
+        """The ranges of an order's ``origin`` that the service has, what is ``done`` included.
+
+        Raises ``ClientError``.
+        """
+        from service.schemas.service import ImportedRanges
+
+        return self._read(ImportedRanges, self._service().post("/v1/imports/runs", order))
 
     def import_state(self) -> "ImportState":
         """How the service's newest import stands. Raises ``ClientError``."""

@@ -24,10 +24,10 @@ from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.control.executor import Applying, Approval
 from service.control.free_gpus import FreeGpus, taken
-from service.control.interface import Caller, Role, Row
+from service.control.interface import Caller, Role
 from service.control.records import Records
 from service.control.rows import acting_row, action_row, plan_row
-from service.schemas.answer import to_row
+from service.schemas.answer import Row, to_row
 from service.schemas.control import Applied, Rejected, StepOutcome
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from advisor.jobs.job_store import UnknownJob
 from advisor.jobs.lifecycle import in_flight
 from advisor.jobs.model import CancelCommand, Command, JobRecord, JobState
 from advisor.serialize import to_tree
 from collector.model import GpuUuid, JobId
+from service.schemas.answer import Row
 
 if TYPE_CHECKING:
     from advisor.jobs.job_store import Register
@@ -50,7 +51,7 @@ async def follow(
     *,
     is_launcher: bool = False,
     gates: Gates = lambda entry: (),
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncIterator[Row]:
     """Directives above ``after`` and changes of place, until the job has ended or the reader closes it.
 
     ``is_launcher``: the reader was seen to be the job's launcher, and is told how the job stands, with a

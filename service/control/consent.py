@@ -17,8 +17,8 @@ from advisor.outcomes import Engine, Outcome, Stale
 from advisor.planner.consent import Held, Kind, Origin, holding, with_consent, withdrawn
 from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob
-from service.control.interface import Caller, OwnWord, Role, Row
-from service.schemas.answer import to_row
+from service.control.interface import Caller, OwnWord, Role
+from service.schemas.answer import Row, to_row
 from service.schemas.control import Consent, Consented
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ from collector.procfs.terminals import terminal_of, tty_of
 from collector.snapshot import Snapshot
 from service.control.errors import BadOrder, NotAllowed, UnknownJob, WrongState
 from service.control.executor import Applying, Approval
-from service.control.interface import Caller, Role, Row
+from service.control.interface import Caller, Role
 from service.privileged.client import HandCheckpointer, HandNotifier, hand_socket
-from service.schemas.answer import to_row
+from service.schemas.answer import Row, to_row
 from service.schemas.control import Done
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from advisor.jobs.model import CancelCommand, JobRecord
 from advisor.outcomes import Done
 from collector.snapshot import Snapshot
 from service.control.errors import NotAllowed, WrongState
-from service.control.interface import Caller, Role, Row
+from service.control.interface import Caller, Role
 from service.control.owner_commands import Orders
+from service.schemas.answer import Row
 
 if TYPE_CHECKING:
     from advisor.jobs.job_store import Register

@@ -9,12 +9,13 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from advisor.jobs.model import JobState, Report, Submission
 from advisor.planner.consent import Kind
 from collector.model import JobId
 from collector.procfs.owners import is_lent
+from service.schemas.answer import Row
 
 
 class Role(StrEnum):
@@ -72,10 +73,6 @@ class OwnWord:
     kinds: Mapping[Kind, bool | None]
     job: JobId | None = None
     hold_s: float | None = None
-
-
-Row = dict[str, Any]
-"""An answer as JSON: only what ``json.dumps`` takes, without NaN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,11 +24,11 @@ from collector.model import JobId
 from service.control.admission import Admission
 from service.control.command_stream import follow, is_meant, is_news
 from service.control.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
-from service.control.interface import Caller, Listed, OwnWord, Role, Row, Which
+from service.control.interface import Caller, Listed, OwnWord, Role, Which
 from service.control.rows import entry_row, explained, fits, lease_row, queue_row, unfit
 from service.control.wait_reasons import in_line, never_began, stands, wait_of
 from service.schemas import control
-from service.schemas.answer import to_row
+from service.schemas.answer import Row, to_row
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal
@@ -291,7 +291,7 @@ class JobCommands:
         """The journal, the newest first."""
         rows = self._organs.papers.actions(caller, since_ms=since_ms, job=job)
         user_of = self._organs.consents.user_of
-        return [{**row, "user": row["user"] or user_of(JobId(row["job"]))} for row in rows]
+        return [{**row, "user": row["user"] or user_of(JobId(str(row["job"])))} for row in rows]
 
     def undo(self, caller: Caller, action: int) -> Row:
         """Take an action back."""

@@ -18,9 +18,9 @@ from advisor.policies.idle_escalation import KEEP_HOURS, NotKept, keep
 from advisor.state.owner_replies import with_spoken
 from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob, WrongState
-from service.control.interface import Caller, Role, Row
+from service.control.interface import Caller, Role
 from service.schemas import control as made
-from service.schemas.answer import to_row
+from service.schemas.answer import Row, to_row
 
 if TYPE_CHECKING:
     from advisor.jobs.job_store import Register

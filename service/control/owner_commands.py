@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, assert_never
 from advisor.actions import Action
 from advisor.engines.launched import Given, LocalEngine
 from advisor.outcomes import Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
-from service.control.interface import Row
 from service.schemas import control as made
-from service.schemas.answer import to_row
+from service.schemas.answer import Row, to_row
 
 if TYPE_CHECKING:
     from advisor.cycle import Journal

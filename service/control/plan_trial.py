@@ -17,8 +17,7 @@ from advisor.planner.limits import Limits
 from advisor.planner.validate import checked
 from advisor.state.model import ClusterState
 from advisor.tags import verb_of
-from service.control.interface import Row
-from service.schemas.answer import to_row
+from service.schemas.answer import Row, to_row
 from service.schemas.control import PlanTrial, StepEffect, TriedStep
 
 if TYPE_CHECKING:

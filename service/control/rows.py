@@ -6,11 +6,11 @@ Of a job it also says whether it can ever fit, and why it stands where it stands
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from advisor.jobs.gpu_sharing import Terms, about_defaults
 from advisor.jobs.lifecycle import in_flight
 from advisor.jobs.model import Elasticity, JobRecord, JobState, Submission
+from advisor.jobs.repository import KeptLease
 from advisor.journal.kill_switch import Setting
 from advisor.journal.proposals import PendingPlan, Proposed, Standing
 from advisor.journal.records import ActionRecord
@@ -22,10 +22,8 @@ from collector.procfs.job_root import COMMAND_CHARS, masked
 from service.control.interface import Caller, Which
 from service.control.wait_reasons import Wait
 from service.schemas import control, records
-from service.schemas.answer import to_row
+from service.schemas.answer import Row, to_row
 from service.usecases.advice_rows import refusal
-
-Row = dict[str, Any]
 
 MASKS_KEPT = 2_048
 """Masking a long command takes a millisecond, and lists are asked for again every few seconds."""
@@ -136,12 +134,15 @@ def queue_row(entry: JobRecord, wait: Wait) -> Row:
     )
 
 
-def lease_row(lease: Row, entry: JobRecord | None, gpu: Gpu | None) -> Row:
+def lease_row(lease: KeptLease, entry: JobRecord | None, gpu: Gpu | None) -> Row:
     """A lease as the store keeps it, with whose it is and where its GPU is, as far as that is known."""
     wanted = None if entry is None else entry.submission
     return to_row(
         control.Lease(
-            **lease,
+            job=lease["job"],
+            gpu=lease["gpu"],
+            share=lease["share"],
+            since_ms=lease["since_ms"],
             node=None if gpu is None else gpu.node,
             part_of_device=None if gpu is None else gpu.part_of_device,
             user=None if wanted is None else wanted.user,

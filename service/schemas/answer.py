@@ -28,8 +28,11 @@ from typing import (
 A = TypeVar("A", bound="Answer")
 C = TypeVar("C")
 
-Row = dict[str, Any]
-"""A JSON object whose keys a named query or a service chose: the one place that says so for all of them."""
+Row = dict[str, object]
+"""A JSON object whose keys a named query or a service chose; who reads a value looks at what it is first."""
+
+RowOrRows = Row | list[Row]
+"""What a route answers: an object, or a list of them."""
 
 
 def json_name(field: str) -> str:
@@ -62,10 +65,11 @@ class Answer:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in to_row(self).items())})"
 
 
-def described(schema: dict[str, Any], kind: type) -> None:
+def described(schema: dict[str, object], kind: type) -> None:
     """Give each field of a class in the OpenAPI document its text from the source. Reads files."""
     for name, text in _texts_of(kind).items():
-        part = schema.get("properties", {}).get(json_name(name))
+        properties = schema.get("properties")
+        part = properties.get(json_name(name)) if isinstance(properties, dict) else None
         if part is not None:
             part["description"] = text
 
@@ -83,9 +87,9 @@ def to_row(answer: Answer) -> Row:
     return {json_name(each): _written(getattr(answer, each)) for each in _names(cast(Any, type(answer)))}
 
 
-def read(kind: type[A], row: Mapping[str, Any]) -> A:
+def read(kind: type[A], row: Mapping[str, object]) -> A:
     """The answer in a JSON object. Raises ``ValueError`` where a field is missing that every service says."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name, key, convert, needed in _parts(cast(Any, kind)):
         if key in row:
             values[name] = convert(row[key])
@@ -148,7 +152,7 @@ def _reader(kind: Any) -> Convert:
     return _as_it_is
 
 
-def _as_it_is(value: Any) -> Any:
+def _as_it_is(value: object) -> object:
     return value
 
 

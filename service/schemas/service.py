@@ -113,6 +113,42 @@ class ImportPlan(Answer):
 
 
 @answer
+class RunsCounted(Answer):
+    """What became of runs of a workload manager's accounting that were sent to be stored."""
+
+    records: int
+    """Records read."""
+    steps: int
+    """Of these, steps of jobs."""
+    not_over: int
+    """Jobs that are not over yet."""
+    no_gpus: int
+    """Jobs that neither got nor asked for GPUs."""
+    runs: int
+    """Runs of jobs with GPUs."""
+    measured: int
+    """Of these, runs with means of jobstats'."""
+    added: int
+    """Runs that are new."""
+    completed: int
+    """Runs that were there without means, and have them now."""
+    comments: int
+    """Comments of jobstats' that can't be read."""
+    refused: int
+    """Records that can't be read."""
+    refusals: tuple[str, ...] = ()
+    """Why, of the first of them, for people."""
+
+
+@answer
+class ImportedRanges(Answer):
+    """What of a workload manager's accounting was imported before."""
+
+    ranges: tuple[tuple[int, int], ...]
+    """Half-open ranges, UTC ms."""
+
+
+@answer
 class ImportState(Answer):
     """How an import stands."""
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collector.spreadsheet import as_it_was, as_text
 
@@ -31,7 +31,7 @@ def utc_text(value: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """A cell as JSON can carry it: times as text, NaN and infinities (never measured values) as null."""
     match value:
         case datetime():
@@ -52,16 +52,16 @@ def plain(value: Any) -> Any:
             return value
 
 
-def plain_rows(table: "pa.Table") -> list[dict[str, Any]]:
+def plain_rows(table: "pa.Table") -> list[dict[str, object]]:
     """The rows of an Arrow table as JSON can carry them; text, whole numbers and truth are so already."""
     columns = [_plain_column(column) for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _plain_column(column: "pa.ChunkedArray") -> list[Any]:
+def _plain_column(column: "pa.ChunkedArray") -> list[object]:
     from pyarrow import types
 
-    values: list[Any] = column.to_pylist()
+    values: list[object] = column.to_pylist()
     if any(holds(column.type) for holds in (types.is_string, types.is_integer, types.is_boolean)):
         return values
     return [None if value is None else plain(value) for value in values]

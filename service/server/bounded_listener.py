@@ -8,7 +8,6 @@ Unix socket: EAGAIN). To accept and close costs a fifth of it.
 import os
 import socket
 from contextlib import suppress
-from typing import Any
 
 from service.api.identity import Peer
 from service.api.persons import person_at
@@ -33,7 +32,7 @@ class Listener(socket.socket):
         self._turn = turn or AcceptTurn()
         self._places, self._peers = places, peers
 
-    def accept(self) -> tuple[socket.socket, Any]:
+    def accept(self) -> tuple[socket.socket, object]:
         """The next connection of somebody who has a place, or is to be told why there is none."""
         while self._turn.goes_on():
             try:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analytics import text
+from analytics.query import Connection
 from collector.clock import Clock, SystemClock
 from collector.store.export import ExportBounds
 from service.alerts.fallback import DirectSender, FallbackAlerts
@@ -53,6 +54,9 @@ from service.usecases.imports import Imports
 from service.version import own_version
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from collector.store.database import Store
     from service.server.startup import Orders
 
 log = logging.getLogger(__name__)
@@ -68,7 +72,7 @@ REMOTE_WRITE_PATIENCE_S = 120.0
 RESTING = "the recording has ended; what it brought is kept and shown"
 
 
-def live(orders: "Orders", store: Any, clock: Clock, ending: Ending) -> None:
+def live(orders: "Orders", store: "Store", clock: Clock, ending: Ending) -> None:
     """Be the service on this store until it is to end. Blocks. Raises ``ServiceRefused``."""
     front = open_front(orders.config.api, orders.data, port_fixed=orders.port_fixed)
     pulse = _pulse(orders.config, clock.now_ms())
@@ -139,12 +143,12 @@ def _bounds(config: Config, connections: int, acting: Acting | None) -> Bounds:
     return bounds
 
 
-def _answers(config: Config, store: Any) -> Callable[[Any, str, dict[str, object]], Any]:
+def _answers(config: Config, store: "Store") -> Callable[[Connection, str, dict[str, object]], "pa.Table"]:
     bounded = partial(answer, most_bytes=config.api.answer_mib << 20)
     return Mending(bounded, store.mend_sealed, time.monotonic).answer
 
 
-def _exports(config: Config, store: Any, data: Path) -> ExportQueue:
+def _exports(config: Config, store: "Store", data: Path) -> ExportQueue:
     sweep(data)
     bounds = ExportBounds(most_bytes=round(config.api.export_gib * 2**30), least_free_bytes=LEAST_FREE_BYTES)
     return ExportQueue(
@@ -175,7 +179,7 @@ def _remote_writer(
     )
 
 
-def _own(store: Any, server: Server, audit: Audit) -> bytes:
+def _own(store: "Store", server: Server, audit: Audit) -> bytes:
     facts = ServiceFacts(
         store_bytes=_size(store.path),
         wal_bytes=_size(store.path.with_name(store.path.name + ".wal")),
@@ -240,7 +244,7 @@ def _locks(orders: "Orders") -> GpuLocks:
 
 
 def _acting(
-    orders: "Orders", store: Any, clock: Clock, pulse: ServiceHealth, body: Body, *, locks: GpuLocks
+    orders: "Orders", store: "Store", clock: Clock, pulse: ServiceHealth, body: Body, *, locks: GpuLocks
 ) -> Acting | None:
     """The acting half, at rest; a recording that is played has none: what it shows is long over."""
     if body.beat is None:
@@ -301,7 +305,7 @@ def _room(data: Path) -> str:
     return f"{text.size(free)} of room for {data}"
 
 
-def _desk(config: Config, store: Any) -> QueryRunner:
+def _desk(config: Config, store: "Store") -> QueryRunner:
     api = config.api
     limits = QueryLimits(threads=api.query_threads, queue=api.query_queue, timeout_s=api.query_timeout_s)
     return QueryRunner(reader=store.reader, limits=limits)

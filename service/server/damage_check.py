@@ -3,9 +3,14 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
+from analytics.query import Connection
 from service.errors import QueryFailed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +30,7 @@ DAMAGE_SIGNS = (
 """Words of DuckDB 2.0.0 about files that aren't what was written; a wrong question has none."""
 STORE_SIGN = "Corrupt database file"
 
-Answer = Callable[[Any, str, Mapping[str, object]], Any]
+Answer = Callable[[Connection, str, Mapping[str, object]], "pa.Table"]
 
 
 class Mending:
@@ -39,7 +44,7 @@ class Mending:
         self.thread: threading.Thread | None = None
         """The newest look; for who waits for its end."""
 
-    def answer(self, connection: Any, name: str, params: Mapping[str, object]) -> Any:
+    def answer(self, connection: Connection, name: str, params: Mapping[str, object]) -> "pa.Table":
         """The rows of a named query. Raises ``ClientError``."""
         try:
             return self._answer(connection, name, params)

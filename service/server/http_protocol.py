@@ -5,6 +5,7 @@ begins no request is closed; and one person cannot hold all connections, by whic
 """
 
 import asyncio
+import socket
 from typing import Any
 
 import h11
@@ -66,7 +67,7 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note who it is; called by the loop."""
         super().connection_made(transport)
-        made: Any = transport.get_extra_info("socket")
+        made: socket.socket = transport.get_extra_info("socket")
         peer = peer_of(made)
         if peer is not None:
             self.uid = peer.uid

@@ -5,10 +5,11 @@ import socket
 import threading
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import uvicorn
 
+from service.api.gate import App
 from service.api.stream import Closing
 from service.server.bounded_listener import Listener
 from service.server.http_protocol import HttpProtocol
@@ -25,7 +26,7 @@ class Server:
 
     def __init__(
         self,
-        app: Any,
+        app: App,
         listeners: Sequence[socket.socket],
         *,
         bounds: Bounds,

@@ -1,13 +1,14 @@
 """A named query on a connection, every failure made a reader's error; service and file share it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.errors import BadParameter, QueryFailed, StoreOlder, UnknownQuery
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from analytics.query import Connection, QuerySpec
     from service.schemas.service import Query
 
 INTERRUPTED = "Query interrupted"
@@ -15,7 +16,7 @@ INTERRUPTED = "Query interrupted"
 
 
 def answer(
-    connection: Any, name: str, params: Mapping[str, object], most_bytes: int | None = None
+    connection: "Connection", name: str, params: Mapping[str, object], most_bytes: int | None = None
 ) -> "pa.Table":
     """The rows of a named query; blocks while it runs. Parameters may be text. Raises ``ClientError``, also
     for more than ``most_bytes`` of rows."""
@@ -64,7 +65,7 @@ def catalogue() -> "list[Query]":
     ]
 
 
-def _listed(spec: Any, params: Mapping[str, object]) -> dict[str, object]:
+def _listed(spec: "QuerySpec", params: Mapping[str, object]) -> dict[str, object]:
     """A list parameter given once arrives as one text over HTTP."""
     lists = {each.name for each in spec.parameters if each.kind == "texts"}
     return {

@@ -9,7 +9,8 @@ from service.data_folder import announced, store_file
 from service.errors import FallowError
 
 if TYPE_CHECKING:
-    from collector.store.database import Limits, Store
+    from collector.store.database import Limits
+    from collector.store.database import Store as Store  # noqa: PLC0414  the client names it from here
     from collector.store.export import ExportBounds
     from service.config.model import Config
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from service.errors import FallowError
+from service.schemas.service import ImportedRanges, RunsCounted
 
 if TYPE_CHECKING:
     from collector.managers.slurm.sacct_text import AccountedRun
@@ -55,6 +56,11 @@ class Counts:
             if each.name != "refusals"
         }
         return Counts(**summed, refusals=(*self.refusals, *other.refusals)[:MOST_NAMED])
+
+
+def counts_of(answer: RunsCounted) -> Counts:
+    """The counts in a service's answer."""
+    return Counts(**{each.name: getattr(answer, each.name) for each in fields(Counts)})
 
 
 def refusal(line: int, reason: str) -> Counts:
@@ -109,24 +115,40 @@ def store_rows(
     return replace(counts, added=added, completed=completed)
 
 
-def ordered(store: "Store", given: Mapping[str, Any]) -> dict[str, object]:
+def ordered(store: "Store", given: Mapping[str, object]) -> RunsCounted | ImportedRanges:
     """What an order asks for: ``rows`` to store, a range that is ``done``, or the ranges that are.
 
     Raises RowsRefused.
     """
     try:
-        origin = str(given["origin"])[:200]
-        if "rows" in given:
-            columns, rows = _checked(given["columns"], given["rows"])
-            return asdict(store_rows(store, columns, rows, str(given.get("zone") or "UTC")))
-        if "done" in given:
-            from_ms, to_ms = (int(each) for each in given["done"])
-            store.note_import(origin, from_ms, to_ms, int(given.get("added") or 0))
+        return stored(store, given) if "rows" in given else ranges(store, given)
     except (KeyError, TypeError, ValueError) as error:
         raise RowsRefused(
             f"runs are told by origin, columns and rows of a line's number and its cells; got {error!r}"
         ) from error
-    return {"ranges": [list(each) for each in store.imported_ranges(origin)]}
+
+
+def stored(store: "Store", given: Mapping[str, Any]) -> RunsCounted:
+    """What became of an order's ``rows``.
+
+    Raises RowsRefused; KeyError, TypeError, ValueError where it is none.
+    """
+    _ = given["origin"]  # every order names one
+    columns, rows = _checked(given["columns"], given["rows"])
+    counts = store_rows(store, columns, rows, str(given.get("zone") or "UTC"))
+    return RunsCounted(**asdict(counts))
+
+
+def ranges(store: "Store", given: Mapping[str, Any]) -> ImportedRanges:
+    """The ranges of an origin that are imported, with the one that an order says is ``done``.
+
+    Raises KeyError, TypeError, ValueError for no order.
+    """
+    origin = str(given["origin"])[:200]
+    if "done" in given:
+        from_ms, to_ms = (int(each) for each in given["done"])
+        store.note_import(origin, from_ms, to_ms, int(given.get("added") or 0))
+    return ImportedRanges(ranges=store.imported_ranges(origin))
 
 
 def zone_of(name: str) -> ZoneInfo:

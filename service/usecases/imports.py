@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from analytics import text
 from service.errors import FallowError
-from service.schemas.service import ImportPlan, ImportState
+from service.schemas.service import ImportedRanges, ImportPlan, ImportState, RunsCounted
 from service.usecases.accounting import ordered
 
 if TYPE_CHECKING:
     from collector.sources.prometheus.import_history import ImportSummary, Progress
+    from collector.sources.prometheus.server import Access
     from collector.store.database import Store
 
 log = logging.getLogger(__name__)
@@ -118,15 +119,15 @@ class Imports:
         """How the newest import stands."""
         return self._state
 
-    def plan(self, given: Mapping[str, Any]) -> ImportPlan:
+    def plan(self, given: Mapping[str, object]) -> ImportPlan:
         """What an order would read. Raises ``ImportRefused``."""
         return plan(self._store, _order(given))
 
-    def runs(self, given: Mapping[str, Any]) -> dict[str, object]:
+    def runs(self, given: Mapping[str, object]) -> RunsCounted | ImportedRanges:
         """Store runs of a workload manager's accounting, or say which are stored. Raises ``RowsRefused``."""
         return ordered(self._store, given)
 
-    def start(self, given: Mapping[str, Any]) -> ImportState:
+    def start(self, given: Mapping[str, object]) -> ImportState:
         """Begin; returns at once. Raises ``ImportRefused`` while another one runs."""
         order = _order(given)
         with self._guard:
@@ -198,13 +199,15 @@ def _order(given: Mapping[str, Any]) -> ImportOrder:
     return order
 
 
-def _headers(given: Any) -> dict[str, str]:
-    if given is not None and not isinstance(given, Mapping):
+def _headers(given: object) -> dict[str, str]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
         raise TypeError("headers that are no object")
-    return {str(name): str(value) for name, value in (given or {}).items()}
+    return {str(name): str(value) for name, value in given.items()}
 
 
-def _access(order: ImportOrder) -> Any:
+def _access(order: ImportOrder) -> "Access":
     from collector.sources.prometheus.server import Access
 
     return Access(url=order.url, headers=order.headers, secrets=order.secrets, ca_pem=order.ca_pem)

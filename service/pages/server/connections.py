@@ -7,9 +7,7 @@ the process that draws for everybody, so whoever opened enough of them kept ever
 import resource
 import socket
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from service.client.accept_turn import AcceptTurn
 from service.trust.peers import ESTABLISHED, asked
@@ -84,7 +82,7 @@ class Listener(socket.socket):
         super().__init__(opened.family, opened.type, opened.proto, fileno=opened.detach())
         self._places, self._turn = places, AcceptTurn()
 
-    def accept(self) -> tuple[socket.socket, Any]:
+    def accept(self) -> tuple[socket.socket, object]:
         """The next connection that finds a place; others are told why there is none, and closed."""
         while self._turn.goes_on():
             try:
@@ -131,7 +129,7 @@ def person_at(made: socket.socket) -> str:
     return f"address {theirs[0]}" if uid is None else person_of_uid(uid)
 
 
-def person_of_client(client: Sequence[Any] | None) -> str:
+def person_of_client(client: tuple[str, int] | None) -> str:
     """Whose an open connection is, by the address that the application was told; one for all others.
 
     A proxy's readers, whom it names by addresses of theirs, are so one person.

@@ -11,16 +11,17 @@ from advisor.jobs.model import Elasticity, ExitReason, JobRecord, JobState, Shar
 from advisor.jobs.model import Launcher as LauncherRecord
 from advisor.jobs.model import Report as ReportRecord
 from advisor.planner.limits import Mode
+from collector.managers.slurm.sacct_text import NEEDED
 from collector.model import JobKind
 from service.schemas import control, records, service
 from service.schemas.answer import Answer, json_name, read, to_row
+from service.usecases.accounting import Counts
 from tests.service.api.conftest import Door, submission
 
 Tree = dict[str, Any]
 
 FREE_FORM = {
     ("GET", "/v1/query/{name}"): "its columns depend on the query's name; /v1/queries lists them",
-    ("POST", "/v1/imports/runs"): "what `fallow import` asks of its own service, in pieces",
 }
 """Routes whose JSON has no shape of its own, and why."""
 FREE_FIELDS = {
@@ -198,7 +199,10 @@ def test_running_service_answers_in_its_shapes(door: Door) -> None:
     assert ask("GET", "/healthz", service.Health)["components"]
     assert ask("GET", "/v1/queries", service.Query)
     ask("GET", "/v1/imports", service.ImportState)
-    assert len(asked) == 21
+    ask("POST", "/v1/imports/runs", service.ImportedRanges, {"origin": "slurm:here"})
+    nothing = {"origin": "slurm:here", "columns": sorted(NEEDED), "rows": []}
+    assert list(ask("POST", "/v1/imports/runs", service.RunsCounted, nothing)) == list(Counts.__annotations__)
+    assert len(asked) == 22
 
 
 def test_read_passes_over_what_is_newer_and_what_is_older_is_not_known() -> None:
