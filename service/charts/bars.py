@@ -5,15 +5,13 @@ Frames have the columns of ``people``, ``projects`` or ``jobs`` and a ``name`` c
 GPUs that each project holds through Fallow and waits for, as two bars a project. Pure.
 """
 
-from typing import Any
-
 import altair as alt
 import pandas as pd
 
 from analytics import text
 from analytics.vocabulary.states import GpuState
 from service.charts.cache import Filled, kept, named
-from service.charts.frame import rows, styled, unchecked
+from service.charts.frame import Layered, rows, styled, unchecked
 from service.charts.theme import Theme
 
 PARTS = ("used", "held, in part", "wasted")
@@ -98,7 +96,7 @@ def prepare(many: int, colours: Theme) -> None:
 
 
 @kept
-def _bars_look(many: int, colours: Theme) -> Any:
+def _bars_look(many: int, colours: Theme) -> Layered:
     scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef(REACH), nice=False)
     label = alt.Axis(title=None, labelLimit=170, labelFontSize=13, labelColor=colours.ink, minExtent=96)
     y = alt.Y("name:N", sort=alt.EncodingSortField(field="place", op="min"), axis=label)
@@ -143,7 +141,7 @@ def wanted_and_held(queue: pd.DataFrame, leases: pd.DataFrame) -> pd.DataFrame:
 
 
 @unchecked
-def shares_chart(frame: pd.DataFrame, colours: Theme) -> Any:
+def shares_chart(frame: pd.DataFrame, colours: Theme) -> Layered:
     """The bars, each with its number beside it."""
     order = list(dict.fromkeys(frame["project"]))
     most = float(frame["gpus"].max() or 1.0)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
 import altair as alt
 import pandas as pd
@@ -38,11 +38,11 @@ class Filled:
     look: Look
     rows: Mapping[str, pd.DataFrame]
 
-    def sent(self) -> dict[str, Any]:
-        """The specification with the rows as frames, as Streamlit takes them."""
-        return {**json.loads(self.look.text), "datasets": dict(self.rows)}
+    def spec(self) -> dict[str, object]:
+        """The specification without its rows; Streamlit takes them beside it, as frames."""
+        return dict(json.loads(self.look.text))
 
-    def to_dict(self, *, validate: bool = True) -> dict[str, Any]:
+    def to_dict(self, *, validate: bool = True) -> dict[str, object]:
         """The whole specification with the rows in it, as Altair's charts give it.
 
         Raises jsonschema's ValidationError on a specification that is none, unless told not to look.
@@ -54,7 +54,7 @@ class Filled:
         return dict(spec)
 
 
-def kept(draw: Callable[P, Any]) -> Callable[P, Look]:
+def kept(draw: Callable[P, alt.LayerChart | alt.FacetChart]) -> Callable[P, Look]:
     """``draw``, asked once for each look; its arguments must be hashable, and its chart name its rows."""
 
     @wraps(draw)

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from analytics import text
 from analytics.vocabulary.actions import ActionClass
-from service.charts.frame import TimeAxis, closed, hover, steps_of, styled, unchecked, with_end
+from service.charts.frame import Layered, TimeAxis, closed, hover, steps_of, styled, unchecked, with_end
 from service.charts.theme import Theme
 from service.charts.window import Window, step_for
 
@@ -30,28 +29,32 @@ class Measure:
     full: float | None = None
 
 
-def measures_of(row: Mapping[str, Any], lines: Mapping[str, float]) -> tuple[Measure, ...]:
+def measures_of(row: Mapping[str, object], lines: Mapping[str, float]) -> tuple[Measure, ...]:
     """What to draw for an advice of a class: the measures that it was judged by, most telling first."""
-    held = row.get("evidence") or {}
+    evidence = row.get("evidence")
+    held = evidence if isinstance(evidence, Mapping) else {}
     match row.get("class"):
         case ActionClass.RECLAIM | ActionClass.TERMINATE:
             return (_busy(lines.get("idle_ratio"), "idle at or below"), _memory())
         case ActionClass.CAP_MEMORY:
-            needed = held.get("memory_needed_bytes")
+            needed = text.known(held.get("memory_needed_bytes"))
             return (_memory(needed, "needed"), _busy(lines.get("hog_utilization_ratio"), "a hog stays under"))
         case ActionClass.PACK:
             return (_busy(lines.get("pack_p95"), "fits beside another up to"), _memory())
         case ActionClass.RIGHT_SIZE:
-            p95 = held.get("utilization_p95_ratio")
-            return (_busy(p95, "its 95th percentile"), _memory(held.get("memory_peak_bytes"), "its peak"))
+            p95 = text.known(held.get("utilization_p95_ratio"))
+            return (
+                _busy(p95, "its 95th percentile"),
+                _memory(text.known(held.get("memory_peak_bytes")), "its peak"),
+            )
         case _:
             return (_busy(None, ""), _memory())
 
 
-def evidence_window(evidence: Mapping[str, Any], as_of: datetime) -> Window:
+def evidence_window(evidence: Mapping[str, object], as_of: datetime) -> Window:
     """The stretch that shows the evidence: the idle time or the window judged, and half as much before it."""
-    told = evidence.get("idle_s") or evidence.get("window_s") or 0
-    seconds = min(MOST_S, max(LEAST_S, 1.5 * float(told)))
+    told = text.known(evidence.get("idle_s")) or text.known(evidence.get("window_s")) or 0.0
+    seconds = min(MOST_S, max(LEAST_S, 1.5 * told))
     end = as_of.replace(second=0, microsecond=0, tzinfo=None)
     start = end - timedelta(minutes=round(seconds / 60))
     return Window(from_ts=start, to_ts=end, step_s=step_for(seconds, points=POINTS))
@@ -72,7 +75,7 @@ def steps_table(steps: pd.DataFrame, measure: Measure) -> pd.DataFrame:
 @unchecked
 def evidence_chart(
     steps: pd.DataFrame, measure: Measure, axis: TimeAxis, colours: Theme, *, height: int = 130
-) -> Any:
+) -> Layered:
     """The measure as a stepped area, what was not measured left open, and the line with its words."""
     grid = steps_of(axis.window)
     whole = grid.merge(steps.astype({"ts": grid["ts"].dtype}), on="ts", how="left")
@@ -98,7 +101,7 @@ def evidence_chart(
     return styled(alt.layer(*layers), colours, height=height)
 
 
-def _line(measure: Measure, y: alt.Y, top: float, colours: Theme) -> list[Any]:
+def _line(measure: Measure, y: alt.Y, top: float, colours: Theme) -> list[alt.Chart]:
     if measure.line is None:
         return []
     words = f"{measure.line_told} {measure.write(measure.line)}"

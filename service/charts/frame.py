@@ -6,8 +6,9 @@ or from summer time is drawn where it happens.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import altair as alt
 import pandas as pd
@@ -19,6 +20,11 @@ from service.charts.window import Window
 FONT = '"Source Sans", "Source Sans Pro", system-ui, sans-serif'
 LEFT = 64
 P = ParamSpec("P")
+T = TypeVar("T")
+Layered = alt.LayerChart | alt.FacetChart
+"""What Altair puts charts together to."""
+Rows = pd.DataFrame | alt.NamedData
+"""What a chart shows: a frame, or the name of one that is filled in later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +35,7 @@ class Clock:
 
     def x(self, field: str = "ts") -> alt.X:
         """The x channel, with day names at midnight and hours between."""
-        kind: Any = "utc" if self.utc else "time"
+        kind: Literal["utc", "time"] = "utc" if self.utc else "time"
         axis = alt.Axis(
             title=None,
             grid=False,
@@ -41,12 +47,13 @@ class Clock:
         scale = alt.Scale(type=kind, nice=False)
         return alt.X(field, type="temporal", axis=axis, scale=scale)
 
-    def anchors(self, ends: Any) -> Any:
+    def anchors(self, ends: Rows) -> alt.Chart:
         """An unseen layer that holds the window's ends, so that every chart of a page spans the same time.
 
         (A domain given outright to layers that share a scale makes Vega-Lite complain of a conflict.)
         """
-        return alt.Chart(ends).mark_rule(opacity=0, tooltip=None).encode(x=self.x())
+        made: alt.Chart = alt.Chart(ends).mark_rule(opacity=0, tooltip=None).encode(x=self.x())
+        return made
 
     def when(self, field: str = "ts") -> str:
         """A Vega expression that writes an instant for a tooltip, naming UTC when it is."""
@@ -91,7 +98,7 @@ class TimeAxis:
         """The clock's x channel."""
         return self.clock.x(field)
 
-    def anchors(self) -> Any:
+    def anchors(self) -> alt.Chart:
         """The clock's anchors at this window's ends."""
         return self.clock.anchors(self.ends_only)
 
@@ -125,7 +132,7 @@ def percent_of(field: str) -> str:
     return f"({little} ? '<0.1%' : format(datum.{field} * 100, {digits}) + '%')"
 
 
-def utc(at: Any) -> pd.Timestamp:
+def utc(at: datetime | str) -> pd.Timestamp:
     """The instant with its zone; a time without one is UTC."""
     stamp = pd.Timestamp(at)
     return stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp
@@ -140,7 +147,7 @@ def closed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def rows(frame: pd.DataFrame) -> list[Any]:
-    """The rows as named tuples."""
+    """The rows as named tuples; who asks for a query says which (``service.schemas.rows``)."""
     return list(frame.itertuples())
 
 
@@ -163,7 +170,7 @@ def stripes(ground: str, stripe: str, *, bands: int, tilt: float = 1.0) -> alt.L
     return alt.LinearGradient(gradient="linear", stops=tuple(stops), x1=0, y1=0, x2=reach, y2=reach * tilt)
 
 
-def unchecked(draw: Callable[P, Any]) -> Callable[P, Any]:
+def unchecked(draw: Callable[P, T]) -> Callable[P, T]:
     """``draw`` without Altair's schema check of every part it is put together from.
 
     Tests hold the whole to the schema once: parts alone cost ten times that (a hatch of 60 stripes: 0.9 s
@@ -171,14 +178,14 @@ def unchecked(draw: Callable[P, Any]) -> Callable[P, Any]:
     """
 
     @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Any:
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> T:
         with debug_mode(False):
             return draw(*args, **kwargs)
 
     return drawn
 
 
-def styled(chart: Any, colours: Theme, *, height: int, renderer: str = "canvas") -> Any:
+def styled(chart: Layered, colours: Theme, *, height: int, renderer: str = "canvas") -> Layered:
     """The chart in the house's look: no box, quiet grid, the page's own background and font.
 
     ``renderer``: a canvas draws many marks sooner; slanted stripes need "svg" (on a canvas Vega lays them
@@ -212,7 +219,7 @@ def styled(chart: Any, colours: Theme, *, height: int, renderer: str = "canvas")
     )
 
 
-def hover(rows: Any, clock: Clock, colours: Theme, told: Sequence[tuple[str, str]]) -> Any:
+def hover(rows: Rows, clock: Clock, colours: Theme, told: Sequence[tuple[str, str]]) -> alt.Chart:
     """A see-through column a step that lights up under the pointer and tells the step's figures.
 
     ``told`` are (column holding the text, its title).
@@ -222,7 +229,7 @@ def hover(rows: Any, clock: Clock, colours: Theme, told: Sequence[tuple[str, str
         alt.Tooltip("when:N", title="Time"),
         *(alt.Tooltip(f"{column}:N", title=title) for column, title in told),
     ]
-    return (
+    made: alt.Chart = (
         alt.Chart(rows)
         .transform_calculate(when=clock.when())
         .mark_rect(color=colours.ink)
@@ -234,3 +241,4 @@ def hover(rows: Any, clock: Clock, colours: Theme, told: Sequence[tuple[str, str
         )
         .add_params(over)
     )
+    return made

@@ -4,7 +4,7 @@ Frames have the columns of the named query ``heatmap``. A GPU and step without a
 is striped, and never drawn as 0.
 """
 
-from typing import Any
+from typing import Protocol
 
 import altair as alt
 import pandas as pd
@@ -12,7 +12,17 @@ import pandas as pd
 from analytics import text
 from analytics.vocabulary.states import GpuState, label_of
 from service import wording
-from service.charts.frame import LEFT, TimeAxis, percent_of, rows, steps_of, styled, unchecked, with_end
+from service.charts.frame import (
+    LEFT,
+    Layered,
+    TimeAxis,
+    percent_of,
+    rows,
+    steps_of,
+    styled,
+    unchecked,
+    with_end,
+)
 from service.charts.theme import Theme
 from service.charts.window import MOST_POINTS
 
@@ -67,7 +77,7 @@ def held_stretches(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 @unchecked
-def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Theme, *, whole: bool = True) -> Any:
+def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Theme, *, whole: bool = True) -> Layered:
     """The map; a click on a cell selects its ``uuid`` (the node's name where nodes are the rows).
 
     ``whole``: a cell without a row is not measured; else it is left out, as when a job did not hold it.
@@ -141,15 +151,16 @@ def _told(frame: pd.DataFrame) -> list[tuple[str, str]]:
     ]
 
 
-def _hatch(cell: Any, axis: TimeAxis, where: str, colour: str) -> Any:
+def _hatch(cell: alt.Chart, axis: TimeAxis, where: str, colour: str) -> alt.Chart:
     """A stroke from corner to corner of each such cell: together they make a hatch, on any renderer."""
     strokes = cell.transform_filter(where).mark_rule(color=colour, strokeWidth=1.4, cursor="pointer")
-    return strokes.encode(x=axis.x("end"), x2="ts:T")
+    made: alt.Chart = strokes.encode(x=axis.x("end"), x2="ts:T")
+    return made
 
 
-def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Theme, y: alt.Y) -> Any:
+def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Theme, y: alt.Y) -> alt.Chart:
     inset = stretches.assign(y=stretches["y"] + 0.05, y2=stretches["y2"] - 0.05)
-    return (
+    made: alt.Chart = (
         alt.Chart(inset)
         .mark_rect(
             filled=False,
@@ -160,6 +171,7 @@ def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Theme, y: alt.Y)
         )
         .encode(x=axis.x(), x2="end:T", y=y, y2="y2:Q")
     )
+    return made
 
 
 def _heat(colours: Theme) -> alt.Color:
@@ -186,7 +198,13 @@ def _row_axis(rows: pd.DataFrame) -> alt.Axis:
     )
 
 
-def _row_label(row: Any, head: bool, *, several: bool) -> str:
+class _Line(Protocol):
+    node: str
+    uuid: str
+    gpu_place: str | None
+
+
+def _row_label(row: _Line, head: bool, *, several: bool) -> str:
     if not several and row.uuid == row.node:
         return str(row.node)
     which = str(row.uuid)[: wording.SHORT_UUID] if text.missing(row.gpu_place) else str(row.gpu_place)

@@ -5,14 +5,13 @@ It is read off the directives that its launcher carried out, so it shows what wa
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from analytics import text
 from analytics.vocabulary.states import GpuState
-from service.charts.frame import styled, unchecked
+from service.charts.frame import Layered, styled, unchecked
 from service.charts.theme import Theme, ink_on
 from service.schemas.records import GivenCommand, JobDetail, instant
 
@@ -66,7 +65,7 @@ def gpu_hours(life: pd.DataFrame, share: float) -> float:
 
 
 @unchecked
-def life_chart(life: pd.DataFrame, colours: Theme, *, utc: bool, height: int = 150) -> Any:
+def life_chart(life: pd.DataFrame, colours: Theme, *, utc: bool, height: int = 150) -> Layered:
     """A strip of where it stood, above the world over time as a stepped area."""
     stands = stand_colours(colours)
     most = float(life["gpus"].max() or 1.0)
@@ -86,7 +85,7 @@ def life_chart(life: pd.DataFrame, colours: Theme, *, utc: bool, height: int = 1
         zero=0.0,
         lasted=[text.length(part * span_s) for part in room],
     )
-    scale: Any = alt.Scale(type="utc") if utc else alt.Scale(type="time")
+    scale = alt.Scale(type="utc") if utc else alt.Scale(type="time")
     written = "%d %b %H:%M" if span_s > DAY_S else "%H:%M" if span_s > SHORT_S else "%H:%M:%S"
     x_axis = alt.Axis(title=None, grid=False, format=written, tickCount=8, labelOverlap=True)
     x = alt.X("ts:T", scale=scale, axis=x_axis)

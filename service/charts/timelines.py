@@ -10,7 +10,7 @@ Which measures share a lane, what they are called, and how they are written. Pur
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal
 
 import altair as alt
 import pandas as pd
@@ -19,7 +19,18 @@ from analytics import text
 from analytics.vocabulary.states import GpuState, label_of
 from collector.declared_metric import Metric
 from collector.metrics import METRICS
-from service.charts.frame import TimeAxis, closed, hover, rows, steps_of, styled, unchecked, utc, with_end
+from service.charts.frame import (
+    Layered,
+    TimeAxis,
+    closed,
+    hover,
+    rows,
+    steps_of,
+    styled,
+    unchecked,
+    utc,
+    with_end,
+)
 from service.charts.theme import Theme, colour_of, ink_on
 from service.charts.window import Window
 
@@ -91,7 +102,7 @@ def lanes_chart(
     colours: Theme,
     *,
     strips: Sequence[Strip] = (),
-) -> Any:
+) -> Layered:
     """One chart of all strips and lanes, top to bottom, over the window of ``axis``."""
     whole = with_end(whole_timeline(timeline, axis), axis.window)
     head = len(strips) * STRIP
@@ -127,12 +138,15 @@ class _Sheet:
         return alt.Y(field, type="quantitative", scale=self.scale, axis=axis)
 
 
-def _lane(sheet: _Sheet, lane: Lane, whole: pd.DataFrame, top: float) -> list[Any]:
+def _lane(sheet: _Sheet, lane: Lane, whole: pd.DataFrame, top: float) -> list[alt.Chart]:
     full = lane.full or float(whole[[t.high or t.column for t in lane.traces]].max().max()) or 1.0
     foot = top + 0.96
-    layers: list[Any] = []
+    layers: list[alt.Chart] = []
     for number, (trace, colour) in enumerate(zip(lane.traces, trace_colours(sheet.colours), strict=False)):
-        curve: dict[str, Any] = {"y": _heights(whole[trace.column], full, foot), "foot": foot}
+        curve: dict[str, pd.Series[float] | float] = {
+            "y": _heights(whole[trace.column], full, foot),
+            "foot": foot,
+        }
         if trace.low and trace.high:
             curve |= {name: _heights(whole[getattr(trace, name)], full, foot) for name in ("low", "high")}
         line = alt.Chart(closed(whole[["ts", "end"]].assign(**curve))).encode(x=sheet.axis.x())
@@ -146,7 +160,7 @@ def _lane(sheet: _Sheet, lane: Lane, whole: pd.DataFrame, top: float) -> list[An
     return [*layers, *_words(sheet, lane, top, full)]
 
 
-def _words(sheet: _Sheet, lane: Lane, top: float, full: float) -> list[Any]:
+def _words(sheet: _Sheet, lane: Lane, top: float, full: float) -> list[alt.Chart]:
     words = [_word(sheet, lane.write(full), top, sheet.colours.muted, x=None)]
     if len(lane.traces) > 1:
         words += [
@@ -158,14 +172,15 @@ def _words(sheet: _Sheet, lane: Lane, top: float, full: float) -> list[Any]:
     return words
 
 
-def _word(sheet: _Sheet, text: str, top: float, colour: str, *, x: int | None) -> Any:
+def _word(sheet: _Sheet, text: str, top: float, colour: str, *, x: int | None) -> alt.Chart:
     frame = pd.DataFrame({"y": [top + 0.11], "text": [text]})
-    side: Any = "right" if x is None else "left"
+    side: Literal["right", "left"] = "right" if x is None else "left"
     mark = alt.Chart(frame).mark_text(align=side, dx=-4 if x is None else 0, fontSize=11, color=colour)
-    return mark.encode(x=alt.value("width" if x is None else x), y=sheet.y(), text="text:N")
+    made: alt.Chart = mark.encode(x=alt.value("width" if x is None else x), y=sheet.y(), text="text:N")
+    return made
 
 
-def _strip(sheet: _Sheet, strip: Strip, top: float) -> list[Any]:
+def _strip(sheet: _Sheet, strip: Strip, top: float) -> list[alt.Chart]:
     middle = top + STRIP / 2 - 0.02
     frame = strip.stretches.assign(y=top + 0.05, y2=top + STRIP - 0.09, middle=middle)
     base = alt.Chart(frame)
@@ -192,7 +207,7 @@ def _strip(sheet: _Sheet, strip: Strip, top: float) -> list[Any]:
     return [boxes, words]
 
 
-def _feet(sheet: _Sheet, tops: Sequence[float], titles: dict[float, str]) -> Any:
+def _feet(sheet: _Sheet, tops: Sequence[float], titles: dict[float, str]) -> alt.Chart:
     frame = pd.DataFrame({"y": [top + 0.96 for top in tops]})
     places = "{" + ",".join(f"'{round(at * 1000)}':'{title}'" for at, title in titles.items()) + "}"
     axis = alt.Axis(
@@ -205,7 +220,8 @@ def _feet(sheet: _Sheet, tops: Sequence[float], titles: dict[float, str]) -> Any
         title=None,
         grid=False,
     )
-    return alt.Chart(frame).mark_rule(color=sheet.colours.rule).encode(y=sheet.y(axis=axis))
+    made: alt.Chart = alt.Chart(frame).mark_rule(color=sheet.colours.rule).encode(y=sheet.y(axis=axis))
+    return made
 
 
 def _seen(timeline: pd.DataFrame, column: str, rare: bool) -> bool:

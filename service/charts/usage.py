@@ -4,7 +4,7 @@ Frames have the columns of the named queries ``usage_over_time``, ``states_over_
 ``ledger_by_state``; ``ts`` is a UTC instant with its zone.
 """
 
-from typing import Any
+from collections.abc import Mapping
 
 import altair as alt
 import numpy as np
@@ -13,7 +13,18 @@ import pandas as pd
 from analytics import text
 from analytics.vocabulary.states import STATES
 from service.charts.cache import Filled, kept, named
-from service.charts.frame import LEFT, Clock, TimeAxis, closed, hover, rows, stripes, styled, with_end
+from service.charts.frame import (
+    LEFT,
+    Clock,
+    Layered,
+    TimeAxis,
+    closed,
+    hover,
+    rows,
+    stripes,
+    styled,
+    with_end,
+)
 from service.charts.theme import Theme
 from service.charts.window import Window
 
@@ -51,7 +62,7 @@ def allocated_and_used(
 
 
 @kept
-def _usage_look(clock: Clock, colours: Theme, height: int, held_only: bool) -> Any:
+def _usage_look(clock: Clock, colours: Theme, height: int, held_only: bool) -> Layered:
     told = USAGE_TOLD[:-1] if held_only else USAGE_TOLD
     top = alt.Scale(nice=False) if held_only else alt.Scale(domain=[0, 1], nice=False)
     y_axis = alt.Axis(
@@ -138,7 +149,7 @@ def gpus_by_state(states: pd.DataFrame, axis: TimeAxis, colours: Theme, *, heigh
 
 
 @kept
-def _states_look(clock: Clock, colours: Theme, height: int) -> Any:
+def _states_look(clock: Clock, colours: Theme, height: int) -> Layered:
     columns = (
         named("stack")
         .mark_rect(strokeWidth=0.7)
@@ -201,7 +212,7 @@ def ledger_bars(ledger: pd.DataFrame, colours: Theme) -> Filled:
 
 
 @kept
-def _ledger_look(colours: Theme) -> Any:
+def _ledger_look(colours: Theme) -> Layered:
     order = [state.label for state in STATES]
     y = alt.Y("label:N", sort=order, axis=alt.Axis(title=None, labelFontSize=13, labelColor=colours.ink))
     x = alt.X("length:Q", axis=None, scale=alt.Scale(domain=[0, 1.55], nice=False))
@@ -221,9 +232,8 @@ def _ledger_look(colours: Theme) -> Any:
     return styled(alt.layer(bars, texts), colours, height=len(order) * 29)
 
 
-def _cell(rows: dict[str, Any], key: str, column: str) -> float:
-    value = getattr(rows[key], column) if key in rows else 0.0
-    return 0.0 if text.missing(value) else float(value)
+def _cell(rows: Mapping[str, object], key: str, column: str) -> float:
+    return (text.known(getattr(rows[key], column)) or 0.0) if key in rows else 0.0
 
 
 def _gpus(gpus: "pd.Series[float]", ratio: "pd.Series[float]") -> list[str]:

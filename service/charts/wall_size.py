@@ -1,7 +1,5 @@
 """A chart for a wall: every size in its specification taken so many times larger. Pure."""
 
-from typing import Any
-
 SIZES = frozenset(
     {
         "cornerRadiusEnd",
@@ -23,13 +21,13 @@ SIZES = frozenset(
 NOT_DRAWN = frozenset({"data", "datasets", "usermeta", "transform", "params"})
 
 
-def enlarged(spec: dict[str, Any], by: float, *, height: int | None = None) -> dict[str, Any]:
+def enlarged(spec: dict[str, object], by: float, *, height: int | None = None) -> dict[str, object]:
     """The specification with its sizes multiplied, the figures in it untouched; ``height`` in pixels."""
-    made: dict[str, Any] = _scaled(spec, by)
+    made = {name: _sized(name, inner, by) for name, inner in spec.items()}
     return made if height is None else {**made, "height": height}
 
 
-def _scaled(part: Any, by: float) -> Any:
+def _scaled(part: object, by: float) -> object:
     match part:
         case dict():
             return {name: _sized(name, inner, by) for name, inner in part.items()}
@@ -39,7 +37,7 @@ def _scaled(part: Any, by: float) -> Any:
             return part
 
 
-def _sized(name: str, inner: Any, by: float) -> Any:
+def _sized(name: str, inner: object, by: float) -> object:
     if name in NOT_DRAWN:
         return inner
     if name in SIZES and isinstance(inner, int | float) and not isinstance(inner, bool):

@@ -1,13 +1,12 @@
 """What each kind of action would have given back, with its earned error, beside the rules in force. Pure."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from analytics import text
-from service.charts.frame import styled, unchecked
+from service.charts.frame import Layered, styled, unchecked
 from service.charts.theme import Theme
 from service.usecases.advised import Replayed
 
@@ -26,7 +25,7 @@ def compared(after: Replayed, before: Replayed, words: Mapping[str, str]) -> pd.
 
 
 @unchecked
-def given_chart(frame: pd.DataFrame, colours: Theme, *, both: bool) -> Any:
+def given_chart(frame: pd.DataFrame, colours: Theme, *, both: bool) -> Layered:
     """A bar an action with its error, its hours beside it, and a tick where the rules in force would end."""
     told = [
         f"{text.amount(hours)} h{_band(low, high)}"
@@ -59,7 +58,7 @@ def given_chart(frame: pd.DataFrame, colours: Theme, *, both: bool) -> Any:
 
 
 @unchecked
-def charged_chart(frame: pd.DataFrame, colours: Theme) -> Any:
+def charged_chart(frame: pd.DataFrame, colours: Theme) -> Layered:
     """A bar a project: its part of what is lent, were held-idle hours charged; a tick at its part now."""
     told = [
         f"{text.percent(now)} \u2192 {text.percent(then)}"
@@ -86,31 +85,34 @@ def charged_chart(frame: pd.DataFrame, colours: Theme) -> Any:
     return styled(alt.layer(*layers), colours, height=len(shown) * 40)
 
 
-def _scale(ends: "pd.Series[float]") -> Any:
+def _scale(ends: "pd.Series[float]") -> alt.Scale:
     """From 0 to the longest row, with room for what is written behind it, on a phone too."""
     reach = f"{float(ends.max() or 1.0)} * clamp(width / max(width - {TEXT_PX}, 1), 1.3, 4)"
     return alt.Scale(domainMin=0, domainMax=alt.ExprRef(reach), nice=False)
 
 
-def _names(shown: pd.DataFrame, column: str, colours: Theme) -> Any:
+def _names(shown: pd.DataFrame, column: str, colours: Theme) -> alt.Y:
     """What each row is called, in the order of the frame."""
     axis = alt.Axis(title=None, labelFontSize=13, labelColor=colours.ink, labelLimit=220)
     return alt.Y(f"{column}:N", sort=list(shown[column]), axis=axis)
 
 
-def _bar(base: Any, x: Any, colours: Theme) -> Any:
-    return base.mark_bar(cornerRadiusEnd=3, height=18, color=colours.used).encode(x=x)
+def _bar(base: alt.Chart, x: alt.X, colours: Theme) -> alt.Chart:
+    made: alt.Chart = base.mark_bar(cornerRadiusEnd=3, height=18, color=colours.used).encode(x=x)
+    return made
 
 
-def _tick(base: Any, column: str, scale: Any, colours: Theme) -> Any:
+def _tick(base: alt.Chart, column: str, scale: alt.Scale, colours: Theme) -> alt.Chart:
     """Where the row would end by what is in force."""
     tick = base.mark_tick(thickness=3, height=26, color=colours.stripe)
-    return tick.encode(x=alt.X(f"{column}:Q", scale=scale))
+    made: alt.Chart = tick.encode(x=alt.X(f"{column}:Q", scale=scale))
+    return made
 
 
-def _told(base: Any, scale: Any, colours: Theme) -> Any:
+def _told(base: alt.Chart, scale: alt.Scale, colours: Theme) -> alt.Chart:
     labels = base.mark_text(align="left", dx=8, color=colours.muted)
-    return labels.encode(x=alt.X("end:Q", scale=scale), text="told:N")
+    made: alt.Chart = labels.encode(x=alt.X("end:Q", scale=scale), text="told:N")
+    return made
 
 
 def _band(low: float | None, high: float | None) -> str:
