@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import SupportsFloat
 
 NOTHING = "\u2013"
 """What stands where nothing was measured."""
@@ -24,6 +25,15 @@ def missing(value: object) -> bool:
         return value is None or bool(value != value)  # noqa: PLR0124 what NaN alone is
     except TypeError:  # pandas.NA is neither equal to itself nor unequal
         return True
+
+
+def known(value: object) -> float | None:
+    """A number of a row, of JSON or a frame; ``None`` where none is known. Raises TypeError for any other."""
+    if missing(value):
+        return None
+    if not isinstance(value, SupportsFloat):
+        raise TypeError(f"{value!r} stands where a number should")
+    return float(value)
 
 
 def length(seconds: float | None) -> str:

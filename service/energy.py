@@ -6,8 +6,6 @@ hours". Rows are those of the ledger's queries, from the API or a frame: None an
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isnan
-from typing import Any
 
 from analytics import text
 from collector.model import WASTE_STATES
@@ -15,7 +13,7 @@ from collector.model import WASTE_STATES
 WHOLE = 0.995
 """From here on it is 100% as screens write it, and nothing is said."""
 
-Row = Mapping[Any, Any]
+Row = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +55,16 @@ def _sum(rows: Iterable[Row], kwh: str, ratio: str, hours: str) -> Energy:
     any_known, any_row = False, False
     for row in rows:
         any_row = True
-        part, energy, time = row.get(ratio), row.get(kwh), float(row[hours] or 0.0)
+        part, energy = text.known(row.get(ratio)), text.known(row.get(kwh))
+        time = text.known(row[hours]) or 0.0
         whole += time
-        known += 0.0 if _missing(part) else time * float(part or 0.0)
-        if not _missing(energy):
+        known += time * (part or 0.0)
+        if energy is not None:
             any_known = True
-            measured += float(energy or 0.0)
+            measured += energy
     return Energy(
         kwh=measured if any_known or not any_row else None, known_ratio=known / whole if whole else None
     )
-
-
-def _missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and isnan(value))
 
 
 WASTED = tuple(sorted(state.value for state in WASTE_STATES))

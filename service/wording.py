@@ -5,13 +5,17 @@ How a number with a unit reads is ``analytics.text``'s to say.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING
 
 from analytics import text
 from analytics.vocabulary.states import GpuState
 from service.durations import STALE_S
 from service.energy import Energy, used, wasted
 from service.schemas.values import as_text
+
+if TYPE_CHECKING:
+    from service.schemas.rows import ClusterNowRecord
+
 
 GAP = "\u00a0"
 """Between GPU and its number: a name is not broken."""
@@ -39,17 +43,18 @@ def measured_part(what: str, told: Energy) -> str:
     return what if part is None else f"{what}, of {text.percent(part)} of hours"
 
 
-def is_silent(row: Any) -> bool:
+def is_silent(row: Mapping[str, object]) -> bool:
     """Whether nothing has come of a GPU since its newest sample; a row of ``gpus_now``."""
     at = row["as_of"]
     return row["state"] == GpuState.UNKNOWN and not text.missing(at) and bool(row["state_since"] == at)
 
 
-def held_now(row: Any, now: datetime) -> str:
+def held_now(row: "ClusterNowRecord", now: datetime) -> str:
     """The row of ``cluster_now`` in a sentence, which says how long ago it was if that is past."""
     held, idle = text.gpus(row["held_gpus"]), text.gpus(row["idle_held_gpus"])
     withheld = row.get("withheld_gpus") or 0
-    age_s = 0.0 if text.missing(row["as_of"]) else (now - _aware(row["as_of"])).total_seconds()
+    at = row["as_of"]
+    age_s = 0.0 if at is None or text.missing(at) else (now - _aware(at)).total_seconds()
     if age_s > STALE_S:
         more = f"; {text.gpus_were(withheld)} withheld" if withheld else ""
         told = f"{text.length(age_s)} ago {held} of {text.some_gpus(row['gpus'])}"
@@ -60,7 +65,7 @@ def held_now(row: Any, now: datetime) -> str:
     return f"{held} of {text.some_gpus(row['gpus'])} {are} held now, {idle} of them {do} nothing{more}"
 
 
-def energy_measured(rows: Sequence[Mapping[Any, Any]]) -> str:
+def energy_measured(rows: Sequence[Mapping[str, object]]) -> str:
     """Behind a table with energy: of how much of the time it is known, where that is not all of it."""
     parts = [
         f"{text.percent(each.partly_of)} of the {which}"
@@ -86,7 +91,7 @@ def localized(sentence: str, zone: tzinfo = UTC) -> str:
     return text.localized(sentence, lambda at: moment(at, zone))
 
 
-def in_a_spreadsheet(value: Any) -> Any:
+def in_a_spreadsheet(value: object) -> object:
     """Text that a spreadsheet would take for a formula is marked as text (CSV injection, OWASP)."""
     return as_text(value) if isinstance(value, str) else value
 

@@ -4,9 +4,9 @@ The sum is the ledger's (docs/decisions/0049), so it is the one of ``fallow ledg
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -23,13 +23,13 @@ from service.summaries.waste_table import Waste, waste_table
 
 if TYPE_CHECKING:
     from service.schemas.rows import WasteRow
+    from service.summaries.waste_table import Ledger
 
 SHOWN = 10
 """As many as a head of group reads; who comes after them wasted little."""
 USER = "user"
 NOT_TOLD = "no"
 NAMELESS = "Of half of it or more no user is known, so it is told by job; --by user says what is."
-Row = dict[str, Any]
 
 
 def run_waste(flags: argparse.Namespace) -> int:
@@ -62,7 +62,7 @@ def run_waste(flags: argparse.Namespace) -> int:
 
 
 def by_who_is_known(
-    client: Client, span: tuple[datetime, datetime], filters: dict[str, Any]
+    client: Client, span: tuple[datetime, datetime], filters: Mapping[str, object]
 ) -> tuple[str, tuple[Waste, ...]]:
     """By what it is told best, and the rows: by user, by job where few users are known. Blocks."""
     rows = wasted(client, USER, span, filters)
@@ -76,7 +76,7 @@ def _is_nameless(rows: Sequence[Waste]) -> bool:
 
 
 def wasted(
-    client: Client, by: str, span: tuple[datetime, datetime], filters: dict[str, Any]
+    client: Client, by: str, span: tuple[datetime, datetime], filters: Mapping[str, object]
 ) -> tuple[Waste, ...]:
     """Who wasted anything between two whole minutes, the largest first. Blocks. Raises ``ClientError``."""
     between = {"from_ts": span[0], "to_ts": span[1]}
@@ -85,11 +85,17 @@ def wasted(
     who = {name: value for name, value in filters.items() if name != "model"}
     return waste_table(
         by,
-        client.rows(f"ledger_by_{by}", **between, **filters),
+        _ledger(client, by, {**between, **filters}),
         client.rows("jobs", **between, **filters),
         client.rows("findings", **between, **filters),
         client.rows("alerts", **around, **who),
     )
+
+
+def _ledger(client: Client, by: str, asked: Mapping[str, object]) -> "Sequence[Ledger]":
+    if by == "project":
+        return client.rows("ledger_by_project", **asked)
+    return client.rows("ledger_by_job", **asked) if by == "job" else client.rows("ledger_by_user", **asked)
 
 
 def draw(rows: Sequence[Waste], by: str, now: datetime, width: int | None = None) -> RenderableType:
@@ -135,7 +141,7 @@ def why(row: Waste, by: str) -> str:
     return f"{found}: {row.worst['job_name'] or row.worst['job']}"
 
 
-def _of(job: Any, column: str) -> str:
+def _of(job: Mapping[str, object] | None, column: str) -> str:
     return "" if job is None else str(job[column] or "")
 
 
@@ -157,7 +163,7 @@ def _nothing(sums: "WasteRow") -> str:
     return "Whoever held a GPU worked on it."
 
 
-def _record(row: Waste, by: str) -> Row:
+def _record(row: Waste, by: str) -> dict[str, object]:
     job = row.worst
     return {
         by: row.key,

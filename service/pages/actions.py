@@ -13,6 +13,7 @@ from analytics import text
 from analytics.vocabulary.states import GpuState
 from service import wording
 from service.charts.theme import ink_on as readable
+from service.client.jobs import ActingClient
 from service.errors import NoData, StoreOlder, UnknownQuery
 from service.pages.data import jobs, queries
 from service.pages.parts import submit_form
@@ -52,7 +53,7 @@ def show(site: Site) -> None:
 
 def _body(stage: Stage) -> None:
     since = _since(stage)
-    actions: list[Action] = list(jobs.ask("actions", since_ms=since, job=stage.view.job))
+    actions: list[Action] = list(jobs.ask(ActingClient.actions, since_ms=since, job=stage.view.job))
     actions.sort(key=lambda each: -each.action)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.header(_sentence(actions), anchor=False)

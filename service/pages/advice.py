@@ -9,7 +9,6 @@ Plans that wait for a yes: their steps, to approve, reject with a reason, or sno
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC
-from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -19,17 +18,19 @@ from analytics.vocabulary.actions import ActionClass, label_of_action
 from analytics.vocabulary.states import GpuState
 from service import wording
 from service.charts.theme import ink_on as readable
+from service.client.jobs import ActingClient
 from service.errors import ClientError
 from service.pages.data import jobs, queries
 from service.pages.parts import submit_form
 from service.pages.parts.charted import grid
 from service.pages.parts.context import Site, Stage, linked, staged
-from service.pages.parts.evidence import class_of, evidence_box
+from service.pages.parts.evidence import Judged, class_of, evidence_box
 from service.pages.parts.kill_switch import read_switch, switch_banner
 from service.pages.parts.messages import explain_acting
 from service.pages.parts.url_state import window
 from service.pages.parts.widgets import facts, plain, tag
 from service.pages.sign_in import May, may_order
+from service.schemas.advice import AdviceRow
 from service.schemas.control import Gain, Plan, PlanStep, Refused
 from service.schemas.records import instant
 from service.usecases.advised import Advised
@@ -93,7 +94,7 @@ def _step(stage: Stage, plan: Plan, step: PlanStep, found: Advised) -> bool:
         items += [("risk", step.risk)] if step.risk else []
         facts([*items, ("mode", step.mode)])
         if step.evidence:
-            row = {"class": class_of(step.evidence), "job": step.job, "evidence": step.evidence}
+            row: Judged = {"class": class_of(step.evidence), "job": step.job, "evidence": step.evidence}
             as_of = instant(plan.as_of_ms) or found.as_of
             evidence_box(stage, row, lines=found.lines, as_of=as_of, key=f"{plan.plan}-{step.n}")
     return taken
@@ -197,7 +198,7 @@ def _body(stage: Stage) -> None:
 def _plans(stage: Stage) -> tuple[Plan, ...] | None:
     """The plans that wait; ``None``, and a line that says why, where no service answers for them."""
     try:
-        rows: list[Plan] = jobs.ask("plans")
+        rows: list[Plan] = jobs.ask(ActingClient.plans)
     except ClientError as error:
         notice = explain_acting(error)
         st.info(
@@ -207,7 +208,7 @@ def _plans(stage: Stage) -> tuple[Plan, ...] | None:
     return tuple(each for each in rows if each.state == "waiting")
 
 
-def head_sentence(rows: Sequence[Mapping[str, Any]], plans: Sequence[Plan] | None) -> str:
+def head_sentence(rows: Sequence[AdviceRow], plans: Sequence[Plan] | None) -> str:
     """How much is advised in the rows below, what their known gains sum up to, and what waits for a yes."""
     hours, unknown = known_gain(rows)
     many = len(rows)
@@ -242,7 +243,7 @@ def _recurring(stage: Stage, found: Advised) -> None:
         st.caption(f"And {len(recurred.habits) - MOST_HABITS} more: `fallow advise --recurring`.")
 
 
-def _advised(stage: Stage, found: Advised, rows: Sequence[Mapping[str, Any]]) -> None:
+def _advised(stage: Stage, found: Advised, rows: Sequence[AdviceRow]) -> None:
     facts(
         [
             ("as of", stage.when(found.as_of)),
@@ -256,7 +257,7 @@ def _advised(stage: Stage, found: Advised, rows: Sequence[Mapping[str, Any]]) ->
         _one(stage, found, row)
 
 
-def _one(stage: Stage, found: Advised, row: Mapping[str, Any]) -> None:
+def _one(stage: Stage, found: Advised, row: AdviceRow) -> None:
     name = str(row["id"])
     label, ground = label_of_action(str(row["class"])), _ground(stage, str(row["class"]))
     with st.container(border=True, key=f"advice-{name}", gap="xsmall"):
@@ -270,7 +271,7 @@ def _one(stage: Stage, found: Advised, row: Mapping[str, Any]) -> None:
         evidence_box(stage, row, lines=found.lines, as_of=found.as_of, key=name)
 
 
-def _facts(found: Advised, row: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(found: Advised, row: AdviceRow) -> list[tuple[str, str]]:
     items = []
     if row["gain_gpu_hours"] is None or row["gain_gpu_hours"]:
         items.append(("expected gain", expected(row)))
@@ -285,13 +286,13 @@ def _facts(found: Advised, row: Mapping[str, Any]) -> list[tuple[str, str]]:
     return items
 
 
-def expected(row: Mapping[str, Any]) -> str:
+def expected(row: AdviceRow) -> str:
     """The expected gain with the band that the evidence gives it; without one, that none was earned."""
     if row["gain_gpu_hours"] is None:
         return "not known"
     gain = float(row["gain_gpu_hours"])
     held = row.get("evidence") or {}
-    low, high, mid = (held.get(f"expected_{which}_s") for which in ("low", "high", "idle"))
+    low, high, mid = (text.known(held.get(f"expected_{which}_s")) for which in ("low", "high", "idle"))
     if low is None or high is None or not mid:
         return f"{text.gpu_hours(gain)} (too little recorded for an error)"
     gpus = gain * 3600 / mid  # that are given back: a share of one is less than one

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import streamlit as st
@@ -18,6 +18,13 @@ from service.pages.data import queries
 from service.pages.parts.charted import charted, grid
 from service.pages.parts.context import PageContext, Site, drawn, go, nothing_matches, open_gpu
 from service.pages.parts.widgets import facts, heat_keys, kind_label
+from service.summaries.frames import records
+
+if TYPE_CHECKING:
+    from streamlit.elements.lib.column_types import ColumnConfig
+
+    from service.schemas.rows import ClusterNowRecord
+
 
 COLUMNS = {
     "gpu": "GPU",
@@ -87,7 +94,7 @@ def _cells(scene: PageContext, gpus: pd.DataFrame) -> tuple[pd.DataFrame, TimeAx
 def _now(scene: PageContext, now: pd.DataFrame) -> None:
     if now.empty or text.missing(now.iloc[0]["gpus"]):
         return
-    row = now.iloc[0]
+    row: ClusterNowRecord = records(now)[0]
     st.header(wording.held_now(row, datetime.now(UTC)), anchor=False)
     memory = f"{text.size(row['memory_used_bytes'])} of {text.size(row['memory_total_bytes'])}"
     facts(
@@ -103,7 +110,7 @@ def _now(scene: PageContext, now: pd.DataFrame) -> None:
     )
 
 
-def _withheld(row: Any) -> list[tuple[str, str]]:
+def _withheld(row: "ClusterNowRecord") -> list[tuple[str, str]]:
     """How many GPUs nobody may have, and why."""
     if not row.get("withheld_gpus"):
         return []
@@ -150,7 +157,7 @@ def gpu_table(gpus: pd.DataFrame, scene: PageContext, found: Mapping[str, str]) 
     shown = gpus.assign(
         gpu=[wording.short_gpu(*each) for each in named],
         state=gpus["state"].map(label_of),
-        since=[scene.since(each) for each in gpus.to_dict("records")],
+        since=[scene.since(each) for each in records(gpus)],
         utilization=gpus["utilization_ratio"] * 100,
         memory=gpus["memory_used_bytes"] / gpus["memory_total_bytes"] * 100,
         found=gpus["uuid"].map(found).fillna(gpus["state_reason"].replace("", None)),
@@ -166,8 +173,8 @@ def _found(findings: pd.DataFrame) -> dict[str, str]:
     return {uuid: ", ".join(dict.fromkeys(each)) for uuid, each in kinds.items()}
 
 
-def _columns() -> dict[str, Any]:
-    told: dict[str, Any] = dict(COLUMNS)
+def _columns() -> "dict[str, ColumnConfig | str]":
+    told: dict[str, ColumnConfig | str] = {**COLUMNS}
     for column in ("utilization", "memory"):
         told[column] = st.column_config.ProgressColumn(
             COLUMNS[column], format="%.0f %%", min_value=0, max_value=100, width="small"

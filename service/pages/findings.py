@@ -5,7 +5,7 @@ What people are told of: the open cases of alerts. Part of the findings page.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import streamlit as st
@@ -25,6 +25,11 @@ from service.pages.parts.finding_messages import told as message_of
 from service.pages.parts.unknown import unjudged, unknowns
 from service.pages.parts.url_state import address, shared
 from service.pages.parts.widgets import facts, kind_label, plain, spoken, tag_of_kind
+from service.summaries.frames import records
+
+if TYPE_CHECKING:
+    from service.schemas.rows import FindingsTuple, WasteRow
+
 
 FILTERS = ("node", "project", "user")
 
@@ -133,7 +138,7 @@ def wasted(waste: pd.DataFrame | None, *, open_only: bool) -> str:
 
 def beside(waste: pd.DataFrame) -> str:
     """What the sum is made of, and the figure that is no part of it."""
-    row = waste.to_dict("records")[0]
+    row: WasteRow = records(waste)[0]
     low = text.gpu_hours(row["low_saturation_gpu_hours"])
     drawn = energy.wasted([row]) if "wasted_energy_kwh" in row else None
     metered = f" What was wasted drew {energy.written(drawn)}." if drawn is not None and drawn.kwh else ""
@@ -170,7 +175,7 @@ def _closed(open_only: bool) -> None:
     )
 
 
-def _finding(scene: PageContext, group: Sequence[Any]) -> None:
+def _finding(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
     """One message a job; the other GPUs that a sentence is about are named behind it."""
     row = group[0]
     carried = address(shared(scene.view))
@@ -190,7 +195,7 @@ def _finding(scene: PageContext, group: Sequence[Any]) -> None:
                     scene.site["jobs"],
                     label=plain(row.job if text.missing(row.job_name) else row.job_name),
                     icon=":material/deployed_code:",
-                    query_params=carried | {"job": row.job},
+                    query_params=carried | {"job": str(row.job)},
                 )
             st.space("stretch")
             with st.popover("Evidence", type="tertiary", icon=":material/query_stats:"):
@@ -204,7 +209,7 @@ def _finding(scene: PageContext, group: Sequence[Any]) -> None:
         facts(_facts(scene, group))
 
 
-def _facts(scene: PageContext, group: Sequence[Any]) -> list[tuple[str, str]]:
+def _facts(scene: PageContext, group: "Sequence[FindingsTuple]") -> list[tuple[str, str]]:
     row = group[0]
     wasted, low, cost = (
         summed(group, name) for name in ("wasted_gpu_hours", "low_saturation_gpu_hours", "wasted_cost")
@@ -221,7 +226,7 @@ def _facts(scene: PageContext, group: Sequence[Any]) -> list[tuple[str, str]]:
         ("found", scene.when(min(each.opened_at for each in group))),
         ("judged on", f"{scene.when(row.window_from)} to {scene.when(row.window_to)}"),
         ("covered", text.percent(row.coverage)),
-        ("measure", RUNGS.get(int(row.rung), "no measure")),
+        ("measure", RUNGS.get(int(text.known(row.rung) or 0), "no measure")),
     ]
     if not text.missing(row.closed_at):
         items.append(("over since", scene.when(row.closed_at)))

@@ -1,6 +1,6 @@
 """One GPU: everything measured on one time axis, who held it, what runs on it, what happened to it."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import streamlit as st
@@ -25,6 +25,10 @@ from service.pages.parts.context import show as show_notice
 from service.pages.parts.messages import NO_SUCH_GPU
 from service.pages.parts.url_state import address, shared
 from service.pages.parts.widgets import facts, plain, state_keys, state_tag
+from service.summaries.frames import records
+
+if TYPE_CHECKING:
+    from service.schemas.rows import GpusNowRecord
 
 
 def show(site: Site) -> None:
@@ -44,7 +48,7 @@ def _body(scene: PageContext) -> None:
     if found.empty:
         show_notice(NO_SUCH_GPU)
         return
-    row = found.iloc[0]
+    row: GpusNowRecord = records(found)[0]
     _head(scene, row)
     _energy(scene, row)
     _timeline(scene, row)
@@ -58,7 +62,7 @@ def _body(scene: PageContext) -> None:
     _holders(scene, row)
 
 
-def _head(scene: PageContext, row: Any) -> None:
+def _head(scene: PageContext, row: "GpusNowRecord") -> None:
     name = wording.short_gpu(row["node"], row["gpu_place"], row["uuid"])
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.header(plain(name), anchor=False, width="content")
@@ -72,7 +76,7 @@ def _head(scene: PageContext, row: Any) -> None:
             ("held by", held),
             (
                 "utilization",
-                f"{text.percent(row['utilization_ratio'])} ({RUNGS.get(row['rung'], 'no measure')})",
+                f"{text.percent(row['utilization_ratio'])} ({RUNGS.get(row['rung'] or 0, 'no measure')})",
             ),
             ("memory", memory),
             ("power", text.watts(row["power_w"])),
@@ -88,10 +92,10 @@ def _head(scene: PageContext, row: Any) -> None:
     )
 
 
-def _energy(scene: PageContext, row: Any) -> None:
+def _energy(scene: PageContext, row: "GpusNowRecord") -> None:
     """What it drew in the range, and how much of it while it was held and nothing ran."""
     ledger = queries.ask("ledger_by_gpu", node=row["node"], **scene.window.span)
-    own = ledger[ledger["key"] == row["uuid"]].to_dict("records")
+    own = records(ledger[ledger["key"] == row["uuid"]])
     used, wasted = energy.used(own), energy.wasted(own)
     if own and used.kwh is not None:
         told = f"{energy.written(used)} in this time"
@@ -99,12 +103,12 @@ def _energy(scene: PageContext, row: Any) -> None:
         st.caption(f"Energy: {told}{idle}.")
 
 
-def _timeline(scene: PageContext, row: Any) -> None:
+def _timeline(scene: PageContext, row: "GpusNowRecord") -> None:
     asked = {"uuid": row["uuid"], **scene.window.steps}
     timeline = queries.ask("gpu_timeline", **asked)
     holders = queries.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
     total = row["memory_total_bytes"]
-    lanes = measured_lanes(lanes_of(None if text.missing(total) else float(total)), timeline)
+    lanes = measured_lanes(lanes_of(text.known(total)), timeline)
     state_keys(scene.colours)
     strips: list[Strip] = [
         state_strip(timeline, scene.window, scene.colours),
@@ -122,7 +126,7 @@ def _timeline(scene: PageContext, row: Any) -> None:
         st.caption(f"Not measured on this GPU in this time: {', '.join(missing).lower()}.")
 
 
-def _use_by_holder(scene: PageContext, row: Any) -> None:
+def _use_by_holder(scene: PageContext, row: "GpusNowRecord") -> None:
     """What each of those who share it did lately; silent where nobody tells."""
     use = queries.ask_if_kept("use_by_holder", uuid=row["uuid"])
     if use is None or use.empty:
@@ -141,7 +145,7 @@ def _use_by_holder(scene: PageContext, row: Any) -> None:
     st.caption(f"As the exporter told it of each pod at {scene.when(use['ts'].iloc[0])}.")
 
 
-def _processes(scene: PageContext, row: Any) -> None:
+def _processes(scene: PageContext, row: "GpusNowRecord") -> None:
     processes = queries.ask("processes_now", uuid=row["uuid"])
     if wording.is_silent(row) and not processes.empty:
         st.subheader("Processes when it was last seen", anchor=False)
@@ -179,7 +183,7 @@ def _processes(scene: PageContext, row: Any) -> None:
     )
 
 
-def _events(scene: PageContext, row: Any) -> None:
+def _events(scene: PageContext, row: "GpusNowRecord") -> None:
     st.subheader("Events", anchor=False)
     events = queries.ask("events", node=row["node"], **scene.window.span)
     mine = events[events["uuid"] == row["uuid"]]
@@ -190,7 +194,7 @@ def _events(scene: PageContext, row: Any) -> None:
     grid(shown, hide_index=True)
 
 
-def _strangers(scene: PageContext, row: Any) -> None:
+def _strangers(scene: PageContext, row: "GpusNowRecord") -> None:
     """Who was on it though others were given it, and whose claim could not be read; silent when nobody."""
     asked = {"uuid": row["uuid"], **scene.window.span}
     found, unclear = (
@@ -232,7 +236,7 @@ def intruders_table(found: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
     )
 
 
-def _holders(scene: PageContext, row: Any) -> None:
+def _holders(scene: PageContext, row: "GpusNowRecord") -> None:
     st.subheader("Holders in this time", anchor=False)
     holders = queries.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
     if holders.empty:
@@ -240,7 +244,7 @@ def _holders(scene: PageContext, row: Any) -> None:
         return
     shown = pd.DataFrame(
         {
-            "From": [scene.began(row) for row in holders.to_dict("records")],
+            "From": [scene.began(row) for row in records(holders)],
             "To": ["still" if text.missing(at) else scene.when(at) for at in holders["to_ts"]],
             "Person": holders["user_name"],
             "Project": holders["project"],

@@ -1,7 +1,8 @@
 """Jobs: a searchable list, and for one of them its GPUs and every measure on one time axis."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import streamlit as st
@@ -34,8 +35,15 @@ from service.pages.parts.messages import NO_SUCH_JOB
 from service.pages.parts.search_box import run_line
 from service.pages.parts.url_state import UrlState
 from service.pages.parts.widgets import facts, heat_keys, kind_label, plain
+from service.summaries.frames import records
 from service.summaries.job_verdicts import efficiency, verdict
 from service.summaries.recommendations import pattern_of_job
+
+if TYPE_CHECKING:
+    from streamlit.elements.lib.column_types import ColumnConfig
+
+    from service.schemas.rows import JobsRecord, JobsTuple
+
 
 EARLIER = " {jobs} held a GPU when its records begin: From is then, or earlier, as Began says."
 VERDICT_PX = 345
@@ -113,7 +121,7 @@ def _body(scene: PageContext) -> None:
     if found.empty:
         show_notice(NO_SUCH_JOB)
         return
-    _one(scene, found.iloc[0])
+    _one(scene, records(found)[0])
 
 
 def _measured(scene: PageContext) -> None:
@@ -142,7 +150,7 @@ def _search(scene: PageContext, jobs: pd.DataFrame) -> None:
     )
 
 
-def label_of_job(row: Any) -> str:
+def label_of_job(row: "JobsTuple") -> str:
     """A job as the search lists it."""
     who = " · ".join(str(each) for each in (row.user_name, row.project) if not text.missing(each))
     name = row.job if text.missing(row.job_name) else row.job_name
@@ -161,7 +169,7 @@ def _list(scene: PageContext, jobs: pd.DataFrame) -> None:
     hidden = (*(() if metered else ("energy_kwh",)), *(() if any(earlier) else ("from_note",)))
     shown = jobs.assign(
         utilization=jobs["utilization_ratio"] * 100,
-        verdict=[verdict(row) or text.NOTHING for row in jobs.to_dict("records")],
+        verdict=[verdict(row) or text.NOTHING for row in records(jobs)],
         from_note=["or earlier" if each else "" for each in earlier],
         from_ts=jobs["from_ts"].dt.tz_convert(scene.zone),
         to_ts=jobs["to_ts"].dt.tz_convert(scene.zone),
@@ -179,7 +187,7 @@ def _list(scene: PageContext, jobs: pd.DataFrame) -> None:
     )
     st.caption(
         "The most wasteful first; hours are GPU-hours in this time range. Choose a row to look into a job."
-        + (wording.energy_measured(jobs.to_dict("records")) if metered else "")
+        + (wording.energy_measured(records(jobs)) if metered else "")
         + (EARLIER.format(jobs=text.many(sum(earlier), "job")) if any(earlier) else "")
     )
     chosen = picked["selection"]["rows"]
@@ -199,7 +207,7 @@ def _back(view: UrlState) -> None:
     )
 
 
-def _one(scene: PageContext, row: Any) -> None:
+def _one(scene: PageContext, row: "JobsRecord") -> None:
     _back(scene.view)
     acting.say_what_came()
     st.header(_told(row), anchor=False)
@@ -224,22 +232,23 @@ def _one(scene: PageContext, row: Any) -> None:
     _measures(scene, timeline)
 
 
-def _told(row: Any) -> str:
+def _told(row: "JobsRecord") -> str:
     name = plain(row["job_name"] if not text.missing(row["job_name"]) else row["job"])
     told = verdict(row)
     return name if told is None else f"{name}: {told}"
 
 
-def _facts(scene: PageContext, row: Any) -> None:
+def _facts(scene: PageContext, row: "JobsRecord") -> None:
+    cells: Mapping[str, object] = row
     items = [
-        (what, str(row[column]))
+        (what, str(cells[column]))
         for what, column in (
             ("by", "user_name"),
             ("project", "project"),
             ("framework", "framework"),
             ("kind", "kind"),
         )
-        if not text.missing(row[column])
+        if not text.missing(cells[column])
     ]
     until = "now" if text.missing(row["to_ts"]) else scene.when(row["to_ts"])
     items += [
@@ -311,7 +320,7 @@ def _each_gpu(scene: PageContext, job: str) -> None:
         )
 
 
-def _titles(kinds: Any) -> str | None:
+def _titles(kinds: object) -> str | None:
     """Comma-separated kinds by their titles."""
     return None if text.missing(kinds) or not kinds else "; ".join(map(kind_label, str(kinds).split(", ")))
 
@@ -360,8 +369,8 @@ def began_earlier(jobs: pd.DataFrame) -> list[bool]:
     return [value is True or value == 1 for value in jobs.get("from_is_bound", [None] * len(jobs))]
 
 
-def _columns(jobs: pd.DataFrame) -> dict[str, Any]:
-    told: dict[str, Any] = dict(COLUMNS)
+def _columns(jobs: pd.DataFrame) -> "dict[str, ColumnConfig | str]":
+    told: dict[str, ColumnConfig | str] = {**COLUMNS}
     most = float(jobs["gpu_hours"].max())
     told["gpu_hours"] = st.column_config.NumberColumn("Held", format="%.1f")
     told["used_gpu_hours"] = st.column_config.NumberColumn("Used", format="%.1f")

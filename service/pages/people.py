@@ -10,7 +10,7 @@ sign in, what to change is for the person and for operators, as that report is.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import streamlit as st
@@ -25,7 +25,9 @@ from service.pages.parts.charted import charted, grid
 from service.pages.parts.context import PageContext, Site, current_view, drawn, go, nothing_matches
 from service.pages.parts.widgets import definitions, facts, keys, plain, swatch
 from service.pages.sign_in import may_read
+from service.schemas.advice import AdviceRow
 from service.summaries import accounted
+from service.summaries.frames import records
 from service.summaries.headline import headline
 from service.summaries.holders import MANAGED, managed, named
 from service.summaries.recommendations import (
@@ -40,6 +42,12 @@ from service.summaries.recommendations import (
     told_held,
 )
 from service.usecases.recurring import told, told_to_owner
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+    from streamlit.elements.lib.column_types import ColumnConfig
+
+    from service.schemas.rows import JobsRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +71,10 @@ def about_whom(scene: PageContext) -> Person | None:
     return None if name is None else Person(name=name, you=name == own)
 
 
-def held(scene: PageContext, who: Person) -> list[dict[Any, Any]]:
+def held(scene: PageContext, who: Person) -> "list[JobsRecord]":
     """Draw what they held and used; the jobs that it was. Blocks while it asks. Raises ``ClientError``."""
     asked = _asked(scene, who)
-    jobs = queries.ask("jobs", **asked).to_dict("records")
+    jobs: list[JobsRecord] = records(queries.ask("jobs", **asked))
     head = headline(
         queries.ask("usage_over_time", **asked, step_s=scene.window.step_s),
         queries.ask("ledger_by_state", **asked),
@@ -81,7 +89,7 @@ def held(scene: PageContext, who: Person) -> list[dict[Any, Any]]:
     return jobs
 
 
-def to_change(scene: PageContext, who: Person, jobs: list[dict[Any, Any]]) -> None:
+def to_change(scene: PageContext, who: Person, jobs: "list[JobsRecord]") -> None:
     """Draw what to change about these jobs, for whom it may be shown. Blocks: every policy is asked.
 
     Raises ``ClientError``, but for what is advised, of which it is said.
@@ -92,8 +100,8 @@ def to_change(scene: PageContext, who: Person, jobs: list[dict[Any, Any]]) -> No
         return
     said, unsaid = _advised()
     asked = _asked(scene, who)
-    findings = queries.ask("findings", **asked).to_dict("records")
-    measured = measured_of(queries.ask("ledger_by_job", **asked).to_dict("records"))
+    findings = records(queries.ask("findings", **asked))
+    measured = measured_of(records(queries.ask("ledger_by_job", **asked)))
     recurs = queries.recurred(scene.window.from_ts, scene.window.to_ts)
     own = [] if recurs is None else [each for each in recurs.habits if each["user"] == who.name]
     habits = [told_to_owner(each) if who.you else told(each) for each in own]
@@ -102,7 +110,7 @@ def to_change(scene: PageContext, who: Person, jobs: list[dict[Any, Any]]) -> No
     st.caption(f"The same as a mail or a page: `fallow report my-week --user {_for_code(who.name)}`.")
 
 
-def _asked(scene: PageContext, who: Person) -> dict[str, Any]:
+def _asked(scene: PageContext, who: Person) -> dict[str, object]:
     return {**scene.asked, "user": who.name}
 
 
@@ -126,7 +134,7 @@ def _energy(sums: Held) -> list[tuple[str, str]]:
     ]
 
 
-def _advised() -> tuple[Sequence[Mapping[Any, Any]], tuple[str, ...]]:
+def _advised() -> tuple[Sequence[AdviceRow], tuple[str, ...]]:
     """What is advised now, of everybody; else why nothing is."""
     try:
         return queries.advised().advice, ()
@@ -197,7 +205,7 @@ def _body(scene: PageContext) -> None:
             to_change(scene, who, jobs)
 
 
-def _ranked(scene: PageContext, head: Any, by: str) -> None:
+def _ranked(scene: PageContext, head: "DeltaGenerator", by: str) -> None:
     """Everybody in order, under a sentence at the ``head``."""
     if by in MANAGED:
         frame = managed(queries.ask(f"ledger_by_{by}", **scene.asked))
@@ -304,12 +312,12 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
     )
     st.caption(
         (OF_MANAGER if by in MANAGED else OF_HOLDERS)
-        + (wording.energy_measured(frame.to_dict("records")) if metered else "")
+        + (wording.energy_measured(records(frame)) if metered else "")
     )
     _habits(frame, patterns)
     chosen = [] if by in MANAGED else picked["selection"]["rows"]
     if chosen:
-        _only(scene, frame.iloc[chosen[0]], by)
+        _only(scene, records(frame)[chosen[0]], by)
 
 
 def _accounted(scene: PageContext, by: str) -> None:
@@ -322,7 +330,7 @@ def _accounted(scene: PageContext, by: str) -> None:
     if imported is None or imported.empty:
         return
     st.subheader(accounted.HEADING, anchor=False)
-    rows = [{str(name): value for name, value in row.items()} for row in imported.to_dict("records")]
+    rows = records(imported)
     st.markdown(plain(accounted.told(rows)))
     shown = imported.assign(
         name=imported["key"].astype(object).where(imported["key"].notna(), "not known"),
@@ -361,18 +369,18 @@ def _habits(frame: pd.DataFrame, patterns: pd.DataFrame | None) -> None:
         st.caption(f"And {len(told) - TOP} more: choose one in the table, or a filter above.")
 
 
-def _filters(scene: PageContext) -> dict[str, Any]:
+def _filters(scene: PageContext) -> dict[str, object]:
     return {name: scene.asked.get(name) for name in ("node", "project", "user", "model")}
 
 
-def _only(scene: PageContext, row: Any, by: str) -> None:
+def _only(scene: PageContext, row: Mapping[str, object], by: str) -> None:
     column, name = ("user_name", "user") if by == "people" else ("project", "project")
     if not text.missing(row[column]) and getattr(scene.view, name) != row[column]:
         go(scene.view.only(name, str(row[column])))
         st.rerun()
 
 
-def _columns(frame: pd.DataFrame) -> dict[str, Any]:
+def _columns(frame: pd.DataFrame) -> "dict[str, ColumnConfig | str]":
     currency = next((str(c) for c in frame["currency"] if not text.missing(c)), "")
     hours = {
         name: st.column_config.NumberColumn(COLUMNS[name], format="%.1f")

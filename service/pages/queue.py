@@ -1,12 +1,13 @@
 """Queue: what waits, in which place, for what and since when; and who holds what Fallow lent."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import streamlit as st
 
 from analytics import text
 from service.charts.bars import shares_chart, wanted_and_held
+from service.client.jobs import ActingClient
 from service.pages.data import jobs as acting
 from service.pages.data.jobs import leases_frame, matching, queue_frame
 from service.pages.parts import manager_queue
@@ -17,6 +18,10 @@ from service.pages.parts.search_box import find_box
 from service.pages.parts.submit_form import composer
 from service.pages.parts.url_state import address, shared
 from service.pages.parts.widgets import facts, keys, plain, swatch
+
+if TYPE_CHECKING:
+    from streamlit.elements.lib.column_types import ColumnConfig
+
 
 PER_PAGE = 50
 MOST = 10_000
@@ -59,13 +64,13 @@ def _body(stage: Stage) -> None:
 @st.cache_data(ttl=acting.KEPT_S, show_spinner=False)
 def queued() -> pd.DataFrame:
     """The queue as a frame, kept for a moment. Blocks. Raises ``ClientError``."""
-    return queue_frame(acting.ask("queue", limit=MOST))
+    return queue_frame(acting.ask(ActingClient.queue, limit=MOST))
 
 
 @st.cache_data(ttl=acting.KEPT_S, show_spinner=False)
 def lent() -> pd.DataFrame:
     """The leases as a frame, kept for a moment. Blocks. Raises ``ClientError``."""
-    return leases_frame(acting.ask("leases"))
+    return leases_frame(acting.ask(ActingClient.leases))
 
 
 def _headline(queue: pd.DataFrame, managed: pd.DataFrame) -> str:
@@ -159,8 +164,8 @@ def _shown(stage: Stage, part: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _columns() -> dict[str, Any]:
-    told: dict[str, Any] = dict(COLUMNS)
+def _columns() -> "dict[str, ColumnConfig | str]":
+    told: dict[str, ColumnConfig | str] = {**COLUMNS}
     told["place"] = st.column_config.NumberColumn("Place", width="small")
     told["gpus"] = st.column_config.NumberColumn("GPUs", format="%g", width="small")
     told["waits_for"] = st.column_config.TextColumn("Waits for", width="large")

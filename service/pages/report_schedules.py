@@ -8,8 +8,7 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pandas as pd
@@ -79,7 +78,7 @@ def how_to_schedule(
         )
 
 
-def last_told(last: Delivery, when: Callable[[Any], str]) -> str:
+def last_told(last: Delivery, when: Callable[[datetime | None], str]) -> str:
     """What became of the messages of a schedule's last report, in words; ``when`` writes an instant."""
     parts = [f"{many} {STATES.get(state, state)}" for state, many in last.counts.items()]
     told = ", ".join(parts)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -188,7 +187,7 @@ def _held_window(scene: PageContext, wanted: Wanted) -> tuple[datetime, datetime
     """The window that was current when this report was first asked for here."""
     view = scene.view
     asked = (wanted, view.range, view.since, view.until)
-    held: tuple[Any, tuple[datetime, datetime]] | None = st.session_state.get(HELD)
+    held: tuple[object, tuple[datetime, datetime]] | None = st.session_state.get(HELD)
     if held is None or held[0] != asked:
         held = (asked, (scene.window.from_ts, scene.window.to_ts))
         st.session_state[HELD] = held

@@ -1,7 +1,7 @@
 """Jobs that were submitted to Fallow: the list, and one of them with its life, its orders and its buttons."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import pandas as pd
 import streamlit as st
@@ -9,6 +9,7 @@ import streamlit as st
 from analytics import text
 from analytics.vocabulary.jobs import is_submitted
 from service import wording
+from service.charts.frame import rows
 from service.charts.job_timeline import (
     STANDS,
     gpu_hours,
@@ -19,6 +20,7 @@ from service.charts.job_timeline import (
     stand_colours,
 )
 from service.charts.theme import ink_on as readable
+from service.client.jobs import ActingClient
 from service.errors import UnknownJob
 from service.pages.actions import action_table
 from service.pages.data import jobs as acting
@@ -32,6 +34,10 @@ from service.pages.parts.search_box import find_box, run_line
 from service.pages.parts.widgets import facts, keys, plain, swatch, tag
 from service.pages.queue import queued
 from service.schemas.records import JobDetail, instant
+
+if TYPE_CHECKING:
+    from streamlit.elements.lib.column_types import ColumnConfig
+
 
 PER_PAGE = 50
 MOST, MOST_LIVE = 1_000, 10_000
@@ -88,7 +94,7 @@ def submitted(stage: Stage) -> None:
 def one(stage: Stage, name: str) -> None:
     """Draw one submitted job, or a notice where the register does not know it."""
     try:
-        job: JobDetail = acting.ask("job", job=name)
+        job: JobDetail = acting.ask(ActingClient.job, job=name)
     except UnknownJob:
         show_notice(NO_SUCH_JOB)
         return
@@ -115,8 +121,8 @@ def recent() -> Recent:
     Those that matter are asked for by themselves: behind many that ended they would not be among the newest.
     """
     live, newest = (
-        acting.ask("jobs_listed", limit=MOST_LIVE, ended=False),
-        acting.ask("jobs_listed", limit=MOST),
+        acting.ask(ActingClient.jobs_listed, limit=MOST_LIVE, ended=False),
+        acting.ask(ActingClient.jobs_listed, limit=MOST),
     )
     rows = {row.job: row for row in (*live.rows, *newest.rows)}
     return Recent(jobs=jobs_frame(rows.values()), of_live=live.total, of_all=newest.total)
@@ -159,7 +165,7 @@ def _table(stage: Stage, found: pd.DataFrame) -> None:
     part = found.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
     shown = part.assign(
         name=part["name"].where(part["name"].fillna("").astype(bool), part["job"]),
-        stood=[_stood(row) for row in part.itertuples()],
+        stood=[_stood(row) for row in rows(part)],
         asked=[
             asked_gpus(low, high, share)
             for low, high, share in zip(part["min_gpus"], part["max_gpus"], part["share"], strict=True)
@@ -183,7 +189,12 @@ def _table(stage: Stage, found: pd.DataFrame) -> None:
         st.rerun()
 
 
-def _stood(row: Any) -> str:
+class _Standing(Protocol):
+    state: str
+    exit_reason: str | None
+
+
+def _stood(row: "_Standing") -> str:
     if row.state == "ended" and not text.missing(row.exit_reason):
         return str(row.exit_reason)
     return STANDS.get(row.state, str(row.state))
@@ -278,8 +289,8 @@ def _told_and_done(stage: Stage, job: JobDetail) -> None:
         action_table(stage, job.actions)
 
 
-def _columns() -> dict[str, Any]:
-    told: dict[str, Any] = dict(COLUMNS)
+def _columns() -> "dict[str, ColumnConfig | str]":
+    told: dict[str, ColumnConfig | str] = {**COLUMNS}
     told["held"] = st.column_config.NumberColumn("Has", width="small", help="GPUs that it has now")
     told["message"] = st.column_config.TextColumn("Why", width="medium")
     for name in ("submitted", "started", "ended"):

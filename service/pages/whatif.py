@@ -1,7 +1,6 @@
 """What if: move a threshold, and see over the recorded history what it would have caught and disturbed."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import streamlit as st
 
@@ -219,8 +218,8 @@ def _times(found: Replayed) -> str:
 
 
 def _bar(found: Replayed) -> str:
-    earned: Mapping[str, Any] = found.earned
-    if earned.get("median_error") is None or earned.get("total_error") is None:
+    earned = found.earned
+    if earned["median_error"] is None or earned["total_error"] is None:
         return "Too few idle times were recorded to earn an error bar."
     return (
         f"The error bars are earned: of {text.count(earned['cases'])} times that an owner would have been "

@@ -26,12 +26,12 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     """The report; prices are those of the configuration, by GPU model. Raises ``ClientError``."""
     rows = sorted(
         source.rows("people"),
-        key=lambda row: (row["project"] or "", -row["gpu_hours"], row["user_name"] or ""),
+        key=lambda row: (row["project"] or "", -(row["gpu_hours"] or 0.0), row["user_name"] or ""),
     )
     held = sum(row["gpu_hours"] or 0.0 for row in rows)
     used = sum(row["used_gpu_hours"] or 0.0 for row in rows)
-    costs = [row["cost"] for row in rows]
-    cost = sum(costs) if rows and None not in costs else None
+    costs = [cost for row in rows if (cost := row["cost"]) is not None]
+    cost = sum(costs) if rows and len(costs) == len(rows) else None
     return Report(
         kind=ReportKind.CHARGEBACK,
         title="GPU-hours and their price",

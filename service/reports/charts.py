@@ -1,11 +1,13 @@
 """The charts of reports: the dashboard's own drawings, as SVG or PNG by vl-convert; no script, no network."""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
+from service.charts.drawing import Drawing
 from service.errors import FallowError
 from service.printable import in_lines, shown_rows
 
@@ -17,7 +19,7 @@ PNG_SCALE = 2.0
 MARGIN = 24
 """Pixels left of a chart: fonts of mail programs and browsers are wider than the drawing library thinks."""
 
-BLANK: dict[str, Any] = {"mark": "point", "data": {"values": [{}]}}
+BLANK: dict[str, object] = {"mark": "point", "data": {"values": [{}]}}
 """A drawing of nothing: the first one loads the engine, which takes half a second."""
 
 
@@ -28,7 +30,7 @@ class Form(StrEnum):
     PNG = "png"
 
 
-Draw = Callable[[Any, Form], Callable[[], str]]
+Draw = Callable[[Drawing, Form], Callable[[], str]]
 """Begins a drawing; what it returns waits for the text. Raises ``CannotDraw``."""
 
 
@@ -54,12 +56,12 @@ class CannotDraw(FallowError):
     """Charts cannot be drawn on this machine."""
 
 
-def here(drawing: Any, form: Form) -> Callable[[], str]:
+def here(drawing: Drawing, form: Form) -> Callable[[], str]:
     """Draw in this process, when it is asked for."""
     return partial(drawn, spec_of(drawing), form)
 
 
-def png(drawing: Any) -> bytes:
+def png(drawing: Drawing) -> bytes:
     """The drawing as a PNG of twice its size in pixels, for mail and sharp screens."""
     return base64.b64decode(here(drawing, Form.PNG)())
 
@@ -69,24 +71,25 @@ def data_address(picture: str) -> str:
     return f"data:image/png;base64,{picture}"
 
 
-def spec_of(drawing: Any) -> dict[str, Any]:
+def spec_of(drawing: Drawing) -> dict[str, object]:
     """The drawing as the engine takes it, at the width of a report.
 
     Names in it hold no control character: vl-convert 1.x ends the whole process at one (``\\0``, an escape).
     """
-    spec: dict[str, Any] = shown_rows(drawing.to_dict(validate=False), in_lines)
+    spec = shown_rows(drawing.to_dict(validate=False), in_lines)
     spec["width"] = WIDTH
     spec["background"] = "#ffffff"
     spec["padding"] = {"left": MARGIN, "right": 5, "top": 5, "bottom": 5}
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-    for layer in spec.get("layer", ()):
+    layers = spec.get("layer")
+    for layer in layers if isinstance(layers, list) else ():
         across = layer.get("encoding", {}).get("x", {})
         if across.get("scale", {}).get("type") == "utc":  # the words around it may be in another zone
             across["axis"] = {**across["axis"], "title": "UTC"}
     return spec
 
 
-def drawn(spec: dict[str, Any], form: Form) -> str:
+def drawn(spec: Mapping[str, object], form: Form) -> str:
     """A chart as text. Blocks. Raises ``CannotDraw`` without vl-convert."""
     converter = _converter()
     if form is Form.PNG:
@@ -95,7 +98,7 @@ def drawn(spec: dict[str, Any], form: Form) -> str:
     return text[text.index("<svg") :]
 
 
-def _converter() -> Any:
+def _converter() -> ModuleType:
     try:
         import vl_convert
     except ImportError as error:

@@ -8,12 +8,13 @@ its input ends. Where that process fails, for whatever reason, the chart is draw
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Self
 
+from service.charts.drawing import Drawing
 from service.reports.charts import BLANK, CannotDraw, Form, drawn, spec_of
 
 COMMAND = (sys.executable, "-P", "-m", "service.reports.drawing")
@@ -48,18 +49,18 @@ class Beside:
             with suppress(OSError):
                 self._process.communicate(timeout=ENDS_WITHIN_S)
 
-    def begin(self, drawing: Any, form: Form) -> Callable[[], str]:
+    def begin(self, drawing: Drawing, form: Form) -> Callable[[], str]:
         """Have it drawn; what is returned waits for it."""
         begun: Future[str] = self._turn.submit(self._ask, spec_of(drawing), form)
         return begun.result
 
-    def _ask(self, spec: dict[str, Any], form: Form) -> str:
+    def _ask(self, spec: Mapping[str, object], form: Form) -> str:
         try:
             return self._answer(spec, form)
         except (OSError, ValueError):
             return drawn(spec, form)
 
-    def _answer(self, spec: dict[str, Any], form: Form) -> str:
+    def _answer(self, spec: Mapping[str, object], form: Form) -> str:
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             raise ValueError("no process draws")

@@ -8,10 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from analytics.vocabulary.reports import ReportKind as ReportKind  # noqa: PLC0414
+from service.charts.drawing import Drawing
 from service.charts.theme import LIGHT, Theme
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 Keys = tuple[tuple[str, str], ...]
 
@@ -74,7 +79,7 @@ class Table:
 
     name: str
     columns: tuple[Column, ...]
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, object]]
     empty: str = "Nothing in this time."
 
 
@@ -89,12 +94,12 @@ class Chart:
 
     name: str
     says: str
-    draw: Callable[[Theme, bool], Any]
+    draw: Callable[[Theme, bool], Drawing]
     key: Callable[[Theme], Keys] = lambda _: ()
-    numbers: Any
+    numbers: "pd.DataFrame"
 
     @property
-    def drawing(self) -> Any:
+    def drawing(self) -> Drawing:
         """The drawing on paper, in UTC: a mail is read in any zone."""
         return self.draw(LIGHT, True)
 

@@ -1,18 +1,23 @@
 """One person's own week, kindly: what they held and used, and which setting would change what."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING
 
 from service.client import ClientError
 from service.reports.accounted import accounted_section
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import HELD_COLUMNS, energy_figures, head_of, job_rows, priced, use_section
 from service.reports.source import Source
+from service.schemas.advice import AdviceRow
 from service.summaries.headline import USED
 from service.summaries.recommendations import Held, changes, held_of, measured_of, told_held
 from service.usecases.advised import advised
 from service.usecases.recurring import recurred, told_to_owner
+
+if TYPE_CHECKING:
+    from service.reports.sections import ReportedJob
+
 
 JOBS = (
     Column(key="name", title="Job"),
@@ -76,10 +81,10 @@ def _figures(held: Held) -> tuple[Figure, ...]:
     )
 
 
-def _changes(source: Source, jobs: Sequence[Mapping[str, Any]]) -> Section:
+def _changes(source: Source, jobs: "Sequence[ReportedJob]") -> Section:
     """What to change, with the exact setting where there is one; what could not be advised is said."""
     unsaid: tuple[str, ...] = ()
-    said: Sequence[Mapping[str, Any]] = ()
+    said: Sequence[AdviceRow] = ()
     try:
         said = advised(source.client).advice
     except ClientError as error:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from analytics import text
 from service import wording
@@ -21,6 +21,10 @@ from service.printable import on_a_line, unlinked
 from service.reports import charts
 from service.reports.model import Chart, Column, Format, Measure, Report, Table
 from service.reports.values import day, period, written
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 
 OURS = Path(__file__).parent / "templates"
 NUMBERS = frozenset(Measure) - {Measure.TEXT}
@@ -62,7 +66,7 @@ def render(
             return json.dumps(plain(report), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def plain(report: Report) -> dict[str, Any]:
+def plain(report: Report) -> dict[str, object]:
     """The report as JSON-ready values: bare numbers, units in the names."""
     return {
         "kind": report.kind.value,
@@ -134,7 +138,7 @@ def _templated(name: str, report: Report, style: Style, drawings: charts.Drawing
         raise BadTemplate(f"the template {where}{f', line {line}' if line else ''}: {error}") from error
 
 
-def _picture(chart: Chart, pictures: Pictures, drawings: charts.Drawings) -> Any:
+def _picture(chart: Chart, pictures: Pictures, drawings: charts.Drawings) -> "Markup":
     """The chart as HTML that carries it."""
     from jinja2 import TemplateRuntimeError
     from markupsafe import Markup, escape
@@ -158,15 +162,15 @@ def _as_typed(text: str) -> str:
     return marked.replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _records(table: Table) -> list[dict[str, Any]]:
+def _records(table: Table) -> list[dict[str, object]]:
     return [{column.key: _cell(row, column) for column in table.columns} for row in table.rows]
 
 
-def _cell(row: Mapping[str, Any], column: Column) -> Any:
+def _cell(row: Mapping[str, object], column: Column) -> object:
     return _bare(row.get(column.key))
 
 
-def _bare(value: Any) -> Any:
+def _bare(value: object) -> object:
     if text.missing(value):
         return None
     return value.item() if hasattr(value, "item") else value

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from datetime import date, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
 
 from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemLoader, StrictUndefined, TemplateNotFound
 from jinja2.loaders import split_template_path
@@ -29,7 +28,7 @@ UNREAD = ("draw", "drawing", "key", "numbers")
 class Sandbox(ImmutableSandboxedEnvironment):
     """Where a report's templates are rendered."""
 
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+    def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
         """Whether a template may read this; called by Jinja."""
         return super().is_safe_attribute(obj, attr, value) and _may_be_read(obj, attr)
 
@@ -65,12 +64,12 @@ def environment(site: Path | None, ours: Path, *, html: bool) -> Environment:
     )
 
 
-def _visible(value: Any) -> Any:
+def _visible(value: object) -> object:
     """What an expression gives, names in it on one line that can be seen; our own markup as it is."""
     return on_a_line(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _may_be_read(obj: Any, attr: str) -> bool:
+def _may_be_read(obj: object, attr: str) -> bool:
     kind = type(obj)
     if kind.__module__.split(".")[0] in ("jinja2", "markupsafe"):
         return True

@@ -1,13 +1,14 @@
 """The pieces that several kinds of report are made of: figures, charts and tables from one source."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from analytics import text
 from analytics.vocabulary.findings import title_of_kind
 from analytics.vocabulary.states import STATES, GpuState, label_of
 from service import wording
 from service.charts.bars import PARTS, part_colours, waste_bars
+from service.charts.frame import rows as frame_rows
 from service.charts.theme import Theme
 from service.charts.usage import allocated_and_used, ledger_bars
 from service.energy import Energy
@@ -15,6 +16,29 @@ from service.reports.model import Chart, Column, Figure, Keys, Measure, Section,
 from service.reports.source import Source
 from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline
 from service.summaries.job_verdicts import kinds, verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from service.schemas.rows import JobsRow, LedgerByStateTuple
+
+    class ReportedJob(JobsRow):
+        """A job as tables show it: what to call it, its verdict, and what was found."""
+
+        name: str
+        verdict: str | None
+        kinds: str | None
+
+    class StateRow(TypedDict):
+        """The hours of one state, as the table shows them."""
+
+        state: str
+        meaning: str
+        gpu_hours: float
+        share_ratio: float | None
+        energy_kwh: float | None
+        cost: float | None
+
 
 TOP = 10
 WORTH_GPU_HOURS = 1.0
@@ -51,7 +75,7 @@ JOB_COLUMNS = (
 )
 
 
-def head_of(source: Source) -> tuple[Headline, Any, Any]:
+def head_of(source: Source) -> "tuple[Headline, pd.DataFrame, pd.DataFrame]":
     """The dashboard's headline over the window, with the frames that it was made from."""
     usage, ledger = source.steps("usage_over_time"), source.frame("ledger_by_state")
     return headline(usage, ledger, source.window), usage, ledger
@@ -131,7 +155,7 @@ def _of_part(energy: Energy) -> str:
     return "" if part is None else f"; measured in {text.percent(part)} of them"
 
 
-def use_section(source: Source, usage: Any, head: Headline, *, you: bool = False) -> Section:
+def use_section(source: Source, usage: "pd.DataFrame", head: Headline, *, you: bool = False) -> Section:
     """Allocated against used over time, of a part of the GPUs where the source is; said to ``you``, if so."""
     who = "You" if you else source.about
     between = f"{text.gpu_hours(head.fallow_gpu_hours)} lay between the two."
@@ -160,9 +184,9 @@ def use_section(source: Source, usage: Any, head: Headline, *, you: bool = False
     )
 
 
-def state_section(ledger: Any) -> Section:
+def state_section(ledger: "pd.DataFrame") -> Section:
     """Where the hours went; they add up to the hardware."""
-    by_state = {row.state: row for row in ledger.itertuples()}
+    by_state: dict[str, LedgerByStateTuple] = {row.state: row for row in frame_rows(ledger)}
     rows = [_state_row(state.key, state.meaning, by_state.get(state.key)) for state in STATES]
     rows = [row for row in rows if row["state"] != label_of(GpuState.WITHHELD) or row["gpu_hours"]]
     largest = max(rows, key=lambda row: row["gpu_hours"])
@@ -179,7 +203,7 @@ def state_section(ledger: Any) -> Section:
     )
 
 
-def waste_chart(frame: Any, name: str) -> Chart | None:
+def waste_chart(frame: "pd.DataFrame", name: str) -> Chart | None:
     """Bars of those who wasted most; ``frame`` has ``name`` and the ledger's columns."""
     if frame.empty:
         return None
@@ -197,7 +221,7 @@ def waste_chart(frame: Any, name: str) -> Chart | None:
     )
 
 
-def wastes_section(jobs: Sequence[Mapping[str, Any]], heading: str) -> Section:
+def wastes_section(jobs: "Sequence[JobsRow]", heading: str) -> Section:
     """The jobs that wasted most, each with its verdict and what was found about it."""
     return Section(
         heading=heading,
@@ -210,7 +234,7 @@ def wastes_section(jobs: Sequence[Mapping[str, Any]], heading: str) -> Section:
     )
 
 
-def job_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def job_rows(rows: "Sequence[JobsRow]") -> "list[ReportedJob]":
     """Jobs as tables show them, with a name, a verdict and what was found for each."""
     return [
         {
@@ -223,23 +247,25 @@ def job_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def worst_jobs(rows: Sequence[Mapping[str, Any]], top: int = TOP) -> list[dict[str, Any]]:
+def worst_jobs(rows: "Sequence[JobsRow]", top: int = TOP) -> "list[ReportedJob]":
     """The ``top`` jobs by wasted GPU-hours; who wasted nothing is left out."""
     wasting = [row for row in job_rows(rows) if (row["wasted_gpu_hours"] or 0) > 0]
-    return sorted(wasting, key=lambda row: -row["wasted_gpu_hours"])[:top]
+    return sorted(wasting, key=lambda row: -(row["wasted_gpu_hours"] or 0.0))[:top]
 
 
-def best_jobs(rows: Sequence[Mapping[str, Any]], top: int = TOP) -> list[dict[str, Any]]:
+def best_jobs(rows: "Sequence[JobsRow]", top: int = TOP) -> "list[ReportedJob]":
     """The ``top`` jobs by utilization among those that held and used enough to be named as good."""
     worth = [
         row
         for row in job_rows(rows)
         if (row["utilization_ratio"] or 0) >= WORTH_RATIO and (row["gpu_hours"] or 0) >= WORTH_GPU_HOURS
     ]
-    return sorted(worth, key=lambda row: (-row["utilization_ratio"], -row["gpu_hours"]))[:top]
+    return sorted(worth, key=lambda row: (-(row["utilization_ratio"] or 0.0), -(row["gpu_hours"] or 0.0)))[
+        :top
+    ]
 
 
-def priced(columns: tuple[Column, ...], rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+def priced(columns: tuple[Column, ...], rows: Sequence[Mapping[str, object]]) -> tuple[Column, ...]:
     """The columns without money where nothing has a price."""
     return tuple(
         column
@@ -249,7 +275,7 @@ def priced(columns: tuple[Column, ...], rows: Sequence[Mapping[str, Any]]) -> tu
     )
 
 
-def currency_of(rows: Sequence[Mapping[str, Any]]) -> str | None:
+def currency_of(rows: Sequence[Mapping[str, object]]) -> str | None:
     """The currency of the rows' money."""
     return next((str(row["currency"]) for row in rows if row.get("currency")), None)
 
@@ -267,17 +293,12 @@ def _part_keys(colours: Theme) -> Keys:
     return tuple(zip(part_colours(colours), PARTS, strict=True))
 
 
-def _state_row(key: str, meaning: str, row: Any) -> dict[str, Any]:
-    known = row is not None
+def _state_row(key: str, meaning: str, row: "LedgerByStateTuple | None") -> "StateRow":
     return {
         "state": label_of(key),
         "meaning": meaning,
-        "gpu_hours": float(row.gpu_hours) if known else 0.0,
-        "share_ratio": float(row.share_ratio) if known and not text.missing(row.share_ratio) else None,
-        "energy_kwh": _measured(getattr(row, "energy_kwh", None)),
-        "cost": float(row.cost) if known and not text.missing(row.cost) else None,
+        "gpu_hours": 0.0 if row is None else text.known(row.gpu_hours) or 0.0,
+        "share_ratio": None if row is None else text.known(row.share_ratio),
+        "energy_kwh": text.known(getattr(row, "energy_kwh", None)),  # none in an older service's answer
+        "cost": None if row is None else text.known(row.cost),
     }
-
-
-def _measured(value: Any) -> float | None:
-    return None if text.missing(value) else float(value)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.charts.window import Window, step_for
 from service.client import Client
@@ -11,7 +11,10 @@ from service.reports.model import Chart, Span
 from service.usecases.advised import Replayed
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from service.charts.frame import TimeAxis
+    from service.schemas.rows import Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +49,26 @@ class Source:
 
         return TimeAxis(window=self.window, utc=utc)
 
-    def rows(self, name: str, **more: object) -> list[dict[str, Any]]:
-        """A named query's rows over the window. Blocks. Raises ``ClientError``."""
-        return self.client.rows(name, **self._span(), **self.filters, **more)
+    if TYPE_CHECKING:
 
-    def frame(self, name: str, **more: object) -> Any:
+        @property
+        def rows(self) -> Rows:
+            """A named query's rows over the window. Blocks. Raises ``ClientError``."""
+
+    else:
+
+        def rows(self, name, **more):
+            """A named query's rows over the window. Blocks. Raises ``ClientError``."""
+            return self.client.rows(name, **self._span(), **self.filters, **more)
+
+    def frame(self, name: str, **more: object) -> "pd.DataFrame":
         """The same as a frame, times as UTC instants, as the dashboard's charts take them."""
         frame = self.client.query(name, **self._span(), **self.filters, **more)
         for column in frame.select_dtypes("datetime").columns:
             frame[column] = frame[column].dt.tz_localize("UTC").dt.as_unit("us")
         return frame
 
-    def steps(self, name: str) -> Any:
+    def steps(self, name: str) -> "pd.DataFrame":
         """A frame step by step over the window."""
         return self.frame(name, step_s=self.window.step_s)
 

@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING
 
+from analytics import text
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import TOP
 from service.reports.source import Source
 from service.summaries import waiting
+
+if TYPE_CHECKING:
+    from service.schemas.rows import WaitedHoldersRow, WaitedRow
+
 
 HEADING = "Who waited while others held GPUs idle"
 KEYS = {"user": "Person", "account": "Account", "partition": "Partition"}
@@ -44,7 +49,7 @@ def waited(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     """The report. Blocks while it asks. Raises ``ClientError``."""
     everybody = source.rows("waited", by="user")
     holders = source.rows("waited_holders", by="user")
-    sums = {each.key: sum(row[each.key] or 0.0 for row in everybody) for each in _SUMS}
+    sums = {each.key: sum(text.known(_cell(row, each.key)) or 0.0 for row in everybody) for each in _SUMS}
     return Report(
         kind=ReportKind.WAITED,
         title=HEADING,
@@ -94,7 +99,7 @@ def waited_section(source: Source) -> tuple[Section, ...]:
     )
 
 
-def _who(by: str, rows: Sequence[Mapping[str, Any]]) -> Section:
+def _who(by: str, rows: "Sequence[WaitedRow]") -> Section:
     return Section(
         heading=f"Who waited, by {KEYS[by].lower()}",
         table=Table(
@@ -106,7 +111,7 @@ def _who(by: str, rows: Sequence[Mapping[str, Any]]) -> Section:
     )
 
 
-def _holders(rows: Sequence[Mapping[str, Any]]) -> Section:
+def _holders(rows: "Sequence[WaitedHoldersRow]") -> Section:
     return Section(
         heading="Who held the idle GPUs",
         table=Table(
@@ -142,7 +147,7 @@ def _causes(source: Source) -> Section:
             **row,
             "cause": waiting.why(row["reason"], qos=row["qos"] or "", account=row["account"])
             if row["reason"]
-            else waiting.CAUSES.get(row["cause"], row["cause"]),
+            else waiting.CAUSES.get(row["cause"] or "", row["cause"]),
         }
         for row in source.rows("waited_causes")
     ]
@@ -169,5 +174,9 @@ def _keyed(title: str, columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return (Column(key="key", title=title), *columns)
 
 
-def _known(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _cell(row: Mapping[str, object], column: str) -> object:
+    return row[column]
+
+
+def _known(rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     return [{**row, "key": row["key"] or "unknown"} for row in rows]

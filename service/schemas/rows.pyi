@@ -1,11 +1,15 @@
 """The rows of named queries as JSON has them, for the type checker alone: each is a dictionary.
 
 Written by ``python -m tests.service.rows_stub``. A column that its query does not promise may be ``None``.
+A ``Record`` is the row of a frame (``DataFrame.to_dict("records")``), a ``Tuple`` the same of ``itertuples``:
+times are UTC, and what is missing may be NaN or NaT.
 """
 
 # mypy: disable-error-code="overload-overlap"
 
-from typing import Any, Literal, Protocol, TypedDict, overload
+from typing import Literal, Protocol, TypedDict, overload
+
+import pandas as pd
 
 AccountedRunsRow = TypedDict(
     "AccountedRunsRow",
@@ -127,6 +131,25 @@ ClusterNowRow = TypedDict(
     },
 )
 
+ClusterNowRecord = TypedDict(
+    "ClusterNowRecord",
+    {
+        "as_of": pd.Timestamp | None,
+        "gpus": float | None,
+        "held_gpus": float | None,
+        "idle_held_gpus": float | None,
+        "free_gpus": float | None,
+        "withheld_gpus": float | None,
+        "withheld_because": str | None,
+        "unknown_gpus": float | None,
+        "used_gpus": float | None,
+        "utilization_ratio": float | None,
+        "power_w": float | None,
+        "memory_used_bytes": int | None,
+        "memory_total_bytes": int | None,
+    },
+)
+
 ConsentsRow = TypedDict(
     "ConsentsRow",
     {
@@ -193,6 +216,35 @@ FindingsRow = TypedDict(
     },
 )
 
+class FindingsTuple(Protocol):
+    finding_id: int
+    kind: str
+    uuid: str
+    node: str
+    gpu_index: int | None
+    gpu_place: str | None
+    model: str | None
+    user_name: str | None
+    project: str | None
+    job: str | None
+    job_name: str | None
+    opened_at: pd.Timestamp
+    last_seen_at: pd.Timestamp
+    closed_at: pd.Timestamp | None
+    window_from: pd.Timestamp
+    window_to: pd.Timestamp
+    coverage: float | None
+    rung: int | None
+    wasted_gpu_hours: float | None
+    low_saturation_gpu_hours: float | None
+    wasted_cost: float | None
+    currency: str | None
+    wasted_energy_kwh: float | None
+    wasted_energy_known_ratio: float | None
+    sentence: str
+    judged_gpu_hours: float | None
+    evidence: str | None
+
 FindingsByKindRow = TypedDict(
     "FindingsByKindRow",
     {
@@ -242,6 +294,21 @@ GpuHoldersRow = TypedDict(
         "from_ts": str | None,
         "from_is_bound": bool | None,
         "to_ts": str | None,
+        "user_name": str | None,
+        "project": str | None,
+        "job": str | None,
+        "job_name": str | None,
+        "share": float | None,
+        "source": str | None,
+    },
+)
+
+GpuHoldersRecord = TypedDict(
+    "GpuHoldersRecord",
+    {
+        "from_ts": pd.Timestamp | None,
+        "from_is_bound": bool | None,
+        "to_ts": pd.Timestamp | None,
         "user_name": str | None,
         "project": str | None,
         "job": str | None,
@@ -320,6 +387,64 @@ GpusNowRow = TypedDict(
         "as_of": str | None,
     },
 )
+
+GpusNowRecord = TypedDict(
+    "GpusNowRecord",
+    {
+        "uuid": str,
+        "node": str,
+        "gpu_index": int | None,
+        "gpu_place": str | None,
+        "model": str | None,
+        "mig_profile": str | None,
+        "state": str,
+        "state_reason": str | None,
+        "state_since": pd.Timestamp | None,
+        "state_since_is_bound": bool | None,
+        "user_name": str | None,
+        "project": str | None,
+        "job": str | None,
+        "job_name": str | None,
+        "framework": str | None,
+        "utilization_ratio": float | None,
+        "rung": int | None,
+        "gpu_utilization_ratio": float | None,
+        "sm_active_ratio": float | None,
+        "memory_used_bytes": int | None,
+        "memory_total_bytes": int | None,
+        "power_w": float | None,
+        "temperature_c": int | None,
+        "process_count": int | None,
+        "as_of": pd.Timestamp | None,
+    },
+)
+
+class GpusNowTuple(Protocol):
+    uuid: str
+    node: str
+    gpu_index: int | None
+    gpu_place: str | None
+    model: str | None
+    mig_profile: str | None
+    state: str
+    state_reason: str | None
+    state_since: pd.Timestamp | None
+    state_since_is_bound: bool | None
+    user_name: str | None
+    project: str | None
+    job: str | None
+    job_name: str | None
+    framework: str | None
+    utilization_ratio: float | None
+    rung: int | None
+    gpu_utilization_ratio: float | None
+    sm_active_ratio: float | None
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    power_w: float | None
+    temperature_c: int | None
+    process_count: int | None
+    as_of: pd.Timestamp | None
 
 HarvestsRow = TypedDict(
     "HarvestsRow",
@@ -495,6 +620,70 @@ JobsRow = TypedDict(
         "wasted_energy_known_ratio": float | None,
     },
 )
+
+JobsRecord = TypedDict(
+    "JobsRecord",
+    {
+        "job": str,
+        "job_name": str | None,
+        "user_name": str | None,
+        "project": str | None,
+        "framework": str | None,
+        "kind": str | None,
+        "command": str | None,
+        "gpus": int | None,
+        "from_ts": pd.Timestamp | None,
+        "from_is_bound": bool | None,
+        "to_ts": pd.Timestamp | None,
+        "gpu_hours": float | None,
+        "used_gpu_hours": float | None,
+        "wasted_gpu_hours": float | None,
+        "utilization_ratio": float | None,
+        "memory_used_max_bytes": int | None,
+        "unknown_gpu_hours": float | None,
+        "busy_gpu_hours": float | None,
+        "engine_gpu_hours": float | None,
+        "gpus_used": int | None,
+        "rung": int | None,
+        "found": str | None,
+        "cost": float | None,
+        "currency": str | None,
+        "energy_kwh": float | None,
+        "energy_known_ratio": float | None,
+        "wasted_energy_kwh": float | None,
+        "wasted_energy_known_ratio": float | None,
+    },
+)
+
+class JobsTuple(Protocol):
+    job: str
+    job_name: str | None
+    user_name: str | None
+    project: str | None
+    framework: str | None
+    kind: str | None
+    command: str | None
+    gpus: int | None
+    from_ts: pd.Timestamp | None
+    from_is_bound: bool | None
+    to_ts: pd.Timestamp | None
+    gpu_hours: float | None
+    used_gpu_hours: float | None
+    wasted_gpu_hours: float | None
+    utilization_ratio: float | None
+    memory_used_max_bytes: int | None
+    unknown_gpu_hours: float | None
+    busy_gpu_hours: float | None
+    engine_gpu_hours: float | None
+    gpus_used: int | None
+    rung: int | None
+    found: str | None
+    cost: float | None
+    currency: str | None
+    energy_kwh: float | None
+    energy_known_ratio: float | None
+    wasted_energy_kwh: float | None
+    wasted_energy_known_ratio: float | None
 
 JudgementRow = TypedDict(
     "JudgementRow",
@@ -852,6 +1041,15 @@ LedgerByStateRow = TypedDict(
     },
 )
 
+class LedgerByStateTuple(Protocol):
+    state: str | None
+    gpu_hours: float | None
+    share_ratio: float | None
+    cost: float | None
+    currency: str | None
+    energy_kwh: float | None
+    energy_known_ratio: float | None
+
 LedgerByUserRow = TypedDict(
     "LedgerByUserRow",
     {
@@ -894,6 +1092,20 @@ ManagerNodesRow = TypedDict(
     },
 )
 
+ManagerNodesRecord = TypedDict(
+    "ManagerNodesRecord",
+    {
+        "cluster": str,
+        "node": str,
+        "state": str | None,
+        "reason": str | None,
+        "gpus": int | None,
+        "given_gpus": int | None,
+        "partitions": str | None,
+        "measured_gpus": int,
+    },
+)
+
 ManagerQueueRow = TypedDict(
     "ManagerQueueRow",
     {
@@ -917,6 +1129,32 @@ ManagerQueueRow = TypedDict(
         "submitted_at": str,
         "expected_at": str | None,
         "as_of": str,
+    },
+)
+
+ManagerQueueRecord = TypedDict(
+    "ManagerQueueRecord",
+    {
+        "job": str,
+        "shown_id": str,
+        "user_name": str | None,
+        "project": str | None,
+        "job_name": str | None,
+        "cluster": str,
+        "partition": str | None,
+        "qos": str | None,
+        "reservation": str | None,
+        "reason": str | None,
+        "cause": str | None,
+        "gpus": int | None,
+        "gpu_type": str | None,
+        "shards": int | None,
+        "nodes": int | None,
+        "tasks": int,
+        "priority": int | None,
+        "submitted_at": pd.Timestamp,
+        "expected_at": pd.Timestamp | None,
+        "as_of": pd.Timestamp,
     },
 )
 
@@ -1182,6 +1420,19 @@ SpanRow = TypedDict(
         "first_ts": str | None,
         "last_ts": str | None,
         "complete_to": str | None,
+        "nodes": int | None,
+        "gpus": int | None,
+        "holders": int | None,
+        "samples": int | None,
+    },
+)
+
+SpanRecord = TypedDict(
+    "SpanRecord",
+    {
+        "first_ts": pd.Timestamp | None,
+        "last_ts": pd.Timestamp | None,
+        "complete_to": pd.Timestamp | None,
         "nodes": int | None,
         "gpus": int | None,
         "holders": int | None,
@@ -1510,7 +1761,7 @@ class Rows(Protocol):
     @overload
     def __call__(self, name: Literal["waste"], **params: object) -> list[WasteRow]: ...
     @overload
-    def __call__(self, name: str, **params: object) -> list[dict[str, Any]]: ...
+    def __call__(self, name: str, **params: object) -> list[dict[str, object]]: ...
 
 class RowsIfKept(Protocol):
     @overload
@@ -1656,4 +1907,4 @@ class RowsIfKept(Protocol):
     @overload
     def __call__(self, name: Literal["waste"], **params: object) -> list[WasteRow] | None: ...
     @overload
-    def __call__(self, name: str, **params: object) -> list[dict[str, Any]] | None: ...
+    def __call__(self, name: str, **params: object) -> list[dict[str, object]] | None: ...

@@ -4,17 +4,21 @@ A mean over a run is no state of any moment (docs/decisions/0069): what was idle
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from analytics import text
+
+if TYPE_CHECKING:
+    from service.schemas.rows import AccountedRunsRow
+
 
 HEADING = "From Slurm's accounting, of time in which nothing was measured here"
 
 
-def told(rows: Sequence[Mapping[str, Any]]) -> str:
+def told(rows: Sequence[Mapping[str, object]]) -> str:
     """What is known of all rows (query ``accounted_use``) together, in sentences."""
     given, measured, used, unused = (
-        sum(row[name] or 0.0 for row in rows)
+        sum(text.known(row[name]) or 0.0 for row in rows)
         for name in ("gpu_hours", "measured_gpu_hours", "used_gpu_hours", "unused_gpu_hours")
     )
     if not measured:
@@ -28,11 +32,11 @@ def told(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def gpus_used(run: Mapping[str, Any]) -> str | None:
+def gpus_used(run: "AccountedRunsRow") -> str | None:
     """The means of one run (query ``accounted_runs``) in a sentence; ``None`` where nobody measured it."""
     if run["utilization_ratio"] is None:
         return None
-    count, never, mean = run["measured_gpus"], run["unused_gpus"], text.percent(run["utilization_ratio"])
+    count, never, mean = run["measured_gpus"] or 0, run["unused_gpus"], text.percent(run["utilization_ratio"])
     of = f"{count} of its {run['gpus']} GPUs" if count < run["gpus"] else text.many(count, "GPU")
     none = f"; {never} of them never used" if never else ""
     return f"mean utilization of {of} over the run, by jobstats: {mean}{none}"

@@ -5,7 +5,7 @@ A message has a part for each kind: its first sentence, and on which other GPUs 
 
 from collections.abc import Callable, Iterable, Sequence
 from math import isnan
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from analytics.vocabulary.findings import IDLENESS, KINDS, FindingKind
 
@@ -40,13 +40,13 @@ def by_kind(group: Sequence[Found], kind_of: Callable[[Found], str], *, is_open:
     return [part for kind, part in parts.items() if kind not in named]
 
 
-def once_a_gpu(values: Iterable[tuple[str, Any]]) -> float | None:
+def once_a_gpu(values: Iterable[tuple[str, float | None]]) -> float | None:
     """The sum of hours, or money, by GPU: several findings about one bear the same; ``None``: not known."""
     by_gpu = {uuid: float(value) for uuid, value in values if value is not None and not isnan(value)}
     return sum(by_gpu.values()) if by_gpu else None
 
 
-def once_a_job(values: Iterable[tuple[str, str, Any]]) -> float | None:
+def once_a_job(values: Iterable[tuple[str, str, float | None]]) -> float | None:
     """The same of a message, by kind and GPU: a finding about a whole job bears what all its GPUs have."""
     rows = list(values)
     whole = once_a_gpu(("", value) for kind, _, value in rows if _is_of_job(kind))

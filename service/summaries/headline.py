@@ -11,6 +11,7 @@ from service.charts.frame import with_end
 from service.charts.usage import step_hours
 from service.charts.window import Window
 from service.energy import WASTED, Energy
+from service.summaries.frames import records
 
 WHOLE = 0.995
 USED, ALLOCATED, MEASURED = (
@@ -80,8 +81,8 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
         measured_ratio=1 - unknown_hours / total if total > 0 else None,
         unknown_gpu_hours=unknown_hours,
         withheld_gpu_hours=float(hours.get(GpuState.WITHHELD.value, 0.0)),
-        energy=energy.used(ledger.to_dict("records")),
-        wasted_energy=energy.used(wasted.to_dict("records")),
+        energy=energy.used(records(ledger)),
+        wasted_energy=energy.used(records(wasted)),
         there_ratio=_ratio(span.where(installed > 0, 0.0), span) or 0.0,
     )
 

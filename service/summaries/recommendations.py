@@ -9,10 +9,9 @@ How a holder works, in words with the numbers that made it so. Pure.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from shlex import quote
-from typing import Any
 
 import pandas as pd
 
@@ -23,9 +22,11 @@ from analytics.vocabulary.jobs import is_submitted
 from analytics.vocabulary.patterns import LAST, PatternKind, name_of_pattern
 from service import energy
 from service.energy import Energy
+from service.schemas.advice import AdviceRow
 from service.summaries.finding_groups import by_kind, grouped
+from service.summaries.frames import records
 
-Row = Mapping[Any, Any]
+Row = Mapping[str, object]
 
 ENOUGH_MEASURED = 0.95
 """As findings are judged: with less, the answer is unknown."""
@@ -106,7 +107,7 @@ def measured_of(ledger: Iterable[Row]) -> dict[str, float]:
 
 def changes(
     jobs: Sequence[Row],
-    said: Iterable[Row],
+    said: Iterable[AdviceRow],
     findings: Iterable[Row],
     measured: Mapping[str, float],
     *,
@@ -145,7 +146,7 @@ def _by_numbers(jobs: Sequence[Row], measured: Mapping[str, float], name: str | 
         if held and wasted >= WORTH_TELLING_GPU_HOURS:
             told.append(
                 f"{called(row)} ({row['job']}) held {text.gpu_hours(held)} on "
-                f"{text.many(row['gpus'], 'GPU')}; "
+                f"{text.many(text.known(row['gpus']), 'GPU')}; "
                 f"{text.percent(wasted / held)} of that did nothing."
             )
     why = (
@@ -155,7 +156,7 @@ def _by_numbers(jobs: Sequence[Row], measured: Mapping[str, float], name: str | 
     return [*told, why] if told else []
 
 
-def _not_judged(jobs: Sequence[Row], measured: Mapping[str, float], told: set[Any]) -> list[str]:
+def _not_judged(jobs: Sequence[Row], measured: Mapping[str, float], told: Set[object]) -> list[str]:
     """The largest jobs of which too little is known to say anything."""
     dark = [
         row
@@ -192,7 +193,7 @@ def _job(row: Row) -> str | None:
     return None if text.missing(row["job"]) else str(row["job"])
 
 
-def _to_owner(row: Row, name: str) -> str:
+def _to_owner(row: AdviceRow, name: str) -> str:
     """An advice as its job's owner reads it: that somebody is to be told of it is no news to them."""
     if row["class"] in IDLE:
         why = str(row["why"])  # without a finding it speaks of "it", which only a heading had named
@@ -201,7 +202,7 @@ def _to_owner(row: Row, name: str) -> str:
     return f"{what}{'' if what.endswith(('.', '!', '?')) else '.'} {row['why']}"
 
 
-def _is_told(finding: Row, advised: Iterable[Row]) -> bool:
+def _is_told(finding: Row, advised: Iterable[AdviceRow]) -> bool:
     """Whether an advice about the same job says already what a finding says."""
     return any(
         row["job"] == finding["job"] and finding["kind"] in TOLD_BY.get(str(row["class"]), ())
@@ -209,13 +210,14 @@ def _is_told(finding: Row, advised: Iterable[Row]) -> bool:
     )
 
 
-def _commands(row: Row) -> list[str]:
+def _commands(row: AdviceRow) -> list[str]:
     """What to type: the settings that an advice's steps name; for an idle job of ours, how it makes way."""
     ours = row["class"] in IDLE and is_submitted(str(row["job"]))
     settings = [
         f"export {key}={quote(str(value))}"
         for step in row["steps"]
-        for key, value in (step.get("settings") or [])
+        if isinstance(named := step.get("settings"), list | tuple)
+        for key, value in named
     ]
     return [*settings, *([f"fallow pause {quote(str(row['job']))}"] if ours else [])]
 
@@ -225,8 +227,7 @@ def _sum(rows: Iterable[Row], name: str) -> float:
 
 
 def _hours(row: Row, name: str) -> float:
-    value = row[name]
-    return 0.0 if text.missing(value) else float(value)
+    return text.known(row[name]) or 0.0
 
 
 Said = tuple[str, object, object]
@@ -238,9 +239,9 @@ def in_words(kind: str, evidence: object, reason: object = None) -> str:
     if kind == PatternKind.UNKNOWN:
         return f"{name_of_pattern(kind)}: {'too little was measured' if text.missing(reason) else reason}"
     numbers = _numbers(evidence)
-    measured = text.length((numbers.get("minutes") or 0) * 60)
-    active = f"active {text.percent(numbers.get('active_ratio'))} of {measured} measured"
-    used = f"{text.percent(numbers.get('utilization_active_mean_ratio'))} used while active"
+    measured = text.length((text.known(numbers.get("minutes")) or 0) * 60)
+    active = f"active {text.percent(text.known(numbers.get('active_ratio')))} of {measured} measured"
+    used = f"{text.percent(text.known(numbers.get('utilization_active_mean_ratio')))} used while active"
     if numbers.get("on_engines"):
         used = "on video engines"
     match kind:
@@ -262,16 +263,16 @@ def pattern_of_job(found: pd.DataFrame | None, job: str) -> str | None:
     if found is None or found.empty:
         return None
     own = found[found["job"] == job]
-    return None if own.empty else in_words(*_said(own.iloc[0].to_dict()))
+    return None if own.empty else in_words(*_said(records(own)[0]))
 
 
 def patterns_by(found: pd.DataFrame | None, frame: pd.DataFrame) -> list[str | None]:
     """For each person or project of ``frame`` the patterns of their jobs, the commonest first."""
     keys = [name for name in ("user_name", "project") if name in frame]
     kept: dict[tuple[str | None, ...], list[Said]] = {}
-    for row in () if found is None else found.to_dict("records"):
+    for row in () if found is None else records(found):
         kept.setdefault(_key(row, keys), []).append(_said(row))
-    return [_together(kept.get(_key(row, keys), ())) for row in frame.to_dict("records")]
+    return [_together(kept.get(_key(row, keys), ())) for row in records(frame)]
 
 
 def in_short(kinds: Sequence[str]) -> str | None:
@@ -287,13 +288,13 @@ def kinds_by(found: pd.DataFrame | None, frame: pd.DataFrame) -> list[list[str]]
     """For each person or project of ``frame`` the kinds of their jobs' patterns."""
     keys = [name for name in ("user_name", "project") if name in frame]
     kept: dict[tuple[str | None, ...], list[str]] = {}
-    for row in () if found is None else found.to_dict("records"):
-        kept.setdefault(_key(row, keys), []).append(row["kind"])
-    return [kept.get(_key(row, keys), []) for row in frame.to_dict("records")]
+    for row in () if found is None else records(found):
+        kept.setdefault(_key(row, keys), []).append(str(row["kind"]))
+    return [kept.get(_key(row, keys), []) for row in records(frame)]
 
 
-def _said(row: Mapping[Any, Any]) -> Said:
-    return row["kind"], row["evidence"], row["reason"]
+def _said(row: Row) -> Said:
+    return str(row["kind"]), row["evidence"], row["reason"]
 
 
 def _together(patterns: Sequence[Said]) -> str | None:
@@ -315,22 +316,22 @@ def _together(patterns: Sequence[Said]) -> str | None:
 
 
 def _range(patterns: Sequence[Said], name: str) -> str:
-    values = [value for _, each, _ in patterns if (value := _numbers(each).get(name)) is not None]
+    values = [value for _, each, _ in patterns if (value := text.known(_numbers(each).get(name))) is not None]
     if not values:
         return text.NOTHING
     least, most = text.percent(min(values)), text.percent(max(values))
     return least if least == most else f"{least} to {most}"
 
 
-def _key(row: Mapping[Any, Any], keys: Sequence[str]) -> tuple[str | None, ...]:
+def _key(row: Row, keys: Sequence[str]) -> tuple[str | None, ...]:
     return tuple(None if text.missing(row[name]) else str(row[name]) for name in keys)
 
 
-def _span(numbers: Mapping[str, Any], name: str) -> str:
-    minutes = numbers.get(f"{name}_minutes")
+def _span(numbers: Mapping[str, object], name: str) -> str:
+    minutes = text.known(numbers.get(f"{name}_minutes"))
     return text.NOTHING if minutes is None else text.length(minutes * 60)
 
 
-def _numbers(evidence: object) -> Mapping[str, Any]:
+def _numbers(evidence: object) -> Mapping[str, object]:
     held = json.loads(evidence) if isinstance(evidence, str) else evidence
     return held if isinstance(held, Mapping) else {}

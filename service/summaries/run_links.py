@@ -11,7 +11,6 @@ turns the address of its API into that of its pages; MLflow's tracking server, w
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 Said = Mapping[str, str]
@@ -97,14 +96,14 @@ _PATH = re.compile(r"[A-Za-z0-9/._~%+-]*")
 _PART = re.compile(r"\{(\w+)\}")
 
 
-def runs_of(rows: Iterable[Mapping[Any, Any]], pages: Mapping[str, str] | None = None) -> tuple[Run, ...]:
+def runs_of(rows: Iterable[Mapping[str, object]], pages: Mapping[str, str] | None = None) -> tuple[Run, ...]:
     """The runs in the rows of the query ``run_ids``, each once, the newest first within its tracker.
 
     ``pages`` are a site's own addresses by the tracker's key, with ``{id}`` and other parts in them.
     """
-    sayings: dict[int, dict[str, str]] = {}
+    sayings: dict[str, dict[str, str]] = {}
     for row in rows:
-        sayings.setdefault(int(row["said"]), {})[str(row["name"])] = str(row["value"])
+        sayings.setdefault(str(row["said"]), {})[str(row["name"])] = str(row["value"])
     found = [
         run
         for tracker in TRACKERS

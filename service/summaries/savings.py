@@ -9,12 +9,16 @@ ordered of their own is told, and in no sum: Fallow did not do it.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from analytics import text
 from analytics.vocabulary.actions import ActionClass
+
+if TYPE_CHECKING:
+    from service.schemas.rows import GivenBackRow
+
 
 BY_PEOPLE = "people"
 CLASSES = (
@@ -57,9 +61,9 @@ class Savings:
     total: Saving
 
 
-def judged(rows: Iterable[Mapping[str, Any]], coverage_ratio: float) -> Savings:
+def judged(rows: "Iterable[GivenBackRow]", coverage_ratio: float) -> Savings:
     """The sums of a window. Where nothing was done they are zero, however little was measured."""
-    by_class: dict[str, list[Mapping[str, Any]]] = {name: [] for name in CLASSES}
+    by_class: dict[str, list[GivenBackRow]] = {name: [] for name in CLASSES}
     for row in rows:
         by_class.setdefault(str(row["class"]), []).append(row)
     ours = [row for name, found in by_class.items() if name != BY_PEOPLE for row in found]
@@ -69,13 +73,14 @@ def judged(rows: Iterable[Mapping[str, Any]], coverage_ratio: float) -> Savings:
     )
 
 
-def _summed(action: str, rows: list[Mapping[str, Any]], coverage_ratio: float) -> Saving:
+def _summed(action: str, rows: "list[GivenBackRow]", coverage_ratio: float) -> Saving:
     due, known = _sum(rows, "due_gpu_hours"), _sum(rows, "known_gpu_hours")
     coverage = known / due if due > 0 else None
     is_known = coverage is None or coverage >= coverage_ratio
     prices = [row["worked_cost"] for row in rows if row["worked_gpu_hours"]]
+    known_prices = [price for price in prices if price is not None]
     currencies = {row["currency"] for row in rows if row["currency"] is not None}
-    is_priced = is_known and bool(rows) and None not in prices and len(currencies) == 1
+    is_priced = is_known and bool(rows) and len(known_prices) == len(prices) and len(currencies) == 1
     return Saving(
         action=action,
         times=len(rows),
@@ -85,13 +90,13 @@ def _summed(action: str, rows: list[Mapping[str, Any]], coverage_ratio: float) -
         freed_gpu_hours=_sum(rows, "freed_gpu_hours") if is_known else None,
         held_gpu_hours=_sum(rows, "held_gpu_hours") if is_known else None,
         worked_gpu_hours=_sum(rows, "worked_gpu_hours") if is_known else None,
-        money=sum(prices) if is_priced else None,
+        money=sum(known_prices) if is_priced else None,
         currency=currencies.pop() if is_priced else None,
     )
 
 
-def _sum(rows: Iterable[Mapping[str, Any]], name: str) -> float:
-    return float(sum(row[name] or 0.0 for row in rows))
+def _sum(rows: Iterable[Mapping[str, object]], name: str) -> float:
+    return sum((text.known(row[name]) or 0.0 for row in rows), 0.0)
 
 
 WORDS: Mapping[str, str] = {

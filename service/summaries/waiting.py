@@ -7,11 +7,28 @@ for stays as Slurm has it.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from analytics import text
 from analytics.vocabulary.states import GpuState
 from service.energy import WASTED
+
+if TYPE_CHECKING:
+    from service.schemas.rows import (
+        GpusNowRecord,
+        GpusNowRow,
+        ManagerNodesRecord,
+        ManagerNodesRow,
+        ManagerQueueRecord,
+        ManagerQueueRow,
+        ManagerRunsRow,
+        UnheldRow,
+        WaitedHoldersRow,
+    )
+
+    Queued = ManagerQueueRow | ManagerQueueRecord
+    Gpu = GpusNowRow | GpusNowRecord
+
 
 MOST_NAMED = 4
 """In one sentence; tables have all."""
@@ -121,18 +138,18 @@ def why(
     return _limit(reason, told) or reason
 
 
-def why_of(row: Mapping[str, Any]) -> str:
+def why_of(row: "Queued | ManagerRunsRow") -> str:
     """The same of a row of the query ``manager_queue`` or ``manager_runs``."""
     return why(
-        row["reason"],
-        qos=row["qos"],
+        row["reason"] or "",
+        qos=row["qos"] or "",
         account=row["project"],
-        partition=row["partition"],
-        reservation=row["reservation"],
+        partition=row["partition"] or "",
+        reservation=row["reservation"] or "",
     )
 
 
-def counted(rows: Sequence[Mapping[str, Any]]) -> str:
+def counted(rows: "Sequence[Queued]") -> str:
     """How many jobs wait for how many GPUs, of rows of ``manager_queue``; how many until GPUs are free."""
     jobs, gpus = _jobs(rows), sum((row["gpus"] or 0) * row["tasks"] for row in rows)
     free = _jobs([row for row in rows if row["cause"] == "resources"])
@@ -145,7 +162,7 @@ def counted(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{told}; {text.count(free)} of them until GPUs are free, the others for something else"
 
 
-def unused(gpus: Sequence[Mapping[str, Any]]) -> str | None:
+def unused(gpus: "Sequence[Gpu]") -> str | None:
     """Who has GPUs now and uses none of them, of rows of ``gpus_now``; ``None`` where nobody does."""
     held = Counter((row["job"], row["user_name"]) for row in gpus if row["state"] in WASTED and row["job"])
     if not held:
@@ -162,7 +179,9 @@ def unused(gpus: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def kept(
-    rows: Sequence[Mapping[str, Any]], gpus: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]
+    rows: "Sequence[Queued]",
+    gpus: "Sequence[Gpu]",
+    nodes: "Sequence[ManagerNodesRow | ManagerNodesRecord]",
 ) -> tuple[str, ...]:
     """What keeps those of the manager's GPUs that nobody holds now: who gets them not, and why. Sentences.
 
@@ -189,7 +208,7 @@ def kept(
     return tuple(told)
 
 
-def _jobs(rows: Sequence[Mapping[str, Any]]) -> int:
+def _jobs(rows: "Sequence[Queued]") -> int:
     return sum(row["tasks"] for row in rows)
 
 
@@ -213,10 +232,10 @@ def _limit(reason: str, told: Mapping[str, str]) -> str | None:
     return f"{whose} allows {per} no more {what}"
 
 
-def headline(rows: Sequence[Mapping[str, Any]]) -> str:
+def headline(rows: Sequence[Mapping[str, object]]) -> str:
     """What the rows (query ``waited``) say together, in a sentence."""
     waited, idle, free = (
-        sum(row[name] or 0.0 for row in rows)
+        sum(text.known(row[name]) or 0.0 for row in rows)
         for name in ("waited_gpu_hours", "beside_idle_gpu_hours", "beside_free_gpu_hours")
     )
     if not waited:
@@ -229,7 +248,7 @@ def headline(rows: Sequence[Mapping[str, Any]]) -> str:
     return told if idle or free else f"{told} No GPU of that kind was idle meanwhile."
 
 
-def held_idle(rows: Sequence[Mapping[str, Any]], most: int = 3) -> str | None:
+def held_idle(rows: "Sequence[WaitedHoldersRow]", most: int = 3) -> str | None:
     """Who held them, of rows of the query ``waited_holders``; ``None`` where nobody did."""
     if not rows:
         return None
@@ -242,7 +261,7 @@ def held_idle(rows: Sequence[Mapping[str, Any]], most: int = 3) -> str | None:
     return f"The idle ones were held by {', '.join(named)}{others}."
 
 
-def kept_by(row: Mapping[str, Any]) -> str:
+def kept_by(row: "UnheldRow") -> str:
     """What kept GPUs from whoever waited, of a row of the query ``unheld``."""
     detail = row["detail"] or ""
     match row["why"]:

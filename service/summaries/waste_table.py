@@ -7,12 +7,23 @@ Rows are those of the queries ``ledger_by_user``, ``ledger_by_project`` or ``led
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from analytics.vocabulary.findings import WASTE_REASONS, FindingKind, words_of_kind
 from service.summaries.finding_groups import once_a_gpu
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from service.schemas.rows import (
+        AlertsRow,
+        FindingsRow,
+        JobsRow,
+        LedgerByJobRow,
+        LedgerByProjectRow,
+        LedgerByUserRow,
+    )
+
+    Ledger = LedgerByUserRow | LedgerByProjectRow | LedgerByJobRow
+
 
 OWNER_COLUMN = {"user": "user_name", "project": "project", "job": "job"}
 """Which column of jobs, findings and alerts has the ledger's key."""
@@ -38,8 +49,8 @@ class Waste:
     jobs: int
     running: int
     reasons: tuple[str, ...]
-    worst: Row | None
-    live: Row | None
+    worst: "JobsRow | None"
+    live: "JobsRow | None"
     live_reason: str | None
     told_at: str | None
     told: str | None
@@ -57,38 +68,47 @@ class Waste:
 
 
 def waste_table(
-    by: str, ledger: Iterable[Row], jobs: Sequence[Row], findings: Sequence[Row], alerts: Sequence[Row]
+    by: str,
+    ledger: "Iterable[Ledger]",
+    jobs: "Sequence[JobsRow]",
+    findings: "Sequence[FindingsRow]",
+    alerts: "Sequence[AlertsRow]",
 ) -> tuple[Waste, ...]:
     """Everybody who wasted anything, the largest first. ``by`` is ``user``, ``project`` or ``job``."""
     column = OWNER_COLUMN[by]
-    rows = [row for row in ledger if row["wasted_gpu_hours"]]
-    total = sum(row["wasted_gpu_hours"] for row in rows)
+    rows = [(row, hours) for row in ledger if (hours := row["wasted_gpu_hours"])]
+    total = sum(hours for _, hours in rows)
     wasteful = [job for job in jobs if job["wasted_gpu_hours"]]
     made = [
         _waste(
-            row,
-            row["wasted_gpu_hours"] / total if total else None,
-            [job for job in wasteful if job[column] == row["key"]],
+            (row, hours),
+            hours / total if total else None,
+            [job for job in wasteful if _cell(job, column) == row["key"]],
             findings,
-            [alert for alert in alerts if alert[column] == row["key"] and alert[column] is not None],
+            [alert for alert in alerts if _cell(alert, column) == row["key"] is not None],
         )
-        for row in rows
+        for row, hours in rows
     ]
     return tuple(sorted(made, key=lambda each: (-each.gpu_hours, each.key or "")))
 
 
 def _waste(
-    row: Row, share: float | None, jobs: Sequence[Row], findings: Sequence[Row], alerts: Sequence[Row]
+    of: "tuple[Ledger, float]",
+    share: float | None,
+    jobs: "Sequence[JobsRow]",
+    findings: "Sequence[FindingsRow]",
+    alerts: "Sequence[AlertsRow]",
 ) -> Waste:
-    worst = max(jobs, key=lambda job: float(job["wasted_gpu_hours"]), default=None)
+    row, hours = of
+    worst = max(jobs, key=lambda job: job["wasted_gpu_hours"] or 0.0, default=None)
     running = [job for job in jobs if _is_running(job, findings)]
-    live = max(running, key=lambda job: float(job["wasted_gpu_hours"]), default=None)
+    live = max(running, key=lambda job: job["wasted_gpu_hours"] or 0.0, default=None)
     told = max(
-        (each for each in alerts if each.get("told_at")), key=lambda each: each["told_at"], default=None
+        (each for each in alerts if each.get("told_at")), key=lambda each: each["told_at"] or "", default=None
     )
     return Waste(
         key=row["key"],
-        gpu_hours=row["wasted_gpu_hours"],
+        gpu_hours=hours,
         share_ratio=share,
         cost=row["wasted_cost"],
         currency=row["currency"],
@@ -103,14 +123,18 @@ def _waste(
     )
 
 
-def _is_running(job: Row, findings: Sequence[Row]) -> bool:
+def _cell(row: Mapping[str, object], column: str) -> object:
+    return row[column]
+
+
+def _is_running(job: "JobsRow", findings: "Sequence[FindingsRow]") -> bool:
     """Whether it holds a GPU: of an import, what is known ends at its newest sample, where it was judged."""
     return job["to_ts"] is None or any(
         each["job"] == job["job"] and each["closed_at"] is None for each in findings
     )
 
 
-def _reasons(row: Row, job: Row | None, findings: Sequence[Row]) -> tuple[str, ...]:
+def _reasons(row: "Ledger", job: "JobsRow | None", findings: "Sequence[FindingsRow]") -> tuple[str, ...]:
     """What was found of a job, the kind with most of its hours first.
 
     Where nothing was: what the ledger knows, whether most of the hours were without a process.
@@ -124,6 +148,6 @@ def _reasons(row: Row, job: Row | None, findings: Sequence[Row]) -> tuple[str, .
         for kind in WASTE_REASONS
     }
     found_kinds = [kind for kind in sorted(hours, key=lambda kind: -hours[kind]) if hours[kind]]
-    empty = row["allocated_empty_gpu_hours"] >= row["held_idle_gpu_hours"]
+    empty = (row["allocated_empty_gpu_hours"] or 0.0) >= (row["held_idle_gpu_hours"] or 0.0)
     state = FindingKind.ALLOCATED_EMPTY if empty else FindingKind.HELD_IDLE
     return tuple(found_kinds[:MOST_REASONS]) or (state.value,)

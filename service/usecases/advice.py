@@ -3,10 +3,10 @@
 Reading only: nothing here reaches an engine, and no mode is looked at but to say what would be done.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.errors import FallowError
 
@@ -271,9 +271,8 @@ def parse_want(text: str, number: int, now_ms: int) -> "Job":
 
 
 def _number(text: str) -> float | None:
-    read: Callable[[str], Any] = float
     try:
-        value: float = read(text)
+        value = float(text)
     except ValueError:
         return None
     return value if 0 < value < 1 or (value >= 1 and value.is_integer()) else None

@@ -2,9 +2,10 @@
 
 from dataclasses import asdict
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from advisor import tags
+from service.schemas.advice import AbstainRow, AdviceRow
 from service.schemas.control import Refused
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from advisor.planner.plan import Abstain, Advice, Refusal
 
 
-def advice_row(advice: "Advice", currency: str | None) -> dict[str, Any]:
+def advice_row(advice: "Advice", currency: str | None) -> AdviceRow:
     """One advice as JSON; a gain for which nothing recorded speaks is null."""
     from advisor.explain import advice_id
 
@@ -35,7 +36,7 @@ def advice_row(advice: "Advice", currency: str | None) -> dict[str, Any]:
     }
 
 
-def abstain_row(abstain: "Abstain") -> dict[str, Any]:
+def abstain_row(abstain: "Abstain") -> AbstainRow:
     """One reason for no advice as JSON."""
     return {
         "class": abstain.action.value,
@@ -57,7 +58,7 @@ def refusal(refusal: "Refusal") -> Refused:
     )
 
 
-def step_row(step: "Action") -> dict[str, Any]:
+def step_row(step: "Action") -> dict[str, object]:
     """One step as JSON: its verb and all its fields."""
     fields = {name: _plain(value) for name, value in asdict(step).items()}
     return {"verb": verb_of(step), **fields}
@@ -68,7 +69,7 @@ def verb_of(step: "Action") -> str:
     return tags.verb_of(step).replace("-", " ")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     match value:
         case Enum():
             return value.value

@@ -5,17 +5,19 @@ the decision itself is the advisor's. The rules are those of the configuration b
 store is another machine's, the defaults, and ``Advised.rules_from`` says so.
 """
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analytics.thresholds import IDLE_RATIO
 from service.errors import BadParameter, NoData
+from service.schemas.advice import AbstainRow, AdviceRow, ChargedRow, EarnedRow, GivenRow
 from service.schemas.control import Refused
 from service.summaries.savings import Savings, judged
 
 if TYPE_CHECKING:
     from advisor.planner.limits import PlannerConfig
+    from advisor.whatif.estimate import Given
     from service.client.queries import Client
     from service.config.file import Effective
 
@@ -32,8 +34,8 @@ class Advised:
 
     as_of: datetime
     rules_from: str
-    advice: tuple[dict[str, Any], ...] = ()
-    abstained: tuple[dict[str, Any], ...] = ()
+    advice: tuple[AdviceRow, ...] = ()
+    abstained: tuple[AbstainRow, ...] = ()
     refused: tuple[Refused, ...] = ()
     lines: dict[str, float] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
@@ -57,9 +59,9 @@ class Replayed:
     ``bare`` are the classes that have no row because no submitted job told of them.
     """
 
-    given: tuple[dict[str, Any], ...]
+    given: tuple[GivenRow, ...]
     bare: tuple[str, ...]
-    earned: dict[str, Any]
+    earned: EarnedRow
     jobs: int
     held_gpu_hours: float
     currency: str | None
@@ -135,31 +137,52 @@ def replayed(
         only_theirs if consented else everybody,
     )
     return Replayed(
-        given=tuple(_row(asdict(each)) for each in found.shown),
+        given=tuple(_row(each) for each in found.shown),
         bare=found.bare,
-        earned=asdict(found.earned),
+        earned=EarnedRow(
+            cases=found.earned.cases,
+            median_error=found.earned.median_error,
+            total_error=found.earned.total_error,
+        ),
         jobs=len(past.jobs),
         held_gpu_hours=sum(each.use.held_gpu_hours for each in past.jobs),
         currency=next((price.currency for price in past.prices.values()), None),
     )
 
 
-def charged(client: "Client", as_of: datetime) -> tuple[dict[str, Any], ...]:
+def charged(client: "Client", as_of: datetime) -> tuple[ChargedRow, ...]:
     """Whom charging held-idle hours would move; rows as ``fallow whatif --charging`` prints. Blocks.
 
     Raises ``ClientError``.
     """
     from service.usecases.advice import charged_now
 
-    return tuple(asdict(each) for each in charged_now(client, effective(client).config, as_of))
+    return tuple(
+        ChargedRow(
+            project=each.project,
+            allocated_ratio=each.allocated_ratio,
+            held_idle_ratio=each.held_idle_ratio,
+            part=each.part,
+            part_charged=each.part_charged,
+        )
+        for each in charged_now(client, effective(client).config, as_of)
+    )
 
 
-def _row(given: dict[str, Any]) -> dict[str, Any]:
+def _row(given: "Given") -> GivenRow:
     """A row of the table: of what its bar was earned by, how many cases there were."""
-    return {
-        **{name: each for name, each in given.items() if name != "earned"},
-        "cases": given["earned"]["cases"],
-    }
+    return GivenRow(
+        action=given.action,
+        how=given.how,
+        gpu_hours=given.gpu_hours,
+        jobs=given.jobs,
+        times=given.times,
+        disturbed=given.disturbed,
+        low=given.low,
+        high=given.high,
+        money=given.money,
+        cases=given.earned.cases,
+    )
 
 
 def given_back(client: "Client", start: datetime, end: datetime) -> Savings:

@@ -6,11 +6,10 @@ nothing without what it cost, and the other way round.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from analytics import text
 
-Row = Mapping[Any, Any]
+Row = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ def harvests_of(rows: Iterable[Row], job: str) -> tuple[Harvest, ...]:
     pairs: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if job in (row["job"], row["foreground"]):
-            pairs.setdefault((row["job"], row["foreground"]), []).append(row)
+            pairs.setdefault((str(row["job"]), str(row["foreground"])), []).append(row)
     return tuple(_together(each) for each in pairs.values())
 
 
@@ -49,15 +48,16 @@ def ratio(each: Harvest) -> str:
 def _together(rows: list[Row]) -> Harvest:
     measured = [row for row in rows if not text.missing(row["harvested_gpu_s"])]
     newest = measured[0] if measured else rows[0]
+    foreground_steps = text.known(newest["foreground_steps"])
     return Harvest(
         job=str(rows[0]["job"]),
         foreground=str(rows[0]["foreground"]),
-        steps=int(sum(row["steps"] for row in rows)),
-        harvested_gpu_s=float(sum(row["harvested_gpu_s"] for row in measured)) if measured else None,
-        slowdown_ratio=float(newest["slowdown_ratio"]) if measured else None,
-        foreground_steps=None
-        if text.missing(newest["foreground_steps"])
-        else int(newest["foreground_steps"]),
+        steps=int(sum(text.known(row["steps"]) or 0 for row in rows)),
+        harvested_gpu_s=sum(text.known(row["harvested_gpu_s"]) or 0.0 for row in measured)
+        if measured
+        else None,
+        slowdown_ratio=text.known(newest["slowdown_ratio"]) if measured else None,
+        foreground_steps=None if foreground_steps is None else int(foreground_steps),
     )
 
 

@@ -3,12 +3,13 @@
 The sum is the ledger's (query ``waste``), so that what is advised stands beside all that was wasted.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analytics import text
+from service.schemas.advice import AdviceRow, HabitRow
 
 if TYPE_CHECKING:
     from service.client.queries import Client
@@ -24,7 +25,7 @@ class Recurred:
     wasted_gpu_hours: float
     wasted_cost: float | None
     currency: str | None
-    habits: tuple[dict[str, Any], ...]
+    habits: tuple[HabitRow, ...]
 
 
 def recurred(client: "Client", start: datetime, end: datetime) -> Recurred:
@@ -42,28 +43,38 @@ def recurred(client: "Client", start: datetime, end: datetime) -> Recurred:
         wasted_cost=waste["wasted_cost"],
         currency=waste["currency"],
         habits=tuple(
-            {**asdict(each), "kind": None if each.kind is None else each.kind.value} for each in habits
+            HabitRow(
+                user=each.user,
+                kind=None if each.kind is None else each.kind.value,
+                times=each.times,
+                days=each.days,
+                jobs=each.jobs,
+                idle_gpu_hours=each.idle_gpu_hours,
+                limit_s=each.limit_s,
+                gives_back_gpu_hours=each.gives_back_gpu_hours,
+            )
+            for each in habits
         ),
     )
 
 
-def told(habit: Mapping[str, Any]) -> str:
+def told(habit: HabitRow) -> str:
     """One habit in a sentence: whose, how much, how often, and what a limit gives back."""
     what, user = _kind(habit), habit["user"]
     return _told(f"{what.capitalize()} of unknown owners" if user is None else f"{user}'s {what}", habit)
 
 
-def told_to_owner(habit: Mapping[str, Any]) -> str:
+def told_to_owner(habit: HabitRow) -> str:
     """The same to the face of whose it is."""
     return _told(f"Your {_kind(habit)}", habit)
 
 
-def _kind(habit: Mapping[str, Any]) -> str:
+def _kind(habit: HabitRow) -> str:
     kind = habit["kind"]
     return "jobs of unknown kind" if kind is None else KINDS.get(str(kind), f"{kind} jobs")
 
 
-def _told(whose: str, habit: Mapping[str, Any]) -> str:
+def _told(whose: str, habit: HabitRow) -> str:
     days = "one day" if habit["days"] == 1 else f"{habit['days']} days"
     return (
         f"{whose} were idle {habit['times']} times on {days}, {text.gpu_hours(habit['idle_gpu_hours'])} in "
@@ -72,7 +83,7 @@ def _told(whose: str, habit: Mapping[str, Any]) -> str:
     )
 
 
-def known_gain(rows: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
+def known_gain(rows: Sequence[AdviceRow]) -> tuple[float, int]:
     """The sum of the gains that something recorded speaks for, and how many have none that does."""
     known = [float(row["gain_gpu_hours"]) for row in rows if row["gain_gpu_hours"] is not None]
     return sum(known), len(rows) - len(known)
@@ -83,7 +94,7 @@ def gain_unknown(count: int) -> str:
     return f"{GAIN_UNKNOWN} {'it' if count == 1 else 'they'} would give back"
 
 
-def told_gain(rows: Sequence[Mapping[str, Any]]) -> str:
+def told_gain(rows: Sequence[AdviceRow]) -> str:
     """What these pieces of advice bring, in words: one sum of the gains that their rows show."""
     hours, unknown = known_gain(rows)
     if unknown == len(rows):

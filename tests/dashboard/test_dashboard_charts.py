@@ -308,7 +308,7 @@ def test_other_rows_in_the_same_colours_need_no_other_specification(usage, ledge
         ),
     ):
         assert one.look is other.look
-        assert one.sent()["datasets"].keys() == other.sent()["datasets"].keys()
+        assert one.spec() == other.spec() and one.rows.keys() == other.rows.keys()
     dark = chart_usage.ledger_bars(ledger, DARK)
     assert dark.look != chart_usage.ledger_bars(ledger, LIGHT).look
 

@@ -1,14 +1,11 @@
 """What the overview says of the service's components: ages in a line, and what is not well."""
 
-from typing import Any
-
 from service.pages.parts.health import ages, unwell
+from service.schemas.service import ComponentHealth
 
 
-def component(
-    name: str, state: str = "ok", age_s: float | None = 3.0, reason: str | None = None
-) -> dict[str, Any]:
-    return {"name": name, "state": state, "age_s": age_s, "bound_s": 30.0, "reason": reason}
+def component(name: str, state="ok", age_s: float | None = 3.0, reason: str | None = None) -> ComponentHealth:
+    return ComponentHealth(name=name, state=state, age_s=age_s, bound_s=30.0, reason=reason)
 
 
 WELL = [

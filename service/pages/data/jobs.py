@@ -14,7 +14,7 @@ Times are UTC instants; a field that a service does not send is an empty column.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -25,6 +25,9 @@ from service.pages.parts.widgets import spoken
 from service.schemas.answer import Answer
 from service.schemas.control import Done, Lease, Switch, Waiting
 from service.schemas.records import Caller, Job
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 KEPT_S = 4
 TICK_S = 5
@@ -48,9 +51,12 @@ class Answered:
     sentence: str
 
 
-def ask(route: str, **params: object) -> Any:
-    """The answer of a reading route, at most ``KEPT_S`` old. Blocks. Raises ``ClientError``."""
-    return _answer(route, tuple(sorted((k, v) for k, v in params.items() if v is not None)))
+def ask(route: Callable[Concatenate[ActingClient, P], T], *must_be_named: P.args, **params: P.kwargs) -> T:
+    """What a reading method of the client answers, at most ``KEPT_S`` old. Blocks. Raises ``ClientError``."""
+    assert not must_be_named, "an answer is kept by the names of what was asked"
+    given = tuple(sorted((name, value) for name, value in params.items() if value is not None))
+    found: T = _answer(route.__name__, given)
+    return found
 
 
 def now() -> datetime:
@@ -58,7 +64,7 @@ def now() -> datetime:
 
     Blocks. Raises ``ClientError``.
     """
-    return datetime.fromtimestamp(ask("now_ms") / 1000, UTC)
+    return datetime.fromtimestamp(ask(ActingClient.now_ms) / 1000, UTC)
 
 
 def visitor() -> Visitor | None:
@@ -76,7 +82,7 @@ def order(route: str, what: str, *args: object, **params: object) -> None:
     if signed is None:
         _say(Answered(well=False, sentence=f"Not done: {what}. Sign in first, at the top right."))
         return
-    ask_for: Callable[..., Any] = getattr(signed.line, route)
+    ask_for: Callable[..., Done | Switch] = getattr(signed.line, route)
     try:
         _say(answered(what, ask_for(*args, **params)))
     except ClientError as error:
@@ -125,7 +131,7 @@ def _line() -> ActingClient:
 
 @st.cache_data(ttl=KEPT_S, max_entries=64, show_spinner=False)
 def _answer(route: str, given: tuple[tuple[str, object], ...]) -> Any:
-    asked: Callable[..., Any] = getattr(_line(), route)
+    asked: Callable[..., object] = getattr(_line(), route)
     return asked(**dict(given))
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache, partial
 from threading import Lock
-from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from service.client import Client, ServiceDown, connect
 from service.errors import StoreOlder, UnknownQuery
+from service.schemas.service import ComponentHealth
 from service.summaries.savings import Savings
 from service.usecases import advised as client_advising
 from service.usecases import recurring as client_recurring
@@ -191,11 +191,11 @@ def settings() -> tuple[SettingRow, ...] | None:
 
 
 @st.cache_data(ttl=TICK_S, show_spinner=False)
-def components() -> tuple[dict[str, Any], ...]:
+def components() -> tuple[ComponentHealth, ...]:
     """How each component of the service fares, at most one tick old; none where no service runs, or an older
     one. Raises ``ClientError``."""
     client = _client()
-    return () if client.mode == "file" else tuple(each.sent for each in client.health().components)
+    return () if client.mode == "file" else client.health().components
 
 
 def mode() -> str:

@@ -8,6 +8,7 @@ import re
 from functools import partial
 from typing import Any
 
+import altair as alt
 import pandas as pd
 import streamlit as st
 from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
@@ -16,10 +17,15 @@ from pandas.io.formats.style import Styler
 from analytics import text
 from service import wording
 from service.charts.cache import Filled
+from service.charts.drawing import Drawing
+from service.charts.frame import Layered
 from service.printable import LONGEST, on_a_line, shown_rows
 
 _on_a_line = partial(on_a_line, most=10 * LONGEST)
 """A specification has expressions of its own that are long, and none may be cut; names in it are shorter."""
+
+
+Altairs = alt.Chart | Layered
 
 
 class _Tested:
@@ -29,24 +35,26 @@ class _Tested:
     overview's, measured 2026-11-21).
     """
 
-    def __init__(self, chart: Any) -> None:
+    def __init__(self, chart: Drawing) -> None:
         self._chart = chart
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The specification; the only thing that Streamlit asks a chart for.
 
         Every text in it and in its rows is one line that can be seen, rows and the lists that order or colour
         them alike.
         """
         if isinstance(self._chart, Filled):
-            spec = self._chart.sent()
-            rows = {name: visible(frame) for name, frame in spec.pop("datasets").items()}
-            return {**shown_rows(spec, _on_a_line), "datasets": rows}
-        spec = _visible_chart(self._chart).to_dict(validate=False)
+            rows = {name: visible(frame) for name, frame in self._chart.rows.items()}
+            return {**shown_rows(self._chart.spec(), _on_a_line), "datasets": rows}
+        chart = _visible_chart(self._chart) if isinstance(self._chart, Altairs) else self._chart
+        spec = chart.to_dict(validate=False)
         return shown_rows(spec, _on_a_line)
 
 
-def charted(chart: Any, told: str, frame: pd.DataFrame, name: str, *, numbers: str, **options: Any) -> Any:
+def charted(
+    chart: Drawing, told: str, frame: pd.DataFrame, name: str, *, numbers: str, **options: Any
+) -> Any:
     """Draw the chart, which ``told`` describes to whoever cannot see it, and ``frame`` as its table.
 
     ``numbers`` says what the table holds; ``name`` is unique on its page and names the file. ``options`` go
@@ -105,11 +113,11 @@ def _is_seen(values: "pd.Series[Any]") -> bool:
     return all(on_a_line(value) == value for value in different if isinstance(value, str))
 
 
-def _visible_chart(chart: Any) -> Any:
+def _visible_chart(chart: Altairs) -> Altairs:
     """The chart with its frames made visible, those of its layers and parts as well."""
     made = chart.copy(deep=False)
-    if isinstance(getattr(made, "data", None), pd.DataFrame):
-        made.data = visible(made.data)
+    if isinstance(data := getattr(made, "data", None), pd.DataFrame):
+        made.data = visible(data)
     for name in ("layer", "hconcat", "vconcat", "concat"):
         parts = getattr(made, name, None)
         if isinstance(parts, list):

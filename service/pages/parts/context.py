@@ -8,7 +8,7 @@ An acting page shows what is so now, so it has no window and needs no sample in 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pandas as pd
@@ -24,8 +24,15 @@ from service.pages.data import jobs, queries
 from service.pages.parts.messages import NO_MATCH, NOTHING_YET, Notice, explain, explain_acting
 from service.pages.parts.url_state import UrlState, address, parse, pinned, shared, window
 from service.pages.parts.widgets import plain, spoken
+from service.summaries.frames import records
 
-Site = Mapping[str, Any]
+if TYPE_CHECKING:
+    from streamlit.navigation.page import StreamlitPage
+
+    from service.schemas.rows import GpuHoldersRecord, GpusNowRecord, JobsRecord, SpanRecord
+
+
+Site = Mapping[str, "StreamlitPage"]
 FRESH = timedelta(minutes=3)
 
 
@@ -57,18 +64,18 @@ class PageContext:
         """Window, step and filters."""
         return {**self.window.steps, **self.view.filters}
 
-    def when(self, at: Any) -> str:
+    def when(self, at: datetime | str | None) -> str:
         """A time of the store, written in the viewer's zone."""
-        return (
-            text.NOTHING if text.missing(at) else wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
-        )
+        if at is None or text.missing(at):
+            return text.NOTHING
+        return wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
 
-    def began(self, row: Any) -> str:
+    def began(self, row: "GpuHoldersRecord | JobsRecord") -> str:
         """When somebody was given a GPU; "or earlier" where its records only begin then."""
         bound = row.get("from_is_bound")
         return f"{self.when(row['from_ts'])}{' or earlier' if not text.missing(bound) and bound else ''}"
 
-    def since(self, row: Any) -> str:
+    def since(self, row: "GpusNowRecord") -> str:
         """Since when a GPU's state lasts, in the viewer's zone, of a row of ``gpus_now``.
 
         A bound is said to be one, and of a GPU that is silent when it was seen last.
@@ -125,24 +132,24 @@ def drawn(site: Site, body: Callable[[PageContext], None]) -> None:
 
 def body_or_notice(site: Site, body: Callable[[PageContext], None]) -> None:
     """Draw the body if the store has anything in the window, else say what there is."""
-    held = queries.ask("span").iloc[0]
-    if text.missing(held["last_ts"]):
+    held: SpanRecord = records(queries.ask("span"))[0]
+    first, last = held["first_ts"], held["last_ts"]
+    if first is None or last is None or text.missing(last):
         show(NOTHING_YET)
         return
     scene = scene_of(site, held)
-    first, last = held["first_ts"], held["last_ts"]
     if not (scene.axis.starts < last and first < scene.axis.ends):
         _offer_what_there_is(scene, first, last)
         return
     body(scene)
 
 
-def scene_of(site: Site, held: Any) -> PageContext:
+def scene_of(site: Site, held: "SpanRecord") -> PageContext:
     """The scene of the view in the address bar; a live window ends where the roll-ups do."""
     view = current_view()
     now = datetime.now(UTC)
     complete = held["complete_to"]
-    if not text.missing(complete):
+    if complete is not None and not text.missing(complete):
         rolled = complete.to_pydatetime()
         now = rolled if timedelta(0) <= now - rolled < FRESH else now
     shown = window(view, now)
@@ -187,7 +194,7 @@ def open_gpu(scene: PageContext, uuid: str) -> None:
     st.switch_page(scene.site["gpu"], query_params=params)
 
 
-def _offer_what_there_is(scene: PageContext, first: Any, last: Any) -> None:
+def _offer_what_there_is(scene: PageContext, first: pd.Timestamp, last: pd.Timestamp) -> None:
     show(
         Notice(
             title="Nothing in this time range",
@@ -213,11 +220,11 @@ class Stage:
     zone_name: str
     site: Site
 
-    def when(self, at: Any) -> str:
+    def when(self, at: datetime | str | None) -> str:
         """An instant, written in the viewer's zone."""
-        return (
-            text.NOTHING if text.missing(at) else wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
-        )
+        if at is None or text.missing(at):
+            return text.NOTHING
+        return wording.moment(pd.Timestamp(at).to_pydatetime(), self.zone)
 
 
 def staged(site: Site, body: Callable[[Stage], None]) -> None:

@@ -6,7 +6,7 @@ A finding's evidence as words: each number by the unit its name ends with. Pure.
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TypedDict
 
 import streamlit as st
 
@@ -18,6 +18,7 @@ from service.pages.data import queries
 from service.pages.parts.charted import charted
 from service.pages.parts.context import Stage
 from service.pages.parts.widgets import facts
+from service.schemas.advice import AdviceRow
 
 
 def told(evidence: object) -> list[tuple[str, str]]:
@@ -55,13 +56,17 @@ SIGNS = (
 )
 
 
-def class_of(evidence: Mapping[str, Any]) -> str:
+def class_of(evidence: Mapping[str, object]) -> str:
     """The class of action that evidence speaks for, by what it measures; empty where it measures nothing."""
     return next((action for sign, action in SIGNS if sign in evidence), "")
 
 
+Judged = TypedDict("Judged", {"class": str, "job": str, "evidence": Mapping[str, object]})
+"""A step of a plan, as far as its evidence is drawn."""
+
+
 def evidence_box(
-    stage: Stage, row: Mapping[str, Any], *, lines: Mapping[str, float], as_of: datetime, key: str
+    stage: Stage, row: "Judged | AdviceRow", *, lines: Mapping[str, float], as_of: datetime, key: str
 ) -> None:
     """A box that draws the evidence once it is opened; ``row`` has ``class``, ``job`` and ``evidence``."""
     box = st.expander("Evidence", icon=":material/query_stats:", key=f"evidence-{key}", on_change="rerun")
@@ -71,7 +76,7 @@ def evidence_box(
 
 
 def _draw(
-    stage: Stage, row: Mapping[str, Any], lines: Mapping[str, float], as_of: datetime, key: str
+    stage: Stage, row: "Judged | AdviceRow", lines: Mapping[str, float], as_of: datetime, key: str
 ) -> None:
     window = evidence_window(row["evidence"], as_of)
     axis = TimeAxis(window=window, utc=stage.view.tz == "utc")

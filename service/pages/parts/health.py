@@ -1,7 +1,6 @@
 """How the service's components fare, for the overview: ages in a line, and loudly what is not well."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import streamlit as st
 
@@ -9,6 +8,7 @@ from analytics import text
 from service.client import ClientError
 from service.pages.data import queries
 from service.pages.parts.widgets import plain
+from service.schemas.service import ComponentHealth
 
 BAD = ("failing", "late")
 AGED = ("sampler", "source", "store", "cycle", "alerts", "delivery")
@@ -28,19 +28,19 @@ def show_health() -> None:
         st.caption(f"Last success: {plain(ages(components))}.")
 
 
-def unwell(components: Sequence[dict[str, Any]]) -> list[str]:
+def unwell(components: Sequence[ComponentHealth]) -> list[str]:
     """What is wrong, a sentence a component. Pure."""
     return [
-        f"{each['name']} is {each['state']}: {each['reason'] or 'nothing was heard of it'}"
+        f"{each.name} is {each.state}: {each.reason or 'nothing was heard of it'}"
         for each in components
-        if each["state"] in BAD
+        if each.state in BAD
     ]
 
 
-def ages(components: Sequence[dict[str, Any]]) -> str:
+def ages(components: Sequence[ComponentHealth]) -> str:
     """How long ago each last succeeded, in a line. Pure."""
     return ", ".join(
-        f"{each['name']} {'not yet' if each['age_s'] is None else text.length(each['age_s']) + ' ago'}"
+        f"{each.name} {'not yet' if each.age_s is None else text.length(each.age_s) + ' ago'}"
         for each in components
-        if each["name"].partition(":")[0] in AGED or each["state"] in BAD
+        if each.name.partition(":")[0] in AGED or each.state in BAD
     )

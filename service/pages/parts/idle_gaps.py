@@ -5,6 +5,7 @@ from datetime import datetime
 from analytics import text
 from service.pages.data import queries
 from service.pages.parts.widgets import facts
+from service.summaries.frames import records
 from service.usecases.harvests import harvests_of, ratio
 
 
@@ -13,7 +14,7 @@ def idle_gaps(job: str, since: datetime) -> None:
     kept = queries.ask_if_kept("harvests", from_ts=since)
     if kept is None or kept.empty:
         return
-    for each in harvests_of(kept.to_dict("records"), job):
+    for each in harvests_of(records(kept), job):
         if each.job == job:
             continue
         harvested = "not measured yet" if each.harvested_gpu_s is None else text.length(each.harvested_gpu_s)

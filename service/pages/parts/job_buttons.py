@@ -10,12 +10,13 @@ Shown to everybody, said by the owner alone (``fallow consent``); the service kn
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
 
 import pandas as pd
 import streamlit as st
 
 from analytics import text
+from service.client.jobs import ActingClient
 from service.errors import ClientError
 from service.pages.data import jobs
 from service.pages.parts import submit_form
@@ -159,7 +160,7 @@ def _asked(order: Order, job: Job) -> tuple[tuple[str, ...], dict[str, object]]:
     return (), {}
 
 
-When = Callable[[Any], str]
+When = Callable[[datetime | None], str]
 """Writes an instant in the viewer's zone."""
 
 MEANING = {
@@ -180,7 +181,7 @@ WORD = {
 def allowed(when: When, job: str) -> None:
     """Draw what may be done with a job that runs or waits; nothing for one that has ended."""
     try:
-        rows: list[Consent] = jobs.ask("consents", job=job)
+        rows: list[Consent] = jobs.ask(ActingClient.consents, job=job)
     except ClientError:
         return
     if not rows:

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from service.client.jobs import ActingClient
 from service.pages.data import jobs
 from service.pages.parts import submit_form
 from service.pages.parts.context import Stage
@@ -13,7 +14,7 @@ from service.schemas.records import instant
 
 def read_switch() -> Switch:
     """Whether the service may act. Blocks. Raises ``ClientError``."""
-    switch: Switch = jobs.ask("acting")
+    switch: Switch = jobs.ask(ActingClient.acting)
     return switch
 
 

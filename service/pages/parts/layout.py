@@ -20,6 +20,7 @@ from service.pages.parts.freshness import heard
 from service.pages.parts.url_state import FILTERS, RANGES, UrlState, address, pinned, shared
 from service.pages.parts.widgets import plain, style
 from service.pages.server.host_check import listed_names, objection
+from service.summaries.frames import records
 
 MARK = Path(__file__).with_name("fallow.svg")
 EVERYTHING = {"node": "All nodes", "project": "All projects", "user": "Everybody", "model": "All models"}
@@ -131,7 +132,7 @@ def _times(site: Site, view: UrlState) -> None:
     _redraw_if_changed(view)
     zone, zone_name = zone_of(view)
     try:
-        scene = scene_of(site, queries.ask("span").iloc[0])
+        scene = scene_of(site, records(queries.ask("span"))[0])
     except (ClientError, IndexError):
         return
     shown = scene.window

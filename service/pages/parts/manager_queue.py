@@ -3,7 +3,7 @@
 The manager's order, and its expected starts; Fallow decides nothing about them.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import streamlit as st
@@ -17,6 +17,13 @@ from service.pages.parts.context import Stage
 from service.pages.parts.url_state import address, shared
 from service.pages.parts.widgets import facts, plain
 from service.summaries import waiting
+from service.summaries.frames import known_records, records
+
+if TYPE_CHECKING:
+    from streamlit.elements.lib.column_types import ColumnConfig
+
+    from service.schemas.rows import GpusNowRecord, ManagerNodesRecord, ManagerQueueRecord
+
 
 PER_PAGE = 50
 COLUMNS = {
@@ -50,7 +57,8 @@ def told(queue: pd.DataFrame) -> str:
 
 def draw(stage: Stage, queue: pd.DataFrame) -> None:
     """Each cluster's queue. Blocks while it asks. Raises ``ClientError``."""
-    gpus, nodes = (_records(queries.ask(name)) for name in ("gpus_now", "manager_nodes"))
+    gpus: list[GpusNowRecord] = records(queries.ask("gpus_now"))
+    nodes: list[ManagerNodesRecord] = records(queries.ask("manager_nodes"))
     for cluster, part in queue.groupby("cluster", sort=False):
         st.subheader(f"At Slurm, cluster {plain(cluster)}", anchor=False)
         _facts(part)
@@ -60,16 +68,8 @@ def draw(stage: Stage, queue: pd.DataFrame) -> None:
             st.markdown(plain(sentence))
 
 
-def _rows(queue: pd.DataFrame) -> list[dict[str, Any]]:
-    """As the client has rows: what is missing is ``None``."""
-    return [
-        {name: None if text.missing(value) else value for name, value in row.items()}
-        for row in _records(queue)
-    ]
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+def _rows(queue: pd.DataFrame) -> "list[ManagerQueueRecord]":
+    return known_records(queue)
 
 
 def _facts(part: pd.DataFrame) -> None:
@@ -127,7 +127,7 @@ def _shown(stage: Stage, part: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def asked(row: dict[str, Any]) -> str:
+def asked(row: "ManagerQueueRecord") -> str:
     """What each of its tasks asks for, of a row of ``manager_queue``."""
     each = text.NOTHING if row["gpus"] is None else text.count(row["gpus"])
     kind = f" {row['gpu_type']}" if row["gpu_type"] else ""
@@ -136,8 +136,8 @@ def asked(row: dict[str, Any]) -> str:
     return f"{many}{each}{kind}" if row["gpus"] or not shards else f"{many}{shards.strip()}"
 
 
-def _columns() -> dict[str, Any]:
-    configured: dict[str, Any] = dict(COLUMNS)
+def _columns() -> "dict[str, ColumnConfig | str]":
+    configured: dict[str, ColumnConfig | str] = {**COLUMNS}
     configured["why"] = st.column_config.TextColumn("Why", width="large")
     configured["expected"] = st.column_config.DatetimeColumn("Expected start", format="D MMM HH:mm")
     return configured

@@ -9,11 +9,11 @@ may put one there; inside a page it would act as the page.
 """
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 import streamlit as st
+from pandas.io.formats.style import Styler
 
 from analytics import text
 from service import wording
@@ -40,12 +40,12 @@ def draw_report(report: Report, colours: Theme) -> None:
     )
 
 
-def styled_table(table: Table, currency: str | None) -> Any:
+def styled_table(table: Table, currency: str | None) -> Styler:
     """The table as a pandas Styler: cells read as in the files, and are sorted by what they are worth."""
     frame = pd.DataFrame(
         {column.title: [_cell(row.get(column.key), column) for row in table.rows] for column in table.columns}
     )
-    told = {
+    told: dict[str, str | Callable[[object], str] | None] = {
         column.title: _writer(column.measure, currency)
         for column in table.columns
         if column.measure is not Measure.TEXT
@@ -53,13 +53,13 @@ def styled_table(table: Table, currency: str | None) -> Any:
     return frame.style.format(told, na_rep=text.NOTHING)
 
 
-def _cell(value: Any, column: Column) -> Any:
+def _cell(value: object, column: Column) -> object:
     if text.missing(value):
         return None
-    return wording.in_a_spreadsheet(str(value)) if column.measure is Measure.TEXT else float(value)
+    return wording.in_a_spreadsheet(str(value)) if column.measure is Measure.TEXT else text.known(value)
 
 
-def _writer(measure: Measure, currency: str | None) -> Any:
+def _writer(measure: Measure, currency: str | None) -> Callable[[object], str]:
     return lambda value: written(value, measure, currency)
 
 

@@ -11,6 +11,7 @@ from service.pages.data import queries
 from service.pages.parts.context import current_view, go
 from service.pages.parts.url_state import UrlState
 from service.pages.parts.widgets import facts, plain
+from service.summaries.frames import records
 from service.summaries.run_links import Run, runs_of
 
 
@@ -42,7 +43,7 @@ def run_line(job: str) -> None:
     found = queries.ask_if_kept("run_ids", job=job)
     if found is None or found.empty:
         return
-    runs = runs_of(found.to_dict("records"), queries.run_pages())
+    runs = runs_of(records(found), queries.run_pages())
     if not runs:
         return
     if told := [(run.tracker, run.name) for run in runs if run.url is None]:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
@@ -121,12 +120,12 @@ def state_tag(key: str | None, label: str, colours: Theme) -> str:
     return tag(label, ground, ink_on(ground))
 
 
-def escape(text: Any) -> str:
+def escape(text: object) -> str:
     """Text that HTML, in an attribute too, will show as it stands: on one line, and all of it visible."""
     return html.escape(on_a_line(str(text)))
 
 
-def plain(text: Any) -> str:
+def plain(text: object) -> str:
     """Text that Markdown will show as it stands: on one line, and all of it visible."""
     return _MARKUP.sub(r"\\\1", unlinked(on_a_line(str(text))))
 

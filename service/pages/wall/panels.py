@@ -5,7 +5,7 @@ The wall names GPUs, jobs and projects, and no person: everybody who walks by re
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import pandas as pd
 import streamlit as st
@@ -13,6 +13,7 @@ import streamlit as st
 from analytics import text
 from service import wording
 from service.charts.bars import PARTS, most_wasted, part_colours, waste_bars
+from service.charts.drawing import Drawing
 from service.charts.frame import rows
 from service.charts.usage import allocated_and_used
 from service.charts.wall_size import enlarged
@@ -24,8 +25,13 @@ from service.pages.parts.finding_messages import labels, messages, parts, wasted
 from service.pages.parts.widgets import keys, kind_label, state_keys, striped, swatch
 from service.pages.queue import lent, queued
 from service.pages.wall.widgets import figures_html, lines_html, tiles_html
+from service.summaries.frames import records
 from service.summaries.headline import Headline, headline, sentence
 from service.summaries.holders import named
+
+if TYPE_CHECKING:
+    from service.schemas.rows import ClusterNowRecord, FindingsTuple
+
 
 LARGER, LARGEST = 2.05, 2.8
 CHART_PX, BARS_PX, BAR_PX = 560, 640, 32
@@ -64,7 +70,7 @@ def cluster(scene: PageContext) -> None:
     if gpus.empty or now.empty or text.missing(now.iloc[0]["gpus"]):
         st.header(NOTHING, anchor=False)
         return
-    row = now.iloc[0]
+    row: ClusterNowRecord = records(now)[0]
     st.header(wording.held_now(row, datetime.now(UTC)), anchor=False)
     state_keys(scene.colours)
     st.html(tiles_html(rows(gpus.sort_values(["node", "gpu_index"])), scene.colours))
@@ -156,7 +162,7 @@ def _head_figures(head: Headline) -> list[tuple[str, str]]:
     return items
 
 
-def _finding_line(scene: PageContext, group: Sequence[Any]) -> tuple[str, ...]:
+def _finding_line(scene: PageContext, group: "Sequence[FindingsTuple]") -> tuple[str, ...]:
     row, more = group[0], len({each.uuid for each in group}) - 1
     return (
         wording.short_gpu(row.node, row.gpu_place, row.uuid) + (f" and {more} more" if more else ""),
@@ -179,7 +185,17 @@ def _queue_figures(waiting: pd.DataFrame, leases: pd.DataFrame) -> list[tuple[st
     return items
 
 
-def _queue_line(scene: PageContext, row: Any) -> tuple[str, ...]:
+class _Waiting(Protocol):
+    place: int
+    job: str
+    name: str
+    project: str | None
+    gpus: float
+    waits_for: str
+    promised: pd.Timestamp | None
+
+
+def _queue_line(scene: PageContext, row: "_Waiting") -> tuple[str, ...]:
     return (
         text.count(row.place),
         str(row.name or row.job),
@@ -190,7 +206,7 @@ def _queue_line(scene: PageContext, row: Any) -> tuple[str, ...]:
     )
 
 
-def _chart(drawn: Any, told: str, *, by: float, height: int) -> None:
+def _chart(drawn: Drawing, told: str, *, by: float, height: int) -> None:
     spec = enlarged(drawn.to_dict(validate=False), by, height=height)
     with st.container(key="wall-chart"):
         st.vega_lite_chart(spec, theme=None, width="stretch", alt=told)

@@ -4,12 +4,16 @@ Everything that people named is escaped. Sizes are in ``kiosk.css``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from analytics import text
 from analytics.vocabulary.states import WITHHELD, GpuState, label_of
 from service.charts.theme import Theme, colour_of, ink_on
 from service.pages.parts.widgets import escape, striped
+
+if TYPE_CHECKING:
+    from service.schemas.rows import GpusNowTuple
+
 
 MOST_WRITTEN = 96
 """More GPUs than this are tiles without words: nobody could read them."""
@@ -32,14 +36,14 @@ def figures_html(items: Sequence[tuple[str, str]]) -> str:
     return f'<dl class="wall-figures">{parts}</dl>'
 
 
-def tiles_html(gpus: Iterable[Any], colours: Theme) -> str:
+def tiles_html(gpus: "Iterable[GpusNowTuple]", colours: Theme) -> str:
     """A tile a GPU in the colour of its state, by node; ``gpus`` are rows of ``gpus_now``.
 
     What was not measured is striped. Tiles are as large as so many can be: with their utilization in percent
     on them, then under their node's name, then bare.
     """
     rows = list(gpus)
-    nodes: dict[str, list[Any]] = {}
+    nodes: dict[str, list[GpusNowTuple]] = {}
     for row in rows[:MOST_TILES]:
         nodes.setdefault("unknown node" if text.missing(row.node) else str(row.node), []).append(row)
     if len(rows) > MOST_WRITTEN and len(nodes) > MOST_NAMED:
@@ -84,7 +88,7 @@ def _side_px(sizes: Sequence[int]) -> int:
     return max(48, min(240, (TALL_PX // deep - AROUND_PX) // lines - 10))
 
 
-def _bare(rows: Sequence[Any], colours: Theme) -> str:
+def _bare(rows: "Sequence[GpusNowTuple]", colours: Theme) -> str:
     """Tiles alone, side by side in the order of nodes; the picture as a whole is told."""
     shown = rows[:MOST_TILES]
     side = max(10, min(40, int((WIDE_PX * TALL_PX / len(shown)) ** 0.5) - 5))
@@ -97,7 +101,7 @@ def _bare(rows: Sequence[Any], colours: Theme) -> str:
     )
 
 
-def _tile(row: Any, colours: Theme, *, written: bool) -> str:
+def _tile(row: "GpusNowTuple", colours: Theme, *, written: bool) -> str:
     state, ground = _state(row), _ground(row, colours)
     ink = colours.ink if state == GpuState.UNKNOWN else ink_on(colour_of(state, colours, colours.stripe))
     index = "" if text.missing(row.gpu_place) else f"GPU {row.gpu_place}: "
@@ -108,7 +112,7 @@ def _tile(row: Any, colours: Theme, *, written: bool) -> str:
     )
 
 
-def _number(row: Any) -> str:
+def _number(row: "GpusNowTuple") -> str:
     """Its utilization in percent; nothing on one that nobody has, a dash where it was not measured."""
     match _state(row):
         case state if state == GpuState.FREE or state in WITHHELD:
@@ -116,16 +120,15 @@ def _number(row: Any) -> str:
         case GpuState.UNKNOWN:
             return text.NOTHING
         case _:
-            return (
-                text.NOTHING if text.missing(row.utilization_ratio) else f"{row.utilization_ratio * 100:.0f}"
-            )
+            ratio = text.known(row.utilization_ratio)
+            return text.NOTHING if ratio is None else f"{ratio * 100:.0f}"
 
 
-def _state(row: Any) -> str:
+def _state(row: "GpusNowTuple") -> str:
     return GpuState.UNKNOWN.value if text.missing(row.state) else str(row.state)
 
 
-def _ground(row: Any, colours: Theme) -> str:
+def _ground(row: "GpusNowTuple", colours: Theme) -> str:
     state = _state(row)
     if state == GpuState.UNKNOWN:
         return striped(colours.paper, colours.stripe)
