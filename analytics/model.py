@@ -23,9 +23,9 @@ class Rhythm:
     ``known_since_ms`` the measured time since then. ``silence_p90_ms`` is the 90th percentile of the times
     between its spells of activity in seven days, ``absence_p90_ms`` that of those in which nobody was on the
     GPU for ten minutes or more. Of the last 24 hours, or of its hold if that is shorter:
-    ``known_ms`` was measured, ``busy_ms`` of it busy, in ``spells`` spells, the longest time between two
-    ``silence_longest_ms``, and ``busy_ratio`` is the mean utilization while busy; ``idle_gpu_hours`` were
-    idle or empty.
+    ``known_ms`` was measured, the bins of ``busy_ms`` busy, in ``spells`` spells of ``spells_ms`` together;
+    it began anew ``begins`` times after a minute or more without activity, ``silence_longest_ms`` at most,
+    and ``busy_ratio`` is the mean utilization while busy; ``idle_gpu_hours`` were idle or empty.
     """
 
     active_until_ms: int | None = None
@@ -35,6 +35,8 @@ class Rhythm:
     known_ms: int = 0
     busy_ms: int = 0
     spells: int = 0
+    spells_ms: int = 0
+    begins: int = 0
     silence_longest_ms: int | None = None
     busy_ratio: float | None = None
     idle_gpu_hours: float = 0.0

@@ -55,6 +55,8 @@ def _rhythm(row: Row) -> Rhythm:
         known_ms=int(row["known_ms"]),
         busy_ms=int(row["busy_ms"]),
         spells=row["spells"],
+        spells_ms=int(row["spells_ms"]),
+        begins=row["begins"],
         silence_longest_ms=row["silence_longest_ms"],
         busy_ratio=row["busy_ratio"],
         idle_gpu_hours=row["idle_gpu_hours"],

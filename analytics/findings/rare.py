@@ -7,11 +7,14 @@ from analytics import text
 from analytics.findings.holding import idle_window_ms
 from analytics.findings.window import MS_PER_S, cover
 from analytics.findings.words import gpu_name, holder_name, measured_by
-from analytics.model import Claim, Evidence, Finding, FindingKind, GpuPast
+from analytics.model import BIN_MS, Claim, Evidence, Finding, FindingKind, GpuPast, Rhythm
 from analytics.thresholds import Thresholds
 
 LEAST_SPELLS = 3
 """Activity recurs when it has come back twice: once may be a start, and twice its repetition."""
+LEAST_THIN_S = 4 * 3600
+"""What comes back before ten minutes are over recurs when it was thin for so long: short cells of a notebook,
+or the first hours of a training, are over or denser by then."""
 LEAST_KNOWN_S = 4 * 3600
 """Under four hours measured a tenth is less than 25 min, which any job's first attempts are."""
 
@@ -21,16 +24,18 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
     rhythm, end_ms = claim.rhythm, past.bins.end_ms
     if len(past.claims) > 1:  # what was active on a shared GPU is nobody's in particular
         return None
-    if rhythm.spells < LEAST_SPELLS or rhythm.known_ms < LEAST_KNOWN_S * MS_PER_S:
+    busy_ms = _busy_ms(rhythm)
+    if rhythm.known_ms < LEAST_KNOWN_S * MS_PER_S or busy_ms > t.rare_ratio * rhythm.known_ms:
         return None
-    if rhythm.busy_ms > t.rare_ratio * rhythm.known_ms:
+    if not _recurs(rhythm, busy_ms, t):
         return None
     if (rhythm.active_until_ms or 0) <= end_ms - idle_window_ms(claim, t):
         return None
     from_ms = max(claim.from_ms, end_ms - 24 * 3600 * MS_PER_S)
     if rhythm.known_ms < t.coverage_ratio * (end_ms - from_ms):
         return None
-    busy = rhythm.busy_ms / rhythm.known_ms
+    busy = busy_ms / rhythm.known_ms
+    times = max(rhythm.spells, rhythm.begins)
     silence_ms = max(rhythm.silence_longest_ms or 0, end_ms - (rhythm.active_until_ms or end_ms))
     return Finding(
         kind=FindingKind.RARELY_USED,
@@ -45,18 +50,39 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
         rung=past.rung,
         wasted_gpu_hours=rhythm.idle_gpu_hours,
         sentence=(
-            f"{holder_name(claim)} has used {gpu_name(past)} for {text.length(rhythm.busy_ms / 1000)} in all "
-            f"since {text.clock(from_ms)}, in {rhythm.spells} spells ({text.percent(busy)} of the time, "
+            f"{holder_name(claim)} has used {gpu_name(past)} for {text.length(busy_ms / 1000)} in all "
+            f"since {text.clock(from_ms)}, in {times} spells ({text.percent(busy)} of the time, "
             f"{measured_by(past.rung)}); its longest silence was {text.length(silence_ms / 1000)}. It is in "
             f"use, and a share of a GPU, a scale to zero or fixed hours would do."
         ),
         evidence=(
-            Evidence(name="busy_minutes", value=round(rhythm.busy_ms / 60_000, 1)),
+            Evidence(name="busy_minutes", value=round(busy_ms / 60_000, 1)),
             Evidence(name="busy_ratio", value=busy),
-            Evidence(name="spells", value=rhythm.spells),
+            Evidence(name="spells", value=times),
             Evidence(name="silence_longest_minutes", value=silence_ms // 60_000),
             Evidence(name="utilization_active_mean_ratio", value=rhythm.busy_ratio),
             Evidence(name="newest_bins_covered_ratio", value=cover(past.bins, len(past.bins.covered))),
             Evidence(name="share", value=claim.share),
         ),
     )
+
+
+def _busy_ms(rhythm: Rhythm) -> int:
+    """How long it was busy in the last 24 hours.
+
+    Work of L seconds that begins at any moment touches ``L / 30 + 1`` bins of 30 s on average: one is taken
+    off each time that it begins anew. An exporter's GPU utilization is of an instant, and met in ``L / 30``
+    bins: so it is never less than the mean utilization tells, which of either is a part of the time.
+    """
+    used_ms = round((rhythm.busy_ratio or 0.0) * rhythm.busy_ms)
+    return min(
+        rhythm.busy_ms, max(rhythm.busy_ms - rhythm.begins * BIN_MS, used_ms, rhythm.begins * MS_PER_S)
+    )
+
+
+def _recurs(rhythm: Rhythm, busy_ms: int, t: Thresholds) -> bool:
+    """Whether activity comes back: ten minutes apart, or sooner for hours on end and thin all the while."""
+    if rhythm.spells >= LEAST_SPELLS:
+        return True
+    is_long = rhythm.spells_ms >= LEAST_THIN_S * MS_PER_S
+    return is_long and rhythm.begins >= LEAST_SPELLS and busy_ms <= t.rare_ratio * rhythm.spells_ms

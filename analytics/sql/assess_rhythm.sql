@@ -2,7 +2,8 @@
 --
 -- A minute is active when any of its bins was busy. Active minutes less than ten minutes apart are one spell; what
 -- lies between two spells is a silence, and one with ten minutes or more of which it is known that nobody was there
--- is an absence. The last two minutes may not be rolled up yet.
+-- is an absence. A holder begins anew with each active minute before which one lies without activity, in a spell too.
+-- The last two minutes may not be rolled up yet.
 --
 -- @param as_of instant: the instant
 -- @param gpu_ids counts: the GPUs
@@ -15,7 +16,9 @@
 -- @column known_ms double (ms): measured in the last 24 hours
 -- @column busy_ms double (ms): of that, busy
 -- @column spells bigint: of activity in the last 24 hours
--- @column silence_longest_ms bigint (ms): the longest silence that ended in the last 24 hours
+-- @column spells_ms double (ms): how long these spells were, together
+-- @column begins bigint: how often it began anew in the last 24 hours
+-- @column silence_longest_ms bigint (ms): the longest time without an active minute that ended in the last 24 hours
 -- @column busy_ratio double (ratio): mean utilization of the busy minutes of 24 hours, by their busy time
 -- @column idle_gpu_hours double (GPU-hours): allocated-empty and held-idle in the last 24 hours
 -- @null there was none
@@ -35,7 +38,8 @@ WITH claims AS (
 ), active AS (
     SELECT
         gpu_id, holder_id, ts, ts - lag(ts) OVER turns - INTERVAL 1 MINUTE AS silence,
-        empty_so_far_ms - lag(empty_so_far_ms) OVER turns AS empty_ms
+        empty_so_far_ms - lag(empty_so_far_ms) OVER turns AS empty_ms,
+        ts >= $as_of - INTERVAL 24 HOUR AS lately, coalesce(silence >= INTERVAL 10 MINUTE, true) AS begins_spell
     FROM so_far
     WHERE busy_ms > 0
     WINDOW turns AS (PARTITION BY gpu_id, holder_id ORDER BY ts)
@@ -44,8 +48,10 @@ WITH claims AS (
         gpu_id, holder_id, max(ts) + INTERVAL 1 MINUTE AS until_ts,
         quantile_disc(epoch_ms(silence), 0.9) FILTER (WHERE silence >= INTERVAL 10 MINUTE) AS silence_p90_ms,
         quantile_disc(epoch_ms(silence), 0.9) FILTER (WHERE empty_ms >= 600000) AS absence_p90_ms,
-        max(epoch_ms(silence)) FILTER (WHERE silence >= INTERVAL 10 MINUTE AND ts >= $as_of - INTERVAL 24 HOUR) AS silence_longest_ms,
-        count(*) FILTER (WHERE ts >= $as_of - INTERVAL 24 HOUR AND (silence IS NULL OR silence >= INTERVAL 10 MINUTE)) AS spells
+        max(epoch_ms(silence)) FILTER (silence >= INTERVAL 1 MINUTE AND lately) AS silence_longest_ms,
+        count(*) FILTER (begins_spell AND lately) AS spells,
+        sum(60000 + CASE WHEN begins_spell THEN 0 ELSE epoch_ms(silence) END) FILTER (lately) AS spells_ms,
+        count(*) FILTER (coalesce(silence >= INTERVAL 1 MINUTE, true) AND lately) AS begins
     FROM active
     GROUP BY ALL
 ), sums AS (
@@ -63,7 +69,8 @@ WITH claims AS (
 SELECT
     m.gpu_id, m.holder_id, epoch_ms(s.until_ts) AS active_until_ms, coalesce(m.known_since_ms, 0)::DOUBLE AS known_since_ms,
     s.silence_p90_ms::DOUBLE AS silence_p90_ms, s.absence_p90_ms::DOUBLE AS absence_p90_ms, coalesce(m.known_ms, 0)::DOUBLE AS known_ms,
-    coalesce(m.busy_ms, 0)::DOUBLE AS busy_ms, coalesce(s.spells, 0) AS spells, s.silence_longest_ms,
+    coalesce(m.busy_ms, 0)::DOUBLE AS busy_ms, coalesce(s.spells, 0) AS spells,
+    coalesce(s.spells_ms, 0)::DOUBLE AS spells_ms, coalesce(s.begins, 0) AS begins, s.silence_longest_ms,
     (m.used_ms / nullif(m.busy_ms, 0))::DOUBLE AS busy_ratio, coalesce(m.idle_gpu_hours, 0.0)::DOUBLE AS idle_gpu_hours
 FROM sums AS m
 LEFT JOIN spells AS s ON s.gpu_id = m.gpu_id AND s.holder_id = m.holder_id

@@ -1,5 +1,7 @@
 """Rarely used: activity that recurs and is thin, told from idle on one side and from work on the other."""
 
+from dataclasses import replace
+
 import pytest
 
 from analytics.findings import judge
@@ -23,7 +25,13 @@ T = Thresholds()
 
 
 def said(
-    busy_minutes: float, spells: int, *, active_min_ago: float = 20, hours: float = 24.0
+    busy_minutes: float,
+    spells: int,
+    *,
+    active_min_ago: float = 20,
+    hours: float = 24.0,
+    begins: int = 0,
+    spells_hours: float = 0.0,
 ) -> tuple[Finding, ...]:
     rhythm = Rhythm(
         active_until_ms=minutes_before_noon(active_min_ago),
@@ -32,8 +40,10 @@ def said(
         known_ms=round(min(hours, 24.0) * HOUR_MS),
         busy_ms=round(busy_minutes * MINUTE_MS),
         spells=spells,
+        spells_ms=round(spells_hours * HOUR_MS),
+        begins=begins,
         silence_longest_ms=3 * HOUR_MS,
-        busy_ratio=0.6,
+        busy_ratio=0.2,
         idle_gpu_hours=22.6,
     )
     served = claim(hours, kind=JobKind.INFERENCE, rhythm=rhythm)
@@ -71,3 +81,50 @@ def test_it_tells_its_busy_minutes_and_longest_silence_and_no_pause() -> None:
 def test_silence_beyond_its_own_window_is_idle_and_no_longer_rare() -> None:
     kinds = [finding.kind for finding in said(84, 12, active_min_ago=121)]
     assert kinds == [FindingKind.HELD_IDLE]
+
+
+@pytest.mark.parametrize(
+    ("busy_bins", "begins", "spells_hours", "rare"),
+    [
+        # 15 s each 7 min: 205 times a day, in 1.5 bins of 30 s on average. 51 min, 3.6%.
+        (205 * 1.5 / 2, 205, 24, True),
+        (33 * 1.5 / 2, 33, 3.9, False),  # the same, for under four hours yet
+        # 2 min each 6 min: 240 times a day, in five bins on average. A third of the time.
+        (240 * 5 / 2, 240, 24, False),
+        # A day of quiet, then four hours in which 100 s of 240 are work: 60 times, in 4.33 bins. 42% of them.
+        (60 * 4.33 / 2, 60, 4, False),
+        # Three quarters of an hour of short cells: 14 times, in 1.4 bins. Nobody comes back yet.
+        (14 * 1.4 / 2, 14, 0.75, False),
+        (14 * 1.4 / 2, 14, 4, True),  # the same over four hours
+        (24, 1, 24, False),  # it began once
+    ],
+)
+def test_what_comes_back_within_ten_minutes_is_rare_when_it_is_thin_for_hours(
+    busy_bins: float, begins: int, spells_hours: float, rare: bool
+) -> None:
+    found = {
+        finding.kind
+        for finding in said(busy_bins, 1, active_min_ago=4, begins=begins, spells_hours=spells_hours)
+    }
+    assert (FindingKind.RARELY_USED in found) is rare
+
+
+def test_its_busy_time_is_that_of_the_work_and_not_of_the_bins_that_it_touches() -> None:
+    (finding,) = [
+        each
+        for each in said(205 * 1.5 / 2, 1, active_min_ago=4, begins=205, spells_hours=24)
+        if each.kind is FindingKind.RARELY_USED
+    ]
+    numbers = {each.name: each.value for each in finding.evidence}
+    assert numbers["busy_minutes"] == pytest.approx(205 * 15 / 60, abs=0.1)
+    assert "for 51 min in all" in finding.sentence and "in 205 spells (3.6% of the time" in finding.sentence
+
+
+def test_a_value_of_an_instant_is_not_made_less_than_its_mean() -> None:
+    # 90 s each 10 min at 90%, read as an instant each 30 s: three bins each. 13% of the time, and no less.
+    rhythm = Rhythm(known_ms=24 * HOUR_MS, busy_ms=144 * 90_000, begins=144, spells=144, busy_ratio=0.9)
+    rhythm = replace(rhythm, active_until_ms=minutes_before_noon(4), idle_gpu_hours=20.0)
+    held = claim(24.0, kind=JobKind.BATCH, rhythm=rhythm)
+    levels = then((BINS - 8, 0.3), (8, 0.0))
+    verdict = judge(past(held, bins=bins(utilization=levels)), NOON_MS, T, TICK_MS)
+    assert FindingKind.RARELY_USED not in {each.kind for each in verdict.findings}

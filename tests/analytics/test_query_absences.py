@@ -1,6 +1,7 @@
 """Silences in which nobody is on a GPU are told from those in which a process stays."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,24 @@ WORK, STAYS, AWAY, UNSEEN = (0.5, 1), (0.0, 1), (0.0, 0), (0.0, None)
 def test_absences_are_silences_in_which_nobody_was_there(
     tmp_path: Path, cycle: list[tuple[float, int | None]], absence_min: int | None
 ) -> None:
-    minutes = cycle * 5
+    row = rhythm_of(tmp_path, cycle * 5)
+    assert row["silence_p90_ms"] == 25 * STEP_MS
+    assert row["absence_p90_ms"] == (None if absence_min is None else absence_min * STEP_MS)
+    assert (row["spells"], row["begins"]) == (5, 5)
+    assert (row["spells_ms"], row["silence_longest_ms"]) == (10 * STEP_MS, 25 * STEP_MS)
+
+
+def test_a_spell_may_begin_anew_before_ten_minutes_are_over(tmp_path: Path) -> None:
+    # Five times a minute's work with six of quiet between (a spell of 29 min), twelve, three of work.
+    # The newest minute is not rolled up yet.
+    row = rhythm_of(tmp_path, ([WORK] + [STAYS] * 6) * 4 + [WORK] + [STAYS] * 12 + [WORK] * 3 + [STAYS])
+    assert (row["spells"], row["begins"]) == (2, 6)
+    assert row["spells_ms"] == (29 + 3) * STEP_MS
+    assert row["silence_longest_ms"] == 12 * STEP_MS
+
+
+def rhythm_of(tmp_path: Path, minutes: list[tuple[float, int | None]]) -> dict[str, Any]:
+    """The row of ``assess_rhythm`` of one job, a minute after the last of these."""
     with open_store(tmp_path / "fallow.duckdb") as store:
         store.write_history(
             History(
@@ -60,5 +78,4 @@ def test_absences_are_silences_in_which_nobody_was_there(
         with store.reader() as reader:
             asked = {"as_of": START_MS + len(minutes) * STEP_MS, "gpu_ids": [1]}
             (row,) = run(reader, "assess_rhythm", asked).to_pylist()
-    assert row["silence_p90_ms"] == 25 * STEP_MS
-    assert row["absence_p90_ms"] == (None if absence_min is None else absence_min * STEP_MS)
+    return row
