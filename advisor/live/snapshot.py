@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.jobs.slowdown_watchdog import experience_of, pairs_of
+from advisor.live.job_use import LAG_MS, own_from_ms, own_rows, use_of
 from advisor.planner.limits import PlannerConfig
-from advisor.planner.observed import ENGINES_RATIO, IdleStretch, JobUse, Observed, Price
+from advisor.planner.observed import IdleStretch, Observed, Price
 from advisor.planner.quota import housed
 from advisor.planner.run_lengths import RunLength, RunLengths
 from advisor.state.model import (
@@ -34,11 +35,9 @@ from advisor.state.owner_replies import spoken_of, with_spoken
 from advisor.state.site_protection import Protect, with_protection
 from analytics.model import IDLENESS, Analysis, Finding, FindingKind
 from collector.gpu_place import node_place
-from collector.model import Basis, GpuUuid, JobId, JobKind, NodeName
+from collector.model import GpuUuid, JobId, JobKind, NodeName
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
-LAG_MS = 2 * MINUTE_MS
-"""A minute is rolled up when it is over: the newest two may be missing, and are no lack of coverage."""
 SPOKEN_MS = 30 * DAY_MS
 """How long an owner's word is remembered: the three keeps are counted over so long."""
 PAIRS_MS = 365 * DAY_MS
@@ -93,6 +92,11 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
         claims[row["job"]].append(row)
     touched = ask("decide_controller", {"as_of": now_ms, "from_ts": to_ms - CONTROLLER_WINDOW_MS})
     controller = {row["uuid"]: row["controller_p95_ratio"] for row in touched}
+    own = {}
+    own_ms = own_from_ms(to_ms, rules)
+    if any(row["others"] for rows in claims.values() for row in rows):
+        told = ask("decide_shared", {"as_of": now_ms, "from_ts": own_ms})
+        own = {(row["job"], row["uuid"]): row for row in told}
     stretches = ask("idle_stretches", {**window, "least_minutes": STRETCH_LEAST_MINUTES})
     gpus = {row["uuid"]: row for row in gpu_rows}
     judged = _Judged.of(analysis, gpus)
@@ -118,7 +122,10 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     state = with_spoken(with_protection(state, site.protect, places), spoken)
     observed = Observed(
         analysis=analysis,
-        uses={job.id: _use(claims[job.id], controller, now_ms) for job in known},
+        uses={
+            job.id: use_of(own_rows(claims[job.id], own, own_ms, now_ms, rules), controller, now_ms)
+            for job in known
+        },
         stretches=tuple(stretch_of(row) for row in stretches if not row["first"]),
         prices=_prices(gpu_rows),
         endings=RunLengths.of(run_length_of(row) for row in ask("run_lengths", past)),
@@ -318,39 +325,6 @@ def _quiet_since(rows: Sequence[Row], kind: JobKind | None, facts: _Facts) -> in
     if quiet_ms < tell_s * 1000 or seen_ms < rules.coverage_ratio * (quiet_ms - LAG_MS):
         return None
     return since_ms
-
-
-def _use(rows: Sequence[Row], controller: Mapping[str, float | None], now_ms: int) -> JobUse:
-    from_ms = min(row["seen_from_ms"] for row in rows)
-    expected_ms = sum(max(1, now_ms - row["seen_from_ms"] - LAG_MS) for row in rows)
-    measured_ms = sum(row["measured_ms"] for row in rows)
-    touched = [controller.get(row["uuid"]) for row in rows]
-    return JobUse(
-        job=JobId(rows[0]["job"]),
-        from_ms=from_ms,
-        to_ms=now_ms,
-        coverage_ratio=max(0.0, min(1.0, measured_ms / expected_ms)),
-        rung=Basis(min((row["rung"] for row in rows if row["rung"] is not None), default=0)),
-        held_gpu_hours=sum((now_ms - row["seen_from_ms"]) * row["share"] for row in rows) / HOUR_MS,
-        idle_gpu_hours=sum(row["idle_ms"] for row in rows) / HOUR_MS,
-        utilization_mean_ratio=_mean([row["utilization_mean_ratio"] for row in rows]),
-        utilization_p95_ratio=_largest([row["utilization_p95_ratio"] for row in rows]),
-        controller_p95_ratio=_largest(touched),
-        memory_peak_bytes=_largest([row["memory_peak_bytes"] for row in rows]),
-        gpus_used=sum(row["busy_minutes"] >= 2 for row in rows),
-        others=any(row["others"] for row in rows),
-        by_engines=sum(row["engine_ms"] for row in rows) > ENGINES_RATIO * max(1, measured_ms),
-    )
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def _largest(values: Sequence[Any]) -> Any:
-    """The largest; ``None`` as soon as one is not known: the unknown one may be the largest."""
-    return None if None in values else max(values)
 
 
 def _prices(gpu_rows: Sequence[Row]) -> dict[str, Price]:

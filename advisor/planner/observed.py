@@ -27,7 +27,10 @@ class JobUse:
     took, which only the job itself can tell. ``gpus_used`` is on how many of its GPUs it ever computed.
     ``by_engines``: in more than one minute of 20 it worked on video engines, for which the SMs' utilization
     does not stand.
-    ``others`` is true when it had neighbours on a GPU: what was measured there is theirs as well.
+    ``others`` is true when it had neighbours on a GPU, and what was measured there is theirs as well; where
+    each one's own work and memory are told, the use is that of the job alone, over the longest window of a
+    policy (but ``idle_gpu_hours``, and the memory controller, which is the board's). ``crowded``: the board
+    was full then in its busiest minutes, so that it might have done more alone.
     """
 
     job: JobId
@@ -44,6 +47,7 @@ class JobUse:
     memory_needed_bytes: int | None = None
     gpus_used: int | None = None
     others: bool = False
+    crowded: bool = False
     by_engines: bool = False
 
     @property

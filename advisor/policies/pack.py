@@ -107,6 +107,8 @@ def too_busy(use: JobUse | None, rules: PlannerConfig) -> str | None:
         return f"it was measured for {text.length(use.measured_s)} only"
     if use.others:
         return "its GPU had others on it, so what was measured is not its own"
+    if use.crowded:
+        return "its GPU was full with others on it: what it would use alone is not known"
     if use.by_engines:
         return "it works on video engines: how busy the SMs are does not say what room it leaves"
     if use.utilization_p95_ratio is None or use.memory_peak_bytes is None:

@@ -127,6 +127,8 @@ def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> tupl
             "its GPU had others on it, so what was measured is not its own",
             "a record of it alone on its GPU",
         )
+    if use.crowded:
+        return "its GPU was full with others on it: what it would use alone is not known", "an emptier GPU"
     if use.by_engines and gpus == 1:
         return "it works on video engines: how busy the SMs are does not say what it needs", ""
     busy = use.utilization_p95_ratio if gpus == 1 else use.utilization_mean_ratio
@@ -143,9 +145,9 @@ def _smallest(state: ClusterState, observed: Observed, job: Job, rules: PlannerC
         [_fewer(use, len(placement.gpus))]
         if len(placement.gpus) > 1
         else [
-            _slice(use, gpu, rules),
+            _slice(use, gpu, placement.share, rules),
             _share(use, gpu, placement.share, rules),
-            _model(state, observed, use, gpu),
+            _model(state, observed, use, gpu) if placement.share == 1 else None,
         ]
     )
     worth = [fit for fit in fits if fit is not None and fit.hours_ratio <= 1 - LEAST_SAVING]
@@ -164,16 +166,17 @@ def _fewer(use: JobUse, gpus: int) -> Fit | None:
     )
 
 
-def _slice(use: JobUse, gpu: Gpu, rules: PlannerConfig) -> Fit | None:
+def _slice(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | None:
     """The smallest MIG profile of this model that holds it."""
     busy, peak = use.utilization_p95_ratio or 0.0, use.memory_peak_bytes or 0
     if use.controller_p95_ratio is None or use.controller_p95_ratio > rules.fit_controller:
         return None
+    given = "a whole" if share == 1 else f"{share:g} of a"
     for piece in slices_of(gpu.model, gpu.memory_bytes):
         if busy <= rules.fit_p95 * piece.compute_ratio and peak <= rules.fit_memory * piece.memory_bytes:
             return Fit(
-                ask=f"a {piece.name} slice instead of a whole {gpu.model}",
-                hours_ratio=piece.compute_ratio,
+                ask=f"a {piece.name} slice instead of {given} {gpu.model}",
+                hours_ratio=piece.compute_ratio / share,
                 risk=f"it may run at {text.percent(MIG_WORST)} of its speed (the slowest such job of MISO's)",
                 confidence=0.8 if use.rung is Basis.SM_ACTIVE else 0.7,
             )
@@ -193,7 +196,11 @@ def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
     return Fit(
         ask=f"{needed:g} of a {gpu.model or 'GPU'} instead of {share:g}",
         hours_ratio=needed / share,
-        risk="it has a neighbour then, and nothing isolates the two",
+        risk=(
+            "it has a neighbour then, and nothing isolates the two"
+            if share == 1
+            else "others get what it leaves, and nothing isolates it from them"
+        ),
         confidence=0.6,
     )
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.jobs.model import Elasticity
-from advisor.live.snapshot import EVERYBODY, HOUR_MS, LAG_MS, NO_PROJECT, Site, kind_of
+from advisor.live.job_use import LAG_MS
+from advisor.live.snapshot import EVERYBODY, HOUR_MS, NO_PROJECT, Site, kind_of
 from advisor.planner.observed import ENGINES_RATIO, JobUse, PastJob
 from advisor.state.model import ActionClass, Gpu, Job, Profile, ProjectName, Telemetry
 from advisor.whatif.history import Holding, Installed, Submitted

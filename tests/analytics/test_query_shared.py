@@ -85,3 +85,39 @@ def test_what_is_not_kept_that_long_is_not_known(
     assert (row["shared_with"], row["is_told_apart"]) == (1, is_told_apart)
     assert whole["alike_gpu_hours"] == 0.0
     assert (whole["unclear_gpu_hours"] > 0) is (is_told_apart is None)
+
+
+@pytest.mark.parametrize(
+    ("people", "uses", "own"),
+    [
+        # 20 min at 80% of the SMs, all of ann's; each process keeps 1 GiB.
+        (("ann", "bob"), {"ann": 0.95, "bob": 0.0}, {"ann": (0.8, 1), "bob": (0.0, 1)}),
+        (("ann", "bob"), {"ann": 0.6, "bob": 0.2}, {"ann": (0.6, 1), "bob": (0.2, 1)}),
+        (("ann", "bob"), {"ann": 0.95}, {"ann": (0.8, 1), "bob": (0.0, 0)}),
+        (("ann", "bob"), {}, {"ann": None, "bob": None}),
+        (("ann", "bob"), UNKNOWN, {"ann": None, "bob": None}),
+        (("ann",), {"ann": 0.95}, {}),  # nobody else: what is measured is its own
+    ],
+)
+def test_what_each_did_and_kept_by_itself(
+    tmp_path: Path,
+    people: tuple[str, ...],
+    uses: dict[str, float | None],
+    own: dict[str, tuple[float, int] | None],
+) -> None:
+    charged(tmp_path, people, uses)
+    with open_store(at_path(tmp_path)) as store, store.reader() as connection:
+        asked = {"as_of": T0 + ALL_MS, "from_ts": T0}
+        rows = {row["job"]: row for row in run(connection, "decide_shared", asked).to_pylist()}
+    assert set(rows) == {f"slurm:{name}" for name in own}
+    for name, expected in own.items():
+        row = rows[f"slurm:{name}"]
+        if expected is None:
+            assert (row["told_ms"], row["utilization_p95_ratio"], row["memory_peak_bytes"]) == (0, None, None)
+            continue
+        use, memory_gib = expected
+        assert row["told_ms"] == ALL_MS
+        assert row["utilization_p95_ratio"] == pytest.approx(use, abs=0.002)
+        assert row["utilization_mean_ratio"] == pytest.approx(use, abs=0.002)
+        assert row["memory_peak_bytes"] == memory_gib << 30
+        assert row["board_p95_ratio"] == pytest.approx(0.8, abs=0.002)

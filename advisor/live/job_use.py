@@ -1,0 +1,86 @@
+"""What a job made of its GPUs, from the rows of ``decide_jobs`` and ``decide_shared``. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from advisor.planner.limits import PlannerConfig
+from advisor.planner.observed import ENGINES_RATIO, JobUse
+from collector.model import Basis, JobId
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+LAG_MS = 2 * MINUTE_MS
+"""A minute is rolled up when it is over: the newest two may be missing, and are no lack of coverage."""
+
+Row = Mapping[str, Any]
+
+
+def own_from_ms(to_ms: int, rules: PlannerConfig) -> int:
+    """Since when a job's own use beside others is looked at: a whole minute, the longest window of a policy."""
+    return (to_ms - max(rules.fit_window_s, rules.pack_window_s) * 1000) // MINUTE_MS * MINUTE_MS
+
+
+def own_rows(
+    rows: Sequence[Row],
+    own: Mapping[tuple[str, str], Row],
+    from_ms: int,
+    now_ms: int,
+    rules: PlannerConfig,
+) -> Sequence[Row]:
+    """The rows of a job, by its own work and memory since ``from_ms`` where others had its GPU too.
+
+    As they are for a job on several GPUs, and where what is its own was told for too little of the time.
+    """
+    first = rows[0]
+    told = own.get((first["job"], first["uuid"]))
+    if len(rows) > 1 or not first["others"] or told is None:
+        return rows
+    since_ms = max(from_ms, first["seen_from_ms"])
+    if told["told_ms"] < rules.coverage_ratio * (now_ms - since_ms - LAG_MS):
+        return rows
+    return (
+        {
+            **first,
+            "seen_from_ms": since_ms,
+            "measured_ms": told["told_ms"],
+            "utilization_mean_ratio": told["utilization_mean_ratio"],
+            "utilization_p95_ratio": told["utilization_p95_ratio"],
+            "memory_peak_bytes": told["memory_peak_bytes"],
+            "others": 0,
+            "is_crowded": told["board_p95_ratio"] > rules.pack_p95_sum,
+        },
+    )
+
+
+def use_of(rows: Sequence[Row], controller: Mapping[str, float | None], now_ms: int) -> JobUse:
+    """What a job made of its GPUs, a row each; ``controller`` is how busy the memory of each GPU was."""
+    from_ms = min(row["seen_from_ms"] for row in rows)
+    expected_ms = sum(max(1, now_ms - row["seen_from_ms"] - LAG_MS) for row in rows)
+    measured_ms = sum(row["measured_ms"] for row in rows)
+    touched = [controller.get(row["uuid"]) for row in rows]
+    return JobUse(
+        job=JobId(rows[0]["job"]),
+        from_ms=from_ms,
+        to_ms=now_ms,
+        coverage_ratio=max(0.0, min(1.0, measured_ms / expected_ms)),
+        rung=Basis(min((row["rung"] for row in rows if row["rung"] is not None), default=0)),
+        held_gpu_hours=sum((now_ms - row["seen_from_ms"]) * row["share"] for row in rows) / HOUR_MS,
+        idle_gpu_hours=sum(row["idle_ms"] for row in rows) / HOUR_MS,
+        utilization_mean_ratio=_mean([row["utilization_mean_ratio"] for row in rows]),
+        utilization_p95_ratio=_largest([row["utilization_p95_ratio"] for row in rows]),
+        controller_p95_ratio=_largest(touched),
+        memory_peak_bytes=_largest([row["memory_peak_bytes"] for row in rows]),
+        gpus_used=sum(row["busy_minutes"] >= 2 for row in rows),
+        others=any(row["others"] for row in rows),
+        crowded=any(row.get("is_crowded", False) for row in rows),
+        by_engines=sum(row["engine_ms"] for row in rows) > ENGINES_RATIO * max(1, measured_ms),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _largest(values: Sequence[Any]) -> Any:
+    """The largest; ``None`` as soon as one is not known: the unknown one may be the largest."""
+    return None if None in values else max(values)
