@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 
 def own_from_ms(to_ms: int, rules: PlannerConfig) -> int:
-    """Since when a job's own use beside others is looked at: a whole minute, the longest window of a policy."""
+    """Since when a job's own use beside others is looked at: a whole minute, of a policy's longest."""
     return (to_ms - max(rules.fit_window_s, rules.pack_window_s) * 1000) // MINUTE_MS * MINUTE_MS
 
 
