@@ -5,7 +5,7 @@ import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -93,13 +93,20 @@ def _names(receivers: str) -> str:
     )
 
 
+class _Tried(TypedDict):
+    to: str
+    arrived: bool
+    took_s: float
+    found: str | None
+
+
 def _test(flags: argparse.Namespace) -> int:
     """One message to each address of a receiver, now, by this process; 1 when one did not arrive."""
     from service.notify.message import Message, NoAddress, address_of, harmless, receivers
     from service.notify.sender import send
 
     delivery = settle(flags).effective.config.delivery
-    rows: list[dict[str, Any]] = []
+    rows: list[_Tried] = []
     for receiver in receivers(_route(flags.test, delivery), delivery):
         message = Message(key="test", to=receiver, title="[Fallow] A test", text=_words(flags.test))
         shown, began = receiver.partition("://")[0], time.monotonic()

@@ -9,7 +9,7 @@ Each verb that shows what a store or a service holds comes through here, so that
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import IO
 
 from service.client import Client, connect
 from service.client.jobs import ActingClient, connect_acting
@@ -42,7 +42,7 @@ def say_simulated(flags: argparse.Namespace) -> None:
     _say(flags, None, simulated=True)
 
 
-def marked(rows: Sequence[Mapping[str, Any]], flags: argparse.Namespace) -> list[Mapping[str, Any]]:
+def marked(rows: Sequence[Mapping[str, object]], flags: argparse.Namespace) -> list[Mapping[str, object]]:
     """The rows as JSON has them: with ``"simulated": true`` in each, where they are invented."""
     return [{**row, MARK: True} for row in rows] if is_simulated(flags) else list(rows)
 

@@ -7,7 +7,7 @@ opens without a network. Points are thinned to steps of equal length that hold t
 from bisect import bisect_right
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.errors import FallowError
 
@@ -90,8 +90,10 @@ def thinned(points: "Sequence[Point]", end_s: float, steps: int) -> list[tuple[f
     return [(edges[at], *(value / width for value in sums[at])) for at in range(steps)]  # type: ignore[misc]
 
 
-def _rows(name: str, points: "Sequence[Point]", end_s: float, *, measured: bool) -> list[dict[str, Any]]:
-    rows = []
+def _rows(
+    name: str, points: "Sequence[Point]", end_s: float, *, measured: bool
+) -> list[dict[str, str | float]]:
+    rows: list[dict[str, str | float]] = []
     for second, held, used, waiting in thinned(points, end_s, STEPS):
         for what, gpus in ((ALLOCATED, held), (USED, used), (WAITING, waiting)):
             if what != USED or measured:

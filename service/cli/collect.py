@@ -2,8 +2,8 @@
 
 import argparse
 import sys
-from typing import Any
 
+from rich.console import RenderableType
 from rich.text import Text
 
 from analytics import text
@@ -21,6 +21,7 @@ from service.cli.asking import say_simulated
 from service.cli.screen import Column, console, place, print_json, table
 from service.config.flags import settle
 from service.printable import on_a_line, shown_rows
+from service.schemas.answer import Row
 
 NOTHING_READ = 1
 MEASURES = tuple(each.name for each in METRICS if each.is_printed)
@@ -45,7 +46,7 @@ def run_collect(flags: argparse.Namespace) -> int:
     return NOTHING_READ if all(isinstance(each, Unavailable) for each in tick.outcomes) else 0
 
 
-def rows_of(tick: Tick) -> list[dict[str, Any]]:
+def rows_of(tick: Tick) -> list[Row]:
     """A row a GPU: what it is, what it did, who holds it; pure."""
     holders: dict[str, list[Holder]] = {}
     for allocation in tick.allocations or ():
@@ -62,7 +63,7 @@ def rows_of(tick: Tick) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(source: str, gpu: Gpu, sample: GpuSample | None, holders: list[Holder]) -> dict[str, Any]:
+def _row(source: str, gpu: Gpu, sample: GpuSample | None, holders: list[Holder]) -> Row:
     return {
         "source": source,
         "uuid": gpu.uuid,
@@ -101,7 +102,7 @@ def unread(tick: Tick) -> list[str]:
     ]
 
 
-def _draw(rows: list[dict[str, Any]]) -> Any:
+def _draw(rows: list[Row]) -> RenderableType:
     columns = [
         Column(title="GPU"),
         Column(title="model", least=10),
@@ -117,16 +118,16 @@ def _draw(rows: list[dict[str, Any]]) -> Any:
     return table(columns, [_line(row) for row in rows])
 
 
-def _line(row: dict[str, Any]) -> list[str | Text]:
+def _line(row: Row) -> list[str | Text]:
     return [
         place(row),
-        (row["model"] or text.NOTHING).removeprefix("NVIDIA "),
-        text.percent(row["utilization_ratio"]),
-        text.percent(row["sm_active_ratio"]),
-        text.memory(row["memory_used_bytes"], row["memory_total_bytes"]),
-        text.watts(row["power_w"]),
+        str(row["model"] or text.NOTHING).removeprefix("NVIDIA "),
+        text.percent(text.known(row["utilization_ratio"])),
+        text.percent(text.known(row["sm_active_ratio"])),
+        text.memory(text.known(row["memory_used_bytes"]), text.known(row["memory_total_bytes"])),
+        text.watts(text.known(row["power_w"])),
         text.NOTHING if row["temperature_c"] is None else f"{row['temperature_c']} C",
-        text.count(row["process_count"]),
-        row["user_name"] or "",
-        row["job"] or "",
+        text.count(text.known(row["process_count"])),
+        str(row["user_name"] or ""),
+        str(row["job"] or ""),
     ]

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 
@@ -149,7 +149,7 @@ def _draw(found: "Explanation", desk: AdviceContext) -> None:
         screen.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
-def _row(found: "Explanation", desk: AdviceContext) -> dict[str, Any]:
+def _row(found: "Explanation", desk: AdviceContext) -> dict[str, object]:
     return {
         "kind": found.kind,
         "name": found.name,

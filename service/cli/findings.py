@@ -7,7 +7,7 @@ import argparse
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -66,8 +66,8 @@ def _line(row: "PatternsRow") -> list[str | Text]:
     ]
 
 
-def _numbers(row: "PatternsRow") -> Mapping[str, Any]:
-    numbers: Mapping[str, Any] = json.loads(row["evidence"] or "{}")
+def _numbers(row: "PatternsRow") -> Mapping[str, float]:
+    numbers: Mapping[str, float] = json.loads(row["evidence"] or "{}")
     return numbers
 
 

@@ -5,9 +5,9 @@ JOB`` is about one that was submitted here, with its settings and what was done 
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.padding import Padding
@@ -118,7 +118,10 @@ def _told_by_manager(
 
 
 def _named(
-    client: Client, flags: argparse.Namespace, span: dict[str, datetime], runs: Sequence[Mapping[str, Any]]
+    client: Client,
+    flags: argparse.Namespace,
+    span: dict[str, datetime],
+    runs: "Sequence[ManagerRunsRow | AccountedRunsRow]",
 ) -> "JobsRow | None":
     """The job's row, by its id, or by its name where only one has it; ``None`` where only its manager knows
     it. Raises ``NoSuchJob``.
@@ -139,10 +142,18 @@ def _named(
     )
 
 
-def _record(row: "JobsRow", gpus: "list[JobGpusRow]", found: "list[FindingsRow]") -> dict[str, Any]:
+def _record(row: "JobsRow", gpus: "list[JobGpusRow]", found: "list[FindingsRow]") -> dict[str, object]:
     from analytics.job_verdict import verdict
 
-    findings = [{name: each[name] for name in ("kind", "uuid", "sentence", "closed_at")} for each in found]
+    findings = [
+        {
+            "kind": each["kind"],
+            "uuid": each["uuid"],
+            "sentence": each["sentence"],
+            "closed_at": each["closed_at"],
+        }
+        for each in found
+    ]
     return {**row, "verdict": verdict(row), "on": gpus, "findings": findings}
 
 

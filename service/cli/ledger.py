@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from analytics import text
@@ -30,7 +30,17 @@ LEAST_SAID_HOURS = 0.05
 """Less shows as 0.0."""
 OF_MEASURED = "use is of the time that was measured; the other columns are hours of all time."
 NOBODY, NOT_KNOWN = "(nobody)", "(not known)"
-Row = dict[str, Any]
+Row = dict[str, object]
+"""A row of the query of its key: each has columns of its own beside those that all have."""
+
+
+def _text(row: Row, column: str) -> str | None:
+    value = row[column]
+    return None if value is None else str(value)
+
+
+def _number(row: Row, column: str) -> float | None:
+    return text.known(row.get(column))
 
 
 def run_ledger(flags: argparse.Namespace) -> int:
@@ -123,13 +133,13 @@ def _until(to_ts: str | None) -> str:
 
 
 def _named(rows: Sequence[Row], by: str, names: dict[str, str]) -> list[Row]:
-    named = [{**row, "name": names.get(row["key"] or "", "")} for row in rows]
+    named = [{**row, "name": names.get(_text(row, "key") or "", "")} for row in rows]
     if by == "gpu":
-        return sorted(named, key=lambda row: row["name"])
+        return sorted(named, key=lambda row: str(row["name"]))
     return sorted(named, key=lambda row: row["key"] is None)
 
 
-def _states(rows: Sequence[Row]) -> Any:
+def _states(rows: Sequence[Row]) -> RenderableType:
     rows = [row for row in rows if row["state"] != GpuState.WITHHELD or row["gpu_hours"]]
     priced = any(row["cost"] is not None for row in rows)
     metered = any(row.get("energy_kwh") for row in rows)
@@ -143,34 +153,34 @@ def _states(rows: Sequence[Row]) -> Any:
         *([Column(title="kWh", right=True)] if metered else []),
         *([Column(title="cost", right=True)] if priced else []),
     ]
-    total = {
-        "gpu_hours": sum(row["gpu_hours"] for row in rows),
-        "cost": sum(row["cost"] or 0 for row in rows),
-        "currency": next((row["currency"] for row in rows if row["currency"]), None),
-    }
+    hours = sum(_number(row, "gpu_hours") or 0.0 for row in rows)
+    cost = sum(_number(row, "cost") or 0.0 for row in rows)
+    currency = next((str(row["currency"]) for row in rows if row["currency"]), None)
     lines: list[list[str | Text]] = [
         [
-            state_text(row["state"]),
-            text.hours(row["gpu_hours"]),
-            text.percent(row["share_ratio"]),
-            Text(words.bar(row["share_ratio"], BAR_WIDTH), style=state_text(row["state"]).style),
-            *([text.kwh(row["energy_kwh"])] if metered else []),
-            *([text.money(row["cost"], row["currency"])] if priced else []),
+            state_text(str(row["state"])),
+            text.hours(_number(row, "gpu_hours")),
+            text.percent(_number(row, "share_ratio")),
+            Text(
+                words.bar(_number(row, "share_ratio"), BAR_WIDTH), style=state_text(str(row["state"])).style
+            ),
+            *([text.kwh(_number(row, "energy_kwh"))] if metered else []),
+            *([text.money(_number(row, "cost"), _text(row, "currency"))] if priced else []),
         ]
         for row in rows
     ]
     sums = [
-        text.hours(total["gpu_hours"]),
+        text.hours(hours),
         "",
         "",
         *([text.kwh(energy.used(rows).kwh)] if metered else []),
-        *([text.money(total["cost"], total["currency"])] if priced else []),
+        *([text.money(cost, currency)] if priced else []),
     ]
     lines.append([Text("all", style="bold"), *sums])
     return table(columns, lines)
 
 
-def _keys(rows: Sequence[Row], by: str) -> Any:
+def _keys(rows: Sequence[Row], by: str) -> RenderableType:
     hardware = by in HARDWARE_KEYS
     priced = any(row["wasted_cost"] is not None for row in rows)
     metered = any(row.get("energy_kwh") for row in rows)
@@ -201,25 +211,29 @@ def _keys(rows: Sequence[Row], by: str) -> Any:
 def _key_line(row: Row, by: str, withheld: bool, metered: bool, priced: bool) -> list[str | Text]:
     hardware = by in HARDWARE_KEYS
     return [
-        *([row["name"] or "?"] if by == "gpu" else []),
+        *([str(row["name"] or "?")] if by == "gpu" else []),
         _key(row, by, hardware),
-        *([row["name"]] if by == "job" else []),
-        text.hours(row["gpu_hours"]),
-        *([text.hours(row["held_gpu_hours"])] if hardware else []),
-        text.hours(row["used_gpu_hours"]),
-        Text(text.hours(row["wasted_gpu_hours"]), style="red" if row["wasted_gpu_hours"] else ""),
-        *([text.hours(row["withheld_gpu_hours"])] if withheld else []),
-        text.hours(row["unknown_gpu_hours"]),
-        text.percent(row["utilization_ratio"]),
-        Text(words.bar(row["utilization_ratio"], 10), style="green"),
-        *([text.kwh(row["energy_kwh"]), text.kwh(row["wasted_energy_kwh"])] if metered else []),
-        *([text.money(row["wasted_cost"], row["currency"])] if priced else []),
+        *([str(row["name"])] if by == "job" else []),
+        text.hours(_number(row, "gpu_hours")),
+        *([text.hours(_number(row, "held_gpu_hours"))] if hardware else []),
+        text.hours(_number(row, "used_gpu_hours")),
+        Text(text.hours(_number(row, "wasted_gpu_hours")), style="red" if row["wasted_gpu_hours"] else ""),
+        *([text.hours(_number(row, "withheld_gpu_hours"))] if withheld else []),
+        text.hours(_number(row, "unknown_gpu_hours")),
+        text.percent(_number(row, "utilization_ratio")),
+        Text(words.bar(_number(row, "utilization_ratio"), 10), style="green"),
+        *(
+            [text.kwh(_number(row, "energy_kwh")), text.kwh(_number(row, "wasted_energy_kwh"))]
+            if metered
+            else []
+        ),
+        *([text.money(_number(row, "wasted_cost"), _text(row, "currency"))] if priced else []),
     ]
 
 
 def _key(row: Row, by: str, hardware: bool) -> str:
     """The key in words; without one, what nobody held is told from what somebody unnamed did."""
-    key: str | None = row["key"]
+    key = _text(row, "key")
     if key is None:
         return NOBODY if not hardware and not row["held_gpu_hours"] else NOT_KNOWN
     match by:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from analytics import text
 from service.cli import words
@@ -90,16 +90,25 @@ def _ended(run: "ManagerRunsRow") -> str:
     return f"{words.clock_time(run['ended_at'])}{how}"
 
 
+class _Grant(TypedDict):
+    """GPUs, or shards of one, that the manager gave on a node (the column ``given``)."""
+
+    node: str
+    indices: list[int]
+    gpus: int
+    is_shared: bool
+
+
 def _given(text: str | None) -> str:
     if text is None:
         return "GPUs of which nobody says the numbers"
-    grants = json.loads(text)
+    grants: list[_Grant] = json.loads(text)
     if not grants:
         return "no GPU"
     return ", ".join(f"{grant['node']}: {_gpus(grant)}" for grant in grants)
 
 
-def _gpus(grant: dict[str, Any]) -> str:
+def _gpus(grant: "_Grant") -> str:
     numbers = ", ".join(map(str, grant["indices"]))
     if grant["is_shared"]:
         return f"{text.many(grant['gpus'], 'shard')} of GPU {numbers or '?'}"

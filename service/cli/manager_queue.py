@@ -1,6 +1,6 @@
 """Who waits at a workload manager, beside Fallow's own queue: why, how long, and who holds GPUs unused."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analytics import text
 from service.cli import words
@@ -32,7 +32,7 @@ def read(client: Client) -> "list[ManagerQueueRow]":
     return [{**row, "cause": row.get("cause"), "expected_at": row.get("expected_at")} for row in rows]
 
 
-def as_json(rows: "list[ManagerQueueRow]") -> list[dict[str, Any]]:
+def as_json(rows: "list[ManagerQueueRow]") -> list[dict[str, object]]:
     """The rows as ``fallow queue --json`` has them behind its own, which have no ``manager``."""
     return [
         {

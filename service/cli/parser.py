@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, TypeAlias
 
 from analytics.vocabulary.actions import ADVISED
 from service.cli import (
@@ -77,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise BadUsage(f"{message} (see `{self.prog} --help`)")
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         choices = [str(each) for each in action.choices or ()]
         if action.choices is not None and value not in action.choices:
             near = difflib.get_close_matches(str(value), choices, n=1)
@@ -146,7 +146,8 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-Verbs = Any  # argparse keeps the type of its subparsers to itself
+Verbs: TypeAlias = "argparse._SubParsersAction[_Parser]"
+"""argparse has no public name for it."""
 
 
 def _verb(verbs: Verbs, name: str, about: str) -> argparse.ArgumentParser:

@@ -1,8 +1,9 @@
 """``fallow plan``: what would be done now, in order, and what would not, with reasons. Nothing is done."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
 
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from analytics import text
@@ -15,6 +16,9 @@ from service.errors import ClientError
 from service.schemas.control import Plan
 from service.usecases.advice import AdviceContext, consult, newest, parse_want
 from service.usecases.advice_rows import step_row
+
+if TYPE_CHECKING:
+    from advisor.actions import Action
 
 
 def run_plan(flags: argparse.Namespace) -> int:
@@ -92,7 +96,7 @@ def _show_waiting(waiting: list[Plan], flags: argparse.Namespace) -> int:
     return 0
 
 
-def _draw_waiting(waiting: list[Plan], screen: Any) -> None:
+def _draw_waiting(waiting: list[Plan], screen: Console) -> None:
     for plan in waiting:
         for line in plan_lines(plan):
             screen.print(line)
@@ -110,17 +114,17 @@ def _heading(desk: AdviceContext) -> str:
     )
 
 
-def _refused(desk: AdviceContext) -> dict[Any, str]:
+def _refused(desk: AdviceContext) -> "dict[Action, str]":
     return {each.step: each.reason for each in desk.ruling.refused if each.step is not None}
 
 
-def _rows(desk: AdviceContext) -> list[dict[str, Any]]:
+def _rows(desk: AdviceContext) -> list[dict[str, object]]:
     held = _refused(desk)
     steps = [
         {"step": number, **step_row(step), "approved": step not in held, "held_back": held.get(step)}
         for number, step in enumerate(desk.said.plan.steps, start=1)
     ]
-    refused = [
+    refused: list[dict[str, object]] = [
         {
             "step": None,
             "job": each.job,
@@ -134,7 +138,7 @@ def _rows(desk: AdviceContext) -> list[dict[str, Any]]:
     return [*steps, *refused]
 
 
-def _projects(desk: AdviceContext) -> Any:
+def _projects(desk: AdviceContext) -> RenderableType:
     """What every project and those below it are guaranteed, deserve now and would hold after the plan."""
     from advisor.planner.quota import allocated, tree_of, upward
 

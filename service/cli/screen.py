@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from rich import box
 from rich.cells import cell_len
@@ -77,7 +77,7 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def print_json(rows: Sequence[Mapping[str, Any]], flags: argparse.Namespace) -> None:
+def print_json(rows: Sequence[Mapping[str, object]], flags: argparse.Namespace) -> None:
     """A list of objects whose keys are the table's columns; where they are invented, each says so."""
     speaks_all = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     text = json.dumps(marked(rows, flags), indent=1, ensure_ascii=not speaks_all)
@@ -214,9 +214,10 @@ def state_text(state: str | None) -> Text:
     return Text(name, style=STATE_STYLES.get(name, ""))
 
 
-def place(gpu: Mapping[str, Any]) -> str:
+def place(gpu: Mapping[str, object]) -> str:
     """Where a GPU is, as people say it: "node1:3", "node1:0/1g.10gb#7", else with the start of its UUID."""
-    return node_place(gpu["node"], gpu["gpu_place"], gpu["uuid"])
+    node, at = gpu["node"], gpu["gpu_place"]
+    return node_place(None if node is None else str(node), None if at is None else str(at), str(gpu["uuid"]))
 
 
 def _cell(cell: str | Text) -> str | Text:

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 AddVerb = Callable[[str, str], argparse.ArgumentParser]
 
@@ -70,12 +70,15 @@ def _store(add: AddVerb) -> None:
     salvage.add_argument("--yes", action="store_true", help="do it; without, say what would be done")
 
 
-def _orders(verb: argparse.ArgumentParser) -> Any:
+Orders: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""argparse has no public name for it."""
+
+
+def _orders(verb: argparse.ArgumentParser) -> Orders:
     return verb.add_subparsers(dest="order", metavar="ORDER", required=True)
 
 
-def _order(orders: Any, name: str, about: str) -> argparse.ArgumentParser:
-    """``orders`` is what argparse gave, which keeps the type of it to itself."""
+def _order(orders: Orders, name: str, about: str) -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = orders.add_parser(name, help=about, description=about)
     made.add_argument(
         "--data", type=Path, default=argparse.SUPPRESS, metavar="DIR", help="the store's folder"

@@ -2,11 +2,12 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -157,7 +158,9 @@ def _cluster(flags: argparse.Namespace, workload: "Workload") -> "Cluster":
     return replace(bare, quotas=shared_out(fit, bare.gpus, each))
 
 
-def _progress(flags: argparse.Namespace) -> Any:
+def _progress(
+    flags: argparse.Namespace,
+) -> "AbstractContextManager[Callable[[str, int, int], None] | None]":
     """A bar a policy on a terminal's stderr; nothing in a pipe, and nothing on stdout ever."""
     screen = console(stderr=True)
     return nullcontext(None) if flags.json or not screen.is_terminal else _Bars(screen)
@@ -166,7 +169,7 @@ def _progress(flags: argparse.Namespace) -> Any:
 class _Bars:
     """A context that gives a callback which moves a bar for each policy."""
 
-    def __init__(self, screen: Any) -> None:
+    def __init__(self, screen: Console) -> None:
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -190,7 +193,7 @@ class _Bars:
         self._bars.update(self._tasks[name], completed=done)
 
 
-def _row(found: "Comparison", score: "Score") -> dict[str, Any]:
+def _row(found: "Comparison", score: "Score") -> dict[str, object]:
     workload = found.workload
     return {
         **asdict(score),
@@ -284,7 +287,7 @@ def _uses(score: "Score") -> list[str | Text]:
     ]
 
 
-def _fairness(scores: "Sequence[Score]") -> Any:
+def _fairness(scores: "Sequence[Score]") -> RenderableType:
     projects = sorted({name for score in scores for name in score.fairness_avg})
     columns = [Column(title="project", least=10), *(Column(title=s.policy, right=True) for s in scores)]
     lines: list[list[str | Text]] = [

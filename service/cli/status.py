@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -35,7 +35,7 @@ RUNG_MARKS = {1: "≤", 2: "~"}
 class Picture:
     """What one look brought."""
 
-    cluster: "ClusterNowRow | dict[str, Any]"
+    cluster: "ClusterNowRow | None"
     gpus: "list[GpusNowRow]"
     open_findings: int
     late: str | None
@@ -65,7 +65,7 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
     health = client.health() if client.mode == "service" else None
     clusters = client.rows("cluster_now", **filters)
     return Picture(
-        cluster=clusters[0] if clusters else {},
+        cluster=clusters[0] if clusters else None,
         gpus=client.rows("gpus_now", **filters),
         open_findings=_open_findings(client, filters),
         late=freshness.lateness(client, datetime.now(UTC)),
@@ -125,6 +125,8 @@ def summary(picture: Picture, *, ages: bool = True) -> list[Text]:
     Last, with ``ages``, how long ago each component of the service was well.
     """
     now = picture.cluster
+    if now is None:
+        return []
     total = now["gpus"] or 0
     age_s = words.since(now["as_of"], picture.at)
     stale = age_s is None or age_s > STALE_S
@@ -164,7 +166,7 @@ def _meter(name: str, part: float | None, total: float, style: str) -> Text:
 
 def _measured_at(picture: Picture) -> datetime:
     """Up to when states are known to have lasted: what was not measured since then is not of them."""
-    as_of = picture.cluster.get("as_of")
+    as_of = None if picture.cluster is None else picture.cluster["as_of"]
     return picture.at if as_of is None else words.moment(as_of)
 
 

@@ -3,7 +3,9 @@
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
 
 from analytics import text
 from analytics.vocabulary.actions import ActionClass
@@ -112,7 +114,7 @@ def _charging(charged: "Sequence[Charged]") -> None:
     )
 
 
-def _table(found: "WhatIf", currency: str | None, hours: float) -> Any:
+def _table(found: "WhatIf", currency: str | None, hours: float) -> RenderableType:
     columns = (
         Column(title="action"),
         Column(title="given back", right=True),
@@ -182,7 +184,7 @@ def _unmeasured_gpu_hours(past: "Past") -> float:
     return sum(each.unmeasured_ms * each.gpus for each in past.stretches) / HOUR_MS
 
 
-def _rows(found: "WhatIf", currency: str | None, unmeasured: float) -> list[dict[str, Any]]:
+def _rows(found: "WhatIf", currency: str | None, unmeasured: float) -> list[dict[str, object]]:
     """A row an action; ``unmeasured_gpu_hours`` is of the whole past, and the same in each."""
     rows = []
     for each in found.given:

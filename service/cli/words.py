@@ -5,7 +5,6 @@ How a number with a unit reads is ``analytics.text``'s to say.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from analytics import text
 from service.durations import is_length
@@ -14,7 +13,7 @@ FULL, EMPTY = "█", "░"
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def owner(row: Mapping[str, Any]) -> str:
+def owner(row: Mapping[str, object]) -> str:
     """Whose something is: a person, somebody where a job has it and no person is named, or nobody."""
     return str(row["user_name"] or ("nobody" if row["job"] is None else "somebody"))
 
@@ -53,9 +52,9 @@ def localized(sentence: str) -> str:
     return text.localized(sentence, _minute)
 
 
-def began(row: Mapping[str, Any]) -> str:
+def began(row: Mapping[str, object]) -> str:
     """When somebody was first given a GPU; "or earlier" where the GPU's records only begin then."""
-    return f"{clock_time(row['from_ts'])}{' or earlier' if row.get('from_is_bound') else ''}"
+    return f"{clock_time(str(row['from_ts']))}{' or earlier' if row.get('from_is_bound') else ''}"
 
 
 def bar(ratio: float | None, width: int) -> str:

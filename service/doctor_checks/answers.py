@@ -7,7 +7,7 @@ other than what a configuration says or this account may read.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analytics import text
 from service.doctor_checks.results import Finding, Verdict
@@ -15,7 +15,7 @@ from service.health.components import SOURCE_PREFIX, ComponentState
 
 if TYPE_CHECKING:
     from service.client import Client
-    from service.schemas.rows import ClusterNowRow, GapsRow
+    from service.schemas.rows import GapsRow
     from service.schemas.service import ComponentHealth, Health
 
 OWN_SOURCES = frozenset({"leases"})
@@ -49,8 +49,9 @@ def answers_of(client: "Client") -> Answers:
     now = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
     clusters = client.rows("cluster_now")
     gaps = client.rows("gaps", from_ts=now - RECENT, to_ts=now + timedelta(days=1))
-    cluster: ClusterNowRow | dict[str, Any] = clusters[0] if clusters else {}
-    gpus, unknown = float(cluster.get("gpus") or 0.0), float(cluster.get("unknown_gpus") or 0.0)
+    cluster = clusters[0] if clusters else None
+    gpus = 0.0 if cluster is None else float(cluster["gpus"] or 0.0)
+    unknown = 0.0 if cluster is None else float(cluster["unknown_gpus"] or 0.0)
     components = [each for each in health.components if each.name.startswith(SOURCE_PREFIX)]
     newest = max((gap["to_ts"] for gap in gaps), default="")
     lasting = [gap for gap in gaps if gap["to_ts"] == newest and gap["to_ts"] >= _last_tick(health)]
