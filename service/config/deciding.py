@@ -247,7 +247,10 @@ class DecidingConfig:
     )
     cooldown_s: float = bounded(BOUNDS.cooldown_s, 0, 604_800, "and for so long after it was disturbed")
     actions_per_hour: int = bounded(
-        BOUNDS.actions_per_hour, 1, 1_000_000, "jobs disturbed in any hour in the whole cluster"
+        BOUNDS.actions_per_hour or 1,  # a number by default; None, for no bound, is for simulations
+        1,
+        1_000_000,
+        "jobs disturbed in any hour in the whole cluster",
     )
     usage_weight: float = bounded(
         BOUNDS.usage_weight,

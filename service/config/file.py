@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from analytics.thresholds import FORMER_SETTINGS
 from collector.toml_text import BadToml, read_toml
@@ -18,7 +18,16 @@ from service.config.fields import Misplaced
 from service.config.model import Config, ConfigError, Setting, SystemConfig
 from service.trust.believed import SYSTEM_FILE, read_text
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
 FILE_NAME = "fallow.toml"
+
+
+D = TypeVar("D", bound="DataclassInstance")
+Bounds = tuple[float | None, float | None]
+"""The least and the most that a value may be; an open end is ``None``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +110,7 @@ def parse(text: str, *, origin: str, flags: Mapping[str, tuple[str, object]] | N
     return Effective(config=config, settings=settings, remarks=remarks)
 
 
-def _without_former(tree: Mapping[str, Any], place: _Place) -> tuple[str, ...]:
+def _without_former(tree: Mapping[str, object], place: _Place) -> tuple[str, ...]:
     """Take out what was a setting once and is a fixed number now; a sentence for each that says another one.
 
     An upgrade doesn't keep a service from starting.
@@ -119,14 +128,19 @@ def _without_former(tree: Mapping[str, Any], place: _Place) -> tuple[str, ...]:
 
 
 def _claim(
-    kind: Any, tree: Mapping[str, Any], path: tuple[str, ...], place: _Place, out: dict[str, str]
+    kind: "type[DataclassInstance]",
+    tree: Mapping[str, object],
+    path: tuple[str, ...],
+    place: _Place,
+    out: dict[str, str],
 ) -> None:
     """Note the origin of every value in the file; an unknown key is an error."""
     hints, rest = get_type_hints(kind), _others(kind)
     for key, value in tree.items():
         where = (*path, key)
-        if rest is not None and isinstance(value, dict) and (key not in hints or key == rest):
-            _claim(_named_tables(hints[rest]), value, where, place, out)
+        other = None if rest is None else _named_tables(hints[rest])
+        if other is not None and isinstance(value, dict) and (key not in hints or key == rest):
+            _claim(other, value, where, place, out)
             continue
         if key not in hints or key == rest:
             raise ConfigError(_unknown(place.at(where), where, tuple(hints), kind))
@@ -136,32 +150,32 @@ def _claim(
                     f"{place.at(where)}: {'.'.join(where)} is a table: write [{'.'.join(where)}]"
                 )
             _claim(hints[key], value, where, place, out)
-        elif _named_tables(hints[key]) is not None:
+        elif (named := _named_tables(hints[key])) is not None:
             if not isinstance(value, dict):
                 raise ConfigError(f"{place.at(where)}: {key} holds tables: write [{key}.NAME]")
             for name, inner in value.items():
                 if not isinstance(inner, dict):
                     at = place.at((*where, name))
                     raise ConfigError(f"{at}: {key}.{name} is a table: write [{key}.{name}]")
-                _claim(_named_tables(hints[key]), inner, (*where, name), place, out)
+                _claim(named, inner, (*where, name), place, out)
         elif isinstance(value, dict) and get_origin(hints[key]) is Mapping:
             out.update({".".join((*where, inner)): place.at((*where, inner)) for inner in value})
         else:
             out[".".join(where)] = place.at(where)
 
 
-def _others(kind: Any) -> str | None:
+def _others(kind: "type[DataclassInstance]") -> str | None:
     """The field that takes the tables whose names are no field of ``kind``; ``None`` where there is none."""
     return next((item.name for item in fields(kind) if item.metadata.get("others")), None)
 
 
-def _named_tables(hint: Any) -> Any:
+def _named_tables(hint: object) -> "type[DataclassInstance] | None":
     """The dataclass of a table of tables, one for each name; ``None`` for any other key."""
-    inner = get_args(hint)
-    return inner[1] if get_origin(hint) is Mapping and is_dataclass(inner[1]) else None
+    kind = get_args(hint)[1] if get_origin(hint) is Mapping else None
+    return kind if is_dataclass(kind) and isinstance(kind, type) else None
 
 
-def _unknown(at: str, where: tuple[str, ...], known: tuple[str, ...], kind: Any) -> str:
+def _unknown(at: str, where: tuple[str, ...], known: tuple[str, ...], kind: "type[DataclassInstance]") -> str:
     near = difflib.get_close_matches(where[-1], known, n=1, cutoff=0.4)
     meant = f"; did you mean {'.'.join((*where[:-1], near[0]))}?" if near else "."
     rest = _others(kind)
@@ -184,28 +198,31 @@ def _graft(tree: dict[str, Any], path: list[str], value: object) -> None:
 
 
 def _build(
-    kind: Any, tree: Mapping[str, Any], path: tuple[str, ...], place: _Place, origins: dict[str, str]
-) -> Any:
+    kind: type[D], tree: Mapping[str, object], path: tuple[str, ...], place: _Place, origins: dict[str, str]
+) -> D:
     hints = get_type_hints(kind)
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for item in fields(kind):
         where = (*path, item.name)
         if item.metadata.get("others"):
             made = _named_tables(hints[item.name])
-            tables = {name: inner for name, inner in tree.items() if _is_other(kind, name, inner)}
+            assert made is not None, "tables of other names have a class of their own"
             values[item.name] = {
-                name: _build(made, inner, (*path, name), place, origins) for name, inner in tables.items()
+                name: _build(made, _table(inner), (*path, name), place, origins)
+                for name, inner in tree.items()
+                if _is_other(kind, name, inner)
             }
         elif is_dataclass(hints[item.name]):
-            values[item.name] = _build(hints[item.name], tree.get(item.name, {}), where, place, origins)
-        elif _named_tables(hints[item.name]) is not None:
+            values[item.name] = _build(hints[item.name], _table(tree.get(item.name)), where, place, origins)
+        elif (each := _named_tables(hints[item.name])) is not None:
             values[item.name] = {
-                name: _build(_named_tables(hints[item.name]), inner, (*where, name), place, origins)
-                for name, inner in tree.get(item.name, {}).items()
+                name: _build(each, _table(inner), (*where, name), place, origins)
+                for name, inner in _table(tree.get(item.name)).items()
             }
         elif item.name in tree:
             named = _Named(where=where, place=place, origins=origins)
-            values[item.name] = _value(hints[item.name], tree[item.name], item.metadata, named)
+            bounds = (item.metadata.get("low"), item.metadata.get("high"))
+            values[item.name] = _value(hints[item.name], tree[item.name], bounds, named)
         elif item.default is MISSING and item.default_factory is MISSING:
             raise ConfigError(f"{place.origin}: {'.'.join(where)} is needed and has no default")
     try:
@@ -216,12 +233,17 @@ def _build(
         raise ConfigError(f"{place.at(path)}: {error}") from error
 
 
-def _is_other(kind: Any, name: str, inner: Any) -> bool:
+def _table(value: object) -> Mapping[str, object]:
+    """A table of the file, of which ``_claim`` has said that it is one; empty where it isn't there."""
+    return value if isinstance(value, dict) else {}
+
+
+def _is_other(kind: "type[DataclassInstance]", name: str, inner: object) -> bool:
     rest = _others(kind)
     return isinstance(inner, dict) and (name == rest or name not in {item.name for item in fields(kind)})
 
 
-def _value(hint: Any, value: Any, bounds: Mapping[str, Any], named: _Named) -> Any:
+def _value(hint: object, value: object, bounds: Bounds, named: _Named) -> object:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is tuple:
         if not isinstance(value, list | tuple):
@@ -231,18 +253,21 @@ def _value(hint: Any, value: Any, bounds: Mapping[str, Any], named: _Named) -> A
         if not isinstance(value, dict):
             raise ConfigError(f"{named} is a table of names and values, not {value!r}")
         return {str(k): _value(inner[1], v, bounds, named.within(str(k))) for k, v in value.items()}
+    assert isinstance(hint, type), "what is no list and no table is a number, truth or text"
     return _scalar(hint, value, bounds, named)
 
 
-def _scalar(hint: Any, value: Any, bounds: Mapping[str, Any], named: _Named) -> Any:
+def _scalar(hint: type, value: object, bounds: Bounds, named: _Named) -> object:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = _as_float(value)
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
         raise ConfigError(f"{named} is {_SPOKEN.get(hint, hint.__name__)}, not {value!r}")
-    if hint is float and not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{named} is a number, not {value}")
-    low, high = bounds.get("low"), bounds.get("high")
-    if (low is not None and value < low) or (high is not None and value > high):
+    low, high = bounds
+    if isinstance(value, int | float) and (
+        (low is not None and value < low) or (high is not None and value > high)
+    ):
         raise ConfigError(f"{named} = {value} is out of bounds: {_range(low, high)}")
     return value
 
@@ -264,7 +289,7 @@ def _range(low: float | None, high: float | None) -> str:
     return f"at most {high}" if low is None else f"{low} to {high}"
 
 
-def _flatten(value: Any, path: tuple[str, ...]) -> list[tuple[str, object]]:
+def _flatten(value: "DataclassInstance", path: tuple[str, ...]) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = []
     for item in fields(value):
         inner, where = getattr(value, item.name), (*path, item.name)

@@ -10,9 +10,13 @@ import inspect
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from service.config.model import Config
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 
 VARIABLES = {
     "FALLOW_DATA": "the store's folder, where `--data` is not given (else `system.data`, else "
@@ -100,18 +104,18 @@ def page() -> str:
     return "".join([*parts, *map(_written, sections())])
 
 
-def _sections(item: Field[Any], hint: Any) -> Iterator[Section]:
+def _sections(item: Field[Any], hint: object) -> Iterator[Section]:
     inner = get_args(hint)
-    if is_dataclass(hint):
+    if is_dataclass(hint) and isinstance(hint, type):
         yield from _of_class(item.name, hint)
-    elif get_origin(hint) is Mapping and is_dataclass(inner[1]):
+    elif get_origin(hint) is Mapping and is_dataclass(inner[1]) and isinstance(inner[1], type):
         yield from _of_class(f"{item.name}.NAME", inner[1])
     else:
         title, _, words = str(item.metadata["about"]).partition(". ")
         yield Section(header=item.name, title=title, words=words, rows=())
 
 
-def _of_class(header: str, kind: Any) -> Iterator[Section]:
+def _of_class(header: str, kind: "type[DataclassInstance]") -> Iterator[Section]:
     title, _, words = (inspect.getdoc(kind) or "").partition("\n\n")
     rows = tuple(_row(item) for item in fields(kind) if "about" in item.metadata)
     yield Section(header=header, title=title.removesuffix("."), words=words, rows=rows)
@@ -127,8 +131,8 @@ def _row(item: Field[Any]) -> Row:
 
 
 def _default(item: Field[Any]) -> str:
-    value: Any = item.default
-    make: Any = item.default_factory
+    value: object = item.default
+    make = item.default_factory
     if value is MISSING and make is not MISSING:
         value = make()
     match value:
