@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from advisor.live.stored_analysis import moment_ms
 from advisor.planner.limits import Limits
 from advisor.planner.observed import Observed
 from advisor.state.model import ClusterState
 from advisor.statements import rows_of
-from analytics.query import run
+from analytics.query import Connection, run
 from collector.gpu_place import node_place
 from collector.model import GpuUuid, JobId
 from collector.store.gaps import NOT_RUNNING
@@ -77,13 +77,51 @@ def facts_of(store: "Store", config: "Config", clock: "Clock", eyes: Eyes) -> Fa
     )
 
 
-def places_of(gpus: Iterable[Mapping[str, Any]]) -> dict[GpuUuid, str]:
+class _Gpu(TypedDict):
+    """What is read of a row of ``decide_gpus``."""
+
+    uuid: str
+    node: str
+    gpu_place: str | None
+    is_parent: bool
+    newest_ms: int | None
+
+
+class _Source(TypedDict):
+    """What is read of a row of ``sources``."""
+
+    source: str
+    reason: str
+    last_ts: datetime | None
+
+
+class _Gap(TypedDict):
+    """What is read of a row of ``gaps``; of all GPUs of a source without ``uuid``."""
+
+    source: str
+    uuid: str | None
+    reason: str
+    from_ts: datetime
+    to_ts: datetime
+
+
+class _DayOfUse(TypedDict):
+    """What is read of a row of ``ledger_by_day``."""
+
+    gpu_hours: float
+    unknown_gpu_hours: float
+    used_gpu_hours: float
+    suspect_gpu_hours: float
+    utilization_ratio: float | None
+
+
+def places_of(gpus: Iterable[_Gpu]) -> dict[GpuUuid, str]:
     """``node1:3`` for each GPU that has an index, ``node1:0/1g.10gb#7`` for a MIG instance."""
     known = (row for row in gpus if row["gpu_place"] is not None)
     return {GpuUuid(row["uuid"]): node_place(row["node"], row["gpu_place"], row["uuid"]) for row in known}
 
 
-def day_of(rows: Iterable[Mapping[str, Any]], from_ms: int, to_ms: int) -> Day:
+def day_of(rows: Iterable[_DayOfUse], from_ms: int, to_ms: int) -> Day:
     """The cluster's use from the rows of ``ledger_by_day``: used over measured time, as on the overview."""
     used = measured = unknown = whole = 0.0
     for row in rows:
@@ -104,7 +142,7 @@ def day_of(rows: Iterable[Mapping[str, Any]], from_ms: int, to_ms: int) -> Day:
 
 
 def blindness_of(
-    sources: Iterable[Mapping[str, Any]], gaps: Iterable[Mapping[str, Any]], now_ms: int, tick_ms: int
+    sources: Iterable[_Source], gaps: Iterable[_Gap], now_ms: int, tick_ms: int
 ) -> tuple[Blindness, ...]:
     """The sources that cannot be read, each since the beginning of its newest unbroken gap."""
     rows = [row for row in sources if row["last_ts"] is not None]
@@ -125,7 +163,7 @@ def blindness_of(
     )
 
 
-def away_of(gaps: Iterable[Mapping[str, Any]]) -> Away | None:
+def away_of(gaps: Iterable[_Gap]) -> Away | None:
     """The newest time in which the service did not run, for all its sources at once."""
     ended = [
         (moment_ms(gap["to_ts"]), moment_ms(gap["from_ts"])) for gap in gaps if gap["reason"] == NOT_RUNNING
@@ -136,14 +174,14 @@ def away_of(gaps: Iterable[Mapping[str, Any]]) -> Away | None:
     return Away(from_ms=min(since for until, since in ended if until == to_ms), to_ms=to_ms)
 
 
-def _blind(connection: Any, now_ms: int, tick_ms: int) -> tuple[Blindness, ...]:
-    sources = _rows(connection, "sources")
+def _blind(connection: Connection, now_ms: int, tick_ms: int) -> tuple[Blindness, ...]:
+    sources: list[_Source] = _rows(connection, "sources")
     if not any(row["reason"] for row in sources):
         return ()
     return blindness_of(sources, _gaps(connection, now_ms, GAPS_BACK), now_ms, tick_ms)
 
 
-def ends_of(connection: Any, config: "AlertsConfig", now_ms: int) -> Iterator[Ended]:
+def ends_of(connection: Connection, config: "AlertsConfig", now_ms: int) -> Iterator[Ended]:
     """The ends that somebody wants to hear of, each with the job's hours from its first GPU to its last."""
     least = least_gpu_hours(config)
     if least is None:
@@ -161,19 +199,19 @@ def ends_of(connection: Any, config: "AlertsConfig", now_ms: int) -> Iterator[En
             )
 
 
-def _gaps(connection: Any, now_ms: int, back: timedelta) -> list[dict[str, Any]]:
+def _gaps(connection: Connection, now_ms: int, back: timedelta) -> list[_Gap]:
     end = _minute(now_ms) + timedelta(minutes=2)
     return _rows(connection, "gaps", from_ts=end - back, to_ts=end)
 
 
-def _day(connection: Any, now_ms: int) -> Day:
+def _day(connection: Connection, now_ms: int) -> Day:
     """The 24 whole hours before this one: the roll-up of hours has them, or nearly."""
     to_ms = now_ms // HOUR_MS * HOUR_MS
     from_ms = to_ms - 24 * HOUR_MS
     return day_of(_rows(connection, "ledger_by_day", from_ts=from_ms, to_ts=to_ms), from_ms, to_ms)
 
 
-def _newest(gpus: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int | None, ...]]:
+def _newest(gpus: Iterable[_Gpu]) -> dict[str, tuple[int | None, ...]]:
     found: dict[str, list[int | None]] = {}
     for row in gpus:
         if not row["is_parent"]:
@@ -181,9 +219,9 @@ def _newest(gpus: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int | None, ..
     return {node: tuple(newest) for node, newest in found.items()}
 
 
-def _rows(connection: Any, name: str, **parameters: object) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = run(connection, name, parameters).to_pylist()
-    return rows
+def _rows(connection: Connection, name: str, **parameters: object) -> list[Any]:
+    """The rows of a named query; who asks for one says which they are."""
+    return list(run(connection, name, parameters).to_pylist())
 
 
 def _minute(now_ms: int) -> datetime:

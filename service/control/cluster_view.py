@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from advisor.live.snapshot import Live
     from advisor.planner.observed import Observed
     from advisor.state.model import ClusterState, Job
+    from analytics.model import Analysis
     from collector.clock import Clock
     from collector.model import GpuUuid, JobId, NodeName
     from collector.store.database import Store
@@ -186,7 +187,7 @@ def _stale_ms(config: "Config") -> int:
     return round(max(ticks_s, least_s) * 1000)
 
 
-def _nothing(now_ms: int) -> Any:
+def _nothing(now_ms: int) -> "Analysis":
     from advisor.live.stored_analysis import Judged, recorded_analysis
 
     return recorded_analysis((), (), now_ms, judged=Judged(at_ms=None, good_for_ms=0))

@@ -8,9 +8,8 @@ import os
 import random
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from advisor.jobs.model import CancelCommand, Command, Report
 from advisor.serialize import Unreadable, from_tree, to_tree
@@ -18,6 +17,7 @@ from advisor.tags import as_before
 from collector.model import GpuUuid, JobId
 from service.client.jobs import ActingClient, Told
 from service.errors import BadOrder, ClientError, JobEnded, UnknownJob
+from service.schemas.answer import Row
 
 FIRST_PATIENCE_S, LONGEST_PATIENCE_S = 0.5, 15.0
 BARE, RENAMED, TODAYS = 0, 2, 3
@@ -168,7 +168,7 @@ class Link:
             self._closed.wait(patience_s * random.uniform(0.5, 1.0))
             patience_s = min(LONGEST_PATIENCE_S, 2 * patience_s)
 
-    def _hear(self, item: dict[str, Any]) -> None:
+    def _hear(self, item: Row) -> None:
         self._is_well()
         match item:
             case {"directive": dict(tree)}:
@@ -217,9 +217,9 @@ class Link:
             self._sent(report)
             self._is_well()
 
-    def _body(self, report: Report) -> dict[str, Any]:
+    def _body(self, report: Report) -> Row:
         """The report as it is sent: without a word that an older service would refuse."""
-        tree: dict[str, Any] = to_tree(report)
+        tree: Row = to_tree(report)
         if not report.proof or self._edition == BARE:
             del tree["proof"]
         if not report.idle_gaps or self._edition < TODAYS:
@@ -266,7 +266,7 @@ class Link:
             return  # full: it is readable already
 
 
-def place_text(place: dict[str, Any]) -> str:
+def place_text(place: Mapping[str, object]) -> str:
     """``3 of 7 in the queue, waits for 2 free GPUs``."""
     where = "waiting"
     if place.get("place") is not None:

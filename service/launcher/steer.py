@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from collector.model import GpuUuid
 from fallow.control_server import ask
@@ -18,7 +17,7 @@ from service.launcher import model
 AGAIN_S = 0.2
 NOT_READY = "not ready yet"
 
-Answer = Mapping[str, Any]
+Answer = Mapping[str, object]
 
 
 def asking(
@@ -71,7 +70,7 @@ def changed(told: Answer, wanted: tuple[GpuUuid, ...], held: tuple[GpuUuid, ...]
     if why is None:
         return model.Reallocated(gpus=wanted)
     kept = told.get("devices")
-    gpus = tuple(GpuUuid(str(each)) for each in kept) if kept else held
+    gpus = tuple(GpuUuid(str(each)) for each in kept) if isinstance(kept, list) and kept else held
     return model.Reallocated(gpus=gpus, why=str(why))
 
 

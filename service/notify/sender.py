@@ -12,11 +12,15 @@ import sys
 import time
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from service.notify.dialects import prepared
 from service.notify.message import Body, Event, Message, What, harmless, standing
 from service.notify.outbox import locked, note, read, read_log
+
+if TYPE_CHECKING:
+    from apprise import NotifyBase
+
 
 SOCKET_TIMEOUT_S = 30
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -59,12 +63,12 @@ def send_plain(address: str, title: str, text: str) -> str:
     return _sent(address, lambda target: None, Message(key="", to="", title=title, text=text), None)
 
 
-def _sent(address: str, prepare: Callable[[Any], None], message: Message, place: Path | None) -> str:
+def _sent(address: str, prepare: "Callable[[NotifyBase], None]", message: Message, place: Path | None) -> str:
     import apprise
 
     said = _Said()
     logging.getLogger("apprise").addHandler(said)
-    target: Any = apprise.Apprise.instantiate(_patient(address), suppress_exceptions=True)
+    target: NotifyBase = apprise.Apprise.instantiate(_patient(address), suppress_exceptions=True)
     if target is None:
         return f"{harmless(address)} is no address that Apprise knows"
     prepare(target)
@@ -80,7 +84,7 @@ def _sent(address: str, prepare: Callable[[Any], None], message: Message, place:
     return "" if done else f"{harmless(address)}: {said.newest or 'it was refused, or nobody answered'}"
 
 
-def _schemas(target: Any) -> frozenset[str]:
+def _schemas(target: "NotifyBase") -> frozenset[str]:
     """What the addresses of such a receiver begin with."""
     named = (target.protocol, target.secure_protocol)
     return frozenset(
@@ -91,17 +95,17 @@ def _schemas(target: Any) -> frozenset[str]:
 _FORMATS = {Body.HTML: "html", Body.MARKDOWN: "markdown", Body.TEXT: "text"}
 
 
-def _pass_over(target: Any, kept: Path) -> None:
+def _pass_over(target: "NotifyBase", kept: Path) -> None:
     """Have the library ask here who has taken the message, and say here who does, receiver by receiver."""
     taken = set(kept.read_text().split()) if kept.exists() else set()
 
-    def slot(key: Any, per_message: bool) -> str:
+    def slot(key: object, per_message: bool) -> str:
         return hashlib.sha256(repr(target._slot(key, per_message)).encode()).hexdigest()
 
-    def is_delivered(key: Any, per_message: bool = False) -> bool:
+    def is_delivered(key: object, per_message: bool = False) -> bool:
         return slot(key, per_message) in taken
 
-    def mark_delivered(key: Any, per_message: bool = False) -> None:
+    def mark_delivered(key: object, per_message: bool = False) -> None:
         if type(key) is object:  # the library's mark for a whole piece has no name that lasts
             return
         taken.add(slot(key, per_message))

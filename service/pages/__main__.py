@@ -12,7 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from runpy import run_path
 from socket import IPPROTO_TCP, TCP_NODELAY, socket
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 
 def main() -> None:
@@ -39,6 +42,9 @@ def main() -> None:
     cli.main(prog_name="streamlit")
 
 
+P = ParamSpec("P")
+
+
 def _stand_before_it() -> None:
     """Have Streamlit's server guarded, and send at once; what cannot be guarded is not started."""
     try:
@@ -57,7 +63,7 @@ def _stand_before_it() -> None:
         starlette_server._bind_socket = with_places(at_once(starlette_server._bind_socket))
 
 
-def behind_guard(make: Callable[..., Any]) -> Callable[..., Any]:
+def behind_guard(make: "Callable[P, ASGIApp]") -> "Callable[P, ASGIApp]":
     """``make``, whose application answers to known names and own pages alone, and draws in turns.
 
     ``service.pages.server.host_check``, ``service.pages.server.drawing_turns``.
@@ -65,23 +71,23 @@ def behind_guard(make: Callable[..., Any]) -> Callable[..., Any]:
     from service.pages.server.drawing_turns import DrawingTurns
     from service.pages.server.host_check import guarded
 
-    def made(*given: Any, **named: Any) -> Any:
+    def made(*given: P.args, **named: P.kwargs) -> "ASGIApp":
         return guarded(DrawingTurns().around(make(*given, **named)))
 
     return made
 
 
-def with_places(bind: Callable[..., socket]) -> Callable[..., socket]:
+def with_places(bind: Callable[P, socket]) -> Callable[P, socket]:
     """``bind``, whose socket accepts as many connections as there are places, and as one person may have."""
     from service.pages.server.connections import bounded
 
-    def bound(*given: Any, **named: Any) -> socket:
+    def bound(*given: P.args, **named: P.kwargs) -> socket:
         return bounded(bind(*given, **named))
 
     return bound
 
 
-def at_once(bind: Callable[..., socket]) -> Callable[..., socket]:
+def at_once(bind: Callable[P, socket]) -> Callable[P, socket]:
     """``bind``, whose connections send what is written without waiting for the other side's word.
 
     asyncio sees to that where a socket names its protocol, and Streamlit's (1.67) names none. Each answer but
@@ -89,7 +95,7 @@ def at_once(bind: Callable[..., socket]) -> Callable[..., socket]:
     part of an answer waits for that of the first (RFC 896, RFC 1122 4.2.3.2; docs/decisions/0020).
     """
 
-    def bound(*given: Any, **named: Any) -> socket:
+    def bound(*given: P.args, **named: P.kwargs) -> socket:
         made = bind(*given, **named)
         made.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # what it accepts inherits this
         return made

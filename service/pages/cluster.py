@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import streamlit as st
@@ -22,6 +22,7 @@ from service.summaries.frames import records
 
 if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
+    from streamlit.elements.vega_charts import VegaLiteState
 
     from service.schemas.rows import ClusterNowRecord
 
@@ -119,7 +120,7 @@ def _withheld(row: "ClusterNowRecord") -> list[tuple[str, str]]:
     return [(label_of(GpuState.WITHHELD), told if text.missing(why) else f"{told}: {why}")]
 
 
-def _follow(scene: PageContext, picked: Any, *, many: bool) -> None:
+def _follow(scene: PageContext, picked: "VegaLiteState", *, many: bool) -> None:
     chosen = picked["selection"].get(PICK) or []
     name = next((str(each["uuid"]) for each in chosen if "uuid" in each), None)
     if name is None:

@@ -9,7 +9,6 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from advisor.engines.cuda_checkpoint import TRIED_DRIVERS, Deed, Host, Target
 from advisor.engines.cuda_checkpointer import NOT_SAID, Begun, Over, major
@@ -61,6 +60,8 @@ class ProbeTable:
         try:
             answer = wire.ask(self._path, {"verb": "look", "pids": asked}, self._trusted)
             trees = answer["processes"]
+            if not isinstance(trees, Mapping):
+                raise ValueError("fallow-probe answers no processes")
             found = self._read(trees)
         except (Unanswered, Refused, Unreadable, KeyError, ValueError) as error:
             self._went_away(str(error))
@@ -84,7 +85,7 @@ class ProbeTable:
         """Let go of what this process itself has open."""
         self._own.close()
 
-    def _read(self, trees: Mapping[str, Any]) -> dict[int, Process]:
+    def _read(self, trees: Mapping[str, object]) -> dict[int, Process]:
         """The processes of an answer; one that cannot be read is left to what this process may see itself.
 
         Raises Unreadable where none can: then probe and service are of two versions.

@@ -21,11 +21,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from advisor.engines.cuda_checkpoint import Deed
 from advisor.engines.cuda_checkpointer import Checkpointer, LocalCheckpointer, held_memory
 from advisor.engines.gpu_room import Held
+from advisor.engines.memory_transfers import Ongoing
 from advisor.engines.notify_owner import Notice, Notifier, TerminalNotifier
 from advisor.jobs.external_jobs import Seen
 from advisor.serialize import from_tree, to_tree
@@ -96,7 +96,7 @@ class Hand:
         self._processes = Rate(PROCESSES_AN_HOUR)
         self._acting = threading.Lock()
 
-    def handle(self, request: Request, uid: int) -> Mapping[str, Any]:
+    def handle(self, request: Request, uid: int) -> Mapping[str, object]:
         """One request. Raises ``Refused``."""
         match request["verb"]:
             case "host":
@@ -167,11 +167,11 @@ class Hand:
         states = {str(pid): "running" if held.get(pid) else NEVER_PAUSED for pid in others}
         return replace(deed, states={**states, **deed.states})
 
-    def _done(self, number: int, ongoing: Any) -> Deed:
+    def _done(self, number: int, ongoing: Ongoing) -> Deed:
         while (deed := ongoing.ended(POLL_S)) is None:
             pass
         self._journal.ended(number, ok=deed.ok, undone=deed.undone, found=deed.found)
-        return deed  # type: ignore[no-any-return]
+        return deed
 
     def _must_be_meant(self, pid: int, started_ms: int) -> None:
         found = self._look(pid)
@@ -180,7 +180,7 @@ class Hand:
         if not found.uid:
             raise Refused(f"process {pid} is root's or nobody knows whose; fallow-hand leaves it alone")
 
-    def _tell(self, request: Request, uid: int) -> Mapping[str, Any]:
+    def _tell(self, request: Request, uid: int) -> Mapping[str, object]:
         notice = Notice(
             job=JobId(str(request["job"])),
             user=None if request["user"] is None else str(request["user"]),

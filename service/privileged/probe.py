@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from advisor.engines.mps import MpsSearch
 from advisor.jobs.gpu_sharing import PIPE_DIRECTORY
@@ -38,7 +37,7 @@ def handler(table: ProcessTable) -> Handler:
     """The closed list of what is answered."""
     search = MpsSearch()
 
-    def handle(request: Request, uid: int) -> Mapping[str, Any]:
+    def handle(request: Request, uid: int) -> Mapping[str, object]:
         if request["verb"] == "mps":
             named = request["directory"]
             return {"mps": to_tree(search.find({} if named is None else {PIPE_DIRECTORY: str(named)}))}
@@ -56,7 +55,7 @@ def handler(table: ProcessTable) -> Handler:
     return handle
 
 
-def within(processes: Mapping[int, Process], most_bytes: int) -> dict[str, Any]:
+def within(processes: Mapping[int, Process], most_bytes: int) -> dict[str, object]:
     """The processes as they are sent; the longest without variables and command, until all fit."""
     trees = {str(pid): to_tree(process) for pid, process in processes.items()}
     sizes = {pid: len(json.dumps(tree)) for pid, tree in trees.items()}
@@ -90,7 +89,7 @@ def one_at_a_time(handle: Handler) -> Handler:
 
     guard = threading.Lock()
 
-    def guarded(request: Request, uid: int) -> Mapping[str, Any]:
+    def guarded(request: Request, uid: int) -> Mapping[str, object]:
         with guard:
             return handle(request, uid)
 

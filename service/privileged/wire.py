@@ -29,7 +29,7 @@ MOST_CONNECTIONS = 32
 """The service asks one thing at a time, and an action or two beside it."""
 
 Request = dict[str, Any]
-Handler = Callable[[Request, int], Mapping[str, Any]]
+Handler = Callable[[Request, int], Mapping[str, object]]
 """Answers a request of a uid; raises ``Refused``, or ValueError, KeyError, TypeError for nonsense."""
 
 
@@ -99,14 +99,14 @@ def begin(
     return made
 
 
-def ask(path: Path, request: Request, trusted: Collection[int] = (0,)) -> Mapping[str, Any]:
+def ask(path: Path, request: Request, trusted: Collection[int] = (0,)) -> Mapping[str, object]:
     """The answer. Raises ``Unanswered``, or ``Refused`` with the reason."""
     connection = begin(path, request, trusted)
     with connection:
         return finish(connection)
 
 
-def finish(connection: socket.socket) -> Mapping[str, Any]:
+def finish(connection: socket.socket) -> Mapping[str, object]:
     """The answer on a connection that has one coming. Raises ``Unanswered``, ``Refused``."""
     try:
         found = _received(connection)
@@ -154,7 +154,7 @@ def _converse(
         busy.release()
 
 
-def _answer(request: Request, uid: int, handle: Handler) -> Mapping[str, Any]:
+def _answer(request: Request, uid: int, handle: Handler) -> Mapping[str, object]:
     try:
         return handle(request, uid)
     except Refused as refused:
@@ -187,5 +187,5 @@ def _received(connection: socket.socket, taken: list[int] | None = None) -> Requ
     return found if isinstance(found, dict) else None
 
 
-def _line(value: Mapping[str, Any]) -> bytes:
+def _line(value: Mapping[str, object]) -> bytes:
     return json.dumps(value).encode() + b"\n"

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collector.metrics_endpoint import COUNTER, Metric, family, single
 from service.errors import FallowError
@@ -25,7 +25,10 @@ from service.printable import on_a_line
 from service.secrets import NoSecret, filled_in
 
 if TYPE_CHECKING:
+    import httpx
+
     from service.config.remote_write import RemoteWriteConfig
+    from service.remote_write.series import SeriesPages
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +70,7 @@ class RemoteWriter:
         told: Callable[[str | None], None],
     ) -> None:
         self._config, self._page, self._at_ms, self._told = config, page, at_ms, told
-        self._pages: Any = None
+        self._pages: SeriesPages | None = None
         self._queue: deque[_Waiting] = deque()
         self._pushed_ms = 0
         self._counts = dict.fromkeys(("sent", "refused", "dropped"), 0)
@@ -167,7 +170,7 @@ class RemoteWriter:
         if refused:
             raise NotTaken(f"{self._place()} refused samples for good: {refused}")
 
-    def _client(self) -> Any:
+    def _client(self) -> "httpx.Client":
         import httpx
 
         config = self._config
@@ -186,7 +189,7 @@ class RemoteWriter:
         except (OSError, ValueError) as error:
             raise self._not_taken(f"ca_file {config.ca_file} cannot be used: {error}") from error
 
-    def _post(self, client: Any, body: bytes) -> tuple[str, bool]:
+    def _post(self, client: "httpx.Client", body: bytes) -> tuple[str, bool]:
         """What went wrong with one request, empty if nothing, and whether it is to be tried again."""
         import httpx
 

@@ -135,6 +135,7 @@ def _replayed(
     from service.server.maintenance import make_chores
     from service.sources.replaying import Replaying
 
+    assert sources.recording is not None, "only a recording is replayed"
     replaying = Replaying.of(sources.recording, clock, config)
     loop = _loop(config, sources, store.write_tick, replaying.clock, pace=replaying.timing)
     return Body(

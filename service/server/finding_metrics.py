@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from analytics import text
 from analytics.query import run
 from analytics.vocabulary.findings import KINDS, FindingKind
 from collector.metrics_endpoint import Metric, family, single
@@ -32,7 +33,7 @@ class Judged:
     """What the newest judgement says; ``rows`` are those of the query ``findings_by_kind``."""
 
     at_ms: int
-    rows: tuple[Mapping[str, Any], ...]
+    rows: tuple[Mapping[str, object], ...]
 
 
 def finding_exposition(judged: Judged | None, now_ms: int) -> bytes:
@@ -78,9 +79,12 @@ def _judged(store: "Store", now_ms: int) -> Judged | None:
     return Judged(at_ms=round(at.replace(tzinfo=UTC).timestamp() * 1000), rows=tuple(rows))
 
 
-def _by_kind(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _by_kind(rows: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
     def each(column: str, kinds: Iterable[str], factor: int = 1) -> Iterator[tuple[dict[str, str], float]]:
-        return (({"kind": kind}, rows[kind][column] * factor if kind in rows else 0) for kind in kinds)
+        return (
+            ({"kind": kind}, (text.known(rows[kind][column]) or 0.0) * factor if kind in rows else 0)
+            for kind in kinds
+        )
 
     kinds = [kind.value for kind in FindingKind]
     yield from family(

@@ -1,9 +1,9 @@
 """Makes the configured sources and inventories out of their names; imports only what is asked for."""
 
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, assert_never
 
 from service.errors import FallowError
@@ -21,10 +21,12 @@ from service.sources.specs import (
 if TYPE_CHECKING:
     from collector.attribution import Attribution
     from collector.inventory.hub import HubAccounts
-    from collector.inventory.leases import Launched
+    from collector.inventory.leases import Launched, Lease
     from collector.managers.model import KnownRun
+    from collector.reading import Reading
     from collector.scrape_loop import Attribute
     from collector.source import Source
+    from collector.sources.replay.recording import Recording
     from collector.sources.simulated.cluster import SimulatedCluster
     from collector.store.database import Store
     from collector.store.origin import Origin
@@ -48,7 +50,7 @@ class Sources:
     live: "tuple[Source, ...]"
     inventories: "tuple[Source, ...]"
     simulated: "SimulatedCluster | None"
-    recording: Any
+    recording: "Recording | None"
     remarks: tuple[str, ...]
 
     @property
@@ -94,7 +96,7 @@ def refuse_other_origin(store: "Store", sources: "Sources") -> None:
 
 def make_sources(
     config: "Config",
-    leases: "Callable[[], Any] | None" = None,
+    leases: "Callable[[], Iterable[Mapping[str, object]]] | None" = None,
     launched: "Launched | None" = None,
     runs: "Sequence[KnownRun]" = (),
 ) -> Sources:
@@ -126,7 +128,7 @@ def make_attribute(config: "Config") -> "Attribute":
 
     project_of = project_lookup(Projects(users=config.projects, groups=config.project_groups))
 
-    def attribute(readings: "Any", now_ms: int) -> "Attribution | None":
+    def attribute(readings: "Sequence[Reading]", now_ms: int) -> "Attribution | None":
         return effective(readings, now_ms, project_of=project_of)
 
     return EachAlone(attribute)
@@ -156,7 +158,7 @@ def make_cluster(config: "Config") -> "SimulatedCluster":
     return SimulatedCluster(seed=shape.seed, nodes=shape.nodes, gpus_per_node=shape.gpus_per_node)
 
 
-def _recording(path: Any) -> Any:
+def _recording(path: PurePath) -> "Recording":
     from collector.sources.replay.errors import RecordingError
     from collector.sources.replay.read import open_recording
 
@@ -166,7 +168,9 @@ def _recording(path: Any) -> Any:
         raise SourceRefused(str(error)) from error
 
 
-def _make(spec: SourceSpec, config: "Config", cluster: "SimulatedCluster | None", recording: Any) -> "Source":
+def _make(
+    spec: SourceSpec, config: "Config", cluster: "SimulatedCluster | None", recording: "Recording | None"
+) -> "Source":
     match spec:
         case SimulatedSpec():
             assert cluster is not None
@@ -180,6 +184,7 @@ def _make(spec: SourceSpec, config: "Config", cluster: "SimulatedCluster | None"
         case ReplaySpec():
             from collector.sources.replay.source import ReplaySource
 
+            assert recording is not None
             return ReplaySource(recording)
         case _:
             assert_never(spec)
@@ -227,14 +232,16 @@ def _inventories(config: "Config", runs: "Sequence[KnownRun]") -> "Iterator[Sour
         yield ManagerSource(SlurmManager(runs))
 
 
-def _lease_source(leases: "Callable[[], Any]", launched: "Launched | None") -> "Source":
+def _lease_source(
+    leases: "Callable[[], Iterable[Mapping[str, object]]]", launched: "Launched | None"
+) -> "Source":
     """Read at every tick: it costs one query, and a job that just began is its owner's from the first one."""
     from collector.inventory.leases import LeaseSource
 
     return LeaseSource(lambda: [_lease(row) for row in leases()], launched)
 
 
-def _lease(row: dict[str, Any]) -> Any:
+def _lease(row: Mapping[str, Any]) -> "Lease":
     from collector.inventory.leases import Lease
     from collector.model import JobKind
 

@@ -6,7 +6,7 @@ retention counts from there.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analytics import text
 
@@ -105,7 +105,7 @@ class Replaying:
         return f"replaying: {text.percent(min((at_ms - self.recording.from_ms) / whole_ms, 1))}"
 
 
-def usual_step_ms(recording: Any) -> int:
+def usual_step_ms(recording: "Recording") -> int:
     """The commonest width of the recording's samples."""
     import pyarrow.compute as pc
 

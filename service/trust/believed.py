@@ -8,7 +8,6 @@ it may be the service's configuration as well.
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from collector.file_trust import ROOT_UID, Distrust, distrust, distrust_inside, distrust_way, read_trusted
 from collector.procfs.accounts import name_of, uid_of, unmapped_uid
@@ -130,7 +129,7 @@ def _system(text: bytes, file: Path) -> System:
     return System(account=account or None, data=Path(data) if data else None)
 
 
-def _word(table: Any, key: str, file: Path) -> str | None:
+def _word(table: object, key: str, file: Path) -> str | None:
     value = table.get(key) if isinstance(table, dict) else table
     if value is None or isinstance(value, str):
         return value

@@ -5,16 +5,12 @@ A hundred windows that ask again and again left everybody else without an answer
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Protocol
 from weakref import WeakValueDictionary
 
-from service.pages.server.connections import person_of_client
+from starlette.types import ASGIApp, Message, Receive, Send
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+from service.pages.server.connections import person_of_client
 
 AT_ONCE = 4
 """Windows of one person, or of one proxy, that are drawn at once: who comes beside them waits for so many."""
@@ -40,7 +36,7 @@ class DrawingTurns:
             found = self._lines[person] = asyncio.Semaphore(self._at_once)
         return found
 
-    def around(self, app: App) -> App:
+    def around(self, app: ASGIApp) -> ASGIApp:
         """The same application; what a window asks to be drawn is passed on when its turn has come."""
 
         async def turned(scope: Message, receive: Receive, send: Send) -> None:
@@ -101,8 +97,8 @@ class _Window:
 def _asks_to_be_drawn(message: Message) -> bool:
     from streamlit.proto.BackMsg_pb2 import BackMsg
 
-    read = _read(BackMsg(), message.get("bytes"))
-    return read is not None and read.WhichOneof("type") == "rerun_script"
+    asked = BackMsg()
+    return _is_read(asked, message.get("bytes")) and asked.WhichOneof("type") == "rerun_script"
 
 
 def _is_end(message: Message) -> bool:
@@ -110,20 +106,26 @@ def _is_end(message: Message) -> bool:
     from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
     content = message.get("bytes")
-    read = _read(ForwardMsg(), content) if content and len(content) <= LONGEST_END_BYTES else None
-    if read is None or read.WhichOneof("type") != "script_finished":
+    if not content or len(content) > LONGEST_END_BYTES:
         return False
-    return bool(read.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN)
+    told = ForwardMsg()
+    if not _is_read(told, content) or told.WhichOneof("type") != "script_finished":
+        return False
+    return bool(told.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN)
 
 
-def _read(empty: Any, content: bytes | None) -> Any:
-    """A message of Streamlit's; ``None``: it is none."""
+class _Empty(Protocol):
+    def ParseFromString(self, serialized: bytes) -> int: ...  # noqa: N802  protobuf's name
+
+
+def _is_read(empty: _Empty, content: bytes | None) -> bool:
+    """Whether it is a message of Streamlit's, which is put into ``empty``."""
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     if not content:
-        return None
+        return False
     try:
         empty.ParseFromString(content)
     except DecodeError:
-        return None
-    return empty
+        return False
+    return True

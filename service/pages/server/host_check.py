@@ -6,16 +6,12 @@ page whose name was made to resolve to this machine (``service.trust.hosts``).
 
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Set
-from typing import Any
+from collections.abc import Mapping, Set
+
+from starlette.types import ASGIApp, Message, Receive, Send
 
 from service.data_folder import HOSTS_VARIABLE
 from service.trust.hosts import LONGEST, is_known, is_own_page
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 POLICY_VIOLATION = 1008
 """Before it is accepted, a WebSocket that is closed is answered with HTTP 403 (ASGI, websocket.close)."""
@@ -47,7 +43,7 @@ def objection(host: str | None, origin: str | None, listed: Set[str]) -> str | N
     return None
 
 
-def guarded(app: App) -> App:
+def guarded(app: ASGIApp) -> ASGIApp:
     """The same application for known names and own pages alone; others get 421, and no WebSocket."""
     listed = listed_names(os.environ)
 
