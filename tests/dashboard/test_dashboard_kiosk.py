@@ -86,7 +86,7 @@ def test_smaller_and_larger_screens_show_the_same(dashboard: str, look: Callable
     screen = look(dashboard, width=1280, height=720)
     for name in PANELS:
         screen.open(f"/?kiosk={name}").until(titled(name))
-        for width, height in ((2560, 1440), (1280, 720)):
+        for width, height in ((2560, 1440), (1440, 900), (1280, 720)):
             screen.page.set_viewport_size({"width": width, "height": height})
             screen.settled()
             screen.page.wait_for_timeout(300)

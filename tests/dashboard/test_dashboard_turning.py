@@ -23,7 +23,7 @@ from service.pages.wall.wall import (
     turned,
     wall_of,
 )
-from service.pages.wall.widgets import MOST_WRITTEN, figures_html, lines_html, tiles_html
+from service.pages.wall.widgets import MOST_WRITTEN, figures_html, kind_figures, lines_html, tiles_html
 
 
 def test_an_address_without_it_asks_for_a_page() -> None:
@@ -139,3 +139,13 @@ def test_what_people_named_is_text_on_the_wall() -> None:
     whole += lines_html([[bad]], [bad], frozenset())
     assert "<script" not in whole
     assert whole.count("&lt;script&gt;") == 7
+
+
+def test_kinds_without_room_are_counted_and_not_left_out() -> None:
+    some = [("Held, idle", 9), ("Rarely used", 4), ("Straggler", 3), ("Intruder", 2), ("Memory hog", 1)]
+    full = [*some, ("Uses a part", 1)]
+    assert [figure for figure, _ in kind_figures(full)] == [kind for kind, _ in full]
+    assert kind_figures([*full, ("Crash loop", 1)]) == [
+        *((kind, str(n)) for kind, n in some),
+        ("2 more kinds", "2"),
+    ]

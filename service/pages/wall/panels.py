@@ -24,7 +24,7 @@ from service.pages.parts.context import PageContext
 from service.pages.parts.finding_messages import labels, messages, parts, wasted_by
 from service.pages.parts.widgets import keys, kind_label, state_keys, striped, swatch
 from service.pages.queue import lent, queued
-from service.pages.wall.widgets import figures_html, lines_html, tiles_html
+from service.pages.wall.widgets import figures_html, kind_figures, lines_html, tiles_html
 from service.summaries.frames import records
 from service.summaries.headline import Headline, headline, sentence
 from service.summaries.holders import named
@@ -86,7 +86,7 @@ def findings(scene: PageContext) -> None:
     groups = messages(found)
     st.header(findings_sentence(len(groups), waste, open_only=True), anchor=False)
     counts = pd.Series([part[0].kind for group in groups for part in parts(group)]).value_counts()
-    st.html(figures_html([(kind_label(str(kind)), text.count(n)) for kind, n in counts.items()][:6]))
+    st.html(figures_html(kind_figures([(kind_label(str(kind)), int(n)) for kind, n in counts.items()])))
     lines = [_finding_line(scene, group) for group in groups[:MOST_LINES]]
     titles = ("GPU", "What", "Project", "Found", "Wasted")
     st.html(lines_html(lines, titles, frozenset({4})))

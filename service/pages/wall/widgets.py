@@ -20,6 +20,8 @@ MOST_WRITTEN = 96
 MOST_NAMED = 48
 """More nodes than this have no name beside them."""
 MOST_TILES = 4_000
+MOST_KINDS = 6
+"""So many figures stand in a row."""
 IN_A_LINE, SIDE_BY_SIDE = 8, 2
 WIDE_PX, TALL_PX = 1_800, 650
 """The room for tiles on a screen with 1,080 lines."""
@@ -34,6 +36,17 @@ def figures_html(items: Sequence[tuple[str, str]]) -> str:
         for what, much in items
     )
     return f'<dl class="wall-figures">{parts}</dl>'
+
+
+def kind_figures(counts: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+    """How many there are of each kind, as figures in this order; what has no room is counted together."""
+    shown = len(counts) if len(counts) <= MOST_KINDS else MOST_KINDS - 1
+    items = [(kind, text.count(many)) for kind, many in counts[:shown]]
+    if counts[shown:]:
+        items.append(
+            (f"{len(counts) - shown} more kinds", text.count(sum(many for _, many in counts[shown:])))
+        )
+    return items
 
 
 def tiles_html(gpus: "Iterable[GpusNowTuple]", colours: Theme) -> str:
