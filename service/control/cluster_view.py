@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from advisor.live.snapshot import Live
     from advisor.planner.observed import Observed
     from advisor.state.model import ClusterState, Job
-    from analytics.model import Analysis
     from collector.clock import Clock
     from collector.model import GpuUuid, JobId, NodeName
     from collector.store.database import Store
@@ -93,10 +92,8 @@ class Observing:
     @property
     def observed(self) -> "Observed":
         """What was measured of the jobs, as of the last look."""
-        from advisor.planner.observed import Observed
-
         if self._measured is None:
-            return Observed(analysis=_nothing(self._clock.now_ms()))
+            return _nothing_observed(self._clock.now_ms())
         return self._measured.live.observed
 
     @property
@@ -146,7 +143,6 @@ class Observing:
         """The measured half; ``gpus`` gets the rows of the GPUs, which say when each was measured."""
         from advisor.live.snapshot import Live, read_live
         from advisor.live.stored_analysis import Judged, moment_ms, recorded_analysis
-        from advisor.planner.observed import Observed
         from advisor.state.model import ClusterState
         from service.schemas.values import plain_rows
         from service.store.answer import answer
@@ -170,7 +166,7 @@ class Observing:
             if last is None:
                 now_ms = self._clock.now_ms()
                 empty = ClusterState(as_of_ms=now_ms, projects=site.projects)
-                return Live(state=empty, observed=Observed(analysis=_nothing(now_ms)))
+                return Live(state=empty, observed=_nothing_observed(now_ms))
             at_ms = moment_ms(last)
             minute = datetime.fromtimestamp(at_ms / 1000, UTC).replace(second=0, microsecond=0)
             # What is open is so whenever it began; the hours of the window, which few need, are kept few.
@@ -187,7 +183,8 @@ def _stale_ms(config: "Config") -> int:
     return round(max(ticks_s, least_s) * 1000)
 
 
-def _nothing(now_ms: int) -> "Analysis":
+def _nothing_observed(now_ms: int) -> "Observed":
     from advisor.live.stored_analysis import Judged, recorded_analysis
+    from advisor.planner.observed import Observed
 
-    return recorded_analysis((), (), now_ms, judged=Judged(at_ms=None, good_for_ms=0))
+    return Observed(analysis=recorded_analysis((), (), now_ms, judged=Judged(at_ms=None, good_for_ms=0)))
