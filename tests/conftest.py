@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.costs import Bill, Meter
+from tests.shared_services import PLUGIN, SharedServices
 from tests.stores import TEMPLATES_VARIABLE
 
 SHARED_VARIABLE = "FALLOW_SHARED"
@@ -96,6 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Workers of pytest-xdist measure, the process that prints adds up; without workers one does both."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         config.pluginmanager.register(Meter(), "fallow-meter")
+    config.pluginmanager.register(SharedServices(), PLUGIN)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Bill(config.getoption("costs")), "fallow-bill")
         os.environ[TEMPLATES_VARIABLE] = tempfile.mkdtemp(prefix="fallow-templates-")

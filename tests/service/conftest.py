@@ -21,6 +21,7 @@ import pytest
 from service import data_folder as client_place
 from service.cli import main
 from service.client import Client, connect, running
+from tests.shared_services import stopped_behind_its_last_user
 
 SMALL = """
 [collect]
@@ -171,13 +172,16 @@ def is_well(service: Running) -> bool:
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One service for all tests that only read it."""
     made = start(tmp_path_factory.mktemp("service") / "data")
-    try:
+    with stopped_behind_its_last_user(request, lambda: stop_well(made)):
         until("the service is well", lambda: is_well(made))
         yield made
-    finally:
-        _, complaints = made.stop()
+
+
+def stop_well(made: Running) -> None:
+    """Stop a service, which ends well and complains of nothing."""
+    _, complaints = made.stop()
     assert "Traceback" not in complaints, complaints
     assert made.process.returncode == 0

@@ -18,7 +18,8 @@ from service.api import tokens
 from service.client.jobs import ActingClient
 from service.client.transport import UNIX, UnixConnection, Wire
 from service.control.interface import Role
-from tests.service.conftest import Running, is_well, start, until
+from tests.service.conftest import Running, is_well, start, stop_well, until
+from tests.shared_services import stopped_behind_its_last_user
 
 CONFIG = """
 [collect]
@@ -90,11 +91,13 @@ def traversable() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def door(tmp_path_factory: pytest.TempPathFactory, traversable: Path) -> Iterator[Door]:
+def door(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, traversable: Path
+) -> Iterator[Door]:
     path = traversable / "s.sock"
     data = tmp_path_factory.mktemp("door") / "data"
     made = start(data, config=CONFIG.format(socket=path))
-    try:
+    with stopped_behind_its_last_user(request, lambda: stop_well(made)):
         until("the service is well", lambda: is_well(made))
         found = Door(running=made, socket=path)
         now_ms = SystemClock().now_ms()
@@ -110,10 +113,6 @@ def door(tmp_path_factory: pytest.TempPathFactory, traversable: Path) -> Iterato
         )
         found.secrets["owner"] = made.token
         yield found
-    finally:
-        _, complaints = made.stop()
-    assert "Traceback" not in complaints, complaints
-    assert made.process.returncode == 0
 
 
 def as_uid(uid: int, call: Callable[[], Any]) -> Any:
