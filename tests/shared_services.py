@@ -1,6 +1,6 @@
 """Services that many tests share: started for the first of them, stopped behind the last.
 
-Each takes a twentieth of a core as long as it lives. Files that use one come first, as whole files, so that no fixture
+Each takes a twentieth of a core as long as it lives. Files that use one come first, whole, so that no fixture
 of a module is made twice; a lane of half an hour would else carry it to its end.
 """
 

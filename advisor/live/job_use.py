@@ -34,6 +34,9 @@ def own_rows(
     told = own.get((first["job"], first["uuid"]))
     if len(rows) > 1 or not first["others"] or told is None:
         return rows
+    board_ratio = told["board_p95_ratio"]
+    if board_ratio is None:  # in no minute yet, also where so little time has passed that none is asked for
+        return rows
     since_ms = max(from_ms, first["seen_from_ms"])
     if told["told_ms"] < rules.coverage_ratio * (now_ms - since_ms - LAG_MS):
         return rows
@@ -46,7 +49,7 @@ def own_rows(
             "utilization_p95_ratio": told["utilization_p95_ratio"],
             "memory_peak_bytes": told["memory_peak_bytes"],
             "others": 0,
-            "is_crowded": told["board_p95_ratio"] > rules.pack_p95_sum,
+            "is_crowded": board_ratio > rules.pack_p95_sum,
         },
     )
 

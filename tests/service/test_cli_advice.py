@@ -61,7 +61,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 
 def test_what_a_header_promises_is_in_every_row(busy: Stored) -> None:
     """``@never_null``: the types of rows rest on it (service/schemas/rows.pyi)."""
-    given = {"from_ts": START_MS, "to_ts": END_MS, "job": None}
+    given = {"from_ts": START_MS, "to_ts": END_MS, "as_of": END_MS, "job": None}
     empty, broken = [], []
     with connect(busy.data) as client:
         given["job"] = client.rows("jobs", from_ts=START_MS, to_ts=END_MS)[0]["job"]

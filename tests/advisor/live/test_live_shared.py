@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.live.job_use import own_rows
 from advisor.live.snapshot import EVERYBODY, Site, read_live
 from advisor.planner.limits import Limits, PlannerConfig
 from advisor.planner.plan import Abstain, Advice
@@ -155,3 +156,10 @@ def test_who_had_a_neighbour_once_is_packed_by_its_own_use(tmp_path: Path) -> No
     (ann,) = pairs.values()
     assert isinstance(ann, Abstain) and "nobody who may share with it fits beside it" in ann.reason
     assert isinstance(sizes["slurm:ann"], Advice)
+
+
+def test_a_job_that_just_began_beside_others_is_not_judged_by_what_nobody_told() -> None:
+    """In its first two minutes no minute is asked for, and none is told: its rows stay as they are."""
+    rows = [{"job": "a", "uuid": "GPU-1", "others": 1, "seen_from_ms": 1_000_000}]
+    told = {("a", "GPU-1"): {"told_ms": 0, "board_p95_ratio": None}}
+    assert own_rows(rows, told, 0, 1_060_000, PlannerConfig()) == rows
