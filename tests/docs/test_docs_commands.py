@@ -89,6 +89,7 @@ def test_what_was_backed_up_is_what_is_restored_moved_and_looked_at(site: Site) 
     assert not list((site.work / "look").rglob("*.sock")), "sockets don't travel"
 
 
+@pytest.mark.long
 def test_a_copy_of_what_a_killed_service_left_can_be_read_and_served(site: Site, tmp_path: Path) -> None:
     """Its socket is still there, which some programs stumble over."""
     window = whole_hours()

@@ -129,6 +129,7 @@ def machine(
             os.close(notebook.keys)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("machine", [False], indirect=True)
 def test_owner_reads_on_the_own_terminal_that_the_notebook_idles_and_keeps_it(
     machine: tuple[Stage, Notebook, str],

@@ -72,6 +72,7 @@ def test_who_takes_its_neighbours_promise_is_told_then_paused_and_the_neighbour_
     assert neighbour not in stage.on(0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", ["advise"], indirect=True)
 def test_where_nobody_switched_pausing_on_it_is_told_and_nothing_else(stage: Stage) -> None:
     runs(stage, "neighbour", "40GiB", 10)

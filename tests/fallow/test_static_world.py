@@ -38,6 +38,7 @@ def torchrun(workers: int, script: Path, **variables: str) -> "subprocess.Comple
     )
 
 
+@pytest.mark.long
 def test_under_torchrun_the_same_script_gives_the_same_bits_as_alone(tmp_path: Path) -> None:
     script = Path(noisy_train.__file__)
     together, alone = tmp_path / "together", tmp_path / "alone"

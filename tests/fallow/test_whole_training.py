@@ -11,7 +11,7 @@ from bench.elastic import whole
 STEPS, EVERY = 120, 30
 
 
-@pytest.mark.parametrize(("mode", "seed"), [("exact", 1), ("bitwise", 2)])
+@pytest.mark.parametrize(("mode", "seed"), [pytest.param("exact", 1, marks=pytest.mark.long), ("bitwise", 2)])
 def test_a_training_resized_and_killed_at_random_learns_the_same_curve(
     mode: str, seed: int, tmp_path: Path
 ) -> None:

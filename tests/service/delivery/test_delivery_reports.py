@@ -278,6 +278,7 @@ def test_a_schedule_may_be_called_anything(data: Path) -> None:
         assert re.fullmatch(r"\.\._team_vision-[0-9a-f]{8}\.csv", name), "another than that of .._team_vision"
 
 
+@pytest.mark.long
 def test_cut_short_among_many_it_goes_on_with_those_who_have_none_yet(data: Path, tmp_path: Path) -> None:
     """Hundreds of people take longer than a report may take; who has theirs is not made anew each time."""
     mine = hourly(kind="my-week", to=("owners",), format="json")

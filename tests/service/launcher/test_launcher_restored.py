@@ -67,6 +67,7 @@ def test_a_new_job_of_an_old_number_neither_ends_the_old_one_nor_is_confused_wit
     assert old.end() == 0
 
 
+@pytest.mark.long
 def test_the_log_of_a_job_that_nobody_knows_any_more_is_followed_while_its_launcher_lives(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_job_that_was_started_since_the_backup_keeps_its_gpu_and_is_given_no_o
     assert other.end() == 0
 
 
+@pytest.mark.long
 def test_a_job_that_was_paused_since_the_backup_goes_on(machine: Machine, tmp_path: Path) -> None:
     script = (
         f"trap 'exit 0' USR1; echo begun >>{tmp_path}/begun; until [ -e {tmp_path}/go ]; do sleep 0.05; done"

@@ -68,6 +68,7 @@ def saves(folder: Path) -> list[str]:
     return ["sh", "-c", script]
 
 
+@pytest.mark.long
 def test_launchers_of_before_go_on_over_the_upgrade(site: Site, old_code: Path, tmp_path: Path) -> None:
     site.code = old_code
     site.serve()
@@ -98,6 +99,7 @@ def test_launchers_of_before_go_on_over_the_upgrade(site: Site, old_code: Path, 
     assert "report-not-believed" not in site.log()
 
 
+@pytest.mark.long
 def test_a_launcher_of_this_fallow_under_the_service_of_before_can_prove_its_lease_later(
     site: Site, old_code: Path, tmp_path: Path
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_launcher_of_this_fallow_under_the_service_of_before_can_prove_its_lea
     assert site.stands(second, "ended")["exit_reason"] == "done"
 
 
+@pytest.mark.long
 def test_a_store_in_which_acting_was_stopped_for_good_acts_again(
     site: Site, old_code: Path, tmp_path: Path
 ) -> None:
