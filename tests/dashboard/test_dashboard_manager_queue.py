@@ -3,7 +3,7 @@
 import pandas as pd
 
 from analytics import text
-from service.pages.parts.manager_queue import asked, told
+from service.pages.parts.manager_queue import asked, meanwhile, told
 
 ROW = {
     "cluster": "lab",
@@ -22,6 +22,18 @@ def test_the_headline_tells_waits_for_gpus_from_others() -> None:
         "At Slurm 4 jobs wait for 4 GPUs; 1 of them until GPUs are free, the others for something else"
     )
     assert told(queue[:1]) == "At Slurm 1 job waits for 4 GPUs"
+
+
+def test_what_is_not_known_of_a_gpu_is_no_word_of_a_sentence() -> None:
+    held = {"node": "n1", "state": "held-idle", "job": "slurm:7", "user_name": None, "state_reason": None}
+    kept = {"node": "n1", "state": "reserved", "job": None, "user_name": None, "state_reason": None}
+    other = {"node": "n2", "state": "held-idle", "job": "slurm:8", "user_name": "ada", "state_reason": "x"}
+    gpus = pd.DataFrame([held, kept, other])
+    assert gpus["user_name"].isna().tolist() == [True, True, False]
+    assert meanwhile(pd.DataFrame(), gpus, pd.DataFrame([{"node": "n1"}])) == (
+        "Meanwhile 2 GPUs are held and unused: slurm:7 (1), slurm:8 of ada (1).",
+        "1 GPU is free and kept: a reservation.",
+    )
 
 
 def test_what_a_job_asks_for_is_told_with_its_type_and_tasks() -> None:

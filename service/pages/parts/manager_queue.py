@@ -17,7 +17,7 @@ from service.pages.parts.context import Stage
 from service.pages.parts.url_state import address, shared
 from service.pages.parts.widgets import facts, plain
 from service.summaries import waiting
-from service.summaries.frames import known_records, records
+from service.summaries.frames import known_records
 
 if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
@@ -57,15 +57,22 @@ def told(queue: pd.DataFrame) -> str:
 
 def draw(stage: Stage, queue: pd.DataFrame) -> None:
     """Each cluster's queue. Blocks while it asks. Raises ``ClientError``."""
-    gpus: list[GpusNowRecord] = records(queries.ask("gpus_now"))
-    nodes: list[ManagerNodesRecord] = records(queries.ask("manager_nodes"))
+    gpus, nodes = queries.ask("gpus_now"), queries.ask("manager_nodes")
     for cluster, part in queue.groupby("cluster", sort=False):
         st.subheader(f"At Slurm, cluster {plain(cluster)}", anchor=False)
         _facts(part)
         _table(stage, str(cluster), part)
-    for sentence in (waiting.unused(gpus), *waiting.kept(_rows(queue), gpus, nodes)):
-        if sentence:
-            st.markdown(plain(sentence))
+    for sentence in meanwhile(queue, gpus, nodes):
+        st.markdown(plain(sentence))
+
+
+def meanwhile(queue: pd.DataFrame, gpus: pd.DataFrame, nodes: pd.DataFrame) -> tuple[str, ...]:
+    """Who has GPUs and uses none, and what keeps free ones: frames of the queue, ``gpus_now`` and
+    ``manager_nodes``, in sentences. Pure."""
+    seen: list[GpusNowRecord] = known_records(gpus)
+    own: list[ManagerNodesRecord] = known_records(nodes)
+    unused = waiting.unused(seen)
+    return (*(() if unused is None else (unused,)), *waiting.kept(_rows(queue), seen, own))
 
 
 def _rows(queue: pd.DataFrame) -> "list[ManagerQueueRecord]":
