@@ -61,7 +61,7 @@ class ProbeTable:
             answer = wire.ask(self._path, {"verb": "look", "pids": asked}, self._trusted)
             trees = answer["processes"]
             if not isinstance(trees, Mapping):
-                raise ValueError("fallow-probe answers no processes")
+                raise ValueError("it answers without processes")
             found = self._read(trees)
         except (Unanswered, Refused, Unreadable, KeyError, ValueError) as error:
             self._went_away(str(error))

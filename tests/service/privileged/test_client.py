@@ -87,6 +87,14 @@ def test_one_process_that_the_probe_garbles_costs_itself_alone(
     table.close()
 
 
+def test_a_probe_that_answers_no_processes_counts_as_away(serving) -> None:
+    table = ProbeTable(NODE, serving(lambda request, uid: {"processes": "none", "settled": True}), (OWN,))
+    found = table.look([os.getpid()], time.time_ns() // 10**6)
+    assert found[os.getpid()].key.pid == os.getpid(), "this process sees its own itself"
+    assert not table.has_settled([os.getpid()])
+    table.close()
+
+
 def test_while_the_probe_is_away_the_service_sees_what_it_may(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
