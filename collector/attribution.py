@@ -17,6 +17,7 @@ from collector.inventory.placement import Where, as_on_gpus, withheld, without_j
 from collector.inventory.projects import ProjectOf
 from collector.inventory.reused_numbers import with_job_of_now
 from collector.model import (
+    NODES_SOURCE,
     PEER_SOURCE,
     Allocation,
     ClaimSource,
@@ -40,6 +41,9 @@ STRENGTH = {source: rank for rank, source in enumerate(ClaimSource)}
 
 GIVEN = frozenset({ClaimSource.LEASE, ClaimSource.SLURM, ClaimSource.KUBERNETES})
 """The words of those who hand out GPUs: a process that they do not mean is an orphan."""
+
+ELSEWHERE = frozenset({PEER_SOURCE, NODES_SOURCE})
+"""Sources that bring another machine's words about its own GPUs, without its processes."""
 
 Claims = Mapping[GpuUuid, tuple[Allocation, ...]]
 Verdicts = Mapping[tuple[ProcessKey, GpuUuid], Verdict]
@@ -77,8 +81,8 @@ def effective(
     looked = ((r.allocations, r.claims, r.processes, r.nodes, r.withheld or None) for r in readings)
     if all(each == (None,) * 5 for each in looked):
         return None
-    own = [reading for reading in readings if reading.source != PEER_SOURCE]
-    gpus, others = _with_peers(own, [reading for reading in readings if reading.source == PEER_SOURCE])
+    own = [reading for reading in readings if reading.source not in ELSEWHERE]
+    gpus, others = _with_peers(own, [reading for reading in readings if reading.source in ELSEWHERE])
     node_claims = tuple(claim for reading in readings for claim in reading.claims or ())
     processes = with_job_of_now(
         tuple(process for reading in readings for process in reading.processes or ()),

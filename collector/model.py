@@ -22,6 +22,9 @@ SIMULATED_SOURCE = "simulated"
 PEER_SOURCE = "fallow"
 """The name of the source that reads other machines' Fallow (``collector.sources.peer``)."""
 
+NODES_SOURCE = "nodes"
+"""The name of the source that other machines push to (``collector.sources.nodes``)."""
+
 
 class GpuState(StrEnum):
     """What a GPU was in a 30 s bin; every installed GPU-second is in exactly one of these."""

@@ -1,6 +1,8 @@
 """What one source brings at one look, and what all of them bring at one tick. Pure values."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from collector.managers.model import Look
 from collector.model import (
@@ -9,11 +11,13 @@ from collector.model import (
     Gap,
     Gpu,
     GpuSample,
+    GpuUuid,
     HolderSample,
     Intrusion,
     JobId,
     MigPlace,
     NodeClaim,
+    NodeName,
     NodeState,
     Process,
     ProcessKey,
@@ -21,6 +25,41 @@ from collector.model import (
     Unavailable,
     Withheld,
 )
+
+if TYPE_CHECKING:
+    from collector.arrow import History
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeMark:
+    """How far a node that pushes is taken in: the highest number of its spool, and what is known of it.
+
+    ``at_ms`` is when its newest tick was, ``heard_ms`` when it last pushed, both by the head's clock;
+    ``ahead_ms`` how far its own clock is ahead. ``lost`` counts ticks that it made and nobody has.
+    """
+
+    node: NodeName
+    credential: str = ""
+    machine: str = ""
+    spool: str = ""
+    version: str = ""
+    sequence: int = 0
+    at_ms: int = 0
+    heard_ms: int = 0
+    ahead_ms: int = 0
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateTicks:
+    """What a node measured while nobody took it in.
+
+    ``since``: of each GPU whose holders it names, the time (UTC ms) from which they are told anew. Until then
+    the last ones were believed.
+    """
+
+    history: "History"
+    since: Mapping[GpuUuid, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +70,8 @@ class Reading:
     did not look, and empty when it looked and found none. ``nodes`` are those whose GPUs it gives out.
     ``withheld``: what another collector says of GPUs that nobody holds. ``mig_places``: where its MIG
     instances lie, if it knows. ``look``: all that a workload manager showed, its queue with it.
-    ``holder_samples``: what each holder of a shared GPU did, if that is told.
+    ``holder_samples``: what each holder of a shared GPU did, if that is told. ``marks`` and ``late`` are of
+    nodes that push: how far each is taken in with this reading, and what comes after its time.
     """
 
     source: str
@@ -49,6 +89,8 @@ class Reading:
     mig_places: tuple[MigPlace, ...] = ()
     look: Look | None = None
     holder_samples: tuple[HolderSample, ...] = ()
+    marks: tuple[NodeMark, ...] = ()
+    late: tuple[LateTicks, ...] = ()
     duration_ms: float = 0.0
 
 

@@ -17,6 +17,7 @@ from collector.attribution import Attribution
 from collector.clock import Clock
 from collector.gpu_identity import names_of, reconciled
 from collector.model import (
+    NODES_SOURCE,
     Gap,
     MigPlace,
     NodeName,
@@ -311,7 +312,10 @@ def _merged(newest: Reading, known: Reading | None) -> Reading:
 
 
 def _owing(owed: tuple[Gap, ...], tick: Tick, error: Exception) -> tuple[Gap, ...]:
-    """The hole that lost ticks leave, one a source however long the sink fails."""
+    """The hole that lost ticks leave, one a source however long the sink fails.
+
+    What nodes push is not lost: it waits until it is stored.
+    """
     begun = {gap.source: gap.from_ms for gap in owed}
     reason = f"the tick could not be stored: {error}"
     return tuple(
@@ -322,4 +326,5 @@ def _owing(owed: tuple[Gap, ...], tick: Tick, error: Exception) -> tuple[Gap, ..
             reason=reason,
         )
         for name in dict.fromkeys([*begun, *(each.source for each in tick.outcomes)])
+        if name != NODES_SOURCE
     )

@@ -29,6 +29,7 @@ from collector.store.judgements import Judgement
 from collector.store.ledger_inputs import FindingsWritten
 from collector.store.log_damage import DamagedLog, connect_past_damage, lost_tail, write_lost
 from collector.store.migrations import applied_migrations, migrate, refuse_newer, refuse_older
+from collector.store.nodes import write_late, write_marks
 from collector.store.origin import Origin, refuse_other
 from collector.store.ownership import Ownership
 from collector.store.retention import Dropped, Retention, drop_expired
@@ -165,9 +166,11 @@ class Store:
         a roll-up that fails is made up for by the next tick.
         """
         with self._writing("writing a tick"):
+            write_late(self._connection, self._live, tick)
             ticks.write_tick(self._connection, self._live, tick)
             write_doubts(self._connection, self._live.registry, self._doubts, tick)
             write_standings(self._connection, len(self._live.registry.gpu_ids), self._standings, tick)
+            write_marks(self._connection, tick)
         if self._ownership is not None:
             self._ownership.note_tick(tick.at_ms)
         if any_finished(self._live.marks, tick.at_ms):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import duckdb
 
 from collector.model import (
+    NODES_SOURCE,
     Gap,
     Unavailable,
 )
@@ -31,12 +32,15 @@ class GapStore:
 
 
 def stopped_gaps(last_ticks: Mapping[str, int], *, at_ms: int, width_ms: int) -> tuple[Gap, ...]:
-    """A gap for each source that last ticked longer than two widths before the tick at ``at_ms`` began."""
+    """A gap for each source that last ticked longer than two widths before the tick at ``at_ms`` began.
+
+    Not of the nodes that push: they measure on while the service doesn't run, and what they miss they tell.
+    """
     began_ms = at_ms - width_ms
     return tuple(
         Gap(source=source, from_ms=last_ms, to_ms=began_ms, reason=NOT_RUNNING)
         for source, last_ms in sorted(last_ticks.items())
-        if began_ms - last_ms > 2 * width_ms
+        if began_ms - last_ms > 2 * width_ms and source != NODES_SOURCE
     )
 
 

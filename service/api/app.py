@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 from starlette.exceptions import HTTPException
 
 from analytics.query import Connection, too_large
+from collector.sources.nodes.receiver import NodeReceiver
 from collector.store.errors import StoreError
 from service.api.acting import Hands, acting_routes, seen_whole
 from service.api.answers import REFUSALS, ROWS, refusal_shape, stream
@@ -23,6 +24,7 @@ from service.api.audit import Audit
 from service.api.export import pieces
 from service.api.export_desk import ExportQueue
 from service.api.gate import App, RequestLimits, gate
+from service.api.nodes import node_routes
 from service.api.orders import MEANT, MOST_MS, shown
 from service.api.page import page
 from service.api.privacy import concealed, concealed_answer, concealed_metrics
@@ -124,6 +126,8 @@ class Answers:
     metrics: Callable[[], bytes]
     health: Callable[[], service.Health]
     acting: Acting | None = None
+    nodes: NodeReceiver | None = None
+    """Takes in what nodes push; without, they are told so."""
     most_bytes: int | None = None
     """The largest answer in bytes of Arrow data, to which ``run`` keeps; ``None``: any."""
     private: bool = False
@@ -152,6 +156,7 @@ def make_app(answers: Answers, rules: RequestLimits, version: str, audit: Audit 
         routes = acting_routes(acting.desk, acting.hands, acting.closing).routes
         # Not included but added: each route is made once, and found without a second table.
         app.router.routes.extend(routes)
+    app.router.routes.extend(node_routes(answers.nodes).routes)
     _document(app)
     _refusals(app)
     guarded = gate(marked(app) if answers.simulated else app, rules)

@@ -120,7 +120,7 @@ async def _caller(headers: dict[bytes, str], scope: Message, rules: RequestLimit
 def _as_asked(caller: Caller, headers: dict[bytes, str]) -> Caller:
     """The caller; as a viewer where the request asks to be taken for one, as the dashboard's do."""
     is_less = headers.get(ROLE_HEADER.lower().encode()) == Role.VIEWER
-    return replace(caller, role=Role.VIEWER) if is_less else caller
+    return replace(caller, role=Role.VIEWER) if is_less and caller.role is not Role.NODE else caller
 
 
 def _excess(found: Caller | _Refused, scope: Message, allowance: Allowance) -> _Refused | None:
@@ -134,6 +134,8 @@ def _excess(found: Caller | _Refused, scope: Message, allowance: Allowance) -> _
         person = state.get("person", "somebody")
     try:
         allowance.take(person, Kind.CALL, 1 + CALLS_A_MIB * _body_mib(scope))
+        if isinstance(found, Caller) and found.role is Role.NODE:  # what it measured is no order of anybody's
+            return None
         if scope["method"] not in READING and not scope["path"].endswith(REPORTS):
             allowance.take(person, Kind.ORDER)
             if isinstance(found, Caller):  # of what is refused nothing is kept, and its length is anything

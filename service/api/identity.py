@@ -90,6 +90,8 @@ class Identity:
                 reason=f"the token {found.id} of {found.user} has expired; an operator can make another with "
                 "`fallow token add`"
             )
+        if found.role is Role.NODE:  # a machine's name, which is no account's
+            return Caller(name=found.user, uid=None, role=Role.NODE, credential=found.id)
         return Caller(name=found.user, uid=await self._uid(found.user), role=found.role)
 
     def _role(self, uid: int, account: str) -> Role:

@@ -52,6 +52,7 @@ RULES: Mapping[Rule, Role] = MappingProxyType(
         ("GET", "/v1/acting"): Role.VIEWER,
         ("POST", "/v1/acting/stop"): Role.OPERATOR,
         ("POST", "/v1/acting/start"): Role.OPERATOR,
+        ("POST", "/v1/nodes/ticks"): Role.NODE,
     }
 )
 
@@ -67,7 +68,7 @@ class RuledRoute(APIRoute):
 
         async def ruled(request: Request) -> Response:
             caller = caller_of(request)
-            if not caller.role.covers(asked):
+            if not may(caller.role, asked):
                 raise NotAllowed(
                     f"{caller.name} is {_a(caller.role)} here, and {what} asks for {_a(asked)}; an operator "
                     "can do it, or issue a token with that role (`fallow token add`)"
@@ -75,6 +76,11 @@ class RuledRoute(APIRoute):
             return await handle(request)
 
         return ruled
+
+
+def may(role: Role, asked: Role) -> bool:
+    """Whether a role may use a route that asks for ``asked``; what a node does is for nodes alone."""
+    return role is Role.NODE if asked is Role.NODE else role.covers(asked)
 
 
 def methods_at(path: str) -> tuple[str, ...]:

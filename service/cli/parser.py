@@ -174,7 +174,7 @@ def _sources(verb: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup
         "--source",
         action="append",
         metavar="SOURCE",
-        help="nvml | dcgm=URL[,URL] | fallow=URL[,URL] | replay=FILE | simulated; may be repeated "
+        help="nvml | nodes | dcgm=URL[,URL] | fallow=URL[,URL] | replay=FILE | simulated; may be repeated "
         "(default: nvml, this machine's own GPUs)",
     )
     which.add_argument(

@@ -8,12 +8,13 @@ from typing import TypeAlias
 AddVerb = Callable[[str, str], argparse.ArgumentParser]
 
 SHELLS = ("bash", "zsh", "fish")
-ROLES = ("viewer", "user", "operator")
+ROLES = ("viewer", "user", "operator", "node")
 
 
 def add_verbs(add: AddVerb) -> None:
     """All of them; ``add`` makes a verb with the flags that every verb has."""
     _service(add)
+    _node(add)
     _token(add)
     _store(add)
     shell = add("completion", "print what has your shell complete verbs and flags")
@@ -46,6 +47,18 @@ def _service(add: AddVerb) -> None:
         order.add_argument("--user", action="store_true", help="for this user alone instead of the machine")
 
 
+def _node(add: AddVerb) -> None:
+    node = add("node", "measure this machine and push it to a head; nothing of it listens")
+    node.add_argument("--head", metavar="URL", help="the head's service, for example https://head:9475")
+    node.add_argument(
+        "--source",
+        action="append",
+        metavar="SOURCE",
+        help="nvml (default) | dcgm=URL; may be repeated",
+    )
+    node.add_argument("--tick", type=float, metavar="S", help="seconds between two readings (default 10)")
+
+
 def _token(add: AddVerb) -> None:
     orders = _orders(add("token", "let somebody ask the service over TCP: add, list, revoke"))
     made = _order(orders, "add", "make a token and print it once")
@@ -55,7 +68,8 @@ def _token(add: AddVerb) -> None:
         choices=ROLES,
         default="user",
         metavar="ROLE",
-        help="viewer: see; user: act on own jobs (default); operator: act on all",
+        help="viewer: see; user: act on own jobs (default); operator: act on all; node: a machine that "
+        "pushes (`fallow node`), and NAME is its hostname",
     )
     made.add_argument("--expires", default="30d", metavar="TIME", help="how long it lasts (default 30d)")
     _json(_order(orders, "list", "the tokens that were made, without their secrets"))

@@ -20,6 +20,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "init",
         "up",
         "serve",
+        "node",
         "service",
         "import",
         "export",

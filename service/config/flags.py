@@ -15,6 +15,7 @@ FLAG_KEYS = {
     "tick": "collect.tick_s",
     "host": "api.host",
     "port": "api.port",
+    "head": "node.head",
     "dashboard_port": "dashboard.port",
     "allow_acting": "dashboard.acting",
 }

@@ -27,6 +27,7 @@ from service.config.deciding import (
     check_tree,
 )
 from service.config.fields import Misplaced, bounded, names, told
+from service.config.node import NodeConfig
 from service.config.remote_write import RemoteWriteConfig
 from service.config.system import SystemConfig
 from service.config.telling import DeliveryConfig, ReportConfig, check_receivers
@@ -48,6 +49,7 @@ __all__ = [
     "LogConfig",
     "MembershipConfig",
     "ModesConfig",
+    "NodeConfig",
     "PlannerConfig",
     "PricesConfig",
     "ProjectModesConfig",
@@ -72,8 +74,8 @@ class CollectConfig:
 
     sources: tuple[str, ...] = told(
         (),
-        "`nvml`, `dcgm=URL[,URL]`, `fallow=URL[,URL]`, `replay=FILE`, or `simulated` alone; none: `nvml`, "
-        "this machine's own GPUs (flag `--source`, repeatable; `--simulated`)",
+        "`nvml`, `nodes`, `dcgm=URL[,URL]`, `fallow=URL[,URL]`, `replay=FILE`, or `simulated` alone; none: "
+        "`nvml`, this machine's own GPUs (flag `--source`, repeatable; `--simulated`)",
     )
     tick_s: float = bounded(10.0, 1, 300, "seconds between two readings (flag `--tick`)")
     process_every_ticks: int = bounded(
@@ -333,6 +335,7 @@ class Config:
     alerts: AlertsConfig = field(default_factory=AlertsConfig)
     api: ApiConfig = field(default_factory=ApiConfig)
     remote_write: RemoteWriteConfig = field(default_factory=RemoteWriteConfig)
+    node: NodeConfig = field(default_factory=NodeConfig)
     dashboard: DashboardConfig = field(default_factory=DashboardConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
     log: LogConfig = field(default_factory=LogConfig)

@@ -19,8 +19,12 @@ from service.schemas.answer import Row
 
 
 class Role(StrEnum):
-    """What somebody may do: VIEWER sees everything, USER also acts on own jobs, OPERATOR on all."""
+    """What somebody may do: VIEWER sees everything, USER also acts on own jobs, OPERATOR on all.
 
+    NODE is no person: a machine that pushes what it measures, and may do and see nothing else.
+    """
+
+    NODE = "node"
     VIEWER = "viewer"
     USER = "user"
     OPERATOR = "operator"
@@ -43,6 +47,7 @@ class Caller:
     uid: int | None
     role: Role
     pid: int | None = None
+    credential: str = ""
 
     def may_act_for(self, user: str, uid: int | None = None) -> bool:
         """Whether this caller may act on a job of that user: an own one, or any one as operator.
@@ -51,7 +56,7 @@ class Caller:
         """
         if self.role is Role.OPERATOR:
             return True
-        if self.role is Role.VIEWER:
+        if self.role in (Role.VIEWER, Role.NODE):
             return False
         if self.uid is None or uid is None:
             return self.name == user

@@ -14,7 +14,7 @@ from service import data_folder as client_place
 from service.client import running
 from service.doctor_checks import answers, control_checks, slurm
 from service.doctor_checks.results import Finding, Verdict, driver_version
-from service.sources.specs import DcgmSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
+from service.sources.specs import DcgmSpec, NodesSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
 
 if TYPE_CHECKING:
     from collector.sources.nvml.probe import Probe, ProbedGpu
@@ -213,12 +213,17 @@ def _gpu(gpu: "ProbedGpu") -> Finding:
     )
 
 
-def _source(spec: "DcgmSpec | PeerSpec | ReplaySpec | SimulatedSpec", config: "Config") -> Finding:
+def _source(
+    spec: "DcgmSpec | NodesSpec | PeerSpec | ReplaySpec | SimulatedSpec", config: "Config"
+) -> Finding:
     match spec:
         case SimulatedSpec():
             shape = config.simulated
             found = f"{shape.nodes} nodes of {shape.gpus_per_node} GPUs that are not there"
             return Finding(subject="simulated", verdict=Verdict.GOOD, found=found)
+        case NodesSpec():
+            found = "machines push to this service; `fallow status` says which are silent"
+            return Finding(subject="nodes", verdict=Verdict.GOOD, found=found)
         case ReplaySpec(path=path):
             verdict = Verdict.GOOD if Path(path).is_file() else Verdict.TROUBLE
             return Finding(subject="replay", verdict=verdict, found=f"{path}")

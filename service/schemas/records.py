@@ -43,7 +43,7 @@ class Caller(Answer):
     """The account, or the user that a token was made for."""
     uid: int | None = None
     """The account's number on the service's machine; null where it has none."""
-    role: Literal["viewer", "user", "operator"] = "viewer"
+    role: Literal["node", "viewer", "user", "operator"] = "viewer"
     """A viewer sees everything, a user also acts on own jobs, an operator on all."""
 
 

@@ -53,6 +53,22 @@ class Health(Answer):
 
 
 @answer
+class NodeReceipt(Answer):
+    """What a node that pushed its ticks is told."""
+
+    spool: str
+    """The spool that the numbers are of; another than the node's: it is to wait."""
+    stored: int
+    """Up to here ticks are stored for good, and the node may forget them."""
+    received: int
+    """Up to here ticks need not be sent again, unless the service ends before they are stored."""
+    is_full: bool = False
+    """Whether more wait already than the store has taken up: come again after its next tick."""
+    notes: tuple[str, ...] = ()
+    """What of it was not believed, and why: sentences for whoever looks after the node."""
+
+
+@answer
 class QueryParameter(Answer):
     """A parameter of a named query."""
 

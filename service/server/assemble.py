@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collector.model import NodeName
     from collector.reading import Tick
     from collector.scrape_loop import Loop, Timing
+    from collector.sources.nodes.receiver import NodeReceiver
     from collector.store.database import Store
     from service.config.model import Config
     from service.control.launched_processes import LaunchedProcesses
@@ -43,6 +44,8 @@ class Body:
     metrics: Callable[[], bytes]
     remarks: tuple[str, ...] = ()
     simulated: bool = False
+    nodes: "NodeReceiver | None" = None
+    """Takes in what other machines push, where the configuration names that source."""
     inventories: frozenset[str] = frozenset()
     """The names of the sources that are asked more seldom than at every tick."""
 
@@ -69,7 +72,8 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     launched = LaunchedProcesses()
     with store.reader() as reader:
         runs = known_runs(reader, "slurm", clock.now_ms())
-    sources = make_sources(config, leases=store.leases, launched=launched.of, runs=runs)
+    nodes = _receiver(config, store)
+    sources = make_sources(config, leases=store.leases, launched=launched.of, runs=runs, nodes=nodes)
     refuse_other_origin(store, sources)
     prices = config.prices
     store.set_prices({model: (price, prices.currency) for model, price in prices.per_gpu_hour.items()})
@@ -77,7 +81,8 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
         return _replayed(config, store, clock, sources, launched)
     with store.reader() as reader:
         known = given_out(reader, clock.now_ms())
-    loop = _loop(config, sources, store.write_tick, clock, given_out=known)
+    sink = store.write_tick if nodes is None else _telling(store, nodes)
+    loop = _loop(config, sources, sink, clock, given_out=known)
     past, now_ms = _past(config, store, sources), clock.now_ms()
     return Body(
         loop=loop,
@@ -95,8 +100,33 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
             *_project_remarks(config),
         ),
         simulated=sources.are_simulated,
+        nodes=nodes,
         inventories=frozenset(source.name for source in sources.inventories),
     )
+
+
+def _receiver(config: "Config", store: "Store") -> "NodeReceiver | None":
+    """What takes in the ticks of other machines, where the configuration names that source."""
+    from service.sources.specs import NodesSpec, parse_specs
+
+    if NodesSpec() not in parse_specs(config.collect.sources):
+        return None
+    from collector.sources.nodes.receiver import NodeReceiver
+    from collector.store.nodes import read_node_marks, read_node_owners
+
+    with store.reader() as reader:
+        marks, owners = read_node_marks(reader), read_node_owners(reader)
+    return NodeReceiver(marks, owners, most_gpus=config.collect.gpus_per_address)
+
+
+def _telling(store: "Store", nodes: "NodeReceiver") -> "Callable[[Tick], None]":
+    """The store as a sink, that tells the receiver once a tick is durable."""
+
+    def sink(tick: "Tick") -> None:
+        store.write_tick(tick)
+        nodes.stored(tick)
+
+    return sink
 
 
 def _gap_remarks(config: "Config", store: "Store", sources: "Sources", now_ms: int) -> tuple[str, ...]:

@@ -98,6 +98,7 @@ def live(orders: "Orders", store: "Store", clock: Clock, ending: Ending) -> None
         health=lambda: _health(pulse, clock.now_ms(), simulated=body.simulated),
         private=orders.config.api.private,
         simulated=body.simulated,
+        nodes=body.nodes,
         acting=None if acting is None else Doors(desk=acting.desk, hands=bounds.hands, closing=Closing()),
     )
     server = front.server(answers, bounds, audit)

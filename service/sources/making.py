@@ -10,6 +10,7 @@ from service.errors import FallowError
 from service.sources.gpu_presence import FaultNamed, GpuPresence, look_for_gpus
 from service.sources.specs import (
     DcgmSpec,
+    NodesSpec,
     NvmlSpec,
     PeerSpec,
     ReplaySpec,
@@ -34,8 +35,13 @@ if TYPE_CHECKING:
 
 NOTHING_HERE = (
     "this machine has no NVIDIA GPU (no driver is loaded, and none is on the PCI bus), so there is nothing "
-    "to measure here. Name what to watch: --source dcgm=URL or --source fallow=URL for other machines; for a "
-    "look at Fallow with invented data, --simulated"
+    "to measure here. Name what to watch: --source dcgm=URL, --source fallow=URL or --source nodes for other "
+    "machines; for a look at Fallow with invented data, --simulated"
+)
+
+NOT_PUSHED_TO = (
+    "--source nodes is for a service: machines push to it, and there is nothing to read from here. Start "
+    "`fallow serve --source nodes`, and `fallow node --head URL` on each machine"
 )
 
 
@@ -99,17 +105,19 @@ def make_sources(
     leases: "Callable[[], Iterable[Mapping[str, object]]] | None" = None,
     launched: "Launched | None" = None,
     runs: "Sequence[KnownRun]" = (),
+    nodes: "Source | None" = None,
 ) -> Sources:
     """The sources, ready to be read; a recording is read whole. Raises ``FallowError``.
 
     ``leases`` gives the rows of the leases in force, where there is a store; ``launched`` the processes that
-    are known to be their jobs'. ``runs`` are the runs of a workload manager that the store knows.
+    are known to be their jobs'. ``runs`` are the runs of a workload manager that the store knows. ``nodes``
+    takes in what other machines push; only a service is pushed to.
     """
     specs, remarks = chosen_specs(config)
     cluster = make_cluster(config) if SimulatedSpec() in specs else None
     recording = next((_recording(spec.path) for spec in specs if isinstance(spec, ReplaySpec)), None)
-    live = tuple(_make(spec, config, cluster, recording) for spec in specs)
-    real = any(isinstance(spec, NvmlSpec | DcgmSpec) for spec in specs)
+    live = tuple(_make(spec, config, cluster, recording, nodes) for spec in specs)
+    real = any(isinstance(spec, NvmlSpec | DcgmSpec | NodesSpec) for spec in specs)
     given = () if leases is None or not real else (_lease_source(leases, launched),)
     return Sources(
         live=(*live, *given),
@@ -169,7 +177,11 @@ def _recording(path: PurePath) -> "Recording":
 
 
 def _make(
-    spec: SourceSpec, config: "Config", cluster: "SimulatedCluster | None", recording: "Recording | None"
+    spec: SourceSpec,
+    config: "Config",
+    cluster: "SimulatedCluster | None",
+    recording: "Recording | None",
+    nodes: "Source | None",
 ) -> "Source":
     match spec:
         case SimulatedSpec():
@@ -181,6 +193,10 @@ def _make(
             return _dcgm(urls, config)
         case PeerSpec(urls=urls):
             return _peers(urls, config)
+        case NodesSpec():
+            if nodes is None:
+                raise SourceRefused(NOT_PUSHED_TO)
+            return nodes
         case ReplaySpec():
             from collector.sources.replay.source import ReplaySource
 

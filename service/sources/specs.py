@@ -1,4 +1,4 @@
-"""The sources as people name them: ``nvml``, ``simulated``, ``dcgm=URL[,URL]`` and their kin. Pure."""
+"""The sources as people name them: ``nvml``, ``nodes``, ``dcgm=URL[,URL]`` and their kin. Pure."""
 
 import difflib
 from dataclasses import dataclass
@@ -33,15 +33,20 @@ class PeerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodesSpec:
+    """Machines that push what they measure (`fallow node`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySpec:
     """A recording."""
 
     path: PurePath
 
 
-SourceSpec = NvmlSpec | SimulatedSpec | DcgmSpec | PeerSpec | ReplaySpec
+SourceSpec = NvmlSpec | SimulatedSpec | DcgmSpec | PeerSpec | NodesSpec | ReplaySpec
 
-FORMS = "nvml, simulated, dcgm=URL[,URL], fallow=URL[,URL] or replay=FILE"
+FORMS = "nvml, nodes, simulated, dcgm=URL[,URL], fallow=URL[,URL] or replay=FILE"
 
 
 class BadSource(FallowError):
@@ -68,10 +73,12 @@ def parse_specs(texts: tuple[str, ...]) -> tuple[SourceSpec, ...]:
 def _parse(text: str) -> SourceSpec:
     kind, _, rest = text.partition("=")
     match kind:
-        case "nvml" | "simulated" if rest:
+        case "nvml" | "nodes" | "simulated" if rest:
             raise BadSource(f"--source {kind} takes no value, but has {rest!r}")
         case "nvml":
             return NvmlSpec()
+        case "nodes":
+            return NodesSpec()
         case "simulated":
             return SimulatedSpec()
         case "dcgm":
@@ -83,7 +90,9 @@ def _parse(text: str) -> SourceSpec:
         case "replay":
             raise BadSource("--source replay needs a file: replay=FILE")
         case _:
-            near = difflib.get_close_matches(kind, ("nvml", "simulated", "dcgm", "fallow", "replay"), n=1)
+            near = difflib.get_close_matches(
+                kind, ("nvml", "nodes", "simulated", "dcgm", "fallow", "replay"), n=1
+            )
             meant = f"; did you mean {near[0]}?" if near else ""
             raise BadSource(f"--source {text!r} is unknown{meant} A source is {FORMS}.")
 

@@ -1,0 +1,156 @@
+"""Sends what waits in the spool to the head, the oldest first, and forgets what the head has stored.
+
+a turn: ticks above what was received ──► POST ──► receipt: stored, received
+        2xx     forget what is stored; go on while more waits and the head has room
+        else    all stays in the spool, until the next turn
+"""
+
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from collector.sources.nodes.wire import Batch, fitting, pack
+from service.errors import FallowError
+from service.node.spool import Spool
+from service.printable import on_a_line
+from service.secrets import NoSecret, filled_in
+from service.version import own_version
+
+if TYPE_CHECKING:
+    from service.config.node import NodeConfig
+
+PATH = "/v1/nodes/ticks"
+MOST_BODY_BYTES = 1 << 20
+"""What a head takes (``service.api.gate``)."""
+MOST_PAGES_BYTES = 6 << 20
+"""Pages pack to a tenth and less: half of a body."""
+TIMEOUT_S = 20.0
+"""A head that comes back is asked by all nodes at once, and reads each body for up to half a second."""
+LONGEST_ANSWER = 400
+"""Characters of an answer that are shown."""
+
+
+class HeadAway(FallowError):
+    """The head did not take what was sent; the message says what it answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What tells this machine, and this boot of it, from others."""
+
+    machine: str
+    boot: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pushed:
+    """How a turn ended: whether more waits that the head has no room for yet, and what it has to say."""
+
+    more: bool
+    notes: tuple[str, ...]
+
+
+def steady_ms() -> int:
+    """Milliseconds since the machine's boot, sleep included; nobody can set it."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+class Pusher:
+    """One head; one thread at a time."""
+
+    def __init__(
+        self,
+        config: "NodeConfig",
+        spool: Spool,
+        machine: Machine,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._config, self._spool, self._machine, self._now_ms = config, spool, machine, now_ms
+        self._received = 0
+        self._url = config.head.rstrip("/") + PATH
+
+    def turn(self, timeout_s: float = TIMEOUT_S) -> Pushed:
+        """Send all that waits. Raises ``HeadAway``, ``SpoolTrouble``."""
+        with self._client(timeout_s) as client:
+            while True:
+                before = self._received
+                receipt = self._post(client)
+                if receipt["spool"] != self._spool.name:
+                    return Pushed(more=True, notes=tuple(receipt["notes"]))
+                self._spool.forget(receipt["stored"])
+                self._received = receipt["received"]
+                waits = bool(self._spool.next(self._received, 1))
+                if not waits or receipt["is_full"] or self._received == before:
+                    return Pushed(more=waits, notes=tuple(receipt["notes"]))
+
+    def _post(self, client: Any) -> dict[str, Any]:
+        import httpx
+
+        try:
+            response = client.post(
+                self._url, content=self._body(), headers={"Content-Type": "application/octet-stream"}
+            )
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise HeadAway(on_a_line(str(error) or type(error).__name__, LONGEST_ANSWER)) from error
+        if response.status_code != 200:
+            raise HeadAway(f"it answered HTTP {response.status_code}{_words(response)}")
+        return _receipt(response)
+
+    def _body(self) -> bytes:
+        records = fitting(self._spool.next(self._received), MOST_PAGES_BYTES)
+        while True:
+            body = pack(
+                Batch(
+                    spool=self._spool.name,
+                    machine=self._machine.machine,
+                    boot=self._machine.boot,
+                    version=own_version(),
+                    sent_ms=self._now_ms(),
+                    steady_ms=steady_ms(),
+                    after=self._received,
+                    records=records,
+                )
+            )
+            if len(body) <= MOST_BODY_BYTES or len(records) < 2:
+                return body
+            records = records[: len(records) // 2]
+
+    def _client(self, timeout_s: float) -> Any:
+        import httpx
+
+        config = self._config
+        try:
+            headers = {"Authorization": f"Bearer {filled_in(config.token)}"}
+            verify: ssl.SSLContext | bool = True
+            if config.ca_file:
+                verify = ssl.create_default_context()
+                verify.load_verify_locations(cafile=config.ca_file)
+            return httpx.Client(headers=headers, verify=verify, timeout=timeout_s, trust_env=False)
+        except NoSecret as error:
+            raise HeadAway(f"this node has no token: {error}") from error
+        except (OSError, ValueError) as error:
+            raise HeadAway(f"ca_file {config.ca_file} cannot be used: {error}") from error
+
+
+def _receipt(response: Any) -> dict[str, Any]:
+    try:
+        found = response.json()
+        return {
+            "spool": str(found["spool"]),
+            "stored": int(found["stored"]),
+            "received": int(found["received"]),
+            "is_full": found["is_full"] is True,
+            "notes": [on_a_line(str(note), LONGEST_ANSWER) for note in found["notes"]],
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise HeadAway("what answers there is no head of Fallow, or one of another version") from error
+
+
+def _words(response: Any) -> str:
+    try:
+        text = str(response.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        text = response.text[:LONGEST_ANSWER]
+    return f": {on_a_line(text, LONGEST_ANSWER)}" if text else ""
