@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from collector.arrow import History
 
 
+LAST_HEARD = "nothing was heard of this node since "
+"""How the reason of a gap begins that lasts until a node is heard again; then it tells what it measured."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeMark:
     """How far a node that pushes is taken in: the highest number of its spool, and what is known of it.

@@ -310,7 +310,7 @@ OWNERS = {
     "prometheus_client": ("collector/dcgm", "service/remote_write"),
     "aiohttp": ("collector/dcgm",),
     "google": ("service/pages/server/drawing_turns.py", "service/remote_write/wire.py"),
-    "httpx": ("collector/sources/prometheus", "service/remote_write"),
+    "httpx": ("collector/sources/prometheus", "service/node/push.py", "service/remote_write"),
     "apscheduler": ("service/server", "service/reports/due.py"),
     "apprise": ("service/notify",),
     "jinja2": ("service/reports",),

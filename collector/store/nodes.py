@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 
 from collector.model import GpuUuid, NodeName
-from collector.reading import LateTicks, NodeMark, Reading, Tick
+from collector.reading import LAST_HEARD, LateTicks, NodeMark, Reading, Tick
 from collector.store.allocations import read_open
 from collector.store.history import write_history
 from collector.store.statements import statement
@@ -24,6 +24,7 @@ def write_marks(connection: duckdb.DuckDBPyConnection, tick: Tick) -> None:
     for mark in (each for outcome in tick.outcomes if isinstance(outcome, Reading) for each in outcome.marks):
         row = asdict(mark) | {"at_ms": mark.at_ms or None}
         connection.execute(statement("set_node_mark"), row)
+        connection.execute(statement("clear_silence"), {"node": mark.node, "pattern": f"{LAST_HEARD}%"})
 
 
 def read_node_marks(connection: duckdb.DuckDBPyConnection) -> tuple[NodeMark, ...]:

@@ -1,7 +1,7 @@
 """Who asked for what, and what was refused: one line of the security log for each order and each refusal.
 
-Plain ASGI around everything else, so that it also sees what the gate refuses. Reading and launchers' reports
-are not orders and leave no line; the number of refusals by status is on ``/metrics``.
+Plain ASGI around everything else, so that it also sees what the gate refuses. Reading launchers' reports
+and what nodes push are not orders and leave no line; the number of refusals by status is on ``/metrics``.
 """
 
 import json
@@ -11,11 +11,14 @@ from collections.abc import Mapping
 
 from starlette.types import Message, Receive, Send
 
-from service.api.gate import READING, REPORTS, App
+from service.api.gate import NODE_TICKS, READING, REPORTS, App
 from service.logs import SecurityLog
 
 HEALTH = "/healthz"
 """Its 503 is the answer to the question, and refuses nobody anything."""
+
+UNWRITTEN = (REPORTS, NODE_TICKS)
+"""What is no order: what launchers and nodes say of themselves, some times a minute each."""
 
 EVENTS = {401: "identity-refused", 403: "order-refused", 421: "host-refused", 413: "bound-reached"}
 EVENTS |= {429: "bound-reached", 503: "bound-reached"}
@@ -68,7 +71,7 @@ class Audit:
         event = None if scope["path"] == HEALTH else EVENTS.get(status)
         if event is not None:
             self._refused[status] += 1
-        is_order = scope["method"] not in READING and not scope["path"].endswith(REPORTS)
+        is_order = scope["method"] not in READING and not scope["path"].endswith(UNWRITTEN)
         if event is None and not is_order:
             return
         if event is None:

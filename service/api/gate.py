@@ -31,6 +31,8 @@ READING = ("GET", "HEAD", "OPTIONS")
 REPORTS = "/reports"
 """What a launcher says of its job is no order; what of it has to be kept is counted where that is known."""
 
+NODE_TICKS = "/v1/nodes/ticks"
+
 ANYBODY = Caller(name="anybody", uid=None, role=Role.VIEWER)
 
 

@@ -7,10 +7,11 @@ from fastapi import APIRouter, Request
 
 from collector.clock import SystemClock
 from collector.model import NodeName
-from collector.sources.nodes.receiver import NodeKey, NodeReceiver
+from collector.sources.nodes.receiver import NodeKey, NodeReceiver, NotYours
 from collector.sources.nodes.wire import BadBatch
+from service.api.gate import NODE_TICKS
 from service.api.roles import RuledRoute, caller_of
-from service.control.errors import BadOrder
+from service.control.errors import BadOrder, NotAllowed
 from service.errors import ServiceBusy
 from service.schemas.service import NodeReceipt
 
@@ -32,7 +33,7 @@ def node_routes(receiver: NodeReceiver | None) -> APIRouter:
     waiting = 0
 
     @router.post(
-        "/v1/nodes/ticks",
+        NODE_TICKS,
         summary="Take in ticks that a node measured; only a node's own token may",
         response_model=NodeReceipt,
         openapi_extra={
@@ -54,6 +55,8 @@ def node_routes(receiver: NodeReceiver | None) -> APIRouter:
         try:
             loop = asyncio.get_running_loop()
             receipt = await loop.run_in_executor(pool, lambda: receiver.accept(key, body, clock.now_ms()))
+        except NotYours as error:
+            raise NotAllowed(str(error)) from error
         except BadBatch as error:
             raise BadOrder(str(error)) from error
         finally:
@@ -62,6 +65,7 @@ def node_routes(receiver: NodeReceiver | None) -> APIRouter:
             spool=receipt.spool,
             stored=receipt.stored,
             received=receipt.received,
+            now_ms=clock.now_ms(),
             is_full=receipt.is_full,
             notes=receipt.notes,
         )

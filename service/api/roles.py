@@ -69,9 +69,10 @@ class RuledRoute(APIRoute):
         async def ruled(request: Request) -> Response:
             caller = caller_of(request)
             if not may(caller.role, asked):
+                remedy = "" if asked is Role.NODE else "an operator can do it, or "
                 raise NotAllowed(
-                    f"{caller.name} is {_a(caller.role)} here, and {what} asks for {_a(asked)}; an operator "
-                    "can do it, or issue a token with that role (`fallow token add`)"
+                    f"{caller.name} is {_a(caller.role)} here, and {what} asks for {_a(asked)}; {remedy}"
+                    "issue a token with that role (`fallow token add`)"
                 )
             return await handle(request)
 

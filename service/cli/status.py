@@ -19,7 +19,7 @@ from service.durations import STALE_S, parse_span, window
 from service.summaries.finding_groups import grouped
 
 if TYPE_CHECKING:
-    from service.schemas.rows import ClusterNowRow, GpusNowRow
+    from service.schemas.rows import ClusterNowRow, GpusNowRow, NodesRow
     from service.schemas.service import ComponentHealth, Health
 
 FILTERS = ("node", "project", "user", "model")
@@ -27,6 +27,8 @@ BAD = ("failing", "late")
 AGED = ("sampler", "source", "store", "cycle", "alerts", "delivery")
 """Components whose ages are shown while they are well; of the others only what is not well."""
 STALE = "Nothing was measured for {span}: what follows is how it was at {then}; how it is now is unknown."
+MOST_NODES = 5
+"""Lines about nodes at the head of the screen; the query `nodes` has all of them."""
 RUNG_MARKS = {1: "≤", 2: "~"}
 """GPU utilization is an upper bound, graphics-engine activity an approximation; SM active needs no mark."""
 
@@ -41,6 +43,8 @@ class Picture:
     late: str | None
     sight: str
     at: datetime
+    nodes: "tuple[NodesRow, ...]" = ()
+    """Machines that push what they measure."""
     components: "tuple[ComponentHealth, ...]" = ()
     """How each component of the service fares, as ``/healthz`` says it; none where no service runs."""
 
@@ -71,6 +75,7 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
         late=freshness.lateness(client, datetime.now(UTC)),
         sight=_sight(client, health),
         at=datetime.now(UTC),
+        nodes=tuple(client.rows_if_kept("nodes") or ()),
         components=health.components if health is not None else (),
     )
 
@@ -152,8 +157,24 @@ def summary(picture: Picture, *, ages: bool = True) -> list[Text]:
         _meter("really used", now["used_gpus"], total, "green"),
         counts,
         *([Text(f"withheld: {why}")] if (why := now.get("withheld_because")) else []),
+        *_trouble_of_nodes(picture.nodes),
         *([_ages(picture.components)] if picture.components and ages else []),
     ]
+
+
+def _trouble_of_nodes(nodes: "Sequence[NodesRow]") -> list[Text]:
+    """A line for each machine that pushes, and is silent or whose clock is wrong."""
+    told = []
+    for node in nodes:
+        silent_s = node["silent_s"]
+        if silent_s is None or silent_s > STALE_S:
+            when = words.clock_time(node["last_ts"]) if node["last_ts"] else "never"
+            told.append(f"node {node['node']} was last heard {when}: what it measures meanwhile comes later")
+        if node["clock_ahead_s"]:
+            side = "ahead of" if node["clock_ahead_s"] > 0 else "behind"
+            length = text.length(abs(node["clock_ahead_s"]))
+            told.append(f"the clock of node {node['node']} is {length} {side} this service's: set it by NTP")
+    return [Text(line, style="yellow") for line in told[:MOST_NODES]]
 
 
 def _meter(name: str, part: float | None, total: float, style: str) -> Text:

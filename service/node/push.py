@@ -69,18 +69,24 @@ class Pusher:
     ) -> None:
         self._config, self._spool, self._machine, self._now_ms = config, spool, machine, now_ms
         self._received = 0
+        self._echo: tuple[int, int] | None = None
+        """The head's time in its last answer, and our steady clock's when that came."""
         self._url = config.head.rstrip("/") + PATH
 
     def turn(self, timeout_s: float = TIMEOUT_S) -> Pushed:
         """Send all that waits. Raises ``HeadAway``, ``SpoolTrouble``."""
         with self._client(timeout_s) as client:
             while True:
-                before = self._received
+                before, was_told = self._received, self._echo is not None
                 receipt = self._post(client)
                 if receipt["spool"] != self._spool.name:
+                    self._echo = receipt["now_ms"], steady_ms()
                     return Pushed(more=True, notes=tuple(receipt["notes"]))
                 self._spool.forget(receipt["stored"])
                 self._received = receipt["received"]
+                self._echo = receipt["now_ms"], steady_ms()
+                if not was_told:  # the first answer is only there to be sent back
+                    continue
                 waits = bool(self._spool.next(self._received, 1))
                 if not waits or receipt["is_full"] or self._received == before:
                     return Pushed(more=waits, notes=tuple(receipt["notes"]))
@@ -99,8 +105,10 @@ class Pusher:
         return _receipt(response)
 
     def _body(self) -> bytes:
-        records = fitting(self._spool.next(self._received), MOST_PAGES_BYTES)
+        told = self._echo is not None
+        records = fitting(self._spool.next(self._received), MOST_PAGES_BYTES) if told else ()
         while True:
+            now = steady_ms()
             body = pack(
                 Batch(
                     spool=self._spool.name,
@@ -108,8 +116,10 @@ class Pusher:
                     boot=self._machine.boot,
                     version=own_version(),
                     sent_ms=self._now_ms(),
-                    steady_ms=steady_ms(),
+                    steady_ms=now,
                     after=self._received,
+                    echo_ms=0 if self._echo is None else self._echo[0],
+                    held_ms=0 if self._echo is None else now - self._echo[1],
                     records=records,
                 )
             )
@@ -141,6 +151,7 @@ def _receipt(response: Any) -> dict[str, Any]:
             "spool": str(found["spool"]),
             "stored": int(found["stored"]),
             "received": int(found["received"]),
+            "now_ms": int(found["now_ms"]),
             "is_full": found["is_full"] is True,
             "notes": [on_a_line(str(note), LONGEST_ANSWER) for note in found["notes"]],
         }

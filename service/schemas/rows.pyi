@@ -1194,6 +1194,18 @@ MarksRow = TypedDict(
     },
 )
 
+NodesRow = TypedDict(
+    "NodesRow",
+    {
+        "node": str,
+        "last_ts": str | None,
+        "silent_s": float | None,
+        "clock_ahead_s": float,
+        "lost_ticks": int,
+        "version": str,
+    },
+)
+
 OptionsRow = TypedDict(
     "OptionsRow",
     {
@@ -1707,6 +1719,8 @@ class Rows(Protocol):
     @overload
     def __call__(self, name: Literal["marks"], **params: object) -> list[MarksRow]: ...
     @overload
+    def __call__(self, name: Literal["nodes"], **params: object) -> list[NodesRow]: ...
+    @overload
     def __call__(self, name: Literal["options"], **params: object) -> list[OptionsRow]: ...
     @overload
     def __call__(self, name: Literal["pairs"], **params: object) -> list[PairsRow]: ...
@@ -1852,6 +1866,8 @@ class RowsIfKept(Protocol):
     def __call__(self, name: Literal["manager_runs"], **params: object) -> list[ManagerRunsRow] | None: ...
     @overload
     def __call__(self, name: Literal["marks"], **params: object) -> list[MarksRow] | None: ...
+    @overload
+    def __call__(self, name: Literal["nodes"], **params: object) -> list[NodesRow] | None: ...
     @overload
     def __call__(self, name: Literal["options"], **params: object) -> list[OptionsRow] | None: ...
     @overload

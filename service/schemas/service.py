@@ -62,6 +62,8 @@ class NodeReceipt(Answer):
     """Up to here ticks are stored for good, and the node may forget them."""
     received: int
     """Up to here ticks need not be sent again, unless the service ends before they are stored."""
+    now_ms: int
+    """The head's time at its answer, UTC ms: the node sends it back with the next request."""
     is_full: bool = False
     """Whether more wait already than the store has taken up: come again after its next tick."""
     notes: tuple[str, ...] = ()

@@ -5,13 +5,17 @@ from datetime import UTC, datetime
 
 from collector.dcgm.endpoint import News
 from collector.model import NODES_SOURCE, Allocation, ClaimSource, Gap, GpuUuid, NodeName
-from collector.reading import NodeMark
+from collector.reading import LAST_HEARD, NodeMark
 from collector.sources.nodes.clocks import TOLERANCE_MS
 
 OLDEST_MS = 48 * 3_600_000
 """Twice what a spool keeps by default: what is older was not measured when it says."""
 LATE_WIDTHS = 1.5
 """As in the loop: a tick so many widths after the one before left a hole between them."""
+SILENT_MS = 45_000
+"""Three ticks of ten seconds and a half: a push that was late is no silence."""
+GONE_MS = 7 * 86_400_000
+"""A machine that was away for a week was taken down, not forgotten: nobody need be told for ever."""
 OF_A_PROCESS = "pid:"
 """How the id of a job begins that is known by a process alone: its node's name follows."""
 
@@ -68,6 +72,19 @@ def hole(
     else:
         reason = f"node {node} did not measure: it was off, or `fallow node` did not run there"
     return (Gap(source=NODES_SOURCE, from_ms=previous_ms, to_ms=start_ms, reason=reason, node=node),)
+
+
+def is_silent(last_ms: int, now_ms: int) -> bool:
+    """Whether a node said nothing for so long that people are told."""
+    return SILENT_MS < now_ms - last_ms <= GONE_MS
+
+
+def silence(node: NodeName, last_ms: int, now_ms: int) -> Gap:
+    """The gap of a node that is silent: one that grows, until it is heard again."""
+    reason = (
+        f"{LAST_HEARD}{_clock(last_ms)}: is it on, does `fallow node` run there, and does it reach the head?"
+    )
+    return Gap(source=NODES_SOURCE, from_ms=last_ms, to_ms=now_ms, reason=reason, node=node)
 
 
 def may_say(node: NodeName, allocation: Allocation) -> bool:

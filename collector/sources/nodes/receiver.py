@@ -19,7 +19,17 @@ from collector.dcgm.text import MalformedText
 from collector.model import NODES_SOURCE, GpuUuid, NodeName
 from collector.reading import NodeMark, Reading, Tick
 from collector.sources.nodes.clocks import NodeClock
-from collector.sources.nodes.item import Item, clock_words, hole, may_say, of_gpus, shifted, untimely
+from collector.sources.nodes.item import (
+    Item,
+    clock_words,
+    hole,
+    is_silent,
+    may_say,
+    of_gpus,
+    shifted,
+    silence,
+    untimely,
+)
 from collector.sources.nodes.joining import reading_of
 from collector.sources.nodes.wire import BadBatch, Batch, Record, unpack
 from collector.sources.peer import heard
@@ -123,7 +133,13 @@ class NodeReceiver:
                 for name, items in taken.items()
                 if items
             )
-        return reading_of(taken, believed, marks, now_ms)
+            silent = tuple(
+                silence(name, each.last_ms, now_ms)
+                for name, each in self._nodes.items()
+                if not each.queue and each.last_ms is not None and is_silent(each.last_ms, now_ms)
+            )
+        found = reading_of(taken, believed, marks, now_ms)
+        return replace(found, gaps=(*found.gaps, *silent))
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -166,8 +182,8 @@ class NodeReceiver:
             if node.mark.machine != batch.machine:
                 raise NotYours(
                     f"the token of node {who.node} is used by another machine than before: two machines "
-                    "may not share one. Give each its own (`fallow token add --role node --user NAME`); where "
-                    "the machine was installed anew, revoke the old one and make another"
+                    "may not share one. Give each its own (`fallow token add --role node --user NAME`); "
+                    "where the machine was installed anew, revoke the old one and make another"
                 )
             if node.mark.spool != batch.spool and not node.queue:
                 node.mark = replace(node.mark, spool=batch.spool, sequence=0)
@@ -177,6 +193,10 @@ class NodeReceiver:
     def _taken(self, node: _Node, who: NodeKey, batch: Batch, now_ms: int) -> Receipt:
         if node.mark.spool != batch.spool:  # ticks of the spool before wait for the store yet
             return self._receipt(node, is_full=True)
+        if (
+            not batch.echo_ms
+        ):  # how long it travelled, and so whether its clock is right, is known the next time
+            return self._receipt(node, is_full=False)
         if batch.after > node.received:  # what lies between came before this service began: send it again
             return self._receipt(node, is_full=False)
         node.clock.hear(batch, now_ms)

@@ -1,7 +1,8 @@
 """What a node sends: numbered ticks, each the page that its ``/metrics`` would show. Pure.
 
     body    zlib of lines of JSON, in UTF-8: a header, then a line a tick in the order of their numbers
-    header  {"format", "spool", "machine", "boot", "version", "sent_ms", "steady_ms", "after"}
+    header  {"format", "spool", "machine", "boot", "version", "sent_ms", "steady_ms", "after", "echo_ms",
+             "held_ms"}
     tick    {"sequence", "at_ms", "width_ms", "boot", "steady_ms", "page"}
 
 The page is the contract that services read each other by (``collector.metrics_endpoint``), so what an older
@@ -55,6 +56,7 @@ class Batch:
 
     ``spool`` is made anew with each spool file, ``machine`` is of the machine, ``boot`` of its boot.
     ``after``: all that the spool has above this number is sent; what is missing of it, nobody has any more.
+    ``echo_ms`` is the head's time in its last answer, ``held_ms`` how long ago that came; 0 before the first.
     """
 
     spool: str
@@ -64,6 +66,8 @@ class Batch:
     sent_ms: int
     steady_ms: int
     after: int = 0
+    echo_ms: int = 0
+    held_ms: int = 0
     records: tuple[Record, ...] = ()
 
 
@@ -78,6 +82,8 @@ def pack(batch: Batch) -> bytes:
         "sent_ms": batch.sent_ms,
         "steady_ms": batch.steady_ms,
         "after": batch.after,
+        "echo_ms": batch.echo_ms,
+        "held_ms": batch.held_ms,
     }
     lines = [json.dumps(head), *(json.dumps(_line(record)) for record in batch.records)]
     return zlib.compress("\n".join(lines).encode(), LEVEL)
@@ -106,6 +112,8 @@ def unpack(body: bytes) -> Batch:
         sent_ms=_number(head, "sent_ms"),
         steady_ms=_number(head, "steady_ms"),
         after=_number(head, "after"),
+        echo_ms=_number(head, "echo_ms"),
+        held_ms=_number(head, "held_ms"),
         records=records,
     )
 

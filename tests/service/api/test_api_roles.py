@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from advisor.journal.kill_switch import SIMULATED
-from service.api.roles import RULES, RuledRoute
+from service.api.roles import RULES, RuledRoute, may
 from service.control.interface import Role
+from service.schemas.headers import ROLE_HEADER
 from tests.service.api.conftest import Door, submission
 
 BODIES: dict[str, object] = {
@@ -68,18 +69,30 @@ def test_who_is_unknown_gets_nowhere(door: Door, who: str) -> None:
     assert {rule: answer(door, rule, who) for rule in RULED} == expected
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.USER])
+@pytest.mark.parametrize("role", [Role.NODE, Role.VIEWER, Role.USER])
 def test_role_below_what_a_route_asks_for_is_refused(door: Door, role: Role) -> None:
     found = {rule: answer(door, rule, role.value) for rule in RULED}
-    refused = {rule for rule in RULED if not role.covers(RULES[rule])}
+    refused = {rule for rule in RULED if not may(role, RULES[rule])}
     assert {rule: status for rule, status in found.items() if status == 403} == dict.fromkeys(refused, 403)
     assert [rule for rule, status in found.items() if status == 401] == []
 
 
 def test_operator_is_refused_nothing_for_being_somebody(door: Door) -> None:
-    rules = [rule for rule in RULED if rule[1] != "/v1/acting/stop"]
+    rules = [rule for rule in RULED if rule[1] not in ("/v1/acting/stop", "/v1/nodes/ticks")]
     found = {rule: answer(door, rule, "operator") for rule in rules}
     assert {rule: status for rule, status in found.items() if status in (401, 403, 405, 500)} == {}
+
+
+def test_a_node_gains_nothing_by_asking_to_be_taken_for_a_viewer(door: Door) -> None:
+    header = {"Authorization": f"Bearer {door.secrets['node']}", ROLE_HEADER: "viewer"}
+    assert door.running.get("/v1/jobs", **header)[0] == 403
+
+
+def test_what_nodes_push_is_refused_with_what_to_do_where_nobody_takes_it_in(door: Door) -> None:
+    status, said = door.ask("POST", "/v1/nodes/ticks", who="node", body={})
+    assert (status, said["error"]) == (422, "bad-order")
+    assert "--source nodes" in said["message"]
+    assert door.ask("POST", "/v1/nodes/ticks", who="operator", body={})[0] == 403
 
 
 def test_no_route_is_answered_with_an_error_of_the_services_own(door: Door) -> None:

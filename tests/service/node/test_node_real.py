@@ -1,0 +1,59 @@
+"""Real processes: a head and two nodes in network namespaces, killed and cut off; no row lost, none twice."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.driver.driver import CompilerMissing
+from tests.nodes_site import Site, can_be, site, until
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Site]:
+    if missing := can_be():
+        pytest.skip(missing)
+    try:
+        with site(tmp_path) as made:
+            yield made
+    except CompilerMissing as missing:
+        pytest.skip(str(missing))
+
+
+def test_nodes_push_exactly_once_through_kills_and_an_outage_of_the_head(fleet: Site) -> None:
+    fleet.start_head()
+    for name in fleet.nodes:
+        fleet.start_node(name)
+    until("both push", lambda: all(name in fleet.audit.seen for name in fleet.nodes))
+    listens = ["ip", "netns", "exec", fleet.nodes["gpu-a"].space, "ss", "-Hltun"]
+    assert subprocess.run(listens, capture_output=True, text=True, check=True).stdout == "", "a node listens"
+    fleet.head.stop(signal.SIGKILL)
+    fleet.cable("gpu-b", "down")
+    fleet.nodes["gpu-a"].stop(signal.SIGKILL)
+    fleet.start_node("gpu-a")
+    until("gpu-a has a dozen", lambda: len(fleet.audit.numbers("gpu-a")) >= 12)
+    fleet.start_head()
+    fleet.cable("gpu-b", "up")
+    time.sleep(1.5)
+    fleet.head.stop(signal.SIGKILL)  # amid catching up
+    fleet.start_head()
+    for name in fleet.nodes:
+        until(f"the head has stored what {name} has", lambda name=name: fleet.settled(name))  # type: ignore[misc]
+    for node in fleet.nodes.values():
+        node.stop()
+    fleet.audit.look()
+    last = {name: max(fleet.audit.rows(name), key=lambda row: row[1]) for name in fleet.nodes}
+    time.sleep(2.5 * fleet.tick_s)  # what was pushed last is stored with the head's next tick
+    fleet.head.stop()
+    for name in fleet.nodes:
+        stored = fleet.stored(name)
+        assert sorted(set(stored)) == stored, "a row stands there twice"
+        assert set(stored) == fleet.audit.rows(name)
+        assert last[name] in stored
+        assert all("did not measure" in reason for _, _, reason in fleet.gaps(name))
+    assert "Traceback" not in fleet.head.log()
