@@ -9,7 +9,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collector.sources.nodes.wire import Batch, fitting, pack
 from service.errors import FallowError
@@ -19,6 +19,8 @@ from service.secrets import NoSecret, filled_in
 from service.version import own_version
 
 if TYPE_CHECKING:
+    import httpx
+
     from service.config.node import NodeConfig
 
 PATH = "/v1/nodes/ticks"
@@ -52,6 +54,18 @@ class Pushed:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Receipt:
+    """A head's answer, as ``service.schemas.service.NodeReceipt`` says it."""
+
+    spool: str
+    stored: int
+    received: int
+    now_ms: int
+    is_full: bool
+    notes: tuple[str, ...]
+
+
 def steady_ms() -> int:
     """Milliseconds since the machine's boot, sleep included; nobody can set it."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
@@ -79,19 +93,19 @@ class Pusher:
             while True:
                 before, was_told = self._received, self._echo is not None
                 receipt = self._post(client)
-                if receipt["spool"] != self._spool.name:
-                    self._echo = receipt["now_ms"], steady_ms()
-                    return Pushed(more=True, notes=tuple(receipt["notes"]))
-                self._spool.forget(receipt["stored"])
-                self._received = receipt["received"]
-                self._echo = receipt["now_ms"], steady_ms()
+                if receipt.spool != self._spool.name:
+                    self._echo = receipt.now_ms, steady_ms()
+                    return Pushed(more=True, notes=receipt.notes)
+                self._spool.forget(receipt.stored)
+                self._received = receipt.received
+                self._echo = receipt.now_ms, steady_ms()
                 if not was_told:  # the first answer is only there to be sent back
                     continue
                 waits = bool(self._spool.next(self._received, 1))
-                if not waits or receipt["is_full"] or self._received == before:
-                    return Pushed(more=waits, notes=tuple(receipt["notes"]))
+                if not waits or receipt.is_full or self._received == before:
+                    return Pushed(more=waits, notes=receipt.notes)
 
-    def _post(self, client: Any) -> dict[str, Any]:
+    def _post(self, client: "httpx.Client") -> "_Receipt":
         import httpx
 
         try:
@@ -127,7 +141,7 @@ class Pusher:
                 return body
             records = records[: len(records) // 2]
 
-    def _client(self, timeout_s: float) -> Any:
+    def _client(self, timeout_s: float) -> "httpx.Client":
         import httpx
 
         config = self._config
@@ -144,22 +158,22 @@ class Pusher:
             raise HeadAway(f"ca_file {config.ca_file} cannot be used: {error}") from error
 
 
-def _receipt(response: Any) -> dict[str, Any]:
+def _receipt(response: "httpx.Response") -> "_Receipt":
     try:
         found = response.json()
-        return {
-            "spool": str(found["spool"]),
-            "stored": int(found["stored"]),
-            "received": int(found["received"]),
-            "now_ms": int(found["now_ms"]),
-            "is_full": found["is_full"] is True,
-            "notes": [on_a_line(str(note), LONGEST_ANSWER) for note in found["notes"]],
-        }
+        return _Receipt(
+            spool=str(found["spool"]),
+            stored=int(found["stored"]),
+            received=int(found["received"]),
+            now_ms=int(found["now_ms"]),
+            is_full=found["is_full"] is True,
+            notes=tuple(on_a_line(str(note), LONGEST_ANSWER) for note in found["notes"]),
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise HeadAway("what answers there is no head of Fallow, or one of another version") from error
 
 
-def _words(response: Any) -> str:
+def _words(response: "httpx.Response") -> str:
     try:
         text = str(response.json()["message"])
     except (ValueError, KeyError, TypeError):

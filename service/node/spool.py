@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from collector.sources.nodes.wire import MOST_RECORDS, Record
 from service.errors import FallowError
@@ -32,6 +32,9 @@ CREATE TABLE IF NOT EXISTS ticks (
 CREATE TABLE IF NOT EXISTS spool (name TEXT NOT NULL, lost INTEGER NOT NULL);
 """
 """AUTOINCREMENT: a number is never given twice, also after the row with the highest one was deleted."""
+
+
+T = TypeVar("T")
 
 
 class SpoolTrouble(FallowError):
@@ -170,11 +173,11 @@ class Spool:
         rows = self._rows(f"SELECT coalesce(sum(length(page) + {ROW_BYTES}), 0) FROM ticks")
         self._bytes = int(rows[0][0])
 
-    def _rows(self, text: str, *values: object) -> list[Any]:
+    def _rows(self, text: str, *values: "str | int") -> "list[sqlite3.Row]":
         with self._guard:
-            return _translated(self._path, lambda: self._db.execute(text, values).fetchall())  # type: ignore[no-any-return]
+            return _translated(self._path, lambda: self._db.execute(text, values).fetchall())
 
-    def _change(self, text: str, *values: object) -> None:
+    def _change(self, text: str, *values: "str | int") -> None:
         with self._guard:
             _translated(self._path, lambda: self._db.execute(text, values))
 
@@ -213,7 +216,7 @@ class _Transaction:
             raise SpoolTrouble(f"the spool {self._path} cannot be written: {error}") from error
 
 
-def _translated(path: Path, work: Callable[[], Any]) -> Any:
+def _translated(path: Path, work: Callable[[], T]) -> T:
     try:
         return work()
     except sqlite3.Error as error:

@@ -9,9 +9,10 @@ from collector.model import Gpu, GpuUuid, NodeName
 from collector.reading import Reading, Tick
 from collector.sources.nodes.item import OLDEST_MS
 from collector.sources.nodes.receiver import MOST_QUEUED, NodeReceiver, NotYours
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.nodes import read_node_marks, read_node_owners
 from tests.collector.nodes.nodes_world import START_MS, TICK_MS, UP_MS, Node, page
+from tests.stores import open_store
 
 
 @pytest.fixture

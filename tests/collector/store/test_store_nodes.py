@@ -12,8 +12,9 @@ import pytest
 from collector.arrow import SAMPLE_SCHEMA, HeldInterval, History
 from collector.model import Allocation, ClaimSource, Gap, Gpu, GpuUuid, Holder, JobId, NodeName
 from collector.reading import LAST_HEARD, LateTicks, NodeMark, Reading, Tick
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from collector.store.nodes import read_node_marks, read_node_owners
+from tests.stores import open_store
 
 NOW_MS = 1_800_000_000_000
 NODE = NodeName("gpu-a")
