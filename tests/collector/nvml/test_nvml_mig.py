@@ -186,3 +186,10 @@ def test_instances_of_one_profile_have_names_that_differ(watch: Watch) -> None:
         "0/1c.3g.40gb#3.0",
         "0/1c.3g.40gb#3.1",
     ]
+
+
+def test_an_instance_with_graphics_is_told_from_one_without(watch: Watch) -> None:
+    w = watch()
+    uuids = w.driver.gpu(0).partition(("2g.48gb", 2, 48), ("1g.24gb+gfx", 1, 24), ("1g.24gb", 1, 24))
+    gpus = by_uuid(w.read())
+    assert [place_of(gpus[uuid]) for uuid in uuids] == ["0/2g.48gb#1", "0/1g.24gb+gfx#2", "0/1g.24gb#3"]
