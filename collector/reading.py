@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collector.arrow import History
 
 
-LAST_HEARD = "nothing was heard of this node since "
-"""How the reason of a gap begins that lasts until a node is heard again; then it tells what it measured."""
+LAST_HEARD = " was last heard "
+"""Behind a node's name in the reason of a gap that lasts until it is heard, and tells what it measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,9 @@ def write_marks(connection: duckdb.DuckDBPyConnection, tick: Tick) -> None:
     for mark in (each for outcome in tick.outcomes if isinstance(outcome, Reading) for each in outcome.marks):
         row = asdict(mark) | {"at_ms": mark.at_ms or None}
         connection.execute(statement("set_node_mark"), row)
-        connection.execute(statement("clear_silence"), {"node": mark.node, "pattern": f"{LAST_HEARD}%"})
+        connection.execute(
+            statement("clear_silence"), {"node": mark.node, "pattern": f"node {mark.node}{LAST_HEARD}%"}
+        )
 
 
 def read_node_marks(connection: duckdb.DuckDBPyConnection) -> tuple[NodeMark, ...]:

@@ -81,9 +81,7 @@ def is_silent(last_ms: int, now_ms: int) -> bool:
 
 def silence(node: NodeName, last_ms: int, now_ms: int) -> Gap:
     """The gap of a node that is silent: one that grows, until it is heard again."""
-    reason = (
-        f"{LAST_HEARD}{_clock(last_ms)}: is it on, does `fallow node` run there, and does it reach the head?"
-    )
+    reason = f"node {node}{LAST_HEARD}{_clock(last_ms)}: does `fallow node` run there, and reach the head?"
     return Gap(source=NODES_SOURCE, from_ms=last_ms, to_ms=now_ms, reason=reason, node=node)
 
 

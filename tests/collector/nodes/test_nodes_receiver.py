@@ -332,3 +332,23 @@ def test_no_node_fills_the_head_and_none_waits_for_another(store: Store) -> None
     modest.tick(now_ms, page(now_ms, "gpu-b", tag="b"))
     modest.push(now_ms + 1)
     assert [gpu.node for gpu in head.read(now_ms + 2).gpus] == ["gpu-b"]
+
+
+def test_a_node_that_is_silent_is_a_gap_until_it_is_heard(store: Store) -> None:
+    head = head_of(store)
+    node = Node(head)
+    node.tick(START_MS)
+    node.push(START_MS + 1)
+    drain(head, store, START_MS + 2)
+    drain(head, store, times(4)[0])
+    assert gaps(store) == []
+    for at_ms in times(5, 6):
+        drain(head, store, at_ms)
+    (gap,) = gaps(store)
+    assert gap[:2] == (START_MS, times(6)[0])
+    assert gap[2].startswith("node gpu-a was last heard 2027-01-15 08:00:00 UTC")
+    for at_ms in times(*range(1, 8)):
+        node.tick(at_ms)
+    node.push(times(7)[0] + 1)
+    drain(head, store, times(7)[0] + 2)
+    assert gaps(store) == []

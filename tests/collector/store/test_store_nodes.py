@@ -69,7 +69,11 @@ def test_what_the_head_itself_gave_out_is_no_nodes_to_tell(store: Store) -> None
 
 def test_a_mark_is_the_newest_one_and_silence_ends_with_it(store: Store) -> None:
     silence = Gap(
-        source="nodes", from_ms=NOW_MS, to_ms=NOW_MS + 60_000, reason=f"{LAST_HEARD}noon", node=NODE
+        source="nodes",
+        from_ms=NOW_MS,
+        to_ms=NOW_MS + 60_000,
+        reason=f"node {NODE}{LAST_HEARD}noon",
+        node=NODE,
     )
     hole = Gap(source="nodes", from_ms=NOW_MS, to_ms=NOW_MS + 9_000, reason="off", node=NODE)
     tick(store, NOW_MS + 60_000, gaps=(silence, hole))
