@@ -25,7 +25,8 @@ typedef struct {
     unsigned long long reserved1[7];
 } LockArgs;
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, OPERATING_SYSTEM = 304, ILLEGAL_STATE = 401 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3 };
+enum { OPERATING_SYSTEM = 304, ILLEGAL_STATE = 401 };
 enum { NOT_FOUND = 500, NOT_SUPPORTED = 801 };
 
 static const char *folder(void) {
@@ -63,6 +64,9 @@ static unsigned long long powers(void) {
     return found;
 }
 
+/* Before cuInit every function of the driver says NOT_INITIALIZED (CUDA driver API, "Initialization"). */
+static int is_ready;
+
 /* Whether it may ask about this process; CAP_DAC_OVERRIDE is bit 1. */
 static int may(int pid) {
     char path[64];
@@ -76,6 +80,7 @@ static int may(int pid) {
 static int move(const char *call, int pid, int before, int after, unsigned timeout) {
     char name[64];
     int number = 0;
+    if (!is_ready) return NOT_INITIALIZED;
     if (!may(pid)) return OPERATING_SYSTEM;
     FILE *log = open_in("calls.log", "a");
     fprintf(log, "%s %d %u\n", call, pid, timeout);
@@ -128,11 +133,13 @@ int cuInit(unsigned flags) {
         fprintf(log, "%d %d %llx %d\n", (int)geteuid(), (int)getegid(), powers(), holds_locks());
         fclose(log);
     }
-    return flags == 0 ? SUCCESS : INVALID_VALUE;
+    is_ready = flags == 0;
+    return is_ready ? SUCCESS : INVALID_VALUE;
 }
 
 int cuCheckpointProcessGetState(int pid, int *state) {
     char name[64];
+    if (!is_ready) return NOT_INITIALIZED;
     if (!may(pid)) return OPERATING_SYSTEM;
     snprintf(name, sizeof name, "%d", pid);
     return read_number(name, state) ? SUCCESS : NOT_FOUND;
@@ -170,7 +177,7 @@ int cuCheckpointProcessUnlock(int pid, void *args) { return args ? INVALID_VALUE
 
 int cuGetErrorName(int code, const char **name) {
     static const struct { int code; const char *name; } names[] = {
-        {ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE"}, {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+        {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"}, {ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE"}, {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
         {NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"}, {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
         {OPERATING_SYSTEM, "CUDA_ERROR_OPERATING_SYSTEM"}, {909, "CUDA_ERROR_TIMEOUT"}};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
