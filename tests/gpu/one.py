@@ -12,7 +12,7 @@ import threading
 import traceback
 from typing import Any
 
-from tests.gpu import place
+from tests.gpu import forks, place
 from tests.gpu.answers import Missing
 from tests.gpu.table import Step, step_named
 
@@ -58,4 +58,6 @@ def _end_with_the_pipe() -> None:
 if __name__ == "__main__":
     code = main(sys.argv[1])
     sys.stderr.flush()
+    if forks.here is not None:
+        forks.here.end()
     os._exit(code)  # a driver's own threads may take long to end; the answer is out

@@ -4,7 +4,6 @@ A hog is judged by half an hour, and a step has a minute. So the reading is a re
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -110,9 +109,7 @@ def _stored(reading: Reading, data: Path) -> None:
 
 def _rows(data: Path, verb: str, *flags: str) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "service.cli", verb, "--data", str(data), "--json", *flags]
-    asked = subprocess.run(
-        command, cwd=place.ROOT, capture_output=True, text=True, check=False, timeout=VERB_S
-    )
+    asked = place.asked(command, VERB_S)
     if asked.returncode:
         raise RuntimeError(f"fallow {verb}: {asked.stderr.strip()[-500:]}")
     found = json.loads(asked.stdout)

@@ -13,12 +13,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tests.gpu import forks
 from tests.gpu.answers import Missing
 from tests.gpu.standing_in import DRY, IDLE_W
 
@@ -28,6 +30,8 @@ READY_S, ANSWER_S, END_S = 90.0, 60.0, 10.0
 TRY_DRIVER = "FALLOW_GPU_TRY_DRIVER"
 """Set by ``--try-driver``: processes of the run's own are checkpointed under a driver that nobody tried."""
 dry = DRY in os.environ
+HOGS = ("jaxhog", "tfhog")
+"""Known by the libraries that they map, and jobs in a session of their own by their command: never forked."""
 EXPANDABLE = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 ALLOCATORS: dict[str, dict[str, str]] = {"plain": {}} | ({} if dry else {"expandable": EXPANDABLE})
 """PyTorch's allocator as it comes, and the one that grows its segments; the pretend device has neither."""
@@ -140,6 +144,24 @@ def watching(tick_s: float = 1.0) -> Iterator[Callable[[], Any]]:
         source.close()
 
 
+def start(words: Sequence[str], **settings: Any) -> Any:
+    """``subprocess.Popen`` of ``python -m``; a fork of what has read the modules already, in a dry run."""
+    return (subprocess.Popen if forks.here is None else forks.here.popen)(words, **settings)
+
+
+def asked(words: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
+    """A ``python -m`` that was waited for, with its words. Raises TimeoutExpired; it was told to end then."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = start(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=ROOT)
+        try:
+            code = process.wait(timeout_s)
+        finally:
+            process.terminate()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(list(words), code, out.read(), err.read())
+
+
 class Load:
     """A program of ``tests/gpu/loads`` that is driven by pipes and ends when they close.
 
@@ -157,7 +179,8 @@ class Load:
         prefix: Sequence[str] = (),
     ) -> None:
         command = [*prefix, sys.executable, "-m", f"tests.gpu.loads.{name}", *map(str, arguments)]
-        self.process = subprocess.Popen(
+        is_looked_at = bool(own_session or prefix or name in HOGS)
+        self.process = (subprocess.Popen if is_looked_at else start)(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

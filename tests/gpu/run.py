@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.gpu import place
+from tests.gpu import forks, place
 from tests.gpu.answers import shown, verdict_of
 from tests.gpu.table import BUDGET_S, DRY_BUDGET_S, DRY_LIMIT_S, PARTS, STEPS, Step, step_named
 
@@ -35,6 +35,11 @@ BACK_S = 10.0
 SLACK_BYTES = 64 << 20
 """So much more than before a step may be in use after it: contexts of others come and go."""
 MOST_ROWS = 60
+USED_S = 60.0
+"""A driver that was just asked for much answers late; one that hangs is not waited for."""
+Process = Any
+"""As ``subprocess.Popen`` makes them."""
+Starter = Callable[..., Process]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             environment[place.TRY_DRIVER] = "1"
         if flags.dry:
             environment = stack.enter_context(_stood_in(environment))
-        document = run(steps, flags.out / "gpu.json", environment, budget_s, dry=flags.dry)
+        start = stack.enter_context(forks.template(environment)).popen if flags.dry else subprocess.Popen
+        document = run(steps, flags.out / "gpu.json", environment, budget_s, dry=flags.dry, start=start)
     print("\n".join(table(document, steps)))
     return 0
 
@@ -89,11 +95,12 @@ def run(
     *,
     dry: bool,
     command_of: Callable[[Step], Sequence[str]] = command,
+    start: Starter = subprocess.Popen,
 ) -> dict[str, Any]:
     """The steps one after the other; the document, as it stands in the file."""
     document = _before(path)
     document["at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    until_s, baseline = time.monotonic() + budget_s, _used(environment)
+    until_s, baseline = time.monotonic() + budget_s, _used(environment, start)
     going = True
     for step in steps:
         left_s = until_s - time.monotonic()
@@ -105,10 +112,10 @@ def run(
             row |= {"verdict": "no time", "why": why}
         else:
             begun_s = time.monotonic()
-            ended = _played(command_of(step), limit_s, environment, may_kill=not step.restores)
+            ended = _played(command_of(step), limit_s, environment, start, may_kill=not step.restores)
             row |= _judged(ended) | {"seconds": round(time.monotonic() - begun_s, 1)}
             going = ended.code is not None
-            baseline, left = _left(environment, baseline)
+            baseline, left = _left(environment, start, baseline)
             if left:
                 row["left_bytes"] = left
         document["machine"] |= row.pop("facts", {})
@@ -139,9 +146,11 @@ def table(document: Mapping[str, Any], steps: Sequence[Step]) -> list[str]:
     return [*heads, f"({len(lines) - len(heads)} figures more stand in the file)"]
 
 
-def _played(words: Sequence[str], limit_s: float, environment: Mapping[str, str], *, may_kill: bool) -> Ended:
+def _played(
+    words: Sequence[str], limit_s: float, environment: Mapping[str, str], start: Starter, *, may_kill: bool
+) -> Ended:
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        process = subprocess.Popen(
+        process = start(
             words,
             stdin=subprocess.PIPE,
             stdout=out,
@@ -156,7 +165,7 @@ def _played(words: Sequence[str], limit_s: float, environment: Mapping[str, str]
         return Ended(out.read(), err.read(), process.returncode, how)
 
 
-def _ended(process: "subprocess.Popen[bytes]", limit_s: float, *, may_kill: bool) -> str:
+def _ended(process: Process, limit_s: float, *, may_kill: bool) -> str:
     """Wait for its end, and see to it when it is over its limit; how it was ended."""
     assert process.stdin is not None
     how = ""
@@ -182,7 +191,7 @@ def _ended(process: "subprocess.Popen[bytes]", limit_s: float, *, may_kill: bool
     return how
 
 
-def _waited(process: "subprocess.Popen[bytes]") -> bool:
+def _waited(process: Process) -> bool:
     try:
         process.wait(GRACE_S)
     except subprocess.TimeoutExpired:
@@ -210,27 +219,30 @@ def _judged(ended: Ended) -> dict[str, Any]:
     return {"verdict": "broke", "error": ended.how or f"status {ended.code}: {last}", "tail": tail, **kept}
 
 
-def _used(environment: Mapping[str, str]) -> int | None:
-    try:
-        asked = subprocess.run(
-            [sys.executable, "-m", "tests.gpu.used"],
-            env=environment,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
+def _used(environment: Mapping[str, str], start: Starter) -> int | None:
+    words = (sys.executable, "-m", "tests.gpu.used")
+    with tempfile.TemporaryFile("w+") as out:
+        process = start(
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL, env=environment, cwd=ROOT
         )
-        answer: int | None = json.loads(asked.stdout)
-    except (subprocess.SubprocessError, ValueError):
-        return None
-    return answer
+        try:
+            process.wait(USED_S)
+            out.seek(0)
+            answer: int | None = json.loads(out.read())
+        except (subprocess.TimeoutExpired, ValueError):
+            process.terminate()
+            return None
+        return answer
 
 
-def _left(environment: Mapping[str, str], baseline: int | None) -> tuple[int | None, int]:
+def _left(environment: Mapping[str, str], start: Starter, baseline: int | None) -> tuple[int | None, int]:
     """What is in use from here on, and by how much a step left more than there was; it may take a moment."""
     until_s = time.monotonic() + BACK_S
-    while (now := _used(environment)) is not None and baseline is not None and now > baseline + SLACK_BYTES:
+    while (
+        (now := _used(environment, start)) is not None
+        and baseline is not None
+        and now > baseline + SLACK_BYTES
+    ):
         if time.monotonic() > until_s:
             return now, now - baseline
         time.sleep(0.5)

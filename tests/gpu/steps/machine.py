@@ -76,7 +76,7 @@ def _torch_facts() -> dict[str, Any]:
 def _doctor() -> list[str]:
     command = [sys.executable, "-m", "service.cli", "doctor", "--json"]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DOCTOR_S)
+        asked = place.asked(command, DOCTOR_S)
         rows = json.loads(asked.stdout)
     except (subprocess.TimeoutExpired, ValueError) as error:
         return [f"fallow doctor gave no answer: {error}"]

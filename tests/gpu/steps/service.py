@@ -14,7 +14,7 @@ from typing import Any
 from tests.gpu import place
 from tests.gpu.answers import Figure, is_so, told
 
-UP_S, VERB_S = 30.0, (60.0 if place.dry else 20.0)
+UP_S, VERB_S = (60.0, 60.0) if place.dry else (30.0, 20.0)
 CLI = (sys.executable, "-m", "service.cli")
 CONFIG = "[collect]\nslurm = false\ninventory_every_s = 1\n[acting]\nevery_s = 1\n"
 JOB = "import os; print('GPU', os.environ['CUDA_VISIBLE_DEVICES'])"
@@ -38,7 +38,7 @@ def serving(config: str, figures: list[Figure]) -> Iterator[tuple[Path, list[dic
         os.environ["XDG_STATE_HOME"] = str(Path(folder) / "state")
         command = [*CLI, "serve", "--source", "nvml", "--tick", "1", "--data", str(data), "--log-to-file"]
         begun_s = time.monotonic()
-        service = subprocess.Popen(command, cwd=place.ROOT, stdin=subprocess.DEVNULL)
+        service = place.start(command, cwd=place.ROOT, stdin=subprocess.DEVNULL)
         try:
             seen = _until_seen(data, service)
             up_s = time.monotonic() - begun_s
@@ -65,7 +65,7 @@ def _verbs(data: Path, seen: list[dict[str, Any]]) -> list[Figure]:
     ]
 
 
-def _until_seen(data: Path, service: "subprocess.Popen[bytes]") -> list[dict[str, Any]]:
+def _until_seen(data: Path, service: Any) -> list[dict[str, Any]]:
     until_s = time.monotonic() + UP_S
     while time.monotonic() < until_s:
         if service.poll() is not None:
@@ -80,13 +80,4 @@ def _until_seen(data: Path, service: "subprocess.Popen[bytes]") -> list[dict[str
 
 def fallow(data: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     """A verb on that folder's service, waited for."""
-    return subprocess.run(
-        [*CLI, *words[:1], "--data", str(data), *words[1:]],
-        cwd=place.ROOT,
-        env=os.environ.copy(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=VERB_S,
-    )
+    return place.asked([*CLI, *words[:1], "--data", str(data), *words[1:]], VERB_S)
