@@ -8,6 +8,7 @@ import pytest
 
 from tests.gpu.answers import at_most, told
 from tests.gpu.table import STEPS
+from tests.gpu.unseen import POINTS
 from tests.gpu.written import main, page
 
 pytestmark = pytest.mark.quick
@@ -61,6 +62,31 @@ def test_a_second_machine_adds_a_column() -> None:
     assert "| spin: rung |  | SM_ACTIVE | - |" in found
     assert "| driver | 580.95 | 580.95 |" in found
     assert "--only spin`" not in found, "it was seen"
+
+
+def test_what_a_step_did_not_come_to_is_unseen_until_a_run_has_it() -> None:
+    def ran(at: str, name: str, figure: str, value: Any, **machine: str) -> dict[str, Any]:
+        row = {"name": name, "verdict": "broke", "figures": [told(figure, value)]}
+        made = document("NVIDIA H100", row)
+        return made | {"at": at, "machine": made["machine"] | machine}
+
+    hand, size, gate = POINTS[4], POINTS[2], POINTS[1]
+    before, after = "2026-11-26T10:56:58Z", "2026-11-27T08:00:00Z"
+    cut = ran(before, "move", "hold 1024 MiB: off, a GiB", 0.5)
+    assert size.settles in page([cut]) and size.settles not in page([]), "unplayed it is the step's own line"
+    assert size.settles not in page([cut, ran(before, "move", "hold 16384 MiB: off, a GiB", 0.5)])
+    assert gate.settles in page([ran(before, "fill", "gate, training: behind, of its own speed", 0.01)])
+    assert gate.settles not in page([ran(after, "fill", "gate, training: behind, of its own speed", 0.4)])
+    assert hand.settles in page([ran(after, "rights", hand.figure, "not tried on a pretend device")])
+    old = ran(before, "move", "training: resume", True, driver="580.159.04")
+    assert "drivers 570 and 575" in page([old])
+    assert "drivers 570 and 575" not in page(
+        [old, ran(before, "move", "training: resume", True, driver="575.57")]
+    )
+
+
+def test_every_point_that_is_unseen_belongs_to_a_step() -> None:
+    assert {point.step for point in POINTS} <= {step.name for step in STEPS}
 
 
 def test_what_a_machine_missed_says_why_and_what_failed_says_how() -> None:

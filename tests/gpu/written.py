@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.gpu.answers import shown
 from tests.gpu.table import BUDGET_S, STEPS, Step
+from tests.gpu.unseen import open_points
 
 Document = Mapping[str, Any]
 HEAD = Path(__file__).with_name("hardware_head.txt")
@@ -100,13 +101,18 @@ def _section(section: str, steps: Sequence[Step], documents: Sequence[Document])
 
 def _unseen(documents: Sequence[Document]) -> str:
     lines = ["## Unseen\n", "| what it would settle | why it was not seen | command |", "|---|---|---|"]
+    played = []
     for step in STEPS:
         found = [_step_of(each, step.name) for each in documents]
         if any(one.get("verdict") in ("held", "broke") for one in found):
+            played.append(step.name)
             continue
         why = next((one["why"] for one in found if one.get("why")), "no GPU was at hand")
         command = RUN.format(name=step.name)
         lines.append(f"| {_cell(step.settles)} | {_cell(why)} | `{command}` |")
+    for point in open_points(documents, played):
+        command = RUN.format(name=point.step)
+        lines.append(f"| {_cell(point.settles)} | {_cell(point.why)} | `{command}` |")
     if len(lines) == 3:
         return "Everything was seen.\n"
     return "\n".join(lines) + "\n"

@@ -1,0 +1,109 @@
+"""What of a step that was played is still to be seen on hardware, for ``written`` to list with its command.
+
+Figures that it did not come to, mends that came after it, boards and drivers that nobody had. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Seen when a run has a figure of that step whose name begins so (empty: any) and which was tried.
+
+    It ended at ``since`` or later, UTC; the fact named in ``only_where`` begins with one of its words there.
+    """
+
+    step: str
+    settles: str
+    why: str
+    figure: str = ""
+    since: str = ""
+    only_where: tuple[str, tuple[str, ...]] | None = None
+
+
+NOT_TRIED = "not tried"
+"""How figures begin that say why there is none."""
+
+POINTS: tuple[Point, ...] = (
+    Point(
+        step="overhead",
+        figure="transformer of 124 M, bf16: ours",
+        since="2026-11-26T11:14:48Z",
+        settles="what is left of the 7 ms a step of a transformer that is bound by its launches, and where "
+        "they were spent: before or after the host waits",
+        why="walks over a model's names were taken out of each step after the run; on a CPU a step of 12 "
+        "layers has 3 operations more than the 2,400 of a plain loop",
+    ),
+    Point(
+        step="fill",
+        figure="gate, training: behind",
+        since="2026-11-26T11:35:22Z",
+        settles="how well idle gaps are filled by a gate that keeps a bounded queue",
+        why="the gate was mended after the run",
+    ),
+    Point(
+        step="move",
+        figure="hold 16384 MiB: off",
+        settles="seconds a GiB of a job that holds 16 GiB: LONGEST_S, what a pause is said to take",
+        why="the step was over its limit before it came to its sizes",
+    ),
+    Point(
+        step="move",
+        figure="compiled training: the child",
+        settles="what the processes of a compiler have of the GPU: whether a compiled training may be paused",
+        why="what they show of it is written since that run; such a training is refused until then",
+    ),
+    Point(
+        step="rights",
+        figure="by fallow-hand, with the powers of its unit",
+        settles="that fallow-hand takes another account's process off and back in its owner's name",
+        why="the driver refused CAP_SYS_PTRACE alone; the hand asks as the owner since that run",
+    ),
+    Point(
+        step="nccl",
+        figure="plain:",
+        settles="two ranks of NCCL on one GPU",
+        why="NCCL 2.28 refuses them; 2.30 or later is said to allow them",
+    ),
+    Point(
+        step="holders",
+        only_where=("GPU", ("NVIDIA B", "NVIDIA GB", "NVIDIA RTX PRO")),
+        settles="use by process through the newer call of NVML, where a board has no other",
+        why="no Blackwell board was at hand",
+    ),
+    Point(
+        step="move",
+        figure="training: resume",
+        only_where=("driver", ("570", "575")),
+        settles="taking processes off and back under drivers 570 and 575",
+        why="no machine with one of these drivers was at hand",
+    ),
+)
+
+
+def open_points(documents: Sequence[Document], played: Sequence[str]) -> list[Point]:
+    """Those of steps that were ``played`` which none of the runs has shown."""
+    return [
+        point
+        for point in POINTS
+        if point.step in played and not any(_shows(document, point) for document in documents)
+    ]
+
+
+def _shows(document: Document, point: Point) -> bool:
+    if document["at"] < point.since:
+        return False
+    if point.only_where is not None:
+        fact, words = point.only_where
+        if not str(document["machine"].get(fact)).startswith(words):
+            return False
+    return any(
+        figure["name"].startswith(point.figure) and not str(figure["value"]).startswith(NOT_TRIED)
+        for step in document["steps"]
+        if step["name"] == point.step
+        for figure in step.get("figures", ())
+    )
