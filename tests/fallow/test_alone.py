@@ -5,12 +5,15 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
+
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import fallow  # noqa: E402
 from fallow.data.sampler import Order  # noqa: E402
@@ -146,3 +149,49 @@ def others(before: set[int], model: "torch.nn.Module") -> "list[torch.Size]":
 def test_importing_the_pure_files_takes_no_torch() -> None:
     code = "import sys, fallow.data.batch_plan, fallow.protocol; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+class Counting(TorchDispatchMode):
+    """How often torch does anything, by name: on a GPU each is at least one launch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.counts[function.overloadpacket.__name__] += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("layers", [1, 12])
+def test_alone_a_step_launches_as_much_as_a_plain_loop_however_many_parameters_there_are(layers: int) -> None:
+    """It scales the loss and adds it up: three more, in a network of any depth."""
+    at = 8  # behind the first steps, in which the loop is looked at
+
+    def made() -> tuple[Any, Any]:
+        linear = [torch.nn.Linear(12, 12) for _ in range(layers)]
+        model = torch.nn.Sequential(*linear, torch.nn.Linear(12, 4))
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    data = [(x.float(), y) for x, y in (samples(100)[index] for index in range(32))]
+    model, optimizer = made()
+    trainer = fallow.connect(environment={}).elastic(model, optimizer, global_batch=4, max_micro_batch=4)
+    steps = trainer.steps(data, at + 1, shuffle=False)
+    for _ in range(at):
+        for x, y in next(steps)[1]:
+            trainer.backward(torch.nn.functional.cross_entropy(model(x), y))
+        float(trainer.step().loss)
+    with Counting() as ours:
+        for x, y in next(steps)[1]:
+            trainer.backward(torch.nn.functional.cross_entropy(model(x), y))
+        float(trainer.step().loss)
+    model, optimizer = made()
+    with Counting() as plain:
+        x, y = torch.utils.data.default_collate(data[:4])
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        float(loss.detach())
+    assert sum((ours.counts - plain.counts).values()) <= 3, ours.counts - plain.counts
