@@ -1,6 +1,8 @@
 """Whatever of torch a training uses, three uneven workers learn what one plain torch loop learns."""
 
+import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,14 +18,18 @@ from tests.fallow.combinations import BITWISE, CASES  # noqa: E402
 from tests.fallow.devices import NAME  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
-WORLD = 3
+WORLD = 3 if NAME == "cpu" else 2  # each worker trains every case: a third one costs what the others do
 TOLERANCE = 1e-12
+several = pytest.mark.slow if NAME == "cpu" else pytest.mark.long
+"""On another device several workers take 20 s more; resizes and kills have several there in every run."""
 
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of three workers under torchrun learned, in all trainings."""
+    """What each of the workers under torchrun learned, in all trainings."""
     out = tmp_path_factory.mktemp("combinations") / "learned"
+    if NAME != "cpu":
+        return _forked(out)
     launched = subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
@@ -37,6 +43,28 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         check=False,
     )
     assert launched.returncode == 0, launched.stderr[-3000:]
+    return [torch.load(f"{out}.{rank}", weights_only=False) for rank in range(WORLD)]
+
+
+def _forked(out: Path) -> list[dict[str, Any]]:
+    """The same without torchrun, which costs 12 s of processor time: forks of what has read torch already."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch._dynamo", "tests.fallow.combinations"])
+    variables = {"WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD), "OUT": str(out)}
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [
+        context.Process(
+            target=combinations.as_rank, args=({**variables, "RANK": str(n), "LOCAL_RANK": str(n)},)
+        )
+        for n in range(WORLD)
+    ]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(250)
+    assert [rank.exitcode for rank in ranks] == [0] * WORLD
     return [torch.load(f"{out}.{rank}", weights_only=False) for rank in range(WORLD)]
 
 
@@ -69,6 +97,7 @@ def test_alone_it_learns_what_a_plain_loop_over_whole_batches_learns(name: str) 
     )
 
 
+@several
 @pytest.mark.parametrize("name", each_case())
 def test_three_workers_under_torchrun_learn_what_a_plain_loop_learns(
     name: str, learned: list[dict[str, Any]]
@@ -78,6 +107,7 @@ def test_three_workers_under_torchrun_learn_what_a_plain_loop_learns(
         assert_same(of_rank["plain"][name], reference, CASES[name])
 
 
+@several
 @pytest.mark.parametrize("name", BITWISE)
 def test_three_workers_learn_the_same_bits_as_one_when_asked(
     name: str, learned: list[dict[str, Any]]
@@ -90,6 +120,7 @@ def test_three_workers_learn_the_same_bits_as_one_when_asked(
             assert torch.equal(mine["parameters"][key], value), key
 
 
+@several
 def test_the_shares_of_a_step_sum_to_the_global_batch(learned: list[dict[str, Any]]) -> None:
     for name in combinations.tried():
         sizes = [of_rank["plain"][name]["sizes"] for of_rank in learned]
@@ -98,6 +129,8 @@ def test_the_shares_of_a_step_sum_to_the_global_batch(learned: list[dict[str, An
         assert totals == whole, name
 
 
+@several
+@pytest.mark.skipif(combinations.STEPS < 15, reason=f"on {NAME} too few steps to know a worker's speed")
 def test_a_slower_worker_is_given_less_once_its_speed_is_known(learned: list[dict[str, Any]]) -> None:
     first, *_, slowest = [of_rank["plain"]["balanced-by-speed"]["sizes"] for of_rank in learned]
     assert first[0] == slowest[0] == 16

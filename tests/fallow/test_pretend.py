@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,24 +94,25 @@ NO_AMP = "no AMP on the pretend device: mixed precision is tried on the CPU, and
 NOT_COMPILED = "nothing is compiled for the pretend device: tried on the CPU, and by tests/gpu on a GPU"
 
 
+TRAININGS = ("test_training.py", "test_checkpoint.py", "test_crashes.py", "test_combinations.py")
+"""In one run, which reads torch once."""
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "name",
+    "names",
     [
-        "test_training.py",
-        *(
-            pytest.param(name, marks=pytest.mark.long)  # minutes each
-            for name in ("test_combinations.py", "test_crashes.py", "test_checkpoint.py")
-        ),
-        pytest.param("test_noisy_training.py", marks=pytest.mark.skip(reason=NO_AMP)),
-        pytest.param("test_compiled.py", marks=pytest.mark.skip(reason=NOT_COMPILED)),
+        pytest.param(TRAININGS, id="trainings"),
+        pytest.param(["test_noisy_training.py"], marks=pytest.mark.skip(reason=NO_AMP), id="AMP"),
+        pytest.param(["test_compiled.py"], marks=pytest.mark.skip(reason=NOT_COMPILED), id="compiled"),
     ],
 )
-def test_resizes_kills_and_checkpoints_hold_there_as_they_do_on_the_cpu(name: str) -> None:
+def test_resizes_kills_and_checkpoints_hold_there_as_they_do_on_the_cpu(names: Sequence[str]) -> None:
     """The same tests again, with their trainings on the pretend device, and in groups over host copies."""
+    files = [f"tests/fallow/{name}" for name in names]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/fallow/{name}"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
         cwd=ROOT,
         env={**os.environ, "TEST_DEVICE": "pretend", "OMP_NUM_THREADS": "1"},
         capture_output=True,
