@@ -1,5 +1,6 @@
 """What a head takes in of its nodes: each tick once, in its true time, and of each node its own alone."""
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from collector.model import Gpu, GpuUuid, NodeName
 from collector.reading import Reading, Tick
 from collector.sources.nodes.item import OLDEST_MS
-from collector.sources.nodes.receiver import MOST_QUEUED, NodeReceiver, NotYours
+from collector.sources.nodes.receiver import MOST_QUEUED, NodeKey, NodeReceiver, NotYours
 from collector.store.database import Store
 from collector.store.nodes import read_node_marks, read_node_owners
 from tests.collector.nodes.nodes_world import START_MS, TICK_MS, UP_MS, Node, page
@@ -352,3 +353,15 @@ def test_a_node_that_is_silent_is_a_gap_until_it_is_heard(store: Store) -> None:
     node.push(times(7)[0] + 1)
     drain(head, store, times(7)[0] + 2)
     assert gaps(store) == []
+
+
+def test_what_a_node_of_0_1_0_sent_is_understood(store: Store) -> None:
+    """A recorded body: it stays as it is, whatever nodes send later, for heads are upgraded first."""
+    recorded = Path(__file__).with_name("batch_of_0_1_0.jsonl").read_bytes().strip()
+    head = head_of(store)
+    now_ms = times(1)[0] + 1
+    key = NodeKey(node=NodeName("gpu-a"), credential="token")
+    assert head.accept(key, zlib.compress(recorded), now_ms).received == 8
+    drain(head, store, now_ms + 1)
+    assert stored(store) == [("GPU-a0", at_ms) for at_ms in times(0, 1)]
+    assert [job for job, _, _ in held(store)] == ["pid:gpu-a/7@9"]
