@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from examples.demo.witness import Witness
 from examples.toys.board import GIB, make_board
@@ -24,6 +24,10 @@ from tests.driver.driver import Driver
 
 if TYPE_CHECKING:
     from service.client.jobs import ActingClient
+    from service.schemas.records import Action, Job
+    from service.schemas.rows import GpusNowRow, Rows
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 ASK_S = 0.2
@@ -182,14 +186,13 @@ class Stage:
             timeout=START_LIMIT_S,
         )
 
-    def jobs(self) -> list[dict[str, Any]]:
+    def jobs(self) -> "list[Job]":
         """Every submitted job as the service has it."""
-        return [dict(each.sent) for each in self._acting().jobs()]
+        return self._acting().jobs()
 
-    def actions(self) -> list[dict[str, Any]]:
+    def actions(self) -> "list[Action]":
         """What the service's journal has, oldest first."""
-        rows = [dict(each.sent) for each in self._acting().actions()]
-        return sorted(rows, key=lambda row: int(row["action"]))
+        return sorted(self._acting().actions(), key=lambda each: each.action)
 
     def order(self, *words: str) -> str:
         """Type a ``fallow`` command that does something; what it said. Raises ``StoryFailed``."""
@@ -231,17 +234,18 @@ class Stage:
         now_ms = time.time_ns() // 1_000_000
         return round(self._since_ms + (now_ms - self._since_ms) * self.setting.speed)
 
-    def rows(self, query: str, **given: object) -> list[dict[str, Any]]:
-        """What the service's store answers to one of its named queries."""
+    @property
+    def rows(self) -> "Rows":
+        """Asks the service's store one of its named queries."""
         from service.client import connect
 
-        return list(connect(self.data).rows(query, **given))
+        return connect(self.data).rows
 
     def on(self, gpu: int) -> Mapping[int, int]:
         """What the driver has on a GPU now: bytes by process."""
         return self.witness.now()[self.uuids[gpu]]
 
-    def until(self, what: str, holds: Callable[[], Any], limit_s: float = END_LIMIT_S) -> Any:
+    def until(self, what: str, holds: Callable[[], T], limit_s: float = END_LIMIT_S) -> T:
         """Wait for something; what it was. Raises ``StoryFailed``, telling what stood there instead."""
         limit_s *= self.setting.patience
         ends_s = time.monotonic() + limit_s
@@ -289,7 +293,7 @@ class Stage:
             return False
         return sum(row["as_of"] is not None for row in self._gpus_now()) == self.setting.gpus
 
-    def _gpus_now(self) -> list[dict[str, Any]]:
+    def _gpus_now(self) -> "list[GpusNowRow]":
         from service.client import ClientError
 
         try:
@@ -360,7 +364,9 @@ def _copy(screen: int, log: Path) -> None:
             out.write(text)
 
 
-def _end(process: "subprocess.Popen[Any]", how: signal.Signals = signal.SIGTERM) -> None:
+def _end(
+    process: "subprocess.Popen[bytes] | subprocess.Popen[str]", how: signal.Signals = signal.SIGTERM
+) -> None:
     if process.poll() is None:
         process.send_signal(how)
     try:

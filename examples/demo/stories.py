@@ -153,7 +153,7 @@ def notebook(stage: Stage, tell: Tell) -> Mapping[str, Any]:
     tell("His terminal says that his GPU lies idle, and what will follow. He keeps it for four hours.")
     stage.order("keep", _id_of(stage, "notebook"), "--for", "4h")
     held = stage.on(0)
-    kept_ms = next(row["at_ms"] for row in stage.actions() if row["verb"] == "keep")
+    kept_ms = next(row.at_ms or 0 for row in stage.actions() if row.verb == "keep")
     stage.until("he is told again", lambda: _was_told(stage, since_ms=kept_ms), 3 * LONG_S)
     tell("Four hours later he is told again, and doesn't answer.")
     stage.until("it is paused", lambda: not stage.on(0), 2 * LONG_S)
@@ -235,17 +235,17 @@ def _seen_memory(stage: Stage) -> int:
 
 
 def _id_of(stage: Stage, name: str) -> str:
-    return next(str(row["job"]) for row in stage.jobs() if row["name"] == name)
+    return next(str(row.job) for row in stage.jobs() if row.name == name)
 
 
 def _stands(stage: Stage, prefix: str, stand: str) -> int:
-    return sum(row["name"].startswith(prefix) and row["state"] == stand for row in stage.jobs())
+    return sum(row.name.startswith(prefix) and row.state == stand for row in stage.jobs())
 
 
 def _ran_s(stage: Stage, names: Sequence[str]) -> float:
-    rows = [row for row in stage.jobs() if row["name"] in names]
+    rows = [row for row in stage.jobs() if row.name in names]
     now_ms = stage.now_ms()
-    return min((now_ms - (row["started_ms"] or now_ms)) / 1000 for row in rows)
+    return min((now_ms - (row.started_ms or now_ms)) / 1000 for row in rows)
 
 
 def _same(equal: bool) -> str:
@@ -258,7 +258,7 @@ def _worlds(losses: Path) -> list[int]:
 
 def _was_told(stage: Stage, since_ms: int = 0) -> bool:
     return any(
-        row["verb"] == "notify" and row["outcome"] == "done" and row["at_ms"] > since_ms
+        row.verb == "notify" and row.outcome == "done" and (row.at_ms or 0) > since_ms
         for row in stage.actions()
     )
 

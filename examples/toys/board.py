@@ -143,14 +143,15 @@ class Device:
                 self._row = None
 
     def _free(self) -> int:
-        return self.total_bytes - sum(toy.memory for toy in self._board.living() if toy.gpu == self._slot)
+        return self.total_bytes - sum(int(toy.memory) for toy in self._board.living() if toy.gpu == self._slot)
 
     def _own_row(self) -> _Toy:
         toys = self._board.mapped.toys
         if self._row is None:
             self._row = next(i for i, toy in enumerate(toys) if not toy.pid)
             toys[self._row] = _Toy(os.getpid(), self._slot, started_ticks(os.getpid()) or 0, 0, 0, 0)
-        return toys[self._row]
+        own: _Toy = toys[self._row]
+        return own
 
     def _refusal(self, size: int, free: int) -> str:
         return (

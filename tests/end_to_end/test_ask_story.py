@@ -45,7 +45,7 @@ def rows(stage: Stage, *words: str) -> list[dict[str, Any]]:
 
 
 def stands(stage: Stage) -> dict[str, str]:
-    return {row["name"]: row["state"] for row in stage.jobs()}
+    return {row.name: row.state for row in stage.jobs()}
 
 
 def test_a_plan_waits_for_a_yes_and_is_done_with_it(stage: Stage) -> None:
@@ -77,8 +77,8 @@ def test_a_plan_waits_for_a_yes_and_is_done_with_it(stage: Stage) -> None:
     assert "Acting is stopped" in stage.order("stop-acting", "--because", "a look around")
     refused = stage.fallow("apply", number, "--yes")
     assert (refused.returncode, "acting was stopped by" in refused.stderr) == (2, True)
-    second = stage.fallow("serve")
-    assert (second.returncode, "runs already" in second.stderr) == (2, True), "two would act on one store"
+    another = stage.fallow("serve")
+    assert (another.returncode, "runs already" in another.stderr) == (2, True), "two would act on one store"
     stage.stop_serving()
     stage.serve()
     assert stage.order("actions").startswith("Acting is stopped by"), "a restart changes nothing"

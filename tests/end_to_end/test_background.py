@@ -13,12 +13,12 @@ import time
 from bisect import bisect
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from examples.demo.stage import Launched, Setting, Stage
 from examples.demo.stories import LONG_S, SETTINGS
+from service.schemas.records import Job
 
 pytestmark = [
     pytest.mark.long,
@@ -49,13 +49,14 @@ def background(stage: Stage) -> Launched:
     return stage.run("sweep", ("--background", "--memory", "4GiB", "--grace", "2s"), ("sweep", *words))
 
 
-def row(stage: Stage, name: str) -> dict[str, Any]:
-    return next((each for each in stage.jobs() if each["name"] == name and each["state"] != "ended"), {})
+def row(stage: Stage, name: str) -> Job | None:
+    """Of one that has not ended."""
+    return next((each for each in stage.jobs() if each.name == name and each.state != "ended"), None)
 
 
 def state(stage: Stage, name: str) -> str:
     """Of the newest of that name."""
-    return str(latest(stage, name)["state"])
+    return str(latest(stage, name).state)
 
 
 def steps(stage: Stage) -> int:
@@ -64,8 +65,10 @@ def steps(stage: Stage) -> int:
 
 
 def pages(stage: Stage) -> list[Path]:
-    told = (row(stage, "front").get("report") or {}).get("idle_gaps") or []
-    return [Path(each["page"]) for each in told]
+    front = row(stage, "front")
+    return (
+        [] if front is None or front.report is None else [Path(each.page) for each in front.report.idle_gaps]
+    )
 
 
 def together(stage: Stage) -> None:
@@ -91,7 +94,7 @@ def test_it_computes_in_gaps_alone_and_leaves_by_one_command(stage: Stage) -> No
     together(stage)
     (page,) = pages(stage)
     assert stat.S_IMODE(page.stat().st_mode) == 0o600 and stat.S_IMODE(page.parent.stat().st_mode) == 0o700
-    front = row(stage, "front")["job"]
+    front = latest(stage, "front").job
     stage.until(
         "what it gives and costs is measured",
         lambda: "GPU time harvested" in stage.fallow("explain", front).stdout,
@@ -99,7 +102,7 @@ def test_it_computes_in_gaps_alone_and_leaves_by_one_command(stage: Stage) -> No
     )
     kept = stage.rows("harvests", from_ts="2020-01-01T00:00Z")
     assert len(kept) == 1 and kept[0]["foreground"] == front
-    assert row(stage, "sweep")["gpus"] == [], "the GPU is the foreground's, and nobody else's"
+    assert latest(stage, "sweep").gpus == (), "the GPU is the foreground's, and nobody else's"
 
     stage.order("keep", front, "--alone")
     stage.until("the sweep waits again", lambda: state(stage, "sweep") == "pending", LONG_S)
@@ -107,7 +110,7 @@ def test_it_computes_in_gaps_alone_and_leaves_by_one_command(stage: Stage) -> No
     stage.order("keep", front, "--no-alone")
     done = steps(stage)
     stage.until("it computes again", lambda: steps(stage) > done + 10, 2 * LONG_S)
-    stage.order("cancel", row(stage, "sweep")["job"])
+    stage.order("cancel", latest(stage, "sweep").job)
     stage.until("it has ended", lambda: state(stage, "sweep") == "ended", LONG_S)
     assert_in_gaps(stage)
 
@@ -164,7 +167,7 @@ def waits_again(stage: Stage, why: str) -> None:
     stage.until(f"the sweep waits again: {why}", lambda: state(stage, "sweep") == "pending", LONG_S)
     before = steps(stage)
     stage.until("nothing is on the GPU", lambda: not stage.on(0), LONG_S)
-    assert steps(stage) == before and latest(stage, "sweep")["beside"] is None
+    assert steps(stage) == before and latest(stage, "sweep").beside is None
 
 
 def goes_on(stage: Stage, what: str) -> None:
@@ -172,14 +175,15 @@ def goes_on(stage: Stage, what: str) -> None:
     stage.until(what, lambda: steps(stage) > before + 10, 2 * LONG_S)
 
 
-def latest(stage: Stage, name: str) -> dict[str, Any]:
-    return max((each for each in stage.jobs() if each["name"] == name), key=lambda each: each["submitted_ms"])
+def latest(stage: Stage, name: str) -> Job:
+    return max((each for each in stage.jobs() if each.name == name), key=lambda each: each.submitted_ms or 0)
 
 
 def worker(stage: Stage, name: str) -> int:
     """The process that computes on the GPU."""
-    report = latest(stage, name)["report"]
-    (pid,) = [pid for pid in report["pids"] if pid in stage.on(0)]
+    report = latest(stage, name).report
+    assert report is not None
+    (pid,) = [pid for pid in report.pids if pid in stage.on(0)]
     return int(pid)
 
 

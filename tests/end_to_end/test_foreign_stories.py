@@ -122,7 +122,7 @@ def machine(
                 lambda: [row for row in stage.rows("gpus_now") if (row["job"] or "").startswith("pid:")],
                 LONG_S,
             )
-            yield stage, notebook, rows[0]["job"]
+            yield stage, notebook, str(rows[0]["job"])
         finally:
             notebook.process.kill()
             notebook.process.wait()
@@ -142,7 +142,7 @@ def test_owner_reads_on_the_own_terminal_that_the_notebook_idles_and_keeps_it(
     assert said[0]["job"] == job
     assert said[0]["reached"] == f"terminal {notebook.path.relative_to('/dev')}"
     assert "left alone until" in stage.order("keep", job, "--for", "4h")
-    assert [row["verb"] for row in stage.actions() if row["job"] == job][:2] == ["notify", "keep"]
+    assert [row.verb for row in stage.actions() if row.job == job][:2] == ["notify", "keep"]
     done = stage.fallow("pause", job)
     assert done.returncode != 0 and "[foreign] checkpoint" in done.stderr
     assert notebook.process.poll() is None
@@ -165,10 +165,10 @@ def test_owner_pauses_and_resumes_a_notebook_that_fallow_did_not_launch(
     assert (libcuda / str(pid)).read_text().strip() == "0"
     calls = [line.split()[0] for line in (libcuda / "calls.log").read_text().splitlines()]
     assert calls == ["lock", "checkpoint", "restore", "unlock"]
-    rows = [row for row in stage.actions() if row["job"] == job and row["verb"] in ("pause", "resume")]
-    assert [(row["verb"], row["outcome"]) for row in rows if row["outcome"] == "done"] == [
+    rows = [row for row in stage.actions() if row.job == job and row.verb in ("pause", "resume")]
+    assert [(row.verb, row.outcome) for row in rows if row.outcome == "done"] == [
         ("pause", "done"),
         ("resume", "done"),
     ]
-    assert json.dumps(rows)
+    assert json.dumps([row.sent for row in rows])
     assert notebook.process.poll() is None

@@ -12,6 +12,7 @@ import pytest
 
 from examples.demo.stage import Setting, Stage
 from examples.toys.board import CONTEXT_BYTES, GIB
+from service.schemas.records import Action
 
 MOVABLE = ("--preemptible", "--checkpoint-signal", "USR1", "--grace", "10s")
 SETTINGS = '[acting]\nevery_s = 1\n[advice]\nstartup_s = 600\n[modes]\ncap_memory = "{mode}"\n'
@@ -33,14 +34,14 @@ def runs(stage: Stage, name: str, asks: str, needs: int, *flags: str, share: str
     return stage.run(name, wanted, toy)
 
 
-def journal(stage: Stage, name: str) -> list[dict[str, Any]]:
+def journal(stage: Stage, name: str) -> list[Action]:
     """What the journal has of the job, oldest first."""
-    job = next(row["job"] for row in stage.jobs() if row["name"] == name)
-    return sorted((row for row in stage.actions() if row["job"] == job), key=lambda row: row["action"])
+    job = next(row.job for row in stage.jobs() if row.name == name)
+    return [row for row in stage.actions() if row.job == job]
 
 
 def stand(stage: Stage, name: str) -> str:
-    return next(str(row["state"]) for row in stage.jobs() if row["name"] == name)
+    return next(str(row.state) for row in stage.jobs() if row.name == name)
 
 
 def holding(stage: Stage) -> list[int]:
@@ -60,11 +61,11 @@ def test_who_takes_its_neighbours_promise_is_told_then_paused_and_the_neighbour_
     stage.until("the hog has taken 50 GiB", lambda: holding(stage) == [10 * GIB, 50 * GIB], 60)
     stage.until("the hog has left", lambda: holding(stage) == [10 * GIB], 60)
     stage.until("it is paused", lambda: stand(stage, "hog") == "paused")
-    done = [row for row in journal(stage, "hog") if row["outcome"] == "done"]
-    assert [row["verb"].lower() for row in done] == ["start", "notify", "pause"]
-    assert "its share is 20.5 GiB, and fallow:1 may not get what was promised" in done[1]["reason"]
+    done = [row for row in journal(stage, "hog") if row.outcome == "done"]
+    assert [row.verb.lower() for row in done] == ["start", "notify", "pause"]
+    assert "its share is 20.5 GiB, and fallow:1 may not get what was promised" in done[1].reason
     assert "Please give memory back" in hog.text
-    assert [row["verb"].lower() for row in journal(stage, "neighbour")] == ["start"], "nothing was done to it"
+    assert [row.verb.lower() for row in journal(stage, "neighbour")] == ["start"], "nothing was done to it"
     assert stand(stage, "neighbour") == "running"
     (neighbour,) = stage.on(0)
     stage.order("cancel", "fallow:1")
@@ -82,7 +83,7 @@ def test_where_nobody_switched_pausing_on_it_is_told_and_nothing_else(stage: Sta
     told_ms = stage.now_ms()
     stage.until("ten minutes have passed", lambda: stage.now_ms() - told_ms > 600_000)
     assert holding(stage) == [10 * GIB, 50 * GIB]
-    assert [row["verb"].lower() for row in journal(stage, "hog")] == ["start", "notify"]
+    assert [row.verb.lower() for row in journal(stage, "hog")] == ["start", "notify"]
 
 
 @pytest.mark.parametrize("stage", ["auto"], indirect=True)

@@ -13,6 +13,7 @@ import pytest
 
 from examples.demo.stage import Setting, Stage
 from examples.demo.stories import LONG_S, MOVABLE, SETTINGS
+from service.schemas.records import Action
 
 pytestmark = pytest.mark.long
 
@@ -43,9 +44,9 @@ def pairs(stage: Stage) -> list[dict[str, Any]]:
     return [dict(row) for row in stage.rows("pairs", from_ts="2020-01-01T00:00Z")]
 
 
-def packs(stage: Stage) -> list[dict[str, Any]]:
+def packs(stage: Stage) -> list[Action]:
     """The moves that were done, oldest first."""
-    return [row for row in stage.actions() if row["verb"] == "move" and row["outcome"] == "done"]
+    return [row for row in stage.actions() if row.verb == "move" and row.outcome == "done"]
 
 
 def test_a_pair_that_gets_on_stays_and_is_learnt(stage: Stage) -> None:
@@ -66,10 +67,10 @@ def test_a_foreground_that_is_slowed_down_is_alone_again_and_they_stay_apart(sta
     stage.until("each has a GPU again", lambda: sizes(stage) == [1, 1], LONG_S)
     stage.until("both were moved back", lambda: len(packs(stage)) == 4, LONG_S)
     parted = packs(stage)[2:]
-    assert all("of its own speed beside" in row["reason"] for row in parted), parted
-    (percent,) = {int(found) for row in parted for found in re.findall(r"at (\d+)% of", row["reason"])}
+    assert all("of its own speed beside" in row.reason for row in parted), parted
+    (percent,) = {int(found) for row in parted for found in re.findall(r"at (\d+)% of", row.reason)}
     assert 55 < percent < 85, "a step takes half as long again beside another"
     (tried,) = pairs(stage)
-    assert tried["undone"] and {row["job"] for row in parted} == {tried["host"], tried["guest"]}
+    assert tried["undone"] and {row.job for row in parted} == {tried["host"], tried["guest"]}
     said = stage.fallow("advise", "--json").stdout
     assert '"action": "pack"' not in said, said

@@ -19,6 +19,7 @@ from examples.demo.stage import Stage, StoryFailed
 from examples.demo.stories import STORIES
 from examples.demo.witness import Sight
 from examples.toys.board import CONTEXT_BYTES, GIB
+from service.schemas.records import Action
 
 pytestmark = pytest.mark.timeout(900)
 WHOLE = 80 * GIB - GIB // 2
@@ -58,17 +59,15 @@ IDLE_ROUNDED_MS = HOUR_MS // 20 + 60_000
 """A reason names minutes, and hours to a tenth."""
 
 
-def journal(stage: Stage, job: str | None = None, *verbs: str) -> list[dict[str, Any]]:
+def journal(stage: Stage, job: str | None = None, *verbs: str) -> list[Action]:
     """What the journal has, oldest first; of one job and of these verbs alone where they are named."""
     return [
-        row
-        for row in stage.actions()
-        if (not job or row["job"] == job) and (not verbs or row["verb"] in verbs)
+        row for row in stage.actions() if (not job or row.job == job) and (not verbs or row.verb in verbs)
     ]
 
 
 def id_of(stage: Stage, name: str) -> str:
-    return next(str(row["job"]) for row in stage.jobs() if row["name"] == name)
+    return next(row.job for row in stage.jobs() if row.name == name)
 
 
 def pids_of(text: str) -> list[int]:
@@ -94,7 +93,7 @@ def stored(stage: Stage) -> dict[int, Mapping[str, Any]]:
     """The newest samples of the processes that the store knows, by pid."""
     rows: dict[int, Mapping[str, Any]] = {}
     for uuid in stage.uuids:
-        rows |= {row["pid"]: row for row in stage.rows("processes_now", uuid=uuid)}
+        rows |= {int(row["pid"] or 0): row for row in stage.rows("processes_now", uuid=uuid)}
     return rows
 
 
@@ -103,7 +102,7 @@ def gave_back(stage: Stage) -> dict[str, Any]:
     ever = {"from_ts": "2020-01-01T00:00Z", "to_ts": "2100-01-01T00:00Z"}
 
     def worked() -> list[dict[str, Any]]:
-        return [row for row in stage.rows("given_back", **ever) if row["worked_gpu_hours"]]
+        return [dict(row) for row in stage.rows("given_back", **ever) if row["worked_gpu_hours"]]
 
     (row,) = stage.until("the ledger has another job at work on what was freed", worked)
     assert 0 < row["worked_gpu_hours"] <= row["held_gpu_hours"] <= row["freed_gpu_hours"]
@@ -126,15 +125,15 @@ def test_tensorflow_hog_is_restarted_with_growth_and_a_second_job_fits_beside_it
     sizes = {pid: row["memory_used_bytes"] for pid, row in stored(stage).items()}
     assert sizes == {new: 12 * GIB + CONTEXT_BYTES, beside: 30 * GIB + CONTEXT_BYTES}
     done = journal(stage, hog, "start", "set-env-at-restart", "move")
-    assert [(row["verb"], row["outcome"]) for row in done] == [
+    assert [(row.verb, row.outcome) for row in done] == [
         ("start", "done"),
         ("set-env-at-restart", "done"),
         ("move", "done"),
     ]
     (begun,) = journal(stage, other, "start")
-    assert begun["action"] > done[-1]["action"]
+    assert begun.action > done[-1].action
     room = gave_back(stage)
-    assert (room["intent"], room["job"], room["class"]) == (done[-1]["action"], hog, "cap-memory")
+    assert (room["intent"], room["job"], room["class"]) == (done[-1].action, hog, "cap-memory")
 
 
 def test_two_half_used_gpus_become_one(play: Play) -> None:
@@ -147,15 +146,15 @@ def test_two_half_used_gpus_become_one(play: Play) -> None:
     held = sorted((set(on) for on in stage.witness.now().values()), key=len)
     assert held == [alone, together]
     moves = journal(stage, None, "move")
-    assert {row["job"] for row in moves if row["outcome"] == "done"} == {
+    assert {row.job for row in moves if row.outcome == "done"} == {
         id_of(stage, "left"),
         id_of(stage, "right"),
     }
     (begun,) = journal(stage, id_of(stage, "third"), "start")
-    assert begun["action"] > max(row["action"] for row in moves)
+    assert begun.action > max(row.action for row in moves)
     freed = gave_back(stage)
     assert (freed["class"], freed["verb"], freed["gpus"]) == ("pack", "move", 1)
-    assert freed["intent"] in {row["action"] for row in moves}
+    assert freed["intent"] in {row.action for row in moves}
 
 
 def test_who_holds_more_than_his_quota_gives_it_back_and_gets_it_again(play: Play) -> None:
@@ -164,8 +163,8 @@ def test_who_holds_more_than_his_quota_gives_it_back_and_gets_it_again(play: Pla
     assert seen["vision_beside_speech"] == 2
     assert all(len(on) <= 1 for sight in stage.witness.sights for on in sight.held.values())
     back = journal(stage, None, "requeue", "pause")
-    assert len(back) == 2 and all(row["outcome"] == "done" for row in back)
-    gave_way = {row["job"] for row in back}
+    assert len(back) == 2 and all(row.outcome == "done" for row in back)
+    gave_way = {row.job for row in back}
     assert gave_way < {id_of(stage, job.name) for job in vision}
     for job in vision:
         moved = id_of(stage, job.name) in gave_way
@@ -192,7 +191,7 @@ def test_training_grows_onto_a_gpu_that_comes_free_and_its_losses_stay_the_same(
     assert all(len(pids) == 1 for pids in seen["workers"])
     assert all(len(on) <= 1 for sight in stage.witness.sights for on in sight.held.values())
     done = journal(stage, id_of(stage, "elastic"))
-    assert [row["verb"] for row in done if row["outcome"] == "done"] == ["start", "resize"]
+    assert [row.verb for row in done if row.outcome == "done"] == ["start", "resize"]
     assert len(pids_of(other.text)) == 1
 
 
@@ -205,16 +204,16 @@ def test_idle_notebook_is_told_kept_told_again_paused_and_resumes_on_touch(play:
     sights = [sight.held[stage.uuids[0]] for sight in stage.witness.sights]
     assert [tuple(on) for on in _changes(sights)][-3:] == [(before,), (), (after,)]
     assert tuple(seen["kept"]) == (before,)
-    done = [row for row in journal(stage, id_of(stage, "notebook")) if row["outcome"] == "done"]
+    done = [row for row in journal(stage, id_of(stage, "notebook")) if row.outcome == "done"]
     told_before_it_was_kept_and_not_paused_before_its_grace(done)
     assert "notebook: ready, 1 cells were run before" in job.text
 
 
-def told_before_it_was_kept_and_not_paused_before_its_grace(done: list[dict[str, Any]]) -> None:
+def told_before_it_was_kept_and_not_paused_before_its_grace(done: list[Action]) -> None:
     """What holds at any speed. On a busy machine a gap in what is measured begins a new idle time, and with
     it a new telling; within one idle time nobody is told twice."""
     at = {
-        verb: [row["at_ms"] for row in done if row["verb"] == verb]
+        verb: [row.at_ms or 0 for row in done if row.verb == verb]
         for verb in ("notify", "keep", "pause", "resume")
     }
     kept_ms, paused_ms = at["keep"][0], at["pause"][0]
@@ -224,11 +223,10 @@ def told_before_it_was_kept_and_not_paused_before_its_grace(done: list[dict[str,
     assert min(after) >= kept_ms + 4 * HOUR_MS, "nobody is told while it is kept"
     assert paused_ms >= min(after) + GRACE_MS, "nobody is paused before the grace after a telling"
     assert at["resume"] and min(at["resume"]) > paused_ms
-    for row, following in pairwise(
-        [row for row in done if row["verb"] == "notify" and row["at_ms"] < paused_ms]
-    ):
-        begun_ms = following["at_ms"] - idle_ms(following["reason"])
-        assert begun_ms >= row["at_ms"] - IDLE_ROUNDED_MS or row["at_ms"] < kept_ms <= following["at_ms"], at
+    tellings = [(row.at_ms or 0, row.reason) for row in done if row.verb == "notify"]
+    for (told_ms, _), (next_ms, reason) in pairwise([each for each in tellings if each[0] < paused_ms]):
+        begun_ms = next_ms - idle_ms(reason)
+        assert begun_ms >= told_ms - IDLE_ROUNDED_MS or told_ms < kept_ms <= next_ms, at
 
 
 def idle_ms(reason: str) -> float:

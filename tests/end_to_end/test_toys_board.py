@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -76,7 +77,7 @@ def toy(start: Start) -> Callable[[str], Toy]:
     return lambda mask: Toy(start("-c", TOY, gpus=mask))
 
 
-def read(driver: Driver) -> list[dict[str, dict[str, int]]]:
+def read(driver: Driver) -> list[dict[str, Any]]:
     done = subprocess.run(
         [sys.executable, "-c", USE + CLIENT],
         env=driver.environment(),
