@@ -143,7 +143,9 @@ class Device:
                 self._row = None
 
     def _free(self) -> int:
-        return self.total_bytes - sum(int(toy.memory) for toy in self._board.living() if toy.gpu == self._slot)
+        return self.total_bytes - sum(
+            int(toy.memory) for toy in self._board.living() if toy.gpu == self._slot
+        )
 
     def _own_row(self) -> _Toy:
         toys = self._board.mapped.toys
