@@ -42,6 +42,7 @@ SHOWN = frozenset(
         "gpu_model",
         "gpu_models",
         "host",
+        "version",  # of the Fallow on a node
         "guest",
         # words that Fallow chooses from a fixed list
         "is",
