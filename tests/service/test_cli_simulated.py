@@ -65,6 +65,7 @@ SHOWS_NO_DATA = {
     "serve": "the service itself; it shows nothing",
     "doctor": "looks at the machine; its line about the source is called `simulated`",
     "config": "shows the configuration",
+    "node": "pushes to a head, which refuses what is invented; it shows nothing",
     "import": "real data only, which a simulated store refuses",
     "completion": "a script for a shell",
     "service": "systemd's units",
