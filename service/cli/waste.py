@@ -89,6 +89,7 @@ def wasted(
         client.rows("jobs", **between, **filters),
         client.rows("findings", **between, **filters),
         client.rows("alerts", **around, **who),
+        newest=client.rows("span")[0]["last_ts"],
     )
 
 

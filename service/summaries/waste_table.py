@@ -7,6 +7,7 @@ Rows are those of the queries ``ledger_by_user``, ``ledger_by_project`` or ``led
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from analytics.vocabulary.findings import WASTE_REASONS, FindingKind, words_of_kind
@@ -29,6 +30,8 @@ OWNER_COLUMN = {"user": "user_name", "project": "project", "job": "job"}
 """Which column of jobs, findings and alerts has the ledger's key."""
 MOST_REASONS = 2
 """More reasons than two are a list that nobody reads; ``fallow findings --all`` has them."""
+NEWEST = timedelta(minutes=2)
+"""Who held a GPU in the newest two minutes of an import holds it: its series end one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,8 @@ class Waste:
 
     ``jobs`` counts those that wasted anything, ``running`` those of them that still hold a GPU. ``worst`` is
     the row of ``jobs`` that wasted most; ``reasons`` are what was found of it, the dearest first. ``live`` is
-    the worst of those that still run, ``live_reason`` the first reason of it. ``told_at`` is when a message
+    the worst of those that still run, of which something is found now, else of all that still run;
+    ``live_reason`` is what is found of it now, ``None``: nothing. ``told_at`` is when a message
     about the key last arrived, in the API's form, ``None``: none did in the range; ``told`` is who got it.
     """
 
@@ -63,7 +67,8 @@ class Waste:
         if self.live is None:
             return f"over: see `fallow job {self.worst['job']}`, and talk before the next one"
         job, about = str(self.live["job"]), words_of_kind(self.live_reason or "")
-        done = f"`fallow explain {job}`" if about is None else about.remedy.replace("JOB", job)
+        nothing = f"nothing is found of it now: `fallow explain {job}`"
+        done = nothing if about is None else about.remedy.replace("JOB", job)
         return done if job == self.worst["job"] else f"{self.live['job_name'] or job}: {done}"
 
 
@@ -73,8 +78,13 @@ def waste_table(
     jobs: "Sequence[JobsRow]",
     findings: "Sequence[FindingsRow]",
     alerts: "Sequence[AlertsRow]",
+    *,
+    newest: str | None,
 ) -> tuple[Waste, ...]:
-    """Everybody who wasted anything, the largest first. ``by`` is ``user``, ``project`` or ``job``."""
+    """Everybody who wasted anything, the largest first. ``by`` is ``user``, ``project`` or ``job``.
+
+    ``newest`` is when anything was measured last, in the API's form; ``None``: never.
+    """
     column = OWNER_COLUMN[by]
     rows = [(row, hours) for row in ledger if (hours := row["wasted_gpu_hours"])]
     total = sum(hours for _, hours in rows)
@@ -86,6 +96,7 @@ def waste_table(
             [job for job in wasteful if _cell(job, column) == row["key"]],
             findings,
             [alert for alert in alerts if _cell(alert, column) == row["key"] is not None],
+            newest=newest,
         )
         for row, hours in rows
     ]
@@ -98,11 +109,19 @@ def _waste(
     jobs: "Sequence[JobsRow]",
     findings: "Sequence[FindingsRow]",
     alerts: "Sequence[AlertsRow]",
+    *,
+    newest: str | None,
 ) -> Waste:
     row, hours = of
     worst = max(jobs, key=lambda job: job["wasted_gpu_hours"] or 0.0, default=None)
-    running = [job for job in jobs if _is_running(job, findings)]
-    live = max(running, key=lambda job: job["wasted_gpu_hours"] or 0.0, default=None)
+    running = [job for job in jobs if _is_running(job, findings, newest)]
+    now = {
+        str(job["job"]): _found(job, [each for each in findings if each["closed_at"] is None])
+        for job in running
+    }
+    live = max(
+        running, key=lambda job: (bool(now[str(job["job"])]), job["wasted_gpu_hours"] or 0.0), default=None
+    )
     told = max(
         (each for each in alerts if each.get("told_at")), key=lambda each: each["told_at"] or "", default=None
     )
@@ -117,7 +136,7 @@ def _waste(
         reasons=_reasons(row, worst, findings),
         worst=worst,
         live=live,
-        live_reason=None if live is None else _reasons(row, live, findings)[0],
+        live_reason=next(iter(now[str(live["job"])]), None) if live is not None else None,
         told_at=None if told is None else told["told_at"],
         told=None if told is None else told["told"],
     )
@@ -127,10 +146,14 @@ def _cell(row: Mapping[str, object], column: str) -> object:
     return row[column]
 
 
-def _is_running(job: "JobsRow", findings: "Sequence[FindingsRow]") -> bool:
-    """Whether it holds a GPU: of an import, what is known ends at its newest sample, where it was judged."""
-    return job["to_ts"] is None or any(
+def _is_running(job: "JobsRow", findings: "Sequence[FindingsRow]", newest: str | None) -> bool:
+    """Whether it holds a GPU: what is known of an import or a recording ends with its newest sample."""
+    if job["to_ts"] is None or any(
         each["job"] == job["job"] and each["closed_at"] is None for each in findings
+    ):
+        return True
+    return (
+        newest is not None and datetime.fromisoformat(job["to_ts"]) >= datetime.fromisoformat(newest) - NEWEST
     )
 
 
@@ -139,7 +162,15 @@ def _reasons(row: "Ledger", job: "JobsRow | None", findings: "Sequence[FindingsR
 
     Where nothing was: what the ledger knows, whether most of the hours were without a process.
     """
-    of_job = [] if job is None else [each for each in findings if each["job"] == job["job"]]
+    found_kinds = [] if job is None else _found(job, findings)
+    empty = (row["allocated_empty_gpu_hours"] or 0.0) >= (row["held_idle_gpu_hours"] or 0.0)
+    state = FindingKind.ALLOCATED_EMPTY if empty else FindingKind.HELD_IDLE
+    return tuple(found_kinds[:MOST_REASONS]) or (state.value,)
+
+
+def _found(job: "JobsRow", findings: "Sequence[FindingsRow]") -> list[str]:
+    """The kinds of waste that were found of a job, the one with most of its hours first."""
+    of_job = [each for each in findings if each["job"] == job["job"]]
     hours = {
         kind.value: once_a_gpu(
             (each["uuid"], each["wasted_gpu_hours"]) for each in of_job if each["kind"] == kind
@@ -147,7 +178,4 @@ def _reasons(row: "Ledger", job: "JobsRow | None", findings: "Sequence[FindingsR
         or 0.0
         for kind in WASTE_REASONS
     }
-    found_kinds = [kind for kind in sorted(hours, key=lambda kind: -hours[kind]) if hours[kind]]
-    empty = (row["allocated_empty_gpu_hours"] or 0.0) >= (row["held_idle_gpu_hours"] or 0.0)
-    state = FindingKind.ALLOCATED_EMPTY if empty else FindingKind.HELD_IDLE
-    return tuple(found_kinds[:MOST_REASONS]) or (state.value,)
+    return [kind for kind in sorted(hours, key=lambda kind: -hours[kind]) if hours[kind]]

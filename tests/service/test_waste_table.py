@@ -1,0 +1,66 @@
+"""Who is told to do what about waste: nobody is told to end a job of which nothing is found now."""
+
+from typing import Any, cast
+
+import pytest
+
+from service.summaries.waste_table import Waste, waste_table
+
+NEWEST = "2026-11-26T19:00:00Z"
+
+
+def job(name: str, hours: float, to_ts: str | None = None) -> dict[str, Any]:
+    return {"job": name, "job_name": None, "user_name": "ann", "wasted_gpu_hours": hours, "to_ts": to_ts}
+
+
+def finding(name: str, kind: str = "held-idle", *, closed_at: str | None = None) -> dict[str, Any]:
+    return {"job": name, "uuid": "GPU-1", "kind": kind, "wasted_gpu_hours": 1.0, "closed_at": closed_at}
+
+
+def table(jobs: list[dict[str, Any]], findings: list[dict[str, Any]], newest: str | None = NEWEST) -> Waste:
+    ledger = {
+        **{"key": "ann", "wasted_gpu_hours": sum(each["wasted_gpu_hours"] for each in jobs)},
+        **{
+            "allocated_empty_gpu_hours": 0.0,
+            "held_idle_gpu_hours": 1.0,
+            "wasted_cost": None,
+            "currency": None,
+        },
+    }
+    given = cast("Any", (jobs, findings))  # rows of queries, with the columns that are read here
+    (row,) = waste_table("user", cast("Any", [ledger]), *given, [], newest=newest)
+    return row
+
+
+def test_a_job_that_works_or_has_just_begun_is_not_to_be_ended() -> None:
+    """It was idle for minutes of the range, which the ledger counts, and no finding is open."""
+    row = table([job("a", 0.1)], [])
+    assert row.running == 1
+    assert row.remedy == "nothing is found of it now: `fallow explain a`"
+
+
+def test_what_was_found_and_is_over_is_no_reason_to_end_what_works_now() -> None:
+    row = table([job("a", 3.0)], [finding("a", closed_at="2026-11-26T12:00:00Z")])
+    assert row.reasons == ("held-idle",)
+    assert "nothing is found of it now" in row.remedy
+
+
+def test_the_job_that_is_idle_now_is_the_one_to_do_something_about() -> None:
+    row = table([job("a", 3.0), job("b", 1.0)], [finding("b")])
+    assert row.live is not None
+    assert row.live["job"] == "b"
+    assert row.remedy.startswith("b: end the job")
+
+
+@pytest.mark.parametrize(
+    ("to_ts", "running"),
+    [("2026-11-26T19:00:00Z", 1), ("2026-11-26T18:59:00.500000Z", 1), ("2026-11-26T17:00:00Z", 0)],
+)
+def test_who_holds_a_gpu_at_the_end_of_a_recording_is_not_over(to_ts: str, running: int) -> None:
+    row = table([job("a", 3.0, to_ts)], [])
+    assert row.running == running
+    assert row.remedy.startswith("over" if not running else "nothing is found")
+
+
+def test_without_any_measurement_who_gave_back_is_over() -> None:
+    assert table([job("a", 3.0, NEWEST)], [], None).running == 0
