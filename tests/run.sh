@@ -4,7 +4,7 @@
 # quick: what takes under a second of processor time and starts nothing that lives on, on all cores at once.
 #
 # slow: the rest. The stories first, whose calendar runs too fast for a machine that does anything else; then the
-# others in four lanes side by side: most of them wait, for processes that die and time out, for servers that stall
+# others in five lanes side by side: most of them wait, for processes that die and time out, for servers that stall
 # and for browsers, and three lanes leave over a third of two cores unused. Tests that may use the same port or
 # account are in one lane, by folder. The words of all lanes but the last come at the end.
 #
@@ -56,11 +56,13 @@ quick() {
 }
 
 slow() {
-    local trainings stores launchers rest once worst=0
+    local trainings stores launchers pages rest once worst=0
     trainings=(tests/fallow tests/gpu)
     launchers=(tests/service/launcher tests/end_to_end tests/service/test_cli_*.py)
-    stores=(tests/collector tests/analytics tests/advisor tests/bench tests/dashboard tests/service/delivery)
+    stores=(tests/collector tests/analytics tests/advisor tests/bench)
+    pages=(tests/dashboard tests/service/delivery tests/service/printed tests/service/reports)
     rest=("${trainings[@]/#/--ignore=}" "${stores[@]/#/--ignore=}" "${launchers[@]/#/--ignore=}")
+    rest+=("${pages[@]/#/--ignore=}")
     launchers+=(--ignore="$stories")
 
     lane stories "$stories" "$@"
@@ -71,6 +73,8 @@ slow() {
     local second=$!
     lane launchers "${launchers[@]}" "$@" >"$kept/launchers.said" 2>&1 &
     local third=$!
+    lane pages "${pages[@]}" "$@" >"$kept/pages.said" 2>&1 &
+    local fourth=$!
     lane rest "${rest[@]}" "$@"
     local rest_came=$?
     wait $first
@@ -79,9 +83,11 @@ slow() {
     local stores_came=$?
     wait $third
     local launchers_came=$?
-    cat "$kept/trainings.said" "$kept/stores.said" "$kept/launchers.said"
+    wait $fourth
+    local pages_came=$?
+    cat "$kept"/{trainings,stores,launchers,pages}.said
 
-    once=$(failed stories rest trainings stores launchers)
+    once=$(failed stories rest trainings stores launchers pages)
     local heading="FAILED ONCE, and passed when played again with nothing beside"
     if [ -z "$once" ] || [ "$(wc -l <<<"$once")" -gt "$few" ]; then
         heading="FAILED, and too many to be played again"
@@ -97,6 +103,7 @@ slow() {
     again $trainings_came trainings "${trainings[@]}" "$@" || worst=$?
     again $stores_came stores "${stores[@]}" "$@" || worst=$?
     again $launchers_came launchers "${launchers[@]}" "$@" || worst=$?
+    again $pages_came pages "${pages[@]}" "$@" || worst=$?
     [ "$worst" -eq 0 ] || [ "$(wc -l <<<"$once")" -gt "$few" ] || heading="FAILED, these or some of them twice"
     [ -z "$once" ] || printf '\n%s:\n%s\n' "$heading" "$once"
     return $worst

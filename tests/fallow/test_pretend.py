@@ -94,8 +94,8 @@ NO_AMP = "no AMP on the pretend device: mixed precision is tried on the CPU, and
 NOT_COMPILED = "nothing is compiled for the pretend device: tried on the CPU, and by tests/gpu on a GPU"
 
 
-TRAININGS = ("test_training.py", "test_checkpoint.py", "test_crashes.py", "test_combinations.py")
-"""In one run, which reads torch once."""
+KILLS = ("test_checkpoint.py", "test_crashes.py", "test_combinations.py")
+"""In one run, which reads torch once; three minutes of a lane that has half an hour."""
 
 
 @pytest.mark.slow
@@ -103,7 +103,8 @@ TRAININGS = ("test_training.py", "test_checkpoint.py", "test_crashes.py", "test_
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(TRAININGS, id="trainings"),
+        pytest.param(["test_training.py"], id="trainings"),
+        pytest.param(KILLS, marks=pytest.mark.long, id="kills"),
         pytest.param(["test_noisy_training.py"], marks=pytest.mark.skip(reason=NO_AMP), id="AMP"),
         pytest.param(["test_compiled.py"], marks=pytest.mark.skip(reason=NOT_COMPILED), id="compiled"),
     ],

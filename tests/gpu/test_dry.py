@@ -13,7 +13,7 @@ from tests.gpu.table import DRY_BUDGET_S, NAMES
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.long  # a minute of processor time, which the slow lane of trainings has not
 @pytest.mark.timeout(700)
 def test_all_steps_are_played_dry_and_none_breaks(tmp_path: Path) -> None:
     """A slip in the script costs a whole run: play it before one. NCCL and a second GPU are missing."""

@@ -245,7 +245,7 @@ def test_what_ran_as_root_before_is_the_services_own_afterwards(inside: Run) -> 
     assert inside("fallow", "service", "uninstall", "--yes").returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long  # systemd's own patience: it waits for over two minutes
 def test_a_service_that_never_starts_is_told_of_and_not_given_up(inside: Run) -> None:
     with webhook() as hook:
         _simulated(inside, "/var/lib/fallow", BLOCKED.format(port=hook.port))
