@@ -65,9 +65,11 @@ WITH sums AS (
     WHERE ($node IS NULL AND $model IS NULL) OR gpu_id IN (
         SELECT gpu_id FROM gpus WHERE ($node IS NULL OR node = $node) AND ($model IS NULL OR model = $model))
     GROUP BY holder_id, gpu_id
-), used AS (
-    SELECT holder_id, count(*) FILTER (WHERE busy_ms >= 120000) AS gpus_used, min(rung) AS rung
-    FROM each_gpu GROUP BY holder_id
+), shares AS (
+    SELECT holder_id, gpu_id, min(share) AS share FROM allocations SEMI JOIN sums USING (holder_id) GROUP BY ALL
+), used AS (  -- the ledger counts a holder's part of the time: two minutes of the clock are less of it on a share
+    SELECT holder_id, count(*) FILTER (WHERE busy_ms >= 120000 * coalesce(share, 1)) AS gpus_used, min(rung) AS rung
+    FROM each_gpu LEFT JOIN shares USING (holder_id, gpu_id) GROUP BY holder_id
 ), said AS (
     SELECT holder_id, string_agg(DISTINCT kind, ', ' ORDER BY kind) AS found
     FROM findings

@@ -73,6 +73,16 @@ def test_what_an_exporter_tells_of_whole_pods_tells_holders_apart(tmp_path: Path
     assert len({each["bin"] for each in parts}) == ALL_MS // 30_000
 
 
+def test_who_worked_on_a_small_share_for_minutes_has_computed(tmp_path: Path) -> None:
+    """20 minutes on a sixteenth of a GPU are 75 s of the ledger's; who did nothing did not compute."""
+    people = ("ann", *(f"p{number}" for number in range(15)))
+    charged(tmp_path, people, {"ann": 0.8, **dict.fromkeys(people[1:], 0.0)})
+    with open_store(at_path(tmp_path)) as store, store.reader() as connection:
+        rows = {row["job"]: row["gpus_used"] for row in run(connection, "jobs", SPAN).to_pylist()}
+    assert rows["slurm:ann"] == 1
+    assert {rows[f"slurm:{name}"] for name in people[1:]} == {0}
+
+
 @pytest.mark.parametrize(("days", "is_told_apart"), [(30.0, True), (1.0, None)])
 def test_what_is_not_kept_that_long_is_not_known(
     tmp_path: Path, days: float, is_told_apart: bool | None
