@@ -67,7 +67,7 @@ class Waste:
         if self.live is None:
             return f"over: see `fallow job {self.worst['job']}`, and talk before the next one"
         job, about = str(self.live["job"]), words_of_kind(self.live_reason or "")
-        nothing = f"nothing is found of it now: `fallow explain {job}`"
+        nothing = f"no finding is open now; see `fallow explain {job}`"
         done = nothing if about is None else about.remedy.replace("JOB", job)
         return done if job == self.worst["job"] else f"{self.live['job_name'] or job}: {done}"
 

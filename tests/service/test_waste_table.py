@@ -36,13 +36,13 @@ def test_a_job_that_works_or_has_just_begun_is_not_to_be_ended() -> None:
     """It was idle for minutes of the range, which the ledger counts, and no finding is open."""
     row = table([job("a", 0.1)], [])
     assert row.running == 1
-    assert row.remedy == "nothing is found of it now: `fallow explain a`"
+    assert row.remedy == "no finding is open now; see `fallow explain a`"
 
 
 def test_what_was_found_and_is_over_is_no_reason_to_end_what_works_now() -> None:
     row = table([job("a", 3.0)], [finding("a", closed_at="2026-11-26T12:00:00Z")])
     assert row.reasons == ("held-idle",)
-    assert "nothing is found of it now" in row.remedy
+    assert "no finding is open now" in row.remedy
 
 
 def test_the_job_that_is_idle_now_is_the_one_to_do_something_about() -> None:
@@ -59,7 +59,7 @@ def test_the_job_that_is_idle_now_is_the_one_to_do_something_about() -> None:
 def test_who_holds_a_gpu_at_the_end_of_a_recording_is_not_over(to_ts: str, running: int) -> None:
     row = table([job("a", 3.0, to_ts)], [])
     assert row.running == running
-    assert row.remedy.startswith("over" if not running else "nothing is found")
+    assert row.remedy.startswith("over" if not running else "no finding")
 
 
 def test_without_any_measurement_who_gave_back_is_over() -> None:
