@@ -149,8 +149,11 @@ def test_the_hand_holds_the_locks_while_it_restores(tmp_path: Path) -> None:
     uuid = GpuUuid("GPU-a")
     mine, other = (GpuLocks(tmp_path, f"process {n}") for n in (1, 2))
     assert mine.reserve(JOB, [uuid], ()) is None
-    for begun in (client.pause([PID], {}), client.resume([PID], {PID: {uuid: GIB}}, mine.descriptors(JOB))):
-        deed = begun.ended(30)
+    for begin in (
+        lambda: client.pause([PID], {}),
+        lambda: client.resume([PID], {PID: {uuid: GIB}}, mine.descriptors(JOB)),
+    ):  # one after the other: the hand restores what it has paused
+        deed = begin().ended(30)
         assert deed is not None and deed.ok, deed
     (kept,) = checkpointer.locks
     mine.close()
