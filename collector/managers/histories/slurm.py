@@ -6,6 +6,7 @@ Sources: sacct(1) for the columns; the JSON of Slurm 21.08 to 25.05, where numbe
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC
 from typing import Any
 
 from collector.managers.histories.model import (
@@ -17,7 +18,7 @@ from collector.managers.histories.model import (
     Record,
     Unreadable,
 )
-from collector.managers.histories.values import job, moment_s, word
+from collector.managers.histories.values import job, word
 from collector.managers.slurm.sacct_text import (
     UNDECIDED,
     NotAccounting,
@@ -25,13 +26,17 @@ from collector.managers.slurm.sacct_text import (
     gpus_of,
     header_of,
     records,
-    shards_of,
+    run_of,
 )
 
 NEEDED = ("JobID", "User", "State", "Submit", "Start", "End", "AllocTRES")
 """Fewer than an import asks for: a simulation needs no nodes and no cluster."""
 
-_INSTANCE = re.compile(r"gres/gpu:[^=,]*\d+g\.\d+gb[^=,]*=")
+MS = 1000.0
+
+_LEADING = re.compile(r"\d+")
+"""``1003_4`` and ``812+1`` are of the jobs 1003 and 812; their own numbers are JobIDRaw, where it is."""
+_INSTANCE = re.compile(r"\d+g\.\d+gb")
 """NVIDIA's names of MIG's profiles, as in ``a100_1g.10gb``, which sites keep in the types of their GRES."""
 
 SHARES = LeftOut("held shares of GPUs (gres/shard, gres/mps), whose size is not told")
@@ -48,44 +53,34 @@ def text_records(lines: Iterable[str]) -> Iterator[tuple[int, Record]]:
         if isinstance(cells, Refused):
             yield line, Unreadable(cells.reason)
             continue
-        row = dict(zip(header.columns, cells, strict=True))
-        try:
-            yield line, _of_text(row)
-        except ValueError as error:
-            yield line, Unreadable(str(error))
+        yield line, _of_row(dict(zip(header.columns, cells, strict=True)))
 
 
-def _of_text(row: Mapping[str, str]) -> Record:
+def _of_row(row: Mapping[str, str]) -> Record:
+    """A record as an import reads it (``run_of``), without the columns that only an import needs."""
     if "." in row["JobID"]:
         return STEP
-    state = row["State"].partition(" ")[0].rstrip("+")
-    if state in UNDECIDED:
+    number = _LEADING.match(row["JobID"])
+    filled = {"JobIDRaw": number[0] if number else row["JobID"], "Account": "", "NodeList": "", "Cluster": ""}
+    run = run_of({**filled, **row}, UTC)
+    if run is None:
         return NOT_OVER
-    held, asked = row["AllocTRES"], row.get("ReqTRES", "")
-    gpus, _ = gpus_of(held)
-    if (part := _part(held)) is not None:
-        return part
-    _, models = gpus_of(asked)  # those of AllocTRES are what it got, not what it asked for
+    if isinstance(run, str):
+        return Unreadable(run)
+    if _INSTANCE.search(run.gpu_types):
+        return INSTANCES
+    if run.shards and not run.gpus:
+        return SHARES
+    _, models = gpus_of(row.get("ReqTRES", ""))  # those of AllocTRES are what it got, not what it asked for
     return job(
         key=word(row["JobID"]),
-        submitted_s=moment_s(row["Submit"], "Submit"),
-        started_s=moment_s(row["Start"], "Start"),
-        ended_s=moment_s(row["End"], "End"),
-        gpus=gpus or gpus_of(asked)[0],  # one that never started holds nothing
-        names={
-            "user": word(row["User"]),
-            "project": word(row.get("Account", "")),
-            "name": word(row.get("JobName", "")),
-        },
+        submitted_s=run.submitted_ms / MS,
+        started_s=None if run.started_ms is None else run.started_ms / MS,
+        ended_s=run.ended_ms / MS,
+        gpus=run.gpus or run.asked_gpus or 0,  # one that never started holds nothing
+        names={"user": run.user, "project": run.project, "name": run.name},
         gpu_models=tuple(filter(None, models.split(","))),
     )
-
-
-def _part(held: str) -> Record | None:
-    """Why what a job held is no number of whole GPUs, or ``None`` where it is."""
-    if _INSTANCE.search(held):
-        return INSTANCES
-    return SHARES if shards_of(held) and not gpus_of(held)[0] else None
 
 
 def json_records(document: Mapping[str, Any]) -> Iterator[tuple[int, Record]]:
@@ -101,42 +96,29 @@ def json_records(document: Mapping[str, Any]) -> Iterator[tuple[int, Record]]:
 
 
 def _of_json(each: Mapping[str, Any]) -> Record:
-    state = each["state"]["current"]
-    states = [state] if isinstance(state, str) else list(state)
-    if any(str(one).upper() in UNDECIDED for one in states):
-        return NOT_OVER
-    tres, times = each.get("tres") or {}, each["time"]
-    held, asked = _tres(tres.get("allocated")), _tres(tres.get("requested"))
-    gpus, _ = gpus_of(held)
-    if (part := _part(held)) is not None:
-        return part
-    _, models = gpus_of(asked)
-    return job(
-        key=_key(each),
-        submitted_s=_seconds(times.get("submission")),
-        started_s=_seconds(times.get("start")),
-        ended_s=_seconds(times.get("end")),
-        gpus=gpus or gpus_of(asked)[0],
-        names={
-            "user": word(each.get("user")),
-            "project": word(each.get("account")),
-            "name": word(each.get("name")),
-        },
-        gpu_models=tuple(filter(None, models.split(","))),
+    """The same as a row of text: what the JSON says in objects and lists is one word or number there."""
+    state, tres, times = each["state"]["current"], each.get("tres") or {}, each["time"]
+    states = [state] if isinstance(state, str) else [str(one) for one in state]
+    moments = {"Submit": "submission", "Start": "start", "End": "end"}
+    return _of_row(
+        {
+            "JobID": _key(each),
+            "JobIDRaw": str(each["job_id"]),
+            "User": str(each.get("user") or ""),
+            "Account": str(each.get("account") or ""),
+            "JobName": str(each.get("name") or ""),
+            "State": next((one for one in states if one in UNDECIDED), states[0]),
+            "AllocTRES": _tres(tres.get("allocated")),
+            "ReqTRES": _tres(tres.get("requested")),
+            **{name: str(_number(times.get(theirs)) or "") for name, theirs in moments.items()},
+        }
     )
 
 
-def _key(each: Mapping[str, Any]) -> str | None:
+def _key(each: Mapping[str, Any]) -> str:
     array = each.get("array") or {}
-    task = _number(array.get("task_id"))
-    main = _number(array.get("job_id"))
-    return f"{main}_{task}" if main and task is not None else word(each.get("job_id"))
-
-
-def _seconds(value: object) -> float | None:
-    """A time of the JSON; 0 is none, as Slurm has it."""
-    number = _number(value)
-    return moment_s(str(number), "a time") if number else None
+    task, main = _number(array.get("task_id")), _number(array.get("job_id"))
+    return f"{main}_{task}" if main and task is not None else str(each["job_id"])
 
 
 def _number(value: object) -> int | None:

@@ -225,7 +225,7 @@ def run_of(row: Mapping[str, str], zone: tzinfo) -> AccountedRun | str | None:
         nodes=() if row["NodeList"] in ABSENT else _nodes(row["NodeList"]),
         gpus=gpus,
         gpu_types=bounded(types, TEXT_CHARS),
-        shards=shards_of(row["AllocTRES"]),
+        shards=_shards(row["AllocTRES"]),
         asked_gpus=asked if row.get("ReqTRES") else None,
         limit_s=_limit_s(row.get("TimelimitRaw", "")),
         means=means or (),
@@ -259,8 +259,7 @@ def gpus_of(tres: str) -> tuple[int, str]:
     return min(max(whole, typed), MOST_GPUS), ",".join(types)
 
 
-def shards_of(tres: str) -> int:
-    """Parts of GPUs in a TRES string: ``gres/shard`` or ``gres/mps``; the site decides their size."""
+def _shards(tres: str) -> int:
     return min(sum(int(match["count"]) for match in _TRES_SHARD.finditer(tres)), MOST_GPUS)
 
 

@@ -62,6 +62,7 @@ def test_a_model_that_was_asked_for_is_a_wish(tmp_path: Path) -> None:
         (sacct(state="RUNNING", end="Unknown"), "not over"),
         (sacct(state="PENDING", start="Unknown", end="Unknown", tres="", asked="gres/gpu=4"), "not over"),
         (sacct(state="CANCELLED by 1001", start="None", tres="", asked="gres/gpu=4"), "never started"),
+        (sacct(state="CANCELLED", end="2026-10-01T08:01:00", tres="", asked="gres/gpu=4"), "never started"),
         (sacct(key="7.batch"), "steps"),
         (sacct(tres="cpu=8"), "no GPU"),
         (sacct(tres="gres/shard=2"), "shares"),
