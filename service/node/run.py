@@ -41,6 +41,10 @@ class NoHead(FallowError):
     """Nobody said where to push."""
 
 
+class Invented(FallowError):
+    """What would be pushed was measured nowhere."""
+
+
 def run_node(config: "Config", data: Path, say: Callable[[str], None]) -> None:
     """Measure and push until SIGTERM or SIGINT. Blocks. Raises ``FallowError`` where it cannot begin."""
     from service.sources.making import refuse_no_gpus
@@ -83,6 +87,12 @@ class _Node:
         self._tick_s = config.collect.tick_s
         self._clock = SystemClock()
         sources = make_sources(config)
+        if (
+            sources.are_simulated
+        ):  # a head refuses each such tick: say so once, and lose none of a spool's room
+            raise Invented(
+                "a node pushes what it measures; a simulated cluster is shown by `fallow up --simulated`"
+            )
         for remark in sources.remarks:
             say(remark)
         self._loop = Loop(
