@@ -15,6 +15,7 @@ from collector.sources.nodes.wire import Batch, fitting, pack
 from service.errors import FallowError
 from service.node.spool import Spool
 from service.printable import on_a_line
+from service.schemas.service import NodeReceipt
 from service.secrets import NoSecret, filled_in
 from service.version import own_version
 
@@ -51,18 +52,6 @@ class Pushed:
     """How a turn ended: whether more waits that the head has no room for yet, and what it has to say."""
 
     more: bool
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Receipt:
-    """A head's answer, as ``service.schemas.service.NodeReceipt`` says it."""
-
-    spool: str
-    stored: int
-    received: int
-    now_ms: int
-    is_full: bool
     notes: tuple[str, ...]
 
 
@@ -105,7 +94,7 @@ class Pusher:
                 if not waits or receipt.is_full or self._received == before:
                     return Pushed(more=waits, notes=receipt.notes)
 
-    def _post(self, client: "httpx.Client") -> "_Receipt":
+    def _post(self, client: "httpx.Client") -> NodeReceipt:
         import httpx
 
         try:
@@ -158,10 +147,10 @@ class Pusher:
             raise HeadAway(f"ca_file {config.ca_file} cannot be used: {error}") from error
 
 
-def _receipt(response: "httpx.Response") -> "_Receipt":
+def _receipt(response: "httpx.Response") -> NodeReceipt:
     try:
         found = response.json()
-        return _Receipt(
+        return NodeReceipt(
             spool=str(found["spool"]),
             stored=int(found["stored"]),
             received=int(found["received"]),

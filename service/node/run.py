@@ -87,9 +87,7 @@ class _Node:
         self._tick_s = config.collect.tick_s
         self._clock = SystemClock()
         sources = make_sources(config)
-        if (
-            sources.are_simulated
-        ):  # a head refuses each such tick: say so once, and lose none of a spool's room
+        if sources.are_simulated:  # a head would refuse each of its ticks
             raise Invented(
                 "a node pushes what it measures; a simulated cluster is shown by `fallow up --simulated`"
             )

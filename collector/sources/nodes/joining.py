@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import pyarrow as pa
-
-from collector.arrow import HOLDER_SAMPLE_SCHEMA, HeldInterval, History, to_table
-from collector.model import NODES_SOURCE, Allocation, Gpu, GpuUuid, HolderSample, NodeName
+from collector.arrow import HeldInterval, History, to_holder_table, to_table
+from collector.model import NODES_SOURCE, Allocation, Gpu, GpuUuid, NodeName
 from collector.reading import LateTicks, NodeMark, Reading
 from collector.sources.nodes.item import Item
 
@@ -24,8 +22,8 @@ def reading_of(
     late: list[LateTicks] = []
     held: list[Allocation] = [each for part in believed for each in part]
     for items in taken.values():
-        recent = [item for item in items if now_ms - item.at_ms <= NOW_WIDTHS * item.width_ms]
-        past = [item for item in items if item not in recent]
+        recent = [item for item in items if _is_of_now(item, now_ms)]
+        past = [item for item in items if not _is_of_now(item, now_ms)]
         now += recent
         held += (recent[-1].news.allocations or ()) if recent else ()
         if past:
@@ -47,6 +45,10 @@ def reading_of(
     )
 
 
+def _is_of_now(item: Item, now_ms: int) -> bool:
+    return now_ms - item.at_ms <= NOW_WIDTHS * item.width_ms
+
+
 def _late(past: Sequence[Item], recent: Sequence[Item]) -> LateTicks:
     """A node's late ticks; who holds what goes on into those of now."""
     gpus: dict[GpuUuid, Gpu] = {gpu.uuid: gpu for item in past for gpu in item.news.gpus}
@@ -57,7 +59,7 @@ def _late(past: Sequence[Item], recent: Sequence[Item]) -> LateTicks:
         held=tuple(_held([*past, *recent], goes_on=bool(recent))),
         events=tuple(event for item in past for event in item.news.events),
         gaps=tuple(gap for item in past for gap in item.news.gaps),
-        holder_samples=_holder_table([s for item in past for s in item.news.holder_samples]),
+        holder_samples=to_holder_table(each for item in past for each in item.news.holder_samples),
     )
     since: dict[GpuUuid, int] = {}
     for item in past:
@@ -81,11 +83,3 @@ def _held(items: Sequence[Item], *, goes_on: bool) -> Iterable[HeldInterval]:
         before_ms = item.at_ms
     for allocation, from_ms in begun.items():
         yield HeldInterval(allocation=allocation, from_ms=from_ms, to_ms=None if goes_on else before_ms)
-
-
-def _holder_table(samples: Sequence[HolderSample]) -> pa.Table:
-    columns = [
-        pa.array([getattr(each, column.name) for each in samples], column.type)
-        for column in HOLDER_SAMPLE_SCHEMA
-    ]
-    return pa.Table.from_arrays(columns, schema=HOLDER_SAMPLE_SCHEMA)

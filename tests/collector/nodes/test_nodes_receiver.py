@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from collector.model import Gpu, GpuUuid, NodeName
+from collector.arrow import to_holder_table
+from collector.model import Gpu, GpuUuid, HolderSample, JobId, NodeName
 from collector.reading import Reading, Tick
 from collector.sources.nodes.item import OLDEST_MS
 from collector.sources.nodes.receiver import MOST_QUEUED, NodeKey, NodeReceiver, NotYours
@@ -365,3 +366,11 @@ def test_what_a_node_of_0_1_0_sent_is_understood(store: Store) -> None:
     drain(head, store, now_ms + 1)
     assert stored(store) == [("GPU-a0", at_ms) for at_ms in times(0, 1)]
     assert [job for job, _, _ in held(store)] == ["pid:gpu-a/7@9"]
+
+
+def test_what_no_column_holds_of_a_late_holder_is_not_measured() -> None:
+    """A number beyond a signed 64 bits costs the value, as for a GPU's own samples, and no tick."""
+    sample = HolderSample(
+        uuid=GpuUuid("GPU-a"), job=JobId("a"), at_ms=1, width_ms=10, memory_used_bytes=1 << 70
+    )
+    assert to_holder_table([sample]).column("memory_used_bytes").to_pylist() == [None]
