@@ -191,7 +191,7 @@ def _past(row: Row, bins: Bins, claims: Iterable[Claim]) -> GpuPast:
         mig_profile=row["mig_profile"],
         share_of_device=row["share_of_device"],
         memory_total_bytes=row["memory_total_bytes"],
-        memory_lowest_bytes=row["memory_lowest_bytes"],
+        memory_free_bytes=row["memory_free_bytes"],
         idle_power_mw=row["idle_power_mw"],
         installed_from_ms=row["installed_from_ms"],
         newest_ms=row["newest_ms"],

@@ -153,7 +153,7 @@ class GpuPast:
     ``siblings_fresh`` says whether other GPUs of the same node were measured at the newest tick; ``None``
     when there are no others. ``lost_ms`` is when the GPU was last reported lost, if it has not returned.
     ``gpu_place`` is what it is called on its node (``collector.gpu_place``).
-    ``memory_lowest_bytes`` is the least memory that was taken on it in seven days.
+    ``memory_free_bytes`` is the least memory that was taken on it while nobody held it: the board's own.
     """
 
     uuid: GpuUuid
@@ -164,7 +164,7 @@ class GpuPast:
     mig_profile: str | None = None
     share_of_device: float = 1.0
     memory_total_bytes: int | None = None
-    memory_lowest_bytes: int | None = None
+    memory_free_bytes: int | None = None
     idle_power_mw: int | None = None
     installed_from_ms: int = 0
     newest_ms: int | None = None

@@ -12,7 +12,8 @@ MS_PER_S = 1000
 IDLE_MEMORY_FLOOR_BYTES = 1 << 30
 IDLE_MEMORY_FLOOR_RATIO = 0.01
 SAME_MEMORY_BYTES = 64 << 20
-"""Memory within this of a board's lowest is the board's own: what the driver keeps varies by less."""
+"""Memory within this of a free board's is the board's own: what the driver keeps varies by less, and a CUDA
+context takes more."""
 NOISE_RATIO = 0.01
 """Busier than this is somebody: reading a GPU's counters alone shows as up to 1%."""
 MIN_BUSY_BINS = 4
@@ -94,12 +95,11 @@ def presence(past: GpuPast, bins: Bins) -> Iterator[bool | None]:
     """Bin by bin: is a process there? Counted, or, when nobody counted, betrayed by activity or memory.
 
     Without a count: yes when busy, or with more memory than an idle context takes; no with no more than the
-    board's own memory (``SAME_MEMORY_BYTES`` from its lowest in seven days); unknown between.
+    board's own memory (``SAME_MEMORY_BYTES`` above what was taken while nobody held it, or above nothing
+    where it was never seen free); unknown between. The ledger's ``process_is_present`` asks the same.
     """
     floor = memory_floor_bytes(past)
-    lowest = min(
-        (each for each in (past.memory_lowest_bytes, *past.bins.memory_bytes) if each is not None), default=0
-    )
+    lowest = past.memory_free_bytes or 0
     for processes, memory, busy in zip(bins.processes, bins.memory_bytes, bins.busiest, strict=True):
         if processes is not None:
             yield processes > 0

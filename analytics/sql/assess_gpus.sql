@@ -11,7 +11,7 @@
 -- @column mig_profile text: the profile of a MIG instance
 -- @column share_of_device double (fraction): of the whole device
 -- @column memory_total_bytes bigint (bytes): there
--- @column memory_lowest_bytes bigint (bytes): the least mean memory of an hour in seven days
+-- @column memory_free_bytes bigint (bytes): the least that was used while nobody held it
 -- @column idle_power_mw integer (mW): what it draws when free
 -- @column installed_from_ms bigint (ms): since when it is installed
 -- @column newest_ms bigint (ms): its newest sample
@@ -33,11 +33,6 @@ WITH newest AS (
     FROM rollup_1h
     WHERE ts < $bins_from AND gpu_id IN (SELECT gpu_id FROM silent)
     GROUP BY gpu_id
-), floors AS (
-    SELECT gpu_id, min(memory_used_mean_bytes) AS bytes
-    FROM rollup_1h
-    WHERE ts >= $as_of - INTERVAL 7 DAY AND ts < $as_of
-    GROUP BY gpu_id
 ), happened AS (
     SELECT
         gpu_id, max(ts) FILTER (WHERE kind = 'gpu-lost') AS lost, max(ts) FILTER (WHERE kind = 'gpu-returned') AS returned,
@@ -56,7 +51,7 @@ SELECT
     g.gpu_id, g.uuid, g.node, g.gpu_index,
     gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
     g.model, g.mig_profile, g.share_of_device, g.memory_total_bytes,
-    f.bytes AS memory_lowest_bytes, g.idle_power_mw,
+    g.memory_free_bytes, g.idle_power_mw,
     epoch_ms(g.installed_from) AS installed_from_ms,
     epoch_ms(coalesce(n.ts, CASE WHEN l.ts <= $as_of THEN l.ts END, least(h.ts, e.lost), h.ts)) AS newest_ms,
     coalesce(n.width_ms, CASE WHEN l.ts <= $as_of THEN l.width_ms END, 0) AS newest_width_ms,
@@ -69,7 +64,6 @@ SELECT
     coalesce(e.falls, 0) AS falls
 FROM gpus AS g
 LEFT JOIN newest AS n USING (gpu_id)
-LEFT JOIN floors AS f USING (gpu_id)
 LEFT JOIN latest AS l USING (gpu_id)
 LEFT JOIN hours AS h ON h.gpu_id = g.gpu_id
 LEFT JOIN happened AS e ON e.gpu_id = g.gpu_id

@@ -212,7 +212,8 @@ def test_where_processes_are_not_counted_memory_betrays_them() -> None:
     uncounted = bins(processes=None, memory_bytes=4 * GIB)
     assert kinds(judged(past(claim(), bins=uncounted))) == [FindingKind.HELD_IDLE]
     freed = bins(processes=None, memory_bytes=GIB // 2)
-    assert kinds(judged(past(claim(), bins=freed))) == [FindingKind.ALLOCATED_EMPTY]
+    empty = past(claim(), bins=freed, memory_free_bytes=GIB // 2)
+    assert kinds(judged(empty)) == [FindingKind.ALLOCATED_EMPTY]
 
 
 @pytest.mark.parametrize("kind", [JobKind.BATCH, JobKind.INFERENCE, None])
@@ -331,17 +332,20 @@ def test_on_a_shared_gpu_nobody_is_said_to_have_never_computed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory", "lowest", "kind"),
+    ("memory", "free", "kind"),
     [
         (700, 100, FindingKind.HELD_IDLE),  # an idle context, or none: nobody can say, and nothing ran
+        (700, None, FindingKind.HELD_IDLE),  # never seen free: the lowest memory there was may be a process's
         (700, 640, FindingKind.ALLOCATED_EMPTY),  # no more than this board's own
         (1100, 640, FindingKind.HELD_IDLE),
     ],
 )
-def test_presence_without_a_count_is_yes_no_or_unknown(memory: int, lowest: int, kind: FindingKind) -> None:
+def test_presence_without_a_count_is_yes_no_or_unknown(
+    memory: int, free: int | None, kind: FindingKind
+) -> None:
     mib = 1 << 20
     uncounted = bins(processes=None, memory_bytes=memory * mib)
-    finding = only(judged(past(claim(), bins=uncounted, memory_lowest_bytes=lowest * mib)))
+    finding = only(judged(past(claim(), bins=uncounted, memory_free_bytes=free and free * mib)))
     assert finding.kind is kind
     unseen = kind is FindingKind.HELD_IDLE and memory < 1024
     assert ("whether a process sits there cannot be seen" in finding.sentence) is unseen

@@ -79,7 +79,7 @@ def pasts(draw: st.DrawFn) -> GpuPast:
         *draw(st.lists(claims(), max_size=2)),
         bins=measured,
         rung=draw(st.sampled_from([Basis.GPU_UTILIZATION, Basis.SM_ACTIVE])),
-        memory_lowest_bytes=draw(st.sampled_from([None, 0, GIB // 2])),
+        memory_free_bytes=draw(st.sampled_from([None, 0, GIB // 2])),
     )
 
 
