@@ -1,7 +1,6 @@
 """Raw rows to a recording, as a mapping says; whatever makes no sense is refused row by row. Pure."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ from collector.sources.replay.errors import BadMapping, Fault, RecordingUseless,
 from collector.sources.replay.file import Raw
 from collector.sources.replay.mapping import ColumnMapping, HolderColumns, Measure, require_columns
 from collector.sources.replay.recording import Recording
+from collector.sources.replay.shared_rows import SharedRows, holder_samples, merged
 
 USUAL_WIDTH_MS = 60_000
 """The width of rows when neither the mapping nor a second row says."""
@@ -27,6 +27,7 @@ _PREFIX = {ClaimSource.KUBERNETES: "pod:", ClaimSource.SLURM: "slurm:"}
 
 Marks = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
 
 
 def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
@@ -37,22 +38,24 @@ def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
     _plausible(rows, mapping, path)
     rows.refuse_far()
     measured = {m.field: rows.measure(m) for m in mapping.measures}
-    rows.refuse_repeated()
+    shared = rows.merge_holders(measured)
     if not rows.good.any():
         raise RecordingUseless(f"replaying {path}: no row made sense; {refused(rows.all_faults())}")
     kept = np.flatnonzero(rows.good)
     kept = kept[np.argsort(rows.at_ms[kept], kind="stable")]
-    width = measured.pop("width_ms", np.full(len(rows.good), np.nan))[kept]
+    width = measured.pop("width_ms", np.full(len(rows.good), np.nan))
     usual = mapping.width_ms or _usual_step_ms(rows, kept)
-    width_ms = np.where(np.isnan(width), usual, width).astype(np.int32)
+    widths = np.where(np.isnan(width), usual, width).astype(np.int32)
+    width_ms = widths[kept]
     samples = _table(rows, kept, width_ms, {name: values[kept] for name, values in measured.items()})
     skipped = refused(rows.all_faults())
-    holders = () if mapping.holder is None else tuple(_held(rows, kept, width_ms, mapping.holder))
+    jobs = rows.job_names()
     return Recording(
         path=path,
         samples=samples,
         gpus=tuple(_gpus(rows, kept, mapping)),
-        held=holders,
+        held=() if mapping.holder is None else tuple(_held(rows, shared, widths, mapping.holder, jobs)),
+        holder_samples=holder_samples(shared, rows.uuids, jobs, rows.at_ms, widths),
         gaps=(
             *_notice(skipped, int((rows.at_ms[kept] - width_ms).min()), usual),
             *_gaps(rows, kept, width_ms, usual),
@@ -75,12 +78,18 @@ class _Rows:
         self.at_ms = np.rint(np.nan_to_num(exact, nan=0.0)).astype(np.int64)
         self.nodes: pa.Array = _nodes(raw.table, mapping)
         self.uuids: pa.Array = _uuids(raw.table, mapping, self.nodes)
+        codes = self.uuids.dictionary_encode().indices
+        self.gpu_codes: Places = pc.fill_null(codes, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        self.jobs: Places = _jobs(raw.table, mapping)
+        self.malformed: list[int] = []
 
     def all_faults(self) -> Iterable[Fault]:
         return (*self.raw.faults, *self.faults)
 
     def refuse(self, which: Marks, column: str, says: str, *, placed: bool = True) -> None:
         for row in np.flatnonzero(which & self.good):
+            if placed:
+                self.malformed.append(int(row))
             found = cell(self.raw.table[column], int(row))
             self.faults.append(
                 Fault(
@@ -115,15 +124,49 @@ class _Rows:
         clipped: Floats = np.clip(values, low, high)
         return clipped
 
-    def refuse_repeated(self) -> None:
-        """Of two rows of one GPU and time the first counts."""
-        rows = np.flatnonzero(self.good)
-        codes = self.uuids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[rows]
-        order = np.lexsort((rows, self.at_ms[rows], codes))
-        same = (np.diff(codes[order]) == 0) & (np.diff(self.at_ms[rows][order]) == 0)
+    def job_names(self) -> list[str | None]:
+        """Whose each row is, as a job's id; ``None`` where it names nobody."""
+        holder = self.mapping.holder
+        if holder is None:
+            return [None] * len(self.good)
+        prefix = _PREFIX.get(holder.source, "replay:")
+        named = words(self.raw.table[holder.job]).to_pylist()
+        return [name if name is None or ":" in name else prefix + name for name in named]
+
+    def merge_holders(self, measured: dict[str, Floats]) -> SharedRows:
+        """Make one sample of the rows that name several holders of one GPU and time, and keep what is theirs.
+
+        Of two rows of one GPU, time and holder the first counts.
+        """
+        rows, moment = self.by_moment(np.flatnonzero(self.good))
+        same = (np.diff(moment) == 0) & (np.diff(self.jobs[rows]) == 0)
         repeated = np.zeros(len(self.good), np.bool_)
-        repeated[rows[order[1:][same]]] = True
+        repeated[rows[1:][same]] = True
         self.refuse(repeated, self.mapping.time, "was there before for this GPU", placed=False)
+        self._refuse_beside_malformed()
+        rows, moment = self.by_moment(np.flatnonzero(self.good))
+        shared = merged(rows, moment, self.jobs, measured, self.mapping.memory_total_bytes)
+        self.good[shared.others] = False
+        return shared
+
+    def by_moment(self, rows: Places) -> tuple[Places, Places]:
+        """``rows`` by GPU, time and job, then as in the file; and a number for each GPU and time, from 0."""
+        codes, at_ms = self.gpu_codes[rows], self.at_ms[rows]
+        order = np.lexsort((rows, self.jobs[rows], at_ms, codes))
+        new = (np.diff(codes[order], prepend=-2) != 0) | (np.diff(at_ms[order], prepend=-1) != 0)
+        return rows[order], np.cumsum(new) - 1
+
+    def _refuse_beside_malformed(self) -> None:
+        """Where one holder's row was refused, the others would have its part of the GPU too."""
+        rows = np.flatnonzero(self.good)
+        places, moment = self.by_moment(np.concatenate([rows, np.array(self.malformed, np.int64)]))
+        spoiled = np.isin(moment, moment[~self.good[places]])
+        beside = np.zeros(len(self.good), np.bool_)
+        for number in np.unique(moment[spoiled]):
+            members = places[moment == number]
+            if len(np.unique(self.jobs[members])) > 1:
+                beside[members] = True
+        self.refuse(beside, self.mapping.time, "is beside a malformed row of this GPU and time")
 
 
 def _plausible(rows: _Rows, mapping: ColumnMapping, path: str) -> None:
@@ -146,15 +189,15 @@ def _bounds(field: str) -> tuple[float, float]:
     return _LEAST.get(field, 0.0), most
 
 
-def _usual_step_ms(rows: _Rows, kept: npt.NDArray[np.int64]) -> int:
-    codes = rows.uuids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[kept]
+def _usual_step_ms(rows: _Rows, kept: Places) -> int:
+    codes = rows.gpu_codes[kept]
     order = np.lexsort((rows.at_ms[kept], codes))
     steps = np.diff(rows.at_ms[kept][order])[np.diff(codes[order]) == 0]
     return int(np.median(steps)) if len(steps) else USUAL_WIDTH_MS
 
 
 def _table(
-    rows: _Rows, kept: npt.NDArray[np.int64], width_ms: npt.NDArray[np.int32], measured: dict[str, Floats]
+    rows: _Rows, kept: Places, width_ms: npt.NDArray[np.int32], measured: dict[str, Floats]
 ) -> pa.Table:
     columns: dict[str, pa.Array] = {
         "uuid": rows.uuids.take(pa.array(kept)),
@@ -203,7 +246,16 @@ def _uuids(table: pa.Table, mapping: ColumnMapping, nodes: pa.Array) -> pa.Array
     return pc.if_else(unique, given, pc.binary_join_element_wise(nodes, given, "/"))
 
 
-def _gpus(rows: _Rows, kept: npt.NDArray[np.int64], mapping: ColumnMapping) -> Iterator[Gpu]:
+def _jobs(table: pa.Table, mapping: ColumnMapping) -> Places:
+    """A number for each job, -1 where a row names none."""
+    if mapping.holder is None:
+        return np.full(table.num_rows, -1, np.int64)
+    codes = words(table[mapping.holder.job]).dictionary_encode().indices
+    numbered: Places = pc.fill_null(codes, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbered
+
+
+def _gpus(rows: _Rows, kept: Places, mapping: ColumnMapping) -> Iterator[Gpu]:
     """A GPU for each name, on the node of its newest row."""
     places = pa.array(kept)
     found = dict(zip(rows.uuids.take(places).to_pylist(), rows.nodes.take(places).to_pylist(), strict=True))
@@ -216,51 +268,56 @@ def _gpus(rows: _Rows, kept: npt.NDArray[np.int64], mapping: ColumnMapping) -> I
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """Rows of one GPU that follow each other, as places in ``kept``."""
-
-    first: int
-    last: int
-
-
 def _held(
-    rows: _Rows, kept: npt.NDArray[np.int64], width_ms: npt.NDArray[np.int32], holder: HolderColumns
+    rows: _Rows,
+    shared: SharedRows,
+    widths: npt.NDArray[np.int32],
+    holder: HolderColumns,
+    names: list[str | None],
 ) -> Iterator[HeldInterval]:
     """An interval from the first to the last row of each unbroken turn of one job on one GPU."""
     table = rows.raw.table
-    job = words(table[holder.job]).take(pa.array(kept))
-    codes = job.dictionary_encode()
-    turn = pc.fill_null(codes.indices, -1).to_numpy(zero_copy_only=False)
-    for run in _runs(rows, kept, turn):
-        if turn[run.first] >= 0:
-            row = int(kept[run.first])
-            name = job[run.first].as_py()
-            prefix = "" if ":" in name else _PREFIX.get(holder.source, "replay:")
-            yield HeldInterval(
-                allocation=Allocation(
-                    uuid=GpuUuid(rows.uuids[row].as_py()),
-                    holder=Holder(
-                        job=JobId(prefix + name),
-                        user=_word(table, holder.user, row),
-                        project=_word(table, holder.project, row),
-                        name=_word(table, holder.name, row),
-                    ),
-                    source=holder.source,
+    for first, last in _turns(rows, shared):
+        yield HeldInterval(
+            allocation=Allocation(
+                uuid=GpuUuid(rows.uuids[first].as_py()),
+                holder=Holder(
+                    job=JobId(str(names[first])),
+                    user=_word(table, holder.user, first),
+                    project=_word(table, holder.project, first),
+                    name=_word(table, holder.name, first),
                 ),
-                from_ms=int(rows.at_ms[row]) - int(width_ms[run.first]),
-                to_ms=int(rows.at_ms[kept[run.last]]),
-            )
+                share=float(shared.shares[first]),
+                source=holder.source,
+            ),
+            from_ms=int(rows.at_ms[first]) - int(widths[first]),
+            to_ms=int(rows.at_ms[last]),
+        )
 
 
-def _runs(rows: _Rows, kept: npt.NDArray[np.int64], turn: npt.NDArray[np.int64]) -> Iterator[_Run]:
-    codes = rows.uuids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[kept]
-    order = np.lexsort((rows.at_ms[kept], codes))
-    breaks = np.flatnonzero((np.diff(codes[order]) != 0) | (np.diff(turn[order]) != 0))
+def _turns(rows: _Rows, shared: SharedRows) -> Iterator[tuple[int, int]]:
+    """The first and last row of each turn, which ends where a GPU has a row of a time, but none of the job.
+
+    It ends too where the job's share changes.
+    """
+    rows_there = np.flatnonzero(rows.good)
+    places, moment = rows.by_moment(np.concatenate([rows_there, shared.others]))
+    named = rows.jobs[places] >= 0
+    places, moment = places[named], moment[named]
+    if not len(places):
+        return
+    order = np.lexsort((moment, rows.jobs[places], rows.gpu_codes[places]))
+    places, moment = places[order], moment[order]
+    breaks = np.flatnonzero(
+        (np.diff(rows.gpu_codes[places]) != 0)
+        | (np.diff(rows.jobs[places]) != 0)
+        | (np.diff(moment) != 1)
+        | (np.diff(shared.shares[places]) != 0)
+    )
     firsts = np.concatenate([[0], breaks + 1])
-    lasts = np.concatenate([breaks, [len(order) - 1]])
+    lasts = np.concatenate([breaks, [len(places) - 1]])
     for first, last in zip(firsts, lasts, strict=True):
-        yield _Run(first=int(order[first]), last=int(order[last]))
+        yield int(places[first]), int(places[last])
 
 
 def _word(table: pa.Table, column: str | None, row: int) -> str | None:
@@ -276,11 +333,9 @@ def _notice(skipped: Refused, from_ms: int, usual_ms: int) -> Iterator[Gap]:
         yield Gap(source="replay", from_ms=from_ms - usual_ms, to_ms=from_ms, reason=str(skipped))
 
 
-def _gaps(
-    rows: _Rows, kept: npt.NDArray[np.int64], width_ms: npt.NDArray[np.int32], usual_ms: int
-) -> Iterator[Gap]:
+def _gaps(rows: _Rows, kept: Places, width_ms: npt.NDArray[np.int32], usual_ms: int) -> Iterator[Gap]:
     """Where a GPU's rows are missing, and where a row was refused that had its place."""
-    codes = rows.uuids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[kept]
+    codes = rows.gpu_codes[kept]
     order = np.lexsort((rows.at_ms[kept], codes))
     at = rows.at_ms[kept][order]
     starts = at - width_ms[order]
