@@ -112,6 +112,7 @@ def test_who_has_to_leave_and_why() -> None:
 
     assert why(front(), seen(), {}) is None
     assert why(None, seen(), {}) == f"{FRONT} has ended"
+    assert why(silent(front(), 20, "gone"), seen(), {}) == f"the launcher of {FRONT} is gone"
     assert "left its GPU" in (why(front(gpus=()), seen(), {}) or "")
     assert "wants nobody" in (why(front(alone=True), seen(), {}) or "")
     withdrawn = seen(opted_out=frozenset({ActionClass.BACKGROUND}))
