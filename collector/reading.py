@@ -40,6 +40,7 @@ class NodeMark:
 
     ``at_ms`` is when its newest tick was, ``heard_ms`` when it last pushed, both by the head's clock;
     ``ahead_ms`` how far its own clock is ahead. ``lost`` counts ticks that it made and nobody has.
+    ``waiting`` ticks were in its spool then and not received yet, the oldest ``waits_ms`` old.
     """
 
     node: NodeName
@@ -52,6 +53,8 @@ class NodeMark:
     heard_ms: int = 0
     ahead_ms: int = 0
     lost: int = 0
+    waiting: int | None = None
+    waits_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from collector.file_trust import distrust, distrust_inside
 from collector.procfs.accounts import uid_of
 from service.errors import FallowError
 from service.trust.believed import ONLY_ROOT, SYSTEM_FILE, system
-from service.units import ACCOUNT, FAILED, HAND, MACHINE_DATA, PROBE, SERVICE
+from service.units import ACCOUNT, FAILED, HAND, MACHINE_DATA, NODE, PROBE, SERVICE
 
 RUNNING_SYSTEMD = Path("/run/systemd/system")
 MACHINE_SERVICES = Path("/etc/systemd/system")
@@ -47,10 +47,10 @@ class Standing:
     pid: int | None
 
 
-def unit_file(for_user: bool, environment: Mapping[str, str]) -> Path:
+def unit_file(for_user: bool, environment: Mapping[str, str], name: str = SERVICE) -> Path:
     """Where the unit belongs."""
     if not for_user:
-        return MACHINE_SERVICES / SERVICE
+        return MACHINE_SERVICES / name
     home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "~")) / ".config")
     return Path(home).expanduser() / "systemd" / "user" / SERVICE
 
@@ -161,10 +161,11 @@ def tell_accounts(data: Path, name: str = ACCOUNT, file: Path = SYSTEM_FILE) -> 
 def install(folder: Path, units: Mapping[str, str], *, for_user: bool) -> None:
     """Write the units, enable them and start them anew. Blocks until ready. Raises ``SystemdTrouble``.
 
-    Nothing is written where no systemd answers. Units of an installation that had more parts are taken away.
+    Nothing is written where no systemd answers. Units of an installation that had more parts are taken away;
+    a node beside a service shares its probe.
     """
     _ask(("show", "--property=Version"), for_user)
-    for name in () if for_user else (PROBE, HAND):
+    for name in () if for_user or NODE in units else _parts(folder, NODE):
         if name not in units and (folder / name).exists():
             _ask(("disable", "--now", name), for_user)
             _remove(folder / name, for_user)
@@ -176,16 +177,26 @@ def install(folder: Path, units: Mapping[str, str], *, for_user: bool) -> None:
         _ask(("restart", name), for_user)
 
 
-def uninstall(folder: Path, *, for_user: bool) -> None:
+def uninstall(folder: Path, *, for_user: bool, is_node: bool = False) -> None:
     """Stop all parts, and take their units away. Raises ``SystemdTrouble``."""
-    if (folder / FAILED).exists():
+    if (folder / FAILED).exists() and not is_node:
         _ask(("stop", FAILED), for_user)
         _remove(folder / FAILED, for_user)
-    for name in (SERVICE,) if for_user else (SERVICE, PROBE, HAND):
+    names: tuple[str, ...]
+    if is_node:
+        names = (NODE,) if (folder / SERVICE).exists() else (NODE, PROBE)
+    else:
+        names = (SERVICE,) if for_user else (SERVICE, *_parts(folder, NODE))
+    for name in names:
         if (folder / name).exists():
             _ask(("disable", "--now", name), for_user)
             _remove(folder / name, for_user)
     _ask(("daemon-reload",), for_user)
+
+
+def _parts(folder: Path, beside: str) -> tuple[str, ...]:
+    """The service's parts with root's powers that nobody else needs: a node beside it has the same probe."""
+    return (HAND,) if (folder / beside).exists() else (PROBE, HAND)
 
 
 def _write(file: Path, text: str, for_user: bool) -> None:
@@ -209,7 +220,7 @@ def _remove(unit: Path, for_user: bool) -> None:
 
 def standing(unit: Path, *, for_user: bool) -> Standing:
     """How the unit stands. Raises ``SystemdTrouble``."""
-    said = _ask(("show", SERVICE, "--property=ActiveState,SubState,UnitFileState,MainPID"), for_user)
+    said = _ask(("show", unit.name, "--property=ActiveState,SubState,UnitFileState,MainPID"), for_user)
     found = dict(line.partition("=")[::2] for line in said.splitlines())
     pid = found.get("MainPID", "0")
     return Standing(
@@ -231,8 +242,13 @@ def _ask(words: tuple[str, ...], for_user: bool) -> str:
         found = done.stderr.strip() or f"status {done.returncode}"
         if for_user and NO_BUS in found:
             raise SystemdTrouble(NOT_LOGGED_IN)
-        raise SystemdTrouble(f"`{' '.join(command)}` failed: {found}; see `journalctl -u {SERVICE}`")
+        raise SystemdTrouble(f"`{' '.join(command)}` failed: {found}; see `journalctl -u {_named(words)}`")
     return done.stdout
+
+
+def _named(words: tuple[str, ...]) -> str:
+    """The unit that a question is about."""
+    return NODE if NODE in words else SERVICE
 
 
 def _who(for_user: bool) -> str:

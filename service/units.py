@@ -5,6 +5,7 @@
     fallow-hand.service    root, CUDA's checkpoint and messages on terminals; no network. It may become the
                            account whose process it is to pause: the driver takes that from nobody else
     fallow-failed.service  the service's account; when that fails for good: tells operators, starts it anew
+    fallow-node.service    in place of all but the probe, on a machine that pushes to a head
 
 ``ProtectClock`` and ``PrivateDevices`` are left out where NVML or CUDA is called: both take /dev/nvidia* away
 (the first by way of ``DeviceAllow=char-rtc``, which closes every other device). Sources: systemd.exec(5),
@@ -18,6 +19,7 @@ from pathlib import Path
 from service.errors import FallowError
 
 SERVICE, PROBE, HAND = "fallow.service", "fallow-probe.service", "fallow-hand.service"
+NODE = "fallow-node.service"
 FAILED = "fallow-failed.service"
 """What systemd starts when the service has failed so often that it would give up."""
 STARTS, WITHIN_S = 10, 300
@@ -25,6 +27,8 @@ STARTS, WITHIN_S = 10, 300
 ACCOUNT = "fallow"
 PROBE_SOCKET, HAND_SOCKET = "/run/fallow-probe/probe.sock", "/run/fallow-hand/hand.sock"
 MACHINE_DATA = Path("/var/lib/fallow")
+NODE_CONFIG = Path("/etc/fallow/node.toml")
+"""Not in DATA: machines that are set up by the hundred have settings in /etc, a spool in /var/lib."""
 
 USER_SHIELD = """\
 NoNewPrivileges=yes
@@ -78,6 +82,7 @@ class Deployment:
     """What is to run: the service's command, on which DATA, for whom. ``None`` data: systemd's folder.
 
     ``probe`` and ``hand`` are their commands. ``as_root``: the service reads and acts by itself, as root.
+    ``is_node``: the machine is measured for a head elsewhere, and nothing is decided here.
     """
 
     program: tuple[str, ...]
@@ -87,10 +92,13 @@ class Deployment:
     probe: tuple[str, ...] = ()
     hand: tuple[str, ...] = ()
     as_root: bool = False
+    is_node: bool = False
 
 
 def units(wanted: Deployment) -> Mapping[str, str]:
     """The units of a deployment by name, the service's first. Raises ``UnitTrouble``."""
+    if wanted.is_node:
+        return {NODE: node_unit(wanted), PROBE: _probe_unit(wanted)}
     made = {SERVICE: service_unit(wanted), FAILED: _failed_unit(wanted)}
     if wanted.for_user or wanted.as_root:
         return made
@@ -121,6 +129,28 @@ def service_unit(wanted: Deployment) -> str:
     )
 
 
+def node_unit(wanted: Deployment) -> str:
+    """The unit's file of a machine that pushes. It is started again for ever: nobody looks at each of many.
+
+    Its token is read by the account; the network is there for the head alone.
+    """
+    command = _command(wanted, "node")
+    place = "StateDirectory=fallow-node\nStateDirectoryMode=0750\n"
+    if wanted.data is not None:
+        place = f"ReadWritePaths={quoted('-' + str(wanted.data))}\n"
+    return (
+        "[Unit]\n"
+        "Description=Fallow's node: measures this machine's GPUs and pushes that to a head\n"
+        f"Wants=network-online.target {PROBE}\n"
+        f"After=network-online.target nvidia-persistenced.service {PROBE}\nStartLimitIntervalSec=0\n\n"
+        "[Service]\n"
+        f"Type=notify\nNotifyAccess=main\nExecStart={command}\n"
+        "Restart=always\nRestartSec=10\nTimeoutStartSec=60\nTimeoutStopSec=15\nKillMode=mixed\n"
+        f"{place}UMask=0077\n{_powers(wanted)}\n"
+        "[Install]\nWantedBy=multi-user.target\n"
+    )
+
+
 def _failed_unit(wanted: Deployment) -> str:
     """The unit that tells operators that the service failed for good, and starts it anew a while later.
 
@@ -139,11 +169,12 @@ def _failed_unit(wanted: Deployment) -> str:
 
 
 def _command(wanted: Deployment, *verb: str) -> str:
-    data = str(wanted.data) if wanted.data is not None else "%S/fallow"
+    place = "%S/fallow-node" if wanted.is_node else "%S/fallow"
+    data = str(wanted.data) if wanted.data is not None else place
     words = [*wanted.program, *verb, "--data", data]
     if wanted.config is not None:
         words += ["--config", str(wanted.config)]
-    return " ".join(word if word == "%S/fallow" else quoted(word) for word in words)
+    return " ".join(word if word == place else quoted(word) for word in words)
 
 
 def _powers(wanted: Deployment) -> str:
@@ -151,9 +182,10 @@ def _powers(wanted: Deployment) -> str:
         return USER_SHIELD
     if wanted.as_root:
         return ROOT_SHIELD
+    hand = "" if wanted.is_node else f" FALLOW_HAND={HAND_SOCKET}"
     return (
         f"User={ACCOUNT}\nGroup={ACCOUNT}\nCapabilityBoundingSet=\nAmbientCapabilities=\n"
-        f"Environment=FALLOW_PROBE={PROBE_SOCKET} FALLOW_HAND={HAND_SOCKET}\n"
+        f"Environment=FALLOW_PROBE={PROBE_SOCKET}{hand}\n"
         f"RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK\nRemoveIPC=yes\n{SHIELD}"
     )
 

@@ -30,6 +30,9 @@ SAMPLE = re.compile(rb'^fallow_gpu_sample_timestamp_seconds\{uuid="([^"]+)"[^}]*
 LONGEST_S = 60
 ANSWERS = "Fallow answers at"
 
+FAKETIME = "faketime/libfaketime.so.1"
+"""Of Debian's package libfaketime, in the folder of the machine's libraries."""
+
 Row = tuple[str, int]
 """A GPU and the end of a sample of it, UTC ms."""
 
@@ -40,6 +43,16 @@ def can_be() -> str | None:
         return "network namespaces are root's to make"
     missing = [name for name in ("ip", "unshare", "ss") if shutil.which(name) is None]
     return f"{', '.join(missing)} not installed (iproute2, util-linux)" if missing else None
+
+
+def wrong_clock(ahead_s: float) -> dict[str, str] | None:
+    """Variables under which a program's calendar is so far ahead, its steady clocks as they are; ``None``:
+    libfaketime is not installed.
+    """
+    found = next(Path("/usr/lib").glob(f"*/{FAKETIME}"), None)
+    if found is None:
+        return None
+    return {"LD_PRELOAD": str(found), "FAKETIME": f"{ahead_s:+g}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
 def until(what: str, holds: "object", limit_s: float = LONGEST_S) -> None:
@@ -119,7 +132,7 @@ class Audit:
         }
 
     def numbers(self, node: str) -> list[int]:
-        return sorted(number for _, number in self.seen[node])
+        return sorted(number for _, number in self.seen.get(node, {}))
 
 
 @dataclass
@@ -141,10 +154,16 @@ class Site:
         self.head.run(*words, "--tick", f"{self.tick_s:g}")
         until("the head answers", lambda: self.head.log().count(ANSWERS) > begun)
 
-    def start_node(self, name: str) -> None:
+    def start_node(self, name: str, **variables: str) -> None:
         node = self.nodes[name]
         words = ("node", "--head", self.url, "--source", "nvml", "--tick", f"{self.tick_s:g}")
-        node.run(*words, FALLOW_TOKEN=node.token)
+        node.run(*words, FALLOW_TOKEN=node.token, **variables)
+
+    def ask_head(self, *words: str) -> str:
+        """What a verb says at the head, where the service runs."""
+        command = [sys.executable, "-m", "service.cli", *words, "--data", str(self.head.data)]
+        inside = ["ip", "netns", "exec", self.head.space, *command]
+        return subprocess.run(inside, capture_output=True, text=True, check=False, cwd=ROOT).stdout
 
     def cable(self, name: str, state: str) -> None:
         """``up`` or ``down``."""

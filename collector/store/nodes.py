@@ -43,6 +43,8 @@ def read_node_marks(connection: duckdb.DuckDBPyConnection) -> tuple[NodeMark, ..
             heard_ms=row[7],
             ahead_ms=row[8],
             lost=row[9],
+            waiting=row[10],
+            waits_ms=row[11],
         )
         for row in connection.execute(statement("node_marks")).fetchall()
     )

@@ -7,15 +7,17 @@ from pathlib import Path
 from service import systemd
 from service.cli.screen import console, print_json
 from service.config.flags import settle
+from service.node.token_file import give, must_know_its_head
 from service.trust.believed import SYSTEM_FILE
-from service.units import ACCOUNT, MACHINE_DATA, Deployment, units
+from service.units import ACCOUNT, MACHINE_DATA, NODE, NODE_CONFIG, SERVICE, Deployment, units
 
 NOT_RUNNING = 1
 
 
 def run_service(flags: argparse.Namespace) -> int:
     """Install, show or uninstall; status 1 when ``status`` finds it not running."""
-    unit = systemd.unit_file(getattr(flags, "user", False), os.environ)
+    name = NODE if getattr(flags, "node", False) else SERVICE
+    unit = systemd.unit_file(getattr(flags, "user", False), os.environ, name)
     match flags.order:
         case "install":
             return _install(flags, unit)
@@ -33,18 +35,14 @@ PARTS = """\
   fallow-hand.service    root, four capabilities, no network: pauses by CUDA's checkpoint, in the name of
                          whose process it is, and writes on terminals
 """
+PARTS_OF_A_NODE = """\
+  fallow-node.service    account fallow, no capability: measures and pushes to the head; nothing listens
+  fallow-probe.service   root, two capabilities, no network, no devices: reads /proc of all users
+"""
 
 
 def _install(flags: argparse.Namespace, unit: Path) -> int:
-    wanted = Deployment(
-        program=systemd.this_program(),
-        data=None if flags.data is None else settle(flags).data,
-        config=None if flags.config is None else flags.config.absolute(),
-        for_user=flags.user,
-        probe=systemd.this_program("fallow-probe", "service.privileged.probe"),
-        hand=systemd.this_program("fallow-hand", "service.privileged.hand"),
-        as_root=flags.as_root,
-    )
+    wanted = _wanted(flags)
     texts, in_parts = units(wanted), not (flags.user or flags.as_root)
     if flags.dry_run:
         print("\n".join(f"# {unit.with_name(name)}\n{text}" for name, text in texts.items()), end="")
@@ -60,8 +58,9 @@ def _install(flags: argparse.Namespace, unit: Path) -> int:
                 "Install Fallow where others can reach it (/opt/fallow, say), or use --as-root, which runs "
                 "the service as root"
             )
+    token = must_know_its_head(wanted.config) if wanted.is_node and wanted.config else None
     if not flags.yes:
-        parts = PARTS if in_parts else ""
+        parts = (PARTS_OF_A_NODE if wanted.is_node else PARTS) if in_parts else ""
         if not flags.user:
             parts += f"Root runs files of {' and '.join(['root', *flags.trust])} for that.\n"
         files = ", ".join(str(unit.with_name(name)) for name in texts)
@@ -73,15 +72,37 @@ def _install(flags: argparse.Namespace, unit: Path) -> int:
     if in_parts:
         if systemd.make_account():
             print(f"Made the account {ACCOUNT}, without a password or a shell.")
-        if systemd.tell_accounts(wanted.data or MACHINE_DATA):
+        if token is not None:
+            give(token, ACCOUNT)
+            print(f"{token} is root's, for the group {ACCOUNT} to read and nobody else.")
+        elif systemd.tell_accounts(wanted.data or MACHINE_DATA):
             print(f"Wrote {SYSTEM_FILE}, by which everybody's commands believe a service of {ACCOUNT}.")
     systemd.install(unit.parent, texts, for_user=flags.user)
     starts = (
         "when you log in (`loginctl enable-linger`: with the machine)" if flags.user else "with the machine"
     )
-    status = "fallow service status --user" if flags.user else "fallow service status"
+    kind = " --user" if flags.user else " --node" if wanted.is_node else ""
+    status = f"fallow service status{kind}"
     print(f"Installed {unit}; it runs, and starts {starts}. See `{status}`.")
     return 0
+
+
+def _wanted(flags: argparse.Namespace) -> Deployment:
+    if flags.node and (flags.user or flags.as_root):
+        raise systemd.SystemdTrouble(
+            "--node goes with neither --user nor --as-root: it is the machine's, and needs no rights of root"
+        )
+    config = NODE_CONFIG if flags.node and flags.config is None else flags.config
+    return Deployment(
+        program=systemd.this_program(),
+        data=None if flags.data is None else settle(flags).data,
+        config=None if config is None else config.absolute(),
+        for_user=flags.user,
+        probe=systemd.this_program("fallow-probe", "service.privileged.probe"),
+        hand=systemd.this_program("fallow-hand", "service.privileged.hand"),
+        as_root=flags.as_root,
+        is_node=flags.node,
+    )
 
 
 def _must_be_roots(program: Path, trust: list[str]) -> None:
@@ -102,11 +123,11 @@ def _uninstall(flags: argparse.Namespace, unit: Path) -> int:
         return 0
     if not flags.yes:
         print(
-            f"This would stop the service and remove {unit}. Jobs that run go on; what was measured stays.\n"
+            f"This would stop {unit.name} and remove {unit}. Jobs that run go on; what was measured stays.\n"
             "With --yes it is done."
         )
         return 0
-    systemd.uninstall(unit.parent, for_user=flags.user)
+    systemd.uninstall(unit.parent, for_user=flags.user, is_node=flags.node)
     print(f"Removed {unit}; what was measured stays.")
     return 0
 

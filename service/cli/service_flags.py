@@ -45,6 +45,9 @@ def _service(add: AddVerb) -> None:
     _json(status)
     for order in (install, uninstall, status):
         order.add_argument("--user", action="store_true", help="for this user alone instead of the machine")
+        order.add_argument(
+            "--node", action="store_true", help="`fallow node`, which pushes to a head, instead of a service"
+        )
 
 
 def _node(add: AddVerb) -> None:

@@ -16,6 +16,7 @@ from service.cli.asking import SIMULATED, asked
 from service.cli.screen import Column, console, place, print_json, state_text, table
 from service.client import Client, connect
 from service.durations import STALE_S, parse_span, window
+from service.summaries import pushing_nodes
 from service.summaries.finding_groups import grouped
 
 if TYPE_CHECKING:
@@ -157,24 +158,21 @@ def summary(picture: Picture, *, ages: bool = True) -> list[Text]:
         _meter("really used", now["used_gpus"], total, "green"),
         counts,
         *([Text(f"withheld: {why}")] if (why := now.get("withheld_because")) else []),
-        *_trouble_of_nodes(picture.nodes),
+        *_of_nodes(picture.nodes, picture.at),
         *([_ages(picture.components)] if picture.components and ages else []),
     ]
 
 
-def _trouble_of_nodes(nodes: "Sequence[NodesRow]") -> list[Text]:
-    """A line for each machine that pushes, and is silent or whose clock is wrong."""
-    told = []
-    for node in nodes:
-        silent_s = node["silent_s"]
-        if silent_s is None or silent_s > STALE_S:
-            when = words.clock_time(node["last_ts"]) if node["last_ts"] else "never"
-            told.append(f"node {node['node']} was last heard {when}: what it measures meanwhile comes later")
-        if node["clock_ahead_s"]:
-            side = "ahead of" if node["clock_ahead_s"] > 0 else "behind"
-            length = text.length(abs(node["clock_ahead_s"]))
-            told.append(f"the clock of node {node['node']} is {length} {side} this service's: set it by NTP")
-    return [Text(line, style="yellow") for line in told[:MOST_NODES]]
+def _of_nodes(nodes: "Sequence[NodesRow]", at: datetime) -> list[Text]:
+    """The machines that push, in a line; a line for each that is silent or whose clock is wrong."""
+    if not nodes:
+        return []
+    said = pushing_nodes.of_nodes(nodes, at, words.clock_time)
+    trouble = [line for node in said for line in node.trouble]
+    return [
+        Text(pushing_nodes.in_a_line(nodes, at, MOST_NODES)),
+        *(Text(line, style="yellow") for line in trouble[:MOST_NODES]),
+    ]
 
 
 def _meter(name: str, part: float | None, total: float, style: str) -> Text:

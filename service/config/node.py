@@ -11,7 +11,7 @@ from service.secrets import REFERENCE
 class NodeConfig:
     """A machine that pushes what it measures to a head: `fallow node`.
 
-    What it reads, and how often, is in `[collect]` ([how](watch-many.md#fallow-node-on-each-machine)).
+    What it reads, and how often, is in `[collect]` ([how](nodes.md)).
     """
 
     head: str = told("", "the address of the head's service, for example `https://head:9475` (flag `--head`)")

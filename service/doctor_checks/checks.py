@@ -6,6 +6,7 @@ Each looks at one thing and never raises for what it finds. Nothing is changed, 
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,15 @@ from service.client import running
 from service.doctor_checks import answers, control_checks, slurm
 from service.doctor_checks.results import Finding, Verdict, driver_version
 from service.sources.specs import DcgmSpec, NodesSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
+from service.summaries import pushing_nodes
 
 if TYPE_CHECKING:
     from collector.sources.nvml.probe import Probe, ProbedGpu
     from service.config.model import Config
+    from service.schemas.rows import NodesRow
 
+MOST_NODES = 20
+"""As many machines as fit a screen, a row each."""
 SCARCE_BYTES = 2 * 2**30
 PROC = Path("/proc")
 CONTAINER_SIGNS = (Path("/.dockerenv"), Path("/run/.containerenv"))
@@ -155,8 +160,32 @@ def service(data: Path) -> Iterator[Finding]:
                 advice="" if well else str(health.reason),
             )
             yield from answers.findings(answers.answers_of(client))
+            yield from pushed_nodes(client.rows_if_kept("nodes") or [], datetime.now(UTC))
     except ClientError as error:
         yield Finding(subject="service", verdict=Verdict.TROUBLE, found=str(error))
+
+
+def pushed_nodes(rows: "list[NodesRow]", at: datetime) -> Iterator[Finding]:
+    """A row for each machine that pushes, those with trouble first; many that are well are one row."""
+    said = pushing_nodes.of_nodes(rows, at)
+    for node in said[:MOST_NODES]:
+        yield Finding(
+            subject=f"node {node.node}",
+            verdict=Verdict.LIMITED if node.trouble else Verdict.GOOD,
+            found=node.state,
+            advice="; ".join(node.trouble),
+        )
+    left = said[MOST_NODES:]
+    if left:
+        silent = sum(bool(node.trouble) for node in left)
+        found = f"{len(left)} more push" + (
+            f"; {silent} of them are silent, or their clock is wrong" if silent else ""
+        )
+        yield Finding(
+            subject="nodes",
+            verdict=Verdict.LIMITED if silent else Verdict.GOOD,
+            found=f"{found}: `GET /v1/query/nodes` of the API has all",
+        )
 
 
 def driver(*, wanted: bool) -> Iterator[Finding]:
@@ -222,7 +251,7 @@ def _source(
             found = f"{shape.nodes} nodes of {shape.gpus_per_node} GPUs that are not there"
             return Finding(subject="simulated", verdict=Verdict.GOOD, found=found)
         case NodesSpec():
-            found = "machines push to this service; `fallow status` says which are silent"
+            found = "machines push to this service; each of them is below, where it runs"
             return Finding(subject="nodes", verdict=Verdict.GOOD, found=found)
         case ReplaySpec(path=path):
             verdict = Verdict.GOOD if Path(path).is_file() else Verdict.TROUBLE

@@ -31,6 +31,12 @@ MOST_PAGES_BYTES = 6 << 20
 """Pages pack to a tenth and less: half of a body."""
 TIMEOUT_S = 20.0
 """A head that comes back is asked by all nodes at once, and reads each body for up to half a second."""
+UNVERIFIED = "CERTIFICATE_VERIFY_FAILED"
+"""How OpenSSL's trouble with a certificate is named in Python's message."""
+UNPROVEN = (
+    ". Nothing was sent: whoever answers there did not prove to be the head. Behind a CA of your own, name "
+    "its certificate as ca_file in [node]; the head's certificate must name the host of its address"
+)
 LONGEST_ANSWER = 400
 """Characters of an answer that are shown."""
 
@@ -102,7 +108,8 @@ class Pusher:
                 self._url, content=self._body(), headers={"Content-Type": "application/octet-stream"}
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise HeadAway(on_a_line(str(error) or type(error).__name__, LONGEST_ANSWER)) from error
+            why = on_a_line(str(error) or type(error).__name__, LONGEST_ANSWER)
+            raise HeadAway(f"{why}{UNPROVEN if UNVERIFIED in why else ''}") from error
         if response.status_code != 200:
             raise HeadAway(f"it answered HTTP {response.status_code}{_words(response)}")
         return _receipt(response)
@@ -110,19 +117,22 @@ class Pusher:
     def _body(self) -> bytes:
         told = self._echo is not None
         records = fitting(self._spool.next(self._received), MOST_PAGES_BYTES) if told else ()
+        waiting, oldest_ms = self._spool.beyond(self._received)
         while True:
-            now = steady_ms()
+            now, sent_ms = steady_ms(), self._now_ms()
             body = pack(
                 Batch(
                     spool=self._spool.name,
                     machine=self._machine.machine,
                     boot=self._machine.boot,
                     version=own_version(),
-                    sent_ms=self._now_ms(),
+                    sent_ms=sent_ms,
                     steady_ms=now,
                     after=self._received,
                     echo_ms=0 if self._echo is None else self._echo[0],
                     held_ms=0 if self._echo is None else now - self._echo[1],
+                    waiting=waiting,
+                    waits_ms=0 if oldest_ms is None else max(0, sent_ms - oldest_ms),
                     records=records,
                 )
             )

@@ -18,6 +18,8 @@ from service.errors import FallowError
 from service.logs import log_event
 from service.node.push import HeadAway, Machine, Pusher, steady_ms
 from service.node.spool import Spool, SpoolLimits, SpoolTrouble
+from service.node.token_file import must_be_secret
+from service.server.systemd_notify import notify
 from service.version import own_version
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def run_node(config: "Config", data: Path, say: Callable[[str], None]) -> None:
     if not config.node.head:
         raise NoHead("give the head's address: fallow node --head https://head:9475, or head in [node]")
     refuse_no_gpus(config, None)
+    must_be_secret(config.node.token)
     limits = SpoolLimits(
         most_bytes=config.node.spool_mib << 20, most_ms=round(config.node.spool_hours * 3_600_000)
     )
@@ -65,9 +68,11 @@ def run_node(config: "Config", data: Path, say: Callable[[str], None]) -> None:
         f"Node {socket.gethostname()} pushes to {config.node.head}; {state.waiting} ticks wait in "
         f"{data}. Nothing listens."
     )
+    notify(f"READY=1\nSTATUS=pushes to {config.node.head}")
     try:
         node.live()
     finally:
+        notify("STOPPING=1")
         spool.close()
         log_event(log, "node-stopped")
 
@@ -169,6 +174,9 @@ class _Node:
         if trouble == self._trouble:
             return
         state = self._spool.state
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        word = "the head takes what is pushed" if trouble is None else f"the head is away: {trouble}"
+        notify(f"STATUS={word}, since {since}")
         if trouble is not None:
             self._say(
                 f"The head took nothing: {trouble}. {state.waiting} ticks wait here, {state.lost} were lost."

@@ -121,6 +121,13 @@ class Spool:
             for sequence, at_ms, width_ms, boot, steady_ms, page in rows
         )
 
+    def beyond(self, received: int) -> tuple[int, int | None]:
+        """How many ticks have numbers above ``received``, and when the oldest of them was (UTC ms)."""
+        waiting, oldest_ms = self._rows(
+            "SELECT count(*), min(at_ms) FROM ticks WHERE sequence > ?", received
+        )[0]
+        return waiting, oldest_ms
+
     def forget(self, up_to: int) -> None:
         """Delete what the head has stored. Where it knows numbers that were never given here, an older file
         was put back: what is in it gets a new name, so that nothing is taken for what is stored already.

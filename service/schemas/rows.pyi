@@ -1203,6 +1203,9 @@ NodesRow = TypedDict(
         "clock_ahead_s": float,
         "lost_ticks": int,
         "version": str,
+        "pushed_ts": str,
+        "waiting_ticks": int | None,
+        "spool_age_s": float | None,
     },
 )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service.node.token_file import must_know_its_head
 from service.systemd import (
     SystemdTrouble,
     beyond_account,
@@ -18,7 +19,7 @@ from service.systemd import (
     trusted_by_root,
     unit_file,
 )
-from service.units import FAILED, HAND, PROBE, SERVICE, WITHIN_S, Deployment, UnitTrouble, quoted, units
+from service.units import FAILED, HAND, NODE, PROBE, SERVICE, WITHIN_S, Deployment, UnitTrouble, quoted, units
 from tests.conftest import program
 from tests.service.conftest import fallow
 
@@ -77,7 +78,22 @@ def test_a_hand_that_is_stopped_leaves_alone_what_it_began() -> None:
     assert "KillMode=process" in units(deployment())[HAND].splitlines()
 
 
-@pytest.mark.parametrize("wanted", [deployment(), deployment(as_root=True)])
+def test_a_node_is_the_probe_and_one_unit_that_gives_up_as_much_as_the_service() -> None:
+    texts = units(deployment(is_node=True, config=Path("/etc/fallow/node.toml")))
+    assert set(texts) == {NODE, PROBE}
+    own, service = texts[NODE].splitlines(), unit_text(deployment()).splitlines()
+    assert (
+        f"ExecStart={' '.join(this_program())} node --data %S/fallow-node --config /etc/fallow/node.toml"
+        in own
+    )
+    shield = service[service.index("NoNewPrivileges=yes") : service.index("[Install]")]
+    assert set(shield) <= set(own)
+    for line in ("User=fallow", "CapabilityBoundingSet=", "Restart=always", "StartLimitIntervalSec=0"):
+        assert line in own
+    assert not any("FALLOW_HAND" in line for line in own), "nothing is done to anybody from a node"
+
+
+@pytest.mark.parametrize("wanted", [deployment(), deployment(as_root=True), deployment(is_node=True)])
 def test_no_part_that_asks_the_driver_loses_its_devices(wanted: Deployment) -> None:
     """ProtectClock adds a DeviceAllow, which closes every other device; systemd.exec(5)."""
     for name, text in units(wanted).items():
@@ -85,10 +101,10 @@ def test_no_part_that_asks_the_driver_loses_its_devices(wanted: Deployment) -> N
         assert (name == PROBE) == bool(closing), (name, closing)
 
 
-@pytest.mark.parametrize("name", [SERVICE, PROBE, HAND])
+@pytest.mark.parametrize("name", [SERVICE, PROBE, HAND, NODE])
 def test_exposure_is_at_most_three_by_systemds_own_reckoning(tmp_path: Path, name: str) -> None:
     analyze = program("systemd-analyze", "systemd")
-    (tmp_path / name).write_text(units(deployment())[name])
+    (tmp_path / name).write_text({**units(deployment(is_node=True)), **units(deployment())}[name])
     command = [analyze, "security", "--offline=true", "--threshold=30", "--no-pager", str(tmp_path / name)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     if "unrecognized option" in done.stderr:
@@ -203,7 +219,8 @@ def test_own_data_may_be_written_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [None, Path("/srv/of people/100%/$HOME")])
 def test_systemd_reads_the_unit_without_complaint(tmp_path: Path, for_user: bool, data: Path | None) -> None:
     verify = program("systemd-analyze", "systemd")
-    texts = units(deployment(for_user=for_user, data=data))
+    texts = dict(units(deployment(for_user=for_user, data=data)))
+    texts |= {} if for_user else units(deployment(data=data, is_node=True))
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     paths = [str(tmp_path / name) for name in texts]
@@ -246,6 +263,24 @@ def test_dry_run_prints_the_unit_anywhere() -> None:
     assert alone.returncode == 0 and PROBE not in alone.stdout
     for name, text in units(deployment(as_root=True)).items():
         assert f"# /etc/systemd/system/{name}\n{text}" in alone.stdout
+
+
+def test_a_node_is_not_installed_before_it_knows_its_head_and_token(tmp_path: Path) -> None:
+    config, token = tmp_path / "node.toml", tmp_path / "token"
+
+    def refused(said: str | None) -> str:
+        if said is not None:
+            config.write_text(said)
+        with pytest.raises(SystemdTrouble) as error:
+            must_know_its_head(config)
+        return str(error.value)
+
+    assert f"there is no {config}" in refused(None)
+    assert "names no head" in refused("[node]\n")
+    assert "${file:PATH}" in refused('[node]\nhead = "https://head"\n')
+    assert f"there is no {token}" in refused(f'[node]\nhead = "https://head"\ntoken = "${{file:{token}}}"\n')
+    token.touch()
+    assert must_know_its_head(config) == token
 
 
 def test_a_service_that_fails_for_good_is_told_of_and_started_again() -> None:

@@ -19,7 +19,9 @@ from advisor.engines.cuda_checkpoint import Deed
 from advisor.serialize import from_text
 from service.units import HAND, units
 from tests.advisor.engines.standin_parts import SOURCE
+from tests.collector.dcgm.loopback import serving, text
 from tests.conftest import program
+from tests.service.conftest import fallow, is_well, start, stop_well, until
 from tests.service.delivery.servers import webhook
 from tests.service.test_service_systemd import deployment
 
@@ -42,6 +44,16 @@ ops = ["json://127.0.0.1:{port}/hook?cto=5&rto=5"]
 to = ["ops"]
 """
 """Its port is another program's: such a service never starts."""
+NODE_TOML = """[node]
+head = "{head}"
+token = "${{file:/etc/fallow/token}}"
+[collect]
+sources = ["dcgm={exporter}"]
+tick_s = 1
+"""
+EXPORTED = """# TYPE DCGM_FI_DEV_GPU_UTIL gauge
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a0",device="nvidia0",modelName="NVIDIA H100",Hostname="gpu-a"} 50
+"""
 GIVES_UP_WITHIN_S = 240.0
 POWERS = {"fallow-probe": (2, 19), "fallow-hand": (2, 6, 7, 19)}
 """Numbers of capability.h: CAP_DAC_READ_SEARCH, CAP_SETGID, CAP_SETUID, CAP_SYS_PTRACE."""
@@ -262,6 +274,40 @@ def test_a_service_that_never_starts_is_told_of_and_not_given_up(inside: Run) ->
             assert waiting.strip() == "activating", "it waits for the start limit, and then starts it again"
         finally:
             assert inside("fallow", "service", "uninstall", "--yes").returncode == 0
+
+
+@pytest.mark.slow
+def test_a_node_pushes_from_its_unit_and_comes_back_when_killed(inside: Run, tmp_path: Path) -> None:
+    head = start(tmp_path / "head", ("--source", "nodes"), "[collect]\ntick_s = 1\nslurm = false\n")
+    token = fallow("token", "add", "--user", "gpu-a", "--role", "node", data=head.data).stdout
+    try:
+        until("the head is well", lambda: is_well(head))
+        with serving(lambda path, headers: text(EXPORTED)) as exporter:
+            said = NODE_TOML.format(head=head.url, exporter=exporter)
+            made = 'mkdir -p /etc/fallow; cd /etc/fallow; printf %s "$1" > node.toml; printf %s "$2" > token'
+            assert inside("sh", "-c", made, "sh", said, token).returncode == 0
+            installed = inside("fallow", "service", "install", "--node", "--yes", *TRUST)
+            assert installed.returncode == 0, installed.stderr
+            until("the head has stored its ticks", lambda: bool(head.client().rows("nodes")))
+            owned = inside("stat", "-c", "%U %G %a", "/etc/fallow/token", "/var/lib/fallow-node/spool.sqlite")
+            assert owned.stdout.split("\n")[:2] == ["root fallow 640", "fallow fallow 600"]
+            assert "active, enabled" in inside("fallow", "service", "status", "--node").stdout
+            first = _pid(inside, unit="fallow-node")
+            status = inside("cat", f"/proc/{first}/status").stdout
+            assert "CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status
+            assert head.url in inside("systemctl", "show", "-p", "StatusText", "fallow-node").stdout
+            assert inside("systemctl", "is-active", "fallow-probe").stdout.strip() == "active"
+            stored = head.client().rows("nodes")[0]["last_ts"]
+            assert inside("sh", "-c", f"kill -9 {first}").returncode == 0
+            again = ("systemctl", "show", "-p", "NRestarts", "fallow-node")
+            _until(inside, again, lambda told: "NRestarts=1" in told)
+            until("it pushes again", lambda: head.client().rows("nodes")[0]["last_ts"] > stored)
+        removed = inside("fallow", "service", "uninstall", "--node", "--yes")
+        assert removed.returncode == 0, removed.stderr
+        assert inside("sh", "-c", "ls /etc/systemd/system | grep fallow").returncode != 0
+        assert inside("ls", "/var/lib/fallow-node/spool.sqlite").returncode == 0, "what waits there stays"
+    finally:
+        stop_well(head)
 
 
 def test_a_persons_service_needs_a_systemd_of_theirs_and_says_so(inside: Run) -> None:

@@ -230,6 +230,8 @@ class NodeReceiver:
             at_ms=node.last_ms or 0,
             heard_ms=now_ms,
             ahead_ms=node.clock.kept_ms,
+            waiting=batch.waiting,
+            waits_ms=batch.waits_ms,
         )
         trouble = untimely(node.last_ms, at_ms, now_ms)
         if trouble is None:

@@ -2,7 +2,7 @@
 
     body    zlib of lines of JSON, in UTF-8: a header, then a line a tick in the order of their numbers
     header  {"format", "spool", "machine", "boot", "version", "sent_ms", "steady_ms", "after", "echo_ms",
-             "held_ms"}
+             "held_ms", "waiting", "waits_ms"}; the last two are missing from a node of 0.1.0
     tick    {"sequence", "at_ms", "width_ms", "boot", "steady_ms", "page"}
 
 The page is the contract that services read each other by (``collector.metrics_endpoint``), so what an older
@@ -57,6 +57,7 @@ class Batch:
     ``spool`` is made anew with each spool file, ``machine`` is of the machine, ``boot`` of its boot.
     ``after``: all that the spool has above this number is sent; what is missing of it, nobody has any more.
     ``echo_ms`` is the head's time in its last answer, ``held_ms`` how long ago that came; 0 before the first.
+    ``waiting`` ticks had not been received when it was sent, the oldest ``waits_ms`` old; ``None``: not said.
     """
 
     spool: str
@@ -68,6 +69,8 @@ class Batch:
     after: int = 0
     echo_ms: int = 0
     held_ms: int = 0
+    waiting: int | None = None
+    waits_ms: int | None = None
     records: tuple[Record, ...] = ()
 
 
@@ -84,6 +87,8 @@ def pack(batch: Batch) -> bytes:
         "after": batch.after,
         "echo_ms": batch.echo_ms,
         "held_ms": batch.held_ms,
+        "waiting": batch.waiting,
+        "waits_ms": batch.waits_ms,
     }
     lines = [json.dumps(head), *(json.dumps(_line(record)) for record in batch.records)]
     return zlib.compress("\n".join(lines).encode(), LEVEL)
@@ -114,6 +119,8 @@ def unpack(body: bytes) -> Batch:
         after=_number(head, "after"),
         echo_ms=_number(head, "echo_ms"),
         held_ms=_number(head, "held_ms"),
+        waiting=_number_if_said(head, "waiting"),
+        waits_ms=_number_if_said(head, "waits_ms"),
         records=records,
     )
 
@@ -185,6 +192,10 @@ def _number(line: Mapping[str, Any], name: str, *, least: int = 0) -> int:
     if type(value) is not int or not least <= value <= MOST_MS:
         raise BadBatch(f"its {name} is no whole number from {least} on")
     return value
+
+
+def _number_if_said(line: Mapping[str, Any], name: str) -> int | None:
+    return None if line.get(name) is None else _number(line, name)
 
 
 def _text(line: Mapping[str, Any], name: str) -> str:

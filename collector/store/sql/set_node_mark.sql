@@ -1,9 +1,10 @@
 -- How far a node is taken in. Parameters: node, credential, machine, spool, version, sequence, at_ms (UTC ms, NULL: no
--- tick of it was ever stored), heard_ms (UTC ms), ahead_ms, lost.
+-- tick of it was ever stored), heard_ms (UTC ms), ahead_ms, lost, waiting, waits_ms.
 INSERT INTO node_marks
 SELECT $node, $credential, $machine, $spool, $version, $sequence, epoch_ms(CAST($at_ms AS BIGINT)),
-    epoch_ms(CAST($heard_ms AS BIGINT)), $ahead_ms, $lost
+    epoch_ms(CAST($heard_ms AS BIGINT)), $ahead_ms, $lost, $waiting, $waits_ms
 ON CONFLICT (node) DO UPDATE SET
     credential = excluded.credential, machine = excluded.machine, spool = excluded.spool, version = excluded.version,
     sequence = excluded.sequence, last_ts = excluded.last_ts, heard_ts = excluded.heard_ts,
-    ahead_ms = excluded.ahead_ms, lost = excluded.lost;
+    ahead_ms = excluded.ahead_ms, lost = excluded.lost, waiting = excluded.waiting,
+    waits_ms = excluded.waits_ms;

@@ -184,6 +184,18 @@ def test_who_held_a_gpu_while_the_head_was_deaf_is_told_anew(store: Store) -> No
     ]
 
 
+def test_how_much_waited_in_a_spool_is_kept_as_the_last_push_said(store: Store) -> None:
+    head = head_of(store)
+    node = Node(head)
+    for said in ({"waiting": 72, "waits_ms": 720_000}, {}):
+        node.tick(times(node.number)[0])
+        node.push(times(node.number)[0] + 1, **said)
+        drain(head, store, times(node.number)[0] + 2)
+        with store.reader() as reader:
+            (mark,) = read_node_marks(reader)
+        assert (mark.waiting, mark.waits_ms) == (said.get("waiting"), said.get("waits_ms"))
+
+
 @pytest.mark.parametrize("ahead_ms", [37_000, -3_600_000])
 def test_a_clock_that_is_wrong_is_told_and_the_heads_time_counts(store: Store, ahead_ms: int) -> None:
     head = head_of(store)

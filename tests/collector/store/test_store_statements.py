@@ -84,7 +84,8 @@ PARAMETERS = {
     "imported_ranges": "origin",
     "node_marks": "",
     "node_owners": "",
-    "set_node_mark": "ahead_ms at_ms credential heard_ms lost machine node sequence spool version",
+    "set_node_mark": "ahead_ms at_ms credential heard_ms lost machine node sequence spool version waiting"
+    " waits_ms",
     "insert_event": "at_ms detail gpu_id kind",
     "insert_gap": "from_ms gpu_id node reason source to_ms",
     "insert_gpus": "",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.driver.driver import CompilerMissing
-from tests.nodes_site import Site, can_be, site, until
+from tests.nodes_site import Site, can_be, site, until, wrong_clock
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -57,3 +57,27 @@ def test_nodes_push_exactly_once_through_kills_and_an_outage_of_the_head(fleet: 
         assert last[name] in stored
         assert all("did not measure" in reason for _, _, reason in fleet.gaps(name))
     assert "Traceback" not in fleet.head.log()
+
+
+def test_a_node_whose_calendar_is_an_hour_wrong_is_stored_at_true_times_and_named(fleet: Site) -> None:
+    variables = wrong_clock(-3600)
+    if variables is None:
+        pytest.skip("libfaketime is not installed; on Debian: apt-get install faketime")
+    fleet.start_head()
+    begun_ms = time.time_ns() // 1_000_000
+    fleet.start_node("gpu-a", **variables)
+    until("some ticks", lambda: len(fleet.audit.numbers("gpu-a")) >= 6)
+    until("it is named", lambda: "1 h behind" in fleet.ask_head("status"))
+    doctor = fleet.ask_head("doctor")
+    assert "node gpu-a" in doctor and "set it by NTP" in doctor, doctor
+    assert "The head says: the clock of node gpu-a is 3600.0 s behind" in fleet.nodes["gpu-a"].log()
+    fleet.nodes["gpu-a"].stop()
+    time.sleep(2.5 * fleet.tick_s)
+    fleet.head.stop()
+    ended_ms = time.time_ns() // 1_000_000
+    stored = sorted(at_ms for _, at_ms in fleet.stored("gpu-a"))
+    assert len(stored) >= 10
+    assert all(begun_ms - 2_000 <= at_ms <= ended_ms for at_ms in stored)
+    told = sorted(at_ms + 3_600_000 for _, at_ms in fleet.audit.rows("gpu-a"))
+    assert len(told) == len(stored)
+    assert all(abs(one - other) <= 300 for one, other in zip(stored, told, strict=True))
