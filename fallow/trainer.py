@@ -22,6 +22,7 @@ from fallow.data.adapters import Adapter, Asked, length, take_in
 from fallow.data.balance import Balance
 from fallow.data.batch_plan import BatchPlan
 from fallow.data.feed import Feed
+from fallow.data.sample_digest import NOTES, SampleDigest
 from fallow.data.sampler import Order, Piece
 from fallow.data.step import ONCE_EACH, OpenStep
 from fallow.errors import LoopError
@@ -79,6 +80,7 @@ class Trainer:
         self._trainable: tuple[bool, ...] = ()
         self._reducer: Reducer = Local(model)
         self._balance = Balance(self._replica.device, recipe)
+        self._digest = SampleDigest()
         self._open: OpenStep | None = None
         self._outcome: Outcome | None = None
         self._notes: tuple[float, ...] | None = None
@@ -246,7 +248,7 @@ class Trainer:
     # -- one step ---------------------------------------------------------------------------------------
 
     def _run(self, intake: Adapter, until: int) -> Iterator[tuple[int, Iterator[Any]]]:
-        feed = Feed(intake, until, self._key)
+        feed = Feed(intake, until, self._key, self._digest)
         with closing(feed), self._keeper.listening(), self._guard.watching():
             if not self._started:
                 self._start(feed)
@@ -332,7 +334,8 @@ class Trainer:
         """The step's exchange; ``None`` when the group broke. No traceback may outlive it: it would keep the
         broken group's sockets open, and peers would wait for us.
         """
-        notes = [float(self._seat.flag()), float(self._keeper.asked), *self._balance.notes()]
+        notes = [float(self._seat.flag()), float(self._keeper.asked)]
+        notes += [*self._digest.notes(), *self._balance.notes()]
         try:
             with self._gaps.gap("sum"):
                 summed = self._reducer.finish(opened.shape.blocks, notes, 1 + opened.number % MARKS)
@@ -352,6 +355,7 @@ class Trainer:
         if summed is None:
             self._replica.roll_back()
             return Outcome(None, 0.0)
+        self._digest.check(summed.notes[2:], opened.number, self._seat.group, self._replica.device)
         scale = opened.scale(summed.count, summed.counted)
         loss = summed.loss * scale
         self._late.check(loss, opened.number)
@@ -377,9 +381,9 @@ class Trainer:
         """
         if self._notes is None:
             return
-        (flag, save, *seconds), self._notes = self._notes, None
+        (flag, save, *told), self._notes = self._notes, None
         self._gaps.begin_step()
-        self._balance.learn(seconds)
+        self._balance.learn(told[NOTES:])
         if save:
             self._keeper.follow_signal(self.rank)
         self._wishes.grant(self.rank)

@@ -7,17 +7,20 @@ import torch
 from fallow.data.adapters import Adapter
 from fallow.data.batch_plan import BatchPlan, StepShape
 from fallow.data.prefetch import Ahead, Direct, Supply
+from fallow.data.sample_digest import SampleDigest
 from fallow.data.sampler import Course, Piece
 
 
 class Feed:
     """Open from the first step to ``until``; loader processes, if any are asked for, live as long.
 
-    They are forked here, before this worker connects to others, whose sockets they would hold open.
+    They are forked here, before this worker connects to others, whose sockets they would hold open. What is
+    given out is noted in ``digest``.
     """
 
-    def __init__(self, intake: Adapter, until: int, key: int | None):
+    def __init__(self, intake: Adapter, until: int, key: int | None, digest: SampleDigest | None = None):
         self._course = Course(intake.order)
+        self._digest = digest or SampleDigest()
         self._until = until
         self._cut: BatchPlan | None = None
         self._shapes: dict[int, StepShape] = {}
@@ -35,11 +38,15 @@ class Feed:
             return tuple([self._course.piece(later, micro) for micro in cut.mine(self._shape(later))])
 
         self._supply.aim(cut, step, step + 1 if cut.warming_up else self._until, pieces_of)
-        return self._shape(step), pieces_of(step)
+        shape = self._shape(step)
+        self._digest.begin(shape, lambda: self._course.samples(step))
+        return shape, pieces_of(step)
 
     def fetch(self, piece: Piece) -> Any:
         """The collated samples of ``piece``; blocks until they are there."""
-        return self._supply.fetch(piece)
+        fetched = self._supply.fetch(piece)
+        self._digest.add(piece)
+        return fetched
 
     def close(self) -> None:
         """End the loader processes."""

@@ -94,11 +94,17 @@ class Course:
 
     def piece(self, step: int, micro: MicroBatch) -> Piece:
         """What ``micro`` of ``step`` consists of."""
-        epoch = self.order.epoch(step)
+        where = self._part(step, micro.start, micro.stop)
+        return Piece(step=step, micro=micro, epoch=self.order.epoch(step), where=where)
+
+    def samples(self, step: int) -> Sequence[int]:
+        """All samples of ``step``, of all workers."""
+        return self._part(step, 0, self.order.batch_size(step))
+
+    def _part(self, step: int, first: int, end: int) -> Sequence[int]:
         start = (step % self.order.steps_per_epoch) * self.order.global_batch
-        part = self._permutation(epoch)[start + micro.start : start + micro.stop]
-        where = part.tolist() if isinstance(part, torch.Tensor) else part
-        return Piece(step=step, micro=micro, epoch=epoch, where=where)
+        part = self._permutation(self.order.epoch(step))[start + first : start + end]
+        return part.tolist() if isinstance(part, torch.Tensor) else part
 
     def _permutation(self, epoch: int) -> Sequence[int] | torch.Tensor:
         if epoch not in self._permutations:
