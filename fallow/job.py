@@ -85,6 +85,7 @@ class Job:
         state: Mapping[str, Any] | None = None,
         checkpoint: Path | str | None = None,
         allow_non_finite: bool = False,
+        start_step: int = 0,
     ) -> Trainer:
         """A trainer whose global batch is ``global_batch`` samples at any world size.
 
@@ -95,8 +96,9 @@ class Job:
         change it. ``schedulers`` are stepped once a committed step. ``state`` names extra objects with
         ``state_dict`` and ``load_state_dict`` to hand to joiners. ``checkpoint`` is saved on SIGUSR1 or
         ``checkpoint()``, and resumed from, at any world size. ``allow_non_finite`` goes on when a step's loss
-        is inf or nan. Raises BatchError for an impossible cut, Mistake for a model or optimizer that cannot
-        be trained, and StateMistake for a state that could not be handed over or saved.
+        is inf or nan. ``start_step``: a training that was begun elsewhere has done so many steps; what was
+        saved at ``checkpoint`` wins. Raises BatchError for an impossible cut, Mistake for a model or
+        optimizer that cannot be trained, StateMistake for a state that could not be handed over or saved.
         """
         recipe = Recipe(
             global_batch=global_batch,
@@ -112,6 +114,7 @@ class Job:
             state=state,
             checkpoint=Path(checkpoint) if checkpoint is not None else None,
             allow_non_finite=allow_non_finite,
+            start_step=refusals.step_number(start_step),
         )
         self._check(model, optimizer)
         if deterministic and isinstance(model, BurstModule):

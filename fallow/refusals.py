@@ -81,6 +81,13 @@ def norm_limit(asked: float | None) -> float | None:
     return float(asked) if asked else None
 
 
+def step_number(asked: int) -> int:
+    """``start_step`` as asked for. Raises Mistake for what is no number of steps."""
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
+        raise Mistake(f"start_step={asked!r} is no number of steps that were done before")
+    return asked
+
+
 def _why(kind: type, known: Mapping[tuple[str, str], str]) -> str | None:
     """What is said of ``kind``, or of what it inherits from."""
     for base in kind.__mro__:

@@ -14,7 +14,7 @@ import torch
 
 from fallow.burst.steps import BurstSteps
 from fallow.data.balance import Balance
-from fallow.data.batch_plan import BatchPlan
+from fallow.data.batch_plan import BatchPlan, StepShape
 from fallow.data.feed import Feed
 from fallow.data.sample_digest import NOTES, SampleDigest
 from fallow.data.sampler import Piece
@@ -70,18 +70,19 @@ class StepRunner:
         self._gaps = announcer(replica.device)
         self._bursts = BurstSteps(replica.model, self.recipe.global_batch, self._gaps)
 
-    def warm_up(self, feed: Feed) -> None:
-        """What a joiner does before it is taken in: nothing of it counts."""
+    def warm_up(self, feed: Feed | None) -> None:
+        """What a joiner does before it is taken in: nothing of it counts. Reads only with a ``feed``."""
         opened, pieces = self.begin(feed)
         self.opened = None
         for piece in pieces:
+            assert feed is not None
             feed.fetch(piece)  # so that whatever reads has read before
         self.first.warm_up.compute([micro.size for micro in opened.shape.micro_batches])
         self._reducer.end_micro_batch(0, 1.0, torch.zeros((), device=self._replica.device), None)
         self._sum(opened)
         self.first.warm_up.update()
 
-    def begin(self, feed: Feed) -> tuple[OpenStep, tuple[Piece, ...]]:
+    def begin(self, feed: Feed | None) -> tuple[OpenStep, tuple[Piece, ...]]:
         """Cut the step for the group we sit in now, and forget what an uncommitted one gathered."""
         group = self._seat.group
         if self._sits_in is not group:
@@ -95,8 +96,13 @@ class StepRunner:
             weights=self._balance.weights,
             warming_up=self._seat.warming_up,
         )
-        shape, pieces = feed.open(now, self._replica.next_step)
-        self.opened = OpenStep(self._replica.next_step, shape, tuple(piece.micro for piece in pieces))
+        shape: StepShape
+        pieces: tuple[Piece, ...]
+        if feed is None:
+            shape, pieces = now.shape(self.recipe.global_batch), ()
+        else:
+            shape, pieces = feed.open(now, self._replica.next_step)
+        self.opened = OpenStep(self._replica.next_step, shape, now.mine(shape))
         self._bursts.begin(group, shape)
         self._reducer.begin()
         self._guard.begin(self._replica.next_step)

@@ -17,6 +17,7 @@ from fallow.data.feed import Feed
 from fallow.data.sampler import Order
 from fallow.data.step import ONCE_EACH
 from fallow.errors import LoopError
+from fallow.evaluation import Evaluation, Evaluator, Metric, evaluating
 from fallow.metrics.late_steps import LateSteps
 from fallow.metrics.report import Measurements, Reporter, measurements
 from fallow.process_group import static
@@ -24,6 +25,7 @@ from fallow.process_group.collectives import Group
 from fallow.process_group.membership_client import MembershipClient
 from fallow.process_group.rendezvous import Rendezvous
 from fallow.requests.listener import PendingRequests
+from fallow.side_sums import SideSums
 from fallow.state.checkpoint import PeriodicCheckpoint
 from fallow.state.replica import Replica
 from fallow.step_runner import StepRunner
@@ -55,8 +57,15 @@ class Trainer:
         self._keeper = PeriodicCheckpoint(
             self._replica, recipe.checkpoint, self._late.look, generators=not keyed
         )
+        self._sums = SideSums(self._replica.progress, self._replica.device)
         self._seat = MembershipClient(
-            self._replica, channel, founder, group, self._keeper.keep, tell_place=tell_place
+            self._replica,
+            channel,
+            founder,
+            group,
+            self._keeper.keep,
+            tell_place=tell_place,
+            meet=self._sums.meet,
         )
         self._runner = StepRunner(
             self._replica,
@@ -69,6 +78,7 @@ class Trainer:
         self._started = False
         self._order: Order | None = None
         self._total_steps: int | None = None
+        self._last_epoch: int | None = None
 
     @property
     def next_step(self) -> int:
@@ -108,15 +118,31 @@ class Trainer:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the step that comes next, 0-based; 0 before ``steps``."""
-        return self._seat.check_joined("epoch") and (
-            0 if self._order is None else self._order.epoch(self.next_step)
-        )
+        """The epoch of the step that comes next, 0-based; 0 before ``steps``; or the one of ``epochs``."""
+        self._seat.check_joined("epoch")
+        if self._last_epoch is not None:
+            return self._replica.progress.epoch or 0
+        return 0 if self._order is None else self._order.epoch(self.next_step)
 
     @property
     def samples_per_s(self) -> float | None:
         """Throughput of all workers together, smoothed; ``None`` until steps of this world were timed."""
         return self._runner.pace.samples_per_s(self.recipe.global_batch)
+
+    def epochs(self, total: int, *, start: int = 0) -> Iterator[int]:
+        """Each epoch still to do of ``total``, 0-based; the body loops over ``steps(data)`` once.
+
+        A joiner enters the epoch that the others are in, at their step, or behind its last step: what they
+        do after it (``evaluate``, a scheduler, early stopping) it does with them, and nothing of epochs
+        before. A training begun elsewhere goes on from epoch ``start``. Blocks until this worker has a place
+        in the job. Raises LoopMistake, and what ``steps`` raises.
+        """
+        for name, number in (("total", total), ("start", start)):
+            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+                raise LoopError(f"epochs({name}={number!r}): pass a whole number of epochs")
+        if self._last_epoch is not None:
+            raise LoopError("epochs() was called within epochs(): a training has one loop over its epochs")
+        return self._run_epochs(total, start)
 
     def steps(
         self,
@@ -137,9 +163,10 @@ class Trainer:
         """Each step still to do, with this worker's micro-batches of it; the loop body must call ``step()``.
 
         ``data`` is a data set that can be indexed, a stream, or a torch DataLoader, from which all but the
-        batch size is taken. Train for ``total_steps`` or for so many ``epochs``. ``order`` gives an epoch's
-        indices in place of the seeded shuffle. ``workers`` processes read ``prefetch`` micro-batches ahead
-        each, pinned if asked. ``samples_per_epoch`` is the length of a stream that doesn't know it.
+        batch size is taken. Train for ``total_steps`` or for so many ``epochs``; neither within the method
+        ``epochs``, where these are the steps of its epoch. ``order`` gives an epoch's indices in place of the
+        seeded shuffle. ``workers`` processes read ``prefetch`` micro-batches ahead each, pinned if asked.
+        ``samples_per_epoch`` is the length of a stream that doesn't know it.
 
         A step whose group broke is yielded again. A joiner waits here until it is taken in, and begins with
         the step that the others do next. Raises Left when this worker has been let go, and
@@ -157,11 +184,17 @@ class Trainer:
             samples_per_epoch=samples_per_epoch,
         )
         intake = take_in(data, asked, self.recipe.global_batch, self.recipe.seed, self._key)
-        self._order = intake.order
-        self._total_steps = length(total_steps, epochs, intake.order)
+        if self._last_epoch is not None and (total_steps is not None or epochs is not None):
+            raise LoopError("within trainer.epochs(), steps(data) goes through one epoch: drop its number")
+        self._total_steps = length(
+            total_steps, epochs if self._last_epoch is None else self._last_epoch, intake.order
+        )
         kept = self._seat.driven or self.recipe.checkpoint is not None
-        self._replica.know(intake.order.identity, fixed=self._started and kept)
-        return self._run(intake, self._total_steps)
+        self._replica.know(intake.order.identity, fixed=self._order is not None and self._started and kept)
+        self._order = intake.order
+        if self._last_epoch is None:
+            return self._run(intake, self._total_steps)
+        return self._run(intake, self._end_of_epoch(intake.order))
 
     def backward(self, loss: torch.Tensor, count: float | None = None) -> None:
         """Accumulate the gradient of ``loss``, the mean over the next micro-batch of this step.
@@ -191,6 +224,34 @@ class Trainer:
             self._reporter.measured(self._runner.pace.last_end_s, self._measure)
         return done
 
+    def evaluate(
+        self,
+        data: Any,
+        metric: Metric,
+        *,
+        batch: int | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        workers: int | None = None,
+    ) -> Evaluation:
+        """``metric`` summed over all of ``data``, each sample once, by all workers; the same in each.
+
+        ``metric(batch)`` gives numbers: each the sum over its batch, or one value a sample; one, or a dict of
+        them. A loader's batch size is kept, else batches have ``batch`` samples (``max_micro_batch``). The
+        model is in evaluation mode meanwhile, without gradients. Every worker must call it, between steps.
+        Blocks. Raises DataMistake, LoopMistake, and Mistake for what are no sums.
+        """
+        self._check_between("evaluate()")
+        size = self.recipe.max_micro_batch if batch is None else batch
+        evaluator = Evaluator(data, metric, batch=size, collate=collate, workers=workers, key=self._key)
+        with closing(evaluator), evaluating(self._replica.model):
+            summed = self._sums.sum(self._seat, evaluator.told, evaluator.part)
+        return evaluator.result(summed)
+
+    def agree(self, wanted: bool) -> bool:
+        """Whether any worker wants it: early stopping, say. Every worker must call it, between steps."""
+        self._check_between("agree()")
+        return self._sums.sum(self._seat, lambda: "agree()", lambda group: (float(wanted),))[0] > 0
+
     def save(self) -> int | None:
         """Save the training as it stands; returns the bytes written, ``None`` if another rank does.
 
@@ -203,30 +264,77 @@ class Trainer:
     def _run(self, intake: Adapter, until: int) -> Iterator[tuple[int, Iterator[Any]]]:
         feed = Feed(intake, until, self._key, self._runner.digest)
         with closing(feed), self._keeper.listening(), self._runner.first.guard.watching():
-            if not self._started:
-                self._start(feed)
-            self._started = True
+            self._start(feed)
             self._runner.cross_boundary()  # if the script left an earlier loop amid it
             while self.next_step < until:
                 yield self.next_step, self._runner.micro_batches(feed, *self._runner.begin(feed))
-                if self._runner.opened is not None:
-                    raise LoopError(
-                        f"step {self.next_step}: the loop went on without trainer.step(). {ONCE_EACH}"
-                    )
+                self._check_between()
                 self._runner.first.guard.check_schedulers()
                 self._runner.cross_boundary()
         self._late.look(wait=True)
+        if self._last_epoch is not None:
+            # Nobody does what comes after an epoch before all have its last step: a worker that lacked it
+            # would be handed a state to which that was done, and do it again.
+            self._sums.sum(self._seat, lambda: f"the end of epoch {self.epoch}", lambda group: ())
+            self._replica.progress.ended = True
 
-    def _start(self, feed: Feed) -> None:
-        """Take up a saved training, and meet the others; or warm up, and be taken in by them."""
+    def _run_epochs(self, total: int, start: int) -> Iterator[int]:
+        progress = self._replica.progress
+        with self._keeper.listening():
+            self._start(None)
+            if progress.epoch is None:
+                progress.epoch = self._replica.epoch_taken_up() or start
+            self._last_epoch = total
+            try:
+                while progress.epoch < total:
+                    yield progress.epoch
+                    if not progress.ended:
+                        raise LoopError(
+                            f"epoch {progress.epoch} ended before its steps did: go through "
+                            "trainer.steps(data) once in each epoch, to its end; leave early by a break out "
+                            "of both loops, in every worker"
+                        )
+                    progress.epoch, progress.ended = progress.epoch + 1, False
+            finally:
+                self._last_epoch = None
+                self._total_steps = self._replica.next_step
+
+    def _end_of_epoch(self, order: Order) -> int:
+        """The step after the last of the epoch in hand."""
+        epoch, replica = self.epoch, self._replica
+        first = epoch * order.steps_per_epoch
+        if not replica.next_step:
+            replica.next_step = first  # begun elsewhere
+        if not first <= replica.next_step <= first + order.steps_per_epoch:
+            raise LoopError(
+                f"epoch {epoch} has the steps {first} to {first + order.steps_per_epoch - 1}, but step "
+                f"{replica.next_step} comes next: pass trainer.epochs(..., start=) the epoch of start_step="
+            )
+        return first + order.steps_per_epoch
+
+    def _check_between(self, asked: str = "") -> None:
+        """Raises LoopError within a step, NotYetJoined before there is a place."""
+        self._seat.check_joined(asked)
+        to = f" to {asked}" if asked else ""
+        if self._runner.opened is not None:
+            raise LoopError(
+                f"step {self.next_step}: the loop went on{to} without trainer.step(). {ONCE_EACH}"
+            )
+
+    def _start(self, feed: Feed | None) -> None:
+        """Take up a saved training, and meet the others; or warm up, and be taken in by them. Once."""
+        if self._started:
+            return
         if self.warming_up:
             self._runner.warm_up(feed)
             self._seat.join()
-            return
-        self._keeper.resume()
-        self._seat.found()
-        if not self._seat.driven and self.world_size > 1:
-            static.spread(self._seat.group, self._replica)
+        else:
+            self._replica.next_step = self.recipe.start_step
+            self._keeper.resume()
+            self._seat.found()
+            if not self._seat.driven and self.world_size > 1:
+                static.spread(self._seat.group, self._replica)
+        self._started = True
 
     def _measure(self) -> Measurements:
         return measurements(

@@ -39,6 +39,7 @@ class Recipe:
     state: Mapping[str, Any] | None = None
     checkpoint: Path | None = None
     allow_non_finite: bool = False
+    start_step: int = 0
 
     @property
     def scales_losses(self) -> bool:

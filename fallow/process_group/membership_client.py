@@ -61,7 +61,7 @@ class MembershipClient:
     ``warming_up`` is true from a joiner's start until a group has taken it in, ``has_joined`` once this
     worker sits in a group that its peers know as well. ``keep`` saves the training where it has a path, and
     returns that path; rank 0 is asked for it before a training is left unfinished. ``tell_place`` is told
-    each new rank and world size.
+    each new rank and world size. ``meet`` exchanges what survivors may differ in besides their step.
     """
 
     def __init__(
@@ -73,11 +73,13 @@ class MembershipClient:
         keep: Callable[[], object] = lambda: None,
         *,
         tell_place: Callable[[int, int], None] = lambda rank, world_size: None,
+        meet: Callable[[Group], None] = lambda group: None,
     ):
         self.group: Group = Alone() if group is None else group
         self.warming_up = channel is not None and not founder
         self.has_joined = channel is None
         self._tell_place = tell_place
+        self._meet = meet
         self._holder = holder
         self._channel = channel
         self._keep = keep
@@ -200,9 +202,17 @@ class MembershipClient:
             try:
                 self._channel.announce(protocol.lost_key(broken, self._channel.member), step)
                 ready = self._channel.next_after(broken, RECOVERY_TIMEOUT_S, recover=True)
-                entered = self._enter(ready, began_s)
+                entered = self._enter(ready, began_s) and self._has_met()
             except ControllerLost as loss:
                 raise self._abandoned(loss) from None
+
+    def _has_met(self) -> bool:
+        """All survivors come here, each from wherever it noticed."""
+        try:
+            self._meet(self.group)
+        except GroupBroken:
+            return False
+        return True
 
     def _leave(self, plan: Plan) -> NoReturn:
         assert self._channel is not None

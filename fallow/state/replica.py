@@ -19,10 +19,12 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from fallow.data.sampler import Order
 from fallow.errors import LoopError, Mistake, StateError
 from fallow.process_group.state_transfer import check_portable
 from fallow.state import buffers, rng
 from fallow.state.buffers import Buffers
+from fallow.state.progress import Progress
 from fallow.transfers import if_known
 from fallow.types import Recipe
 
@@ -61,6 +63,8 @@ class Replica:
         self.optimizer = optimizer
         self.recipe = recipe
         self.next_step = 0
+        self.progress = Progress()
+        self._taken_up: Identity = {}
         self.identity: Identity = _identity(recipe)
         self._has_updated = False
         self.is_updating = False
@@ -83,6 +87,21 @@ class Replica:
                 "resumes has seen only one: make one data set of both, or give the epochs with order="
             )
         self.identity |= data
+        self._check_identity(self._taken_up)
+
+    def epoch_taken_up(self) -> int | None:
+        """The epoch of the step that comes next, as far as a state that was taken up tells."""
+        samples, drops = self._taken_up.get("samples"), self._taken_up.get("drop_last")
+        if not self.next_step or not isinstance(samples, int):
+            return None
+        order = Order(
+            samples=samples,
+            global_batch=self.recipe.global_batch,
+            seed=0,
+            drop_last=bool(drops),
+            shuffle=False,
+        )
+        return order.epoch(self.next_step)
 
     @property
     def schedulers(self) -> tuple[Any, ...]:
@@ -116,6 +135,7 @@ class Replica:
         return {
             "step": self.next_step,
             "identity": dict(self.identity),
+            "progress": self.progress.state(),
             "model": model,
             "buffers": buffers.beside(self._bare, model),
             "frozen": [name for name, p in self._bare.named_parameters() if not p.requires_grad],
@@ -129,7 +149,8 @@ class Replica:
     def load(self, state: Mapping[str, Any]) -> None:
         """Become the training that ``state()`` was taken from. Raises StateMistake if it was another's."""
         recipe = self.recipe
-        self._check_identity(state["identity"])
+        self._taken_up = dict(state["identity"])
+        self._check_identity(self._taken_up)
         try:
             if not _lies_in(state["model"], self._bare.state_dict()):
                 buffers.part(self._bare, state["model"])
@@ -154,6 +175,8 @@ class Replica:
         if state["generators"] is not None:
             rng.restore(state["generators"], self.device)
         self.next_step = state["step"]
+        if "progress" in state:  # saved since the end of November 2026
+            self.progress.load(state["progress"])
 
     def roll_back(self) -> None:
         """Buffers stand where the step began: they change in the forward pass, before it is committed."""

@@ -17,7 +17,7 @@ import torch
 
 class Stage(StrEnum):
     """What the numbers are drawn for: reading samples, or computing with them; and, once a step in every
-    worker, the loop before its micro-batches, the loop after them, and the update.
+    worker, the loop before its micro-batches, the loop after them, and the update. Or a batch's evaluation.
     """
 
     DATA = "data"
@@ -25,6 +25,7 @@ class Stage(StrEnum):
     BEFORE = "before"
     AFTER = "after"
     UPDATE = "update"
+    EVALUATION = "evaluation"
 
 
 def seed(

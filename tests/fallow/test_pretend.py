@@ -103,7 +103,7 @@ KILLS = ("test_checkpoint.py", "test_crashes.py", "test_combinations.py")
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(["test_training.py"], id="trainings"),
+        pytest.param(["test_training.py", "test_epochs_resized.py"], id="trainings"),
         pytest.param(KILLS, marks=pytest.mark.long, id="kills"),
         pytest.param(["test_noisy_training.py"], marks=pytest.mark.skip(reason=NO_AMP), id="AMP"),
         pytest.param(["test_compiled.py"], marks=pytest.mark.skip(reason=NOT_COMPILED), id="compiled"),
