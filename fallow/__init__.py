@@ -13,13 +13,15 @@ Names are looked up when first used, so that the scheduler can import the pure f
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fallow.early_stopping import EarlyStopping as EarlyStopping
+    from fallow.evaluation import Evaluation as Evaluation
     from fallow.job import Job as Job
     from fallow.job import connect as connect
     from fallow.requests.listener import listen as listen
     from fallow.trainer import Trainer as Trainer
     from fallow.types import Step as Step
 
-__all__ = ["Job", "Step", "Trainer", "connect", "listen"]
+__all__ = ["EarlyStopping", "Evaluation", "Job", "Step", "Trainer", "connect", "listen"]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,6 +29,14 @@ def __getattr__(name: str) -> Any:
         from fallow import job
 
         return getattr(job, name)
+    if name == "EarlyStopping":
+        from fallow import early_stopping
+
+        return early_stopping.EarlyStopping
+    if name == "Evaluation":
+        from fallow import evaluation
+
+        return evaluation.Evaluation
     if name == "listen":
         from fallow.requests import listener
 

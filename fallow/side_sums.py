@@ -19,7 +19,7 @@ from fallow.process_group.collectives import Group, GroupBroken
 from fallow.state.progress import Progress
 
 
-class Seat(Protocol):
+class Membership(Protocol):
     """This worker's place among the others."""
 
     group: Group
@@ -41,7 +41,7 @@ class SideSums:
         self._device = device
 
     def sum(
-        self, seat: Seat, kind: Callable[[], str], part: Callable[[Group], Sequence[float]]
+        self, seat: Membership, kind: Callable[[], str], part: Callable[[Group], Sequence[float]]
     ) -> list[float]:
         """All workers' numbers, summed place by place, in float64; every worker must call it.
 

@@ -297,3 +297,16 @@ def test_alone_epochs_learn_the_very_bits_of_a_loop_over_steps_and_draw_nothing(
     for name, value in model.state_dict().items():
         assert torch.equal(other.state_dict()[name], value)
     assert fallow.connect(environment={}).is_main
+
+
+def test_early_stopping_waits_for_a_better_value_and_goes_on_where_it_was() -> None:
+    stopping = fallow.EarlyStopping(patience=2, least_gain=0.1)
+    told = [(stopping.should_stop(value), stopping.is_best) for value in (1.0, 0.95, 0.5, float("nan"))]
+    assert told == [(False, True), (False, False), (False, True), (False, False)]
+    other = fallow.EarlyStopping(patience=2, least_gain=0.1)
+    other.load_state_dict(stopping.state_dict())
+    assert other.best == 0.5
+    assert other.should_stop(0.45)
+    for wrong in (0, True, 1.5):
+        with pytest.raises(Mistake, match="how many values may come"):
+            fallow.EarlyStopping(wrong)  # type: ignore[arg-type]
