@@ -33,7 +33,8 @@
 -- @never_null uuid, node, state
 -- @null state_reason: there is none; not measured, or too long ago to be so now; user_name to framework: nobody holds it; state_since: the newest whole minute was in another state, or it was never measured
 WITH now_rows AS (
-    SELECT * FROM gpus_at_newest_tick($node, $project, $user, $model)
+    SELECT * REPLACE (CASE WHEN state = 'held-idle' AND NOT is_held THEN 'suspect' ELSE state END AS state)
+    FROM gpus_at_newest_tick($node, $project, $user, $model)
 ), stretches AS (
     SELECT gpu_id, ts, ts + INTERVAL 1 MINUTE AS end_ts, main_state(free_ms, allocated_empty_ms, held_idle_ms,
         low_saturation_ms, moderate_ms, good_ms, suspect_ms, withheld_ms,

@@ -108,13 +108,14 @@ def usage_shares(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
     unknown = usage["unknown_gpus"].fillna(0)
     allocated = usage["allocated_gpus"] / installed
     used = usage["used_gpus"] / installed
+    fallow = usage["allocated_gpus"] - usage["held_used_gpus"]
     frame = with_end(usage[["ts"]], window).assign(
         allocated=allocated, used=used, known=1 - (unknown / installed).fillna(1.0), top=1.0
     )
     return frame.assign(
         allocated_text=_gpus(usage["allocated_gpus"], allocated),
         used_text=_gpus(usage["used_gpus"], used),
-        fallow_text=_gpus(usage["allocated_gpus"] - usage["used_gpus"], allocated - used),
+        fallow_text=_gpus(fallow, fallow / installed),
         unknown_text=_gpus(unknown, unknown / installed),
         installed_text=usage["installed_gpus"].map(text.some_gpus),
     )

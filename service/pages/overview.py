@@ -182,8 +182,8 @@ def _hero(scene: PageContext, usage: pd.DataFrame, head: Headline) -> None:
     colours = scene.colours
     st.subheader("Allocated against used", anchor=False)
     fallow = None
-    if head.installed_gpus and head.allocated_gpus is not None and head.used_gpus is not None:
-        fallow = max(0.0, head.allocated_gpus - head.used_gpus) / head.installed_gpus
+    if head.installed_gpus and head.allocated_gpus is not None and head.held_used_gpus is not None:
+        fallow = max(0.0, head.allocated_gpus - head.held_used_gpus) / head.installed_gpus
     keys(
         (
             (swatch(colours.used), "used", None),

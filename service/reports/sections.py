@@ -103,7 +103,7 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
             label="Lay fallow",
             value=head.fallow_gpu_hours,
             measure=Measure.HOURS,
-            help="allocated minus used",
+            help="allocated, minus what its holders used",
         ),
         Figure(
             key="wasted_gpu_hours",
@@ -164,7 +164,8 @@ def use_section(source: Source, usage: "pd.DataFrame", head: Headline, *, you: b
         says = f"{who} held {allocated} on average and used {used}; {between}"
     else:
         installed, given, used_gpus = (
-            head.of_the_cluster(gpus) for gpus in (head.installed_gpus, head.allocated_gpus, head.used_gpus)
+            head.of_the_cluster(gpus)
+            for gpus in (head.installed_gpus, head.allocated_gpus, head.held_used_gpus)
         )
         says = (
             f"On average, of {text.some_gpus(installed)}, {text.gpus_were(given)} allocated "

@@ -1562,6 +1562,7 @@ UsageOverTimeRow = TypedDict(
         "installed_gpus": float | None,
         "allocated_gpus": float | None,
         "used_gpus": float | None,
+        "held_used_gpus": float | None,
         "unknown_gpus": float | None,
         "utilization_ratio": float | None,
         "allocated_ratio": float | None,

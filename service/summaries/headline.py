@@ -28,12 +28,14 @@ class Headline:
     """Averages over the window; ``None`` is not measured.
 
     ``there_ratio`` is the part of the window in which there were GPUs at all (of somebody: in which they had
-    some); before the first measurement there were none that anybody knows of.
+    some); before the first measurement there were none that anybody knows of. ``held_used_gpus``: used by who
+    was given them; what lay fallow is what was given less these.
     """
 
     installed_gpus: float | None
     allocated_gpus: float | None
     used_gpus: float | None
+    held_used_gpus: float | None
     utilization_ratio: float | None
     allocated_ratio: float | None
     fallow_gpu_hours: float | None
@@ -61,6 +63,7 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
     span = step_hours(with_end(usage, window))
     installed, unknown = (usage[name].fillna(0.0) for name in ("installed_gpus", "unknown_gpus"))
     allocated, used = (usage[name].fillna(0.0) for name in ("allocated_gpus", "used_gpus"))
+    by_holders = usage["held_used_gpus"].fillna(0.0)
     known = (installed - unknown).clip(lower=0.0)
     busy = usage["utilization_ratio"].fillna(0.0)
     measured = (used / busy.where(busy > 0)).fillna(known).where(usage["utilization_ratio"].notna(), 0.0)
@@ -74,7 +77,10 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
         used_gpus=_ratio(used * span, span),
         utilization_ratio=_ratio(used * span, measured * span),
         allocated_ratio=_ratio(allocated * span, _held_base(usage, allocated, known) * span),
-        fallow_gpu_hours=float(((allocated - used).clip(lower=0.0) * span).sum()) if len(usage) else None,
+        held_used_gpus=_ratio(by_holders * span, span),
+        fallow_gpu_hours=float(((allocated - by_holders).clip(lower=0.0) * span).sum())
+        if len(usage)
+        else None,
         wasted_gpu_hours=float(wasted["gpu_hours"].sum()),
         wasted_cost=_cost(wasted),
         currency=next((str(c) for c in ledger["currency"] if not text.missing(c)), None),
@@ -94,10 +100,10 @@ def sentence(head: Headline, of_whom: str | None) -> str:
     if of_whom:
         held, used = text.some_gpus(head.allocated_gpus), text.gpus(head.used_gpus)
         return f"{of_whom} held {held} on average and used {used}"
-    fallow = max((head.allocated_gpus or 0.0) - head.used_gpus, 0.0)
+    fallow = max((head.allocated_gpus or 0.0) - (head.held_used_gpus or 0.0), 0.0)
     installed, allocated, worked, lay = (
         head.of_the_cluster(gpus)
-        for gpus in (head.installed_gpus, head.allocated_gpus, head.used_gpus, fallow)
+        for gpus in (head.installed_gpus, head.allocated_gpus, head.held_used_gpus, fallow)
     )
     return (
         f"Of {text.some_gpus(installed)}, {text.gpus_were(allocated)} handed out and "

@@ -148,6 +148,7 @@ def test_usage_over_time_sets_utilization_beside_allocation(ask: Ask) -> None:
         "installed_gpus": 2.0,
         "allocated_gpus": 2.0,
         "used_gpus": pytest.approx(1.2),
+        "held_used_gpus": pytest.approx(1.2),
         "unknown_gpus": 0.0,
         "utilization_ratio": pytest.approx(0.6),
         "allocated_ratio": 1.0,

@@ -39,6 +39,7 @@ def usage() -> pd.DataFrame:
             "installed_gpus": [4.0] * 5,
             "allocated_gpus": [2.0, 3.0, 3.0, 0.0, 4.0],
             "used_gpus": [1.0, 1.5, 0.0, 0.0, 4.0],
+            "held_used_gpus": [1.0, 1.5, 0.0, 0.0, 4.0],
             "unknown_gpus": [0.0, 0.0, 0.0, 4.0, 0.0],
             "utilization_ratio": [0.25, 0.375, 0.0, None, 1.0],
             "allocated_ratio": [0.5, 0.75, 0.75, None, 1.0],
@@ -126,7 +127,12 @@ def test_headline_has_no_cost_where_a_wasted_hour_has_no_price(usage, ledger) ->
 
 def test_headline_of_nothing_measured_is_unknown(usage, ledger) -> None:
     blind = usage.assign(
-        used_gpus=0.0, allocated_gpus=0.0, unknown_gpus=4.0, utilization_ratio=None, allocated_ratio=None
+        used_gpus=0.0,
+        held_used_gpus=0.0,
+        allocated_gpus=0.0,
+        unknown_gpus=4.0,
+        utilization_ratio=None,
+        allocated_ratio=None,
     ).astype({"utilization_ratio": float, "allocated_ratio": float})
     head = headline(blind, ledger, WINDOW)
     assert head.utilization_ratio is None

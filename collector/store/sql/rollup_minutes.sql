@@ -332,6 +332,7 @@ judged AS (
         seen.* EXCLUDE (seen_state),
         -- what is withheld from everybody is not free; nor is it known to be where nobody could be asked
         CASE
+            WHEN seen_state = 3 AND holder_id IS NULL THEN 7  -- idle, and nobody's: no waste (docs/decisions/0081)
             WHEN seen_state = 1 AND w.unasked THEN 0
             WHEN seen_state <= 1 AND NOT w.unasked AND holder_id IS NULL THEN 8
             ELSE seen_state

@@ -150,7 +150,7 @@ def test_older_history_of_another_gpu_finds_its_way_into_the_days(store: Store) 
     assert store.write_history(history(rows(1, 1, number=5))) == 72
     assert_days_are_their_hours(store)
     whole = (
-        "SELECT sum(held_idle_ms + low_saturation_ms + moderate_ms + good_ms) FROM rollup_1d WHERE gpu_id = 3"
+        "SELECT sum(suspect_ms + low_saturation_ms + moderate_ms + good_ms) FROM rollup_1d WHERE gpu_id = 3"
     )
     assert ask(store, whole) == [(DAY_MS,)]
 

@@ -75,6 +75,8 @@ CASES = [
     ("good", whole(0.5), False, None),
     ("low_saturation", whole(0.1, process_count=0), True, None),
     ("held_idle", whole(0.0, process_count=None), True, None),
+    ("suspect", whole(0.0, process_count=None), False, None),
+    ("suspect", whole(0.01, gpu_utilization_ratio=0.01), False, None),
     ("free", whole(0.0, process_count=None, memory_used_bytes=GIB // 2), False, None),
     ("held_idle", whole(0.0, process_count=None, memory_used_bytes=None), True, None),
     ("unknown", whole(0.0, process_count=None, memory_used_bytes=None), False, None),
@@ -371,7 +373,9 @@ def plain_state(parts: list[tuple[int, GpuSample]], *, is_held: bool, idle_power
     if busy is not None and kernels is not None and max(busy, kernels) > 100:
         return ("low_saturation_ms", "moderate_ms", "good_ms")[(busy >= 2500) + (busy >= 5000)]
     if not counts or max(counts) > 0:
-        return "unknown_ms" if busy is None else "held_idle_ms"
+        if busy is None:
+            return "unknown_ms"
+        return "held_idle_ms" if is_held else "suspect_ms"
     return "allocated_empty_ms" if is_held else "suspect_ms"
 
 
