@@ -37,6 +37,12 @@ SHORT_UUID = 12
 """So much of a UUID tells GPUs apart and fits a cell."""
 
 
+def activity(utilization: float | None, engines: float | None) -> float | None:
+    """What the busiest part of a GPU of ``gpus_now`` does: the SMs, or a video engine beside them."""
+    known = [ratio for ratio in (text.known(utilization), text.known(engines)) if ratio is not None]
+    return max(known, default=None)
+
+
 def measured_part(what: str, told: Energy) -> str:
     """What an energy is called where it stands alone, with the part of its hours that was measured."""
     part = told.partly_of

@@ -42,13 +42,13 @@ WITH spans AS (
     GROUP BY holder_id
     HAVING held_gpu_minutes > 0
 ), known AS (
-    SELECT holder_id, ts, low_saturation_ms + moderate_ms + good_ms AS busy_ms, used_ms, measured_ms,
+    SELECT holder_id, ts, low_saturation_ms + moderate_ms + good_ms AS busy_ms, used_ms, engines_ms, measured_ms,
         0.25 * moderate_ms + 0.5 * good_ms AS least_ms, free_ms + allocated_empty_ms + held_idle_ms + busy_ms AS known_ms, known_ms + suspect_ms + withheld_ms + unknown_ms AS all_ms
     FROM rollup_1m
     WHERE ts >= $from_ts AND ts < $to_ts AND holder_id IS NOT NULL
 ), minutes AS (
     SELECT
-        holder_id, ts, bool_or(busy_ms > 0) AS is_active, sum(least_ms) > 1.5 * sum(used_ms) AS by_engines, sum(used_ms) FILTER (busy_ms > 0) AS used_ms,
+        holder_id, ts, bool_or(busy_ms > 0) AS is_active, sum(least_ms) > 1.5 * sum(used_ms - engines_ms) AS by_engines, sum(used_ms) FILTER (busy_ms > 0) AS used_ms,
         sum(measured_ms) FILTER (busy_ms > 0) AS measured_ms, sum(known_ms / all_ms) AS measured_gpu_minutes
     FROM known
     WHERE known_ms > 0

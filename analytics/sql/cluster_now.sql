@@ -44,7 +44,8 @@ WITH parts AS (
 ), rows AS (
     SELECT
         n.* REPLACE (coalesce(c.share_now, n.share_of_device) AS share_of_device), state <> 'unknown' AS known,
-        CASE WHEN state NOT IN ('unknown', 'suspect') THEN utilization_e4 END AS counted_e4
+        CASE WHEN state NOT IN ('unknown', 'suspect')
+            THEN greatest(utilization_e4, CASE WHEN engines_e4 > 100 THEN engines_e4 END) END AS counted_e4
     FROM gpus_at_newest_tick($node, $project, $user, $model) AS n
     LEFT JOIN counted AS c USING (gpu_id)
 ), because AS (

@@ -53,7 +53,7 @@ WITH claims AS (
         max(ts) FILTER (WHERE work_ms > 0) + INTERVAL 1 MINUTE AS busy_until,
         sum(used_ms) / nullif(sum(measured_ms), 0) AS mean_ratio,
         quantile_disc(used_ms / measured_ms, 0.95) FILTER (WHERE measured_ms > 0) AS p95_ratio,
-        sum(known_ms) FILTER (0.25 * moderate_ms + 0.5 * good_ms > 1.5 * used_ms) AS engine_ms,
+        sum(known_ms) FILTER (0.25 * moderate_ms + 0.5 * good_ms > 1.5 * (used_ms - engines_ms)) AS engine_ms,
         max(memory_used_max_bytes) AS memory_peak_bytes,
         quantile_disc(rung, 0.05) FILTER (WHERE measured_ms > 0) AS rung
     FROM minutes

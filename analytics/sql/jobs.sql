@@ -46,7 +46,7 @@ WITH sums AS (
         sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
         max(memory_used_max_bytes) AS memory_used_max_bytes, sum_hours(unknown_ms, share_of_device) AS unknown_gpu_hours,
         sum_hours(low_saturation_ms + moderate_ms + good_ms, share_of_device) AS busy_gpu_hours,
-        sum_hours(CASE WHEN 0.25 * moderate_ms + 0.5 * good_ms > 1.5 * used_ms
+        sum_hours(CASE WHEN 0.25 * moderate_ms + 0.5 * good_ms > 1.5 * (used_ms - engines_ms)
             THEN low_saturation_ms + moderate_ms + good_ms ELSE 0 END, share_of_device) AS engine_gpu_hours,
         sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost, one_currency(currency) AS currency,
         energy_kwh(energy_mj, energy_ms, total_ms) AS energy_kwh,

@@ -58,7 +58,7 @@ WITH spells AS (
 ), hours AS (
     SELECT
         *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
-        0.25 * moderate_ms + 0.5 * good_ms > 1.5 * used_ms AS by_engines,
+        0.25 * moderate_ms + 0.5 * good_ms > 1.5 * (used_ms - engines_ms) AS by_engines,
         free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms AS own_ms
     FROM rollup_1h
     WHERE ts >= time_bucket(INTERVAL 1 HOUR, $from_ts + INTERVAL 59 MINUTE)
@@ -71,7 +71,7 @@ WITH spells AS (
 ), rows AS (
     SELECT
         *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
-        0.25 * moderate_ms + 0.5 * good_ms > 1.5 * used_ms AS by_engines,
+        0.25 * moderate_ms + 0.5 * good_ms > 1.5 * (used_ms - engines_ms) AS by_engines,
         free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms AS own_ms,
         own_ms + withheld_ms + unknown_ms AS part_ms
     FROM rollup_1m

@@ -18,6 +18,7 @@ from service.client import Client, connect
 from service.durations import STALE_S, parse_span, window
 from service.summaries import pushing_nodes
 from service.summaries.finding_groups import grouped
+from service.wording import activity
 
 if TYPE_CHECKING:
     from service.schemas.rows import ClusterNowRow, GpusNowRow, NodesRow
@@ -207,13 +208,15 @@ def _gpus(gpus: "list[GpusNowRow]", now: datetime) -> RenderableType:
 def _line(gpu: "GpusNowRow", now: datetime) -> list[str | Text]:
     state = state_text(gpu["state"])
     lasted = text.length_cell(words.since(gpu["state_since"], now))
-    mark = RUNG_MARKS.get(gpu["rung"] or 0, "") if gpu["utilization_ratio"] else ""
+    busy = activity(gpu["utilization_ratio"], gpu["engines_ratio"])
+    is_of_rung = bool(busy) and busy == gpu["utilization_ratio"]
+    mark = RUNG_MARKS.get(gpu["rung"] or 0, "") if is_of_rung else ""
     return [
         place(gpu),
         state,
         f"{'≥' if gpu.get('state_since_is_bound') else ''}{lasted}",
-        f"{mark}{text.percent(gpu['utilization_ratio'])}",
-        Text(words.bar(gpu["utilization_ratio"], 8), style=state.style),
+        f"{mark}{text.percent(busy)}",
+        Text(words.bar(busy, 8), style=state.style),
         text.memory(gpu["memory_used_bytes"], gpu["memory_total_bytes"]),
         text.watts(gpu["power_w"]),
         gpu["user_name"] or "",

@@ -159,7 +159,7 @@ def gpu_table(gpus: pd.DataFrame, scene: PageContext, found: Mapping[str, str]) 
         gpu=[wording.short_gpu(*each) for each in named],
         state=gpus["state"].map(label_of),
         since=[scene.since(each) for each in records(gpus)],
-        utilization=gpus["utilization_ratio"] * 100,
+        utilization=gpus[["utilization_ratio", "engines_ratio"]].astype(float).max(axis=1) * 100,
         memory=gpus["memory_used_bytes"] / gpus["memory_total_bytes"] * 100,
         found=gpus["uuid"].map(found).fillna(gpus["state_reason"].replace("", None)),
     )

@@ -376,6 +376,7 @@ GpusNowRow = TypedDict(
         "job_name": str | None,
         "framework": str | None,
         "utilization_ratio": float | None,
+        "engines_ratio": float | None,
         "rung": int | None,
         "gpu_utilization_ratio": float | None,
         "sm_active_ratio": float | None,
@@ -407,6 +408,7 @@ GpusNowRecord = TypedDict(
         "job_name": str | None,
         "framework": str | None,
         "utilization_ratio": float | None,
+        "engines_ratio": float | None,
         "rung": int | None,
         "gpu_utilization_ratio": float | None,
         "sm_active_ratio": float | None,
@@ -436,6 +438,7 @@ class GpusNowTuple(Protocol):
     job_name: str | None
     framework: str | None
     utilization_ratio: float | None
+    engines_ratio: float | None
     rung: int | None
     gpu_utilization_ratio: float | None
     sm_active_ratio: float | None

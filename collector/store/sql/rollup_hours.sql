@@ -22,6 +22,7 @@ SELECT
     sum(held_ms) AS held_ms,
     sum(measured_ms) AS measured_ms,
     sum(used_ms) AS used_ms,
+    sum(engines_ms) AS engines_ms,
     max(utilization_max_e4) AS utilization_max_e4,
     coalesce(min(rung) FILTER (rung > 0), 0) AS rung,
     CAST(avg(memory_used_mean_bytes) AS BIGINT) AS memory_used_mean_bytes,

@@ -344,7 +344,9 @@ split AS (
     SELECT
         *,
         CAST(part_of(30000, lower_fraction, upper_fraction) AS DOUBLE) AS part_ms,
-        covered AND state <> 7 AND utilization_e4 IS NOT NULL AS counts,
+        -- what the busiest part of the GPU did; an engine at the bound of noise says nothing
+        greatest(utilization_e4, CASE WHEN engines_e4 > 100 THEN engines_e4 END) AS activity_e4,
+        covered AND state <> 7 AND activity_e4 IS NOT NULL AS counts,
         CASE WHEN lower_work IS NULL OR idle_energy_mj IS NULL
             THEN part_of(energy_mj, lower_fraction, upper_fraction)
             ELSE part_of(idle_energy_mj, lower_fraction, upper_fraction)
@@ -369,8 +371,12 @@ made AS (
         sum(CASE WHEN holder_id IS NOT NULL THEN part_ms ELSE 0 END) AS held_ms,
         sum(CASE WHEN counts THEN part_ms ELSE 0 END) AS measured_ms,
         sum(CASE WHEN counts
-            THEN coalesce(CAST(round(utilization_e4 * 3 * part) AS BIGINT),
-                part_of(round(utilization_e4 * 3), lower_fraction, upper_fraction)) ELSE 0 END) AS used_ms,
+            THEN coalesce(CAST(round(activity_e4 * 3 * part) AS BIGINT),
+                part_of(round(activity_e4 * 3), lower_fraction, upper_fraction)) ELSE 0 END) AS used_ms,
+        sum(CASE WHEN counts AND activity_e4 > coalesce(utilization_e4, 0)
+            THEN part_of(round(activity_e4 * 3), lower_fraction, upper_fraction)
+                - part_of(round(coalesce(utilization_e4, 0) * 3), lower_fraction, upper_fraction)
+            ELSE 0 END) AS engines_ms,
         max(utilization_max_e4) AS utilization_max_e4,
         coalesce(min(rung) FILTER (counts), 0) AS rung,
         CAST(avg(memory_used_bytes) AS BIGINT) AS memory_used_mean_bytes,

@@ -10,6 +10,7 @@ from analytics import text
 from analytics.vocabulary.states import WITHHELD, GpuState, label_of
 from service.charts.theme import Theme, colour_of, ink_on
 from service.pages.parts.widgets import escape, striped
+from service.wording import activity
 
 if TYPE_CHECKING:
     from service.schemas.rows import GpusNowTuple
@@ -133,7 +134,7 @@ def _number(row: "GpusNowTuple") -> str:
         case GpuState.UNKNOWN:
             return text.NOTHING
         case _:
-            ratio = text.known(row.utilization_ratio)
+            ratio = activity(row.utilization_ratio, row.engines_ratio)
             return text.NOTHING if ratio is None else f"{ratio * 100:.0f}"
 
 
