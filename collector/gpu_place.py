@@ -10,6 +10,7 @@ from collector.model import Gpu
 SHORT_UUID = 12
 """So much of a UUID tells the instances of a board apart, and fits a cell: "MIG-5c2ab1f0"."""
 UNKNOWN_PROFILE = "MIG"
+_DRIVERS_UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.I)
 _COMPUTE_PROFILE = re.compile(r"\d+c\.")
 """A compute instance that is a part of its GPU instance: NVIDIA writes ``1c.3g.20gb`` (MIG User Guide)."""
 
@@ -54,4 +55,12 @@ def place_of(gpu: Gpu) -> str | None:
 
 def node_place(node: str | None, place: str | None, uuid: str) -> str:
     """ "node1:0/1g.10gb#7", or the start of the UUID where no index is known: "node1:GPU-5c2ab1f0"."""
-    return f"{node or 'unknown'}:{place if place is not None else uuid[:SHORT_UUID]}"
+    return f"{node or 'unknown'}:{place if place is not None else short_uuid(uuid)}"
+
+
+def short_uuid(uuid: str) -> str:
+    """The start of a UUID as the driver makes them, random from the first digit on; any other name whole.
+
+    A recording's or an exporter's own names may differ at their ends alone.
+    """
+    return uuid[:SHORT_UUID] if _DRIVERS_UUID.fullmatch(uuid) else uuid

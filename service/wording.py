@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from analytics import text
 from analytics.vocabulary.states import GpuState
+from collector.gpu_place import short_uuid
 from service.durations import STALE_S
 from service.energy import Energy, used, wasted
 from service.schemas.values import as_text
@@ -33,8 +34,6 @@ DOUBTS: Mapping[str, str] = {
     "processes-by-mig-instance": "A MIG instance tells no process's share of its time.",
 }
 """What a collector's flags about processes mean to a reader; docs/measuring.md says what is made of each."""
-SHORT_UUID = 12
-"""So much of a UUID tells GPUs apart and fits a cell."""
 
 
 def activity(utilization: float | None, engines: float | None) -> float | None:
@@ -108,7 +107,7 @@ def short_gpu(node: str | None, place: str | None, uuid: str | None) -> str:
     ``place`` is what it is called on its node, the column ``gpu_place``.
     """
     if text.missing(place):
-        return f"{node or 'unknown node'} · {(uuid or '')[:SHORT_UUID]}"
+        return f"{node or 'unknown node'} · {short_uuid(uuid or '')}"
     return f"{node or 'unknown node'} · GPU{GAP}{place}"
 
 

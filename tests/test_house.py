@@ -237,6 +237,7 @@ MAY_IMPORT = {
         "analytics.text",
         "analytics.vocabulary",
         "collector.declared_metric",
+        "collector.gpu_place",
         "collector.metrics",
         "service.charts",
         "service.schemas",

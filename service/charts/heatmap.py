@@ -11,6 +11,7 @@ import pandas as pd
 
 from analytics import text
 from analytics.vocabulary.states import GpuState, label_of
+from collector.gpu_place import short_uuid
 from service import wording
 from service.charts.frame import (
     LEFT,
@@ -207,7 +208,7 @@ class _Line(Protocol):
 def _row_label(row: _Line, head: bool, *, several: bool) -> str:
     if not several and row.uuid == row.node:
         return str(row.node)
-    which = str(row.uuid)[: wording.SHORT_UUID] if text.missing(row.gpu_place) else str(row.gpu_place)
+    which = short_uuid(str(row.uuid)) if text.missing(row.gpu_place) else str(row.gpu_place)
     return f"{row.node}  {which}" if head else which
 
 

@@ -112,8 +112,8 @@ def _draw(rows: list[Row]) -> RenderableType:
         Column(title="power", right=True),
         Column(title="temp", right=True),
         Column(title="procs", right=True),
-        Column(title="user", least=6),
-        Column(title="job", least=8),
+        Column(title="user"),
+        Column(title="job", below=True),
     ]
     return table(columns, [_line(row) for row in rows])
 

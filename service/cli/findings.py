@@ -30,8 +30,8 @@ ENGINES = "video"
 ON_ENGINES = "video: worked on video engines, of which the SMs' use says nothing"
 
 PATTERN_COLUMNS = (
-    Column(title="user", least=6),
-    Column(title="job", least=10),
+    Column(title="user"),
+    Column(title="job", below=True),
     Column(title="works in"),
     Column(title="measured", right=True, spare=4),
     Column(title="active", right=True),

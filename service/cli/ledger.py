@@ -122,7 +122,8 @@ def _names(client: Client, by: str, span: tuple[datetime, datetime]) -> dict[str
     if by == "job":
         jobs = client.rows("jobs", from_ts=span[0], to_ts=span[1])
         return {
-            row["job"]: f"{row['job_name'] or row['job']} ({row['user_name'] or 'unknown'})" for row in jobs
+            row["job"]: " ".join(filter(None, (row["job_name"], f"({row['user_name'] or 'unknown'})")))
+            for row in jobs
         }
     return {}
 
@@ -188,7 +189,7 @@ def _keys(rows: Sequence[Row], by: str) -> RenderableType:
     columns = [
         *([Column(title="gpu")] if by == "gpu" else []),
         Column(title=TITLES.get(by, by), spare=1 if by == "gpu" else None),
-        *([Column(title="name", least=10, spare=7)] if by == "job" else []),
+        *([Column(title="name", spare=7)] if by == "job" else []),
         Column(title="installed" if hardware else "GPU-hours", right=True),
         *([Column(title="held", right=True, spare=3)] if hardware else []),
         Column(title="used", right=True),

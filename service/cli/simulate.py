@@ -289,7 +289,7 @@ def _uses(score: "Score") -> list[str | Text]:
 
 def _fairness(scores: "Sequence[Score]") -> RenderableType:
     projects = sorted({name for score in scores for name in score.fairness_avg})
-    columns = [Column(title="project", least=10), *(Column(title=s.policy, right=True) for s in scores)]
+    columns = [Column(title="project"), *(Column(title=s.policy, right=True) for s in scores)]
     lines: list[list[str | Text]] = [
         [name, *(f"{s.fairness_avg[name]:.2f} ({s.fairness_worst[name]:.2f})" for s in scores)]
         for name in projects

@@ -93,7 +93,7 @@ def draw(picture: Picture, rows: int | None = None) -> RenderableType:
     more = [
         Text(f"and {left} more GPUs; a taller terminal, --node or --user shows them", style="bright_black")
     ]
-    return Group(*summary(picture), Text(), _gpus(shown, _measured_at(picture)), *(more if left else []))
+    return Group(*summary(picture), Text(), gpus_table(shown, _measured_at(picture)), *(more if left else []))
 
 
 def _no_match(chosen: dict[str, object]) -> Text:
@@ -160,7 +160,7 @@ def summary(picture: Picture, *, ages: bool = True) -> list[Text]:
         counts,
         *([Text(f"withheld: {why}")] if (why := now.get("withheld_because")) else []),
         *_of_nodes(picture.nodes, picture.at),
-        *([_ages(picture.components)] if picture.components and ages else []),
+        *([told] if ages and (told := _ages(picture.components)) else []),
     ]
 
 
@@ -190,7 +190,8 @@ def _measured_at(picture: Picture) -> datetime:
     return picture.at if as_of is None else words.moment(as_of)
 
 
-def _gpus(gpus: "list[GpusNowRow]", now: datetime) -> RenderableType:
+def gpus_table(gpus: "list[GpusNowRow]", now: datetime, width: int | None = None) -> RenderableType:
+    """A row a GPU; who holds it is never cut: where there is no room beside it, it stands below."""
     columns = [
         Column(title="GPU"),
         Column(title="state"),
@@ -199,10 +200,10 @@ def _gpus(gpus: "list[GpusNowRow]", now: datetime) -> RenderableType:
         Column(title="", spare=1),
         Column(title="memory", right=True),
         Column(title="power", right=True, spare=2),
-        Column(title="user", least=7),
-        Column(title="job", least=8),
+        Column(title="user"),
+        Column(title="job", below=True),
     ]
-    return table(columns, [_line(gpu, now) for gpu in gpus])
+    return table(columns, [_line(gpu, now) for gpu in gpus], width=width)
 
 
 def _line(gpu: "GpusNowRow", now: datetime) -> list[str | Text]:
@@ -259,4 +260,4 @@ def _ages(components: "Sequence[ComponentHealth]") -> Text:
         ago = "not yet" if each.age_s is None else text.length(each.age_s)
         style = "red" if each.state in BAD else "bright_black"
         parts += [(f"{each.name} {ago}", style), " · "]
-    return Text.assemble("last well: ", *parts[:-1])
+    return Text.assemble("last well: ", *parts[:-1]) if parts else Text()

@@ -55,5 +55,5 @@ def test_the_store_calls_gpus_as_the_function_does(tmp_path: Path) -> None:
 
 
 def test_no_index_is_called_by_the_start_of_the_uuid() -> None:
-    assert node_place("n1", None, "GPU-5c2ab1f0-11d2") == "n1:GPU-5c2ab1f0"
+    assert node_place("n1", None, "GPU-5c2ab1f0-11d2-4b7e-9f53-0a1b2c3d4e5f") == "n1:GPU-5c2ab1f0"
     assert node_place("n1", "0/1g.10gb#7", "MIG-a") == "n1:0/1g.10gb#7"
