@@ -114,7 +114,7 @@ class Audit:
 
     def look(self) -> None:
         for node, path in self.spools.items():
-            with suppress(sqlite3.Error):
+            with suppress(sqlite3.Error, TypeError):  # a spool that is being made
                 db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=1)
                 try:
                     name = db.execute("SELECT name FROM spool").fetchone()[0]
@@ -143,26 +143,37 @@ class Site:
     nodes: dict[str, Machine]
     audit: Audit
     tick_s: float
+    address: str = ""
+    """Where the nodes push: the head's own, or one that moves between heads."""
 
     @property
     def url(self) -> str:
-        return f"http://{self.head.address}:9475"
+        return f"http://{self.address}:9475"
 
-    def start_head(self) -> None:
-        begun = self.head.log().count(ANSWERS) if self.head.process else 0
-        words = ("serve", "--source", "nodes", "--host", self.head.address, "--port", "9475")
-        self.head.run(*words, "--tick", f"{self.tick_s:g}")
-        until("the head answers", lambda: self.head.log().count(ANSWERS) > begun)
+    def start_head(self, head: Machine | None = None, address: str | None = None) -> None:
+        machine = head or self.head
+        begun = machine.log().count(ANSWERS) if machine.process else 0
+        words = ("serve", "--source", "nodes", "--host", address or self.address, "--port", "9475")
+        machine.run(*words, "--tick", f"{self.tick_s:g}")
+        until("the head answers", lambda: machine.log().count(ANSWERS) > begun)
 
-    def start_node(self, name: str, **variables: str) -> None:
+    def start_node(self, name: str, url: str | None = None, **variables: str) -> None:
         node = self.nodes[name]
-        words = ("node", "--head", self.url, "--source", "nvml", "--tick", f"{self.tick_s:g}")
+        words = ("node", "--head", url or self.url, "--source", "nvml", "--tick", f"{self.tick_s:g}")
         node.run(*words, FALLOW_TOKEN=node.token, **variables)
 
-    def ask_head(self, *words: str) -> str:
+    def move_address(self, to: Machine) -> None:
+        """Give the address that nodes push to to another machine, which says so to all."""
+        _ip("-n", self.head.space, "addr", "del", f"{self.address}/24", "dev", "eth0")
+        _ip("-n", to.space, "addr", "add", f"{self.address}/24", "dev", "eth0")
+        for node in self.nodes.values():
+            subprocess.run(["ip", "-n", node.space, "neigh", "flush", "all"], check=True)
+
+    def ask_head(self, *words: str, head: Machine | None = None) -> str:
         """What a verb says at the head, where the service runs."""
-        command = [sys.executable, "-m", "service.cli", *words, "--data", str(self.head.data)]
-        inside = ["ip", "netns", "exec", self.head.space, *command]
+        machine = head or self.head
+        command = [sys.executable, "-m", "service.cli", *words, "--data", str(machine.data)]
+        inside = ["ip", "netns", "exec", machine.space, *command]
         return subprocess.run(inside, capture_output=True, text=True, check=False, cwd=ROOT).stdout
 
     def cable(self, name: str, state: str) -> None:
@@ -171,16 +182,18 @@ class Site:
         subprocess.run(["ip", "link", "set", f"{machine.space}h", state], check=True)
 
     def settled(self, name: str) -> bool:
-        """Whether the node's spool holds no more than the newest ticks."""
+        """Whether all but the node's newest ticks are stored."""
         db = sqlite3.connect(f"file:{self.nodes[name].data / 'spool.sqlite'}?mode=ro", uri=True, timeout=5)
         try:
-            return bool(db.execute("SELECT count(*) FROM ticks").fetchone()[0] <= 3)
+            waiting = "SELECT count(*) FROM ticks WHERE sequence > (SELECT stored FROM head)"
+            return bool(db.execute(waiting).fetchone()[0] <= 3)
         finally:
             db.close()
 
-    def stored(self, name: str) -> list[Row]:
+    def stored(self, name: str, head: Machine | None = None) -> list[Row]:
         """The samples of a node in the store; the head must have ended."""
-        with duckdb.connect(str(self.head.data / "fallow.duckdb"), read_only=True) as store:
+        data = (head or self.head).data
+        with duckdb.connect(str(data / "fallow.duckdb"), read_only=True) as store:
             return store.execute(
                 "SELECT uuid, epoch_ms(ts) FROM samples JOIN gpus USING (gpu_id) WHERE node = ? ORDER BY ALL",
                 [name],
@@ -214,7 +227,7 @@ def site(folder: Path, names: tuple[str, ...] = ("gpu-a", "gpu-b"), *, tick_s: f
     thread = threading.Thread(target=audit.watch, daemon=True)
     thread.start()
     try:
-        yield Site(head, nodes, audit, tick_s)
+        yield Site(head, nodes, audit, tick_s, head.address)
     finally:
         audit.over.set()
         thread.join(5)
@@ -222,6 +235,20 @@ def site(folder: Path, names: tuple[str, ...] = ("gpu-a", "gpu-b"), *, tick_s: f
             machine.stop(signal.SIGKILL)
             subprocess.run(["ip", "netns", "del", machine.space], check=False)
         subprocess.run(["ip", "link", "del", bridge], check=False)
+
+
+@contextmanager
+def standby(made: Site, folder: Path) -> Iterator[Machine]:
+    """A second machine for a head, and an address for the nodes to push to, which the first one has."""
+    bridge = f"fb{os.getpid() % 100_000:x}"
+    spare = _machine(folder, bridge, "standby", f"f{os.getpid() % 100_000:x}s", 90)
+    made.address = "10.87.3.100"
+    _ip("-n", made.head.space, "addr", "add", f"{made.address}/24", "dev", "eth0")
+    try:
+        yield spare
+    finally:
+        spare.stop(signal.SIGKILL)
+        subprocess.run(["ip", "netns", "del", spare.space], check=False)
 
 
 def _machine(folder: Path, bridge: str, name: str, space: str, number: int) -> Machine:

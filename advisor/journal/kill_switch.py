@@ -5,12 +5,16 @@ table ``switches``, which the service writes and which outlives it, and the file
 folder, which whoever owns that folder can make with no service to ask, or one that is too busy to answer.
 Only starting again takes both away.
 
+A service that may not be the head of its nodes, or is not any more, says so by ``withheld``: then nothing is
+done either, and no start by a person changes that.
+
 On a store that holds a simulated cluster it is thrown for good, whatever anybody says: there is nothing real
 to act on.
 """
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,8 +52,10 @@ class Setting:
 class KillSwitch:
     """The switch of one DATA folder. Safe to call from several threads."""
 
-    def __init__(self, store: "Store", folder: Path) -> None:
-        self._store = store
+    def __init__(
+        self, store: "Store", folder: Path, withheld: Callable[[], str | None] = lambda: None
+    ) -> None:
+        self._store, self._withheld = store, withheld
         self._path = stop_file(folder)
         self._kept = _read_row(store)
 
@@ -62,11 +68,15 @@ class KillSwitch:
         said = self._kept if filed is None or not self._kept.acting else filed
         if said.acting and self._store.origin is Origin.SIMULATED:
             return Setting(acting=False, because=SIMULATED)
+        if said.acting and (because := self._withheld()) is not None:
+            return Setting(acting=False, because=because)
         return said
 
     def halt(self) -> str | None:
         """Why nothing may be done; ``None`` while acting is on."""
-        return SIMULATED if self._store.origin is Origin.SIMULATED else self.setting().halt
+        if self._store.origin is Origin.SIMULATED:
+            return SIMULATED
+        return self._withheld() or self.setting().halt
 
     def adopt(self) -> Setting:
         """Keep what the file says in the store as well, so that it outlives the file. Raises StoreFull."""

@@ -2,18 +2,19 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 
 from fastapi import APIRouter, Request
 
 from collector.clock import SystemClock
 from collector.model import NodeName
-from collector.sources.nodes.receiver import NodeKey, NodeReceiver, NotYours
+from collector.sources.nodes.receiver import NodeKey, NodeReceiver, NotTheHead, NotYours
 from collector.sources.nodes.wire import BadBatch
 from service.api.gate import NODE_TICKS
 from service.api.roles import RuledRoute, caller_of
-from service.control.errors import BadOrder, NotAllowed
+from service.control.errors import BadOrder, NotAllowed, WrongState
 from service.errors import ServiceBusy
-from service.schemas.service import NodeReceipt
+from service.schemas.service import HeadTerm, NodeReceipt
 
 THREADS = 2
 """Reading a page takes a millisecond of a core: more threads would only take turns with the service."""
@@ -55,6 +56,8 @@ def node_routes(receiver: NodeReceiver | None) -> APIRouter:
         try:
             loop = asyncio.get_running_loop()
             receipt = await loop.run_in_executor(pool, lambda: receiver.accept(key, body, clock.now_ms()))
+        except NotTheHead as error:
+            raise WrongState(f"{error}. What the node measured waits in its spool") from error
         except NotYours as error:
             raise NotAllowed(str(error)) from error
         except BadBatch as error:
@@ -68,6 +71,7 @@ def node_routes(receiver: NodeReceiver | None) -> APIRouter:
             now_ms=clock.now_ms(),
             is_full=receipt.is_full,
             notes=receipt.notes,
+            head=None if receipt.head is None else HeadTerm(**asdict(receipt.head)),
         )
 
     return router

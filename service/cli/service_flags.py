@@ -81,10 +81,17 @@ def _token(add: AddVerb) -> None:
 
 
 def _store(add: AddVerb) -> None:
-    orders = _orders(add("store", "look through the store for damage, and mend it: check, salvage"))
+    orders = _orders(
+        add(
+            "store",
+            "look through the store for damage, mend it, take over with it: check, salvage, take-over",
+        )
+    )
     _json(_order(orders, "check", "read all of it, sealed days too; nothing is changed"))
     salvage = _order(orders, "salvage", "keep what can be read; what is damaged is set aside")
-    salvage.add_argument("--yes", action="store_true", help="do it; without, say what would be done")
+    taking = _order(orders, "take-over", "from its next start on this store is that of the head of all nodes")
+    for order in (salvage, taking):
+        order.add_argument("--yes", action="store_true", help="do it; without, say what would be done")
 
 
 Orders: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

@@ -33,11 +33,13 @@ class StoreTrouble(FallowError):
 
 
 def run_store(flags: argparse.Namespace) -> int:
-    """Check or salvage; status 1 when something is damaged."""
+    """Check, salvage or take over; status 1 when something is damaged."""
     settings = settle(flags)
     must_trust(settings.data)
     if flags.order == "salvage":
         return _salvage(settings, is_meant=flags.yes)
+    if flags.order == "take-over":
+        return _take_over(settings, is_meant=flags.yes)
     return _check(settings, flags)
 
 
@@ -61,6 +63,32 @@ def _check(settings: Settings, flags: argparse.Namespace) -> int:
         told = "1 part is damaged" if bad == 1 else f"{bad} parts are damaged"
         screen.print("All of it can be read." if not bad else f"{told}: {ADVICE}.")
     return DAMAGED if bad else 0
+
+
+def _take_over(settings: Settings, *, is_meant: bool) -> int:
+    """Raise the epoch of a store that no service has open."""
+    from collector.store.head_terms import begin_term
+    from service.control.lease_key import lease_key
+    from service.store.open import own_store
+
+    if not store_file(settings.data).exists():
+        raise StoreTrouble(f"there is no store in {settings.data}; restore the back-up first, or give --data")
+    _must_own(settings.data, "take-over")
+    if not is_meant:
+        print(
+            f"From its next start on, the service of {settings.data} would be the head of all machines that "
+            "push: those that have heard it push to no other one, and another one that hears them does "
+            "nothing any more. End the other head first, or cut it off, if you can. With --yes it is done."
+        )
+        return 0
+    now_ms = round(datetime.now(UTC).timestamp() * 1000)
+    with own_store(settings.data, settings.effective.config) as store:
+        term, _, _ = begin_term(store, lease_key(settings.data), now_ms, takes_over=True)
+    at = datetime.fromtimestamp(term.epoch / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    print(
+        f"The store of {settings.data} took over at {at}. Start its service, and have the machines reach it."
+    )
+    return 0
 
 
 def _salvage(settings: Settings, *, is_meant: bool) -> int:
@@ -107,7 +135,7 @@ def _when(span: "LostRows") -> str:
     return f", of{since}{until}"
 
 
-def _must_own(data: Path) -> None:
+def _must_own(data: Path, order: str = "salvage") -> None:
     """Root writes no file into a folder that another account can prepare meanwhile; and what it would write
     there, the service's account could not open."""
     if not data.is_dir():
@@ -117,8 +145,8 @@ def _must_own(data: Path) -> None:
         from collector.procfs.accounts import name_of
 
         raise StoreTrouble(
-            f"{data} belongs to {name_of(owner)}, who has to salvage it: "
-            f"`sudo -u {name_of(owner)} fallow store salvage --yes --data {data}`"
+            f"{data} belongs to {name_of(owner)}, who has to do it: "
+            f"`sudo -u {name_of(owner)} fallow store {order} --yes --data {data}`"
         )
 
 

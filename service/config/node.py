@@ -29,6 +29,13 @@ class NodeConfig:
     spool_hours: float = bounded(
         24.0, 0.1, 47, "for how long it may wait; a head takes in nothing of two days ago"
     )
+    stored_hours: float = bounded(
+        24.0,
+        0,
+        47,
+        "for how long what the head has stored stays here, within the same room: a head that is restored "
+        "from a back-up not older than that has everything again",
+    )
 
     def __post_init__(self) -> None:
         if self.head:

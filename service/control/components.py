@@ -89,6 +89,8 @@ class ControlDependencies:
     """Told how each round of deliveries ended."""
     launched: LaunchedProcesses = field(default_factory=LaunchedProcesses)
     """Told of launchers that the kernel named."""
+    withheld: Callable[[], str | None] = lambda: None
+    """Why nothing is done here now, whatever a person says: another head may be the one."""
     locks: GpuLocks = field(default_factory=GpuLocks)
     """One a GPU that is leased, against other services of this machine."""
 
@@ -188,7 +190,9 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
     dispatch = Dispatch(engines(local, managed.engine, foreigners.engine), foreign.told)
     ours, known = dispatch.by_launcher, register.newest_known
-    books = open_books(store, clock, ground.folder, entry_of, settle, by_launcher=ours, known=known)
+    books = open_books(
+        store, clock, ground.folder, entry_of, settle, by_launcher=ours, known=known, withheld=ground.withheld
+    )
     whose = partial(_user, register)
     # Who approves a plan waits for each outcome; the loop must not, it has others to see to.
     engine = LaunchedToo(dispatch, messages, whose)

@@ -103,13 +103,15 @@ def open_books(
     *,
     by_launcher: "Callable[[JobId], bool]",
     known: "Callable[[], int]" = int,
+    withheld: "Callable[[], str | None]" = lambda: None,
 ) -> Records:
     """The books of a store, with the switch of its folder as file and store have it. Raises StoreFull.
 
     ``foreign`` says what came of a pause or resume of a foreign job that nobody saw the end of, ``known`` the
-    highest number of a directive that a launcher knows; ``by_launcher``: whether a job's engine commands one.
+    highest number of a directive that a launcher knows; ``by_launcher``: whether a job's engine commands one;
+    ``withheld``: why this service is not to act, whatever a person says.
     """
-    switch = KillSwitch(store, folder)
+    switch = KillSwitch(store, folder, withheld)
     switch.adopt()
     return Records(store, clock, switch, entry_of, foreign, by_launcher=by_launcher, known=known)
 

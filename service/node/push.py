@@ -5,17 +5,19 @@ a turn: ticks above what was received ──► POST ──► receipt: stored, 
         else    all stays in the spool, until the next turn
 """
 
+import hashlib
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from collector.sources.nodes.wire import Batch, fitting, pack
+from collector.sources.nodes.terms import Term, is_older
+from collector.sources.nodes.wire import Batch, fitting, pack, term_of
 from service.errors import FallowError
 from service.node.spool import Spool
 from service.printable import on_a_line
-from service.schemas.service import NodeReceipt
+from service.schemas.service import HeadTerm, NodeReceipt
 from service.secrets import NoSecret, filled_in
 from service.version import own_version
 
@@ -36,6 +38,10 @@ UNVERIFIED = "CERTIFICATE_VERIFY_FAILED"
 UNPROVEN = (
     ". Nothing was sent: whoever answers there did not prove to be the head. Behind a CA of your own, name "
     "its certificate as ca_file in [node]; the head's certificate must name the host of its address"
+)
+OLDER = (
+    "an older head answers there than this node has pushed to before; it gets nothing, and nothing is "
+    "deleted here at its word. Give the node the address of the head that took over"
 )
 LONGEST_ANSWER = 400
 """Characters of an answer that are shown."""
@@ -112,7 +118,18 @@ class Pusher:
             raise HeadAway(f"{why}{UNPROVEN if UNVERIFIED in why else ''}") from error
         if response.status_code != 200:
             raise HeadAway(f"it answered HTTP {response.status_code}{_words(response)}")
-        return _receipt(response)
+        receipt = _receipt(response)
+        self._meet(receipt)
+        return receipt
+
+    def _meet(self, receipt: NodeReceipt) -> None:
+        """Remember who answers. Raises ``HeadAway`` where that is an older head than was heard before."""
+        answers = None if receipt.head is None else Term(**asdict(receipt.head))
+        heard = self._spool.head
+        if heard is not None and is_older(answers, heard):
+            raise HeadAway(OLDER)
+        if answers is not None:
+            self._spool.heard(answers)
 
     def _body(self) -> bytes:
         told = self._echo is not None
@@ -133,6 +150,7 @@ class Pusher:
                     held_ms=0 if self._echo is None else now - self._echo[1],
                     waiting=waiting,
                     waits_ms=0 if oldest_ms is None else max(0, sent_ms - oldest_ms),
+                    head=self._spool.head,
                     records=records,
                 )
             )
@@ -145,7 +163,9 @@ class Pusher:
 
         config = self._config
         try:
-            headers = {"Authorization": f"Bearer {filled_in(config.token)}"}
+            token = filled_in(config.token)
+            self._spool.by_credential(hashlib.sha256(b"fallow node token " + token.encode()).hexdigest())
+            headers = {"Authorization": f"Bearer {token}"}
             verify: ssl.SSLContext | bool = True
             if config.ca_file:
                 verify = ssl.create_default_context()
@@ -167,9 +187,15 @@ def _receipt(response: "httpx.Response") -> NodeReceipt:
             now_ms=int(found["now_ms"]),
             is_full=found["is_full"] is True,
             notes=tuple(on_a_line(str(note), LONGEST_ANSWER) for note in found["notes"]),
+            head=_term(found.get("head")),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:  # BadBatch is a ValueError
         raise HeadAway("what answers there is no head of Fallow, or one of another version") from error
+
+
+def _term(found: "dict[str, object] | None") -> HeadTerm | None:
+    term = term_of(found)
+    return None if term is None else HeadTerm(**asdict(term))
 
 
 def _words(response: "httpx.Response") -> str:

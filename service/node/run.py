@@ -56,7 +56,9 @@ def run_node(config: "Config", data: Path, say: Callable[[str], None]) -> None:
     refuse_no_gpus(config, None)
     must_be_secret(config.node.token)
     limits = SpoolLimits(
-        most_bytes=config.node.spool_mib << 20, most_ms=round(config.node.spool_hours * 3_600_000)
+        most_bytes=config.node.spool_mib << 20,
+        most_ms=round(config.node.spool_hours * 3_600_000),
+        stored_ms=round(config.node.stored_hours * 3_600_000),
     )
     spool = Spool(data, limits)
     node = _Node(config, spool, say)

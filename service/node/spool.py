@@ -1,4 +1,4 @@
-"""What a node measured and the head has not stored yet: a bounded file, the oldest going first.
+"""What a node measured, for as long as the head may need it: a bounded file, the oldest going first.
 
 SQLite, because it keeps what was committed through a kill and a power cut, and is part of Python
 (docs/decisions/0099-a-node-pushes-from-a-spool.md). Numbers rise for ever within a file; one that was
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from collector.sources.nodes.wire import MOST_RECORDS, Record
+from collector.sources.nodes.terms import Term
+from collector.sources.nodes.wire import MOST_MS, MOST_RECORDS, Record
 from service.errors import FallowError
 
 FILE_NAME = "spool.sqlite"
@@ -30,6 +31,11 @@ CREATE TABLE IF NOT EXISTS ticks (
     boot TEXT NOT NULL, steady_ms INTEGER NOT NULL, page BLOB NOT NULL
 );
 CREATE TABLE IF NOT EXISTS spool (name TEXT NOT NULL, lost INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS head (
+    one INTEGER PRIMARY KEY CHECK (one = 1), stored INTEGER NOT NULL, credential TEXT,
+    epoch INTEGER, start INTEGER, word TEXT, seal TEXT
+);
+INSERT OR IGNORE INTO head (one, stored) VALUES (1, 0);
 """
 """AUTOINCREMENT: a number is never given twice, also after the row with the highest one was deleted."""
 
@@ -43,10 +49,15 @@ class SpoolTrouble(FallowError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolLimits:
-    """How much is kept: bytes of pages as they are packed, and for how long."""
+    """How much is kept: bytes of pages as they are packed, and for how long.
+
+    ``stored_ms`` is for how long a tick stays that the head has stored: a head that is restored from an older
+    back-up asks for it again.
+    """
 
     most_bytes: int
     most_ms: int
+    stored_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +94,29 @@ class Spool:
     @property
     def state(self) -> SpoolState:
         """How it stands."""
-        waiting, oldest_ms = self._rows("SELECT count(*), min(at_ms) FROM ticks")[0]
+        waiting, oldest_ms = self.beyond(self._stored())
         return SpoolState(
             waiting=waiting, oldest_ms=oldest_ms, lost=self._rows("SELECT lost FROM spool")[0][0]
         )
+
+    def by_credential(self, digest: str) -> None:
+        """Which token is pushed with. A new one is a person's word that its head is the one: what was heard
+        of heads with the one before is forgotten.
+        """
+        if self._rows("SELECT credential FROM head")[0][0] != digest:
+            self._change("UPDATE head SET credential = ?, word = NULL", digest)
+
+    @property
+    def head(self) -> Term | None:
+        """The newest head that was heard."""
+        epoch, start, word, seal = self._rows("SELECT epoch, start, word, seal FROM head")[0]
+        return None if word is None else Term(epoch=epoch, start=start, word=word, seal=seal)
+
+    def heard(self, head: Term) -> None:
+        """Remember the newest head, durably."""
+        if head != self.head:
+            words = "UPDATE head SET epoch = ?, start = ?, word = ?, seal = ?"
+            self._change(words, head.epoch, head.start, head.word, head.seal)
 
     def add(self, *, at_ms: int, width_ms: int, boot: str, steady_ms: int, page: bytes) -> int:
         """Keep a tick, durably, and let the oldest go where there is no room; its number."""
@@ -129,34 +159,47 @@ class Spool:
         return waiting, oldest_ms
 
     def forget(self, up_to: int) -> None:
-        """Delete what the head has stored. Where it knows numbers that were never given here, an older file
-        was put back: what is in it gets a new name, so that nothing is taken for what is stored already.
+        """Delete what the head has stored for long enough. Where it knows numbers that were never given here,
+        an older file was put back: what waits in it gets a new name, so that nothing is taken for what is
+        stored already. A head that has stored less than before was restored from a back-up: the rest waits.
         """
         last = self._rows("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'ticks'")
         if up_to > (last[0][0] if last else 0):
-            self._change("UPDATE spool SET name = ?", secrets.token_hex(8))
+            with self._transaction() as db:
+                self._delete(db, self._stored())
+                db.execute("UPDATE spool SET name = ?", (secrets.token_hex(8),))
+                db.execute("UPDATE head SET stored = 0")
             return
+        newest = self._rows("SELECT at_ms FROM ticks ORDER BY sequence DESC LIMIT 1")
         with self._transaction() as db:
-            gone = db.execute(
-                f"SELECT coalesce(sum(length(page) + {ROW_BYTES}), 0) FROM ticks WHERE sequence <= ?",
-                (up_to,),
-            ).fetchone()
-            db.execute("DELETE FROM ticks WHERE sequence <= ?", (up_to,))
-            self._bytes -= int(gone[0])
+            db.execute("UPDATE head SET stored = ?", (up_to,))
+            if newest:
+                self._delete(db, up_to, newest[0][0] - self._limits.stored_ms)
+
+    def _stored(self) -> int:
+        return int(self._rows("SELECT stored FROM head")[0][0])
+
+    def _delete(self, db: sqlite3.Connection, up_to: int, before_ms: int = MOST_MS) -> None:
+        """Delete ticks up to a number that are from before a time, or of that time."""
+        chosen = "FROM ticks WHERE sequence <= ? AND at_ms <= ?"
+        total = f"SELECT coalesce(sum(length(page) + {ROW_BYTES}), 0) {chosen}"
+        gone = db.execute(total, (up_to, before_ms)).fetchone()
+        db.execute(f"DELETE {chosen}", (up_to, before_ms))
+        self._bytes -= int(gone[0])
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
 
     def _make_room(self, db: sqlite3.Connection, now_ms: int) -> None:
-        lost = 0
+        lost, last, stored = 0, 0, self._stored()
         for sequence, at_ms, size in db.execute(
             f"SELECT sequence, at_ms, length(page) + {ROW_BYTES} FROM ticks ORDER BY sequence"
         ):
             if self._bytes <= self._limits.most_bytes and now_ms - at_ms <= self._limits.most_ms:
                 break
-            lost, self._bytes, last = lost + 1, self._bytes - size, sequence
-        if lost:
+            lost, self._bytes, last = lost + (sequence > stored), self._bytes - size, sequence
+        if last:
             db.execute("DELETE FROM ticks WHERE sequence <= ?", (last,))
             db.execute("UPDATE spool SET lost = lost + ?", (lost,))
 

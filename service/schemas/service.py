@@ -53,6 +53,20 @@ class Health(Answer):
 
 
 @answer
+class HeadTerm(Answer):
+    """One start of a head; a node deletes nothing at the word of an older one than it has heard."""
+
+    epoch: int
+    """When somebody had it take over, UTC ms; 0: nobody ever did."""
+    start: int
+    """The count of starts on its store."""
+    word: str
+    """Made at the start, at random: tells copies of a store apart."""
+    seal: str
+    """By the key of the head's DATA folder: nobody else can make one."""
+
+
+@answer
 class NodeReceipt(Answer):
     """What a node that pushed its ticks is told."""
 
@@ -68,6 +82,8 @@ class NodeReceipt(Answer):
     """Whether more wait already than the store has taken up: come again after its next tick."""
     notes: tuple[str, ...] = ()
     """What of it was not believed, and why: sentences for whoever looks after the node."""
+    head: HeadTerm | None = None
+    """Who answers: the node says it with the next request."""
 
 
 @answer

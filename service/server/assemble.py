@@ -72,7 +72,7 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     launched = LaunchedProcesses()
     with store.reader() as reader:
         runs = known_runs(reader, "slurm", clock.now_ms())
-    nodes = _receiver(config, store)
+    nodes = _receiver(config, store, clock)
     sources = make_sources(config, leases=store.leases, launched=launched.of, runs=runs, nodes=nodes)
     refuse_other_origin(store, sources)
     prices = config.prices
@@ -105,18 +105,26 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     )
 
 
-def _receiver(config: "Config", store: "Store") -> "NodeReceiver | None":
+def _receiver(config: "Config", store: "Store", clock: "Clock") -> "NodeReceiver | None":
     """What takes in the ticks of other machines, where the configuration names that source."""
     from service.sources.specs import NodesSpec, parse_specs
 
     if NodesSpec() not in parse_specs(config.collect.sources):
         return None
+    from collector.sources.nodes.headship import Headship
     from collector.sources.nodes.receiver import NodeReceiver
+    from collector.store.head_terms import begin_term, supersede
     from collector.store.nodes import read_node_marks, read_node_owners
+    from service.control.lease_key import lease_key
 
     with store.reader() as reader:
         marks, owners = read_node_marks(reader), read_node_owners(reader)
-    return NodeReceiver(marks, owners, most_gpus=config.collect.gpus_per_address)
+    key = lease_key(store.folder)
+    term, words, superseded = begin_term(store, key, clock.now_ms())
+    headship = Headship(
+        key, term, words, marks, superseded=superseded, keep=lambda because: supersede(store, because)
+    )
+    return NodeReceiver(marks, owners, most_gpus=config.collect.gpus_per_address, headship=headship)
 
 
 def _telling(store: "Store", nodes: "NodeReceiver") -> "Callable[[Tick], None]":

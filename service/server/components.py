@@ -37,7 +37,7 @@ from service.logs import SecurityLog, log_event
 from service.remote_write import sender as remote_write
 from service.remote_write.sender import RemoteWriter
 from service.schemas.service import ComponentHealth, Health
-from service.server import assemble
+from service.server import assemble, head
 from service.server.assemble import Body, Stage
 from service.server.damage_check import Mending
 from service.server.finding_metrics import finding_metrics
@@ -77,6 +77,7 @@ def live(orders: "Orders", store: "Store", clock: Clock, ending: Ending) -> None
     front = open_front(orders.config.api, orders.data, port_fixed=orders.port_fixed)
     pulse = _pulse(orders.config, clock.now_ms())
     body = assemble.assemble(orders.config, store, clock)
+    body = head.watched(body, pulse.health)
     imports = Imports(store)
     desk = _desk(orders.config, store)
     locks = _locks(orders)
@@ -262,6 +263,7 @@ def _acting(
         simulated=body.simulated,
         snapshot=lambda: body.loop.snapshot,
         launched=body.launched,
+        withheld=head.withheld(body.nodes),
     )
     return join_acting(ground)
 

@@ -19,6 +19,7 @@ from collector.dcgm.text import MalformedText
 from collector.model import NODES_SOURCE, GpuUuid, NodeName
 from collector.reading import NodeMark, Reading, Tick
 from collector.sources.nodes.clocks import NodeClock
+from collector.sources.nodes.headship import Headship
 from collector.sources.nodes.item import (
     Item,
     clock_words,
@@ -31,6 +32,7 @@ from collector.sources.nodes.item import (
     untimely,
 )
 from collector.sources.nodes.joining import reading_of
+from collector.sources.nodes.terms import Term
 from collector.sources.nodes.wire import BadBatch, Batch, Record, unpack
 from collector.sources.peer import heard
 
@@ -40,6 +42,10 @@ A_TICK = 12_000
 """Ticks of all nodes that one tick of the head takes up: ten minutes of 200 nodes, some seconds of work."""
 USUAL_MS = 10_000
 """Of a node that has not said yet how wide its ticks are."""
+
+
+class NotTheHead(BadBatch):
+    """Another head is the one, or may be; what the node measured waits in its spool."""
 
 
 class NotYours(BadBatch):
@@ -59,6 +65,7 @@ class Receipt:
     """What a node is told: of its spool, up to where ticks are stored, and up to where they need not be sent.
 
     ``notes`` are sentences for whoever looks after the node. ``is_full``: it is to wait for the next tick.
+    ``head`` is who answers.
     """
 
     spool: str
@@ -66,6 +73,7 @@ class Receipt:
     received: int
     is_full: bool = False
     notes: tuple[str, ...] = ()
+    head: Term | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,7 +94,8 @@ class _Node:
 class NodeReceiver:
     """A ``collector.source.Source`` that is pushed to; safe from any thread.
 
-    ``marks`` is what the store knows of each node, ``owners`` which node told of a GPU last and when.
+    ``marks`` is what the store knows of each node, ``owners`` which node told of a GPU last and when;
+    ``headship`` whether this head is the one, where that can be in doubt.
     """
 
     def __init__(
@@ -95,7 +104,9 @@ class NodeReceiver:
         owners: Mapping[GpuUuid, tuple[NodeName, int]] | None = None,
         *,
         most_gpus: int,
+        headship: Headship | None = None,
     ) -> None:
+        self.headship = headship
         self._guard = threading.Lock()
         self._most_gpus = most_gpus
         self._nodes = {mark.node: self._made(mark) for mark in marks}
@@ -111,6 +122,9 @@ class NodeReceiver:
         """Take in a request's ticks; blocks while they are read. Raises BadBatch for a body that is none."""
         batch = unpack(body)
         node = self._node(who, batch)
+        because = None if self.headship is None else self.headship.hear(who.node, batch.head)
+        if because is not None:
+            raise NotTheHead(because)
         if not node.busy.acquire(blocking=False):
             return self._receipt(node, is_full=True)
         try:
@@ -300,4 +314,5 @@ class NodeReceiver:
                 received=node.received,
                 is_full=is_full,
                 notes=node.notes,
+                head=None if self.headship is None else self.headship.term,
             )

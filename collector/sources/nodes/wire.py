@@ -2,7 +2,7 @@
 
     body    zlib of lines of JSON, in UTF-8: a header, then a line a tick in the order of their numbers
     header  {"format", "spool", "machine", "boot", "version", "sent_ms", "steady_ms", "after", "echo_ms",
-             "held_ms", "waiting", "waits_ms"}; the last two are missing from a node of 0.1.0
+             "held_ms", "waiting", "waits_ms", "head"}; the last three are missing from a node of 0.1.0
     tick    {"sequence", "at_ms", "width_ms", "boot", "steady_ms", "page"}
 
 The page is the contract that services read each other by (``collector.metrics_endpoint``), so what an older
@@ -14,9 +14,11 @@ upgraded.
 import json
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
+
+from collector.sources.nodes.terms import Term
 
 FORMAT = 1
 MOST_BYTES = 32 << 20
@@ -58,6 +60,7 @@ class Batch:
     ``after``: all that the spool has above this number is sent; what is missing of it, nobody has any more.
     ``echo_ms`` is the head's time in its last answer, ``held_ms`` how long ago that came; 0 before the first.
     ``waiting`` ticks had not been received when it was sent, the oldest ``waits_ms`` old; ``None``: not said.
+    ``head`` is the newest head that the node has heard.
     """
 
     spool: str
@@ -71,6 +74,7 @@ class Batch:
     held_ms: int = 0
     waiting: int | None = None
     waits_ms: int | None = None
+    head: Term | None = None
     records: tuple[Record, ...] = ()
 
 
@@ -89,6 +93,7 @@ def pack(batch: Batch) -> bytes:
         "held_ms": batch.held_ms,
         "waiting": batch.waiting,
         "waits_ms": batch.waits_ms,
+        "head": None if batch.head is None else asdict(batch.head),
     }
     lines = [json.dumps(head), *(json.dumps(_line(record)) for record in batch.records)]
     return zlib.compress("\n".join(lines).encode(), LEVEL)
@@ -121,7 +126,22 @@ def unpack(body: bytes) -> Batch:
         held_ms=_number(head, "held_ms"),
         waiting=_number_if_said(head, "waiting"),
         waits_ms=_number_if_said(head, "waits_ms"),
+        head=term_of(head.get("head")),
         records=records,
+    )
+
+
+def term_of(found: object) -> Term | None:
+    """A head's term as it travels; ``None`` where it is not said. Raises BadBatch."""
+    if found is None:
+        return None
+    if not isinstance(found, dict):
+        raise BadBatch("its head is no object")
+    return Term(
+        epoch=_number(found, "epoch"),
+        start=_number(found, "start", least=1),
+        word=_text(found, "word"),
+        seal=_text(found, "seal"),
     )
 
 

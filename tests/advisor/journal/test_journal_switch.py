@@ -69,6 +69,19 @@ def test_while_it_is_thrown_nothing_is_written_or_done(tmp_path: Path) -> None:
         assert cycle.halt == "acting was stopped by root; `fallow start-acting` lets it go on"
 
 
+def test_a_service_that_may_not_be_the_head_does_nothing_whatever_a_person_says(tmp_path: Path) -> None:
+    why: list[str | None] = ["another head took over"]
+    with opened(tmp_path) as store:
+        switch, clock = KillSwitch(store, tmp_path, lambda: why[0]), Hands()
+        switch.start("root", T0)
+        engine = Throws(None)
+        cycle = run_cycle(lambda: QUEUE, engine, StoreJournal(store, clock), clock, AUTO, halted=switch.halt)
+        assert (engine.done, cycle.halt) == ([], "another head took over")
+        assert switch.setting() == Setting(acting=False, because="another head took over")
+        why[0] = None
+        assert switch.halt() is None and switch.setting().acting
+
+
 def test_it_survives_a_restart(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         assert KillSwitch(store, tmp_path).setting() == Setting(acting=True)

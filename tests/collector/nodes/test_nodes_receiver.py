@@ -9,8 +9,10 @@ import pytest
 from collector.arrow import to_holder_table
 from collector.model import Gpu, GpuUuid, HolderSample, JobId, NodeName
 from collector.reading import Reading, Tick
+from collector.sources.nodes.headship import Headship
 from collector.sources.nodes.item import OLDEST_MS
-from collector.sources.nodes.receiver import MOST_QUEUED, NodeKey, NodeReceiver, NotYours
+from collector.sources.nodes.receiver import MOST_QUEUED, NodeKey, NodeReceiver, NotTheHead, NotYours
+from collector.sources.nodes.terms import sealed
 from collector.store.database import Store
 from collector.store.nodes import read_node_marks, read_node_owners
 from tests.collector.nodes.nodes_world import START_MS, TICK_MS, UP_MS, Node, page
@@ -194,6 +196,21 @@ def test_how_much_waited_in_a_spool_is_kept_as_the_last_push_said(store: Store) 
         with store.reader() as reader:
             (mark,) = read_node_marks(reader)
         assert (mark.waiting, mark.waits_ms) == (said.get("waiting"), said.get("waits_ms"))
+
+
+def test_a_head_that_is_not_the_one_takes_nothing_in(store: Store) -> None:
+    key = b"k" * 32
+    own, other = (sealed(key, epoch=epoch, start=1, word="w") for epoch in (0, 9))
+    head = head_of(store)
+    head.headship = Headship(key, own, {1: "w"})
+    node = Node(head)
+    node.tick(START_MS)
+    assert node.push(START_MS + 1, head=own).head == own
+    node.tick(times(1)[0])
+    with pytest.raises(NotTheHead, match="took over"):
+        node.push(times(1)[0] + 1, head=other)
+    drain(head, store, times(1)[0] + 2)
+    assert stored(store) == [("GPU-a0", START_MS)]
 
 
 @pytest.mark.parametrize("ahead_ms", [37_000, -3_600_000])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from collector.sources.nodes.terms import Term
 from service.node.spool import ROW_BYTES, Spool, SpoolLimits, SpoolTrouble
 
 AMPLE = SpoolLimits(most_bytes=1 << 20, most_ms=3_600_000)
@@ -95,3 +96,48 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "spool.sqlite").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SpoolTrouble, match="cannot be made"):
         Spool(tmp_path, AMPLE)
+
+
+def test_what_is_stored_stays_for_a_head_that_is_restored_from_a_back_up(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, SpoolLimits(most_bytes=1 << 20, most_ms=3_600_000, stored_ms=100))
+    for at_ms in (1, 150, 200, 250):
+        add(spool, at_ms)
+    spool.forget(3)
+    assert numbers(spool) == [3, 4], "of what is stored only the last 100 ms"
+    assert (spool.state.waiting, spool.state.oldest_ms, spool.state.lost) == (1, 250, 0)
+    spool.forget(2)  # restored: it has stored less than before
+    assert spool.state.waiting == 2
+
+
+def test_what_is_stored_goes_first_and_is_no_loss(tmp_path: Path) -> None:
+    size = ROW_BYTES + 12
+    spool = Spool(tmp_path, SpoolLimits(most_bytes=3 * size, most_ms=3_600_000, stored_ms=3_600_000))
+    for at_ms in (1, 2, 3):
+        add(spool, at_ms)
+    spool.forget(2)
+    add(spool, 4)
+    add(spool, 5)
+    assert (numbers(spool), spool.state.lost) == ([3, 4, 5], 0)
+    add(spool, 6)
+    assert (numbers(spool), spool.state.lost) == ([4, 5, 6], 1)
+
+
+def test_the_newest_head_is_remembered_until_the_token_is_another(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, AMPLE)
+    head = Term(epoch=1, start=2, word="w", seal="s")
+    spool.by_credential("token")
+    spool.heard(head)
+    again = Spool(tmp_path, AMPLE)
+    again.by_credential("token")
+    assert again.head == head
+    again.by_credential("another token")
+    assert again.head is None
+
+
+def test_an_older_file_that_was_put_back_sends_nothing_again_that_it_knows_as_stored(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, SpoolLimits(most_bytes=1 << 20, most_ms=3_600_000, stored_ms=3_600_000))
+    for at_ms in (1, 2, 3):
+        add(spool, at_ms)
+    spool.forget(2)
+    spool.forget(9)
+    assert numbers(spool) == [3]
