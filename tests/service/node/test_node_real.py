@@ -1,5 +1,6 @@
 """Real processes: a head and two nodes in network namespaces, killed and cut off; no row lost, none twice."""
 
+import re
 import signal
 import subprocess
 import time
@@ -67,10 +68,12 @@ def test_a_node_whose_calendar_is_an_hour_wrong_is_stored_at_true_times_and_name
     begun_ms = time.time_ns() // 1_000_000
     fleet.start_node("gpu-a", **variables)
     until("some ticks", lambda: len(fleet.audit.numbers("gpu-a")) >= 6)
-    until("it is named", lambda: "1 h behind" in fleet.ask_head("status"))
+    until("it is named", lambda: "behind this service's" in fleet.ask_head("status"))
     doctor = fleet.ask_head("doctor")
     assert "node gpu-a" in doctor and "set it by NTP" in doctor, doctor
-    assert "The head says: the clock of node gpu-a is 3600.0 s behind" in fleet.nodes["gpu-a"].log()
+    assert re.search(
+        r"The head says: the clock of node gpu-a is (3599\.9|3600\.\d) s behind", fleet.nodes["gpu-a"].log()
+    )
     fleet.nodes["gpu-a"].stop()
     time.sleep(2.5 * fleet.tick_s)
     fleet.head.stop()
