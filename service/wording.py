@@ -87,6 +87,11 @@ def moment(at: datetime | None, zone: tzinfo = UTC) -> str:
     return _aware(at).astimezone(zone).strftime("%d %b %H:%M").lstrip("0")
 
 
+def is_past(at: datetime | None, now: datetime) -> bool:
+    """Whether what was measured at ``at`` is too old to be so now."""
+    return at is None or text.missing(at) or (now - _aware(at)).total_seconds() > STALE_S
+
+
 def _aware(at: datetime) -> datetime:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 

@@ -12,11 +12,13 @@
 -- @column job_name text: the job's name
 -- @column share double (fraction): how much of the GPU
 -- @column source text: who says so (lease, slurm, kubernetes, environment, process)
--- @null to_ts: still held; user_name, project, job_name: not known
+-- @null to_ts: still held, as far as is known; user_name, project, job_name: not known
 SELECT
-    a.from_ts, a.from_ts <= g.installed_from + INTERVAL 30 SECOND AS from_is_bound, a.to_ts, h.user_name, h.project, h.job, h.job_name, a.share, a.source
+    a.from_ts, a.from_ts <= g.installed_from + INTERVAL 30 SECOND AS from_is_bound,
+    CASE WHEN NOT still_held(a.to_ts, l.ts, l.width_ms) THEN a.to_ts END AS to_ts, h.user_name, h.project, h.job, h.job_name, a.share, a.source
 FROM allocations AS a
 JOIN holders AS h USING (holder_id)
 JOIN gpus AS g USING (gpu_id)
+LEFT JOIN latest AS l USING (gpu_id)
 WHERE $uuid IN (g.uuid, g.cut_of) AND a.from_ts < $to_ts AND (a.to_ts IS NULL OR a.to_ts > $from_ts)
 ORDER BY a.from_ts, h.job;

@@ -32,12 +32,14 @@
 -- @column shared_with bigint: other jobs that held it at the same time
 -- @column is_told_apart boolean: meanwhile use of single processes or pods was told; where it was not, all are charged alike, by share
 -- @never_null uuid, node
--- @null is_told_apart: nobody shared it, or what its processes did is not kept that long; to_ts: it still holds it; found: nothing; ratios of energy: no hours; else: not known or not measured
+-- @null is_told_apart: nobody shared it, or what its processes did is not kept that long; to_ts: it still holds it, as far as is known; found: nothing; ratios of energy: no hours; else: not known or not measured
 WITH own AS (
     SELECT holder_id FROM holders WHERE job = $job
 ), given AS (
-    SELECT gpu_id, min(from_ts) AS from_ts, CASE WHEN bool_and(to_ts IS NOT NULL) THEN max(to_ts) END AS to_ts
-    FROM allocations SEMI JOIN own USING (holder_id)
+    SELECT
+        gpu_id, min(from_ts) AS from_ts,
+        CASE WHEN NOT bool_or(still_held(to_ts, l.ts, l.width_ms)) THEN max(to_ts) END AS to_ts
+    FROM allocations SEMI JOIN own USING (holder_id) LEFT JOIN latest AS l USING (gpu_id)
     WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
     GROUP BY gpu_id
 ), beside AS (  -- the times in which another job held it too

@@ -20,6 +20,7 @@
 -- @column from_ts timestamp: when it was first given a GPU
 -- @column from_is_bound boolean: its GPU's records begin with it, so that it may have held it before
 -- @column to_ts timestamp: when it gave back its last one
+-- @column measured_to timestamp: of the GPUs that it still holds, the newest sample
 -- @column gpu_hours double (GPU-hours): held in the window
 -- @column used_gpu_hours double (GPU-hours): utilization times measured time
 -- @column wasted_gpu_hours double (GPU-hours): held, and empty or idle
@@ -38,7 +39,7 @@
 -- @column wasted_energy_kwh double (kWh): used while wasted
 -- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
 -- @never_null job
--- @null to_ts: it still holds one; found: nothing; cost: no price; ratios of energy: no hours; else: not known or not measured
+-- @null to_ts: it still holds one, as far as is known; measured_to: it holds none; found: nothing; cost: no price; ratios of energy: no hours; else: not known or not measured
 WITH sums AS (
     SELECT
         holder_id, sum_hours(total_ms, share_of_device) AS gpu_hours,
@@ -77,9 +78,11 @@ WITH sums AS (
     GROUP BY holder_id
 ), spans AS (
     SELECT
-        holder_id, min(from_ts) AS from_ts, CASE WHEN bool_and(to_ts IS NOT NULL) THEN max(to_ts) END AS to_ts,
-        count(DISTINCT gpu_id) FILTER (WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)) AS gpus
-    FROM allocations SEMI JOIN sums USING (holder_id) GROUP BY holder_id
+        holder_id, min(from_ts) AS from_ts,
+        CASE WHEN NOT bool_or(still_held(to_ts, l.ts, l.width_ms)) THEN max(to_ts) END AS to_ts,
+        count(DISTINCT gpu_id) FILTER (WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)) AS gpus,
+        max(l.ts) FILTER (WHERE still_held(to_ts, l.ts, l.width_ms)) AS measured_to
+    FROM allocations SEMI JOIN sums USING (holder_id) LEFT JOIN latest AS l USING (gpu_id) GROUP BY holder_id
 ), firsts AS (
     SELECT a.holder_id, bool_or(a.from_ts <= g.installed_from + INTERVAL 30 SECOND) AS from_is_bound
     FROM allocations AS a JOIN spans AS s ON s.holder_id = a.holder_id AND s.from_ts = a.from_ts
@@ -87,7 +90,7 @@ WITH sums AS (
     GROUP BY a.holder_id
 )
 SELECT
-    h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, a.from_ts, b.from_is_bound, a.to_ts, s.gpu_hours,
+    h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, a.from_ts, b.from_is_bound, a.to_ts, a.measured_to, s.gpu_hours,
     s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes,
     s.unknown_gpu_hours, s.busy_gpu_hours, s.engine_gpu_hours, u.gpus_used, u.rung::TINYINT AS rung, f.found, s.cost, s.currency,
     s.energy_kwh, s.energy_known_ratio, s.wasted_energy_kwh, s.wasted_energy_known_ratio

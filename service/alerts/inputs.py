@@ -195,7 +195,7 @@ def ends_of(connection: Connection, config: "AlertsConfig", now_ms: int) -> Iter
                 from_ms=each["from_ms"],
                 to_ms=each["to_ms"],
                 gpus=tuple(map(GpuUuid, each["gpus"].split(","))),
-                row=row,
+                row={**row, "to_ts": row["to_ts"] or _minute(each["to_ms"])},  # its GPUs fell silent with it
             )
 
 

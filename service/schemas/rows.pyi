@@ -604,6 +604,7 @@ JobsRow = TypedDict(
         "from_ts": str | None,
         "from_is_bound": bool | None,
         "to_ts": str | None,
+        "measured_to": str | None,
         "gpu_hours": float | None,
         "used_gpu_hours": float | None,
         "wasted_gpu_hours": float | None,
@@ -638,6 +639,7 @@ JobsRecord = TypedDict(
         "from_ts": pd.Timestamp | None,
         "from_is_bound": bool | None,
         "to_ts": pd.Timestamp | None,
+        "measured_to": pd.Timestamp | None,
         "gpu_hours": float | None,
         "used_gpu_hours": float | None,
         "wasted_gpu_hours": float | None,
@@ -670,6 +672,7 @@ class JobsTuple(Protocol):
     from_ts: pd.Timestamp | None
     from_is_bound: bool | None
     to_ts: pd.Timestamp | None
+    measured_to: pd.Timestamp | None
     gpu_hours: float | None
     used_gpu_hours: float | None
     wasted_gpu_hours: float | None
