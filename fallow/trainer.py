@@ -79,6 +79,7 @@ class Trainer:
         self._order: Order | None = None
         self._total_steps: int | None = None
         self._last_epoch: int | None = None
+        self._furthest_asked = -1
 
     @property
     def next_step(self) -> int:
@@ -193,6 +194,7 @@ class Trainer:
         self._replica.know(intake.order.identity, fixed=self._order is not None and self._started and kept)
         self._order = intake.order
         if self._last_epoch is None:
+            self._check_goes_on(self._total_steps)
             return self._run(intake, self._total_steps)
         return self._run(intake, self._end_of_epoch(intake.order))
 
@@ -298,6 +300,16 @@ class Trainer:
             finally:
                 self._last_epoch = None
                 self._total_steps = self._replica.next_step
+
+    def _check_goes_on(self, until: int) -> None:
+        """Raises LoopError for a loop that was gone through already."""
+        if until <= min(self._furthest_asked, self._replica.next_step):
+            raise LoopError(
+                f"steps() was called again, up to step {until}, but {self._replica.next_step} are done: its "
+                "number is that of the whole training, counted from its beginning. Ask for more steps or "
+                "epochs each time, or loop over trainer.epochs(n) and leave the number out"
+            )
+        self._furthest_asked = until
 
     def _end_of_epoch(self, order: Order) -> int:
         """The step after the last of the epoch in hand."""

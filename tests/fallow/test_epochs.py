@@ -219,6 +219,24 @@ def test_a_training_begun_elsewhere_goes_on_from_its_step_or_epoch() -> None:
         made(start_step=-1)
 
 
+def test_a_loop_over_steps_that_were_done_is_named_and_one_that_goes_further_is_not() -> None:
+    model, _, trainer = made()
+
+    def steps(epochs: int) -> int:
+        done = 0
+        for _, batches in trainer.steps(DATA, epochs=epochs):
+            for x, y in batches:
+                trainer.backward(nn.functional.mse_loss(model(x), y))
+            trainer.step()
+            done += 1
+        return done
+
+    assert [steps(1), steps(2)] == [4, 4]
+    with pytest.raises(LoopError, match=r"up to step 8, but 8 are done: its number is that of the whole"):
+        steps(2)
+    assert steps(3) == 4
+
+
 def test_a_loop_that_is_no_loop_over_an_epochs_steps_is_named() -> None:
     model, _, trainer = made()
     with pytest.raises(LoopError, match="epoch 0 ended before its steps did"):
