@@ -5,6 +5,7 @@ has arrived everywhere is the step committed. A broken group leaves the step unc
 again, with the same samples, in whatever group comes next. A resize is never counted as a retry.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -34,6 +35,8 @@ from fallow.state import rng
 from fallow.state.checkpoint import PeriodicCheckpoint
 from fallow.state.replica import Replica
 from fallow.types import Step
+
+LOG = logging.getLogger("fallow")
 
 
 class StepRunner:
@@ -76,7 +79,10 @@ class StepRunner:
         self.opened = None
         for piece in pieces:
             assert feed is not None
-            feed.fetch(piece)  # so that whatever reads has read before
+            try:
+                feed.fetch(piece)  # so that whatever reads has read before
+            except Exception as error:  # a data set that the state brings along, say: a replay buffer
+                LOG.debug("a joiner could not read ahead of the state that it is handed: %r", error)
         self.first.warm_up.compute([micro.size for micro in opened.shape.micro_batches])
         self._reducer.end_micro_batch(0, 1.0, torch.zeros((), device=self._replica.device), None)
         self._sum(opened)

@@ -4,6 +4,7 @@ How a step is computed and committed, ``step_runner`` says; how this worker come
 ``membership_client``; where its samples come from, ``adapters`` and below.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
@@ -30,6 +31,8 @@ from fallow.state.checkpoint import PeriodicCheckpoint
 from fallow.state.replica import Replica
 from fallow.step_runner import StepRunner
 from fallow.types import Recipe, Step
+
+LOG = logging.getLogger("fallow")
 
 
 class Trainer:
@@ -80,6 +83,7 @@ class Trainer:
         self._total_steps: int | None = None
         self._last_epoch: int | None = None
         self._furthest_asked = -1
+        self._came_behind = False
 
     @property
     def next_step(self) -> int:
@@ -310,6 +314,14 @@ class Trainer:
                 "epochs each time, or loop over trainer.epochs(n) and leave the number out"
             )
         self._furthest_asked = until
+        if self._came_behind:
+            self._came_behind = False
+            LOG.warning(
+                "this worker joined at step %d, behind its first loop over steps(): it now goes through all "
+                "that the script does between its loops, validations of past epochs say, while the others "
+                "wait. Loop over trainer.epochs(n), which joiners enter where the others are",
+                self._replica.next_step,
+            )
 
     def _end_of_epoch(self, order: Order) -> int:
         """The step after the last of the epoch in hand."""
@@ -340,6 +352,7 @@ class Trainer:
         if self.warming_up:
             self._runner.warm_up(feed)
             self._seat.join()
+            self._came_behind = self._replica.next_step >= (self._total_steps or 0)
         else:
             self._replica.next_step = self.recipe.start_step
             self._keeper.resume()

@@ -1,5 +1,6 @@
 """Epochs and evaluations of trainings that are resized and lose workers: nobody does an epoch's end twice."""
 
+import functools
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -134,6 +135,42 @@ def test_an_evaluation_whose_worker_dies_counts_each_sample_once(dying: dict[int
     ran = run(diary.train, 3)
     assert sum(isinstance(outcome.error, Killed) for outcome in ran.outcomes) == len(dying)
     check(diary, ran)
+
+
+def test_a_joiner_of_a_loop_over_loops_is_told_that_it_repeats_what_lies_between(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And a joiner of a single loop, or of ``epochs``, is told nothing."""
+
+    def train(environment: Mapping[str, str], outcome: Outcome, loops: int = 4) -> None:
+        with SEEDING:
+            model = moved(network())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        trainer = fallow.connect(NAME, environment=environment).elastic(
+            model, optimizer, global_batch=BATCH, max_micro_batch=7
+        )
+        for loop in range(loops):
+            for step, batches in trainer.steps(task(SAMPLES), epochs=4 * (loop + 1) // loops):
+                for x, y in batches:
+                    trainer.backward(nn.functional.cross_entropy(model(x.to(NAME)), y.to(NAME)))
+                deadline_s = time.monotonic() + 20
+                while step == 9 and trainer.rank == 0 and not trainer._seat.flag():
+                    assert time.monotonic() < deadline_s
+                    time.sleep(0.001)
+                done = trainer.step()
+                if done is not None:
+                    outcome.steps.append(done)
+        outcome.parameters = {}
+
+    assert run(train, 1, {8: 2}).exit_code == 0
+    told = [
+        record.getMessage() for record in caplog.records if "behind its first loop" in record.getMessage()
+    ]
+    assert len(told) == 1
+    assert "joined at step 10, behind its first loop over steps()" in told[0]
+    caplog.clear()
+    assert run(functools.partial(train, loops=1), 1, {8: 2}).exit_code == 0
+    assert not [record for record in caplog.records if "behind its first loop" in record.getMessage()]
 
 
 class Seats:
