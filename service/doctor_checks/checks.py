@@ -14,7 +14,7 @@ from analytics import text
 from service import data_folder as client_place
 from service.client import running
 from service.doctor_checks import answers, control_checks, slurm
-from service.doctor_checks.results import Finding, Verdict, driver_version
+from service.doctor_checks.results import Finding, Verdict
 from service.sources.specs import DcgmSpec, NodesSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
 from service.summaries import pushing_nodes
 
@@ -35,9 +35,9 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
     from service.sources.making import chosen_specs
 
     specs, _ = chosen_specs(config)
-    yield from driver(
-        wanted=bool(config.collect.sources) and any(isinstance(spec, NvmlSpec) for spec in specs)
-    )
+    wanted = bool(config.collect.sources) and any(isinstance(spec, NvmlSpec) for spec in specs)
+    found, version = driver(wanted=wanted)
+    yield from found
     for spec in specs:
         if not isinstance(spec, NvmlSpec):
             yield _source(spec, config)
@@ -52,14 +52,14 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
         yield look()
     yield from service(data)
     yield from slurm.nodes(data)
-    yield from acting(config)
+    yield from acting(config, version)
 
 
-def acting(config: "Config") -> Iterator[Finding]:
+def acting(config: "Config", driver_version: str | None) -> Iterator[Finding]:
     """What could be done here, once that is allowed: to tell, to pause, to share."""
     yield from control_checks.projects(config)
     yield control_checks.terminals(config)
-    yield control_checks.checkpoint(config, driver_version())
+    yield control_checks.checkpoint(config, driver_version)
     yield from slurm.engine(config)
     yield control_checks.mps()
 
@@ -188,27 +188,30 @@ def pushed_nodes(rows: "list[NodesRow]", at: datetime) -> Iterator[Finding]:
         )
 
 
-def driver(*, wanted: bool) -> Iterator[Finding]:
-    """Whether an NVIDIA driver is here and what each GPU measures; ``wanted``: somebody chose ``nvml``."""
+def driver(*, wanted: bool) -> tuple[tuple[Finding, ...], str | None]:
+    """Whether an NVIDIA driver is here and what each GPU measures, and the driver's version.
+
+    ``wanted``: somebody chose ``nvml``. The driver itself is asked: a machine may lack the usual signs of it
+    and have GPUs all the same. Blocks while it initializes, at most a minute.
+    """
+    from collector.sources.nvml.probe import probe
     from service.sources.gpu_presence import look_for_gpus
 
     presence = look_for_gpus()
     if presence.fault is not None:
         what, _, advice = presence.fault.partition(". ")
-        yield Finding(subject="NVIDIA driver", verdict=Verdict.TROUBLE, found=what, advice=advice)
-        return
-    if not presence.has_driver and not wanted:
-        yield Finding(
+        return (Finding(subject="NVIDIA driver", verdict=Verdict.TROUBLE, found=what, advice=advice),), None
+    found = probe()
+    if found.problem is not None and not presence.has_driver and not wanted:
+        absent = Finding(
             subject="NVIDIA driver",
             verdict=Verdict.ABSENT,
             found="no driver is loaded on this machine, and no NVIDIA GPU is on its PCI bus",
             advice="with GPUs here: install the driver, or start the container with --gpus all; without: "
             "watch other machines (--source dcgm=URL or fallow=URL), or look at invented data (--simulated)",
         )
-        return
-    from collector.sources.nvml.probe import probe
-
-    yield from driver_findings(probe())
+        return (absent,), None
+    return tuple(driver_findings(found)), found.driver_version
 
 
 def driver_findings(found: "Probe") -> Iterator[Finding]:

@@ -68,12 +68,8 @@ def history_of(seen: Sequence[Seen]) -> str | None:
 
 
 def _gpus() -> Seen:
-    from service.sources.gpu_presence import look_for_gpus
-
-    presence = look_for_gpus()
-    finding = next(iter(checks.driver(wanted=False)))
-    here = presence.has_driver or bool(presence.without_driver)
-    return Seen(finding=finding, sources=("nvml",) if here else ())
+    (finding, *_), _ = checks.driver(wanted=False)
+    return Seen(finding=finding, sources=() if finding.verdict is Verdict.ABSENT else ("nvml",))
 
 
 def _prometheus(access: "Access", *, given: bool, now_ms: int) -> Seen:

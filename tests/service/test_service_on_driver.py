@@ -109,6 +109,14 @@ def test_doctor_says_what_each_gpu_cannot_measure(driver: Driver) -> None:
     assert "SM active" in by_subject["GPU 0"]["found"]
 
 
+def test_doctor_asks_the_driver_where_its_usual_signs_are_missing(driver: Driver, tmp_path: Path) -> None:
+    """Nothing in /dev and /proc, as in some sandboxes; that is no word for "install the driver"."""
+    done = fallow("doctor", "--json", data=tmp_path, env=dict(driver.environment()))
+    by_subject = {row["subject"]: row for row in json.loads(done.stdout)}
+    assert "2 GPUs" in by_subject["NVIDIA driver"]["found"]
+    assert "no NVIDIA driver" not in by_subject["checkpoint"]["found"]
+
+
 def test_doctor_names_the_missing_library_and_what_to_do(tmp_path: Path) -> None:
     done = fallow("doctor", "--json", "--source", "nvml", data=tmp_path)
     rows = {row["subject"]: row for row in json.loads(done.stdout)}

@@ -184,8 +184,9 @@ def _advice(gpus: Iterable[ProbedGpu], failed: Iterable[str], contained: bool) -
     blind = [str(gpu.index) for gpu in boards if not gpu.mig and not _has(gpu, "gpm")]
     if blind:
         yield (
-            f"GPU {', '.join(blind)} has no SM activity through NVML (it takes Hopper or later): GPU "
-            "utilization is an upper bound only; dcgm-exporter with DCGM_FI_PROF_SM_ACTIVE says more"
+            f"NVML tells no SM activity of GPU {', '.join(blind)} (Hopper and later have it, where the "
+            "driver offers it): GPU utilization is an upper bound only; dcgm-exporter with "
+            "DCGM_FI_PROF_SM_ACTIVE says more"
         )
     if any(failed):
         yield "a GPU does not answer: look for Xid messages in the kernel log (dmesg)"
