@@ -23,7 +23,7 @@ def asked(flags: argparse.Namespace, aside: IO[str] | None = None) -> Client:
     """A client of the store that the flags name. Blocks. Raises ``ClientError``.
 
     Where its data is simulated, the first line says so: on standard output, or on ``aside`` where that is
-    for programs. With ``--json`` the rows say it instead (``marked``).
+    for programs. With ``--json`` and ``--csv`` the rows say it instead (``marked``).
     """
     client = connect(flags.data)
     _prepare(client, flags, aside)
@@ -53,7 +53,7 @@ def is_simulated(flags: argparse.Namespace) -> bool:
 
 
 def _prepare(client: Client | ActingClient, flags: argparse.Namespace, aside: IO[str] | None) -> None:
-    if not _is_json(flags):
+    if not _is_for_programs(flags):
         client.for_people()
     if not hasattr(flags, MARK):  # else another client of this verb has said it
         _say(flags, aside, simulated=client.is_simulated())
@@ -61,9 +61,9 @@ def _prepare(client: Client | ActingClient, flags: argparse.Namespace, aside: IO
 
 def _say(flags: argparse.Namespace, aside: IO[str] | None, *, simulated: bool) -> None:
     setattr(flags, MARK, simulated)
-    if simulated and not _is_json(flags):
+    if simulated and not _is_for_programs(flags):
         print(SIMULATED, file=sys.stdout if aside is None else aside, flush=True)
 
 
-def _is_json(flags: argparse.Namespace) -> bool:
-    return bool(getattr(flags, "json", False))  # not every verb has it
+def _is_for_programs(flags: argparse.Namespace) -> bool:
+    return any(getattr(flags, name, False) for name in ("json", "csv"))  # not every verb has them

@@ -262,7 +262,9 @@ def _waste(verbs: Verbs) -> None:
     verb.add_argument("--all", action="store_true", help="everybody (default: those who wasted most)")
     _window(verb, "7d")
     _filters(verb)
-    _json(verb)
+    written = verb.add_mutually_exclusive_group()
+    _json(written)
+    written.add_argument("--csv", action="store_true", help="everybody, as comma-separated values to forward")
 
 
 def _ledger(verbs: Verbs) -> None:

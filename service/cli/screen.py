@@ -1,10 +1,12 @@
 """Where verbs print: colours and width on a terminal; plain, whole lines in a pipe; JSON when asked."""
 
 import argparse
+import csv
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from rich import box
@@ -20,6 +22,7 @@ from collector.gpu_place import node_place
 from service.cli.asking import marked
 from service.cli.colours import STATE_STYLES
 from service.printable import escaped_json, in_lines, on_a_line
+from service.schemas.values import as_text, utc_text
 
 PIPE_WIDTH = 100_000
 GUTTER = 2
@@ -82,6 +85,38 @@ def print_json(rows: Sequence[Mapping[str, object]], flags: argparse.Namespace) 
     speaks_all = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     text = json.dumps(marked(rows, flags), indent=1, ensure_ascii=not speaks_all)
     print(escaped_json(text))
+
+
+def print_csv(
+    columns: Sequence[str], rows: Sequence[Mapping[str, object]], flags: argparse.Namespace
+) -> None:
+    """Comma-separated values under a line of columns, to be forwarded: numbers whole, times in UTC.
+
+    Text is made safe for a spreadsheet that runs formulas and for a terminal; where rows are invented, each
+    says so in a column of its own.
+    """
+    told = marked(rows, flags)
+    names = [
+        *columns,
+        *(name for name in dict.fromkeys(key for row in told for key in row) if name not in columns),
+    ]
+    lines = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+    lines.writeheader()
+    lines.writerows({name: _plain_cell(value) for name, value in row.items()} for row in told)
+
+
+def _plain_cell(value: object) -> object:
+    match value:
+        case str():
+            return as_text(on_a_line(value))
+        case bool():
+            return str(value).lower()
+        case datetime():
+            return utc_text(value)
+        case list() | tuple():
+            return as_text(on_a_line("; ".join(map(str, value))))
+        case _:
+            return value
 
 
 def table(

@@ -16,7 +16,7 @@ from analytics.vocabulary.findings import title_of_kind
 from service.cli import words
 from service.cli.asking import asked
 from service.cli.ledger import NOT_KNOWN
-from service.cli.screen import Column, console, print_json, table
+from service.cli.screen import Column, console, print_csv, print_json, table
 from service.client import Client
 from service.durations import window
 from service.summaries.waste_table import Waste, waste_table
@@ -37,7 +37,7 @@ def run_waste(flags: argparse.Namespace) -> int:
     start, end = window(flags.since, flags.until, datetime.now(UTC))
     filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
     with asked(flags) as client:
-        if flags.by is None and not flags.json:
+        if flags.by is None and not (flags.json or flags.csv):
             by, rows = by_who_is_known(client, (start, end), filters)
         else:
             by = flags.by or USER
@@ -45,6 +45,10 @@ def run_waste(flags: argparse.Namespace) -> int:
         (sums,) = client.rows("waste", from_ts=start, to_ts=end, **filters)
     if flags.json:
         print_json([_record(each, by) for each in rows], flags)
+        return 0
+    if flags.csv:
+        records = [_record(each, by) | {"from_ts": start, "to_ts": end} for each in rows]
+        print_csv((by, *COLUMNS), records, flags)
         return 0
     screen = console()
     screen.print(heading(sums, words.in_range(flags.since, flags.until)), style="bold")
@@ -162,6 +166,26 @@ def _nothing(sums: "WasteRow") -> str:
     if not sums["held_gpu_hours"]:
         return "Nobody is known to have held a GPU in this time; see `fallow status` and `fallow doctor`."
     return "Whoever held a GPU worked on it."
+
+
+COLUMNS = (
+    "wasted_gpu_hours",
+    "share_ratio",
+    "wasted_cost",
+    "currency",
+    "jobs",
+    "running_jobs",
+    "kinds",
+    "worst_job",
+    "worst_job_name",
+    "worst_job_user",
+    "told_at",
+    "told",
+    "remedy",
+    "from_ts",
+    "to_ts",
+)
+"""Of a table that is forwarded, behind the key: a table of nothing has them too."""
 
 
 def _record(row: Waste, by: str) -> dict[str, object]:

@@ -1,6 +1,8 @@
 """``fallow waste``: the ledger's one sum by user, project and job, with why, who was told, and what to do."""
 
+import csv
 import json
+from argparse import Namespace
 from collections.abc import Iterator
 from datetime import timedelta
 from io import StringIO
@@ -13,7 +15,7 @@ from rich.console import Console, RenderableType
 
 from analytics.vocabulary.findings import FindingKind
 from service.cli import main
-from service.cli.screen import Column, table
+from service.cli.screen import Column, print_csv, table
 from service.cli.waste import draw, wasted
 from service.client import Client, connect
 from tests.service import one_sum_world as world
@@ -173,3 +175,39 @@ def test_nothing_wasted_and_nothing_held_are_told_apart(
     assert "Nobody is known to have held" in said(data, capsys, *before)
     worked = ["--until", "2026-11-01T13:00", "--user", "ana"]
     assert "Whoever held a GPU worked on it." in said(data, capsys, *worked)
+
+
+def test_csv_has_every_row_with_whole_numbers_and_times_of_utc(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.cli.waste.SHOWN", 1)
+    ana, unknown, bo = csv.DictReader(StringIO(said(data, capsys, "--csv")))
+    assert (ana["user"], unknown["user"], bo["user"]) == ("ana", "", "bo")
+    assert [float(row["wasted_gpu_hours"]) for row in (ana, unknown, bo)] == [4.0, 2.0, 1.5]
+    assert float(ana["share_ratio"]) == 4 / 7.5  # 0.53333… and not 53%
+    assert (float(bo["wasted_cost"]), bo["currency"]) == (6.0, "EUR")
+    assert {(row["from_ts"], row["to_ts"]) for row in (ana, unknown, bo)} == {
+        ("2026-11-01T12:00:00Z", "2026-11-01T15:00:00Z")
+    }
+    assert ana["told_at"] == "2026-11-01T13:30:00Z" and unknown["told_at"] == ""
+    assert ana["kinds"] == "uses-part; held-idle"
+
+
+def test_csv_of_nothing_has_its_columns_and_no_sentence(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = ["--since", "2026-10-01", "--until", "2026-10-02"]
+    (head,) = said(data, capsys, "--csv", "--by", "job", *before).splitlines()
+    assert head.split(",")[:2] == ["job", "wasted_gpu_hours"]
+
+
+def test_csv_runs_in_no_spreadsheet_and_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_csv(("user", "job"), [{"user": '=HYPERLINK("http://x")', "job": "a\x1b[2J,b\nc"}], Namespace())
+    told = capsys.readouterr().out
+    assert told.splitlines()[1].startswith("\"'=HYPERLINK") and "\x1b" not in told
+    (row,) = csv.DictReader(StringIO(told))
+    assert row["job"] == "a\\x1b[2J,b\\nc"
+
+
+def test_csv_and_json_are_not_asked_for_together(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["waste", "--csv", "--json", "--data", str(data)]) == 2
