@@ -193,6 +193,7 @@ def _past(row: Row, bins: Bins, claims: Iterable[Claim]) -> GpuPast:
         memory_total_bytes=row["memory_total_bytes"],
         memory_free_bytes=row["memory_free_bytes"],
         idle_power_mw=row["idle_power_mw"],
+        power_limit_mw=row["power_limit_mw"],
         installed_from_ms=row["installed_from_ms"],
         newest_ms=row["newest_ms"],
         newest_width_ms=row["newest_width_ms"],

@@ -166,6 +166,7 @@ class GpuPast:
     memory_total_bytes: int | None = None
     memory_free_bytes: int | None = None
     idle_power_mw: int | None = None
+    power_limit_mw: int | None = None
     installed_from_ms: int = 0
     newest_ms: int | None = None
     newest_width_ms: int = 0

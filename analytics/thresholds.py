@@ -17,7 +17,21 @@ SUSPECT_RATIO = 0.9
 """Utilization from here on, with no process or at idle power, is not believed: Blackwell latches 100%."""
 SUSPECT_POWER = 1.1
 """Idle power, times this, still is idle power."""
-# These five say what the state of a bin is. The store decides by the same numbers when it rolls up samples
+STILL_RATIO = 0.0001
+"""SMs less active than this were not active. One warp all the time on one SM of the 192 that the largest die
+has (NVIDIA's GB202) shows as 0.5%: beside kernels that run nine tenths of the time the counter is broken."""
+WORKING_POWER = 2.0
+"""Nor is a board idle that draws so many times its own idle power, and so much of its limit as below. Idle
+with a context, at full clocks: an H100 115 W of 700 (70 without one), an A100 85 of 400, an RTX 4090 60 of
+450 (data sheets and listings of nvidia-smi in public issues, as in ``bench/habit_player/model.py``)."""
+WORKING_POWER_OF_LIMIT = 0.4
+"""The part of its power limit from which on a board is not idle."""
+WORKING_POWER_LEAST_MW = 150_000
+"""Small boards come near 40% of their limit idle at full clocks (an L4 28 W of 72, a T4 26 of 70), and so do
+large ones whose limit was lowered: under this power nothing is concluded from it."""
+WORKING_POWER_UNLIMITED_MW = 300_000
+"""From here on where the limit is not known: a B200, whose limit is 1000 W, draws 190 W idle at most."""
+# These say what the state of a bin is. The store decides by the same numbers when it rolls up samples
 # (``gpu_state_of`` in its schema; ``tests/analytics/test_state_bounds.py`` holds both together), so they are
 # no settings: findings, patterns, ledger, heat map and reports would part (docs/decisions/0067).
 FORMER_SETTINGS = {

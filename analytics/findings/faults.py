@@ -3,50 +3,54 @@
 from analytics import text
 from analytics.findings.window import (
     MS_PER_S,
+    Doubt,
     bins_in,
     contradictions,
     cover,
     doubt,
+    doubts,
     known,
     mean,
     memory_floor_bytes,
     presence,
 )
-from analytics.findings.words import gpu_name
+from analytics.findings.words import gpu_name, measured_by
 from analytics.model import BIN_MS, Bins, Evidence, Finding, FindingKind, GpuPast, Unknown
 from analytics.thresholds import Thresholds
-from collector.model import Holder
+from collector.model import Basis, Holder
+
+DOUBTED = "its counters contradict each other"
 
 
 def suspect(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
-    """Busy by the driver's count for the whole window, with no process or at idle power."""
+    """Counters that contradict each other for the whole window: kernels without work, or work without any."""
     expected = bins_in(t.fault_window_s)
     window = past.bins.last(expected)
-    always = contradictions(past, past.bins)
+    which = doubts(past, past.bins)
+    always = [each is not None for each in which]
     odd = always[-expected:]
     if not odd or not odd[-1]:
         return None
     unsure = doubt(past, window, expected, t, FindingKind.SUSPECT_COUNTERS)
     if unsure is not None:
         return unsure
-    valid = len(known(window.gpu_utilization))
+    valid = len(known(window.busiest))
     if sum(odd) < t.idle_bins_ratio * valid:
         return None
-    shown = mean(known(window.gpu_utilization)) or 0.0
+    shown = mean(known(window.gpu_utilization))
     power = mean(known(window.power_mw))
-    watts = "" if power is None else f", drawing {text.watts(power / 1000)}"
-    why = "with no process on it" if window.processes[-1] == 0 else "at the power it draws when idle"
     return _finding(
         past,
         FindingKind.SUSPECT_COUNTERS,
         window,
         since_ms=window.end_ms - _run_of(always) * BIN_MS,
         sentence=(
-            f"{gpu_name(past)} reports {text.percent(shown)} GPU utilization {why}{watts}: its counters are "
-            f"not to be believed, and nothing is concluded from them."
+            f"{gpu_name(past)} {_contradiction(past, which[-1], shown, power)}: its counters are not to be "
+            f"believed, and nothing is concluded from them."
         ),
         evidence=(
             Evidence(name="gpu_utilization_mean_ratio", value=shown),
+            Evidence(name="utilization_mean_ratio", value=mean(known(window.utilization))),
             Evidence(name="suspect_bins", value=sum(odd)),
             Evidence(name="valid_bins", value=valid),
             Evidence(name="power_mean_w", value=None if power is None else power / 1000),
@@ -56,6 +60,33 @@ def suspect(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
             Evidence(name="process_count", value=window.processes[-1]),
         ),
     )
+
+
+def _contradiction(past: GpuPast, doubt: Doubt | None, shown: float | None, power: float | None) -> str:
+    """What contradicts what; ``power`` in mW."""
+    watts = "" if power is None else text.watts(power / 1000)
+    if doubt is Doubt.WORKING_POWER:
+        return f"draws {watts}, which no idle board of its kind does, and reports no activity"
+    why = "with no process on it"
+    if doubt is Doubt.IDLE_POWER:
+        why = "at the power it draws when idle"
+    if doubt is Doubt.NOTHING_ACTIVE:
+        engine = "the graphics engine" if past.rung is Basis.GRAPHICS_ACTIVE else "its SMs"
+        why = f"while {engine} did nothing ({measured_by(past.rung)})"
+    drawing = f", drawing {watts}" if watts else ""
+    return f"reports {text.percent(shown or 0.0)} GPU utilization {why}{drawing}"
+
+
+def unless_doubted(past: GpuPast, answer: Finding, t: Thresholds, *, is_idle: bool) -> Finding | Unknown:
+    """A finding by how a GPU was used; unknown where its counters contradict each other within its window.
+
+    Who is told idle did nothing at all, so one bin of doubt is enough; of use a window may lack some bins.
+    """
+    bins = max(1, (past.bins.end_ms - answer.window_from_ms) // BIN_MS)
+    odd = contradictions(past, past.bins.last(bins))
+    if sum(odd) <= (0.0 if is_idle else (1.0 - t.coverage_ratio) * len(odd)):
+        return answer
+    return Unknown(uuid=past.uuid, kinds=(answer.kind,), reason=DOUBTED)
 
 
 def zombie(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:

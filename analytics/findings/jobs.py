@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analytics import text
-from analytics.findings.window import bins_in, cover, known, mean
+from analytics.findings.window import bins_in, contradictions, cover, known, mean
 from analytics.findings.words import by_place, gpu_names, holder_name, measured_by
 from analytics.model import BIN_MS, IDLENESS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
 from analytics.thresholds import IDLE_RATIO, Thresholds
@@ -130,6 +130,8 @@ def _is_steady(held: _Held, window: Bins, t: Thresholds) -> bool:
     if held.claim.from_ms > window.end_ms - expected * BIN_MS or cover(window, expected) < t.coverage_ratio:
         return False
     busy = known(window.busiest)
+    if any(contradictions(held.past, window)):  # its level says nothing
+        return False
     return sum(value > IDLE_RATIO for value in busy) >= ACTIVE_RATIO * expected
 
 
@@ -215,8 +217,13 @@ def _straggler_finding(held: Sequence[_Held], windows: Sequence[Bins], found: _U
 
 
 def _is_used(held: _Held, t: Thresholds) -> bool:
-    """Active within the idle window."""
-    return any(value > IDLE_RATIO for value in known(held.past.bins.last(bins_in(t.idle_window_s)).busiest))
+    """Active within the idle window, by counters that are to be believed."""
+    window = held.past.bins.last(bins_in(t.idle_window_s))
+    odd = contradictions(held.past, window)
+    return any(
+        busy is not None and busy > IDLE_RATIO and not each
+        for busy, each in zip(window.busiest, odd, strict=True)
+    )
 
 
 def _first(bins: Bins, count: int) -> Bins:

@@ -39,20 +39,32 @@ def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> V
     for claim in past.claims:
         own = intruders.own_past(past, claim)
         hold = holding.held(own, claim, now_ms, thresholds)
-        answers.append(intruders.unless_hidden(past, own, claim, hold, thresholds))
+        answers.append(_hold(past, own, claim, hold, thresholds))
         looping = loops.crash_loop(past, claim, thresholds)
         about_use = (
             looping or (None if isinstance(hold, Finding) else rare.rarely_used(own, claim, thresholds)),
             *(rule(past, claim, now_ms, thresholds) for rule in OF_USE),
         )
-        answers += [
-            intruders.unless_intruded(past, each) if isinstance(each, Finding) else each for each in about_use
-        ]
+        answers += [_use(past, each, thresholds) if isinstance(each, Finding) else each for each in about_use]
     return Verdict(
         findings=tuple(answer for answer in answers if isinstance(answer, Finding)),
         unknown=_merged(past, [answer for answer in answers if isinstance(answer, Unknown)]),
         starting=tuple(answer for answer in answers if isinstance(answer, StartingUp)),
     )
+
+
+def _hold(past: GpuPast, own: GpuPast, claim: Claim, hold: intruders.Held, t: Thresholds) -> intruders.Held:
+    """What is said of a hold; unknown where a stranger was at work, or where counters are to be doubted."""
+    told = intruders.unless_hidden(past, own, claim, hold, t)
+    return faults.unless_doubted(past, told, t, is_idle=True) if isinstance(told, Finding) else told
+
+
+def _use(past: GpuPast, found: Finding, t: Thresholds) -> Finding | Unknown:
+    told = intruders.unless_intruded(past, found)
+    # Low saturation is of the active bins alone, and those in doubt are none.
+    if isinstance(told, Unknown) or told.kind is FindingKind.LOW_SATURATION:
+        return told
+    return faults.unless_doubted(past, told, t, is_idle=False)
 
 
 def _merged(past: GpuPast, unknown: list[Unknown]) -> tuple[Unknown, ...]:

@@ -20,7 +20,7 @@ from analytics.findings.window import (
 )
 from analytics.findings.words import gpu_name, holder_name, measured_by
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Onset, Unknown
-from analytics.thresholds import IDLE_RATIO, LOW_RATIO, Thresholds
+from analytics.thresholds import IDLE_RATIO, LOW_RATIO, STILL_RATIO, Thresholds
 from collector.model import Basis, JobKind
 
 MS_PER_S = 1000
@@ -31,6 +31,7 @@ UNSEEN = "no process of it is seen: a server would reserve its memory on purpose
 WHOSE_MEMORY = "several hold it, and its memory or its work is told of all of them together"
 WHOSE_READING = "several hold it, and whose work reads and writes its memory is not told"
 WHOSE_WORK = "several hold it, and whose work it does is not told"
+STILL = "kernels ran on it, and the measure of its use stood at 0"
 UNHEARD = "whether its processes listen could not be read: a server would reserve its memory on purpose"
 
 
@@ -68,6 +69,8 @@ def low_saturation(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> F
         return None
     if _day_ratio(past, claim) >= LOW_RATIO:
         return None
+    if average < STILL_RATIO:
+        return Unknown(uuid=past.uuid, kinds=(kind,), reason=STILL)
     return _low_finding(past, claim, window, active, average)
 
 
@@ -112,13 +115,19 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
         mean(known(window.utilization)),
         mean(controller) if serves else percentile(controller, 0.95),
     )
-    if used is None or touched is None:
-        return Unknown(uuid=past.uuid, kinds=(kind,), reason="its memory controller is not measured")
+    is_still = used is not None and used < STILL_RATIO
+    if used is None or touched is None or (is_still and _have_kernels_run(window)):
+        reason = STILL if is_still else "its memory controller is not measured"
+        return Unknown(uuid=past.uuid, kinds=(kind,), reason=reason)
     if used >= t.hog_utilization_ratio:
         return None
     if touched >= t.hog_controller_ratio:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason=WHOSE_READING) if len(past.claims) > 1 else None
     return _hog_finding(past, claim, window, taken=taken, used=used, touched=touched, t=t)
+
+
+def _have_kernels_run(window: Bins) -> bool:
+    return (mean(known(window.gpu_utilization)) or 0.0) >= LOW_RATIO
 
 
 def _always_taken(memory: Sequence[int | None], total: int) -> float:

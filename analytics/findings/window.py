@@ -1,11 +1,22 @@
 """Arithmetic over the newest bins: cover, means, and whether enough was measured to say anything."""
 
 from collections.abc import Iterator, Sequence
+from enum import Enum, auto
 from typing import TypeVar
 
 from analytics import text
 from analytics.model import BIN_MS, Bins, Claim, FindingKind, GpuPast, Unknown
-from analytics.thresholds import IDLE_RATIO, SUSPECT_POWER, SUSPECT_RATIO, Thresholds
+from analytics.thresholds import (
+    IDLE_RATIO,
+    STILL_RATIO,
+    SUSPECT_POWER,
+    SUSPECT_RATIO,
+    WORKING_POWER,
+    WORKING_POWER_LEAST_MW,
+    WORKING_POWER_OF_LIMIT,
+    WORKING_POWER_UNLIMITED_MW,
+    Thresholds,
+)
 
 Measured = TypeVar("Measured")
 MS_PER_S = 1000
@@ -109,15 +120,60 @@ def presence(past: GpuPast, bins: Bins) -> Iterator[bool | None]:
             yield False if memory is not None and memory <= lowest + SAME_MEMORY_BYTES else None
 
 
-def contradictions(past: GpuPast, bins: Bins) -> list[bool]:
-    """Bin by bin: do the counters contradict each other (busy with no process, or at idle power)?"""
+class Doubt(Enum):
+    """How counters contradict each other."""
+
+    NO_PROCESS = auto()
+    IDLE_POWER = auto()
+    NOTHING_ACTIVE = auto()
+    WORKING_POWER = auto()
+
+
+def doubts(past: GpuPast, bins: Bins) -> tuple[Doubt | None, ...]:
+    """Bin by bin: do the counters contradict each other, and how? ``bins`` are the whole GPU's.
+
+    Kernels ran for ``SUSPECT_RATIO`` of the time, with no process, at idle power, or with nothing of the SMs
+    active and no engine beside them; or nothing was active, at a power that no idle board draws. The ledger's
+    ``gpu_state_of`` asks the same.
+    """
     idle_mw = None if past.idle_power_mw is None else past.idle_power_mw * SUSPECT_POWER
-    return [
-        busy is not None
-        and busy >= SUSPECT_RATIO
-        and (processes == 0 or (power is not None and idle_mw is not None and power <= idle_mw))
-        for busy, processes, power in zip(bins.gpu_utilization, bins.processes, bins.power_mw, strict=True)
-    ]
+    working_mw = _working_power_mw(past)
+    return tuple(
+        _doubt_of(bins, at, idle_mw=idle_mw, working_mw=working_mw) for at in range(len(bins.covered))
+    )
+
+
+def contradictions(past: GpuPast, bins: Bins) -> list[bool]:
+    """Bin by bin: do the counters contradict each other?"""
+    return [each is not None for each in doubts(past, bins)]
+
+
+def _doubt_of(bins: Bins, at: int, *, idle_mw: float | None, working_mw: float | None) -> Doubt | None:
+    busy, busiest, power = bins.gpu_utilization[at], bins.busiest[at], bins.power_mw[at]
+    if busy is not None and busy >= SUSPECT_RATIO:
+        level = bins.utilization[at]
+        video = (bins.video[at] or 0.0) if bins.video else 0.0
+        if bins.processes[at] == 0:
+            return Doubt.NO_PROCESS
+        if power is not None and idle_mw is not None and power <= idle_mw:
+            return Doubt.IDLE_POWER
+        if level is not None and level < STILL_RATIO and video <= IDLE_RATIO:
+            return Doubt.NOTHING_ACTIVE
+    is_still = busiest is not None and busiest <= IDLE_RATIO
+    if is_still and power is not None and working_mw is not None and power >= working_mw:
+        return Doubt.WORKING_POWER
+    return None
+
+
+def _working_power_mw(past: GpuPast) -> float | None:
+    """The power that no idle board draws; none of a MIG instance: what is told of it is its board's."""
+    if past.mig_profile is not None:
+        return None
+    limit = past.power_limit_mw
+    most = (
+        max(WORKING_POWER_OF_LIMIT * limit, WORKING_POWER_LEAST_MW) if limit else WORKING_POWER_UNLIMITED_MW
+    )
+    return max(most, WORKING_POWER * (past.idle_power_mw or 0))
 
 
 def has_computed(past: GpuPast, claim: Claim) -> bool:

@@ -13,6 +13,7 @@
 -- @column memory_total_bytes bigint (bytes): there
 -- @column memory_free_bytes bigint (bytes): the least that was used while nobody held it
 -- @column idle_power_mw integer (mW): what it draws when free
+-- @column power_limit_mw integer (mW): what it may draw at most
 -- @column installed_from_ms bigint (ms): since when it is installed
 -- @column newest_ms bigint (ms): its newest sample
 -- @column newest_width_ms integer (ms): the time that sample stands for
@@ -51,7 +52,7 @@ SELECT
     g.gpu_id, g.uuid, g.node, g.gpu_index,
     gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
     g.model, g.mig_profile, g.share_of_device, g.memory_total_bytes,
-    g.memory_free_bytes, g.idle_power_mw,
+    g.memory_free_bytes, g.idle_power_mw, g.power_limit_mw,
     epoch_ms(g.installed_from) AS installed_from_ms,
     epoch_ms(coalesce(n.ts, CASE WHEN l.ts <= $as_of THEN l.ts END, least(h.ts, e.lost), h.ts)) AS newest_ms,
     coalesce(n.width_ms, CASE WHEN l.ts <= $as_of THEN l.width_ms END, 0) AS newest_width_ms,

@@ -9,7 +9,7 @@
 -- @param gpu_ids counts: the GPUs
 -- @column gpu_id integer: the GPU
 -- @column holder_id integer: the holder
--- @column active_until_ms bigint (ms): end of the newest active minute
+-- @column active_until_ms bigint (ms): end of the newest minute that was active, or in doubt
 -- @column known_since_ms double (ms): measured since then
 -- @column silence_p90_ms double (ms): 90th percentile of the silences of seven days
 -- @column absence_p90_ms double (ms): 90th percentile of the absences of seven days
@@ -26,7 +26,7 @@ WITH claims AS (
     SELECT gpu_id, holder_id, from_ts FROM holds_at($as_of) WHERE gpu_id IN (SELECT unnest($gpu_ids))
 ), minutes AS (
     SELECT
-        u.gpu_id, u.holder_id, u.ts, u.low_saturation_ms + u.moderate_ms + u.good_ms AS busy_ms, u.used_ms,
+        u.gpu_id, u.holder_id, u.ts, u.low_saturation_ms + u.moderate_ms + u.good_ms AS busy_ms, u.used_ms, u.suspect_ms,
         u.allocated_empty_ms AS empty_ms, empty_ms + u.held_idle_ms AS idle_ms, busy_ms + idle_ms + u.free_ms AS known_ms
     FROM rollup_1m AS u
     JOIN claims AS c ON c.gpu_id = u.gpu_id AND c.holder_id = u.holder_id AND u.ts >= c.from_ts - INTERVAL 1 MINUTE
@@ -43,9 +43,13 @@ WITH claims AS (
     FROM so_far
     WHERE busy_ms > 0
     WINDOW turns AS (PARTITION BY gpu_id, holder_id ORDER BY ts)
+), ends AS (  -- where counters contradict each other it may have been active
+    SELECT gpu_id, holder_id, max(ts) + INTERVAL 1 MINUTE AS until_ts
+    FROM minutes WHERE busy_ms + suspect_ms > 0
+    GROUP BY ALL
 ), spells AS (
     SELECT
-        gpu_id, holder_id, max(ts) + INTERVAL 1 MINUTE AS until_ts,
+        gpu_id, holder_id,
         quantile_disc(epoch_ms(silence), 0.9) FILTER (WHERE silence >= INTERVAL 10 MINUTE) AS silence_p90_ms,
         quantile_disc(epoch_ms(silence), 0.9) FILTER (WHERE empty_ms >= 600000) AS absence_p90_ms,
         max(epoch_ms(silence)) FILTER (silence >= INTERVAL 1 MINUTE AND lately) AS silence_longest_ms,
@@ -56,22 +60,23 @@ WITH claims AS (
     GROUP BY ALL
 ), sums AS (
     SELECT
-        m.gpu_id, m.holder_id, sum(m.known_ms) FILTER (WHERE s.until_ts IS NULL OR m.ts >= s.until_ts) AS known_since_ms,
+        m.gpu_id, m.holder_id, sum(m.known_ms) FILTER (WHERE e.until_ts IS NULL OR m.ts >= e.until_ts) AS known_since_ms,
         sum(m.known_ms) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR) AS known_ms,
         sum(m.busy_ms) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR) AS busy_ms,
         sum(m.used_ms) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR AND m.busy_ms > 0) AS used_ms,
         sum(m.idle_ms * g.share_of_device) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR) / 3600000.0 AS idle_gpu_hours
     FROM minutes AS m
     JOIN gpus AS g USING (gpu_id)
-    LEFT JOIN spells AS s ON s.gpu_id = m.gpu_id AND s.holder_id = m.holder_id
+    LEFT JOIN ends AS e ON e.gpu_id = m.gpu_id AND e.holder_id = m.holder_id
     GROUP BY ALL
 )
 SELECT
-    m.gpu_id, m.holder_id, epoch_ms(s.until_ts) AS active_until_ms, coalesce(m.known_since_ms, 0)::DOUBLE AS known_since_ms,
+    m.gpu_id, m.holder_id, epoch_ms(e.until_ts) AS active_until_ms, coalesce(m.known_since_ms, 0)::DOUBLE AS known_since_ms,
     s.silence_p90_ms::DOUBLE AS silence_p90_ms, s.absence_p90_ms::DOUBLE AS absence_p90_ms, coalesce(m.known_ms, 0)::DOUBLE AS known_ms,
     coalesce(m.busy_ms, 0)::DOUBLE AS busy_ms, coalesce(s.spells, 0) AS spells,
     coalesce(s.spells_ms, 0)::DOUBLE AS spells_ms, coalesce(s.begins, 0) AS begins, s.silence_longest_ms,
     (m.used_ms / nullif(m.busy_ms, 0))::DOUBLE AS busy_ratio, coalesce(m.idle_gpu_hours, 0.0)::DOUBLE AS idle_gpu_hours
 FROM sums AS m
 LEFT JOIN spells AS s ON s.gpu_id = m.gpu_id AND s.holder_id = m.holder_id
+LEFT JOIN ends AS e ON e.gpu_id = m.gpu_id AND e.holder_id = m.holder_id
 ORDER BY m.gpu_id, m.holder_id;

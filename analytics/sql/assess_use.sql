@@ -3,6 +3,7 @@
 -- Two minutes of activity are needed to count as use: less is a blip, such as the making of a context. A job has
 -- computed when one of the GPUs that it had to itself was busy that long; a GPU is busy until the end of the last
 -- minute of activity that had another one in the ten minutes before it, or of the last hour with two such minutes.
+-- Where counters contradict each other it may have been busy, and counts so: nobody is told idle by them.
 -- An intruder's processes are not counted among the holder's.
 --
 -- @param as_of instant: the instant
@@ -37,14 +38,14 @@ WITH claims AS (
         AND o.from_ts < m.to_ts AND (o.to_ts IS NULL OR o.to_ts > m.from_ts)
 ), minutes AS (
     SELECT
-        u.ts, u.gpu_id, u.holder_id, low_saturation_ms + moderate_ms + good_ms AS busy_ms,
+        u.ts, u.gpu_id, u.holder_id, low_saturation_ms + moderate_ms + good_ms + suspect_ms AS busy_ms,
         allocated_empty_ms + held_idle_ms AS idle_ms
     FROM rollup_1m AS u
     WHERE u.ts >= time_bucket(INTERVAL 1 HOUR, greatest($use_from, $as_of - INTERVAL 24 HOUR)) AND u.ts < $as_of
         AND u.holder_id IN (SELECT holder_id FROM jobs)
 ), hours AS (
     SELECT
-        u.ts, u.gpu_id, u.holder_id, low_saturation_ms + moderate_ms + good_ms AS busy_ms,
+        u.ts, u.gpu_id, u.holder_id, low_saturation_ms + moderate_ms + good_ms + suspect_ms AS busy_ms,
         allocated_empty_ms + held_idle_ms AS idle_ms
     FROM rollup_1h AS u
     WHERE u.ts >= time_bucket(INTERVAL 1 HOUR, $use_from) AND u.ts < $hours_to

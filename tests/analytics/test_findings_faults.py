@@ -35,15 +35,68 @@ def test_full_utilization_at_idle_power_is_suspect() -> None:
     assert judged(past(claim(), bins=bins(utilization=0.95, power_mw=66_001))) == Verdict()
 
 
+def test_a_profiling_counter_that_stands_at_nothing_beside_kernels_is_doubted() -> None:
+    # GPU utilization 90% and 350 W, SM active 0: nobody "fills 0%", keeps memory unused or is idle by that.
+    still = bins(utilization=0.0, busiest=0.9, gpu_utilization=0.9, power_mw=350_000, memory_bytes=76 * GIB)
+    verdict = judged(past(claim(), bins=still, power_limit_mw=700_000))
+    (finding,) = verdict.findings
+    assert finding.kind is FindingKind.SUSPECT_COUNTERS
+    assert "90% GPU utilization while its SMs did nothing (SM active), drawing 350 W" in finding.sentence
+    assert "fills" not in finding.sentence
+
+
+def test_kernels_for_a_third_of_the_time_and_no_sm_active_are_no_low_saturation() -> None:
+    still = bins(utilization=0.0, busiest=0.35, gpu_utilization=0.35)
+    verdict = judged(past(claim(), bins=still))
+    assert verdict.findings == ()
+    assert FindingKind.LOW_SATURATION in {kind for entry in verdict.unknown for kind in entry.kinds}
+
+
+@pytest.mark.parametrize("counted", [0.0, None])
+@pytest.mark.parametrize("processes", [0, 1, None])
+def test_power_of_work_beside_no_activity_accuses_nobody(
+    counted: float | None, processes: int | None
+) -> None:
+    drawing = bins(utilization=0.0, gpu_utilization=counted, power_mw=350_000, processes=processes)
+    verdict = judged(past(claim(), bins=drawing, power_limit_mw=700_000))
+    (finding,) = verdict.findings
+    assert finding.kind is FindingKind.SUSPECT_COUNTERS
+    assert "draws 350 W, which no idle board of its kind does, and reports no activity" in finding.sentence
+    assert {FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY} & {
+        kind for entry in verdict.unknown for kind in entry.kinds
+    }
+
+
+def test_one_bin_of_working_power_is_enough_not_to_be_told_idle() -> None:
+    power = then((BINS - 60, 90_000), (1, 350_000), (59, 90_000))
+    quiet = past(claim(), bins=bins(power_mw=power), power_limit_mw=700_000)
+    assert kinds(judged(quiet)) == []
+    assert kinds(judged(past(claim(), bins=bins(power_mw=90_000), power_limit_mw=700_000))) == [
+        FindingKind.HELD_IDLE
+    ]
+
+
+def test_the_power_of_a_board_says_nothing_of_its_mig_instances() -> None:
+    one = past(claim(), bins=bins(power_mw=350_000), power_limit_mw=700_000, mig_profile="1g.10gb")
+    assert kinds(judged(one)) == [FindingKind.HELD_IDLE]
+
+
+def test_on_a_shared_gpu_anothers_power_makes_nobody_doubtful() -> None:
+    board = bins(utilization=0.6, power_mw=450_000)
+    own = bins(utilization=0.0, power_mw=450_000)
+    verdict = judged(past(claim(share=0.5, bins=own), claim(share=0.5, bins=board), bins=board))
+    assert kinds(verdict) == [FindingKind.HELD_IDLE]
+
+
 def test_idle_power_that_was_never_learned_accuses_no_counter() -> None:
     cold = past(claim(), bins=bins(utilization=0.95, power_mw=10), idle_power_mw=None)
     assert judged(cold) == Verdict()
 
 
 def test_counters_must_contradict_for_ten_minutes_and_now() -> None:
-    short = bins(gpu_utilization=1.0, busiest=1.0, processes=then((BINS - 18, 1), (18, 0)), memory_bytes=0)
+    short = bins(utilization=1.0, processes=then((BINS - 18, 1), (18, 0)), memory_bytes=0)
     assert FindingKind.SUSPECT_COUNTERS not in kinds(judged(past(bins=short)))
-    over = bins(gpu_utilization=then((BINS - 1, 1.0), (1, 0.0)), processes=0, memory_bytes=0)
+    over = bins(utilization=then((BINS - 1, 1.0), (1, 0.0)), processes=0, memory_bytes=0)
     assert FindingKind.SUSPECT_COUNTERS not in kinds(judged(past(bins=over)))
 
 

@@ -20,14 +20,15 @@ BEGIN = datetime(2026, 11, 2, tzinfo=UTC)
 END = BEGIN + timedelta(days=1)
 STATE = """
     SELECT gpu_state_name(gpu_state_of(
-        true, true, $processes, true, $busiest, $busiest, NULL, $counted, $power, 50000
+        true, true, $processes, true, greatest($busiest, $counted), $busiest, NULL, $counted, $power, 50000,
+        power_denies_idle(greatest($busiest, $counted), $power, 50000, $limit, NULL)
     ))
 """
 
 
 def states(tmp_path: Path, cases: "list[dict[str, object]]") -> list[str]:
     with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
-        nothing = {"processes": 1, "busiest": 0, "counted": None, "power": None}
+        nothing = {"processes": 1, "busiest": 0, "counted": None, "power": None, "limit": None}
         return [str(reader.execute(STATE, nothing | case).fetchall()[0][0]) for case in cases]
 
 
@@ -62,10 +63,45 @@ def test_a_bin_is_suspect_where_a_finding_finds_it_so(
     counted: float, processes: int, power_mw: int, tmp_path: Path
 ) -> None:
     case = {"busiest": e4(counted), "counted": e4(counted), "processes": processes, "power": power_mw}
-    seen = past(
-        bins=bins(gpu_utilization=counted, processes=processes, power_mw=power_mw), idle_power_mw=IDLE_MW
-    )
+    seen = past(bins=bins(utilization=counted, processes=processes, power_mw=power_mw), idle_power_mw=IDLE_MW)
     odd = contradictions(seen, seen.bins)[-1]
+    assert (states(tmp_path, [case]) == ["suspect"]) is odd
+
+
+@pytest.mark.parametrize(
+    ("measured", "odd"),
+    [
+        ((0.0, 0.9, 350, 700), True),  # kernels run, and no SM is active: the profiling counters stand still
+        ((0.0, 0.89, 350, 700), False),
+        ((0.0001, 0.9, 350, 700), False),  # one warp on one SM of 192 is 50 times as much
+        ((0.005, 0.99, 100, 700), False),
+        ((0.0, 0.0, 350, 700), True),
+        ((0.0, 0.0, 280, 700), True),  # 40% of its limit
+        ((0.0, 0.0, 279, 700), False),
+        ((0.0, 0.0, 115, 700), False),  # an H100 that is idle with a context, at full clocks
+        ((0.01, 0.0, 350, 700), True),  # noise is no activity
+        ((0.02, 0.0, 350, 700), False),
+        ((0.0, 0.0, 300, None), True),
+        ((0.0, 0.0, 299, None), False),  # the limit is not known
+        ((0.0, 0.0, 28, 72), False),  # an L4, idle at full clocks, is near 40% of its limit
+        ((0.0, 0.0, 140, 300), False),  # a limit that was lowered
+        ((None, None, 350, 700), False),  # no activity is measured: unknown, and nothing to contradict
+    ],
+)
+def test_counters_that_stand_still_beside_work_are_doubted_by_findings_and_ledger(
+    measured: "tuple[float | None, float | None, int, int | None]", odd: bool, tmp_path: Path
+) -> None:
+    busiest, counted, power_w, limit_w = measured
+    limit_mw = None if limit_w is None else limit_w * 1000
+    case: dict[str, object] = {"processes": 1, "power": power_w * 1000, "limit": limit_mw}
+    case |= {
+        name: None if level is None else e4(level)
+        for name, level in (("busiest", busiest), ("counted", counted))
+    }
+    most = None if busiest is None or counted is None else max(busiest, counted)
+    made = bins(utilization=busiest, busiest=most, gpu_utilization=counted, power_mw=power_w * 1000)
+    seen = past(bins=made, idle_power_mw=IDLE_MW, power_limit_mw=limit_mw)
+    assert contradictions(seen, seen.bins)[-1] is odd
     assert (states(tmp_path, [case]) == ["suspect"]) is odd
 
 

@@ -1,5 +1,6 @@
 -- Lowers each GPU's idle power to its median over the samples of a range in which no process was on it and
--- nothing ran. Only ever lowered, so that doing a range again changes nothing.
+-- nothing ran. Only ever lowered, so that doing a range again changes nothing. Power that no idle board draws is none:
+-- counters that see nothing would make it so.
 -- Parameters: from_ms, to_ms (UTC ms, half-open).
 UPDATE gpus SET idle_power_mw = seen.power_mw
 FROM (
@@ -8,6 +9,7 @@ FROM (
     JOIN gpus USING (gpu_id)
     WHERE ts > epoch_ms(CAST($from_ms AS BIGINT)) AND ts <= epoch_ms(CAST($to_ms AS BIGINT))
       AND power_mw > 0
+      AND NOT power_denies_idle(0, power_mw, NULL, power_limit_mw, NULL)
       AND NOT process_is_present(process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes, NULL)
       AND greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, encoder_e4, decoder_e4,
         jpeg_e4, ofa_e4) <= 100

@@ -319,7 +319,10 @@ seen AS (
                 CASE WHEN upper_fraction > lower_fraction
                     THEN least(10000, utilization_e4 * coalesce(part / (upper_fraction - lower_fraction), 1))
                     ELSE utilization_e4 * coalesce(part, 1) END,
-                engines_e4, gpu_utilization_e4 * coalesce(part, 1), power_mw, idle_power_mw
+                engines_e4, gpu_utilization_e4 * coalesce(part, 1), power_mw, idle_power_mw,
+                power_denies_idle(
+                    greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4),
+                    power_mw, idle_power_mw, power_limit_mw, mig_profile)
             )
             ELSE 0
         END AS seen_state,

@@ -44,7 +44,7 @@ def sample(number: int, at_ms: int, busy: float | None = 0.5, **changes: Any) ->
         "sm_active_ratio": busy,
         "gpu_utilization_ratio": None if busy is None else min(1.0, busy * 1.5),
         "memory_used_bytes": 10 * GIB,
-        "power_mw": 300_000,
+        "power_mw": 300_000 if busy is None or busy > 0.01 else 100_000,
         "process_count": 1,
     }
     return GpuSample(uuid=uuid(number), at_ms=at_ms, **{**base, **changes})

@@ -84,6 +84,11 @@ CASES = [
     ("suspect", whole(0.99, gpu_utilization_ratio=1.0, process_count=0), True, None),
     ("suspect", whole(0.99, gpu_utilization_ratio=1.0, power_mw=76_000), True, 70_000),
     ("good", whole(0.99, gpu_utilization_ratio=1.0, power_mw=78_000), True, 70_000),
+    ("suspect", whole(0.0, gpu_utilization_ratio=0.9, power_mw=350_000), True, None),
+    ("low_saturation", whole(0.005, gpu_utilization_ratio=0.9, power_mw=350_000), True, None),
+    ("suspect", whole(0.0, power_mw=350_000), True, 70_000),
+    ("suspect", whole(0.0, power_mw=350_000, process_count=0), False, None),
+    ("good", whole(0.0, gpu_utilization_ratio=0.9, encoder_ratio=0.6), True, None),
 ]
 
 
