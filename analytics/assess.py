@@ -175,10 +175,31 @@ def _pasts(connection: Connection, at: Moment, t: Thresholds) -> list[GpuPast]:
     used = with_own_bins(connection, window, used)
     onsets = _onsets(connection, now_ms, used, t)
     fresh = {gpu_id for gpu_id, past in used.items() if stale(past, now_ms, t, at.tick_ms) is None}
-    return [
-        replace(past, onset=onsets.get(gpu_id), siblings_fresh=_siblings_fresh(gpu_id, used, fresh))
+    whole = {
+        gpu_id: replace(past, onset=onsets.get(gpu_id), siblings_fresh=_siblings_fresh(gpu_id, used, fresh))
         for gpu_id, past in used.items()
-    ]
+    }
+    return list(_with_last_claims(connection, whole, fresh).values())
+
+
+def _with_last_claims(
+    connection: Connection, pasts: dict[int, GpuPast], fresh: set[int]
+) -> dict[int, GpuPast]:
+    """Who held the GPUs that fell off: where the holder is told by the GPU's own lines, both end together."""
+    fallen = {
+        gpu_id: past.newest_ms
+        for gpu_id, past in pasts.items()
+        if gpu_id not in fresh and not past.claims and past.newest_ms is not None
+        if past.siblings_fresh or past.lost_ms is not None
+    }
+    held = {
+        at_ms: _claims(run(connection, "assess_claims", {"as_of": at_ms}).to_pylist())
+        for at_ms in set(fallen.values())
+    }
+    return pasts | {
+        gpu_id: replace(pasts[gpu_id], last_claims=tuple(held[at_ms][gpu_id]))
+        for gpu_id, at_ms in fallen.items()
+    }
 
 
 def _past(row: Row, bins: Bins, claims: Iterable[Claim]) -> GpuPast:

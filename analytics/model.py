@@ -153,6 +153,7 @@ class GpuPast:
     ``siblings_fresh`` says whether other GPUs of the same node were measured at the newest tick; ``None``
     when there are no others. ``lost_ms`` is when the GPU was last reported lost, if it has not returned.
     ``gpu_place`` is what it is called on its node (``collector.gpu_place``).
+    ``last_claims`` are those at its newest sample, of a GPU that fell silent and that nobody holds any more.
     ``memory_free_bytes`` is the least memory that was taken on it while nobody held it: the board's own.
     """
 
@@ -173,6 +174,7 @@ class GpuPast:
     rung: Basis = Basis.UNKNOWN
     bins: Bins = field(default_factory=lambda: Bins(end_ms=0))
     claims: tuple[Claim, ...] = ()
+    last_claims: tuple[Claim, ...] = ()
     intruders: tuple[Intruder, ...] = ()
     unproven: tuple[UnprovenClaim, ...] = ()
     onset: Onset | None = None

@@ -14,7 +14,7 @@ from analytics.findings.window import (
     memory_floor_bytes,
     presence,
 )
-from analytics.findings.words import gpu_name, measured_by
+from analytics.findings.words import gpu_name, holder_name, measured_by
 from analytics.model import BIN_MS, Bins, Evidence, Finding, FindingKind, GpuPast, Unknown
 from analytics.thresholds import Thresholds
 from collector.model import Basis, Holder
@@ -144,13 +144,16 @@ def falling(past: GpuPast, now_ms: int, t: Thresholds) -> Finding | None:
     if reported:
         how = "the driver reported it lost" if past.newest_ms is not None else "it was never measured here"
     again = f" It fell {past.falls} times in the window." if past.falls > 1 else ""
+    holders = past.claims or past.last_claims
+    names = " and ".join(holder_name(claim) for claim in holders)
+    held = f", {'held' if past.claims else 'last held'} by {names}," if names else ""
     return _finding(
         past,
         FindingKind.FALLING_GPU,
         Bins(end_ms=now_ms),
         since_ms=seen_ms,
         sentence=(
-            f"{gpu_name(past)} fell off the bus: {how}; silent since {text.clock(seen_ms)}, "
+            f"{gpu_name(past)}{held} fell off the bus: {how}; silent since {text.clock(seen_ms)}, "
             f"for {text.length((now_ms - seen_ms) / 1000)}.{again}"
         ),
         evidence=(
@@ -173,7 +176,8 @@ def _run_of(flags: list[bool]) -> int:
 
 
 def _holder(past: GpuPast) -> Holder | None:
-    return past.claims[0].holder if len(past.claims) == 1 else None
+    claims = past.claims or past.last_claims
+    return claims[0].holder if len(claims) == 1 else None
 
 
 def _finding(

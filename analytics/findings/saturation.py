@@ -106,7 +106,7 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
     unsure = doubt(past, window, expected, t, kind)
     if unsure is not None:
         return unsure
-    unseen = None if serves else _unseen(claim, window)
+    unseen = None if serves else _unseen(claim)
     if unseen is not None:
         return Unknown(uuid=past.uuid, kinds=(kind, FindingKind.RESERVED_BY_DESIGN), reason=unseen)
     controller = known(window.memory_controller)
@@ -149,11 +149,11 @@ def _own_window(claim: Claim, window: Bins, t: Thresholds) -> Bins | None:
     return replace(used, memory_bytes=memory)
 
 
-def _unseen(claim: Claim, window: Bins) -> str | None:
-    """Why it may be a server all the same."""
+def _unseen(claim: Claim) -> str | None:
+    """Why it may be a server all the same. That processes were counted tells nothing of what they are."""
     if claim.listening_unknown:
         return UNHEARD
-    return UNSEEN if claim.holder.command is None and not known(window.processes) else None
+    return UNSEEN if claim.holder.command is None and claim.process_started_ms is None else None
 
 
 def _active(past: GpuPast, board: Bins, window: Bins) -> list[int]:

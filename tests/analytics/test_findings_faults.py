@@ -134,6 +134,16 @@ def test_gpu_that_is_silent_while_its_node_answers_fell_off() -> None:
     assert verdict.unknown[0].reason == "its newest sample is 1 h 30 min old"
 
 
+def test_who_held_a_gpu_that_fell_off_is_named() -> None:
+    # An exporter tells a pod in the GPU's own lines: when these are gone, so is the pod's hold.
+    gone = past(newest_ms=minutes_before_noon(5), siblings_fresh=True, last_claims=(claim(),))
+    (finding,) = judged(gone).findings
+    assert finding.holder == claim().holder
+    assert finding.sentence.startswith("GPU 3 of node1, last held by amara (job sweep), fell off the bus:")
+    held = past(claim(), newest_ms=minutes_before_noon(5), siblings_fresh=True)
+    assert ", held by amara (job sweep), fell" in judged(held).findings[0].sentence
+
+
 def test_gpu_that_was_reported_lost_fell_off_even_without_neighbours() -> None:
     lost = past(newest_ms=minutes_before_noon(5), lost_ms=minutes_before_noon(5), falls=3)
     (finding,) = judged(lost).findings

@@ -211,10 +211,12 @@ def test_what_used_its_gpu_well_today_is_no_hog_in_a_thin_half_hour() -> None:
     assert judge(past(job, bins=full), NOON_MS, T, TICK_MS).findings == ()
 
 
-def test_full_memory_of_what_nobody_sees_may_be_a_servers() -> None:
-    # Of dcgm-exporter neither a command nor a process is known: vLLM and TensorFlow look the same there.
-    full = bins(utilization=0.05, memory_bytes=72 * GIB, processes=None)
-    verdict = judge(past(claim(), bins=full), NOON_MS, T, TICK_MS)
+@pytest.mark.parametrize("count", [None, 1])
+def test_full_memory_of_what_nobody_sees_may_be_a_servers(count: int | None) -> None:
+    # Of dcgm-exporter neither a command nor a process is known: vLLM and TensorFlow look the same there. A
+    # pod whose processes are counted, in a table or by an exporter, is no better known.
+    full = bins(utilization=0.05, memory_bytes=72 * GIB, processes=count)
+    verdict = judge(past(claim(process_started_ms=None), bins=full), NOON_MS, T, TICK_MS)
     assert FindingKind.MEMORY_HOG not in {finding.kind for finding in verdict.findings}
     (unknown,) = verdict.unknown
     assert unknown.kinds == (FindingKind.MEMORY_HOG, FindingKind.RESERVED_BY_DESIGN)
