@@ -388,6 +388,7 @@ def _activity(row: Row) -> Activity:
         run_longest_minutes=row["run_longest_minutes"],
         gap_median_minutes=row["gap_median_minutes"],
         gap_longest_minutes=row["gap_longest_minutes"],
+        edge_longest_minutes=row["edge_longest_minutes"],
         utilization_ratio=row["utilization_ratio"],
         engine_minutes=row["engine_minutes"],
     )

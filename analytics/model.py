@@ -263,6 +263,7 @@ class Activity:
     run_longest_minutes: int | None = None
     gap_median_minutes: float | None = None
     gap_longest_minutes: int | None = None
+    edge_longest_minutes: int = 0
     utilization_ratio: float | None = None
     engine_minutes: int = 0
 

@@ -17,7 +17,8 @@ def pattern_of(activity: Activity, t: Thresholds) -> Pattern:
 
     ====================  ==============================================================================
     unknown               held an hour or more, and under ``coverage_ratio`` of that was measured
-    unclear               under an hour held or measured, or never active
+    unclear               under an hour held or measured, or never active; what would be saturated or steady
+                          and was still for ``gap_minutes`` before its first run or since its last
     gaps-between-runs     a run and a gap of at least ``gap_minutes`` each
     analysis-bursts       at least three runs, the median at most ``burst_minutes``, mostly quiet
     low-saturation        under ``low_ratio`` while active, and not on video engines
@@ -57,10 +58,12 @@ def _kind(activity: Activity, t: Thresholds) -> PatternKind:
     short = (activity.run_median_minutes or 0.0) <= t.burst_minutes
     if activity.runs >= MIN_BURSTS and short and active_ratio <= 0.5:
         return PatternKind.ANALYSIS_BURSTS
+    if level < LOW_RATIO and not _is_on_engines(activity):
+        return PatternKind.LOW_SATURATION
+    if activity.edge_longest_minutes >= t.gap_minutes:  # it may never have come back, or has only just begun
+        return PatternKind.UNCLEAR
     if _is_on_engines(activity):
         return PatternKind.STEADY
-    if level < LOW_RATIO:
-        return PatternKind.LOW_SATURATION
     if active_ratio >= t.steady_active_ratio and level >= SATURATED_RATIO:
         return PatternKind.SATURATED
     return PatternKind.STEADY
@@ -83,4 +86,5 @@ def _evidence(activity: Activity) -> tuple[Evidence, ...]:
         Evidence(name="run_longest_minutes", value=activity.run_longest_minutes),
         Evidence(name="gap_median_minutes", value=activity.gap_median_minutes),
         Evidence(name="gap_longest_minutes", value=activity.gap_longest_minutes),
+        Evidence(name="edge_longest_minutes", value=activity.edge_longest_minutes),
     )

@@ -1,8 +1,8 @@
 -- How each holder's minutes lie in time: runs of activity, and the gaps of quiet between them.
 --
 -- A minute of a holder is active when any of its GPUs was busy in it. Unmeasured minutes break neither runs nor gaps
--- and count in neither; time before the first run and after the last is no gap. What is not rolled up yet counts as
--- not held.
+-- and count in neither; time before the first run and after the last is no gap, but an edge. What is not rolled up yet
+-- counts as not held.
 --
 -- @param from_ts minute: start of the window
 -- @param to_ts minute: end of the window, exclusive
@@ -22,6 +22,7 @@
 -- @column run_longest_minutes bigint (min): the longest run
 -- @column gap_median_minutes double (min): a gap's length
 -- @column gap_longest_minutes bigint (min): the longest gap
+-- @column edge_longest_minutes bigint (min): the longer of the times before the first run and after the last; 0 of none
 -- @column utilization_ratio double (ratio): mean over the active minutes of each GPU: one that does nothing meanwhile is not in it
 -- @column engine_minutes bigint (min): active minutes whose work the SMs do not account for: video engines at a quarter or more
 -- @null not known; gaps: there were fewer than two runs
@@ -77,6 +78,8 @@ SELECT
     max(length) FILTER (WHERE is_active) AS run_longest_minutes,
     median(length) FILTER (WHERE NOT is_active AND number BETWEEN first_run AND last_run) AS gap_median_minutes,
     max(length) FILTER (WHERE NOT is_active AND number BETWEEN first_run AND last_run) AS gap_longest_minutes,
+    coalesce(max(length) FILTER (WHERE NOT is_active AND number NOT BETWEEN first_run AND last_run), 0)::BIGINT
+        AS edge_longest_minutes,
     sum(used_ms) FILTER (WHERE is_active) / nullif(sum(measured_ms) FILTER (WHERE is_active), 0) AS utilization_ratio,
     coalesce(sum(engine_minutes) FILTER (WHERE is_active), 0)::BIGINT AS engine_minutes
 FROM held AS g

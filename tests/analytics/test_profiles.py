@@ -48,6 +48,16 @@ def activity(**changes: Any) -> Activity:
         ),
         ({"runs": 0, "active_minutes": 0, "utilization_ratio": None}, PatternKind.UNCLEAR),
         ({"minutes": 59}, PatternKind.UNCLEAR),
+        # three hours of work, and silence for 15 h since: who knows whether it goes on
+        (
+            {"minutes": 1080, "active_minutes": 180, "runs": 1, "edge_longest_minutes": 900},
+            PatternKind.UNCLEAR,
+        ),
+        ({"edge_longest_minutes": 60}, PatternKind.UNCLEAR),
+        ({"edge_longest_minutes": 59}, PatternKind.SATURATED),
+        ({"edge_longest_minutes": 900, "engine_minutes": 580}, PatternKind.UNCLEAR),
+        ({"edge_longest_minutes": 900, "gap_longest_minutes": 60}, PatternKind.GAPS_BETWEEN_RUNS),
+        ({"edge_longest_minutes": 900, "utilization_ratio": 0.2}, PatternKind.LOW_SATURATION),
     ],
 )
 def test_pattern_follows_from_the_numbers(changes: dict[str, Any], expected: PatternKind) -> None:

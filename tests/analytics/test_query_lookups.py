@@ -170,6 +170,7 @@ def test_activity(ask: Ask) -> None:
     fit = rows["slurm:1"]
     assert (fit["minutes"], fit["active_minutes"], fit["runs"]) == (120, 60, 1)
     assert (fit["run_longest_minutes"], fit["gap_longest_minutes"]) == (60, None)
+    assert fit["edge_longest_minutes"] == 60, "it has done nothing since 13:00"
     assert fit["utilization_ratio"] == pytest.approx(0.8)
     assert (rows["slurm:3"]["minutes"], rows["slurm:3"]["runs"]) == (45, 0)
     assert (rows["slurm:3"]["held_gpu_minutes"], rows["slurm:3"]["measured_gpu_minutes"]) == (60, 45.0)
