@@ -63,7 +63,7 @@ def efficiency(row: Row) -> str:
     peak = f" · most memory on a GPU {text.size(memory)}" if memory else ""
     return (
         f"{gpus} GPU{'' if gpus == 1 else 's'} · {text.gpu_hours(held)} given, "
-        f"{bound}{row['used_gpu_hours'] or 0.0:,.1f} used{_of(row['used_gpu_hours'], held)}, "
+        f"{bound}{row['used_gpu_hours'] or 0.0:,.1f} used{_of_share(row['used_gpu_hours'], held)}, "
         f"{row['wasted_gpu_hours'] or 0.0:,.1f} wasted{_of(row['wasted_gpu_hours'], held)}{peak}"
     )
 
@@ -93,3 +93,8 @@ def _count(value: Any) -> int:
 
 def _of(part: float | None, held: float) -> str:
     return f" ({text.percent((part or 0.0) / held)})" if held > 0 else ""
+
+
+def _of_share(used: float | None, held: float) -> str:
+    """The part of what was given; of a GPU that others hold too it may have used more than its share."""
+    return " (more than its share)" if held > 0 and (used or 0.0) > held else _of(used, held)

@@ -182,14 +182,8 @@ def _of_share(level: float, claim: Claim) -> float:
 
 
 def _day_ratio(past: GpuPast, claim: Claim) -> float:
-    """How much of its share it filled while it worked, over 24 h; 0 where that is not known.
-
-    The ledger charges those who hold a GPU with all of it: of two who hold a quarter each, each has half.
-    """
-    charged = sum(each.share for each in past.claims)
-    return _of_share(
-        (claim.rhythm.busy_ratio or 0.0) * (claim.share / charged if charged > 0 else 1.0), claim
-    )
+    """How much of its share it filled while it worked, over 24 h; 0 where that is not known."""
+    return _of_share(claim.rhythm.busy_ratio or 0.0, claim)
 
 
 def _is_recent(active: list[int], bins: int, t: Thresholds) -> bool:

@@ -80,7 +80,8 @@ SELECT
     max(length) FILTER (WHERE NOT is_active AND number BETWEEN first_run AND last_run) AS gap_longest_minutes,
     coalesce(max(length) FILTER (WHERE NOT is_active AND number NOT BETWEEN first_run AND last_run), 0)::BIGINT
         AS edge_longest_minutes,
-    sum(used_ms) FILTER (WHERE is_active) / nullif(sum(measured_ms) FILTER (WHERE is_active), 0) AS utilization_ratio,
+    least(1.0, sum(used_ms) FILTER (WHERE is_active) / nullif(sum(measured_ms) FILTER (WHERE is_active), 0))
+        AS utilization_ratio,
     coalesce(sum(engine_minutes) FILTER (WHERE is_active), 0)::BIGINT AS engine_minutes
 FROM held AS g
 FULL JOIN placed USING (holder_id)

@@ -20,17 +20,26 @@
 -- @column begins bigint: how often it began anew in the last 24 hours
 -- @column silence_longest_ms bigint (ms): the longest time without an active minute that ended in the last 24 hours
 -- @column busy_ratio double (ratio): mean utilization of the busy minutes of 24 hours, by their busy time
--- @column idle_gpu_hours double (GPU-hours): allocated-empty and held-idle in the last 24 hours
+-- @column idle_gpu_hours double (GPU-hours): allocated-empty and held-idle in the last 24 hours, its share of them
 -- @null there was none
 WITH claims AS (
     SELECT gpu_id, holder_id, from_ts FROM holds_at($as_of) WHERE gpu_id IN (SELECT unnest($gpu_ids))
+), split AS (  -- by the clock: of those who share a GPU the ledger gives each a part of each minute
+    SELECT
+        *, sum(row_ms) OVER (PARTITION BY gpu_id, ts) / nullif(row_ms, 0) AS clock
+    FROM (
+        SELECT *, free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms
+            + withheld_ms + unknown_ms AS row_ms
+        FROM rollup_1m
+        WHERE ts >= $as_of - INTERVAL 7 DAY AND ts < $as_of AND holder_id IS NOT NULL
+            AND gpu_id IN (SELECT gpu_id FROM claims))
 ), minutes AS (
     SELECT
-        u.gpu_id, u.holder_id, u.ts, u.low_saturation_ms + u.moderate_ms + u.good_ms AS busy_ms, u.used_ms, u.suspect_ms,
-        u.allocated_empty_ms AS empty_ms, empty_ms + u.held_idle_ms AS idle_ms, busy_ms + idle_ms + u.free_ms AS known_ms
-    FROM rollup_1m AS u
+        u.gpu_id, u.holder_id, u.ts, (u.low_saturation_ms + u.moderate_ms + u.good_ms) * clock AS busy_ms, u.used_ms,
+        u.suspect_ms, u.allocated_empty_ms * clock AS empty_ms, empty_ms + u.held_idle_ms * clock AS idle_ms,
+        busy_ms + idle_ms + u.free_ms * clock AS known_ms, u.allocated_empty_ms + u.held_idle_ms AS wasted_ms
+    FROM split AS u
     JOIN claims AS c ON c.gpu_id = u.gpu_id AND c.holder_id = u.holder_id AND u.ts >= c.from_ts - INTERVAL 1 MINUTE
-    WHERE u.ts >= $as_of - INTERVAL 7 DAY AND u.ts < $as_of
 ), so_far AS (
     SELECT
         gpu_id, holder_id, ts, busy_ms, sum(empty_ms) OVER (PARTITION BY gpu_id, holder_id ORDER BY ts) AS empty_so_far_ms
@@ -64,7 +73,7 @@ WITH claims AS (
         sum(m.known_ms) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR) AS known_ms,
         sum(m.busy_ms) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR) AS busy_ms,
         sum(m.used_ms) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR AND m.busy_ms > 0) AS used_ms,
-        sum(m.idle_ms * g.share_of_device) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR) / 3600000.0 AS idle_gpu_hours
+        sum(m.wasted_ms * g.share_of_device) FILTER (WHERE m.ts >= $as_of - INTERVAL 24 HOUR) / 3600000.0 AS idle_gpu_hours
     FROM minutes AS m
     JOIN gpus AS g USING (gpu_id)
     LEFT JOIN ends AS e ON e.gpu_id = m.gpu_id AND e.holder_id = m.holder_id

@@ -31,6 +31,8 @@ WITH claims AS (
     FROM allocations
     WHERE from_ts <= $as_of AND holder_id IN (SELECT holder_id FROM jobs)
     GROUP BY ALL
+), shares AS (  -- of those who share a GPU the ledger gives each a part of its time: two minutes are less of it
+    SELECT gpu_id, holder_id, min(share) AS share FROM allocations WHERE holder_id IN (SELECT holder_id FROM jobs) GROUP BY ALL
 ), shared AS (
     SELECT DISTINCT m.gpu_id, m.holder_id
     FROM held AS m
@@ -70,7 +72,8 @@ WITH claims AS (
         SELECT gpu_id, holder_id, ts + INTERVAL 1 MINUTE AS until_ts
         FROM busy_minutes WHERE ts - before_ts <= INTERVAL 10 MINUTE
         UNION ALL
-        SELECT gpu_id, holder_id, ts + INTERVAL 1 HOUR FROM hours WHERE busy_ms >= 120000)
+        SELECT gpu_id, holder_id, ts + INTERVAL 1 HOUR
+        FROM hours JOIN shares USING (gpu_id, holder_id) WHERE busy_ms >= 120000 * least(1, share))
     GROUP BY ALL
 ), own_samples AS (
     SELECT gpu_id, process_id, ts

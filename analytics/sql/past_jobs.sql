@@ -96,14 +96,14 @@ WITH spells AS (
 ), sums AS (
     SELECT
         gpu_id, holder_id, sum(known_ms) AS measured_ms, sum(idle_ms) AS idle_ms, sum(busy_minutes) AS busy_minutes,
-        sum(used_ms) / nullif(sum(measured_ms), 0) AS mean_ratio, max(memory_used_max_bytes) AS memory_peak_bytes,
+        least(1.0, sum(used_ms) / nullif(sum(measured_ms), 0)) AS mean_ratio, max(memory_used_max_bytes) AS memory_peak_bytes,
         min(rung) FILTER (WHERE measured_ms > 0) AS rung, sum(known_ms) FILTER (by_engines) AS engine_ms
     FROM parts
     GROUP BY ALL
 ), alone AS (
     SELECT holder_id, any_value(gpu_id) AS gpu_id FROM sums GROUP BY holder_id HAVING count(*) = 1
 ), peaks AS (
-    SELECT m.gpu_id, m.holder_id, quantile_disc(m.used_ms / m.measured_ms, 0.95) AS p95_ratio
+    SELECT m.gpu_id, m.holder_id, quantile_disc(least(1.0, m.used_ms / m.measured_ms), 0.95) AS p95_ratio
     FROM rollup_1m AS m SEMI JOIN alone AS a ON a.gpu_id = m.gpu_id AND a.holder_id = m.holder_id
     WHERE m.ts >= $from_ts AND m.ts < $to_ts AND m.measured_ms > 0
     GROUP BY ALL

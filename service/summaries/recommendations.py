@@ -88,7 +88,8 @@ def told_held(held: Held, name: str | None) -> str:
     many = "One job" if held.jobs == 1 else f"{held.jobs} jobs"
     whose = name or "yours"
     used = text.gpu_hours(held.used_gpu_hours)
-    said = f"{many} of {whose} held {text.gpu_hours(held.held_gpu_hours)} and used {used} of them."
+    of_them = " of them" if held.used_gpu_hours <= held.held_gpu_hours else ", more than their shares"
+    said = f"{many} of {whose} held {text.gpu_hours(held.held_gpu_hours)} and used {used}{of_them}."
     if held.measured_ratio is not None and held.measured_ratio < ENOUGH_MEASURED:
         return f"{said} Only {text.percent(held.measured_ratio)} of that time was measured."
     if held.held_gpu_hours and held.wasted_gpu_hours / held.held_gpu_hours <= SMALL_WASTE:

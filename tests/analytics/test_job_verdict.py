@@ -76,3 +76,9 @@ def test_of_a_job_as_an_older_service_tells_it_nothing_is_said() -> None:
     assert (job_verdicts.verdict(older), job_verdicts.efficiency(older)) == (None, None)
     assert job_verdicts.verdict(row()) == verdict(row())
     assert job_verdicts.efficiency(row()) == efficiency(row())
+
+
+def test_more_than_its_share_is_no_percentage_of_it() -> None:
+    # One of eight on a GPU, which it used to 80% for an hour: 0.8 GPU-hours of 0.125 given.
+    shared = row(gpus=1, gpu_hours=0.125, used_gpu_hours=0.8, wasted_gpu_hours=0.0)
+    assert efficiency(shared).startswith("1 GPU · 0.1 GPU-hours given, 0.8 used (more than its share), 0.0")

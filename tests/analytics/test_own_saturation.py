@@ -96,9 +96,9 @@ def test_whoever_filled_its_share_in_the_day_is_not_told_so() -> None:
     def bob(ratio: float) -> Claim:
         return holder("bob", 0.1, 0.25, rhythm=Rhythm(busy_ratio=ratio, busy_ms=60_000_000))
 
-    # Shares of a quarter each: the ledger charges each with half, of which 20% are 40% of the quarter.
-    assert not low(judged(bob(0.20), holder("ann", 0.9, 0.25)))
-    assert list(low(judged(bob(0.10), holder("ann", 0.9, 0.25)))) == ["bob"]
+    # Of the GPU, by the clock: 10% of it are 40% of a quarter, and 5% are 20%.
+    assert not low(judged(bob(0.10), holder("ann", 0.9, 0.25)))
+    assert list(low(judged(bob(0.05), holder("ann", 0.9, 0.25)))) == ["bob"]
 
 
 def test_a_share_without_a_neighbour_is_judged_as_the_share() -> None:

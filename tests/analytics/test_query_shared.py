@@ -83,6 +83,38 @@ def test_who_worked_on_a_small_share_for_minutes_has_computed(tmp_path: Path) ->
     assert {rows[f"slurm:{name}"] for name in people[1:]} == {0}
 
 
+def test_a_rhythm_is_told_by_the_clock_whatever_the_share(tmp_path: Path) -> None:
+    """20 minutes on a sixteenth of a GPU are 20 minutes of work, at four fifths of the GPU."""
+    people = ("ann", *(f"p{number}" for number in range(15)))
+    charged(tmp_path, people, {"ann": 0.8, **dict.fromkeys(people[1:], 0.0)})
+    asked = {"as_of": T0 + ALL_MS, "gpu_ids": [1]}
+    with open_store(at_path(tmp_path)) as store, store.reader() as connection:
+        ann, *others = run(connection, "assess_rhythm", asked).to_pylist()
+    assert (ann["busy_ms"], ann["known_ms"]) == (pytest.approx(ALL_MS), pytest.approx(ALL_MS))
+    assert ann["busy_ratio"] == pytest.approx(0.8, abs=0.01)
+    assert {(other["busy_ms"], round(other["known_ms"])) for other in others} == {(0.0, ALL_MS)}
+    hours = sum(other["idle_gpu_hours"] for other in others)
+    assert hours == pytest.approx(ALL_MS / 3_600_000 * 15 / 16), "the hours are the ledger's"
+
+
+def test_nobody_uses_more_than_all_of_what_they_were_given(tmp_path: Path) -> None:
+    """Eight hold a GPU that one of them uses to 80%: 640% of an eighth."""
+    people = ("ann", *(f"p{number}" for number in range(7)))
+    charged(tmp_path, people, {"ann": 0.8, **dict.fromkeys(people[1:], 0.0)})
+    with open_store(at_path(tmp_path)) as store, store.reader() as connection:
+        for name, key in (("jobs", "job"), ("people", "user_name"), ("ledger_by_user", "key")):
+            rows = {row[key]: row for row in run(connection, name, SPAN).to_pylist()}
+            ann = rows["slurm:ann" if name == "jobs" else "ann"]
+            assert ann["utilization_ratio"] == 1.0
+            assert ann["used_gpu_hours"] == pytest.approx(0.8 * ALL_MS / 3_600_000, rel=0.01)
+        (row,) = run(connection, "job_gpus", {"job": "slurm:ann", **SPAN}).to_pylist()
+        (whole,) = run(connection, "ledger_by_gpu", SPAN).to_pylist()
+        minutes = {"from_ts": T0, "to_ts": T0 + ALL_MS}
+        active = {row["job"]: row for row in run(connection, "activity", minutes).to_pylist()}
+    assert row["utilization_ratio"] == active["slurm:ann"]["utilization_ratio"] == 1.0
+    assert whole["utilization_ratio"] == pytest.approx(0.8, abs=0.01)
+
+
 @pytest.mark.parametrize(("days", "is_told_apart"), [(30.0, True), (1.0, None)])
 def test_what_is_not_kept_that_long_is_not_known(
     tmp_path: Path, days: float, is_told_apart: bool | None

@@ -113,3 +113,8 @@ SELECT * REPLACE (
         ELSE state
     END AS state)
 FROM states;
+
+-- As before, and never more than all: of several who share a GPU one may use more of it than the share that it was given,
+-- and its time is the ledger's, so that its use came out as some hundred percent.
+CREATE OR REPLACE MACRO sum_ratio(part_ms, whole_ms, share) AS
+    least(1.0, sum(part_ms * share) / nullif(sum(whole_ms * share), 0));

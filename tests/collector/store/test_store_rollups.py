@@ -256,7 +256,8 @@ def stories(draw: st.DrawFn) -> tuple[list[GpuSample], list[HeldInterval]]:
             width = draw(st.sampled_from((1_000, 10_000, 30_000, 57_000, 60_000, 120_000)))
             busy = draw(st.one_of(st.none(), st.floats(0, 1)))
             count = draw(st.sampled_from((None, 0, 1)))
-            samples.append(sample(number, T0 + end, busy, width_ms=width, process_count=count))
+            level: dict[str, Any] = {"width_ms": width, "process_count": count, "power_mw": 200_000}
+            samples.append(sample(number, T0 + end, busy, **level))
     claims = []
     for _ in range(draw(st.integers(0, 8))):
         start, end = sorted(draw(st.tuples(st.integers(-60_000, 660_000), st.integers(-60_000, 660_000))))
