@@ -16,19 +16,15 @@ from service.cli import (
     import_flags,
     init_flags,
     job_flags,
+    look_flags,
     plan_flags,
     report_flags,
     service_flags,
     simulate_flags,
     verb_groups,
 )
+from service.cli.look_flags import add_filters, add_json, add_window
 from service.errors import FallowError
-
-LEDGER_KEYS = (
-    *("state", "node", "gpu", "user", "project", "job", "framework", "model", "hour", "day"),
-    *("partition", "qos", "account", "cluster"),
-)
-WASTE_KEYS = ("user", "project", "job")
 
 ADVICE_CLASSES = tuple(action.value for action in ADVISED)
 
@@ -162,12 +158,6 @@ def _verb(verbs: Verbs, name: str, about: str) -> argparse.ArgumentParser:
     return made
 
 
-def _json(verb: "argparse._ActionsContainer") -> None:
-    verb.add_argument(
-        "--json", action="store_true", help="a list of objects, units in the names, instead of a table"
-    )
-
-
 def _sources(verb: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
     which = verb.add_mutually_exclusive_group()
     which.add_argument(
@@ -185,16 +175,6 @@ def _sources(verb: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup
         help="a simulated cluster instead: its GPUs, people and jobs are invented",
     )
     return which
-
-
-def _window(verb: argparse.ArgumentParser, since: str) -> None:
-    verb.add_argument("--since", default=since, metavar="TIME", help=f"24h, 7d, or a date (default {since})")
-    verb.add_argument("--until", metavar="TIME", help="the same; default now")
-
-
-def _filters(verb: argparse.ArgumentParser) -> None:
-    for name in ("node", "project", "user", "model"):
-        verb.add_argument(f"--{name}", help=f"only this {name}")
 
 
 def _serving(verb: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
@@ -238,12 +218,7 @@ def _serve(verbs: Verbs) -> None:
 
 
 def _status(verbs: Verbs) -> None:
-    verb = _verb(verbs, "status", "what every GPU does now, and for whom")
-    shown = verb.add_mutually_exclusive_group()
-    shown.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
-    verb.add_argument("--every", default="2s", metavar="TIME", help="how often --watch looks (default 2s)")
-    _filters(verb)
-    _json(shown)
+    look_flags.add_status(_verb(verbs, "status", "what every GPU does now, and for whom"))
 
 
 def _collect(verbs: Verbs) -> None:
@@ -252,36 +227,24 @@ def _collect(verbs: Verbs) -> None:
         "--once", action="store_true", required=True, help="read once (to go on, use `fallow serve`)"
     )
     _sources(verb)
-    _json(verb)
+    add_json(verb)
 
 
 def _waste(verbs: Verbs) -> None:
-    verb = _verb(verbs, "waste", "who wasted how many GPU-hours, why, and what to do about it")
-    keys = f"{', '.join(WASTE_KEYS)} (default user; job where few users are known)"
-    verb.add_argument("--by", choices=WASTE_KEYS, metavar="KEY", help=keys)
-    verb.add_argument("--all", action="store_true", help="everybody (default: those who wasted most)")
-    _window(verb, "7d")
-    _filters(verb)
-    written = verb.add_mutually_exclusive_group()
-    _json(written)
-    written.add_argument("--csv", action="store_true", help="everybody, as comma-separated values to forward")
+    about = "who wasted how many GPU-hours, why, and what to do about it"
+    look_flags.add_waste(_verb(verbs, "waste", about))
 
 
 def _ledger(verbs: Verbs) -> None:
-    verb = _verb(verbs, "ledger", "GPU-hours: given out, used, wasted; they add up to the hardware")
-    verb.add_argument(
-        "--by", choices=LEDGER_KEYS, default="state", metavar="KEY", help=", ".join(LEDGER_KEYS)
-    )
-    _window(verb, "24h")
-    _filters(verb)
-    _json(verb)
+    about = "GPU-hours: given out, used, wasted; they add up to the hardware"
+    look_flags.add_ledger(_verb(verbs, "ledger", about))
 
 
 def _job(verbs: Verbs) -> None:
     verb = _verb(verbs, "job", "one job, running or ended: given, used, wasted, its verdict and each GPU")
     verb.add_argument("job", metavar="JOB", help="a job's id, or its name where only one has it")
-    _window(verb, "30d")
-    _json(verb)
+    add_window(verb, "30d")
+    add_json(verb)
 
 
 def _findings(verbs: Verbs) -> None:
@@ -293,9 +256,9 @@ def _findings(verbs: Verbs) -> None:
         "--intruders", action="store_true", help="processes on GPUs that others were given instead"
     )
     instead.add_argument("--patterns", action="store_true", help="how each holder works instead")
-    _window(verb, "24h")
-    _filters(verb)
-    _json(verb)
+    add_window(verb, "24h")
+    add_filters(verb)
+    add_json(verb)
 
 
 def _alerts(verbs: Verbs) -> None:
@@ -315,8 +278,8 @@ def _advise(verbs: Verbs) -> None:
     verb.add_argument(
         "--recurring", action="store_true", help="only what recurs in the range, whoever is idle now"
     )
-    _window(verb, "7d")
-    _json(verb)
+    add_window(verb, "7d")
+    add_json(verb)
 
 
 def _plan(verbs: Verbs) -> None:
@@ -335,7 +298,7 @@ def _plan(verbs: Verbs) -> None:
         dest="tried",
         help="what each step would do: commands, signals, leases; nothing is done",
     )
-    _json(verb)
+    add_json(verb)
 
 
 def _explain(verbs: Verbs) -> None:
@@ -343,20 +306,20 @@ def _explain(verbs: Verbs) -> None:
     verb.add_argument(
         "name", metavar="JOB|GPU|ADVICE", help="a job's id, a GPU (node:index or UUID), an advice"
     )
-    _json(verb)
+    add_json(verb)
 
 
 def _simulate(verbs: Verbs) -> None:
     verb = _verb(verbs, "simulate", "what policies would have made of a trace, or of what was recorded here")
     simulate_flags.add(verb)
-    _window(verb, "30d")
+    add_window(verb, "30d")
     verb.set_defaults(since=None)
-    _json(verb)
+    add_json(verb)
 
 
 def _whatif(verbs: Verbs) -> None:
     verb = _verb(verbs, "whatif", "what each class of action would have given back over the recorded past")
-    _window(verb, "30d")
+    add_window(verb, "30d")
     verb.add_argument(
         "--consented", action="store_true", help="only jobs whose owners consented (default: as if all had)"
     )
@@ -365,7 +328,7 @@ def _whatif(verbs: Verbs) -> None:
         action="store_true",
         help="whom it would move if held-idle hours were charged once more, and nothing else",
     )
-    _json(verb)
+    add_json(verb)
 
 
 def _report(verbs: Verbs) -> None:
@@ -381,13 +344,13 @@ def _export(verbs: Verbs) -> None:
     verb = _verb(verbs, "export", "write the telemetry to open files")
     verb.add_argument("--format", choices=("parquet", "csv"), default="parquet", metavar="parquet|csv")
     verb.add_argument("--out", type=Path, required=True, metavar="DIR", help="a folder, made if need be")
-    _window(verb, "30d")
+    add_window(verb, "30d")
 
 
 def _doctor(verbs: Verbs) -> None:
     verb = _verb(verbs, "doctor", "what this machine can measure, what it can't, why, and what to do")
     _sources(verb)
-    _json(verb)
+    add_json(verb)
 
 
 def _config(verbs: Verbs) -> None:
@@ -398,4 +361,4 @@ def _config(verbs: Verbs) -> None:
         action="store_true",
         help="every key there is instead, with its default, bounds and meaning, as Markdown",
     )
-    _json(verb)
+    add_json(verb)

@@ -14,7 +14,7 @@ from shlex import quote
 import pytest
 
 from service.cli import main
-from service.cli.parser import LEDGER_KEYS
+from service.cli.look_flags import LEDGER_KEYS
 from service.cli.refusals import in_words
 from service.doctor_checks.checks import disk
 from service.doctor_checks.results import Verdict
