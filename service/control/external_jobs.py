@@ -28,10 +28,11 @@ from advisor.state.model import (
     Job,
     Phase,
     Placement,
+    Telemetry,
     Use,
 )
 from advisor.state.site_protection import Protect, with_protection
-from collector.model import GpuUuid, JobId, NodeName
+from collector.model import GpuUuid, JobId, NodeName, ProcessKey
 from collector.procfs.accounts import uid_of
 from collector.procfs.terminals import terminal_of, tty_of
 from collector.snapshot import Snapshot
@@ -127,7 +128,7 @@ class ExternalJobs:
         paused = [c for c in checkpoints if c.ended_as is None and c.paused.job not in moving]
         present = [c for c in checkpoints if c.ended_as == "resumed" or c.paused.job in moving]
         state = with_present(with_protection(state, self._protect), present)
-        state = with_paused(state, paused, self._typed_ms)
+        state = with_paused(state, paused, self._typed_ms, look=self._sight.snapshot())
         jobs = {
             id: job if by_launcher(id) or is_slurms(id) else self._completed(job, moving)
             for id, job in state.jobs.items()
@@ -200,8 +201,13 @@ def with_paused(
     state: ClusterState,
     checkpoints: Sequence[Checkpoint],
     typed_ms: Callable[[Sequence[Seen]], Sequence[int | None]],
+    *,
+    look: Snapshot | None = None,
 ) -> ClusterState:
-    """The state with the foreign jobs that are off their GPUs: each held until its terminal is typed at."""
+    """The state with the foreign jobs that are off their GPUs: each held until its terminal is typed at.
+
+    ``look``: the newest, which may be older than a pause, or newer than what ``state`` was made of.
+    """
     jobs, placements = dict(state.jobs), dict(state.placements)
     for each in checkpoints:
         paused = each.paused
@@ -211,8 +217,7 @@ def with_paused(
         touched = any(
             at is not None and at > each.begun_ms + TOUCH_SLACK_MS for at in typed_ms(paused.processes)
         )
-        taken = _taken(state, placements, paused.gpus)
-        jobs[paused.job] = _paused_job(each, touched=touched, taken=taken)
+        jobs[paused.job] = _paused_job(each, touched, _why_away(each, state, placements, look))
     return replace(state, jobs=jobs, placements=placements)
 
 
@@ -231,10 +236,10 @@ def with_present(state: ClusterState, checkpoints: Sequence[Checkpoint]) -> Clus
     return replace(state, jobs=jobs, placements=placements)
 
 
-def _paused_job(checkpoint: Checkpoint, *, touched: bool, taken: GpuUuid | None) -> Job:
+def _paused_job(checkpoint: Checkpoint, touched: bool, why_away: str | None) -> Job:
     cannot = beyond(checkpoint.paused.job)
-    if taken is not None:
-        cannot["resume"] = f"it can only come back to {taken}, and that is in use"
+    if why_away is not None:
+        cannot["resume"] = why_away
     job = _job(checkpoint, Phase.PAUSED, cannot)
     use = Use.UNKNOWN if touched else Use.IDLE
     return replace(job, paused_on=checkpoint.paused.gpus, held=not touched, use=use)
@@ -260,11 +265,47 @@ def _job(checkpoint: Checkpoint, phase: Phase, cannot: dict[str, str]) -> Job:
     )
 
 
-def _taken(
-    state: ClusterState, placements: "Mapping[JobId, Placement]", gpus: Sequence[GpuUuid]
-) -> GpuUuid | None:
-    occupied = (uuid for uuid in gpus if state.gpus[uuid].occupied)
-    return _held_one(placements, gpus) or next(occupied, None)
+def _why_away(
+    checkpoint: Checkpoint,
+    state: ClusterState,
+    placements: "Mapping[JobId, Placement]",
+    look: Snapshot | None,
+) -> str | None:
+    """Why a paused job cannot come back to its GPUs; ``None``: nothing is known to be in its way."""
+    gpus = checkpoint.paused.gpus
+    held = _held_one(placements, gpus)
+    taken = held or next(
+        (
+            uuid
+            for uuid in gpus
+            if state.gpus[uuid].occupied and not _is_free_of_others(checkpoint, uuid, look)
+        ),
+        None,
+    )
+    if taken is None:
+        return None
+    if held is None and state.gpus[taken].telemetry is Telemetry.UNKNOWN:
+        return f"it can only come back to {taken}, and that was not measured of late: it may be in use"
+    return f"it can only come back to {taken}, and that is in use"
+
+
+def _is_free_of_others(checkpoint: Checkpoint, uuid: GpuUuid, look: Snapshot | None) -> bool:
+    """Whether the newest look has nobody on a GPU but the paused job, listed there before it was paused.
+
+    Somebody who came since then is found by the free memory that a restore asks for first.
+    """
+    if look is None:
+        return False
+    there = {sample.key for sample in look.process_samples if sample.uuid == uuid}
+    if there:
+        return there <= {
+            ProcessKey(node=each.node, pid=each.pid, started_ms=each.started_ms)
+            for each in checkpoint.paused.processes
+        }
+    return any(
+        sample.uuid == uuid and sample.process_count == 0 and sample.at_ms > checkpoint.begun_ms
+        for sample in look.samples
+    )
 
 
 def _held_one(placements: "Mapping[JobId, Placement]", gpus: Sequence[GpuUuid]) -> GpuUuid | None:

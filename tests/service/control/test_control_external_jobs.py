@@ -9,7 +9,8 @@ from advisor.decide import decide
 from advisor.jobs.external_jobs import Checkpoint, Holder, Paused, Seen
 from advisor.planner.limits import Limits, Mode
 from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Phase, Placement, Telemetry
-from collector.model import GpuUuid, JobId, JobKind, NodeName
+from collector.model import GpuSample, GpuUuid, JobId, JobKind, NodeName, ProcessKey, ProcessSample
+from collector.snapshot import Snapshot
 from service.control.external_jobs import TOUCH_SLACK_MS, attended, with_paused, with_present
 
 NODE, GPU, OTHER, JOB = NodeName("n"), GpuUuid("g0"), GpuUuid("g1"), JobId("pid:n/7@1")
@@ -86,6 +87,37 @@ def test_it_cannot_come_back_while_somebody_has_its_gpu() -> None:
     busy = state(jobs={guest.id: guest}, placements={guest.id: Placement(gpus=(GPU,))})
     assert "is in use" in seen(busy, NOW_MS).jobs[JOB].cannot["resume"]
     assert "resume" not in seen(state(), NOW_MS).jobs[JOB].cannot
+
+
+def on_gpu(uuid: GpuUuid, pid: int, started_ms: int = 1) -> ProcessSample:
+    key = ProcessKey(node=NODE, pid=pid, started_ms=started_ms)
+    return ProcessSample(uuid=uuid, key=key, at_ms=NOW_MS, width_ms=5_000)
+
+
+def counted(count: int | None, after_ms: int) -> GpuSample:
+    return GpuSample(uuid=GPU, at_ms=OPEN.begun_ms + after_ms, width_ms=5_000, process_count=count)
+
+
+@pytest.mark.parametrize(
+    ("look", "may_come_back"),
+    [
+        (Snapshot(process_samples=(on_gpu(GPU, 7),)), True),  # the newest look is from before the pause
+        (Snapshot(process_samples=(on_gpu(GPU, 7), on_gpu(OTHER, 8))), True),
+        (Snapshot(process_samples=(on_gpu(GPU, 7), on_gpu(GPU, 8))), False),
+        (Snapshot(process_samples=(on_gpu(GPU, 8),)), False),
+        (Snapshot(process_samples=(on_gpu(GPU, 7, started_ms=2),)), False),  # its number, another process
+        (Snapshot(process_samples=(on_gpu(OTHER, 7),)), False),
+        (Snapshot(samples=(counted(0, 1),)), True),  # the state is from before the pause
+        (Snapshot(samples=(counted(0, -1),)), False),
+        (Snapshot(samples=(counted(None, 1),)), False),  # in use, and nobody says by whom
+        (Snapshot(samples=(counted(1, 1),)), False),
+        (Snapshot(), False),
+    ],
+)
+def test_its_own_processes_in_an_older_look_do_not_keep_it_away(look: Snapshot, may_come_back: bool) -> None:
+    taken = {uuid: replace(gpu, occupied=uuid == GPU) for uuid, gpu in state().gpus.items()}
+    after = with_paused(state(gpus=taken), [OPEN], lambda processes: [None], look=look)
+    assert ("resume" not in after.jobs[JOB].cannot) is may_come_back
 
 
 def test_what_the_measuring_still_shows_of_it_is_not_a_running_job() -> None:
