@@ -22,6 +22,8 @@ Measured = TypeVar("Measured")
 MS_PER_S = 1000
 IDLE_MEMORY_FLOOR_BYTES = 1 << 30
 IDLE_MEMORY_FLOOR_RATIO = 0.01
+EXACT = 1 - 1e-6
+"""Bins are read as 32-bit floats, in which 0.9 is a little less: a bound is met where the ledger meets it."""
 SAME_MEMORY_BYTES = 64 << 20
 """Memory within this of a free board's is the board's own: what the driver keeps varies by less, and a CUDA
 context takes more."""
@@ -150,14 +152,14 @@ def contradictions(past: GpuPast, bins: Bins) -> list[bool]:
 
 def _doubt_of(bins: Bins, at: int, *, idle_mw: float | None, working_mw: float | None) -> Doubt | None:
     busy, busiest, power = bins.gpu_utilization[at], bins.busiest[at], bins.power_mw[at]
-    if busy is not None and busy >= SUSPECT_RATIO:
+    if busy is not None and busy >= SUSPECT_RATIO * EXACT:
         level = bins.utilization[at]
         video = (bins.video[at] or 0.0) if bins.video else 0.0
         if bins.processes[at] == 0:
             return Doubt.NO_PROCESS
         if power is not None and idle_mw is not None and power <= idle_mw:
             return Doubt.IDLE_POWER
-        if level is not None and level < STILL_RATIO and video <= IDLE_RATIO:
+        if level is not None and level < STILL_RATIO * EXACT and video <= IDLE_RATIO:
             return Doubt.NOTHING_ACTIVE
     is_still = busiest is not None and busiest <= IDLE_RATIO
     if is_still and power is not None and working_mw is not None and power >= working_mw:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from analytics.assess import assess
@@ -98,8 +99,9 @@ def test_counters_that_stand_still_beside_work_are_doubted_by_findings_and_ledge
         name: None if level is None else e4(level)
         for name, level in (("busiest", busiest), ("counted", counted))
     }
-    most = None if busiest is None or counted is None else max(busiest, counted)
-    made = bins(utilization=busiest, busiest=most, gpu_utilization=counted, power_mw=power_w * 1000)
+    level, shown = (None if each is None else float(np.float32(each)) for each in (busiest, counted))
+    most = None if level is None or shown is None else max(level, shown)
+    made = bins(utilization=level, busiest=most, gpu_utilization=shown, power_mw=power_w * 1000)
     seen = past(bins=made, idle_power_mw=IDLE_MW, power_limit_mw=limit_mw)
     assert contradictions(seen, seen.bins)[-1] is odd
     assert (states(tmp_path, [case]) == ["suspect"]) is odd
