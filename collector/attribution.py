@@ -13,7 +13,7 @@ from collector.inventory.bystanders import Presence, presence
 from collector.inventory.environment import environment_claims
 from collector.inventory.holders import JobUsers, holder_of, job_among, tree_job, users_of
 from collector.inventory.ownership import Nobody, Owned, Unknown, Verdict, verdict_on
-from collector.inventory.placement import Where, as_on_gpus, withheld, without_jobs
+from collector.inventory.placement import Where, as_on_gpus, doubted, withheld, without_jobs
 from collector.inventory.projects import ProjectOf
 from collector.inventory.reused_numbers import with_job_of_now
 from collector.model import (
@@ -102,7 +102,8 @@ def effective(
         others=others,
         project_of=project_of,
     )
-    nodes = tuple(node for reading in readings for node in reading.nodes or ())
+    told_nodes = (node for reading in readings for node in reading.nodes or ())
+    nodes = doubted(told_nodes, _hardware(gpus).values(), found.allocations)
     held = frozenset(allocation.uuid for allocation in found.allocations)
     free = {uuid: gpu for uuid, gpu in _hardware(gpus).items() if uuid not in held}
     told = {each.uuid: each for reading in readings for each in reading.withheld if each.uuid in free}

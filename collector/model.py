@@ -208,23 +208,30 @@ class HolderSample:
 class NodeClaim:
     """A GPU given to a holder by somebody who knows no UUIDs: Slurm speaks of nodes and indices.
 
-    ``index`` counts the node's GPUs as its gres does; ``None`` when it was not said which one.
+    ``index`` counts the node's GPUs as its gres does; ``None`` when it was not said which one. ``uuid``: it
+    was said by that (Kubernetes' claims).
     """
 
     node: NodeName
     holder: Holder
     index: int | None = None
+    uuid: GpuUuid | None = None
     share: float = 1.0
     source: ClaimSource = ClaimSource.SLURM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """A node whose GPUs a workload manager gives out, or for now does not (``state``), and why, in words."""
+    """A node whose GPUs a workload manager gives out, or for now does not (``state``), and why, in words.
+
+    ``given``: how many it has given out where it doesn't say which; with fewer known to be held, none of the
+    others is known to be free.
+    """
 
     node: NodeName
     state: OutOfService | None = None
     reason: str = ""
+    given: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

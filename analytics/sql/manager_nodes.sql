@@ -8,11 +8,12 @@
 -- @column given_gpus integer (GPUs): that are given out, by the node's own word
 -- @column partitions text: with commas between them
 -- @column measured_gpus bigint (GPUs): that a source of ours shows under this node's name, whole or by its first label
--- @never_null cluster, node, measured_gpus
+-- @column manager text: slurm or kubernetes
+-- @never_null cluster, node, measured_gpus, manager
 -- @null state: it gets jobs; gpus, given_gpus: not said
 SELECT
     m.cluster, m.node, m.state, m.reason, m.gpus, m.given_gpus, m.partitions,
-    count(g.gpu_id) AS measured_gpus
+    count(g.gpu_id) AS measured_gpus, m.manager
 FROM manager_nodes AS m
 LEFT JOIN gpus AS g
     ON g.installed_to IS NULL AND split_part(g.node, '.', 1) = split_part(m.node, '.', 1)

@@ -4,19 +4,22 @@ An index counts as the driver counts, by PCI bus. Where it says nothing (MIG, no
 without indices), the job's own processes show which GPUs it got; Slurm said that it got some.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from collector.inventory.holders import claimed_by, is_of
 from collector.model import (
     Allocation,
+    ClaimSource,
     Gpu,
     GpuUuid,
     JobId,
     NodeClaim,
     NodeName,
     NodeState,
+    OutOfService,
     Process,
     ProcessKey,
     Withheld,
@@ -28,6 +31,8 @@ Where = Mapping[ProcessKey, frozenset[GpuUuid]]
 Seen = Mapping[JobId, Sequence[tuple[Process, frozenset[GpuUuid]]]]
 
 T = TypeVar("T")
+
+MANAGERS = frozenset({ClaimSource.SLURM, ClaimSource.KUBERNETES})
 
 
 def as_on_gpus(
@@ -64,6 +69,28 @@ def withheld(nodes: Iterable[NodeState], gpus: Iterable[Gpu]) -> tuple[Withheld,
     return tuple(sorted(found, key=lambda each: each.uuid))
 
 
+def doubted(
+    nodes: Iterable[NodeState], gpus: Iterable[Gpu], held: Iterable[Allocation]
+) -> tuple[NodeState, ...]:
+    """The nodes; one whose manager gave out more GPUs than ``held`` names is unasked, for it may be any."""
+    told = tuple(nodes)
+    if all(each.given is None for each in told):
+        return told
+    node_of = {gpu.uuid: _short(gpu.node) for gpu in gpus}
+    named = Counter(node_of.get(each.uuid, "") for each in held if each.source in MANAGERS)
+    return tuple(
+        replace(each, state=OutOfService.UNASKED, reason=_unnamed(each.given - named[_short(each.node)]))
+        if each.state is None and each.given is not None and each.given > named[_short(each.node)]
+        else each
+        for each in told
+    )
+
+
+def _unnamed(count: int) -> str:
+    what = "1 GPU of this node is" if count == 1 else f"{count} GPUs of this node are"
+    return f"{what} given to pods, and nobody says which: dcgm-exporter's pod labels would"
+
+
 def without_jobs(nodes: Iterable[NodeState], claims: Iterable[NodeClaim]) -> tuple[NodeState, ...]:
     """Of the nodes that get no jobs, those that no claim is on: nobody holds their GPUs, seen or not."""
     held = {_short(claim.node) for claim in claims}
@@ -71,6 +98,9 @@ def without_jobs(nodes: Iterable[NodeState], claims: Iterable[NodeClaim]) -> tup
 
 
 def _uuids(claim: NodeClaim, node: Sequence[Gpu], seen: Seen) -> Iterator[GpuUuid]:
+    if claim.uuid is not None:
+        yield from (gpu.uuid for gpu in node if gpu.uuid == claim.uuid)
+        return
     if claim.index is not None and not any(gpu.parent_uuid or gpu.index is None for gpu in node):
         yield from (gpu.uuid for gpu in node if gpu.index == claim.index)
         return

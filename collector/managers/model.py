@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from collector.managers.owner_word import OwnerWord
-from collector.model import Holder, JobId, NodeName, OutOfService, Unavailable
+from collector.model import GpuUuid, Holder, JobId, NodeName, OutOfService, Unavailable
 
 
 class JobState(StrEnum):
@@ -98,13 +98,15 @@ class Ask:
 class Grant:
     """GPUs of one node that a job has. ``indices`` are as the manager counts; fewer than ``gpus``: not told.
 
-    ``is_shared``: of each of these GPUs a part, and ``gpus`` counts the parts.
+    ``uuids`` are those that the manager names so. ``is_shared``: of each of these GPUs a part, and ``gpus``
+    counts the parts.
     """
 
     node: NodeName
     gpus: int
     indices: tuple[int, ...] = ()
     is_shared: bool = False
+    uuids: tuple[GpuUuid, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,9 +200,14 @@ class Look:
 
 
 class Manager(Protocol):
-    """The read side of a workload manager."""
+    """The read side of a workload manager.
+
+    ``name`` is also the value of its ``ClaimSource``. ``tells_which``: it says which of a node's GPUs a job
+    has.
+    """
 
     name: str
+    tells_which: bool
 
     def look(self, now_ms: int) -> Look | Unavailable:
         """Everything now, or why it can't be told. Blocks; an empty answer is given only if it is proven."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from collector.managers.model import HOLDING, Look, ManagedJob, ManagedNode, Manager
 from collector.model import (
+    ClaimSource,
     NodeClaim,
     NodeState,
     Unavailable,
@@ -28,8 +29,8 @@ class ManagerSource:
         return Reading(
             source=self.name,
             at_ms=now_ms,
-            claims=claims_of(look),
-            nodes=tuple(map(_node_state, look.nodes)),
+            claims=tuple(replace(claim, source=ClaimSource(self.name)) for claim in claims_of(look)),
+            nodes=tuple(_node_state(node, counts=not self._manager.tells_which) for node in look.nodes),
             look=look,
         )
 
@@ -63,7 +64,9 @@ def _claims(job: ManagedJob, nodes: Sequence[ManagedNode]) -> Iterator[tuple[Nod
             for index in grant.indices:
                 yield NodeClaim(node=grant.node, holder=job.holder, index=index, share=share), True
             continue
-        unnamed = max(0, grant.gpus - len(grant.indices))
+        for uuid in grant.uuids:
+            yield NodeClaim(node=grant.node, holder=job.holder, uuid=uuid), False
+        unnamed = max(0, grant.gpus - len(grant.indices) - len(grant.uuids))
         named = (*grant.indices, *(None,) * unnamed)
         yield from ((NodeClaim(node=grant.node, holder=job.holder, index=at), False) for at in named)
 
@@ -77,5 +80,6 @@ def _with_shares(shared: Sequence[NodeClaim]) -> Iterator[NodeClaim]:
         yield replace(claim, share=claim.share / given[claim.node, claim.index])
 
 
-def _node_state(node: ManagedNode) -> NodeState:
-    return NodeState(node=node.name, state=node.state, reason=node.reason)
+def _node_state(node: ManagedNode, *, counts: bool) -> NodeState:
+    given = node.given_gpus if counts else None
+    return NodeState(node=node.name, state=node.state, reason=node.reason, given=given)

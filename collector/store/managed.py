@@ -240,6 +240,7 @@ def _grant(grant: Grant) -> dict[str, object]:
         "gpus": grant.gpus,
         "indices": list(grant.indices),
         "is_shared": grant.is_shared,
+        **({"uuids": list(grant.uuids)} if grant.uuids else {}),
     }
 
 

@@ -53,7 +53,7 @@ def lines(runs: "list[ManagerRunsRow]") -> tuple[str, ...]:
         f"; {text.many(len(before), 'run')} before it, the last ended {_ended(before[0])}" if before else ""
     )
     return (
-        f"At Slurm, cluster {newest['cluster']}: {_stands(newest)}{again}",
+        f"At {waiting.manager_of(newest['job'])}, cluster {newest['cluster']}: {_stands(newest)}{again}",
         f"asked for {asked}{limit}{f', in {where}' if where else ''}",
         *_allowed(newest.get("word") or ""),
     )

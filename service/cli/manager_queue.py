@@ -71,7 +71,9 @@ def draw(
     screen = console()
     for cluster in dict.fromkeys(row["cluster"] for row in rows):
         own = [row for row in rows if row["cluster"] == cluster]
-        screen.print(f"At Slurm, cluster {cluster}: {waiting.counted(own)}", style="bold")
+        screen.print(
+            f"At {waiting.manager_of(own[0]['job'])}, cluster {cluster}: {waiting.counted(own)}", style="bold"
+        )
         lines = [_line(row, now_ms) for row in own[:limit]]
         kept = which_fit(COLUMNS, lines, screen.width)
         shown = [[line[at] for at in kept] for line in lines]

@@ -85,7 +85,7 @@ class CollectConfig:
         8.0, 0.5, 300, "how long a tick waits for a source; never more than 4/5 of a tick"
     )
     inventory_every_s: float = bounded(
-        30.0, 1, 3600, "how often Slurm is asked; leases are read at every tick"
+        30.0, 1, 3600, "how often Slurm and Kubernetes are asked; leases are read at every tick"
     )
     process_details: bool = told(True, "read user, framework and job of each process from `/proc`")
     hub_accounts: tuple[str, ...] = told(
@@ -95,6 +95,13 @@ class CollectConfig:
         "([who is behind a container](who-and-what.md#who-is-behind-a-container))",
     )
     slurm: bool = told(True, "ask `squeue`, where it is installed")
+    kubernetes: str = told(
+        "",
+        "`in-cluster`, where this is a pod with a service account, or the API server's `https` address; "
+        "empty: not asked ([Kubernetes](kubernetes.md))",
+    )
+    kubernetes_token_file: str = told("", "the file of the token, where it isn't the pod's own")
+    kubernetes_ca_file: str = told("", "the CA's certificate (PEM) behind that address, beside the system's")
     dcgm_interval_s: float = bounded(30.0, 1, 600, "dcgm-exporter's own interval: the width of its samples")
     scrape_timeout_s: float = bounded(5.0, 0.5, 60, "how long one exporter or peer may take")
     gpus_per_address: int = bounded(

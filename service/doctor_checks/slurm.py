@@ -121,25 +121,26 @@ def nodes(data: Path) -> Iterator[Finding]:
             rows = client.rows("manager_nodes")
     except ClientError:  # no store yet, or one that another finding speaks of
         return
-    if rows:
-        yield nodes_finding(rows)
+    for manager in dict.fromkeys(row["manager"] for row in rows):
+        yield nodes_finding([row for row in rows if row["manager"] == manager])
 
 
 def nodes_finding(rows: "list[ManagerNodesRow]") -> Finding:
     """Whether each node that gives out GPUs is measured; ``rows`` are those of ``manager_nodes``."""
     given = [row for row in rows if row["gpus"]]
+    subject = "Kubernetes nodes" if rows and rows[0].get("manager") == "kubernetes" else "Slurm nodes"
     unseen = [row["node"] for row in given if not row["measured_gpus"]]
     fewer = [row["node"] for row in given if 0 < row["measured_gpus"] < (row["gpus"] or 0)]
     if not unseen and not fewer:
         found = f"measured is {many(len(given), 'node')} of {len(given)} with GPUs"
-        return Finding(subject="Slurm nodes", verdict=Verdict.GOOD, found=found)
+        return Finding(subject=subject, verdict=Verdict.GOOD, found=found)
     told = [
         f"{len(names)} of {many(len(given), 'node')} with GPUs {what}: {_named(names)}"
         for names, what in ((unseen, "measured by nobody here"), (fewer, "measured in part"))
         if names
     ]
     return Finding(
-        subject="Slurm nodes",
+        subject=subject,
         verdict=Verdict.LIMITED,
         found="; ".join(told),
         advice="give their exporters to --source dcgm=URL,URL; a node's name and its exporter's Hostname "

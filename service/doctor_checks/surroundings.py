@@ -133,5 +133,5 @@ def _kubernetes(environment: Mapping[str, str], inside: Path = SERVICE_ACCOUNT) 
         return Finding(
             subject="Kubernetes", verdict=Verdict.ABSENT, found="no kubeconfig, and this is no pod"
         )
-    what = f"{where}: who holds which GPU is in dcgm-exporter's labels, Kubernetes itself is not asked"
+    what = f"{where}: who holds which GPU is in dcgm-exporter's labels; `[collect] kubernetes` asks itself"
     return Finding(subject="Kubernetes", verdict=Verdict.GOOD, found=what)

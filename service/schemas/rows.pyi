@@ -1095,6 +1095,7 @@ ManagerNodesRow = TypedDict(
         "given_gpus": int | None,
         "partitions": str | None,
         "measured_gpus": int,
+        "manager": str,
     },
 )
 
@@ -1109,6 +1110,7 @@ ManagerNodesRecord = TypedDict(
         "given_gpus": int | None,
         "partitions": str | None,
         "measured_gpus": int,
+        "manager": str,
     },
 )
 

@@ -246,6 +246,29 @@ def _inventories(config: "Config", runs: "Sequence[KnownRun]") -> "Iterator[Sour
         from collector.managers.source import ManagerSource
 
         yield ManagerSource(SlurmManager(runs))
+    if config.collect.kubernetes:
+        yield _kubernetes(config)
+
+
+def _kubernetes(config: "Config") -> "Source":
+    from collector.managers.kubernetes.api import Account, in_cluster
+    from collector.managers.kubernetes.reader import KubernetesManager
+    from collector.managers.source import ManagerSource
+
+    wanted = config.collect
+    if wanted.kubernetes == "in-cluster":
+        return ManagerSource(KubernetesManager(in_cluster))
+    if not wanted.kubernetes.startswith("https://") or not wanted.kubernetes_token_file:
+        raise SourceRefused(
+            "collect.kubernetes is `in-cluster`, or an address that begins with https:// together with "
+            "collect.kubernetes_token_file"
+        )
+    account = Account(
+        url=wanted.kubernetes.rstrip("/"),
+        token_file=Path(wanted.kubernetes_token_file),
+        ca_file=Path(wanted.kubernetes_ca_file) if wanted.kubernetes_ca_file else None,
+    )
+    return ManagerSource(KubernetesManager(lambda: account))
 
 
 def _lease_source(

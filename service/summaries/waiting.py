@@ -47,12 +47,12 @@ CAUSES: Mapping[str, str] = {
     "own": "their own limit of tasks at once",
     "never": "a change of what they ask for",
     "other": "something else",
-    "unsaid": "nothing that Slurm said yet",
+    "unsaid": "nothing that was said yet",
 }
 """What jobs wait for, by the causes that the store has (``collector.managers.model.WaitCause``)."""
 
 _PLAIN = {
-    "": "Slurm has not said yet",
+    "": "not said yet",
     "Resources": "not enough is free of what it asks for",
     "Priority": "jobs of a higher priority are before it",
     "JobHeldUser": "held by its owner",
@@ -149,6 +149,11 @@ def why_of(row: "Queued | ManagerRunsRow") -> str:
     )
 
 
+def manager_of(job: str) -> str:
+    """The name of the workload manager that a job's id is of."""
+    return "Kubernetes" if job.startswith(("pod:", "workload:")) else "Slurm"
+
+
 def counted(rows: "Sequence[Queued]") -> str:
     """How many jobs wait for how many GPUs, of rows of ``manager_queue``; how many until GPUs are free."""
     jobs, gpus = _jobs(rows), sum((row["gpus"] or 0) * row["tasks"] for row in rows)
@@ -239,8 +244,8 @@ def headline(rows: Sequence[Mapping[str, object]]) -> str:
         for name in ("waited_gpu_hours", "beside_idle_gpu_hours", "beside_free_gpu_hours")
     )
     if not waited:
-        return "No job waited for GPUs at Slurm in this time."
-    told = f"Jobs waited {text.gpu_hours(waited)} for GPUs at Slurm."
+        return "No job waited for GPUs in this time."
+    told = f"Jobs waited {text.gpu_hours(waited)} for GPUs."
     if idle:
         told += f" For {text.gpu_hours(idle)} of them others held GPUs of that kind and left them idle."
     if free:

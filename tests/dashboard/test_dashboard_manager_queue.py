@@ -22,6 +22,7 @@ def test_the_headline_tells_waits_for_gpus_from_others() -> None:
         "At Slurm 4 jobs wait for 4 GPUs; 1 of them until GPUs are free, the others for something else"
     )
     assert told(queue[:1]) == "At Slurm 1 job waits for 4 GPUs"
+    assert told(pd.DataFrame([ROW | {"job": "pod:vision/a"}])) == "At Kubernetes 1 job waits for 4 GPUs"
 
 
 def test_what_is_not_known_of_a_gpu_is_no_word_of_a_sentence() -> None:

@@ -20,7 +20,7 @@ PUBLISHED = (
     [
         ("Resources", "not enough is free of what it asks for"),
         ("Priority", "jobs of a higher priority are before it"),
-        ("", "Slurm has not said yet"),
+        ("", "not said yet"),
         ("QOSMaxGRESPerUser", "QOS gold allows one person no more GPUs"),
         ("QOSGrpGRES", "QOS gold may have no more GPUs at once"),
         ("QOSMaxCpuPerUserLimit", "QOS gold allows one person no more CPUs"),
@@ -65,10 +65,10 @@ def test_slurms_own_words_are_the_readers() -> None:
 def test_sentences_say_who_waited_and_who_held() -> None:
     sums = {"waited_gpu_hours": 12.0, "beside_idle_gpu_hours": 8.5, "beside_free_gpu_hours": 1.0}
     assert waiting.headline([sums]) == (
-        "Jobs waited 12.0 GPU-hours for GPUs at Slurm. For 8.5 GPU-hours of them others held GPUs of that "
+        "Jobs waited 12.0 GPU-hours for GPUs. For 8.5 GPU-hours of them others held GPUs of that "
         "kind and left them idle. For 1.0 GPU-hours GPUs of that kind were held by nobody."
     )
-    assert waiting.headline([]) == "No job waited for GPUs at Slurm in this time."
+    assert waiting.headline([]) == "No job waited for GPUs in this time."
     none = sums | {"beside_idle_gpu_hours": 0.0, "beside_free_gpu_hours": 0.0}
     assert waiting.headline([none]).endswith("No GPU of that kind was idle meanwhile.")
     holders = [{"key": name, "beside_gpu_hours": 2.0} for name in ("ann", None, "cy", "di")]

@@ -58,6 +58,7 @@ class SlurmManager:
     """The cluster that Slurm's programs find here. ``known`` are the runs that the store knows."""
 
     name = "slurm"
+    tells_which = True
 
     def __init__(
         self, known: Sequence[KnownRun] = (), *, run: Run = answer, timeout_s: float = TIMEOUT_S

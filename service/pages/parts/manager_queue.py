@@ -52,14 +52,20 @@ def managed_queue() -> pd.DataFrame:
 
 def told(queue: pd.DataFrame) -> str:
     """How many wait there, in a sentence without its point."""
-    return f"At Slurm {waiting.counted(_rows(queue))}"
+    managers = dict.fromkeys(waiting.manager_of(str(row.get("job") or "")) for row in _rows(queue))
+    return f"At {' and '.join(managers)} {waiting.counted(_rows(queue))}"
+
+
+def _manager(part: pd.DataFrame) -> str:
+    """Whose queue it is: a cluster is one manager's."""
+    return waiting.manager_of(str(part.iloc[0]["job"]))
 
 
 def draw(stage: Stage, queue: pd.DataFrame) -> None:
     """Each cluster's queue. Blocks while it asks. Raises ``ClientError``."""
     gpus, nodes = queries.ask("gpus_now"), queries.ask("manager_nodes")
     for cluster, part in queue.groupby("cluster", sort=False):
-        st.subheader(f"At Slurm, cluster {plain(cluster)}", anchor=False)
+        st.subheader(f"At {_manager(part)}, cluster {plain(cluster)}", anchor=False)
         _facts(part)
         _table(stage, str(cluster), part)
     for sentence in meanwhile(queue, gpus, nodes):
@@ -111,11 +117,12 @@ def _table(stage: Stage, cluster: str, queue: pd.DataFrame) -> None:
         on_select="rerun",
         selection_mode="single-row",
         key=f"managed-table-{cluster}-{at}",
-        alt=f"The jobs that wait at Slurm, cluster {cluster}, in Slurm's order",
+        alt=f"The jobs that wait at {_manager(found)}, cluster {cluster}, in its order",
     )
     st.caption(
-        f"{_jobs(int(found['tasks'].sum()))}, in Slurm's order. An expected start is Slurm's, and moves with "
-        "each job that comes, ends or is put before it; most have none. Choose a row to look into a job."
+        f"{_jobs(int(found['tasks'].sum()))}, in its order. An expected start is {_manager(found)}'s, and "
+        "moves with each job that comes, ends or is put before it; most have none. Choose a row to look into "
+        "a job."
     )
     if chosen := picked["selection"]["rows"]:
         job = str(part.iloc[chosen[0]]["job"])
