@@ -2,7 +2,8 @@
 --
 -- Two minutes of activity are needed to count as use: less is a blip, such as the making of a context. A job has
 -- computed when one of the GPUs that it had to itself was busy that long; a GPU is busy until the end of the last
--- minute of activity that had another one in the ten minutes before it, or of the last hour with two such minutes.
+-- minute of activity that had another one in the ten minutes before it. What is older than a day is looked at by the hour:
+-- until the last minute of activity in the last hour with two such minutes, or its end where its minutes are not known.
 -- Where counters contradict each other it may have been busy, and counts so: nobody is told idle by them.
 -- An intruder's processes are not counted among the holder's.
 --
@@ -48,13 +49,13 @@ WITH claims AS (
 ), hours AS (
     SELECT
         u.ts, u.gpu_id, u.holder_id, low_saturation_ms + moderate_ms + good_ms + suspect_ms AS busy_ms,
-        allocated_empty_ms + held_idle_ms AS idle_ms
+        allocated_empty_ms + held_idle_ms AS idle_ms, suspect_ms
     FROM rollup_1h AS u
     WHERE u.ts >= time_bucket(INTERVAL 1 HOUR, $use_from) AND u.ts < $hours_to
         AND u.ts < time_bucket(INTERVAL 1 HOUR, greatest($use_from, $as_of - INTERVAL 24 HOUR))
         AND u.holder_id IN (SELECT holder_id FROM jobs)
 ), all_rows AS (
-    SELECT * FROM minutes UNION ALL SELECT * FROM hours
+    SELECT * FROM minutes UNION ALL SELECT * EXCLUDE (suspect_ms) FROM hours
 ), computed AS (
     SELECT holder_id, min(first_ts) AS first_ts
     FROM (
@@ -66,14 +67,26 @@ WITH claims AS (
 ), busy_minutes AS (
     SELECT gpu_id, holder_id, ts, lag(ts) OVER (PARTITION BY gpu_id, holder_id ORDER BY ts) AS before_ts
     FROM minutes WHERE busy_ms > 0
+), last_hours AS (
+    SELECT gpu_id, holder_id, max(ts) AS ts
+    FROM hours JOIN shares USING (gpu_id, holder_id) WHERE busy_ms >= 120000 * least(1, share)
+    GROUP BY ALL
+), last_work AS (  -- the minute of that hour in which the work ended, where it is known of each
+    SELECT
+        l.gpu_id, l.holder_id, l.ts, length(bin(w.worked)) AS worked_minutes,
+        least(h.idle_ms, bit_count(w.known >> worked_minutes) * 60000 * least(1, s.share)) AS idle_ms
+    FROM last_hours AS l
+    JOIN hours AS h ON h.gpu_id = l.gpu_id AND h.holder_id = l.holder_id AND h.ts = l.ts AND h.suspect_ms = 0
+    JOIN shares AS s ON s.gpu_id = l.gpu_id AND s.holder_id = l.holder_id
+    JOIN worked_minutes AS w ON w.ts = l.ts AND w.gpu_id = l.gpu_id AND w.holder_id = l.holder_id AND w.worked > 0
 ), busy AS (
     SELECT gpu_id, holder_id, max(until_ts) AS until_ts
     FROM (
         SELECT gpu_id, holder_id, ts + INTERVAL 1 MINUTE AS until_ts
         FROM busy_minutes WHERE ts - before_ts <= INTERVAL 10 MINUTE
         UNION ALL
-        SELECT gpu_id, holder_id, ts + INTERVAL 1 HOUR
-        FROM hours JOIN shares USING (gpu_id, holder_id) WHERE busy_ms >= 120000 * least(1, share))
+        SELECT l.gpu_id, l.holder_id, l.ts + to_minutes(coalesce(w.worked_minutes, 60))
+        FROM last_hours AS l LEFT JOIN last_work AS w ON w.gpu_id = l.gpu_id AND w.holder_id = l.holder_id)
     GROUP BY ALL
 ), own_samples AS (
     SELECT gpu_id, process_id, ts
@@ -116,7 +129,11 @@ WITH claims AS (
     GROUP BY gpu_id
 ), idle AS (
     SELECT r.gpu_id, r.holder_id, sum(r.idle_ms * g.share_of_device) / 3600000.0 AS idle_gpu_hours
-    FROM all_rows AS r
+    FROM (
+        SELECT gpu_id, holder_id, ts, idle_ms FROM all_rows
+        UNION ALL  -- the rest of the hour in which the work ended
+        SELECT gpu_id, holder_id, ts + to_minutes(worked_minutes), idle_ms FROM last_work WHERE worked_minutes < 60
+    ) AS r
     JOIN gpus AS g USING (gpu_id)
     LEFT JOIN busy AS b ON b.gpu_id = r.gpu_id AND b.holder_id = r.holder_id
     WHERE b.until_ts IS NULL OR r.ts >= b.until_ts
