@@ -14,10 +14,12 @@ from typing import Any
 import torch
 
 from fallow.burst.steps import BurstSteps
+from fallow.data import sample_digest
 from fallow.data.balance import Balance
 from fallow.data.batch_plan import BatchPlan, StepShape
+from fallow.data.content_check import ContentCheck
 from fallow.data.feed import Feed
-from fallow.data.sample_digest import NOTES, SampleDigest
+from fallow.data.sample_digest import SampleDigest
 from fallow.data.sampler import Piece
 from fallow.data.step import OpenStep
 from fallow.errors import LoopError
@@ -57,7 +59,7 @@ class StepRunner:
     ):
         self.recipe = replica.recipe
         self.first = FirstSteps(replica, seat)
-        self.digest = SampleDigest()
+        self.digest, self.content = SampleDigest(), ContentCheck()
         self.opened: OpenStep | None = None
         self.pace = Pace(world_size=0, last_end_s=time.monotonic())
         self._replica, self._seat, self._keeper = replica, seat, keeper
@@ -190,7 +192,7 @@ class StepRunner:
             return
         (flag, save, *told), self._notes = self._notes, None
         self._gaps.begin_step()
-        self._balance.learn(told[NOTES:])
+        self._balance.learn(told[choose.NOTES - 2 :])
         if save:
             self._keeper.follow_signal(self._seat.group.rank)
         self._wishes.grant(self._seat.group.rank)
@@ -214,7 +216,8 @@ class StepRunner:
         broken group's sockets open, and peers would wait for us.
         """
         notes = [float(self._seat.flag()), float(self._keeper.asked)]
-        notes += [*self.digest.notes(), *self._balance.notes()]
+        notes += [*self.digest.notes(), *self.content.notes(takes_part=bool(opened.mine))]
+        notes += self._balance.notes()
         try:
             with self._gaps.gap("sum"):
                 summed = self._reducer.finish(opened.shape.blocks, notes, 1 + opened.number % MARKS)
@@ -235,6 +238,7 @@ class StepRunner:
             self._replica.roll_back()
             return Outcome(None, 0.0)
         self.digest.check(summed.notes[2:], opened.number, self._seat.group, self._replica.device)
+        self.content.check(summed.notes[2 + sample_digest.NOTES :], opened.number)
         scale = opened.scale(summed.count, summed.counted)
         loss = summed.loss * scale
         self._late.check(loss, opened.number)

@@ -270,6 +270,8 @@ class Trainer:
     def _run(self, intake: Adapter, until: int) -> Iterator[tuple[int, Iterator[Any]]]:
         feed = Feed(intake, until, self._key, self._runner.digest)
         with closing(feed), self._keeper.listening(), self._runner.first.guard.watching():
+            if self._may_compare(intake.reader.source):
+                self._runner.content.look(intake.reader, intake.order, self._key)
             self._start(feed)
             self._runner.cross_boundary()  # if the script left an earlier loop amid it
             while self.next_step < until:
@@ -304,6 +306,13 @@ class Trainer:
             finally:
                 self._last_epoch = None
                 self._total_steps = self._replica.next_step
+
+    def _may_compare(self, source: Any) -> bool:
+        """Whether others may have other samples, and all look at theirs as they were before the training."""
+        handed = (self.recipe.state or {}).values()
+        is_early = not self._started or self._replica.next_step == self.recipe.start_step
+        several = self._seat.driven or self._seat.group.world_size > 1
+        return several and (is_early or not handed) and all(part is not source for part in handed)
 
     def _check_goes_on(self, until: int) -> None:
         """Raises LoopError for a loop that was gone through already."""

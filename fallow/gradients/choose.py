@@ -1,6 +1,6 @@
 """Which reducer a world needs, and what rides in its sum beside gradients and losses."""
 
-from fallow.data import sample_digest
+from fallow.data import content_check, sample_digest
 from fallow.gradients.deterministic import Tree
 from fallow.gradients.flat import Storage
 from fallow.gradients.overlapped import Plain
@@ -8,7 +8,7 @@ from fallow.gradients.reducer import Local, Reducer
 from fallow.process_group.collectives import Group
 from fallow.state.replica import Replica
 
-NOTES = 2 + sample_digest.NOTES
+NOTES = 2 + sample_digest.NOTES + content_check.NOTES
 """What a worker adds to a step's sum: the number of the plan to switch to, whether to save, and hashes of the
 samples. If shares go by speed, its seconds a sample follow in its rank's place."""
 
