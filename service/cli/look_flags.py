@@ -7,6 +7,7 @@ LEDGER_KEYS = (
     *("partition", "qos", "account", "cluster"),
 )
 WASTE_KEYS = ("user", "project", "job")
+STATUS_KEYS = ("user", "node", "project")
 
 
 def add_json(verb: "argparse._ActionsContainer") -> None:
@@ -31,6 +32,12 @@ def add_filters(verb: argparse.ArgumentParser) -> None:
 def add_status(verb: argparse.ArgumentParser) -> None:
     """Now, once or again and again."""
     shown = verb.add_mutually_exclusive_group()
+    verb.add_argument(
+        "--by",
+        choices=STATUS_KEYS,
+        metavar="KEY",
+        help=f"a row for each {', '.join(STATUS_KEYS)}, not each GPU",
+    )
     shown.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
     verb.add_argument("--every", default="2s", metavar="TIME", help="how often --watch looks (default 2s)")
     add_filters(verb)

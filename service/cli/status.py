@@ -14,6 +14,7 @@ from analytics.vocabulary.states import WITHHELD, GpuState
 from service.cli import freshness, words
 from service.cli.asking import SIMULATED, asked
 from service.cli.screen import Column, console, place, print_json, state_text, table
+from service.cli.status_by import parts_of, parts_table, record_of
 from service.client import Client, connect
 from service.durations import STALE_S, parse_span, window
 from service.summaries import pushing_nodes
@@ -21,6 +22,7 @@ from service.summaries.finding_groups import grouped
 from service.wording import activity
 
 if TYPE_CHECKING:
+    from service.cli.status_by import Key
     from service.schemas.rows import ClusterNowRow, GpusNowRow, NodesRow
     from service.schemas.service import ComponentHealth, Health
 
@@ -58,11 +60,15 @@ def run_status(flags: argparse.Namespace) -> int:
         return _watch(flags, filters)
     with asked(flags) as client:
         if flags.json:
-            print_json(client.rows("gpus_now", **filters), flags)
+            rows = client.rows("gpus_now", **filters)
+            told = (
+                rows if flags.by is None else [record_of(each, flags.by) for each in parts_of(rows, flags.by)]
+            )
+            print_json(told, flags)
             return 0
         picture = look(client, filters)
     chosen = {name: value for name, value in filters.items() if value is not None}
-    console().print(draw(picture) if picture.gpus or not chosen else _no_match(chosen))
+    console().print(draw(picture, by=flags.by) if picture.gpus or not chosen else _no_match(chosen))
     return 0
 
 
@@ -82,10 +88,19 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
     )
 
 
-def draw(picture: Picture, rows: int | None = None) -> RenderableType:
-    """The screen; at most so many GPUs, those that need a look first, when ``rows`` is given."""
+def draw(picture: Picture, rows: int | None = None, by: "Key | None" = None) -> RenderableType:
+    """The screen; at most so many GPUs, those that need a look first, when ``rows`` is given.
+
+    With ``by`` a row for each user, node or project.
+    """
     if not picture.gpus:
         return Text("No GPU has been seen yet. A service measures every few seconds: see `fallow doctor`.")
+    if by is not None:
+        parts = parts_of(picture.gpus, by)
+        instances = any(gpu["mig_profile"] for gpu in picture.gpus)
+        fit = parts if rows is None or len(parts) <= rows else parts[: max(rows - 1, 1)]
+        hidden = [Text(f"and {len(parts) - len(fit)} more", style="bright_black")] * (len(fit) < len(parts))
+        return Group(*summary(picture), Text(), parts_table(fit, by, instances=instances), *hidden)
     shown = picture.gpus
     left = 0
     if rows is not None and len(shown) > rows:
@@ -114,7 +129,9 @@ def _watch(flags: argparse.Namespace, filters: dict[str, object]) -> int:
         while True:
             try:
                 with connect(flags.data).for_people() as client:
-                    drawn = _marked(client, draw(look(client, filters), rows=max(screen.height - 8, 3)))
+                    drawn = _marked(
+                        client, draw(look(client, filters), rows=max(screen.height - 8, 3), by=flags.by)
+                    )
             except ClientError as error:
                 drawn = Text(f"{error}\n\nLooking again every {every_s:g} s; Ctrl-C ends.", style="yellow")
             live.update(drawn, refresh=True)
