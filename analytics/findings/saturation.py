@@ -150,10 +150,14 @@ def _own_window(claim: Claim, window: Bins, t: Thresholds) -> Bins | None:
 
 
 def _unseen(claim: Claim) -> str | None:
-    """Why it may be a server all the same. That processes were counted tells nothing of what they are."""
+    """Why it may be a server all the same. That processes were counted tells nothing of what they are.
+
+    A framework is known of processes that were looked at: a peer tells it, and no command.
+    """
     if claim.listening_unknown:
         return UNHEARD
-    return UNSEEN if claim.holder.command is None and claim.process_started_ms is None else None
+    seen = (claim.process_started_ms, claim.holder.command, claim.holder.framework)
+    return UNSEEN if all(each is None for each in seen) else None
 
 
 def _active(past: GpuPast, board: Bins, window: Bins) -> list[int]:

@@ -222,6 +222,16 @@ def test_full_memory_of_what_nobody_sees_may_be_a_servers(count: int | None) -> 
     assert unknown.kinds == (FindingKind.MEMORY_HOG, FindingKind.RESERVED_BY_DESIGN)
 
 
+@pytest.mark.parametrize("seen", [{"framework": "PyTorch"}, {"command": "python fit.py"}])
+def test_a_hog_whose_process_another_fallow_looked_at_is_one(seen: dict[str, str]) -> None:
+    # A peer tells the framework, an export the command: each from a process that it saw not to listen.
+    job = claim(process_started_ms=None)
+    job = replace(job, holder=replace(job.holder, **seen))
+    full = bins(utilization=0.05, memory_bytes=72 * GIB)
+    verdict = judge(past(job, bins=full), NOON_MS, T, TICK_MS)
+    assert FindingKind.MEMORY_HOG in {finding.kind for finding in verdict.findings}
+
+
 @pytest.mark.parametrize(
     ("command", "framework", "remedy"),
     [
