@@ -13,7 +13,7 @@ from tests.stores import open_store
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 D0 = 1_790_000_000_000 // DAY_MS * DAY_MS
 STEP_MS = 600_000
-STATES = "held_idle_ms + low_saturation_ms + moderate_ms + good_ms"
+STATES = "held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms"
 HOURS = "SELECT * FROM rollup_1h ORDER BY ALL"
 
 
@@ -70,7 +70,7 @@ def test_older_history_of_another_gpu_still_finds_its_way_into_the_hours(store: 
     store.apply_retention(Retention(samples_days=3, minutes_days=3), D0 + 6 * DAY_MS)
     assert store.write_history(history(rows(1, 1, number=5))) == 144
     total = (
-        "SELECT sum(held_idle_ms + low_saturation_ms + moderate_ms + good_ms) FROM rollup_1h WHERE gpu_id = 2"
+        "SELECT sum(suspect_ms + low_saturation_ms + moderate_ms + good_ms) FROM rollup_1h WHERE gpu_id = 2"
     )
     assert ask(store, total) == [(DAY_MS,)]
 
