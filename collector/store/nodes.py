@@ -12,6 +12,14 @@ from collector.store.history import write_history
 from collector.store.statements import statement
 from collector.store.ticks import Live
 
+MARKS = pa.schema(
+    [
+        *[(name, pa.string()) for name in ("node", "credential", "machine", "spool", "version")],
+        *[(name, pa.int64()) for name in ("sequence", "at_ms", "heard_ms", "ahead_ms", "lost")],
+        *[(name, pa.int64()) for name in ("waiting", "waits_ms")],
+    ]
+)
+
 
 def write_late(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:
     """Store the ticks that nodes made while nobody took them in, each in its own time."""
@@ -21,12 +29,14 @@ def write_late(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
 
 def write_marks(connection: duckdb.DuckDBPyConnection, tick: Tick) -> None:
     """Note how far each node is taken in with this tick."""
-    for mark in (each for outcome in tick.outcomes if isinstance(outcome, Reading) for each in outcome.marks):
-        row = asdict(mark) | {"at_ms": mark.at_ms or None}
-        connection.execute(statement("set_node_mark"), row)
-        connection.execute(
-            statement("clear_silence"), {"node": mark.node, "pattern": f"node {mark.node}{LAST_HEARD}%"}
-        )
+    marks = [each for outcome in tick.outcomes if isinstance(outcome, Reading) for each in outcome.marks]
+    if not marks:
+        return
+    rows = [asdict(mark) | {"at_ms": mark.at_ms or None} for mark in marks]
+    connection.register("marks", pa.Table.from_pylist(rows, schema=MARKS))
+    connection.execute(statement("set_node_marks"))  # all in one: of 1,000 nodes each tick has as many
+    connection.execute(statement("clear_silences"), {"heard": LAST_HEARD})
+    connection.unregister("marks")
 
 
 def read_node_marks(connection: duckdb.DuckDBPyConnection) -> tuple[NodeMark, ...]:

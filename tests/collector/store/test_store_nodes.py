@@ -1,4 +1,4 @@
-"""What nodes push, in the store: end_believed, clear_believed, given_by_head, clear_silence, set_node_mark.
+"""What nodes push, in the store: end_believed, clear_believed, given_by_head, clear_silences, set_node_marks.
 
 How they play together is ``tests/collector/nodes/test_nodes_receiver.py``'s; here are their edges.
 """

@@ -28,7 +28,7 @@ PARAMETERS = {
     "clear_merged_allocations": "",
     "clear_minutes": "from_ms gpu_ids to_ms",
     "clear_patterns": "",
-    "clear_silence": "node pattern",
+    "clear_silences": "heard",
     "clear_unjudged": "",
     "clear_worked_minutes": "from_ms gpu_ids to_ms",
     "close_allocations": "to_ms",
@@ -88,8 +88,7 @@ PARAMETERS = {
     "imported_ranges": "origin",
     "node_marks": "",
     "node_owners": "",
-    "set_node_mark": "ahead_ms at_ms credential heard_ms lost machine node sequence spool version waiting"
-    " waits_ms",
+    "set_node_marks": "",
     "insert_event": "at_ms detail gpu_id kind",
     "insert_gap": "from_ms gpu_id node reason source to_ms",
     "insert_gpus": "",
