@@ -37,7 +37,7 @@ def asked(store: Store, name: str, **params: object) -> list[dict[str, object]]:
 def test_patterns(store: Store) -> None:
     rows = {row["job"]: row for row in asked(store, "patterns")}
     fit = rows["slurm:1"]
-    assert (fit["kind"], fit["as_of"]) == ("steady", END), "active under 80% of the time: not saturated"
+    assert (fit["kind"], fit["as_of"]) == ("unclear", END), "an hour of work, and 62 minutes of silence since"
     numbers = json.loads(str(fit["evidence"]))
     assert (numbers["runs"], numbers["run_longest_minutes"]) == (1, 60)
     assert numbers["active_ratio"] == pytest.approx(60 / 122)  # rolled up until 14:02

@@ -112,6 +112,7 @@ def gpu(**given: object) -> SimpleNamespace:
             "gpu_place": "0",
             "state": "good",
             "utilization_ratio": 0.5,
+            "engines_ratio": None,
             "uuid": "GPU-0",
             **given,
         }

@@ -20,7 +20,7 @@ def test_moments_are_shown_in_the_zone_asked_for() -> None:
 def test_a_gpu_without_an_index_is_named_by_its_uuid() -> None:
     assert wording.short_gpu("n1", "3", "GPU-abc") == f"n1 · GPU{G}3"
     assert wording.short_gpu("n1", "0/1g.10gb#7", "MIG-abc") == f"n1 · GPU{G}0/1g.10gb#7"
-    assert wording.short_gpu("n1", None, "MIG-0123456789abc") == "n1 · MIG-01234567"
+    assert wording.short_gpu("n1", None, "MIG-01234567-89ab-cdef-0123-456789abcdef") == "n1 · MIG-01234567"
 
 
 def test_what_is_held_now_says_as_of_when_it_is_no_more_of_now() -> None:
