@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= $(CURDIR)/.fallow
 
-.PHONY: chaos dist up demo install test test-slow test-all test-upgrade lint types check hooks
+.PHONY: chaos deb dist up demo install test test-slow test-all test-upgrade lint types check hooks
 
 up: install ## start the service and the dashboard, print the URL
 	@$(BIN)/fallow up --or-simulated --data "$(DATA)"
@@ -56,6 +56,9 @@ dist: $(VENV)/.installed ## the wheel and the source distribution, in dist/
 	@git describe --always --dirty --abbrev=12 --exclude='*' > service/commit.txt
 	@$(BIN)/python -m build --outdir dist . > /dev/null; status=$$?; rm -rf service/commit.txt build; exit $$status
 	@ls dist
+
+deb: dist ## the Debian package for this machine's release and architecture, in dist/
+	@$(BIN)/python packaging/debian/build.py dist/fallow_gpu-*.whl dist
 
 MINUTES ?= 3
 chaos: $(VENV)/.tested ## random faults on a busy queue for MINUTES minutes, as root: kills, floods, forgeries, garbage, full and failing disks
