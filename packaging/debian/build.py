@@ -88,7 +88,7 @@ def install(wheel: Path, tree: Path) -> None:
         shutil.rmtree(place / folder, ignore_errors=True)
     config = place / "pyvenv.cfg"
     config.write_text(config.read_text().replace(str(tree), ""))
-    # By content, and never looked at again: a clock that was wrong while building would have root write there.
+    # Never looked at again: root's Python would else write anew what a wrong clock seems to have changed.
     compiled = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
     run(PYTHON, *compiled, "-s", str(tree), "-p", "/", str(place / "lib"))
 
