@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what real-part tests need (Chromium, Prometheus, VictoriaMetrics, Slurm with its accounting, a C compiler)
-# where that can be done unasked: on Debian, as root. Elsewhere it changes nothing, and those tests skip, naming the
-# package.
+# Installs what real-part tests need (Chromium, Prometheus, VictoriaMetrics, Slurm with its accounting, nginx,
+# libfaketime, a C compiler; mmdebstrap for the tests that take minutes) where that can be done unasked: on Debian, as
+# root. Elsewhere it changes nothing, and those tests skip, naming the package.
 set -eu
 missing=""
 need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
@@ -16,6 +16,9 @@ need munged munge
 need slurmdbd slurmdbd
 need mariadbd mariadb-server-core
 need mariadb mariadb-client-core
+need nginx nginx-light
+need faketime faketime
+[ -z "${FALLOW_LONG:-}" ] || need mmdebstrap mmdebstrap
 [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
