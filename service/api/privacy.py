@@ -102,6 +102,7 @@ SHOWN = frozenset(
         "manager_queue.cause",
         "manager_queue.gpu_type",
         "manager_runs.reason",
+        "manager_nodes.manager",
         "manager_nodes.reason",
         "manager_runs.given",
         # of one query, where another's column of that name says something else

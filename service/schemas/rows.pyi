@@ -69,6 +69,7 @@ ActivityRow = TypedDict(
         "run_longest_minutes": int | None,
         "gap_median_minutes": float | None,
         "gap_longest_minutes": int | None,
+        "edge_longest_minutes": int | None,
         "utilization_ratio": float | None,
         "engine_minutes": int | None,
     },
