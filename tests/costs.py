@@ -19,6 +19,8 @@ SHOWN_S = 1.0
 """From here on a test has to say ``slow``; whoever doesn't is named at the end of a run."""
 REFUSED_S = 5.0
 """From here on silence fails the run. Well above ``SHOWN_S``: who first needs a library pays its import."""
+REFUSED_QUICK_S = 10.0
+"""The same for who says ``quick`` by name: such a test starts processes that import torch, over 2 s each."""
 SHARED_SHOWN_S = 2.0
 """The same for a fixture that tests share: several of them pay for it."""
 SAID = ("slow", "process", "browser", "long", "gpu")
@@ -69,7 +71,8 @@ class Meter:
         own_s = self._ended_s - self._begun_s - self._wide_s
         wide_s = self._wide_s + processor_s() - self._ended_s
         said = any(item.get_closest_marker(name) for name in SAID)
-        report.user_properties.append((KEY, (round(own_s, 3), round(wide_s, 3), said)))
+        refused_s = REFUSED_QUICK_S if item.get_closest_marker("quick") else REFUSED_S
+        report.user_properties.append((KEY, (round(own_s, 3), round(wide_s, 3), said, refused_s)))
         return report
 
 
@@ -81,24 +84,23 @@ class Bill:
     total_s: float = 0.0
     lines: list[str] = field(default_factory=list)
     unsaid: dict[str, float] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == KEY and report.when == "teardown":
-                took_s, wide_s, said = value
+                took_s, wide_s, said, refused_s = value
                 self.total_s += took_s + wide_s
                 self.lines.append(json.dumps({"test": report.nodeid, "own_s": took_s, "shared_s": wide_s}))
                 if not said:
-                    self._note(report.nodeid, took_s, SHOWN_S)
-                    self._note(f"{report.nodeid} (its shared fixtures)", wide_s, SHARED_SHOWN_S)
+                    self._note(report.nodeid, took_s, SHOWN_S, refused_s)
+                    self._note(f"{report.nodeid} (its shared fixtures)", wide_s, SHARED_SHOWN_S, REFUSED_S)
 
-    def _note(self, who: str, took_s: float, limit_s: float) -> None:
-        if took_s >= limit_s:
+    def _note(self, who: str, took_s: float, shown_s: float, refused_s: float) -> None:
+        if took_s >= shown_s:
             self.unsaid[who] = took_s
-
-    @property
-    def refused(self) -> list[str]:
-        return [who for who, took_s in self.unsaid.items() if took_s >= REFUSED_S]
+        if took_s >= refused_s:
+            self.refused.append(who)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

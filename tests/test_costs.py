@@ -12,10 +12,11 @@ CONFTEST = """
 from pathlib import Path
 from tests import costs
 
-costs.SHOWN_S, costs.SHARED_SHOWN_S, costs.REFUSED_S = 0.1, 0.1, 0.3
+costs.SHOWN_S, costs.SHARED_SHOWN_S, costs.REFUSED_S, costs.REFUSED_QUICK_S = 0.1, 0.1, 0.3, 9
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: says so")
+    config.addinivalue_line("markers", "quick: says so")
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         config.pluginmanager.register(costs.Meter())
     if not hasattr(config, "workerinput"):
@@ -62,6 +63,10 @@ def test_last(shared):
 MUCH = """
 def test_too_much():
     burn(0.35)
+
+@pytest.mark.quick
+def test_quick_by_name():
+    burn(0.35)
 """
 
 
@@ -107,5 +112,5 @@ def test_each_is_counted_for_itself_and_who_takes_much_is_named(
 @pytest.mark.slow
 def test_silence_about_much_fails_the_run(tmp_path: Path) -> None:
     status, said, _ = played(tmp_path, TESTS + MUCH)
-    assert (status, "6 passed" in said) == (1, True)
+    assert (status, "7 passed" in said) == (1, True)
     assert "FAILED: 1 took over 0.3 s; make them cheaper, or mark them slow" in said
