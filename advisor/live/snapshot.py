@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.jobs.slowdown_watchdog import experience_of, pairs_of
-from advisor.live.job_use import LAG_MS, own_from_ms, own_rows, use_of
+from advisor.live.job_use import own_from_ms, own_rows, use_of
 from advisor.planner.limits import PlannerConfig
 from advisor.planner.observed import IdleStretch, Observed, Price
 from advisor.planner.quota import housed
@@ -103,7 +103,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     given: dict[str, float] = defaultdict(float)
     for row in (row for rows in claims.values() for row in rows):
         given[row["uuid"]] += row["share"]
-    facts = _Facts(gpus=gpus, judged=judged, site=site, rules=rules, now_ms=now_ms, given=given)
+    facts = _Facts(gpus=gpus, judged=judged, site=site, given=given)
     jobs = [_job(rows, facts) for rows in claims.values()]
     known = [job for job in jobs if job is not None]
     state = ClusterState(
@@ -244,8 +244,6 @@ class _Facts:
     gpus: Mapping[str, Row]
     judged: _Judged
     site: Site
-    rules: PlannerConfig
-    now_ms: int
     given: Mapping[str, float]
 
 
@@ -256,7 +254,7 @@ def _job(rows: Sequence[Row], facts: _Facts) -> Job | None:
         return None
     kind = kind_of(first)
     names = {EVERYBODY, first["user_name"], first["project"]} - {None}
-    use, since_ms, hours = _idleness(rows, kind, facts)
+    use, since_ms, hours = _idleness(rows, facts.judged)
     alone = all(row["others"] == 0 for row in rows)
     held = [gpus[row["uuid"]]["memory_used_bytes"] for row in rows]
     peaks = [row["memory_peak_bytes"] for row in rows]
@@ -286,14 +284,14 @@ def _job(rows: Sequence[Row], facts: _Facts) -> Job | None:
     )
 
 
-def _idleness(
-    rows: Sequence[Row], kind: JobKind | None, facts: _Facts
-) -> tuple[Use, int | None, float | None]:
+def _idleness(rows: Sequence[Row], judged: _Judged) -> tuple[Use, int | None, float | None]:
     """What the job makes of its GPUs, since when it is idle, and its idle GPU-hours since then.
 
-    Idle only when every GPU of it is: one at work, one starting or one unknown speaks for all.
+    Idle only when every GPU of it is: one at work, one starting or one unknown speaks for all. Idle is what
+    was found idle, and nothing else: silences are judged there, by the clocks of the ladder and by
+    the habits of the job, so that nobody who rests between two pieces of work reaches a rung.
     """
-    judged, uuids = facts.judged, [GpuUuid(row["uuid"]) for row in rows]
+    uuids = [GpuUuid(row["uuid"]) for row in rows]
     result = [judged.idle.get((JobId(row["job"]), uuid)) for row, uuid in zip(rows, uuids, strict=True)]
     if any(uuid in judged.starting for uuid in uuids):
         return Use.STARTING, None, None
@@ -303,28 +301,7 @@ def _idleness(
     if len(idle) == len(rows):
         since_ms = max(finding.since_ms for finding in idle)
         return Use.IDLE, since_ms, sum(finding.wasted_gpu_hours or 0.0 for finding in idle)
-    quiet_ms = _quiet_since(rows, kind, facts)
-    if quiet_ms is not None:
-        return (
-            Use.IDLE,
-            quiet_ms,
-            (facts.now_ms - quiet_ms) / HOUR_MS * _placement(rows, facts.given).size_gpus,
-        )
     return Use.ACTIVE, None, None
-
-
-def _quiet_since(rows: Sequence[Row], kind: JobKind | None, facts: _Facts) -> int | None:
-    """Since when a job that has worked does nothing, where that is worth telling before it is a finding."""
-    gpus, rules = facts.gpus, facts.rules
-    if any(row["busy_until_ms"] is None or row["others"] or gpus[row["uuid"]]["is_busy"] for row in rows):
-        return None
-    since_ms: int = max(row["busy_until_ms"] for row in rows)
-    quiet_ms = facts.now_ms - since_ms
-    seen_ms = min(row["quiet_ms"] for row in rows)
-    tell_s = rules.tell_interactive_s if kind is JobKind.INTERACTIVE else rules.tell_batch_s
-    if quiet_ms < tell_s * 1000 or seen_ms < rules.coverage_ratio * (quiet_ms - LAG_MS):
-        return None
-    return since_ms
 
 
 def _prices(gpu_rows: Sequence[Row]) -> dict[str, Price]:
