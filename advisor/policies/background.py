@@ -126,8 +126,8 @@ def too_slow(gaps: IdleGaps) -> bool:
 def _advice(state: ClusterState, job: Job, place: Place, rules: PlannerConfig) -> Advice:
     part, beside, gpu, gaps = place
     host = state.jobs[beside]
-    gain = part * HARVESTED * rules.horizon_s / 3600
     where = state.gpus[gpu]
+    gain = part * where.part * HARVESTED * rules.horizon_s / 3600
     return Advice(
         action=ActionClass.BACKGROUND,
         what=f"Start {job_name(job)} in the idle gaps of {job_name(host)} on {where.node}",

@@ -25,7 +25,7 @@ from advisor.policies.exemptions import restraint, silence
 from advisor.policies.phrases import job_name, money_of
 from advisor.policies.queue import fill
 from advisor.policies.wait_cost import Freeing, freeing, spared_s
-from advisor.state.model import ActionClass, ClusterState, Job, Phase, Use
+from advisor.state.model import ActionClass, ClusterState, Job, Phase, Use, held_gpus
 from analytics import text
 from analytics.model import Evidence
 from collector.model import GpuUuid, JobId, NodeName
@@ -279,4 +279,4 @@ def _cost(state: ClusterState, job: Job, rules: PlannerConfig) -> float:
     """GPU-seconds that moving this job loses."""
     measured = None if job.profile is None else job.profile.resize_s
     seconds = float(rules.move_s) if measured is None else measured
-    return seconds * max(SHARE_SLACK, state.placements[job.id].size_gpus)
+    return seconds * max(SHARE_SLACK, held_gpus(state.placements[job.id], state.gpus))

@@ -1,8 +1,8 @@
 """What to do about holders that use nothing: the ladder, rung by rung, each with its clock and consent. Pure.
 
 The gain is what is expected to lie idle from now on, up to the horizon: how long such stretches went on at
-this site (``idle_prediction``), times the GPUs, less what bringing the job back costs. What was wasted
-already is evidence, not gain.
+this site (``idle_prediction``), times the GPUs, of which an instance or a share is a part, less what bringing
+the job back costs. What was wasted already is evidence, not gain.
 """
 
 from advisor.actions import Action, Cancel, Notify, Pause, ReleaseMemory, Requeue
@@ -28,7 +28,7 @@ from advisor.policies.phrases import (
     places,
     risk_of_waking,
 )
-from advisor.state.model import ActionClass, ClusterState, Job, Use
+from advisor.state.model import ActionClass, ClusterState, Job, Use, held_gpus
 from analytics import text
 from analytics.model import IDLENESS, Evidence
 
@@ -86,7 +86,7 @@ def _advice(
     others = (each for each in observed.stretches if each.job != job.id or not each.open)
     seen = foresee(quiet, rules.horizon_s, others)
     still_s = min(idle_s, rules.horizon_s) if seen is None else seen.expected_s
-    gain = max(0.0, still_s - _cost_s(job, rules)) / 3600 * placement.size_gpus
+    gain = max(0.0, still_s - _cost_s(job, rules)) / 3600 * held_gpus(placement, state.gpus)
     return Advice(
         action=ActionClass.TERMINATE if found.due is Rung.TERMINATE else ActionClass.RECLAIM,
         what=_what(state, job, found),

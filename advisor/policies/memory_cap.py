@@ -93,7 +93,8 @@ def _advice(
 ) -> Advice:
     job, where = case.job, places(state, state.placements[case.job.id].gpus)
     left_s = observed.endings.all_run_s(state, (job,), rules.horizon_s)
-    gain = _part(state, job, case.use, case.excess) * len(state.placements[job.id].gpus) * left_s / 3600
+    boards = sum(state.gpus[uuid].part for uuid in state.placements[job.id].gpus)
+    gain = _part(state, job, case.use, case.excess) * boards * left_s / 3600
     frees = (
         text.size(case.excess) if case.excess else "what it does not need (only the job can tell how much)"
     )

@@ -165,7 +165,7 @@ def _advice(
     host, guest = both
     target, freed = state.placements[host.id].gpus, state.placements[guest.id].gpus
     together_s = observed.endings.all_run_s(state, both, rules.horizon_s)
-    gain = max(0.0, pair.gain) * together_s / 3600
+    gain = max(0.0, pair.gain) * state.gpus[freed[0]].part * together_s / 3600
     where = state.gpus[target[0]]
     return Advice(
         action=ActionClass.PACK,

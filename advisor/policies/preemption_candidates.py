@@ -18,7 +18,7 @@ from advisor.planner.protection import against_disturbing, against_touching
 from advisor.planner.quota import Cover, quota_cover
 from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
-from advisor.state.model import ActionClass, Job, ProjectName, Use
+from advisor.state.model import ActionClass, Job, ProjectName, Use, held_gpus
 from collector.model import JobId
 
 HOUR_MS = 3_600_000
@@ -194,7 +194,11 @@ def lost_gpu_hours(round: WorkingState, job: Job) -> float:
     if way_out(job) is Pause:
         return 0.0
     since_ms = max(job.started_ms or 0, job.checkpoint_ms or 0)
-    return max(0, round.now_ms - since_ms) / HOUR_MS * round.state.placements[job.id].size_gpus
+    return (
+        max(0, round.now_ms - since_ms)
+        / HOUR_MS
+        * held_gpus(round.state.placements[job.id], round.state.gpus)
+    )
 
 
 class Candidates:

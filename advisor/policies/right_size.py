@@ -171,6 +171,8 @@ def _slice(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
     busy, peak = use.utilization_p95_ratio or 0.0, use.memory_peak_bytes or 0
     if use.controller_p95_ratio is None or use.controller_p95_ratio > rules.fit_controller:
         return None
+    if gpu.part_of_device is not None:  # an instance has the name of its board, and is not cut again
+        return None
     given = "a whole" if share == 1 else f"{share:g} of a"
     for piece in slices_of(gpu.model, gpu.memory_bytes):
         if busy <= rules.fit_p95 * piece.compute_ratio and peak <= rules.fit_memory * piece.memory_bytes:
@@ -235,7 +237,8 @@ MAY_SERVE = "; whether it serves others, and how fast it then has to answer, is 
 def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advice:
     use, placement = observed.uses[job.id], state.placements[job.id]
     gpu = state.gpus[placement.gpus[0]]
-    gain = use.held_gpu_hours * (1 - fit.hours_ratio)
+    part = sum(state.gpus[uuid].part for uuid in placement.gpus) / len(placement.gpus)
+    gain = use.held_gpu_hours * part * (1 - fit.hours_ratio)
     window_s = (use.to_ms - use.from_ms) / 1000
     took, of = (
         text.size(use.memory_peak_bytes or 0),

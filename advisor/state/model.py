@@ -101,6 +101,11 @@ class Gpu:
     part_of_device: float | None = None
     telemetry: Telemetry = Telemetry.UNKNOWN
 
+    @property
+    def part(self) -> float:
+        """What an hour of it counts as, in GPU-hours: 1 for a whole device."""
+        return 1.0 if self.part_of_device is None else self.part_of_device
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
@@ -234,8 +239,7 @@ class Placement:
 
 def held_gpus(placement: Placement, gpus: Mapping[GpuUuid, Gpu]) -> float:
     """What a placement counts as in quotas, in GPUs: its share of devices, of instances their part of one."""
-    parts = (gpus[uuid].part_of_device if uuid in gpus else None for uuid in placement.gpus)
-    return placement.share * sum(1.0 if part is None else part for part in parts)
+    return placement.share * sum(gpus[uuid].part if uuid in gpus else 1.0 for uuid in placement.gpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@
 -- @column user_name text: whose
 -- @column project text: for which project
 -- @column kind text: interactive, batch or inference
--- @column gpus double (GPUs): how many it held, shares counted as such
+-- @column gpus double (GPUs): how many it held, shares and MIG instances counted as such
 -- @column model text: their model
 -- @column from_ms bigint (ms): start
 -- @column to_ms bigint (ms): end
@@ -37,7 +37,7 @@ WITH spells AS (
     GROUP BY ALL
 ), held AS (
     SELECT
-        holder_id, count(*) AS devices, sum(share) AS gpus, greatest(min(from_ts), $from_ts) AS from_ts,
+        holder_id, count(*) AS devices, sum(share * g.share_of_device) AS gpus, greatest(min(from_ts), $from_ts) AS from_ts,
         least(max(to_ts), $to_ts) AS to_ts, bool_or(goes_on) AS goes_on, min(g.model) AS model
     FROM spells JOIN gpus AS g USING (gpu_id)
     GROUP BY holder_id
