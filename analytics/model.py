@@ -89,8 +89,8 @@ class Bins:
     """Measures of consecutive bins, oldest first, all columns equally long; ``None``: no value in that bin.
 
     ``covered`` says whether samples cover at least half of the bin. ``utilization`` is on the best rung,
-    ``busiest`` the largest on any rung, video engines included, ``video`` that of the busier of these;
-    ``processes`` the most that were counted.
+    ``busiest`` the largest on any rung, video engines that do more than noise included, ``video`` that of
+    the busiest of these; ``processes`` the most that were counted.
     """
 
     end_ms: int

@@ -8,7 +8,7 @@
 -- @column bin bigint: which bin, the first is 0
 -- @column covered boolean: samples cover at least half of it
 -- @column utilization_ratio float (ratio): mean on the best rung
--- @column busiest_ratio float (ratio): the largest mean of any rung, and of the engines below
+-- @column busiest_ratio float (ratio): the largest mean of any rung, and of the engines below that do more than noise
 -- @column video_ratio float (ratio): the busiest engine beside the SMs: video encoder and decoder, JPEG, optical flow
 -- @column gpu_utilization_ratio float (ratio): share of time in which any kernel ran
 -- @column memory_controller_ratio float (ratio): share of time in which memory was read or written
@@ -47,8 +47,8 @@ WITH near AS (
 )
 SELECT
     gpu_id, bin, covered, (utilization_e4 / 10000)::FLOAT AS utilization_ratio,
-    (greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, encoder_e4, decoder_e4, jpeg_e4,
-        ofa_e4) / 10000)::FLOAT AS busiest_ratio,
+    (busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
+        greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4)) / 10000)::FLOAT AS busiest_ratio,
     (greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4) / 10000)::FLOAT AS video_ratio,
     (gpu_utilization_e4 / 10000)::FLOAT AS gpu_utilization_ratio,
     (memory_controller_e4 / 10000)::FLOAT AS memory_controller_ratio, memory_used_bytes, power_mw, process_count

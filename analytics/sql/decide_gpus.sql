@@ -21,8 +21,8 @@ WITH newest AS (
     SELECT
         gpu_id, max(ts) AS ts, arg_max(memory_used_bytes, ts) AS memory_used_bytes,
         arg_max(process_count, ts) AS process_count,
-        arg_max(greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, encoder_e4, decoder_e4,
-            jpeg_e4, ofa_e4), ts) AS busiest_e4
+        arg_max(busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
+            greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4)), ts) AS busiest_e4
     FROM samples_all
     WHERE ts > $as_of - INTERVAL 10 MINUTE AND ts <= $as_of
     GROUP BY gpu_id

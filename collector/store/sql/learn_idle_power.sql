@@ -11,8 +11,8 @@ FROM (
       AND power_mw > 0
       AND NOT power_denies_idle(0, power_mw, NULL, power_limit_mw, NULL)
       AND NOT process_is_present(process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes, NULL)
-      AND greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, encoder_e4, decoder_e4,
-        jpeg_e4, ofa_e4) <= 100
+      AND busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
+        greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4)) <= 100
     GROUP BY gpu_id
 ) AS seen
 WHERE seen.gpu_id = gpus.gpu_id AND (idle_power_mw IS NULL OR idle_power_mw > seen.power_mw);

@@ -305,7 +305,7 @@ apart AS (
 seen AS (
     SELECT
         apart.*,
-        greatest(utilization_e4 * coalesce(part, 1), gpu_utilization_e4 * coalesce(part, 1),
+        busiest_of(utilization_e4 * coalesce(part, 1), gpu_utilization_e4 * coalesce(part, 1),
             graphics_active_e4 * coalesce(part, 1), sm_active_e4 * coalesce(part, 1), engines_e4) AS own_busiest_e4,
         CASE
             -- idle by what was done on the GPU, low or good by how much of its share a holder filled
@@ -321,7 +321,7 @@ seen AS (
                     ELSE utilization_e4 * coalesce(part, 1) END,
                 engines_e4, gpu_utilization_e4 * coalesce(part, 1), power_mw, idle_power_mw,
                 power_denies_idle(
-                    greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4),
+                    busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4),
                     power_mw, idle_power_mw, power_limit_mw, mig_profile)
             )
             ELSE 0
