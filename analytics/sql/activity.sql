@@ -80,7 +80,7 @@ SELECT
     max(length) FILTER (WHERE NOT is_active AND number BETWEEN first_run AND last_run) AS gap_longest_minutes,
     coalesce(max(length) FILTER (WHERE NOT is_active AND number NOT BETWEEN first_run AND last_run), 0)::BIGINT
         AS edge_longest_minutes,
-    least(1.0, sum(used_ms) FILTER (WHERE is_active) / nullif(sum(measured_ms) FILTER (WHERE is_active), 0))
+    ratio_of(sum(used_ms) FILTER (WHERE is_active), sum(measured_ms) FILTER (WHERE is_active))
         AS utilization_ratio,
     coalesce(sum(engine_minutes) FILTER (WHERE is_active), 0)::BIGINT AS engine_minutes
 FROM held AS g

@@ -51,7 +51,7 @@ WITH claims AS (
         gpu_id, holder_id, sum(known_ms) AS measured_ms,
         sum(allocated_empty_ms + held_idle_ms) AS idle_ms, count(*) FILTER (WHERE work_ms > 0) AS busy_minutes,
         max(ts) FILTER (WHERE work_ms > 0) + INTERVAL 1 MINUTE AS busy_until,
-        least(1.0, sum(used_ms) / nullif(sum(measured_ms), 0)) AS mean_ratio,
+        ratio_of(sum(used_ms), sum(measured_ms)) AS mean_ratio,
         quantile_disc(least(1.0, used_ms / measured_ms), 0.95) FILTER (WHERE measured_ms > 0) AS p95_ratio,
         sum(known_ms) FILTER (0.25 * moderate_ms + 0.5 * good_ms > 1.5 * (used_ms - engines_ms)) AS engine_ms,
         max(memory_used_max_bytes) AS memory_peak_bytes,

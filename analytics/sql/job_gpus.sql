@@ -110,7 +110,7 @@ SELECT
     coalesce(low_ms * share_of_device / 3600000.0, 0.0) AS low_saturation_gpu_hours,
     coalesce(busy_ms * share_of_device / 3600000.0, 0.0) AS busy_gpu_hours,
     coalesce(unknown_ms * share_of_device / 3600000.0, 0.0) AS unknown_gpu_hours,
-    least(1.0, used_ms / nullif(measured_ms, 0)) AS utilization_ratio, r.rung, r.memory_used_max_bytes, g.memory_total_bytes, f.found,
+    ratio_of(used_ms, measured_ms) AS utilization_ratio, r.rung, r.memory_used_max_bytes, g.memory_total_bytes, f.found,
     kwh(energy_mj, energy_ms, total_ms) AS energy_kwh,
     coalesce(energy_ms, 0) / nullif(total_ms, 0) AS energy_known_ratio,
     kwh(wasted_energy_mj, wasted_energy_ms, wasted_ms) AS wasted_energy_kwh,

@@ -96,7 +96,7 @@ WITH spells AS (
 ), sums AS (
     SELECT
         gpu_id, holder_id, sum(known_ms) AS measured_ms, sum(idle_ms) AS idle_ms, sum(busy_minutes) AS busy_minutes,
-        least(1.0, sum(used_ms) / nullif(sum(measured_ms), 0)) AS mean_ratio, max(memory_used_max_bytes) AS memory_peak_bytes,
+        ratio_of(sum(used_ms), sum(measured_ms)) AS mean_ratio, max(memory_used_max_bytes) AS memory_peak_bytes,
         min(rung) FILTER (WHERE measured_ms > 0) AS rung, sum(known_ms) FILTER (by_engines) AS engine_ms
     FROM parts
     GROUP BY ALL

@@ -1,5 +1,6 @@
-"""What was not measured is neither 0 nor 1: no video engine at rest tells of compute, and no use of nothing is 100%."""
+"""What was not measured is neither 0 nor 1: a video engine at rest tells nothing; no use is all of it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,13 @@ FIVE = 5 * MINUTE_MS
 
 def asked(folder: Path, name: str, busy: float | None, *, is_held: bool = True, **facts: Any) -> list[Any]:
     """The rows of a named query over five minutes in each of which the GPU told the same."""
+    return asked_all(folder, (name,), busy, is_held=is_held, **facts)[0]
+
+
+def asked_all(
+    folder: Path, names: Sequence[str], busy: float | None, *, is_held: bool = True, **facts: Any
+) -> list[list[Any]]:
+    """The same of several queries, in their order."""
     rows = [
         sample(0, T0 + at, busy, **{"process_count": None, "power_mw": None, **facts})
         for at in range(10_000, FIVE + MINUTE_MS + 10_000, 10_000)
@@ -24,10 +32,17 @@ def asked(folder: Path, name: str, busy: float | None, *, is_held: bool = True, 
     claims = [HeldInterval(allocation=held(0, "a"), from_ms=T0, to_ms=None)] if is_held else []
     window = {"from_ts": T0, "to_ts": T0 + FIVE}
     bins = {"bins_from": T0, "bins_to": T0 + FIVE, "as_of": T0 + FIVE}
-    given = {"assess_bins": bins, "decide_gpus": {"as_of": T0 + FIVE}, "gpus_now": {}}.get(name, window)
+    own: dict[str, dict[str, Any]] = {
+        "assess_bins": bins,
+        "decide_gpus": {"as_of": T0 + FIVE},
+        "decide_jobs": {"as_of": T0 + FIVE, "from_ts": T0},
+        "gpus_now": {},
+        "job_gpus": window | {"job": "slurm:a"},
+        "usage_over_time": window | {"step_s": 60},
+    }
     with open_store(at_path(folder)) as store, store.reader() as reader:
         store.write_history(history(rows, claims))
-        return run(reader, name, given).to_pylist()
+        return [run(reader, name, own.get(name, window)).to_pylist() for name in names]
 
 
 ENGINES = ("encoder_ratio", "decoder_ratio", "jpeg_ratio", "ofa_ratio")
@@ -72,3 +87,19 @@ def test_where_compute_is_measured_a_resting_engine_changes_nothing(tmp_path: Pa
 def test_a_busy_engine_is_work_where_compute_is_not_measured(tmp_path: Path) -> None:
     (row,) = asked(tmp_path, "ledger_by_user", None, encoder_ratio=0.6)
     assert (row["good_gpu_hours"], row["used_gpu_hours"]) == (pytest.approx(5 / 60), pytest.approx(3 / 60))
+
+
+KEYS = ("user", "gpu", "cluster", "day", "hour", "job", "model", "node", "project", "framework")
+USES = (*(f"ledger_by_{key}" for key in KEYS), "people", "projects", "jobs", "usage_over_time", "job_gpus")
+MEANS = ("decide_jobs", "past_jobs")
+
+
+@pytest.mark.parametrize(("busy", "use"), [(None, None), (0.0, 0.0), (0.5, 0.5)])
+def test_a_use_of_which_nothing_was_measured_is_not_told(
+    tmp_path: Path, busy: float | None, use: float | None
+) -> None:
+    told = dict(zip(USES + MEANS, asked_all(tmp_path, USES + MEANS, busy, encoder_ratio=0.0), strict=True))
+    assert all(told.values())
+    uses = {name: {row["utilization_ratio"] for row in told[name]} for name in USES}
+    uses |= {name: {row["utilization_mean_ratio"] for row in told[name]} for name in MEANS}
+    assert uses == {name: {use} for name in USES + MEANS}

@@ -23,3 +23,11 @@ CREATE OR REPLACE MACRO gpu_state_code(
             busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4), power_mw,
             idle_power_mw, power_limit_mw, mig_profile)
     );
+
+-- A part of a whole, at most all of it. NULL: nothing was measured (least alone leaves a NULL out and would say all).
+CREATE OR REPLACE MACRO ratio_of(part, whole) AS
+    CASE WHEN whole > 0 THEN least(1.0, part / whole) END;
+
+-- As before, and NULL where nothing was measured: that was all.
+CREATE OR REPLACE MACRO sum_ratio(part_ms, whole_ms, share) AS
+    ratio_of(sum(part_ms * share), sum(whole_ms * share));
