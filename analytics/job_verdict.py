@@ -25,6 +25,8 @@ LOW_RATIO = 0.25
 YOUNG_GPU_HOURS = 2.0
 """A GPU is forgiven two hours of preparing (the policy's start-up limit)."""
 
+CONTRADICT = "its counters contradict each other"
+
 Row = Mapping[Any, Any]
 
 
@@ -33,8 +35,9 @@ def verdict(row: Row) -> str:
     held, unknown = row["gpu_hours"] or 0.0, row["unknown_gpu_hours"] or 0.0
     if held <= 0:
         return "held nothing in this time"
-    if unknown > (1 - ENOUGH_MEASURED) * held:
-        return f"not judged: {text.coverage(1 - unknown / held)} of its time was measured"
+    why = _why_not_judged(held, unknown, _suspect(row))
+    if why:
+        return f"not judged: {why}"
     found = kinds(row)
     gpus, used = _count(row["gpus"]), _count(row["gpus_used"])
     if FindingKind.CRASH_LOOP in found:
@@ -58,17 +61,55 @@ def kinds(row: Row) -> frozenset[str]:
 def efficiency(row: Row) -> str:
     """Given, used and wasted in one line, of one denominator, and the most memory on a GPU."""
     held, gpus = row["gpu_hours"] or 0.0, _count(row["gpus"])
-    bound = "at most " if row["rung"] == Basis.GPU_UTILIZATION else ""
+    doubted = f", {_suspect(row):,.1f} in doubt" if _suspect(row) > (1 - ENOUGH_MEASURED) * held else ""
     memory = _count(row["memory_used_max_bytes"])
     peak = f" · most memory on a GPU {text.size(memory)}" if memory else ""
     return (
         f"{gpus} GPU{'' if gpus == 1 else 's'} · {text.gpu_hours(held)} given, "
-        f"{bound}{row['used_gpu_hours'] or 0.0:,.1f} used{_of_share(row['used_gpu_hours'], held)}, "
-        f"{row['wasted_gpu_hours'] or 0.0:,.1f} wasted{_of(row['wasted_gpu_hours'], held)}{peak}"
+        f"{_used(row, held)}, "
+        f"{row['wasted_gpu_hours'] or 0.0:,.1f} wasted{_of(row['wasted_gpu_hours'], held)}{doubted}{peak}"
     )
 
 
+def _why_not_judged(held: float, unknown: float, suspect: float) -> str | None:
+    """What is missing of a job's hours, or contradicts itself, where that is more than a twentieth."""
+    most = (1 - ENOUGH_MEASURED) * held
+    if unknown + suspect <= most:
+        return None
+    gaps = f"{text.coverage(1 - unknown / held)} of its time was measured"
+    doubts = f"{CONTRADICT} in {text.percent(suspect / held)} of its time"
+    told = ((gaps, unknown > min(most, suspect)), (doubts, suspect > most or suspect >= unknown))
+    return "; ".join(said for said, is_told in told if is_told)
+
+
+def _used(row: Row, held: float) -> str:
+    unknown, used = row["unknown_gpu_hours"] or 0.0, row["used_gpu_hours"]
+    if held > 0 and (unknown + _suspect(row) >= ENOUGH_MEASURED * held or _stands_still(row, held)):
+        return "use not known"
+    bound = "at most " if row["rung"] == Basis.GPU_UTILIZATION else ""
+    return f"{bound}{used or 0.0:,.1f} used{_of_share(used, held)}"
+
+
+def _suspect(row: Row) -> float:
+    """GPU-hours in which its counters contradict each other; an older service does not tell them."""
+    return row.get("suspect_gpu_hours") or 0.0
+
+
+def _stands_still(row: Row, held: float) -> bool:
+    """Whether kernels ran, and the SMs on which they must run were never active: one of the two is wrong.
+
+    One warp on one of 192 SMs for 1% of the time, the least that is busy, is half of the smallest use that is
+    kept (0.01%): what adds up to exactly nothing was never active.
+    """
+    busy = row["busy_gpu_hours"] or 0.0
+    if busy <= (1 - ENOUGH_MEASURED) * held or (row.get("engine_gpu_hours") or 0.0) >= ENGINES_RATIO * busy:
+        return False
+    return not row["used_gpu_hours"]
+
+
 def _worked(row: Row, held: float) -> str:
+    if _stands_still(row, held):
+        return f"not judged: {CONTRADICT} (kernels ran, and no SM was active)"
     wasted, busy = row["wasted_gpu_hours"] or 0.0, row["busy_gpu_hours"] or 0.0
     level = (row["used_gpu_hours"] or 0.0) / busy if busy else 0.0
     on_engines = (row.get("engine_gpu_hours") or 0.0) >= ENGINES_RATIO * busy

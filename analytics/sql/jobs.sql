@@ -27,6 +27,7 @@
 -- @column utilization_ratio double (ratio): used over measured time
 -- @column memory_used_max_bytes bigint (bytes): the most used on one of its GPUs
 -- @column unknown_gpu_hours double (GPU-hours): of those held, not measured
+-- @column suspect_gpu_hours double (GPU-hours): of those held, in which its counters contradict each other
 -- @column busy_gpu_hours double (GPU-hours): in which its GPUs were in use, however little
 -- @column engine_gpu_hours double (GPU-hours): of busy_gpu_hours, times whose work the SMs do not account for: video engines
 -- @column gpus_used bigint (GPUs): on how many it computed for two minutes or more
@@ -46,6 +47,7 @@ WITH sums AS (
         sum_hours(used_ms, share_of_device) AS used_gpu_hours, sum_hours(wasted_ms, share_of_device) AS wasted_gpu_hours,
         sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
         max(memory_used_max_bytes) AS memory_used_max_bytes, sum_hours(unknown_ms, share_of_device) AS unknown_gpu_hours,
+        sum_hours(suspect_ms, share_of_device) AS suspect_gpu_hours,
         sum_hours(low_saturation_ms + moderate_ms + good_ms, share_of_device) AS busy_gpu_hours,
         sum_hours(CASE WHEN 0.25 * moderate_ms + 0.5 * good_ms > 1.5 * (used_ms - engines_ms)
             THEN low_saturation_ms + moderate_ms + good_ms ELSE 0 END, share_of_device) AS engine_gpu_hours,
@@ -92,7 +94,7 @@ WITH sums AS (
 SELECT
     h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, a.from_ts, b.from_is_bound, a.to_ts, a.measured_to, s.gpu_hours,
     s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes,
-    s.unknown_gpu_hours, s.busy_gpu_hours, s.engine_gpu_hours, u.gpus_used, u.rung::TINYINT AS rung, f.found, s.cost, s.currency,
+    s.unknown_gpu_hours, s.suspect_gpu_hours, s.busy_gpu_hours, s.engine_gpu_hours, u.gpus_used, u.rung::TINYINT AS rung, f.found, s.cost, s.currency,
     s.energy_kwh, s.energy_known_ratio, s.wasted_energy_kwh, s.wasted_energy_known_ratio
 FROM sums AS s
 JOIN holders AS h USING (holder_id)

@@ -612,6 +612,7 @@ JobsRow = TypedDict(
         "utilization_ratio": float | None,
         "memory_used_max_bytes": int | None,
         "unknown_gpu_hours": float | None,
+        "suspect_gpu_hours": float | None,
         "busy_gpu_hours": float | None,
         "engine_gpu_hours": float | None,
         "gpus_used": int | None,
@@ -647,6 +648,7 @@ JobsRecord = TypedDict(
         "utilization_ratio": float | None,
         "memory_used_max_bytes": int | None,
         "unknown_gpu_hours": float | None,
+        "suspect_gpu_hours": float | None,
         "busy_gpu_hours": float | None,
         "engine_gpu_hours": float | None,
         "gpus_used": int | None,
@@ -680,6 +682,7 @@ class JobsTuple(Protocol):
     utilization_ratio: float | None
     memory_used_max_bytes: int | None
     unknown_gpu_hours: float | None
+    suspect_gpu_hours: float | None
     busy_gpu_hours: float | None
     engine_gpu_hours: float | None
     gpus_used: int | None

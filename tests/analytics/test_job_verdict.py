@@ -53,6 +53,26 @@ ALL = {"gpus_used": 4, "wasted_gpu_hours": 0.0, "busy_gpu_hours": 36.0, "used_gp
         ({"found": "crash-loop"}, "crashed and started again and again"),
         ({"unknown_gpu_hours": 3.6}, "not judged: 90% of its time was measured"),
         ({"gpu_hours": 0.0}, "held nothing in this time"),
+        (ALL | {"suspect_gpu_hours": 1.8}, "worked"),  # 5% of 36 hours
+        # 95% GPU utilization beside SMs at 0, for all 36 hours: nobody knows which of the two is so.
+        (
+            {"gpus_used": 0, "used_gpu_hours": 0.0, "wasted_gpu_hours": 0.0, "suspect_gpu_hours": 36.0},
+            "not judged: its counters contradict each other in 100% of its time",
+        ),
+        (
+            ALL | {"suspect_gpu_hours": 21.6},
+            "not judged: its counters contradict each other in 60% of its time",
+        ),
+        (
+            ALL | {"suspect_gpu_hours": 21.6, "unknown_gpu_hours": 3.6},
+            "not judged: 90% of its time was measured; its counters contradict each other in 60% of its time",
+        ),
+        # Kernels ran for 36 hours, and no SM was active in any: not even one warp.
+        (
+            ALL | {"used_gpu_hours": 0.0},
+            "not judged: its counters contradict each other (kernels ran, and no SM was active)",
+        ),
+        (ALL | {"used_gpu_hours": 0.002}, "worked, and filled <0.1% of its GPUs while it did"),
     ],
 )
 def test_the_verdict_is_of_all_its_gpus(changes: dict[str, Any], said: str) -> None:
@@ -63,6 +83,25 @@ def test_the_efficiency_has_one_denominator() -> None:
     assert efficiency(row()) == (
         "4 GPUs · 36.0 GPU-hours given, 5.9 used (16%), 27.0 wasted (75%) · most memory on a GPU 52 GiB"
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"suspect_gpu_hours": 36.0, "used_gpu_hours": 0.0},
+            "use not known, 27.0 wasted (75%), 36.0 in doubt",
+        ),
+        ({"unknown_gpu_hours": 36.0, "used_gpu_hours": 0.0}, "use not known, 27.0 wasted (75%)"),
+        ({"used_gpu_hours": 0.0}, "use not known, 27.0 wasted (75%)"),
+        ({"suspect_gpu_hours": 9.0}, "5.9 used (16%), 27.0 wasted (75%), 9.0 in doubt"),
+        ({"suspect_gpu_hours": 0.5}, "5.9 used (16%), 27.0 wasted (75%)"),
+        ({"used_gpu_hours": 0.0, "busy_gpu_hours": 0.0}, "0.0 used (0%), 27.0 wasted (75%)"),
+    ],
+)
+def test_what_is_in_doubt_is_no_use_of_nothing(changes: dict[str, Any], said: str) -> None:
+    line = efficiency(row(memory_used_max_bytes=None, **changes))
+    assert line == f"4 GPUs · 36.0 GPU-hours given, {said}"
 
 
 def test_an_upper_bound_is_shown_as_one_and_what_is_not_measured_not_at_all() -> None:
