@@ -22,8 +22,8 @@ class Advice:
     ``gain_gpu_hours`` is expected over ``horizon_s``; ``gain_money`` in the site's currency, ``None`` without
     a price. Without ``gain_is_known`` both are a guess for which nothing recorded speaks: it orders advice,
     and is neither shown nor added (``known_gain_gpu_hours``, ``known_gain_money``). ``risk_to`` are users.
-    ``confidence`` is 0..1. ``steps`` is what doing it would mean; none when only a person can (a smaller
-    request next time).
+    ``confidence`` is 0..1; without ``confidence_is_known`` it is a guess, and not shown. ``steps`` is what
+    doing it would mean; none when only a person can (a smaller request next time).
     """
 
     action: ActionClass
@@ -40,6 +40,7 @@ class Advice:
     risk: str = ""
     risk_to: tuple[str, ...] = ()
     confidence: float = 1.0
+    confidence_is_known: bool = True
 
     @property
     def known_gain_gpu_hours(self) -> float | None:

@@ -34,7 +34,9 @@ THURSDAY = 3
 class IdlePrediction:
     """What is expected of a stretch: seconds of ``horizon_s``, and how much that rests on.
 
-    ``low_s`` and ``high_s`` enclose four of five of the stretches it rests on; ``of`` names them.
+    ``low_s`` and ``high_s`` enclose four of five of the stretches it rests on; ``of`` names them, and
+    ``people`` is how many persons' they are. ``counts_as`` is how many stretches of one weight say as much
+    (Kish 1965).
     """
 
     expected_s: float
@@ -43,6 +45,8 @@ class IdlePrediction:
     horizon_s: float
     stretches: int
     of: str
+    people: int
+    counts_as: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,8 @@ def _expected(
         horizon_s=horizon_s,
         stretches=len(group),
         of=name,
+        people=len({each.user for each, _ in group}),
+        counts_as=sum(weight for _, weight in group) ** 2 / sum(weight**2 for _, weight in group),
     )
 
 

@@ -38,6 +38,9 @@ TELL_AGAIN_MS = 3_600_000
 UNSEEN_CONFIDENCE = 0.3
 """With no history, that it lasts as long again as it has lasted is a guess (Gott 1993)."""
 
+LEAST_COUNTED, ROUNDING = 10, 1e-9
+"""Of so many a tenth is one of them: with fewer, nothing is said of nine of ten, nor of how sure it is."""
+
 
 def advise(
     state: ClusterState, observed: Observed, limits: Limits, rules: PlannerConfig
@@ -102,6 +105,7 @@ def _advice(
         risk=_risk(job, found),
         risk_to=() if job.user is None or found.due <= Rung.TELL else (job.user,),
         confidence=_confidence(seen, rules),
+        confidence_is_known=seen is not None and _is_enough(seen),
     )
 
 
@@ -142,11 +146,16 @@ def _why(job: Job, idle: str, seen: IdlePrediction | None, observed: Observed) -
         first = f"{first} {PROTECTED[0].upper()}{PROTECTED[1:]}."
     if seen is None:
         return f"{first} Too few such times were recorded to say how long they go on."
-    return f"{first} Of {seen.stretches} idle times of {seen.of} that lasted this long, {_band(seen)}."
+    whose = "one person" if seen.people == 1 else f"{seen.people} people"
+    like = f"{seen.stretches} idle times of {seen.of}, of {whose}, that lasted this long"
+    return f"{first} Of {like}, {_band(seen)}."
 
 
 def _band(seen: IdlePrediction) -> str:
     """What four of five of them did; the horizon cuts what is looked at."""
+    if not _is_enough(seen):
+        lasts, within = text.length(seen.expected_s), text.length(seen.horizon_s)
+        return f"{lasts} of the next {within} lay idle on average; too few to say how sure that is"
     if seen.low_s >= seen.horizon_s:
         return f"nine of ten went on for {text.length(seen.horizon_s)} or more"
     more = " or more" if seen.high_s >= seen.horizon_s else ""
@@ -228,14 +237,28 @@ def _evidence(job: Job, idle_s: float, seen: IdlePrediction | None, found: Stand
         Evidence(name="next_rung_ms", value=found.next_ms),
         Evidence(name="rungs_held_back", value=skipped or None),
         Evidence(name="expected_idle_s", value=None if seen is None else round(seen.expected_s)),
-        Evidence(name="expected_low_s", value=None if seen is None else round(seen.low_s)),
-        Evidence(name="expected_high_s", value=None if seen is None else round(seen.high_s)),
+        Evidence(
+            name="expected_low_s", value=round(seen.low_s) if seen is not None and _is_enough(seen) else None
+        ),
+        Evidence(
+            name="expected_high_s",
+            value=round(seen.high_s) if seen is not None and _is_enough(seen) else None,
+        ),
         Evidence(name="stretches", value=0 if seen is None else seen.stretches),
     )
 
 
 def _confidence(seen: IdlePrediction | None, rules: PlannerConfig) -> float:
-    """The narrower the band of what such stretches did, the surer."""
-    if seen is None:
+    """The narrower the band of what such stretches did, the surer, and the more of them there were.
+
+    Where all of n did one thing the next does it with (n + 1) / (n + 2), Laplace's rule of succession: never
+    surely, however many there were.
+    """
+    if seen is None or not _is_enough(seen):
         return UNSEEN_CONFIDENCE
-    return 1.0 - (seen.high_s - seen.low_s) / (2 * rules.horizon_s)
+    narrow = 1.0 - (seen.high_s - seen.low_s) / (2 * rules.horizon_s)
+    return narrow * (seen.counts_as + 1) / (seen.counts_as + 2)
+
+
+def _is_enough(seen: IdlePrediction) -> bool:
+    return seen.counts_as >= LEAST_COUNTED - ROUNDING

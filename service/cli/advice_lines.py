@@ -41,7 +41,10 @@ def draw_advice(advice: "Advice", currency: str | None) -> RenderableType:
         (f" · {gain}" if gain else "", "green"),
     )
     tail = f"risk: {advice.risk}" + (f" ({', '.join(advice.risk_to)})" if advice.risk_to else "")
-    sure = f"{text.percent(advice.confidence)} sure · explain {advice_id(advice)}"
+    sure = (
+        f"{text.percent(advice.confidence)} sure" if advice.confidence_is_known else "how sure is not known"
+    )
+    sure = f"{sure} · explain {advice_id(advice)}"
     return Group(
         head,
         Padding(Text(words.localized(advice.why)), (0, 0, 0, 2), expand=False),

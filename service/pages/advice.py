@@ -279,11 +279,19 @@ def _facts(found: Advised, row: AdviceRow) -> list[tuple[str, str]]:
         items.append(("worth", text.money(row["gain_money"], row["currency"])))
     if row["horizon_s"] and row["gain_gpu_hours"]:
         items.append(("within", text.length(row["horizon_s"])))
-    items.append(("sure", text.percent(row["confidence"])))
+    items.append(("sure", sure(row)))
     who = ", ".join(row["risk_to"])
     items.append(("risk", f"{row['risk']}{f' ({who})' if who else ''}" if row["risk"] else "none"))
     items.append(("mode", found.modes.get(str(row["class"]), "advise")))
     return items
+
+
+def sure(row: AdviceRow) -> str:
+    """How sure it is; "not known" where too few idle times were recorded for a band."""
+    held = row.get("evidence") or {}
+    if "expected_low_s" in held and text.known(held["expected_low_s"]) is None:
+        return "not known"
+    return text.percent(row["confidence"])
 
 
 def expected(row: AdviceRow) -> str:

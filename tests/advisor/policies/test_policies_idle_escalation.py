@@ -297,7 +297,28 @@ def test_thin_history_is_said_and_lowers_the_confidence() -> None:
     many = observed(stretches=tuple(stretch(1000) for _ in range(20)))
     (sure,) = advised(idle_reclaim.advise(state, many, LIMITS, RULES))
     assert "Too few" in thin.why
-    assert thin.confidence < sure.confidence == 1.0
+    assert thin.confidence < sure.confidence == pytest.approx(21 / 22), (
+        "twenty of twenty: the rule of succession"
+    )
+
+
+@pytest.mark.parametrize("number", [4, 8, 9])
+def test_under_ten_idle_times_say_nothing_of_how_sure_it_is(number: int) -> None:
+    """Of nine times a tenth is less than one: nobody can say what nine of ten do."""
+    noon = [
+        replace(each, from_ms=NOW_MS - 7 * 24 * HOUR_MS - 150 * 60_000) for each in [stretch(1000)] * number
+    ]
+    past = tuple(
+        replace(each, to_ms=each.from_ms + 1000 * 60_000, user=f"p{at % 2}") for at, each in enumerate(noon)
+    )
+    state = cluster([(idle_job(minutes=150), ("g0",))])
+    (few,) = advised(idle_reclaim.advise(state, observed(stretches=past), LIMITS, RULES))
+    assert f"Of {number} idle times of batch jobs at this time of day, of 2 people," in few.why
+    assert "nine of ten" not in few.why and "four of five" not in few.why and "too few" in few.why
+    assert few.confidence <= 0.3 and not few.confidence_is_known and few.gain_is_known
+    ten = tuple([*past, *past][:10]) if number > 4 else (*past, *past, *past[:2])
+    (sure,) = advised(idle_reclaim.advise(state, observed(stretches=ten), LIMITS, RULES))
+    assert sure.confidence == pytest.approx(11 / 12) and sure.confidence_is_known
 
 
 @pytest.mark.parametrize(
