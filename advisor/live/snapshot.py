@@ -35,7 +35,7 @@ from advisor.state.owner_replies import spoken_of, with_spoken
 from advisor.state.site_protection import Protect, with_protection
 from analytics.model import IDLENESS, Analysis, Finding, FindingKind
 from collector.gpu_place import node_place
-from collector.model import GpuUuid, JobId, JobKind, NodeName
+from collector.model import GpuUuid, Holder, JobId, JobKind, NodeName
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 SPOKEN_MS = 30 * DAY_MS
@@ -182,7 +182,7 @@ class _Judged:
 
     by_gpu: Mapping[GpuUuid, tuple[Finding, ...]]
     idle: Mapping[tuple[JobId, GpuUuid], Finding]
-    starting: frozenset[GpuUuid]
+    starting: frozenset[tuple[JobId | None, GpuUuid]]
     unknown: frozenset[GpuUuid]
 
     @classmethod
@@ -190,7 +190,8 @@ class _Judged:
         by_gpu: dict[GpuUuid, list[Finding]] = defaultdict(list)
         for finding in analysis.findings:
             by_gpu[finding.uuid].append(finding)
-        not_started = {f.uuid for f in analysis.findings if f.kind in NEVER_COMPUTED}
+        never = (f for f in analysis.findings if f.kind in NEVER_COMPUTED)
+        beginning = [(f.uuid, f.holder) for f in never] + [(e.uuid, e.holder) for e in analysis.starting]
         return cls(
             by_gpu={uuid: tuple(result) for uuid, result in by_gpu.items()},
             idle={
@@ -198,12 +199,21 @@ class _Judged:
                 for finding in analysis.findings
                 if finding.kind in IDLENESS and finding.holder is not None
             },
-            starting=frozenset({entry.uuid for entry in analysis.starting} | not_started),
+            starting=frozenset((_job_of(holder), uuid) for uuid, holder in beginning),
             unknown=frozenset(gpus if analysis.overdue else _unknown(analysis)),
         )
 
+    def is_starting(self, job: JobId, uuid: GpuUuid) -> bool:
+        """Whether this job has not computed there: its neighbour's start is its neighbour's alone."""
+        return (job, uuid) in self.starting or (None, uuid) in self.starting
+
     def has(self, uuid: GpuUuid, *kinds: FindingKind) -> bool:
         return any(finding.kind in kinds for finding in self.by_gpu.get(uuid, ()))
+
+
+def _job_of(holder: Holder | None) -> JobId | None:
+    """The job; ``None`` where no holder is told, who may then be any of the GPU's."""
+    return None if holder is None else holder.job or None
 
 
 def _unknown(analysis: Analysis) -> Iterator[GpuUuid]:
@@ -293,7 +303,7 @@ def _idleness(rows: Sequence[Row], judged: _Judged) -> tuple[Use, int | None, fl
     """
     uuids = [GpuUuid(row["uuid"]) for row in rows]
     result = [judged.idle.get((JobId(row["job"]), uuid)) for row, uuid in zip(rows, uuids, strict=True)]
-    if any(uuid in judged.starting for uuid in uuids):
+    if any(judged.is_starting(JobId(row["job"]), uuid) for row, uuid in zip(rows, uuids, strict=True)):
         return Use.STARTING, None, None
     if any(uuid in judged.unknown for uuid in uuids):
         return Use.UNKNOWN, None, None

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from advisor.live.job_use import own_rows
-from advisor.live.snapshot import EVERYBODY, Site, read_live
+from advisor.live.snapshot import EVERYBODY, Site, _idleness, _Judged, read_live
 from advisor.planner.limits import Limits, PlannerConfig
 from advisor.planner.plan import Abstain, Advice
 from advisor.policies import pack, right_size
+from advisor.state.model import Use
 from analytics.assess import assess
+from analytics.model import Analysis, Coverage, Finding, FindingKind, StartingUp
 from analytics.query import run
 from analytics.thresholds import Thresholds
 from collector.arrow import HeldInterval, History, to_table
@@ -163,3 +165,44 @@ def test_a_job_that_just_began_beside_others_is_not_judged_by_what_nobody_told()
     rows = [{"job": "a", "uuid": "GPU-1", "others": 1, "seen_from_ms": 1_000_000}]
     told = {("a", "GPU-1"): {"told_ms": 0, "board_p95_ratio": None}}
     assert own_rows(rows, told, 0, 1_060_000, PlannerConfig()) == rows
+
+
+@pytest.mark.parametrize(
+    ("never", "expected"),
+    [
+        ("slurm:bob", {"slurm:ann": Use.ACTIVE, "slurm:bob": Use.STARTING}),
+        ("slurm:ann", {"slurm:ann": Use.STARTING, "slurm:bob": Use.ACTIVE}),
+        (None, {"slurm:ann": Use.STARTING, "slurm:bob": Use.STARTING}),
+    ],
+)
+@pytest.mark.parametrize("begins", [False, True])
+def test_who_works_beside_one_that_never_computed_is_not_said_to_start(
+    never: str | None, expected: Mapping[str, Use], begins: bool
+) -> None:
+    """Whose start it is goes by the job; where no job is told it may be any who is on the GPU."""
+    holder = Holder(job=JobId(never or ""))
+    start = StartingUp(uuid=GPU, holder=holder, from_ms=START_MS, until_ms=START_MS + MINUTE_MS)
+    found = Finding(
+        kind=FindingKind.NOT_STARTED,
+        uuid=GPU,
+        node=NODE,
+        gpu_index=0,
+        holder=holder if never else None,
+        since_ms=START_MS,
+        window_from_ms=START_MS,
+        window_to_ms=START_MS,
+        coverage=1.0,
+        rung=Basis.SM_ACTIVE,
+        wasted_gpu_hours=1.0,
+        evidence=(),
+        sentence="",
+    )
+    analysis = Analysis(
+        as_of_ms=START_MS,
+        window_from_ms=START_MS,
+        coverage=Coverage(ratio=1.0, gpus=1, silent_gpus=0),
+        findings=() if begins else (found,),
+        starting=(start,) if begins else (),
+    )
+    judged = _Judged.of(analysis, [GPU])
+    assert {job: _idleness([{"job": job, "uuid": GPU}], judged)[0] for job in expected} == expected
