@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from service.cli import credentials, data, doctor, waste
+from service.cli.parser import make_parser
 from service.cli.screen import console
 from service.client import running
 from service.config.file import FILE_NAME, parse
@@ -161,8 +162,8 @@ def _order(flags: argparse.Namespace, history: str, settings: Settings) -> Names
 
 
 def _question(flags: argparse.Namespace, settings: Settings) -> Namespace:
-    nobody = dict.fromkeys(("until", "by", "node", "project", "user", "model"))
-    return Namespace(since=flags.since, data=settings.data, all=False, json=False, **nobody)
+    plain = make_parser().parse_args(["waste"])  # so that a flag which the verb gets has its default here too
+    return Namespace(**(vars(plain) | {"since": flags.since, "data": settings.data}))
 
 
 def _say_next(screen: Console, flags: argparse.Namespace, settings: Settings, *, live: bool) -> None:
