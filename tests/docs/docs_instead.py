@@ -178,7 +178,7 @@ INSTEAD = (
         check=parsed,
     ),
     Instead(
-        pattern=r"(sudo )?(\S+/)?fallow service (install|uninstall|status)( --user| --node)?( --yes| --dry-run)?",
+        pattern=r"(sudo )?(\S+/)?fallow service (install|uninstall|status)( --(user|node|yes|dry-run))*",
         why="needs a systemd to serve; tests/service/test_service_systemd_real.py boots one of its own",
         check=unit_shown,
     ),
