@@ -83,9 +83,8 @@ def must_leave(
     host, gpu = entries.get(entry.beside), entry.beside_gpu
     if host is None or host.state is JobState.ENDED:
         return f"{entry.beside} has ended"
-    if lapsing(
-        host
-    ):  # what is on its GPU is looked at next, and a guest of the same owner would pass for its own
+    # Its GPU is looked at next, where a guest of the same owner would pass for a process of the host.
+    if lapsing(host):
         return f"the launcher of {host.id} is gone"
     if gpu not in host.gpus:
         return f"{host.id} has left its GPU"

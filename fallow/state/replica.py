@@ -175,7 +175,7 @@ class Replica:
         if state["generators"] is not None:
             rng.restore(state["generators"], self.device)
         self.next_step = state["step"]
-        if "progress" in state:  # saved since the end of November 2026
+        if "progress" in state:  # an older checkpoint has none
             self.progress.load(state["progress"])
 
     def roll_back(self) -> None:

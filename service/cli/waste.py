@@ -13,7 +13,7 @@ from rich.text import Text
 
 from analytics import text
 from analytics.vocabulary.findings import title_of_kind
-from service.cli import words
+from service.cli import freshness, words
 from service.cli.asking import asked
 from service.cli.ledger import NOT_KNOWN
 from service.cli.screen import Column, console, print_csv, print_json, table
@@ -94,6 +94,7 @@ def wasted(
         client.rows("findings", **between, **filters),
         client.rows("alerts", **around, **who),
         newest=client.rows("span")[0]["last_ts"],
+        is_judged=freshness.lateness(client, datetime.now(UTC)) != freshness.NEVER,
     )
 
 

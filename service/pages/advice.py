@@ -287,11 +287,8 @@ def _facts(found: Advised, row: AdviceRow) -> list[tuple[str, str]]:
 
 
 def sure(row: AdviceRow) -> str:
-    """How sure it is; "not known" where too few idle times were recorded for a band."""
-    held = row.get("evidence") or {}
-    if "expected_low_s" in held and text.known(held["expected_low_s"]) is None:
-        return "not known"
-    return text.percent(row["confidence"])
+    """How sure it is; "not known" where too few idle times were recorded to say."""
+    return text.percent(row["confidence"]) if row["confidence_is_known"] else "not known"
 
 
 def expected(row: AdviceRow) -> str:

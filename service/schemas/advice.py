@@ -24,11 +24,13 @@ AdviceRow = TypedDict(
         "risk": str,
         "risk_to": list[str],
         "confidence": float,
+        "confidence_is_known": bool,
         "steps": list[Mapping[str, object]],
         "evidence": Mapping[str, EvidenceValue],
     },
 )
-"""One advice; gains for which nothing recorded speaks are ``None``. Steps differ in their fields."""
+"""One advice; gains for which nothing recorded speaks are ``None``, and such a confidence is a guess.
+Steps differ in their fields."""
 
 AbstainRow = TypedDict(
     "AbstainRow",

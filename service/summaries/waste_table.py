@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 OWNER_COLUMN = {"user": "user_name", "project": "project", "job": "job"}
 """Which column of jobs, findings and alerts has the ledger's key."""
+UNJUDGED = "nothing was judged yet: ask again in a minute"
 MOST_REASONS = 2
 """More reasons than two are a list that nobody reads; ``fallow findings --all`` has them."""
 NEWEST = timedelta(minutes=2)
@@ -43,6 +44,7 @@ class Waste:
     the worst of those that still run, of which something is found now, else of all that still run;
     ``live_reason`` is what is found of it now, ``None``: nothing. ``told_at`` is when a message
     about the key last arrived, in the API's form, ``None``: none did in the range; ``told`` is who got it.
+    Without ``is_judged`` nobody has looked for findings yet, so that none is open says nothing.
     """
 
     key: str | None
@@ -58,6 +60,7 @@ class Waste:
     live_reason: str | None
     told_at: str | None
     told: str | None
+    is_judged: bool = True
 
     @property
     def remedy(self) -> str:
@@ -67,7 +70,7 @@ class Waste:
         if self.live is None:
             return f"over: see `fallow job {self.worst['job']}`, and talk before the next one"
         job, about = str(self.live["job"]), words_of_kind(self.live_reason or "")
-        nothing = f"no finding is open now; see `fallow explain {job}`"
+        nothing = f"no finding is open now; see `fallow explain {job}`" if self.is_judged else UNJUDGED
         done = nothing if about is None else about.remedy.replace("JOB", job)
         return done if job == self.worst["job"] else f"{self.live['job_name'] or job}: {done}"
 
@@ -80,10 +83,12 @@ def waste_table(
     alerts: "Sequence[AlertsRow]",
     *,
     newest: str | None,
+    is_judged: bool = True,
 ) -> tuple[Waste, ...]:
     """Everybody who wasted anything, the largest first. ``by`` is ``user``, ``project`` or ``job``.
 
-    ``newest`` is when anything was measured last, in the API's form; ``None``: never.
+    ``newest`` is when anything was measured last, in the API's form; ``None``: never. ``is_judged``: somebody
+    has looked for findings.
     """
     column = OWNER_COLUMN[by]
     rows = [(row, hours) for row in ledger if (hours := row["wasted_gpu_hours"])]
@@ -97,6 +102,7 @@ def waste_table(
             findings,
             [alert for alert in alerts if _cell(alert, column) == row["key"] is not None],
             newest=newest,
+            is_judged=is_judged,
         )
         for row, hours in rows
     ]
@@ -111,6 +117,7 @@ def _waste(
     alerts: "Sequence[AlertsRow]",
     *,
     newest: str | None,
+    is_judged: bool,
 ) -> Waste:
     row, hours = of
     worst = max(jobs, key=lambda job: job["wasted_gpu_hours"] or 0.0, default=None)
@@ -137,6 +144,7 @@ def _waste(
         worst=worst,
         live=live,
         live_reason=next(iter(now[str(live["job"])]), None) if live is not None else None,
+        is_judged=is_judged,
         told_at=None if told is None else told["told_at"],
         told=None if told is None else told["told"],
     )

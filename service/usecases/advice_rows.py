@@ -31,6 +31,7 @@ def advice_row(advice: "Advice", currency: str | None) -> AdviceRow:
         "risk": advice.risk,
         "risk_to": list(advice.risk_to),
         "confidence": advice.confidence,
+        "confidence_is_known": advice.confidence_is_known,
         "steps": [step_row(step) for step in advice.steps],
         "evidence": {each.name: each.value for each in advice.evidence},
     }

@@ -1,5 +1,6 @@
 """Who is told to do what about waste: nobody is told to end a job of which nothing is found now."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -37,6 +38,13 @@ def test_a_job_that_works_or_has_just_begun_is_not_to_be_ended() -> None:
     row = table([job("a", 0.1)], [])
     assert row.running == 1
     assert row.remedy == "no finding is open now; see `fallow explain a`"
+
+
+def test_that_no_finding_is_open_is_not_said_before_anybody_looked() -> None:
+    row = replace(table([job("a", 0.1)], []), is_judged=False)
+    assert row.remedy == "nothing was judged yet: ask again in a minute"
+    found = replace(table([job("a", 3.0)], [finding("a")]), is_judged=False)
+    assert found.remedy.startswith("end the job"), "kept from before a restart"
 
 
 def test_what_was_found_and_is_over_is_no_reason_to_end_what_works_now() -> None:
