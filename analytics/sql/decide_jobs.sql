@@ -20,15 +20,13 @@
 -- @column measured_ms bigint (ms): of that part, what was measured
 -- @column idle_ms bigint (ms): of that, empty or idle
 -- @column busy_minutes bigint: minutes with any work
--- @column busy_until_ms bigint (ms): end of the last of them
--- @column quiet_ms bigint (ms): measured since then, or since it began if it never worked
 -- @column utilization_mean_ratio double (ratio): used over measured time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 measured minutes do not exceed
 -- @column engine_ms bigint (ms): measured in minutes whose work the SMs do not account for: video engines at a quarter or more
 -- @column memory_peak_bytes bigint (bytes): the most used
 -- @column rung tinyint: that 19 of 20 measured minutes reach (1 GPU utilization: an upper bound; 3 SM active)
 -- @column others bigint: other jobs that had a part of this GPU in that time
--- @null busy_until_ms: it did not work in the window; else: not known or not measured
+-- @null else: not known or not measured
 WITH claims AS (
     SELECT gpu_id, holder_id, share, from_ts FROM holds_at($as_of)
 ), rows AS (
@@ -50,19 +48,12 @@ WITH claims AS (
     SELECT
         gpu_id, holder_id, sum(known_ms) AS measured_ms,
         sum(allocated_empty_ms + held_idle_ms) AS idle_ms, count(*) FILTER (WHERE work_ms > 0) AS busy_minutes,
-        max(ts) FILTER (WHERE work_ms > 0) + INTERVAL 1 MINUTE AS busy_until,
         ratio_of(sum(used_ms), sum(measured_ms)) AS mean_ratio,
         quantile_disc(least(1.0, used_ms / measured_ms), 0.95) FILTER (WHERE measured_ms > 0) AS p95_ratio,
         sum(known_ms) FILTER (0.25 * moderate_ms + 0.5 * good_ms > 1.5 * (used_ms - engines_ms)) AS engine_ms,
         max(memory_used_max_bytes) AS memory_peak_bytes,
         quantile_disc(rung, 0.05) FILTER (WHERE measured_ms > 0) AS rung
     FROM minutes
-    GROUP BY ALL
-), quiet AS (
-    SELECT m.gpu_id, m.holder_id, sum(m.known_ms) AS quiet_ms
-    FROM minutes AS m
-    JOIN sums AS s ON s.gpu_id = m.gpu_id AND s.holder_id = m.holder_id
-    WHERE s.busy_until IS NULL OR m.ts >= s.busy_until
     GROUP BY ALL
 ), beside AS (
     SELECT c.gpu_id, c.holder_id, count(DISTINCT o.holder_id) AS others
@@ -75,13 +66,11 @@ SELECT
     g.uuid, h.job, h.user_name, h.project, h.job_name, h.kind, h.framework, c.share, epoch_ms(c.from_ts) AS from_ms,
     epoch_ms(greatest(c.from_ts, $from_ts)) AS seen_from_ms, coalesce(s.measured_ms, 0)::BIGINT AS measured_ms,
     coalesce(s.idle_ms, 0)::BIGINT AS idle_ms,
-    coalesce(s.busy_minutes, 0) AS busy_minutes, epoch_ms(s.busy_until) AS busy_until_ms,
-    coalesce(d.quiet_ms, 0)::BIGINT AS quiet_ms, s.mean_ratio AS utilization_mean_ratio,
+    coalesce(s.busy_minutes, 0) AS busy_minutes, s.mean_ratio AS utilization_mean_ratio,
     s.p95_ratio AS utilization_p95_ratio, coalesce(s.engine_ms, 0)::BIGINT AS engine_ms, s.memory_peak_bytes, s.rung, coalesce(b.others, 0) AS others
 FROM claims AS c
 JOIN gpus AS g USING (gpu_id)
 JOIN holders AS h USING (holder_id)
 LEFT JOIN sums AS s ON s.gpu_id = c.gpu_id AND s.holder_id = c.holder_id
-LEFT JOIN quiet AS d ON d.gpu_id = c.gpu_id AND d.holder_id = c.holder_id
 LEFT JOIN beside AS b ON b.gpu_id = c.gpu_id AND b.holder_id = c.holder_id
 ORDER BY h.job, g.node, g.gpu_index, g.uuid;

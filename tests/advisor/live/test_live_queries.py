@@ -42,14 +42,12 @@ def test_decide_jobs_counts_what_each_made_of_its_gpu(ask: Ask) -> None:
     rows = {row["job"]: row for row in ask("decide_jobs", as_of=TWO_MS, from_ts=NOON_MS)}
     assert set(rows) == {"slurm:1", "slurm:3"}
     one, three = rows["slurm:1"], rows["slurm:3"]
-    assert (one["measured_ms"], one["idle_ms"], one["quiet_ms"]) == (2 * HOUR_MS, HOUR_MS, HOUR_MS)
-    assert (one["busy_minutes"], one["busy_until_ms"]) == (60, ONE_MS)
+    assert (one["measured_ms"], one["idle_ms"], one["busy_minutes"]) == (2 * HOUR_MS, HOUR_MS, 60)
     assert one["utilization_mean_ratio"] == pytest.approx(0.4)
     assert one["utilization_p95_ratio"] == pytest.approx(0.8)
     assert one["memory_peak_bytes"] == 30 * GIB
     assert one["others"] == 0
-    assert three["busy_until_ms"] is None
-    assert (three["measured_ms"], three["quiet_ms"]) == (45 * MINUTE_MS, 45 * MINUTE_MS)
+    assert (three["measured_ms"], three["busy_minutes"]) == (45 * MINUTE_MS, 0)
 
 
 def test_decide_jobs_counts_neighbours(ask: Ask) -> None:
