@@ -1,6 +1,12 @@
 -- Counters that contradict each other are doubted in two more ways: kernels that ran nearly all the time beside SMs of
--- which nothing was active, and power that no idle board draws beside no activity. Stretches that are rolled up keep
--- their states.
+-- which nothing was active, and power that no idle board draws beside no activity. What was not measured is neither 0
+-- nor 1 (docs/decisions/0076). Stretches that are rolled up keep their states.
+
+-- What the busiest part of a GPU did: its compute, by whatever tells of it, or a video engine that does more than noise
+-- (1%). NULL: not known. A video engine that does nothing says nothing of compute.
+CREATE OR REPLACE MACRO busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4) AS
+    greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
+        CASE WHEN engines_e4 > 100 THEN engines_e4 END);
 
 -- Whether a board draws more than any idle one does, though nothing of it was active (analytics/thresholds.py says why
 -- these numbers): twice its own idle power, and 40% of its limit, at least 150 W; 300 W where its limit is not known.
@@ -44,13 +50,13 @@ CREATE OR REPLACE MACRO gpu_state_code(
     gpu_state_of(
         held,
         process_is_present(process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes,
-            greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4)),
+            busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4)),
         process_count,
         coalesce(memory_used_bytes > idle_memory_floor_bytes(memory_total_bytes), false),
-        greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4),
+        busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4),
         utilization_e4, engines_e4, gpu_utilization_e4, power_mw, idle_power_mw,
         power_denies_idle(
-            greatest(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4), power_mw,
+            busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4), power_mw,
             idle_power_mw, power_limit_mw, mig_profile)
     );
 
@@ -114,7 +120,12 @@ SELECT * REPLACE (
     END AS state)
 FROM states;
 
+-- A part of a whole, at most all of it. NULL: nothing was measured (least alone leaves a NULL out and would say all).
+CREATE OR REPLACE MACRO ratio_of(part, whole) AS
+    CASE WHEN whole > 0 THEN least(1.0, part / whole) END;
+
 -- As before, and never more than all: of several who share a GPU one may use more of it than the share that it was given,
--- and its time is the ledger's, so that its use came out as some hundred percent.
+-- and its time is the ledger's, so that its use came out as some hundred percent; and
+-- NULL where nothing was measured.
 CREATE OR REPLACE MACRO sum_ratio(part_ms, whole_ms, share) AS
-    least(1.0, sum(part_ms * share) / nullif(sum(whole_ms * share), 0));
+    ratio_of(sum(part_ms * share), sum(whole_ms * share));
