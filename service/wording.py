@@ -3,7 +3,7 @@
 How a number with a unit reads is ``analytics.text``'s to say.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
@@ -87,9 +87,13 @@ def moment(at: datetime | None, zone: tzinfo = UTC) -> str:
     return _aware(at).astimezone(zone).strftime("%d %b %H:%M").lstrip("0")
 
 
-def is_past(at: datetime | None, now: datetime) -> bool:
-    """Whether what was measured at ``at`` is too old to be so now."""
-    return at is None or text.missing(at) or (now - _aware(at)).total_seconds() > STALE_S
+def so_far(measured_to: datetime | None, now: datetime, when: Callable[[datetime], str]) -> str:
+    """Until when a hold without an end is known to last; ``when`` writes a time."""
+    if measured_to is None or text.missing(measured_to):
+        return "now"
+    if (now - _aware(measured_to)).total_seconds() <= STALE_S:
+        return "now"
+    return f"{when(measured_to)} or later: none of its GPUs was measured after that"
 
 
 def _aware(at: datetime) -> datetime:

@@ -15,13 +15,13 @@ from rich.text import Text
 
 from analytics import text
 from collector.model import Basis
-from service import energy
+from service import energy, wording
 from service.cli import accounted, manager_job, words
 from service.cli.asking import asked
 from service.cli.job_words import job_id
 from service.cli.screen import Column, console, place, print_json, table
 from service.client import Client
-from service.durations import STALE_S, window
+from service.durations import window
 from service.errors import FallowError
 from service.summaries.finding_groups import by_kind, grouped, others
 from service.usecases.harvests import sentences
@@ -220,7 +220,12 @@ def _energy(row: "JobsRow") -> str:
 
 
 def _when(row: "JobsRow", start: datetime) -> str:
-    until = words.clock_time(row["to_ts"]) if row["to_ts"] is not None else _so_far(row["measured_to"])
+    seen = None if row["measured_to"] is None else words.moment(row["measured_to"])
+    until = (
+        words.clock_time(row["to_ts"])
+        if row["to_ts"] is not None
+        else wording.so_far(seen, datetime.now(UTC), words.minute)
+    )
     began = row["from_ts"]
     part = (
         ""
@@ -228,14 +233,6 @@ def _when(row: "JobsRow", start: datetime) -> str:
         else f"; hours are of the time since {start.astimezone():%Y-%m-%d %H:%M}"
     )
     return f"held {words.began(row)} to {until}{part}"
-
-
-def _so_far(measured_to: str | None) -> str:
-    """How long a hold without an end is known to last."""
-    age_s = words.since(measured_to, datetime.now(UTC))
-    if measured_to is None or age_s is None or age_s <= STALE_S:
-        return "now"
-    return f"{words.clock_time(measured_to)} or later: none of its GPUs was measured after that"
 
 
 def _line(row: "JobGpusRow") -> tuple[str, ...]:

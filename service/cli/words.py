@@ -44,12 +44,12 @@ def moment(written: str) -> datetime:
 
 def clock_time(at: str | None) -> str:
     """A time in the reader's own zone, to the minute."""
-    return text.NOTHING if at is None else _minute(moment(at))
+    return text.NOTHING if at is None else minute(moment(at))
 
 
 def localized(sentence: str) -> str:
     """A stored sentence, which speaks in UTC, with its times in the reader's own zone."""
-    return text.localized(sentence, _minute)
+    return text.localized(sentence, minute)
 
 
 def began(row: Mapping[str, object]) -> str:
@@ -67,5 +67,6 @@ def bar(ratio: float | None, width: int) -> str:
     return drawn.ljust(width)
 
 
-def _minute(at: datetime) -> str:
+def minute(at: datetime) -> str:
+    """A time in the reader's own zone."""
     return f"{at.astimezone():%Y-%m-%d %H:%M}"

@@ -158,17 +158,6 @@ def label_of_job(row: "JobsTuple") -> str:
     return f"{name} · {who} · {text.gpu_hours(row.gpu_hours)} · {row.job}"
 
 
-def _so_far(scene: PageContext, measured_to: datetime | None) -> str:
-    """How long a hold without an end is known to last."""
-    if (
-        measured_to is None
-        or text.missing(measured_to)
-        or not wording.is_past(measured_to, datetime.now(UTC))
-    ):
-        return "now"
-    return f"{scene.when(measured_to)} or later, when its GPUs were measured last"
-
-
 def _list(scene: PageContext, jobs: pd.DataFrame) -> None:
     held, wasted = jobs["gpu_hours"].sum(), jobs["wasted_gpu_hours"].sum()
     st.header(
@@ -262,7 +251,12 @@ def _facts(scene: PageContext, row: "JobsRecord") -> None:
         )
         if not text.missing(cells[column])
     ]
-    until = scene.when(row["to_ts"]) if not text.missing(row["to_ts"]) else _so_far(scene, row["measured_to"])
+    is_over = not text.missing(row["to_ts"])
+    until = (
+        scene.when(row["to_ts"])
+        if is_over
+        else wording.so_far(row["measured_to"], datetime.now(UTC), scene.when)
+    )
     items += [
         ("GPUs", text.count(row["gpus"])),
         ("held", f"{scene.began(row)} to {until}"),

@@ -56,3 +56,12 @@ def test_what_was_odd_about_processes_is_said_in_words() -> None:
     both = wording.doubts(f"ring-partial,{process_list.USES_OF_STRANGERS},{process_list.SCALED}")
     assert len(both) == 2 and "in a container" in both[0], "readers need no word for the ring"
     assert wording.doubts(None) == wording.doubts(float("nan")) == ()
+
+
+def test_a_hold_without_an_end_lasts_until_its_gpus_were_measured_last() -> None:
+    now = datetime(2026, 11, 26, 12, tzinfo=UTC)
+    seen = [None, now.replace(tzinfo=None), datetime(2026, 11, 26, 11, 59, tzinfo=UTC)]
+    assert [wording.so_far(at, now, wording.moment) for at in seen] == ["now"] * 3
+    old = datetime(2026, 11, 26, 11, 58, 59, tzinfo=UTC)
+    said = "26 Nov 11:58 or later: none of its GPUs was measured after that"
+    assert wording.so_far(old, now, wording.moment) == said
