@@ -1,5 +1,6 @@
 """Shared by all tests: a clean environment, markers, what tests cost, and where the reference data lies."""
 
+import gc
 import os
 import shutil
 import signal
@@ -58,6 +59,9 @@ def scrub(environment: "os._Environ[str]") -> None:
 
 
 scrub(os.environ)
+
+# A forked child has none of DuckDB's threads: collecting a parent's connection is a segmentation fault.
+os.register_at_fork(after_in_child=gc.freeze)
 
 # A property holds or it doesn't: the same examples each time, and never a verdict on the machine's speed.
 settings.register_profile(

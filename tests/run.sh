@@ -10,7 +10,7 @@
 #
 # What they write goes to memory where there is room: thousands of stores wait for a disk at each commit else.
 #
-# Hundreds of the slow tests kill, freeze and time real processes beside hundreds of others. What failed is played
+# Hundreds of the tests kill, freeze, fork and time real processes beside hundreds of others. What failed is played
 # a second time with nothing beside it, if it is little, and decides then; that it failed is said aloud at the end,
 # with its report above, for it is a fault of the test or of the program all the same (docs/decisions/0018).
 #
@@ -54,8 +54,20 @@ failed() { # NAME...: the tests that failed in these lanes, a line each
 }
 
 quick() {
-    "$PYTHON" -m pytest -p no:cacheprovider --basetemp="$kept/q" -q \
-        --numprocesses=auto --dist=loadfile -m "not slow and not process and not browser" "$@"
+    local came once
+    local how=(-o cache_dir="$kept/quick" -m "not slow and not process and not browser")
+    "$PYTHON" -m pytest --basetemp="$kept/quick.t" -q --numprocesses=auto --dist=loadfile "${how[@]}" "$@"
+    came=$?
+    once=$(failed quick)
+    if [ "$came" -ne 1 ] || [ -z "$once" ] || [ "$(wc -l <<<"$once")" -gt "$few" ]; then
+        return "$came"
+    fi
+    local heading="FAILED ONCE, and passed when played again with nothing beside"
+    "$PYTHON" -m pytest --basetemp="$kept/quick.t" -q --last-failed "${how[@]}" "$@"
+    came=$?
+    [ "$came" -eq 0 ] || heading="FAILED, these or some of them twice"
+    printf '\n%s:\n%s\n' "$heading" "$once"
+    return "$came"
 }
 
 slow() {

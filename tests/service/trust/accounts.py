@@ -88,8 +88,10 @@ def as_account(uid: int, call: Callable[[], T], there: Path) -> T:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as source:
-        answer = pickle.loads(source.read())
-    os.waitpid(child, 0)
+        told = source.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 0 and told, f"the child that became {uid} ended with {status} and told {len(told)} bytes"
+    answer = pickle.loads(told)
     if isinstance(answer, BaseException):
         raise answer
     return answer  # type: ignore[return-value]
