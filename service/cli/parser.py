@@ -124,6 +124,7 @@ def make_parser() -> argparse.ArgumentParser:
         _export,
         _doctor,
         _config,
+        _mcp,
     ):
         add(verbs)
     service_flags.add_verbs(lambda name, about: _verb(verbs, name, about))
@@ -362,3 +363,7 @@ def _config(verbs: Verbs) -> None:
         help="every key there is instead, with its default, bounds and meaning, as Markdown",
     )
     add_json(verb)
+
+
+def _mcp(verbs: Verbs) -> None:
+    _verb(verbs, "mcp", "let your assistant ask: the reading verbs as tools (Model Context Protocol)")

@@ -15,6 +15,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "doctor",
         "config",
         "collect",
+        "mcp",
     ),
     "Start and keep it running": (
         "init",
