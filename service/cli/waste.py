@@ -5,25 +5,24 @@ The sum is the ledger's (docs/decisions/0049), so it is the one of ``fallow ledg
 
 import argparse
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from analytics import text
-from analytics.vocabulary.findings import title_of_kind
-from service.cli import freshness, words
+from service.cli import words
 from service.cli.asking import asked
 from service.cli.ledger import NOT_KNOWN
 from service.cli.screen import Column, console, print_csv, print_json, table
 from service.client import Client
 from service.durations import window
-from service.summaries.waste_table import Waste, waste_table
+from service.summaries.waste_table import Waste
+from service.usecases.wasted import wasted
 
 if TYPE_CHECKING:
     from service.schemas.rows import WasteRow
-    from service.summaries.waste_table import Ledger
 
 SHOWN = 10
 """As many as a head of group reads; who comes after them wasted little."""
@@ -79,31 +78,6 @@ def _is_nameless(rows: Sequence[Waste]) -> bool:
     return bool(rows) and named <= sum(row.gpu_hours for row in rows) / 2
 
 
-def wasted(
-    client: Client, by: str, span: tuple[datetime, datetime], filters: Mapping[str, object]
-) -> tuple[Waste, ...]:
-    """Who wasted anything between two whole minutes, the largest first. Blocks. Raises ``ClientError``."""
-    between = {"from_ts": span[0], "to_ts": span[1]}
-    # a case of an alert may be opened in the minute in which the range ends
-    around = {"from_ts": span[0], "to_ts": span[1] + timedelta(minutes=1)}
-    who = {name: value for name, value in filters.items() if name != "model"}
-    return waste_table(
-        by,
-        _ledger(client, by, {**between, **filters}),
-        client.rows("jobs", **between, **filters),
-        client.rows("findings", **between, **filters),
-        client.rows("alerts", **around, **who),
-        newest=client.rows("span")[0]["last_ts"],
-        is_judged=freshness.lateness(client, datetime.now(UTC)) != freshness.NEVER,
-    )
-
-
-def _ledger(client: Client, by: str, asked: Mapping[str, object]) -> "Sequence[Ledger]":
-    if by == "project":
-        return client.rows("ledger_by_project", **asked)
-    return client.rows("ledger_by_job", **asked) if by == "job" else client.rows("ledger_by_user", **asked)
-
-
 def draw(rows: Sequence[Waste], by: str, now: datetime, width: int | None = None) -> RenderableType:
     """The table: in columns where they find room; else why and what to do stand under each row."""
     priced = any(each.cost is not None for each in rows)
@@ -141,7 +115,7 @@ def _line(row: Waste, by: str, priced: bool, now: datetime) -> list[str | Text]:
 
 def why(row: Waste, by: str) -> str:
     """What was found, and of which job where the row is of several: ``Held, idle: notebook``."""
-    found = " · ".join(title_of_kind(kind) for kind in row.reasons)
+    found = row.found
     if by == "job" or row.worst is None:
         return found
     return f"{found}: {row.worst['job_name'] or row.worst['job']}"

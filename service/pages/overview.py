@@ -1,5 +1,7 @@
 """Overview: allocated against used, where the hours went, who wastes most, and how much is known."""
 
+from dataclasses import replace
+
 import pandas as pd
 import streamlit as st
 
@@ -11,13 +13,15 @@ from service.charts.bars import PARTS, most_wasted, part_colours, waste_bars
 from service.charts.frame import Clock
 from service.charts.theme import DARK, LIGHT
 from service.charts.usage import allocated_and_used, gpus_by_state, ledger_bars
+from service.charts.window import Window
 from service.energy import Energy
 from service.pages.data import queries
-from service.pages.parts import freshness
+from service.pages.parts import freshness, largest_wastes
 from service.pages.parts.charted import charted
 from service.pages.parts.context import PageContext, Site, drawn, nothing_matches
 from service.pages.parts.finding_messages import messages, say
 from service.pages.parts.health import show_health
+from service.pages.parts.leading_figures import leading
 from service.pages.parts.url_state import address
 from service.pages.parts.widgets import Figure, figures, keys, plain, state_keys, striped, swatch
 from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline, sentence
@@ -48,17 +52,24 @@ def _body(scene: PageContext) -> None:
     asked_findings = queries.begin("findings", open=True, **scene.asked_until_now)
     asked_states = queries.begin("states_over_time", **scene.asked_steps)
     asked_people = queries.begin("people", **scene.asked)
+    before = _before(scene.window)
+    asked_before = (
+        queries.begin("usage_over_time", **scene.view.filters, **before.steps),
+        queries.begin("ledger_by_state", **scene.view.filters, **before.span),
+    )
     usage, ledger = asked_usage(), asked_ledger()
     if usage.empty or not usage["installed_gpus"].fillna(0).gt(0).any():
         nothing_matches(scene)
         return
     head = headline(usage, ledger, scene.window)
     st.header(sentence(head, scene.view.of_whom), anchor=False)
-    show_health()
     _withheld(scene, head)
-    found = asked_findings()
-    _figures(head)
+    earlier = headline(asked_before[0](), asked_before[1](), before)
+    figures(leading(head, earlier, scene.window.seconds, scene.view.of_whom), leading=True)
+    went = st.container()
     _hero(scene, usage, head)
+    _figures(head)
+    show_health()
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.subheader("What the GPUs were doing", anchor=False)
@@ -84,7 +95,24 @@ def _body(scene: PageContext) -> None:
     with left:
         _wastes(scene, asked_people())
     with right:
-        _findings(scene, found)
+        _findings(scene, asked_findings())
+    with went:  # the dearest question, asked when the rest of the page stands
+        _went(scene)
+
+
+def _before(window: Window) -> Window:
+    """The range of the same length that ends where the window begins."""
+    return replace(window, from_ts=window.from_ts - (window.to_ts - window.from_ts), to_ts=window.from_ts)
+
+
+def _went(scene: PageContext) -> None:
+    st.subheader("Where it went", anchor=False)
+    filters = tuple(sorted(scene.view.filters.items()))
+    rows = queries.wasted("job", scene.window.from_ts, scene.window.to_ts, filters)
+    if not rows:
+        st.caption("Nobody wasted anything in this time, as far as it was measured.")
+        return
+    largest_wastes.draw(scene, rows)
 
 
 def _withheld(scene: PageContext, head: Headline) -> None:
@@ -121,11 +149,6 @@ def _figures(head: Headline) -> None:
                 label="Lay fallow",
                 much=text.gpu_hours(head.fallow_gpu_hours),
                 told="Allocated minus used: the area between the curves.",
-            ),
-            Figure(
-                label="Wasted outright",
-                much=text.gpu_hours(head.wasted_gpu_hours),
-                told="Held with no process on it, or with one that did nothing: at most 1 % busy.",
             ),
             _money(head),
             *_energy(head),

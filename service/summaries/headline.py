@@ -1,5 +1,6 @@
 """The figures at the head of the overview, worked out from the frames below them. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -32,6 +33,9 @@ class Headline:
     was given them; what lay fallow is what was given less these.
     """
 
+    installed_gpu_hours: float
+    allocated_gpu_hours: float
+    held_used_gpu_hours: float
     installed_gpus: float | None
     allocated_gpus: float | None
     used_gpus: float | None
@@ -48,6 +52,10 @@ class Headline:
     energy: Energy
     wasted_energy: Energy
     there_ratio: float
+
+    def of_installed(self, gpu_hours: float) -> float | None:
+        """A part of all the GPU-hours that there were, measured or not; ``None`` where there were none."""
+        return gpu_hours / self.installed_gpu_hours if self.installed_gpu_hours > 0 else None
 
     def of_the_cluster(self, gpus: float | None) -> float | None:
         """A number of GPUs as an average over the time in which there were any, and not over the window."""
@@ -72,6 +80,9 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
     total = float(hours.sum())
     unknown_hours = float(hours.get(GpuState.UNKNOWN.value, 0.0))
     return Headline(
+        installed_gpu_hours=float((installed * span).sum()),
+        allocated_gpu_hours=float((allocated * span).sum()),
+        held_used_gpu_hours=float((by_holders * span).sum()),
         installed_gpus=_ratio(installed * span, span),
         allocated_gpus=_ratio(allocated * span, span),
         used_gpus=_ratio(used * span, span),
@@ -91,6 +102,24 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
         wasted_energy=energy.used(records(wasted)),
         there_ratio=_ratio(span.where(installed > 0, 0.0), span) or 0.0,
     )
+
+
+KNOWN_ENOUGH = 0.9
+"""Of both ranges, to compare them: an hour that nobody measured would look like a change."""
+SAME = 0.005
+"""Half a percentage point, which rounds to none."""
+
+
+def change(now: Headline, before: Headline, part: Callable[[Headline], float]) -> float | None:
+    """By how much a part of the installed hours rose since the range before, from -1 to 1.
+
+    ``part`` gives the part's hours. ``None`` where nine tenths of either range were not there, or not known.
+    """
+    for each in (now, before):
+        if min(each.there_ratio, each.measured_ratio or 0.0) < KNOWN_ENOUGH:
+            return None
+    here, there = (each.of_installed(part(each)) for each in (now, before))
+    return None if here is None or there is None else here - there
 
 
 def sentence(head: Headline, of_whom: str | None) -> str:

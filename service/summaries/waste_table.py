@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from analytics.vocabulary.findings import WASTE_REASONS, FindingKind, words_of_kind
+from analytics.vocabulary.findings import WASTE_REASONS, FindingKind, title_of_kind, words_of_kind
 from service.summaries.finding_groups import once_a_gpu
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 OWNER_COLUMN = {"user": "user_name", "project": "project", "job": "job"}
 """Which column of jobs, findings and alerts has the ledger's key."""
 UNJUDGED = "nothing was judged yet: ask again in a minute"
+TALK = "talk before the next one"
 MOST_REASONS = 2
 """More reasons than two are a list that nobody reads; ``fallow findings --all`` has them."""
 NEWEST = timedelta(minutes=2)
@@ -63,12 +64,17 @@ class Waste:
     is_judged: bool = True
 
     @property
+    def found(self) -> str:
+        """What was found, in words: ``Held, idle · Memory hog``."""
+        return " · ".join(title_of_kind(kind) for kind in self.reasons)
+
+    @property
     def remedy(self) -> str:
         """What to do now about the job of theirs that wastes most, in words; of one that is over, to talk."""
         if self.worst is None:
             return "find out whose they are: `fallow doctor` says which sources name holders"
         if self.live is None:
-            return f"over: see `fallow job {self.worst['job']}`, and talk before the next one"
+            return f"over: see `fallow job {self.worst['job']}`, and {TALK}"
         job, about = str(self.live["job"]), words_of_kind(self.live_reason or "")
         nothing = f"no finding is open now; see `fallow explain {job}`" if self.is_judged else UNJUDGED
         done = nothing if about is None else about.remedy.replace("JOB", job)

@@ -16,8 +16,9 @@ from rich.console import Console, RenderableType
 from analytics.vocabulary.findings import FindingKind
 from service.cli import main
 from service.cli.screen import Column, print_csv, table
-from service.cli.waste import draw, wasted
+from service.cli.waste import draw
 from service.client import Client, connect
+from service.usecases.wasted import wasted
 from tests.service import one_sum_world as world
 
 FLAGS = ["--since", "2026-11-01T12:00", "--until", "2026-11-01T15:00"]

@@ -21,8 +21,10 @@ from service.client import Client, ServiceDown, connect
 from service.errors import StoreOlder, UnknownQuery
 from service.schemas.service import ComponentHealth
 from service.summaries.savings import Savings
+from service.summaries.waste_table import Waste
 from service.usecases import advised as client_advising
 from service.usecases import recurring as client_recurring
+from service.usecases import wasted as client_wasted
 from service.usecases.advised import Advised, Replayed, Rule, SettingRow
 from service.usecases.recurring import Recurred
 
@@ -175,6 +177,14 @@ def recurred(start: datetime, end: datetime) -> Recurred | None:
         return None
 
 
+@st.cache_data(ttl=TICK_S, max_entries=64, show_spinner=False)
+def wasted(
+    by: str, start: datetime, end: datetime, filters: tuple[tuple[str, object], ...]
+) -> tuple[Waste, ...]:
+    """Who wasted a window's GPU-hours, at most one tick old. Blocks. Raises ``ClientError``."""
+    return client_wasted.wasted(_client(), by, (start, end), dict(filters))
+
+
 def rules() -> tuple[Rule, ...]:
     """The numbers that advice turns on. Raises ``ClientError``."""
     return client_advising.rules(_client())
@@ -208,6 +218,7 @@ def forget() -> None:
     _answers.clear()
     advised.clear()
     components.clear()
+    wasted.clear()
     _connected.cache_clear()
 
 

@@ -68,20 +68,25 @@ def state_keys(colours: Theme, *, withheld: bool = True) -> None:
 class Figure:
     """A number that a page leads with: what it is called, how much, and what that means.
 
-    ``told`` may end with what to do, and ``code`` is what to write then.
+    ``told`` may end with what to do, and ``code`` is what to write then. ``beside`` stands small under it.
     """
 
     label: str
     much: str
     told: str = ""
     code: str = ""
+    beside: str = ""
 
 
-def figures(items: Sequence[Figure]) -> None:
-    """Figures in rows of equal length, as one piece of HTML: Streamlit's take a browser 0.2 s for six."""
+def figures(items: Sequence[Figure], *, leading: bool = False) -> None:
+    """Figures in rows of equal length, as one piece of HTML: Streamlit's take a browser 0.2 s for six.
+
+    ``leading``: those that a page begins with.
+    """
     rows = -(-len(items) // IN_A_ROW) or 1
     in_a_row = -(-len(items) // rows)
-    st.html(f'<dl class="figures" style="--in-a-row: {in_a_row}">{"".join(map(_figure, items))}</dl>')
+    kind = "figures leading" if leading else "figures"
+    st.html(f'<dl class="{kind}" style="--in-a-row: {in_a_row}">{"".join(map(_figure, items))}</dl>')
 
 
 def _figure(figure: Figure) -> str:
@@ -94,7 +99,8 @@ def _figure(figure: Figure) -> str:
             f'<span class="why" tabindex="0" role="note" aria-label="{aloud}">?'
             f'<span class="told" aria-hidden="true">{escape(figure.told)}{code}</span></span>'
         )
-    return f"<div><dt>{label}{why}</dt><dd>{escape(figure.much)}</dd></div>"
+    beside = f'<dd class="beside">{escape(figure.beside)}</dd>' if figure.beside else ""
+    return f"<div><dt>{label}{why}</dt><dd>{escape(figure.much)}</dd>{beside}</div>"
 
 
 def facts(items: Sequence[tuple[str, str]]) -> None:

@@ -1,0 +1,47 @@
+"""Who wasted a range's GPU-hours, asked of a store or a service: for ``fallow waste`` and the overview."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from service.summaries.waste_table import Waste, waste_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from service.client.queries import Client
+    from service.summaries.waste_table import Ledger
+
+
+def wasted(
+    client: "Client", by: str, span: tuple[datetime, datetime], filters: Mapping[str, object]
+) -> tuple[Waste, ...]:
+    """Who wasted anything between two whole minutes, the largest first. Blocks. Raises ``ClientError``.
+
+    ``by`` is ``user``, ``project`` or ``job``; ``filters`` are those of most queries, ``None`` for all.
+    """
+    between = {"from_ts": span[0], "to_ts": span[1]}
+    # a case of an alert may be opened in the minute in which the range ends
+    around = {"from_ts": span[0], "to_ts": span[1] + timedelta(minutes=1)}
+    who = {name: value for name, value in filters.items() if name != "model"}
+    return waste_table(
+        by,
+        _ledger(client, by, {**between, **filters}),
+        client.rows("jobs", **between, **filters),
+        client.rows("findings", **between, **filters),
+        client.rows("alerts", **around, **who),
+        newest=client.rows("span")[0]["last_ts"],
+        is_judged=_is_judged(client),
+    )
+
+
+def _is_judged(client: "Client") -> bool:
+    """Whether anybody has looked for findings; an older store does not tell, and is believed to be judged."""
+    rows = client.rows_if_kept("judgement")
+    return rows is None or any(row["judged_at"] for row in rows)
+
+
+def _ledger(client: "Client", by: str, asked: Mapping[str, object]) -> "Sequence[Ledger]":
+    if by == "project":
+        return client.rows("ledger_by_project", **asked)
+    return client.rows("ledger_by_job", **asked) if by == "job" else client.rows("ledger_by_user", **asked)
