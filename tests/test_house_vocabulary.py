@@ -134,9 +134,10 @@ SETS = (
     {state.value for state in WASTE_STATES},
     {GpuState.FREE.value, GpuState.UNKNOWN.value},
     {GpuState.SUSPECT.value, GpuState.UNKNOWN.value},
+    {GpuState.LOW_SATURATION.value, GpuState.MODERATE.value, GpuState.GOOD.value},
 )
-"""Kinds and states that queries take together: the vocabulary's own sets, and which states may be withheld or
-say nothing of use."""
+"""Kinds and states that queries take together: the vocabulary's own sets, and which states may be withheld,
+say nothing of use, or are use."""
 
 
 def test_queries_spell_names_that_there_are() -> None:

@@ -207,7 +207,7 @@ def _finding(
         coverage=cover(window, len(window.covered)),
         rung=past.rung,
         wasted_gpu_hours=None if kind is FindingKind.NOT_STARTED else hours,
-        sentence=_sentence(past, claim, kind, window, (window.end_ms - since_ms, hours)),
+        sentence=_sentence(past, claim, kind, window, (since_ms, hours, t)),
         evidence=_evidence(past, claim, window, hours),
     )
 
@@ -226,33 +226,54 @@ def _hours(past: GpuPast, claim: Claim, window: Bins, since_ms: int, grace_ms: i
     return max(hours, sum(window.covered) * BIN_MS / HOUR_MS * shares)
 
 
-def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost: tuple[int, float]) -> str:
-    """What is said; ``lost`` is the quiet time in ms and what it cost in GPU-hours."""
+def _measured_ms(past: GpuPast, claim: Claim, window: Bins, since_ms: int) -> int:
+    """How much of the quiet time was measured, by the roll-ups, and never less than the window shows."""
+    length_ms = window.end_ms - since_ms
+    if claim.idle_gpu_hours is None:
+        return length_ms
+    shares = past.share_of_device * claim.share / max(1.0, sum(each.share for each in past.claims))
+    by_hours_ms = claim.idle_gpu_hours / shares * HOUR_MS if shares else 0.0
+    at_least_ms = max(by_hours_ms, claim.rhythm.known_since_ms, sum(window.covered) * BIN_MS)
+    return min(length_ms, int(at_least_ms))
+
+
+def _sentence(
+    past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost: tuple[int, float, Thresholds]
+) -> str:
+    """What is said; ``lost`` is since when nothing was done, in ms, and what that cost in GPU-hours."""
+    since_ms, hours, t = lost
+    length_ms = window.end_ms - since_ms
     from_records = _is_older_than_records(past, claim)
     bound = " at least, when its records begin" if from_records else ""
     start = f"{holder_name(claim)} has held {gpu_name(past)} since {text.clock(claim.from_ms)}{bound}"
-    since = text.length(lost[0] / 1000)
-    is_bound = from_records and window.end_ms - lost[0] <= claim.from_ms
-    quiet = f"{'at least ' if is_bound else ''}{since} ({text.gpu_hours(lost[1])})"
+    since, cost = text.length(length_ms / 1000), f" ({text.gpu_hours(hours)})"
+    is_bound = from_records and since_ms <= claim.from_ms
+    quiet = f"{'at least ' if is_bound else ''}{since}{cost}"
+    measured_ms = _measured_ms(past, claim, window, since_ms)
+    seen = text.length(measured_ms / 1000)
+    part, during, never = "", f"for {quiet}", f"in {quiet}"
+    if measured_ms < t.coverage_ratio * (length_ms - ROLLED_UP_MS):  # in the rest it may have worked
+        part, during = f", {seen} of it measured", f"in the measured {seen} of the last {since}{cost}"
+        never = during
     if kind is FindingKind.NOT_STARTED and from_records:
         return (
             f"{holder_name(claim)} has not computed on {gpu_name(past)} since the records begin, for "
-            f"{since}; what it did before is not known."
+            f"{since}{part}; what it did before is not known."
         )
     if kind is FindingKind.NOT_STARTED:
-        return f"{start} and has not computed on it yet after {since}; it may still be preparing."
+        return f"{start} and has not computed on it yet after {since}{part}; it may still be preparing."
     if kind is FindingKind.SLEEPING_BATCH:
-        return f"{start} and has never computed on it in {quiet}: whatever it is doing needs no GPU."
+        return f"{start} and has never computed on it {never}: whatever it is doing needs no GPU."
     if kind is FindingKind.CRASH_LOOP:
         starts = f"{claim.processes_started} of its processes started"
         if not claim.processes_started:
             starts = f"a process came to the GPU {claim.process_arrivals} times"
         return (
-            f"{start} and has never computed on it in {quiet}, while {starts} within the last 6 h: "
+            f"{start} and has never computed on it {never}, while {starts} within the last 6 h: "
             f"it seems to crash and start again."
         )
     if kind is FindingKind.ALLOCATED_EMPTY:
-        return f"{start}, and no process has used it for {quiet}."
+        return f"{start}, and no process has used it {during}."
     memory, is_own = _memory(past, claim, window)
     there = newest(tuple(presence(past, window)))
     is_kept = memory is not None and there is not False and not (is_own and memory == 0)
@@ -265,7 +286,7 @@ def _sentence(past: GpuPast, claim: Claim, kind: FindingKind, window: Bins, lost
         unseen = "; its processes have left"
     busy = mean(known(window.busiest)) or 0.0
     return (
-        f"{start}, and {what} for {quiet}{kept}: {text.percent(busy)} busy "
+        f"{start}, and {what} {during}{kept}: {text.percent(busy)} busy "
         f"over the window ({measured_by(past.rung)}){unseen}."
     )
 

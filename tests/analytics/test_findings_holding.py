@@ -272,9 +272,29 @@ def test_loop_is_told_by_a_gpu_that_is_taken_again_and_again_where_no_process_is
 
 
 def test_job_from_before_the_records_is_not_said_to_be_new() -> None:
-    (finding,) = judged(past(fresh(5.0), installed_from_ms=minutes_before_noon(300))).findings
+    job = fresh(5.0, idle_gpu_hours=5.0)
+    (finding,) = judged(past(job, installed_from_ms=minutes_before_noon(300))).findings
     assert finding.kind is FindingKind.NOT_STARTED
     assert "since the records begin, for 5 h; what it did before" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("hours", "known_h", "said"),
+    [
+        (1.0, 1.0, "done nothing on it in the measured 1 h of the last 21 h (1.0 GPU-hours), keeping"),
+        (19.0, 19.0, "done nothing on it in the measured 19 h of the last 21 h (19.0 GPU-hours)"),
+        (20.0, 20.0, "done nothing on it for 21 h (20.0 GPU-hours)"),  # 95% of it, as everywhere
+    ],
+)
+def test_time_that_nobody_measured_is_not_said_to_be_idle(hours: float, known_h: float, said: str) -> None:
+    # It worked until 21 hours ago; then the service was away for a while, and it may have worked meanwhile.
+    rhythm = Rhythm(
+        active_until_ms=minutes_before_noon(21 * 60),
+        known_since_ms=round(known_h * HOUR_MS),
+        silence_p90_ms=None,
+    )
+    job = claim(24.0, busy_until_ms=minutes_before_noon(21 * 60), idle_gpu_hours=hours, rhythm=rhythm)
+    assert said in only(judged(past(job))).sentence
 
 
 def test_a_blip_while_loading_is_no_computing_yet() -> None:

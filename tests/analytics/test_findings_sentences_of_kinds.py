@@ -255,6 +255,8 @@ def lengths_hold(
             return told_ms == []
         case _:
             hour_of_days_ms = HOUR_MS if window_ms >= DAY_MS else MINUTE_MS
+            if len(told_ms) == 2 and "measured" in finding.sentence:
+                return window_ms <= told_ms[0] < told_ms[1]  # what was measured, and of what
             return len(told_ms) == 1 and told_ms[0] >= window_ms // hour_of_days_ms * hour_of_days_ms
 
 

@@ -19,10 +19,8 @@ LAST = 8 * 60
 BEGIN = datetime.fromtimestamp(T0 / 1000, UTC).replace(tzinfo=None)
 
 
-
-
 def cells(minute: int) -> float | None:
-    """A notebook: two minutes in 25 for five hours, the last of them ends at 277; then 203 minutes of nothing."""
+    """A notebook: two minutes in 25 for five hours, the last of them ends at 277; then 203 of nothing."""
     return 0.4 if minute <= 300 and (minute - 1) % 25 < 2 else 0.0
 
 
@@ -45,7 +43,9 @@ def never(minute: int) -> float | None:
     return 0.0
 
 
-def samples(number: int, level: Callable[[int], float | None], empty_from: int = LAST + 1) -> Iterator[GpuSample]:
+def samples(
+    number: int, level: Callable[[int], float | None], empty_from: int = LAST + 1
+) -> Iterator[GpuSample]:
     for minute in range(1, LAST + 1):
         busy = level(minute)
         if busy is not None:
