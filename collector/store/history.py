@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,9 +20,10 @@ from collector.store.columns import stored_rows
 from collector.store.cuts import Word, is_cut_anew
 from collector.store.doubts import write_intruded
 from collector.store.gaps import write_gaps
-from collector.store.latest import read_newest, stored_ends
+from collector.store.latest import grown, read_newest, stored_ends
 from collector.store.origin import claim
 from collector.store.rollups import BIN_MS, Stretch, close_finished, redo, start_marks
+from collector.store.silences import silences
 from collector.store.statements import statement
 from collector.store.ticks import Live, note_newest, note_outcomes, write_processes
 
@@ -106,6 +108,7 @@ def _add_samples(
     live.recent_ms = 0
     live.note_widths(pc.max(rows["width_ms"]).as_py())
     live.registry.install_earlier(rows)
+    silent = _silences(live, rows)
     connection.register("incoming", rows)
     bounds = {"from_ms": first_ms, "to_ms": last_ms, "kept_ms": live.marks.samples_from_ms}
     counted = connection.execute(statement("insert_history"), bounds).fetchone()
@@ -117,8 +120,22 @@ def _add_samples(
         live.marks = start_marks(connection, first_ms)
     stretch = Stretch(from_ms=first_ms, to_ms=last_ms, gpu_ids=gpu_ids)
     redo(connection, stretch, live.marks, live.reach)
+    if silent:
+        back = tuple(gpu_id for gpu_id, _, _ in silent)
+        before = Stretch(from_ms=min(from_ms for _, from_ms, _ in silent), to_ms=first_ms, gpu_ids=back)
+        redo(connection, before, live.marks, live.reach)
     live.marks = close_finished(connection, live.marks, at_ms=last_ms, reach=live.reach)
     return int(counted[0]) if counted else 0
+
+
+def _silences(live: Live, rows: pa.Table) -> list[tuple[int, int, int]]:
+    """GPUs that were silent from their newest sample so far until the first of these."""
+    ids = rows["gpu_id"].to_numpy()
+    starts = rows["ts"].cast(pa.int64()).to_numpy() // 1000 - rows["width_ms"].to_numpy()
+    gpu_ids, place = np.unique(ids, return_inverse=True)
+    first = np.full(len(gpu_ids), np.iinfo(np.int64).max)
+    np.minimum.at(first, place, starts)
+    return silences(grown(live.newest_ms, int(gpu_ids[-1])), gpu_ids, first) if len(gpu_ids) else []
 
 
 def _add_holder_samples(

@@ -50,6 +50,7 @@ from collector.store.rollups import (
     redo,
     start_marks,
 )
+from collector.store.silences import silences
 from collector.store.statements import feed, statement
 from collector.store.withheld import Open, read_withheld, with_unseen, write_withheld
 
@@ -167,13 +168,16 @@ def add_samples(connection: duckdb.DuckDBPyConnection, live: Live, stored: pa.Ta
     if live.marks.minutes_to_ms is None:
         live.marks = start_marks(connection, int(starts.min()))
     ahead = ends > live.newest_ms[ids]
+    mark_ms = live.marks.minutes_to_ms or 0
+    back = [span for span in silences(live.newest_ms, ids, starts) if span[1] < mark_ms]
     if ahead.all():
         _append(connection, live, rows, ids, ends)
     elif ahead.any():
         _append(connection, live, rows.filter(pa.array(ahead)), ids[ahead], ends[ahead])
-    mark_ms = live.marks.minutes_to_ms or 0
     before = ahead & (starts < mark_ms)
-    spans = list(zip(ids[before].tolist(), starts[before].tolist(), ends[before].tolist(), strict=True))
+    spans = back + list(
+        zip(ids[before].tolist(), starts[before].tolist(), ends[before].tolist(), strict=True)
+    )
     if not ahead.all():
         late = _insert_late(connection, rows.filter(pa.array(~ahead)), ends[~ahead], live.marks)
         spans += [span for span in late if span[1] < mark_ms]

@@ -26,10 +26,11 @@ MONEY = ("cost", "wasted_cost", "currency")
 #           hours held used free empty idle low moderate good suspect unknown wasted
 A0 = (2.00, 2.00, 0.8, 0.0, 0.00, 1.0, 0.0, 0.0, 1.0, 0.0, 0.00, 1.00)
 A1 = (2.00, 1.00, 0.4, 1.0, 0.00, 0.0, 0.0, 1.0, 0.0, 0.0, 0.00, 0.00)
-B0 = (1.00, 0.75, 0.0, 0.0, 0.75, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.75)
-NOBODY = (1.25, 0.00, 0.0, 1.0, 0.00, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.00)
+B0 = (1.00, 1.00, 0.0, 0.0, 0.75, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.75)
+NOBODY = (1.00, 0.00, 0.0, 1.0, 0.00, 0.0, 0.0, 0.0, 0.0, 0.0, 0.00, 0.00)
 HALF = (0.50, 0.50, 0.2, 0.0, 0.00, 0.0, 0.0, 0.5, 0.0, 0.0, 0.00, 0.00)
-SHELL = (0.75, 0.75, 0.0, 0.0, 0.75, 0.0, 0.0, 0.0, 0.0, 0.0, 0.00, 0.75)
+SHELL = (1.00, 1.00, 0.0, 0.0, 0.75, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.75)
+# Nobody measured b0 for a quarter of an hour; who had it before and after had it then too.
 
 
 UNNAMED = "somebody"
@@ -117,8 +118,8 @@ def test_utilization_is_used_over_measured_time(ask: Ask) -> None:
         ({"node": "b"}, 1.0),
         ({"model": "H100"}, 4.0),
         ({"user": "ana"}, 2.5),
-        ({"project": "lm"}, 1.25),
-        ({"user": "bo", "model": "A100"}, 0.75),
+        ({"project": "lm"}, 1.5),
+        ({"user": "bo", "model": "A100"}, 1.0),
         ({"user": "ana", "project": "lm"}, 0.0),
     ],
 )
@@ -156,7 +157,7 @@ def test_usage_over_time_sets_utilization_beside_allocation(ask: Ask) -> None:
     assert second["installed_gpus"] == 3.0
     assert second["unknown_gpus"] == 0.25
     assert second["utilization_ratio"] == 0.0
-    assert second["allocated_ratio"] == pytest.approx(1.75 / 2.75)  # held over known time
+    assert second["allocated_ratio"] == pytest.approx(2.0 / 3.0)  # its holder had b0 in its gap
 
 
 @pytest.mark.parametrize("step_s", [60, 600, 1500, 3600, 7200])
@@ -183,7 +184,7 @@ def test_people(ask: Ask) -> None:
         10.0,
         4.0,
     )
-    assert (bo["gpu_hours"], bo["wasted_gpu_hours"], bo["cost"]) == (1.25, 0.75, None)
+    assert (bo["gpu_hours"], bo["wasted_gpu_hours"], bo["cost"]) == (1.5, 0.75, None)
 
 
 def test_projects(ask: Ask) -> None:

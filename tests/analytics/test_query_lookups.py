@@ -128,11 +128,14 @@ def test_heatmap(ask: Ask) -> None:
         ("GPU-a0", 13, "held-idle", 1.0),
         ("GPU-a1", 12, "moderate", 1.0),
         ("GPU-a1", 13, "free", 0.0),
-        ("GPU-b0", 13, "allocated-empty", 0.75),
+        ("GPU-b0", 13, "allocated-empty", 1.0),
     ]
     assert [row["utilization_ratio"] for row in rows] == pytest.approx([0.8, 0.0, 0.4, 0.0, 0.0])
     quarters = ask("heatmap", **WINDOW, step_s=900, node="b")
-    assert [row["ts"].minute for row in quarters] == [0, 15, 45]  # nothing is known of 13:30 to 13:45
+    empty = "allocated-empty"
+    # nothing is known of 13:30 to 13:45 but whose it was
+    told = [(row["ts"].minute, row["state"], row["held_ratio"]) for row in quarters]
+    assert told == [(0, empty, 1.0), (15, empty, 1.0), (30, "unknown", 1.0), (45, empty, 1.0)]
 
 
 def test_heatmap_by_node(ask: Ask) -> None:

@@ -100,10 +100,10 @@ MANAGED = (
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("ledger_by_partition", {"main": 2.0, "short": 0.5, "debug": 0.75, None: 0.5}),
-        ("ledger_by_qos", {"normal": 2.0, "high": 0.5, None: 1.25}),
-        ("ledger_by_account", {"vision": 2.5, "lm": 0.75, None: 0.5}),
-        ("ledger_by_cluster", {"lab": 2.5, "old": 0.75, None: 0.5}),
+        ("ledger_by_partition", {"main": 2.0, "short": 0.5, "debug": 1.0, None: 0.5}),
+        ("ledger_by_qos", {"normal": 2.0, "high": 0.5, None: 1.5}),
+        ("ledger_by_account", {"vision": 2.5, "lm": 1.0, None: 0.5}),
+        ("ledger_by_cluster", {"lab": 2.5, "old": 1.0, None: 0.5}),
     ],
 )
 def test_hours_are_told_by_the_run_that_had_them(
@@ -123,4 +123,4 @@ def test_hours_are_told_by_the_run_that_had_them(
 def test_a_number_that_may_be_another_job_s_gives_no_key(
     tmp_path: Path, rows: list[tuple[str, Mapping[str, object]]]
 ) -> None:
-    assert hours(tmp_path, "ledger_by_cluster", *rows) == {None: 3.75}
+    assert hours(tmp_path, "ledger_by_cluster", *rows) == {None: 4.0}

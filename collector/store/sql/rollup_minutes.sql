@@ -6,7 +6,8 @@
 --   read_to_ms       UTC ms: samples up to here may reach back into the range
 --   gpu_ids          INTEGER[]: these GPUs only; NULL: all
 -- Rows added: one a (minute, GPU, holder), as the table says. A 30 s bin is wholly in one state; it is
--- unknown when samples cover less than half of it, and absent when no sample touches it and nobody withholds it. Its holders are
+-- unknown when samples cover less than half of it, and absent when no sample touches it, nobody withholds it and nobody is
+-- known to hold it: what is told to end holds until then, what has no end until any of its job's GPUs was measured last. Its holders are
 -- those at its middle, and its milliseconds are split among them by share so that integers add up. A sample as
 -- wide as a bin or wider counts for the bins whose middle it covers, wholly, and is not mixed with its neighbours:
 -- over many bins each sample counts for its own width, once. Energy is split by the time itself.
@@ -145,6 +146,34 @@ unseen AS (
     ANTI JOIN held AS h ON h.gpu_id = o.gpu_id AND h.bin = o.bin
     WHERE NOT o.unasked AND o.gpu_id IN (SELECT gpu_id FROM wanted)
 ),
+-- A GPU of which no row came was given all the same, while its hold is known to last: unknown time, as a row without
+-- values would be.
+silent AS (
+    SELECT h.gpu_id, h.holder_id, h.bin
+    FROM held AS h
+    JOIN gpus AS g ON g.gpu_id = h.gpu_id AND h.bin * 30000 >= epoch_ms(g.installed_from)
+        AND (g.installed_to IS NULL OR (h.bin + 1) * 30000 <= epoch_ms(g.installed_to))
+    ANTI JOIN metered AS m ON m.gpu_id = h.gpu_id AND m.bin = h.bin
+),
+known_to_last AS (
+    SELECT s.gpu_id, s.holder_id, max(coalesce(a.to_ts, n.newest_ts)) AS until_ts
+    FROM (SELECT DISTINCT gpu_id, holder_id FROM silent) AS s
+    JOIN allocations AS a ON a.gpu_id = s.gpu_id AND a.holder_id = s.holder_id
+    LEFT JOIN (
+        SELECT a.holder_id, max(s.ts) AS newest_ts
+        FROM allocations AS a
+        JOIN samples_all AS s ON s.gpu_id = a.gpu_id AND s.ts > a.from_ts AND s.ts > epoch_ms(CAST($from_ms AS BIGINT))
+        WHERE a.to_ts IS NULL AND a.holder_id IN (SELECT holder_id FROM silent)
+        GROUP BY a.holder_id
+    ) AS n ON n.holder_id = s.holder_id
+    GROUP BY s.gpu_id, s.holder_id
+),
+unmeasured AS (
+    SELECT gpu_id, bin FROM unseen
+    UNION
+    SELECT s.gpu_id, s.bin FROM silent AS s
+    JOIN known_to_last AS k ON k.gpu_id = s.gpu_id AND k.holder_id = s.holder_id AND s.bin * 30000 + 15000 < epoch_ms(k.until_ts)
+),
 bins AS (
     SELECT m.* REPLACE (
         coalesce(o.energy_mj, m.energy_mj - coalesce(given.energy_mj, 0)) AS energy_mj,
@@ -156,7 +185,7 @@ bins AS (
     ) AS given ON given.board_id = m.gpu_id AND given.bin = m.bin
     WHERE m.gpu_id IN (SELECT gpu_id FROM wanted)
     UNION ALL BY NAME
-    SELECT gpu_id, bin, false AS covered, 0 AS energy_ms FROM unseen
+    SELECT gpu_id, bin, false AS covered, 0 AS energy_ms FROM unmeasured
 ),
 -- Most GPUs have one holder, who has all of it: no windows for those.
 alone AS (

@@ -63,16 +63,21 @@ def mark(store: Store) -> float | None:
     return (found[0][0] - D0) / DAY_MS if found else None
 
 
+def added(one: int | None, other: int | None) -> int | None:
+    """As SQL adds: what was not measured (the energy of a silent GPU) adds nothing."""
+    return other if one is None else one if other is None else one + other
+
+
 def assert_days_are_their_hours(store: Store) -> None:
     """A row a day, GPU and holder with the sums of its hours, up to the mark and no further."""
     mark_ms = D0 + round((mark(store) or 0) * DAY_MS)
-    summed: dict[tuple[int, ...], list[int]] = {}
+    summed: dict[tuple[int, ...], list[int | None]] = {}
     for ts_ms, gpu_id, holder_id, *parts in ask(
         store, f"SELECT epoch_ms(ts), gpu_id, holder_id, {SUMS} FROM rollup_1h"
     ):
         if ts_ms < mark_ms:
             key = (ts_ms // DAY_MS * DAY_MS, gpu_id, holder_id)
-            summed[key] = [a + b for a, b in zip(summed.get(key, [0] * 12), parts, strict=True)]
+            summed[key] = [added(*each) for each in zip(summed.get(key, [None] * 12), parts, strict=True)]
     days = ask(store, f"SELECT epoch_ms(ts), gpu_id, holder_id, {SUMS} FROM rollup_1d")
     assert len(days) == len(summed) > 0
     assert {row[:3]: list(row[3:]) for row in days} == summed
