@@ -193,9 +193,7 @@ class Site:
 
     def close(self) -> None:
         """End everything that was started."""
-        if self._training is not None and self._training.poll() is None:
-            self._training.send_signal(signal.SIGINT)
-            self._training.communicate(timeout=LIMIT_S)
+        self.end_training()
         if self._service is not None:
             for row in self._alive():
                 self.line.cancel(row.job)
@@ -340,6 +338,12 @@ class Site:
                 text=True,
             )
         self._until("it trains", lambda: re.search(r"step +\d+ +loss", self._trained()))
+
+    def end_training(self) -> None:
+        """Stop the training, if one runs: it would keep a core busy as long as the site lives."""
+        if self._training is not None and self._training.poll() is None:
+            self._training.send_signal(signal.SIGINT)
+            self._training.communicate(timeout=LIMIT_S)
 
     def control(self) -> str:
         """The path that a running controller printed."""

@@ -74,6 +74,7 @@ def test_the_commands_of_a_page_do_what_they_say(site: Site, page: Path) -> None
             tried(site, command)
     finally:
         site.variables.clear()
+        site.end_training()
 
 
 @pytest.mark.long
