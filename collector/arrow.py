@@ -4,7 +4,7 @@ One schema for both, so that live ticks, replays, imports and the simulated clus
 door. Scaling to integers happens in the store; here values are as in ``collector.model``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
@@ -18,6 +18,7 @@ from collector.model import (
     Gap,
     Gpu,
     GpuSample,
+    GpuUuid,
     HolderSample,
     Intrusion,
     JobId,
@@ -78,7 +79,8 @@ class History:
 
     ``samples`` has SAMPLE_SCHEMA (any column but ``uuid``, ``at_ms`` and ``width_ms`` may be missing and
     counts as not measured) and need not be sorted; ``holder_samples`` has HOLDER_SAMPLE_SCHEMA. ``owners``:
-    the job of each process of which it is known.
+    the job of each process of which it is known. ``installed_ms``: since when a GPU without samples is there;
+    without it, since the first of all samples.
     """
 
     source: str
@@ -92,6 +94,7 @@ class History:
     intruded: tuple[IntrudedInterval, ...] = ()
     owners: tuple[tuple[ProcessKey, JobId], ...] = ()
     holder_samples: pa.Table = field(default_factory=HOLDER_SAMPLE_SCHEMA.empty_table)
+    installed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
 
 
 def to_table(samples: Iterable[GpuSample]) -> pa.Table:

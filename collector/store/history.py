@@ -71,7 +71,8 @@ def _span(history: History) -> tuple[int, int]:
 
 
 def _register_gpus(live: Live, history: History, first_ms: int, last_ms: int) -> None:
-    """A new GPU with samples counts from its first one, which adding them finds; others from the start.
+    """A new GPU with samples counts from its first one, which adding them finds; others as told, or from
+    the start.
 
     One that was cut otherwise before it was known is another row until then.
     """
@@ -82,8 +83,11 @@ def _register_gpus(live: Live, history: History, first_ms: int, last_ms: int) ->
         if known is not None and known[1] >= last_ms and gpu.uuid in measured and is_cut_anew(known[0], gpu):
             registry.register_former(gpu, history.source, last_ms, known[1] // BIN_MS * BIN_MS)
     decide = partial(_cut_ms, live, history)
-    for at_ms, there in ((last_ms, True), (first_ms, False)):
-        gpus = [gpu for gpu in history.gpus if (gpu.uuid in measured) == there]
+    since: dict[int, list[Gpu]] = {last_ms: []}
+    for gpu in history.gpus:
+        told_ms = last_ms if gpu.uuid in measured else history.installed_ms.get(gpu.uuid, first_ms)
+        since.setdefault(max(first_ms, told_ms), []).append(gpu)
+    for at_ms, gpus in sorted(since.items(), reverse=True):
         registry.register_gpus(gpus, history.source, at_ms, decide)
 
 

@@ -26,12 +26,20 @@ def with_neighbours(recording: Recording, samples: Path) -> Recording:
 
     Raises RecordingUnreadable when a file is there and cannot be understood.
     """
-    known = {gpu.uuid: gpu for gpu in _read(samples, "gpus", _gpu)}
+    told = list(_read(samples, "gpus", _gpu_since))
+    known = {gpu.uuid: gpu for gpu, _ in told}
+    installed_ms = {gpu.uuid: from_ms for gpu, from_ms in told if from_ms is not None}
     gpus = tuple(known.get(gpu.uuid, gpu) for gpu in recording.gpus)
     extra = tuple(gpu for uuid, gpu in known.items() if uuid not in {g.uuid for g in recording.gpus})
     held = tuple(_read(samples, "allocations", _held))
     did = _holder_samples(samples)
-    return replace(recording, gpus=gpus + extra, held=held or recording.held, holder_samples=did)
+    return replace(
+        recording,
+        gpus=gpus + extra,
+        held=held or recording.held,
+        holder_samples=did,
+        installed_ms=installed_ms,
+    )
 
 
 def _read(samples: Path, name: str, make: Callable[[Row], _T]) -> Iterator[_T]:
@@ -67,6 +75,10 @@ def _holder_sample(row: Row) -> dict[str, object]:
         "gpu_utilization_ratio": None if ratio is None else min(max(float(ratio), 0.0), 1.0),
         "memory_used_bytes": _int(row, "memory_used_bytes"),
     }
+
+
+def _gpu_since(row: Row) -> tuple[Gpu, int | None]:
+    return _gpu(row), _int(row, "installed_from_ms")
 
 
 def _gpu(row: Row) -> Gpu:

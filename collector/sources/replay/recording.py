@@ -1,6 +1,6 @@
 """A recording as the collector's own values: samples in order of time, GPUs, holders, what was skipped."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.arrow import HOLDER_SAMPLE_SCHEMA, HeldInterval, History
-from collector.model import SIMULATED_SOURCE, Event, Gap, Gpu
+from collector.model import SIMULATED_SOURCE, Event, Gap, Gpu, GpuUuid
 from collector.sources.replay.errors import Refused
 
 DAY_MS = 86_400_000
@@ -32,6 +32,8 @@ class Recording:
     holder_samples: pa.Table = field(default_factory=HOLDER_SAMPLE_SCHEMA.empty_table)
     refused: Refused
     simulated: bool = False
+    installed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
+    """Since when each GPU was there, as far as that is told beside the samples."""
 
     @property
     def source(self) -> str:
@@ -49,6 +51,23 @@ class Recording:
         """The end of the last sample."""
         return int(pc.max(self.samples["at_ms"]).as_py())
 
+    def gpus_since(self) -> tuple[tuple[Gpu, int], ...]:
+        """Each GPU and since when it is there: its first sample, however early it was named.
+
+        One without any sample: since that is told of it; else, as the board of MIG instances, since the first
+        of them; else since the recording begins.
+        """
+        starts = pc.subtract(self.samples["at_ms"], self.samples["width_ms"].cast(pa.int64()))
+        table = pa.table({"uuid": self.samples["uuid"], "from_ms": starts})
+        rows = table.group_by("uuid").aggregate([("from_ms", "min")]).to_pylist()
+        first = {GpuUuid(row["uuid"]): int(row["from_ms_min"]) for row in rows}
+        parts: dict[GpuUuid, int] = {}
+        for gpu in self.gpus:
+            if gpu.parent_uuid is not None and gpu.uuid in first:
+                parts[gpu.parent_uuid] = min(first[gpu.uuid], parts.get(gpu.parent_uuid, first[gpu.uuid]))
+        told = {**parts, **self.installed_ms, **first}
+        return tuple((gpu, told.get(gpu.uuid, self.from_ms)) for gpu in self.gpus)
+
 
 def shifted(recording: Recording, by_ms: int) -> Recording:
     """The same recording, later by ``by_ms``: to let it begin now."""
@@ -61,13 +80,14 @@ def shifted(recording: Recording, by_ms: int) -> Recording:
             for i in recording.held
         ),
         events=tuple(replace(event, at_ms=event.at_ms + by_ms) for event in recording.events),
+        installed_ms={uuid: at_ms + by_ms for uuid, at_ms in recording.installed_ms.items()},
         gaps=tuple(replace(g, from_ms=g.from_ms + by_ms, to_ms=g.to_ms + by_ms) for g in recording.gaps),
     )
 
 
 def histories(recording: Recording, source: str | None = None) -> Iterator[History]:
     """The whole recording for the store, a UTC day at a time; each interval, event and gap comes once."""
-    at_ms, name = times_of(recording), source or recording.source
+    at_ms, name, since = times_of(recording), source or recording.source, recording.gpus_since()
     day = recording.from_ms
     while day < recording.to_ms:
         end = min((day // DAY_MS + 1) * DAY_MS, recording.to_ms)
@@ -75,7 +95,8 @@ def histories(recording: Recording, source: str | None = None) -> Iterator[Histo
         first = day == recording.from_ms
         yield History(
             source=name,
-            gpus=recording.gpus,
+            gpus=tuple(gpu for gpu, from_ms in since if from_ms < end),
+            installed_ms={gpu.uuid: from_ms for gpu, from_ms in since},
             samples=recording.samples.slice(int(low), int(high - low)),
             held=tuple(i for i in recording.held if i.from_ms < end and (first or i.from_ms >= day)),
             events=tuple(e for e in recording.events if e.at_ms <= end and (first or e.at_ms > day)),

@@ -25,6 +25,7 @@ class ReplaySource:
         self._recording = recording
         self._name = name or recording.source
         self._at_ms = times_of(recording)
+        self._gpus = recording.gpus_since()
         self._to_ms = recording.to_ms
         self._last_ms = recording.from_ms - 1
 
@@ -49,7 +50,7 @@ class ReplaySource:
         return Reading(
             source=self._name,
             at_ms=now_ms,
-            gpus=recording.gpus,
+            gpus=tuple(gpu for gpu, from_ms in self._gpus if from_ms < now_ms),
             samples=_samples(recording, int(low), int(max(high, low))),
             allocations=tuple(
                 i.allocation

@@ -1,0 +1,61 @@
+"""A GPU of a recording is there since its first row, however early a list beside it names it."""
+
+from pathlib import Path
+
+import pytest
+
+from analytics.query import run
+from collector.reading import Reading
+from collector.sources.replay.read import open_recording
+from collector.sources.replay.recording import Recording, histories
+from collector.sources.replay.source import ReplaySource
+from tests.collector.store.store_parts import at_path
+from tests.stores import open_store
+
+HOUR_MS = 3_600_000
+BEGIN = 1_795_651_200_000
+"""2026-11-26 00:00 UTC; the recording lasts 26 hours, over a midnight."""
+TEN_MIN_MS = 600_000
+
+
+def recording(folder: Path, installed: str = "") -> Recording:
+    """``old`` is there all the time; ``new`` since 23.5; ``part`` of ``board`` since 22; ``named`` never."""
+    since = {"old": 0, "new": 141, "part": 132}
+    rows = [
+        f"{uuid},n,{BEGIN + (row + 1) * TEN_MIN_MS},{TEN_MIN_MS},0.5\n"
+        for row in range(26 * 6)
+        for uuid, first in since.items()
+        if row >= first
+    ]
+    (folder / "samples.csv").write_text("uuid,node,at_ms,width_ms,gpu_utilization_ratio\n" + "".join(rows))
+    gpus = ("old,,", "new,,", "part,board,", "board,,", f"named,,{installed}")
+    lines = [f"{uuid},n,{parent},{from_ms}\n" for uuid, parent, from_ms in (g.split(",") for g in gpus)]
+    (folder / "gpus.csv").write_text("uuid,node,parent_uuid,installed_from_ms\n" + "".join(lines))
+    return open_recording(folder)
+
+
+@pytest.mark.parametrize(("installed", "named_h"), [("", 26.0), (str(BEGIN + 25 * HOUR_MS), 1.0)])
+def test_a_gpu_costs_from_its_first_row_on(tmp_path: Path, installed: str, named_h: float) -> None:
+    with open_store(at_path(tmp_path / "store")) as store:
+        for history in histories(recording(tmp_path, installed)):
+            store.write_history(history)
+        with store.reader() as reader:
+            window = {"from_ts": BEGIN, "to_ts": BEGIN + 26 * HOUR_MS}
+            rows = run(reader, "ledger_by_gpu", window).to_pylist()
+    hours = {row["key"]: row["gpu_hours"] for row in rows}
+    # A board is there as long as its instances; of one without a row nobody knows more than the list.
+    assert hours == {"old": 26.0, "new": 2.5, "part": 4.0, "board": 4.0, "named": named_h}
+
+
+def test_a_replay_names_a_gpu_no_earlier(tmp_path: Path) -> None:
+    source = ReplaySource(recording(tmp_path))
+    named = []
+    for hour in (1, 23, 24):
+        reading = source.read(BEGIN + hour * HOUR_MS)
+        assert isinstance(reading, Reading)
+        named.append({str(gpu.uuid) for gpu in reading.gpus})
+    assert named == [
+        {"old", "named"},
+        {"old", "named", "part", "board"},
+        {"old", "named", "part", "board", "new"},
+    ]
