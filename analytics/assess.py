@@ -223,6 +223,7 @@ def _past(row: Row, bins: Bins, claims: Iterable[Claim]) -> GpuPast:
         claims=tuple(claims),
         lost_ms=row["lost_ms"],
         falls=row["falls"],
+        is_off_the_bus=row["is_off_the_bus"],
     )
 
 

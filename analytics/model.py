@@ -152,6 +152,7 @@ class GpuPast:
 
     ``siblings_fresh`` says whether other GPUs of the same node were measured at the newest tick; ``None``
     when there are no others. ``lost_ms`` is when the GPU was last reported lost, if it has not returned.
+    ``is_off_the_bus``: its driver says so, or XID 79 does; silence alone may be its exporter's or a file's.
     ``gpu_place`` is what it is called on its node (``collector.gpu_place``).
     ``last_claims`` are those at its newest sample, of a GPU that fell silent and that nobody holds any more.
     ``memory_free_bytes`` is the least memory that was taken on it while nobody held it: the board's own.
@@ -181,6 +182,7 @@ class GpuPast:
     siblings_fresh: bool | None = None
     lost_ms: int | None = None
     falls: int = 0
+    is_off_the_bus: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What is wrong with the machine: counters that contradict, memory left behind, a GPU off the bus."""
+"""What is wrong with the machine: counters that contradict, memory left behind, a GPU that is gone."""
 
 from analytics import text
 from analytics.findings.window import (
@@ -128,21 +128,29 @@ def zombie(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
 
 
 def falling(past: GpuPast, now_ms: int, t: Thresholds) -> Finding | None:
-    """A GPU that is silent while its neighbours answer, or that the driver reported lost.
+    """A GPU that is silent while its neighbours answer, or of which its driver says that it is lost.
+
+    Rows of one GPU may be missing for other reasons: only the driver, or XID 79, says that it is off the bus.
 
     A whole node in silence is no finding: it may be down for maintenance, and the gap says so.
     """
     seen_ms = past.newest_ms if past.newest_ms is not None else past.lost_ms
     if seen_ms is None or now_ms - seen_ms < t.silent_s * MS_PER_S:
         return None
-    reported = past.lost_ms is not None
+    reported = past.lost_ms is not None or past.is_off_the_bus
     if not reported and past.siblings_fresh is not True:
         return None
     if past.siblings_fresh is False:
         return None
-    how = "it no longer answers, while the others of its node do"
-    if reported:
-        how = "the driver reported it lost" if past.newest_ms is not None else "it was never measured here"
+    silent = f"{text.clock(seen_ms)}, for {text.length((now_ms - seen_ms) / 1000)}"
+    others = ", while the other GPUs of its node are" if past.siblings_fresh else ""
+    said = f"has not been seen since {silent}{others}."
+    if past.newest_ms is None:
+        said = f"was never measured here, and is silent since {silent}."
+    if past.is_off_the_bus:
+        how = "the driver reported it lost" if past.lost_ms is not None else "its driver told XID 79"
+        how = how if past.newest_ms is not None else "it was never measured here"
+        said = f"fell off the bus: {how}; silent since {silent}."
     again = f" It fell {past.falls} times in the window." if past.falls > 1 else ""
     holders = past.claims or past.last_claims
     names = " and ".join(holder_name(claim) for claim in holders)
@@ -152,13 +160,11 @@ def falling(past: GpuPast, now_ms: int, t: Thresholds) -> Finding | None:
         FindingKind.FALLING_GPU,
         Bins(end_ms=now_ms),
         since_ms=seen_ms,
-        sentence=(
-            f"{gpu_name(past)}{held} fell off the bus: {how}; silent since {text.clock(seen_ms)}, "
-            f"for {text.length((now_ms - seen_ms) / 1000)}.{again}"
-        ),
+        sentence=(f"{gpu_name(past)}{held} {said}{again}"),
         evidence=(
             Evidence(name="silent_s", value=(now_ms - seen_ms) // MS_PER_S),
             Evidence(name="reported_lost", value=reported),
+            Evidence(name="off_the_bus", value=past.is_off_the_bus),
             Evidence(name="siblings_answer", value=past.siblings_fresh),
             Evidence(name="falls", value=past.falls),
         ),

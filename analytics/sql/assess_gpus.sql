@@ -19,6 +19,7 @@
 -- @column newest_width_ms integer (ms): the time that sample stands for
 -- @column rung tinyint: the lowest rung in the time that is judged
 -- @column lost_ms bigint (ms): when it was last reported lost, or since when a gap says that it was never measured
+-- @column is_off_the_bus boolean: the driver says so: it reported the GPU lost, or XID 79 came within ten minutes of its newest sample, or later
 -- @column falls bigint: how often it was reported lost in the 24 hours before
 -- @null lost_ms: it is not lost, as far as is known; else: not measured
 WITH newest AS (
@@ -37,12 +38,13 @@ WITH newest AS (
 ), happened AS (
     SELECT
         gpu_id, max(ts) FILTER (WHERE kind = 'gpu-lost') AS lost, max(ts) FILTER (WHERE kind = 'gpu-returned') AS returned,
-        count(*) FILTER (WHERE kind = 'gpu-lost' AND ts > $as_of - INTERVAL 24 HOUR) AS falls
+        count(*) FILTER (WHERE kind = 'gpu-lost' AND ts > $as_of - INTERVAL 24 HOUR) AS falls,
+        max(ts) FILTER (WHERE kind = 'xid' AND regexp_matches(detail, '^79\b')) AS off_the_bus  -- NVIDIA's XID catalogue
     FROM events
     WHERE ts <= $as_of
     GROUP BY gpu_id
 ), blind AS (
-    SELECT gpu_id, min(from_ts) AS from_ts
+    SELECT gpu_id, min(from_ts) AS from_ts, bool_or(reason LIKE '%fell off the bus%') AS is_lost  -- NVML's error 15
     FROM gaps
     WHERE gpu_id IS NOT NULL AND from_ts <= $as_of
     GROUP BY gpu_id
@@ -62,6 +64,9 @@ SELECT
             THEN epoch_ms(e.lost)
         WHEN n.ts IS NULL AND h.ts IS NULL THEN epoch_ms(b.from_ts)
     END AS lost_ms,
+    coalesce(e.lost > coalesce(e.returned, e.lost - INTERVAL 1 SECOND) AND e.lost >= coalesce(n.ts, e.lost), false)
+        OR coalesce(epoch_ms(e.off_the_bus) >= coalesce(newest_ms, 0) - 600000, false) OR coalesce(lost_ms IS NOT NULL AND b.is_lost, false)
+        AS is_off_the_bus,
     coalesce(e.falls, 0) AS falls
 FROM gpus AS g
 LEFT JOIN newest AS n USING (gpu_id)

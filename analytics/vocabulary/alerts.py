@@ -111,7 +111,7 @@ ALERTS: Mapping[AlertKind, AlertWords] = {
         page=Page.FINDINGS,
     ),
     AlertKind.GPU_FAULT: AlertWords(
-        says="a GPU's counters contradict each other, or it fell off the bus",
+        says="a GPU's counters contradict each other, or it is not seen any more",
         urgent=True,
         page=Page.GPU,
     ),

@@ -146,7 +146,7 @@ KINDS: Mapping[FindingKind, KindWords] = {
     ),
     FindingKind.FALLING_GPU: KindWords(
         title="Falling GPU",
-        says="the GPU does not answer its driver any more",
+        says="the GPU is not seen any more, while the others of its node are, or its driver reports it lost",
         remedy="drain the node, read its kernel log (XID), power-cycle it; replace the GPU if it recurs",
         like=GpuState.UNKNOWN,
         is_waste=False,

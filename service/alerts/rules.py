@@ -78,7 +78,7 @@ def memory_hogs(facts: Facts, open_keys: Iterable[str]) -> Evaluation:
 
 
 def gpu_faults(facts: Facts) -> Evaluation:
-    """GPUs that fell off the bus, and those whose counters contradict each other: one case a GPU."""
+    """GPUs that are not seen any more, and those whose counters contradict each other: one case a GPU."""
     levels = {FindingKind.SUSPECT_COUNTERS: WORTH_A_WORD, FindingKind.FALLING_GPU: WORSE}
     holds: dict[str, Condition] = {}
     found = [each for each in facts.observed.analysis.findings if each.kind in levels]
@@ -200,7 +200,9 @@ def _hog(facts: Facts, job: Job, found: list[Finding]) -> Condition:
 def _fault(facts: Facts, finding: Finding, level: int) -> Condition:
     holder = finding.holder
     fell = finding.kind is FindingKind.FALLING_GPU
-    what = "fell off the bus" if fell else "has counters that cannot be believed"
+    says_so = any(each.name == "off_the_bus" and each.value for each in finding.evidence)
+    gone = "fell off the bus" if says_so else "is not seen any more"
+    what = gone if fell else "has counters that cannot be believed"
     on = "" if holder is None else f" It was given to {holder.user or 'somebody'} ({holder.job})."
     again = "it answers again" if fell else "its counters agree again"
     return Condition(

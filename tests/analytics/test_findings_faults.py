@@ -124,13 +124,17 @@ def test_memory_of_a_held_gpu_is_its_holders_affair() -> None:
     assert FindingKind.ZOMBIE_MEMORY not in kinds(judged(gpu))
 
 
-def test_gpu_that_is_silent_while_its_node_answers_fell_off() -> None:
+def test_gpu_that_is_silent_while_its_node_answers_has_not_been_seen() -> None:
     gpu = past(newest_ms=minutes_before_noon(90), siblings_fresh=True)
     verdict = judged(gpu)
     (finding,) = verdict.findings
     assert finding.kind is FindingKind.FALLING_GPU
     assert finding.since_ms == minutes_before_noon(90)
-    assert "for 1 h 30 min" in finding.sentence
+    # Rows are missing, and nobody measured why: its exporter may leave it out.
+    assert finding.sentence == (
+        "GPU 3 of node1 has not been seen since 2026-10-28 10:30 UTC, for 1 h 30 min, while the other GPUs "
+        "of its node are."
+    )
     assert verdict.unknown[0].reason == "its newest sample is 1 h 30 min old"
 
 
@@ -139,15 +143,18 @@ def test_who_held_a_gpu_that_fell_off_is_named() -> None:
     gone = past(newest_ms=minutes_before_noon(5), siblings_fresh=True, last_claims=(claim(),))
     (finding,) = judged(gone).findings
     assert finding.holder == claim().holder
-    assert finding.sentence.startswith("GPU 3 of node1, last held by amara (job sweep), fell off the bus:")
+    assert finding.sentence.startswith(
+        "GPU 3 of node1, last held by amara (job sweep), has not been seen since"
+    )
     held = past(claim(), newest_ms=minutes_before_noon(5), siblings_fresh=True)
-    assert ", held by amara (job sweep), fell" in judged(held).findings[0].sentence
+    assert ", held by amara (job sweep), has not" in judged(held).findings[0].sentence
 
 
 def test_gpu_that_was_reported_lost_fell_off_even_without_neighbours() -> None:
-    lost = past(newest_ms=minutes_before_noon(5), lost_ms=minutes_before_noon(5), falls=3)
+    five = minutes_before_noon(5)
+    lost = past(newest_ms=five, lost_ms=five, falls=3, is_off_the_bus=True)
     (finding,) = judged(lost).findings
-    assert "the driver reported it lost" in finding.sentence
+    assert "fell off the bus: the driver reported it lost" in finding.sentence
     assert "fell 3 times" in finding.sentence
 
 
@@ -155,7 +162,7 @@ def test_gpu_that_was_lost_before_the_records_begin_is_found_too() -> None:
     lost = past(newest_ms=None, lost_ms=minutes_before_noon(90), siblings_fresh=True, bins=bins(0))
     (finding,) = judged(lost).findings
     assert (finding.kind, finding.since_ms) == (FindingKind.FALLING_GPU, minutes_before_noon(90))
-    assert "it was never measured here" in finding.sentence
+    assert "was never measured here" in finding.sentence
     assert judged(past(newest_ms=None, siblings_fresh=True, bins=bins(0))).findings == ()
 
 

@@ -164,3 +164,32 @@ def test_gpu_off_the_bus_is_found_until_it_returns(tmp_path: Path) -> None:
     }
     assert found[190][0].since_ms == fell_ms
     assert "the driver reported it lost" in found[190][0].sentence
+
+
+@pytest.mark.parametrize(
+    ("detail", "said"),
+    [
+        (None, "GPU 1 of n has not been seen since 2026-11-01 12:10 UTC, for 10 min, while"),
+        ("13", "GPU 1 of n has not been seen since"),  # an error of an application's
+        ("79", "GPU 1 of n fell off the bus: its driver told XID 79; silent since 2026-11-01 12:10 UTC"),
+        ("79: GPU has fallen off the bus", "GPU 1 of n fell off the bus: its driver told XID 79"),
+    ],
+)
+def test_only_its_driver_says_that_a_gpu_is_off_the_bus(
+    tmp_path: Path, detail: str | None, said: str
+) -> None:
+    near, gone = (Gpu(uuid=GpuUuid(f"GPU-{n}"), node=NodeName("n"), index=n) for n in range(2))
+    samples = [
+        GpuSample(uuid=gpu.uuid, at_ms=at_ms, width_ms=MINUTE_MS, utilization_ratio=0.5)
+        for gpu, end in ((near, 20), (gone, 10))
+        for at_ms in range(NOON_MS + MINUTE_MS, NOON_MS + end * MINUTE_MS + 1, MINUTE_MS)
+    ]
+    events = tuple(
+        Event(uuid=gone.uuid, at_ms=NOON_MS + 10 * MINUTE_MS, kind="xid", detail=code)
+        for code in (detail,)
+        if code is not None
+    )
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(History(source="x", gpus=(near, gone), samples=to_table(samples), events=events))
+        (finding,) = assess(reader, NOON_MS + 20 * MINUTE_MS, Thresholds(), MINUTE_MS).findings
+    assert finding.sentence.startswith(said)
