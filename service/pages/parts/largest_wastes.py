@@ -27,8 +27,19 @@ def draw(scene: PageContext, rows: Sequence[Waste]) -> None:
 def html(rows: Sequence[Waste], address_of: Callable[[str], str]) -> str:
     """The table. Pure; every name in it is escaped."""
     priced = any(each.cost is not None for each in rows)
-    titles = ["who", "job", "GPU-hours", *(["cost"] if priced else []), "why", "what to do"]
-    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+    titles = {
+        "who": "who",
+        "job": "job",
+        "hours": "GPU-hours",
+        "cost": "cost",
+        "why": "why",
+        "do": "what to do",
+    }
+    head = "".join(
+        f'<th scope="col" class="{name}">{title}</th>'
+        for name, title in titles.items()
+        if priced or name != "cost"
+    )
     body = "".join(_row(each, address_of, priced=priced) for each in rows)
     return f'<table class="largest"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
