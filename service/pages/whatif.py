@@ -83,22 +83,30 @@ def show(site: Site) -> None:
 
 def _body(scene: PageContext) -> None:
     rules = {rule.name: rule for rule in queries.rules()}
-    head = st.container()
+    answer = st.container()  # stands above the sliders, which say what is asked
+    st.subheader("With other rules", anchor=False)
     changed = _sliders([rules[name] for name in MOVED if name in rules])
     consented = st.toggle("Only the jobs of those who consented", key="whatif-consented")
     window = (scene.window.from_ts, scene.window.to_ts)
     before = queries.replayed(*window, (), consented)
     after = queries.replayed(*window, tuple(sorted(changed.items())), consented) if changed else before
-    with head:
-        st.header(_sentence(after, before, changed), anchor=False)
-        facts(
-            [
-                ("over", f"{scene.when(window[0])} to {scene.when(window[1])}"),
-                ("jobs", text.count(after.jobs)),
-                ("held", text.gpu_hours(after.held_gpu_hours)),
-            ]
-        )
-        st.caption(_bar(after))
+    with answer:
+        _answer(scene, before, after, changed)
+    if after.jobs:
+        _charging(scene)
+
+
+def _answer(scene: PageContext, before: Replayed, after: Replayed, changed: dict[str, float]) -> None:
+    """What the rules would have given back: in a sentence, with its error, and by kind of action."""
+    st.header(_sentence(after, before, changed), anchor=False)
+    facts(
+        [
+            ("over", f"{scene.when(scene.window.from_ts)} to {scene.when(scene.window.to_ts)}"),
+            ("jobs", text.count(after.jobs)),
+            ("held", text.gpu_hours(after.held_gpu_hours)),
+        ]
+    )
+    st.caption(_bar(after))
     if not after.jobs:
         st.caption("No job was recorded in this time; choose a longer range.")
         return
@@ -125,7 +133,6 @@ def _body(scene: PageContext) -> None:
         "Rows overlap: the same hour is in as many as could have given it back. What people would have done "
         "otherwise is not in it." + _bare(after)
     )
-    _charging(scene)
 
 
 def _charging(scene: PageContext) -> None:

@@ -37,18 +37,10 @@ TAKEN = {
 FIXED = "fixed"
 SCHEDULED = "scheduled"
 """The part of the reports that no time and no filter narrows."""
-LINKED = (
-    "overview",
-    "cluster",
-    "people",
-    "jobs",
-    "queue",
-    "findings",
-    "advice",
-    "actions",
-    "whatif",
-    "reports",
-)
+LINKED = ("overview", "cluster", "people", "jobs", "findings", "advice", "reports")
+"""What everybody reads; each has a link in the first line."""
+ACTING = ("queue", "actions", "whatif", "settings")
+"""For whoever has Fallow act, or submits jobs to it; behind one box."""
 
 
 def stop_strangers() -> None:
@@ -78,13 +70,12 @@ def masthead(site: Site, chosen: str) -> None:
                 key="chosen-page" if _marked(name, chosen) else f"page-{name}", width="content"
             ):
                 st.page_link(site[name], query_params=carried)
+        _acting(site, chosen, carried)
         _menu(site, chosen, carried)
         st.space("stretch")
         with st.container(width="content", key="pulse"):
             _pulse()
         sign_in.who()
-        with st.container(key="chosen-page" if chosen == "settings" else "page-settings", width="content"):
-            st.page_link(site["settings"], label="Settings", icon=":material/settings:", query_params=carried)
 
 
 def rehearse() -> None:
@@ -98,6 +89,21 @@ def _marked(name: str, chosen: str) -> bool:
 
 
 @st.fragment
+def _acting(site: Site, chosen: str, carried: dict[str, str]) -> None:
+    """The pages of whoever acts, folded; the box is called as the page is while one of them is shown."""
+    key = "chosen-page" if chosen in ACTING else "page-acting"
+    with st.container(key=key, width="content"):
+        title = site[chosen].title if chosen in ACTING else "Acting"
+        box = st.popover(title, key="acting-box", type="tertiary", on_change="rerun")
+    if not box.open:
+        return
+    with box:
+        for name in ACTING:
+            with st.container(key="acting-chosen" if name == chosen else f"acting-{name}"):
+                st.page_link(site[name], query_params=carried, width="stretch")
+
+
+@st.fragment
 def _menu(site: Site, chosen: str, carried: dict[str, str]) -> None:
     """The links once more, folded: seen on a narrow screen alone, and sent when somebody unfolds them."""
     with st.container(key="menu", width="content"):
@@ -105,7 +111,7 @@ def _menu(site: Site, chosen: str, carried: dict[str, str]) -> None:
     if not box.open:
         return
     with box:
-        for name in (*LINKED, "settings"):
+        for name in (*LINKED, *ACTING):
             with st.container(key="menu-chosen" if _marked(name, chosen) else f"menu-{name}"):
                 st.page_link(site[name], query_params=carried, width="stretch")
 
