@@ -101,7 +101,7 @@ class _Tools:
     def all(self) -> Sequence[Callable[..., Answer]]:
         """The tools, those first that answer most questions."""
         return (
-            *(self.waste, self.status, self.ledger, self.findings, self.not_judged, self.job),
+            *(self.waste, self.status, self.ledger, self.findings, self.not_judged, self.job, self.tell),
             *(self.advice, self.explain, self.queue, self.named_queries, self.ask_named_query),
         )
 
@@ -163,6 +163,10 @@ class _Tools:
     def job(self, job: Annotated[str, "its id, or its name where only one has it"]) -> Answer:
         """One job, running or ended: hours given, used and wasted, its verdict, each of its GPUs."""
         return self._verb("job", about=job)
+
+    def tell(self, job: Annotated[str, "its id, or its name where only one has it"]) -> Answer:
+        """What a person could write to a job's owner about what is found of it now; nothing is sent."""
+        return self._verb("tell", about=job)
 
     def advice(self, since: Since = "7d") -> Answer:
         """What would give GPU-hours back, with evidence, expected gain and risk to whom; nothing is done."""

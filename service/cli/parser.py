@@ -113,6 +113,7 @@ def make_parser() -> argparse.ArgumentParser:
         _ledger,
         _job,
         _findings,
+        _tell,
         _alerts,
         _advise,
         _plan,
@@ -259,6 +260,12 @@ def _findings(verbs: Verbs) -> None:
     instead.add_argument("--patterns", action="store_true", help="how each holder works instead")
     add_window(verb, "24h")
     add_filters(verb)
+    add_json(verb)
+
+
+def _tell(verbs: Verbs) -> None:
+    verb = _verb(verbs, "tell", "what to write to a job's owner about what is found of it; nothing is sent")
+    verb.add_argument("job", metavar="JOB", help="a job's id, or its name where only one has it")
     add_json(verb)
 
 

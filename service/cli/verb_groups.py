@@ -10,6 +10,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "findings",
         "ledger",
         "job",
+        "tell",
         "report",
         "alerts",
         "doctor",

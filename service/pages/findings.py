@@ -25,7 +25,10 @@ from service.pages.parts.finding_messages import told as message_of
 from service.pages.parts.unknown import unjudged, unknowns
 from service.pages.parts.url_state import address, shared
 from service.pages.parts.widgets import facts, kind_label, plain, spoken, tag_of_kind
+from service.printable import in_lines
+from service.summaries.finding_groups import is_own_doing
 from service.summaries.frames import records
+from service.summaries.message_to_owner import Said, message
 
 if TYPE_CHECKING:
     from service.schemas.rows import FindingsTuple, WasteRow
@@ -205,8 +208,21 @@ def _finding(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
                         st.markdown(f"**To do:** {spoken(words.remedy)}.")
                     for what, much in told(part[0].evidence):
                         st.markdown(f"{plain(what)}: **{plain(much)}**")
+            if text.missing(row.closed_at) and not text.missing(row.job) and is_own_doing(str(row.kind)):
+                _to_owner(scene, group)
         st.markdown(message_of(scene, group))
         facts(_facts(scene, group))
+
+
+def _to_owner(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
+    """What to write to the job's owner, to be copied: the same as ``fallow tell``."""
+    row = group[0]
+    said = [Said(str(part[0].kind), wording.localized(part[0].sentence, scene.zone)) for part in parts(group)]
+    with st.popover("Message", type="tertiary", icon=":material/mail:"):
+        name = None if text.missing(row.job_name) else str(row.job_name)
+        user = None if text.missing(row.user_name) else str(row.user_name)
+        st.caption("To copy into a mail or a chat; nothing is sent from here.")
+        st.code(in_lines(message(user, str(row.job), name, said)), language=None, wrap_lines=True)
 
 
 def _facts(scene: PageContext, group: "Sequence[FindingsTuple]") -> list[tuple[str, str]]:

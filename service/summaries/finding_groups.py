@@ -23,7 +23,7 @@ def grouped(findings: Iterable[Found], about: Callable[[Found], About]) -> list[
     groups: dict[object, list[Found]] = {}
     for place, finding in enumerate(findings):
         kind, job, is_open = about(finding)
-        own = "" if _is_own_doing(kind) else kind
+        own = "" if is_own_doing(kind) else kind
         groups.setdefault(place if job is None else (own, job, is_open), []).append(finding)
     return [[each for part in _parts(group, about) for each in part] for group in groups.values()]
 
@@ -74,6 +74,6 @@ def _is_of_job(kind: str) -> bool:
     return kind in KINDS and KINDS[FindingKind(kind)].is_of_job
 
 
-def _is_own_doing(kind: str) -> bool:
+def is_own_doing(kind: str) -> bool:
     """Whether it is about how the job uses its GPUs; of a kind that only a newer Fallow knows, no."""
     return kind in KINDS and (KINDS[FindingKind(kind)].is_waste or KINDS[FindingKind(kind)].is_of_job)

@@ -71,6 +71,7 @@ SHOWS_NO_DATA = {
     "service": "systemd's units",
     "token": "who may ask",
     "store": "whether its files can be read, not what they hold; a service has to be stopped for it",
+    "tell": "asks through the same door, of findings alone, which these GPUs need not have",
     "mcp": "answers with the rows of the other verbs (test_cli_mcp)",
     "burst": "profiles and plans of somebody's own model, from files; nothing of the machine",
     "logs": "what somebody's own job has printed, byte for byte",

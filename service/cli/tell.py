@@ -1,0 +1,57 @@
+"""``fallow tell``: what to write to a job's owner about what is found of it now. It sends nothing."""
+
+import argparse
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from service.cli import freshness, words
+from service.cli.asking import asked
+from service.cli.job_words import job_id
+from service.cli.screen import print_json
+from service.errors import FallowError
+from service.summaries.finding_groups import by_kind, is_own_doing
+from service.summaries.message_to_owner import Said, message
+
+if TYPE_CHECKING:
+    from service.schemas.rows import FindingsRow
+
+BACK = timedelta(days=1)
+"""An open finding was seen in the last minute; a day is beyond any doubt, and as ``findings`` looks back."""
+
+
+class NothingToTell(FallowError):
+    """Nothing that its owner does is found of a job now."""
+
+
+def run_tell(flags: argparse.Namespace) -> int:
+    """Print the message, to be copied."""
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    with asked(flags) as client:
+        rows = client.rows("findings", from_ts=now - BACK, to_ts=now + timedelta(minutes=1), open=True)
+        judged = freshness.lateness(client, datetime.now(UTC))
+    found = _of(flags.job, [row for row in rows if row["job"] and is_own_doing(row["kind"])])
+    if not found:
+        why = "nothing was judged yet" if judged == freshness.NEVER else "nothing is found of it now"
+        raise NothingToTell(
+            f"nothing to tell about {flags.job!r}: {why}; `fallow findings` lists what is open, "
+            "`fallow explain` says why nothing is"
+        )
+    row, job = found[0], str(found[0]["job"])
+    parts = by_kind(found, lambda each: str(each["kind"]), is_open=True)
+    said = [Said(str(part[0]["kind"]), words.localized(part[0]["sentence"])) for part in parts]
+    written = message(row["user_name"], job, row["job_name"], said)
+    if flags.json:
+        print_json([{"job": job, "user": row["user_name"], "message": written}], flags)
+    else:
+        print(written)
+    return 0
+
+
+def _of(name: str, rows: "list[FindingsRow]") -> "list[FindingsRow]":
+    """The rows of one job, by its id, or by its name where only one has it. Raises ``NothingToTell``."""
+    own = [row for row in rows if row["job"] in (name, job_id(name))]
+    own = own or [row for row in rows if row["job_name"] == name]
+    ids = sorted({str(row["job"]) for row in own})
+    if len(ids) > 1:
+        raise NothingToTell(f"{len(ids)} jobs are called {name!r}; name one by its id: {', '.join(ids[:8])}")
+    return own

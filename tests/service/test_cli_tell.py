@@ -1,0 +1,88 @@
+"""``fallow tell``: one message to an owner, of what is found of their job now; or why there is none."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from service.cli import main, tell
+from service.summaries.message_to_owner import Said, message
+
+IDLE = "ana (job train) has held GPU 0 of n1 since 09:00, and its processes have done nothing on it for 3 h."
+
+
+def row(job: str, kind: str = "held-idle", **other: object) -> dict[str, object]:
+    given = {"job": job, "job_name": "train", "user_name": "ana", "kind": kind, "uuid": "GPU-0"}
+    return {**given, "sentence": IDLE, **other}
+
+
+class Answers:
+    """A client that knows these findings."""
+
+    def __init__(self, rows: list[dict[str, object]], judged: bool = True) -> None:
+        self._rows, self._judged = rows, judged
+
+    def rows(self, name: str, **params: object) -> list[dict[str, object]]:
+        assert name == "findings" and params["open"] is True
+        return self._rows
+
+    def rows_if_kept(self, name: str) -> list[dict[str, object]]:
+        assert name == "judgement"
+        return [{"judged_at": "2100-01-01T00:00:00Z"}] if self._judged else []
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path):  # type: ignore[no-untyped-def]
+    def run(rows: list[dict[str, object]], *words: str, judged: bool = True) -> tuple[int, str]:
+        @contextmanager
+        def client(_: object) -> Iterator[Answers]:
+            yield Answers(rows, judged)
+
+        monkeypatch.setattr(tell, "asked", client)
+        status = main(["tell", *words, "--data", str(tmp_path)])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    return run
+
+
+def test_a_message_says_what_was_found_what_helps_and_how_to_object() -> None:
+    assert message("ana", "slurm:7", "train", [Said("held-idle", IDLE)]) == (
+        "Hello ana,\n\nabout your job train (slurm:7):\n\n"
+        f"- {IDLE}\n\nWhat would help:\n"
+        "- end the job, or keep it with `fallow keep slurm:7`; a notebook's kernel can be shut down\n\n"
+        "Should it stay as it is, write back, or type `fallow keep slurm:7`, and nobody is told of it for a "
+        "while.\nIf this is wrong, write back too: what is measured may not be all that the job does."
+    )
+
+
+def test_whose_name_nobody_knows_is_greeted_without_one() -> None:
+    assert message(None, "pod:a", None, [Said("held-idle", IDLE)]).startswith(
+        "Hello,\n\nabout your job pod:a:"
+    )
+
+
+def test_one_job_by_id_or_name_whatever_was_found_of_it(typed) -> None:  # type: ignore[no-untyped-def]
+    rows = [row("slurm:7"), row("slurm:7", "memory-hog", sentence="It hogs."), row("slurm:8", job_name="b")]
+    for name in ("slurm:7", "train"):
+        status, said = typed(rows, name)
+        assert status == 0 and IDLE in said and "- It hogs." in said and "slurm:8" not in said
+    status, said = typed(rows, "b", "--json")
+    assert [json.loads(said)[0][key] for key in ("job", "user")] == ["slurm:8", "ana"]
+
+
+def test_two_jobs_of_one_name_are_not_mixed(typed) -> None:  # type: ignore[no-untyped-def]
+    status, said = typed([row("slurm:7"), row("slurm:8")], "train")
+    assert status == 2 and "2 jobs are called 'train'; name one by its id: slurm:7, slurm:8" in said
+
+
+@pytest.mark.parametrize("kind", ["zombie-memory", "falling-gpu", "intruder", "suspect-counters"])
+def test_nobody_is_written_to_about_a_fault_or_a_stranger(typed, kind: str) -> None:  # type: ignore[no-untyped-def]
+    status, said = typed([row("slurm:7", kind)], "slurm:7")
+    assert status == 2 and "nothing is found of it now" in said
+
+
+def test_before_the_first_judgement_that_is_said(typed) -> None:  # type: ignore[no-untyped-def]
+    status, said = typed([], "slurm:7", judged=False)
+    assert status == 2 and "nothing was judged yet" in said
