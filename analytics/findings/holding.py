@@ -284,7 +284,7 @@ def _sentence(
     unseen = "" if there else "; whether a process sits there cannot be seen"
     if there is False:
         unseen = "; its processes have left"
-    busy = mean(known(window.busiest)) or 0.0
+    busy = _mean_level(window) or 0.0
     return (
         f"{start}, and {what} {during}{kept}: {text.percent(busy)} busy "
         f"over the window ({measured_by(past.rung)}){unseen}."
@@ -299,6 +299,11 @@ def _memory(past: GpuPast, claim: Claim, window: Bins) -> tuple[int | None, bool
     return None if memory is None else int(memory), own is not None or is_alone
 
 
+def _mean_level(window: Bins) -> float | None:
+    """The mean of what its rung told, which the sentence names: another counter's noise may be higher."""
+    return mean(known(window.utilization) or known(window.busiest))
+
+
 def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float) -> tuple[Evidence, ...]:
     busiest = known(window.busiest)
     memory, _ = _memory(past, claim, window)
@@ -306,7 +311,7 @@ def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float) -> tuple[
     return (
         Evidence(name="idle_bins", value=sum(value <= IDLE_RATIO for value in busiest)),
         Evidence(name="valid_bins", value=len(busiest)),
-        Evidence(name="utilization_mean_ratio", value=mean(busiest)),
+        Evidence(name="utilization_mean_ratio", value=_mean_level(window)),
         Evidence(name="utilization_max_ratio", value=max(busiest, default=None)),
         Evidence(name="bins_with_process", value=sum(there is True for there in presence(past, alone))),
         Evidence(name="memory_used_bytes", value=memory),

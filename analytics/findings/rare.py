@@ -9,6 +9,7 @@ from analytics.findings.window import MS_PER_S, cover
 from analytics.findings.words import gpu_name, holder_name, measured_by
 from analytics.model import BIN_MS, Claim, Evidence, Finding, FindingKind, GpuPast, Rhythm
 from analytics.thresholds import Thresholds
+from collector.model import Basis
 
 LEAST_SPELLS = 3
 """Activity recurs when it has come back twice: once may be a start, and twice its repetition."""
@@ -52,7 +53,7 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
         sentence=(
             f"{holder_name(claim)} has used {gpu_name(past)} for {text.length(busy_ms / 1000)} in all "
             f"since {text.clock(from_ms)}, in {times} spells ({text.percent(busy)} of the time, "
-            f"{measured_by(past.rung)}); its longest silence was {text.length(silence_ms / 1000)}. It is in "
+            f"{_active_by(past.rung)}); its longest silence was {text.length(silence_ms / 1000)}. It is in "
             f"use, and a share of a GPU, a scale to zero or fixed hours would do."
         ),
         evidence=(
@@ -65,6 +66,11 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
             Evidence(name="share", value=claim.share),
         ),
     )
+
+
+def _active_by(rung: Basis) -> str:
+    """By what it was active: any counter above noise, where there is more than one."""
+    return measured_by(rung) if rung <= Basis.GPU_UTILIZATION else "by any of its counters"
 
 
 def _busy_ms(rhythm: Rhythm) -> int:
