@@ -12,14 +12,13 @@ from collector.model import Allocation, Basis, ClaimSource, Gap, Gpu, GpuUuid, H
 from collector.sources.replay.cells import cell, moments, numbers, words
 from collector.sources.replay.errors import BadMapping, Fault, RecordingUseless, Refused, refused
 from collector.sources.replay.file import Raw
+from collector.sources.replay.instants import HOLE_WIDTHS, of_one_instant
 from collector.sources.replay.mapping import ColumnMapping, HolderColumns, Measure, require_columns
 from collector.sources.replay.recording import Recording
 from collector.sources.replay.shared_rows import SharedRows, holder_samples, merged
 
 USUAL_WIDTH_MS = 60_000
 """The width of rows when neither the mapping nor a second row says."""
-HOLE_WIDTHS = 2.5
-"""Rows of a GPU farther apart than this many widths have a gap between them."""
 _EARLIEST_MS, _LATEST_MS = 946_684_800_000, 4_102_444_800_000  # 2000 and 2100
 _SLACK = 0.005  # exporters round: 100.3% is 1, 140% is nonsense
 _LEAST = {"temperature_c": -100.0, "width_ms": 1.0}
@@ -38,6 +37,7 @@ def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
     _plausible(rows, mapping, path)
     rows.refuse_far()
     measured = {m.field: rows.measure(m) for m in mapping.measures}
+    rows.join_instants()
     shared = rows.merge_holders(measured)
     if not rows.good.any():
         raise RecordingUseless(f"replaying {path}: no row made sense; {refused(rows.all_faults())}")
@@ -132,6 +132,12 @@ class _Rows:
         prefix = _PREFIX.get(holder.source, "replay:")
         named = words(self.raw.table[holder.job]).to_pylist()
         return [name if name is None or ":" in name else prefix + name for name in named]
+
+    def join_instants(self) -> None:
+        """Give the rows of several holders of one GPU that were read in one interval one time."""
+        good = np.flatnonzero(self.good)
+        width_ms = self.mapping.width_ms
+        self.at_ms[good] = of_one_instant(self.gpu_codes[good], self.jobs[good], self.at_ms[good], width_ms)
 
     def merge_holders(self, measured: dict[str, Floats]) -> SharedRows:
         """Make one sample of the rows that name several holders of one GPU and time, and keep what is theirs.
