@@ -392,4 +392,5 @@ def _activity(row: Row) -> Activity:
         edge_longest_minutes=row["edge_longest_minutes"],
         utilization_ratio=row["utilization_ratio"],
         engine_minutes=row["engine_minutes"],
+        suspect_gpu_minutes=row["suspect_gpu_minutes"],
     )

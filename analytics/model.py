@@ -252,7 +252,8 @@ class Activity:
     Minutes that nobody measured are in neither. ``utilization_ratio`` is the mean over the active minutes of
     each GPU; of ``engine_minutes`` of them it says nothing: their work was done on video engines.
     ``held_gpu_minutes`` counts the minutes of every GPU that it held, ``measured_gpu_minutes`` those of them
-    that were measured; ``minutes`` counts a minute once however many GPUs there are.
+    that were measured, ``suspect_gpu_minutes`` those whose counters contradict each other; ``minutes`` counts
+    a minute once however many GPUs there are.
     """
 
     holder: Holder
@@ -268,6 +269,7 @@ class Activity:
     edge_longest_minutes: int = 0
     utilization_ratio: float | None = None
     engine_minutes: int = 0
+    suspect_gpu_minutes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,10 @@ def _doubt(activity: Activity, t: Thresholds) -> str | None:
     if held < MIN_MINUTES or covered is None or covered >= t.coverage_ratio:
         return None
     spoken = text.length((held * MINUTE_MS) / 1000)
+    suspect = min(activity.suspect_gpu_minutes, held - activity.measured_gpu_minutes)
+    if suspect > held - activity.measured_gpu_minutes - suspect:  # measured, and not to be believed
+        doubted = text.length(suspect * MINUTE_MS / 1000)
+        return f"its counters contradict each other in {doubted} of the {spoken} of GPU time it held"
     if not activity.measured_gpu_minutes:
         return f"nothing of the {spoken} of GPU time it held was measured"
     return f"only {text.coverage(covered)} of the {spoken} of GPU time it held were measured"

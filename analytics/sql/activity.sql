@@ -15,6 +15,7 @@
 -- @column framework text: the likeliest framework
 -- @column held_gpu_minutes bigint (min): minutes of every GPU that it held
 -- @column measured_gpu_minutes double (min): of these, measured, and by counters that can be believed
+-- @column suspect_gpu_minutes double (min): of these, by counters that contradict each other
 -- @column minutes bigint (min): in which any of its GPUs was measured
 -- @column active_minutes bigint (min): of these, active
 -- @column runs bigint: runs of activity
@@ -44,9 +45,11 @@ WITH spans AS (
     HAVING held_gpu_minutes > 0
 ), known AS (
     SELECT holder_id, ts, low_saturation_ms + moderate_ms + good_ms AS busy_ms, used_ms, engines_ms, measured_ms,
-        0.25 * moderate_ms + 0.5 * good_ms AS least_ms, free_ms + allocated_empty_ms + held_idle_ms + busy_ms AS known_ms, known_ms + suspect_ms + withheld_ms + unknown_ms AS all_ms
+        0.25 * moderate_ms + 0.5 * good_ms AS least_ms, free_ms + allocated_empty_ms + held_idle_ms + busy_ms AS known_ms, suspect_ms, known_ms + suspect_ms + withheld_ms + unknown_ms AS all_ms
     FROM rollup_1m
     WHERE ts >= $from_ts AND ts < $to_ts AND holder_id IS NOT NULL
+), doubted AS (
+    SELECT holder_id, sum(suspect_ms / all_ms) AS suspect_gpu_minutes FROM known WHERE suspect_ms > 0 GROUP BY holder_id
 ), minutes AS (
     SELECT
         holder_id, ts, bool_or(busy_ms > 0) AS is_active, sum(least_ms) > 1.5 * sum(used_ms - engines_ms) AS by_engines, sum(used_ms) FILTER (busy_ms > 0) AS used_ms,
@@ -72,7 +75,8 @@ WITH spans AS (
 SELECT
     h.job, h.user_name, h.project, h.job_name, h.kind, h.framework,
     coalesce(g.held_gpu_minutes, 0)::BIGINT AS held_gpu_minutes,
-    coalesce(sum(measured_gpu_minutes), 0) AS measured_gpu_minutes, coalesce(sum(length), 0)::BIGINT AS minutes,
+    coalesce(sum(measured_gpu_minutes), 0) AS measured_gpu_minutes, coalesce(any_value(d.suspect_gpu_minutes), 0)::DOUBLE AS suspect_gpu_minutes,
+    coalesce(sum(length), 0)::BIGINT AS minutes,
     coalesce(sum(length) FILTER (WHERE is_active), 0)::BIGINT AS active_minutes,
     count(*) FILTER (WHERE is_active) AS runs, median(length) FILTER (WHERE is_active) AS run_median_minutes,
     max(length) FILTER (WHERE is_active) AS run_longest_minutes,
@@ -85,6 +89,7 @@ SELECT
     coalesce(sum(engine_minutes) FILTER (WHERE is_active), 0)::BIGINT AS engine_minutes
 FROM held AS g
 FULL JOIN placed USING (holder_id)
+LEFT JOIN doubted AS d USING (holder_id)
 JOIN holders AS h USING (holder_id)
 GROUP BY ALL
 ORDER BY h.job;

@@ -62,6 +62,7 @@ ActivityRow = TypedDict(
         "framework": str | None,
         "held_gpu_minutes": int | None,
         "measured_gpu_minutes": float | None,
+        "suspect_gpu_minutes": float | None,
         "minutes": int | None,
         "active_minutes": int | None,
         "runs": int | None,

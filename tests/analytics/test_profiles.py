@@ -83,6 +83,26 @@ def test_pattern_of_what_hardly_anybody_saw_is_unknown(
     assert (pattern.kind is PatternKind.UNKNOWN, pattern.reason) == (reason is not None, reason)
 
 
+@pytest.mark.parametrize(
+    ("measured", "suspect", "reason"),
+    [
+        (0.0, 480.0, "its counters contradict each other in 8 h of the 8 h of GPU time it held"),
+        (60.0, 420.0, "its counters contradict each other in 7 h of the 8 h of GPU time it held"),
+        (
+            60.0,
+            120.0,
+            "only 12.5% of the 8 h of GPU time it held were measured",
+        ),  # five hours by nobody at all
+        (470.0, 10.0, None),
+    ],
+)
+def test_counters_in_doubt_are_not_said_to_be_unmeasured(
+    measured: float, suspect: float, reason: str | None
+) -> None:
+    seen = activity(held_gpu_minutes=480, measured_gpu_minutes=measured, suspect_gpu_minutes=suspect)
+    assert pattern_of(seen, Thresholds()).reason == reason
+
+
 def test_coverage_that_a_pattern_needs_is_configuration() -> None:
     seen = activity(measured_gpu_minutes=360.0)
     assert pattern_of(seen, Thresholds(coverage_ratio=0.5)).kind is PatternKind.SATURATED
