@@ -171,10 +171,18 @@ class Site:
 
     def ask_head(self, *words: str, head: Machine | None = None) -> str:
         """What a verb says at the head, where the service runs."""
-        machine = head or self.head
+        return self._asked(head or self.head, *words).stdout
+
+    def told_head(self, *words: str, head: Machine) -> str:
+        """The same, with what it says of what went wrong."""
+        done = self._asked(head, *words)
+        return done.stdout + done.stderr
+
+    @staticmethod
+    def _asked(machine: Machine, *words: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "service.cli", *words, "--data", str(machine.data)]
         inside = ["ip", "netns", "exec", machine.space, *command]
-        return subprocess.run(inside, capture_output=True, text=True, check=False, cwd=ROOT).stdout
+        return subprocess.run(inside, capture_output=True, text=True, check=False, cwd=ROOT)
 
     def cable(self, name: str, state: str) -> None:
         """``up`` or ``down``."""

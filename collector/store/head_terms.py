@@ -3,7 +3,7 @@
 import secrets
 from typing import TYPE_CHECKING
 
-from collector.sources.nodes.terms import Term, sealed
+from collector.sources.nodes.terms import Term, sealed, word_of
 from collector.store.statements import statement
 
 if TYPE_CHECKING:
@@ -14,11 +14,12 @@ WORD_BYTES = 8
 
 
 def begin_term(
-    store: "Store", key: bytes, now_ms: int, *, takes_over: bool = False
+    store: "Store", key: bytes, now_ms: int, *, takes_over: bool = False, machine: str = ""
 ) -> tuple[Term, dict[int, str], str | None]:
     """A new start: its term, the words of this epoch's starts by their counts, and why it is not the head.
 
     A head that another one has superseded stays so over restarts, until it ``takes_over`` at a person's word.
+    ``machine`` is the name by which people know where it runs.
     Raises StoreFull.
     """
     with store.writing("noting the head's start") as connection:
@@ -28,7 +29,7 @@ def begin_term(
             start, epoch, superseded = rows[0][0] + 1, rows[0][1], rows[0][3]
         if takes_over:  # later than any before, also where a clock was set back meanwhile
             epoch, superseded = max(epoch + 1, now_ms), None
-        term = sealed(key, epoch=epoch, start=start, word=secrets.token_hex(WORD_BYTES))
+        term = sealed(key, epoch=epoch, start=start, word=word_of(secrets.token_hex(WORD_BYTES), machine))
         row = {"start": start, "epoch": epoch, "word": term.word, "at_ms": now_ms, "superseded": superseded}
         connection.execute(statement("begin_head_term"), row)
         connection.execute(statement("forget_head_terms"))

@@ -146,6 +146,7 @@ def make_app(answers: Answers, rules: RequestLimits, version: str, audit: Audit 
         responses=REFUSALS,
     )
     app.router.route_class = RuledRoute
+    app.state.superseded = None if answers.nodes is None else answers.nodes.superseded
     _queries(app, answers)
     _exports(app, answers)
     _imports(app, answers.imports)

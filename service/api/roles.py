@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.routing import compile_path
 
-from service.control.errors import NotAllowed
+from service.control.errors import NotAllowed, WrongState
 from service.control.interface import Caller, Role
 
 Rule = tuple[str, str]
@@ -57,13 +57,31 @@ RULES: Mapping[Rule, Role] = MappingProxyType(
 )
 
 
+STILL_TAKEN: frozenset[Rule] = frozenset(
+    {
+        ("POST", "/v1/nodes/ticks"),  # refuses by itself, with what becomes of the ticks
+        ("POST", "/v1/jobs/{job:path}/reports"),  # how a job that runs fares, no order; its launcher goes on
+        ("POST", "/v1/acting/stop"),  # stopping is never refused
+    }
+)
+"""What a head that another one has superseded takes all the same; every other order goes to the new head."""
+NOT_THE_HEAD = (
+    "this service takes no orders any more, another head does: {because}. Nothing was done; "
+    "give the order there"
+)
+
+
 class RuledRoute(APIRoute):
-    """A route that asks for its role before a byte of the body is read. Raises KeyError without a rule."""
+    """A route that asks for its role before a byte of the body is read. Raises KeyError without a rule.
+
+    Where the application's ``state.superseded`` says that another head is the one, orders are refused.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[object, None, Response]]:
         """The handler behind its rule."""
         methods = sorted(self.methods or ())
         asked = max((RULES[method, self.path] for method in methods), key=tuple(Role).index)
+        is_order = any(method != "GET" and (method, self.path) not in STILL_TAKEN for method in methods)
         handle, what = super().get_route_handler(), f"{' '.join(methods)} {self.path}"
 
         async def ruled(request: Request) -> Response:
@@ -74,6 +92,9 @@ class RuledRoute(APIRoute):
                     f"{caller.name} is {_a(caller.role)} here, and {what} asks for {_a(asked)}; {remedy}"
                     "issue a token with that role (`fallow token add`)"
                 )
+            because = superseded(request) if is_order else None
+            if because is not None:
+                raise WrongState(NOT_THE_HEAD.format(because=because))
             return await handle(request)
 
         return ruled
@@ -82,6 +103,12 @@ class RuledRoute(APIRoute):
 def may(role: Role, asked: Role) -> bool:
     """Whether a role may use a route that asks for ``asked``; what a node does is for nodes alone."""
     return role is Role.NODE if asked is Role.NODE else role.covers(asked)
+
+
+def superseded(request: Request) -> str | None:
+    """Why the service that is asked is not the head any more; ``None`` where no other one is known."""
+    ask: Callable[[], str | None] | None = getattr(request.app.state, "superseded", None)
+    return None if ask is None else ask()
 
 
 def methods_at(path: str) -> tuple[str, ...]:

@@ -67,6 +67,8 @@ def _check(settings: Settings, flags: argparse.Namespace) -> int:
 
 def _take_over(settings: Settings, *, is_meant: bool) -> int:
     """Raise the epoch of a store that no service has open."""
+    from socket import gethostname
+
     from collector.store.head_terms import begin_term
     from service.control.lease_key import lease_key
     from service.store.open import own_store
@@ -83,7 +85,9 @@ def _take_over(settings: Settings, *, is_meant: bool) -> int:
         return 0
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     with own_store(settings.data, settings.effective.config) as store:
-        term, _, _ = begin_term(store, lease_key(settings.data), now_ms, takes_over=True)
+        term, _, _ = begin_term(
+            store, lease_key(settings.data), now_ms, takes_over=True, machine=gethostname()
+        )
     at = datetime.fromtimestamp(term.epoch / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     print(
         f"The store of {settings.data} took over at {at}. Start its service, and have the machines reach it."

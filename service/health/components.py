@@ -77,13 +77,13 @@ class HealthBoard:
         """From now on ``name`` is to succeed within every ``bound_s``, the first time ``first_s`` later.
 
         ``patient``: a failure counts only once its last success is older than the bound. Of a component that
-        is expected already only the bound changes.
+        is expected already only the bound and the patience change.
         """
         bound_ms, now_ms = round(bound_s * 1000), self._clock.monotonic_ms()
         with self._guard:
             known = self._records.get(name)
             if known is not None:
-                self._records[name] = replace(known, bound_ms=bound_ms)
+                self._records[name] = replace(known, bound_ms=bound_ms, patient=patient)
                 return
             first_ms = bound_ms + round(first_s * 1000)
             self._records[name] = _Record(

@@ -59,7 +59,8 @@ class RemoteWriter:
     """Pushes between ``start`` and ``stop``; ``told`` is handed how each turn ended, ``None`` when well.
 
     ``page`` is the page of metrics, ``at_ms`` the UTC time of its tick: without a new tick nothing is pushed,
-    so that no value looks newer than it is.
+    so that no value looks newer than it is. While ``superseded`` says that another head is the one, nothing
+    is: two would write the same series.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class RemoteWriter:
         page: Callable[[], bytes],
         at_ms: Callable[[], int],
         told: Callable[[str | None], None],
+        superseded: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._config, self._page, self._at_ms, self._told = config, page, at_ms, told
+        self._superseded = superseded
         self._pages: SeriesPages | None = None
         self._queue: deque[_Waiting] = deque()
         self._pushed_ms = 0
@@ -90,6 +93,8 @@ class RemoteWriter:
 
     def turn(self) -> None:
         """Take the newest tick and send all that waits. Raises ``NotTaken``."""
+        if (because := self._superseded()) is not None:
+            raise NotTaken(f"nothing is pushed, for another head is the one: {because}")
         self._take()
         self._send()
 

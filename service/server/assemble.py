@@ -111,6 +111,8 @@ def _receiver(config: "Config", store: "Store", clock: "Clock") -> "NodeReceiver
 
     if NodesSpec() not in parse_specs(config.collect.sources):
         return None
+    from socket import gethostname
+
     from collector.sources.nodes.headship import Headship
     from collector.sources.nodes.receiver import NodeReceiver
     from collector.store.head_terms import begin_term, supersede
@@ -120,7 +122,7 @@ def _receiver(config: "Config", store: "Store", clock: "Clock") -> "NodeReceiver
     with store.reader() as reader:
         marks, owners = read_node_marks(reader), read_node_owners(reader)
     key = lease_key(store.folder)
-    term, words, superseded = begin_term(store, key, clock.now_ms())
+    term, words, superseded = begin_term(store, key, clock.now_ms(), machine=gethostname())
     headship = Headship(
         key, term, words, marks, superseded=superseded, keep=lambda because: supersede(store, because)
     )

@@ -77,12 +77,12 @@ def live(orders: "Orders", store: "Store", clock: Clock, ending: Ending) -> None
     front = open_front(orders.config.api, orders.data, port_fixed=orders.port_fixed)
     pulse = _pulse(orders.config, clock.now_ms())
     body = assemble.assemble(orders.config, store, clock)
-    body = head.watched(body, pulse.health)
+    body, superseded = head.watched(body, pulse.health), head.superseded(body.nodes)
     imports = Imports(store)
     desk = _desk(orders.config, store)
     locks = _locks(orders)
     acting = _acting(orders, store, clock, pulse, body, locks=locks)
-    watch = _health_watch(orders, pulse)
+    watch = _health_watch(orders, pulse, superseded)
     bounds = _bounds(orders.config, front.connections, acting)
     audit = Audit(SecurityLog(lambda: clock.monotonic_ms() / 1000))
     page = _metrics(body, acting, finding_metrics(store, clock), lambda: _own(store, server, audit))
@@ -118,6 +118,7 @@ def live(orders: "Orders", store: "Store", clock: Clock, ending: Ending) -> None
         if acting is not None:
             _expect_acting(pulse)
             body = replace(body, chores=(*body.chores, *acting.start()))
+        body = replace(body, chores=head.held_back(body.chores, superseded, pulse.health))
         writer.start()
         _live(orders.config, body, pulse, ending)
     finally:
@@ -178,6 +179,7 @@ def _remote_writer(
         (lambda: nameless_metrics(page())) if config.api.private else page,
         lambda: body.loop.snapshot.at_ms,
         lambda trouble: pulse.health.went(remote_write.NAME, trouble),
+        head.superseded(body.nodes),
     )
 
 
@@ -287,13 +289,17 @@ def _watched(config: Config, body: Body, pulse: ServiceHealth) -> Heartbeat | No
     return watched(body.beat, lambda: body.loop.snapshot, pulse.health, pace)
 
 
-def _health_watch(orders: "Orders", pulse: ServiceHealth) -> HealthWatch:
-    """What looks at all components from outside of them, and tells where nothing else can."""
+def _health_watch(
+    orders: "Orders", pulse: ServiceHealth, superseded: Callable[[], str | None]
+) -> HealthWatch:
+    """What looks at all components from outside of them, and tells where nothing else can, as the head."""
     config, clock = orders.config, SystemClock()
     sender = DirectSender(config.alerts, config.delivery, clock)
     alerts = FallbackAlerts(config.alerts, sender.send, clock, lambda: _room(orders.data))
 
     def look(components: Sequence[Component]) -> None:
+        if superseded() is not None:  # nobody needs to hear how it fares: the new head watches and tells
+            return
         alerts.look(components)
         sender.push()
 

@@ -64,6 +64,11 @@ class Headship:
             self._keep(because)
         return told
 
+    def superseded(self) -> str | None:
+        """Which other head is the one, as a node told; ``None``: no node has told of one."""
+        with self._guard:
+            return self._superseded
+
     def withheld(self) -> str | None:
         """Why this head acts on nobody now; ``None`` where it is the head."""
         with self._guard:

@@ -107,6 +107,7 @@ class NodeReceiver:
         headship: Headship | None = None,
     ) -> None:
         self.headship = headship
+        self.superseded = (lambda: None) if headship is None else headship.superseded
         self._guard = threading.Lock()
         self._most_gpus = most_gpus
         self._nodes = {mark.node: self._made(mark) for mark in marks}

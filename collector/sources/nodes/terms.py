@@ -19,17 +19,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+LONGEST_MACHINE = 64
+"""The longest name that Linux gives a machine (HOST_NAME_MAX, gethostname(2))."""
 TAKE_OVER = "if this is to be the head, stop it and run `fallow store take-over` on it, and end the other one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One start of a head. ``epoch`` is when somebody had it take over (UTC ms), 0 where nobody ever did."""
+    """One start of a head. ``epoch`` is when somebody had it take over (UTC ms), 0 where nobody ever did.
+
+    ``word`` is random, and behind an ``@`` the name of the head's machine: so it travels under the seal, and
+    through nodes of every version. Heads of 0.1.0 name none.
+    """
 
     epoch: int
     start: int
     word: str
     seal: str = ""
+
+    @property
+    def head(self) -> str:
+        """The head in words: by its machine, where it names one."""
+        _, _, machine = self.word.partition("@")
+        return f"the head on {machine}" if machine else "another head"
+
+
+def word_of(chance: str, machine: str) -> str:
+    """A term's word: what ``chance`` brought, and the machine's name as far as it can travel."""
+    name = "".join(letter for letter in machine if letter.isprintable())[:LONGEST_MACHINE]
+    return f"{chance}@{name}" if name else chance
 
 
 def sealed(key: bytes, *, epoch: int, start: int, word: str) -> Term:
@@ -54,18 +72,19 @@ def superseded_by(own: Term, words: Mapping[int, str], heard: Term, node: str) -
     if heard.epoch > own.epoch:
         at = datetime.fromtimestamp(heard.epoch / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return (
-            f"node {node} has heard a head that took over at {at}: this one is not the head any more; "
-            f"{TAKE_OVER}"
+            f"node {node} has heard {heard.head}, which took over at {at}: "
+            f"this one is not the head any more; {TAKE_OVER}"
         )
     if heard.start > own.start:
         return (
-            f"node {node} has heard start {heard.start} of this store, and here it is start {own.start}: "
-            f"this is a copy of the head's store, or was restored from a back-up; {TAKE_OVER}"
+            f"node {node} has heard {heard.head} (start {heard.start} of this store, "
+            f"here it is {own.start}): this is a copy of the head's store, "
+            f"or was restored from a back-up; {TAKE_OVER}"
         )
     known = words.get(heard.start)
     if known is not None and known != heard.word:
         return (
-            f"node {node} has heard another head that began on a copy of this store (start {heard.start}); "
+            f"node {node} has heard {heard.head}, which began on a copy of this store (start {heard.start}); "
             f"{TAKE_OVER}"
         )
     return None

@@ -1,7 +1,7 @@
 """Two heads of one site's nodes: at most one takes ticks in and acts, whichever copy it began from."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,8 @@ import pytest
 from collector.model import NodeName
 from collector.reading import NodeMark
 from collector.sources.nodes.headship import KNOWN_MS, Headship
-from collector.sources.nodes.terms import Term, is_older, sealed, superseded_by
+from collector.sources.nodes.terms import Term, is_genuine, is_older, sealed, superseded_by
+from collector.sources.nodes.wire import term_of
 from collector.store.database import Store
 from collector.store.head_terms import begin_term, supersede
 from tests.stores import open_store
@@ -38,10 +39,11 @@ def marks(*names: str, heard_ms: int = 1_000) -> tuple[NodeMark, ...]:
         (term(0, 3, "w3"), None),  # this start
         (term(0, 2, "w2"), None),  # the start before
         (term(0, 1, "gone"), None),  # so old that the store has forgotten its word
-        (term(0, 2, "other"), "another head that began on a copy"),
-        (term(0, 3, "other"), "another head that began on a copy"),
+        (term(0, 2, "other"), "another head, which began on a copy"),
+        (term(0, 3, "other@head-b"), "the head on head-b, which began on a copy"),
         (term(0, 4, "w4"), "a copy of the head's store, or was restored from a back-up"),
-        (term(9, 1, "w"), "took over"),
+        (term(9, 1, "w"), "another head, which took over"),
+        (term(9, 1, "w@head-b"), "the head on head-b, which took over"),
     ],
 )
 def test_what_a_node_has_heard_decides_who_is_the_head(heard: Term, says: str | None) -> None:
@@ -86,6 +88,21 @@ def test_a_machine_that_was_away_for_over_a_day_is_not_waited_for() -> None:
     head = Headship(KEY, term(), {1: "w"}, (*old, *marks("gpu-a", heard_ms=KNOWN_MS + 1)))
     head.hear(A, None)
     assert head.withheld() is None
+
+
+def test_a_start_names_its_machine_under_its_seal_whatever_that_is_called(store: Store) -> None:
+    first, words, _ = begin_term(store, KEY, 1_000, machine="head-a")
+    assert first.head == "the head on head-a" and is_genuine(KEY, first) and words[1] == first.word
+    assert not is_genuine(KEY, replace(first, word=first.word.replace("head-a", "head-b")))
+    odd, _, _ = begin_term(store, KEY, 2_000, machine="a\n\x1b[31m" + "b" * 300)
+    assert odd.head.isprintable() and term_of(asdict(odd)) == odd, "it travels"
+
+
+def test_a_head_that_only_waits_for_its_machines_is_not_superseded() -> None:
+    head = Headship(KEY, term(), {1: "w"}, marks("gpu-a"))
+    assert head.withheld() is not None and head.superseded() is None
+    told = head.hear(A, term(9, 1, "w@head-b"))
+    assert head.superseded() == told == head.withheld() and told is not None
 
 
 def test_a_head_without_machines_acts_at_once() -> None:

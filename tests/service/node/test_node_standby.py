@@ -71,6 +71,11 @@ def test_a_standby_takes_over_and_the_old_head_refuses_to_act(fleet: Site, tmp_p
         fleet.nodes["gpu-b"].stop()
         fleet.start_node("gpu-b", f"http://{fleet.head.address}:9475")
         until("the old head is told", lambda: "took over at" in acting(fleet.head))
+        refused = fleet.told_head("start-acting", head=fleet.head)
+        assert "takes no orders any more" in refused and "the head on standby" in refused, refused
+        assert "the head on standby" in fleet.told_head("status", head=fleet.head)
+        assert "orders are refused" in fleet.told_head("doctor", head=fleet.head)
+        assert "takes no orders" not in fleet.told_head("start-acting", head=spare)
         until("the node says so", lambda: "it answered HTTP 409: node gpu-b" in fleet.nodes["gpu-b"].log())
         fleet.head.stop()
         fleet.start_head(address=fleet.head.address)
