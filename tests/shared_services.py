@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-NAMES = ("service", "door")
-"""Fixtures of a whole run that are services."""
+NAMES = ("service", "door", "dashboard", "simulated")
+"""Fixtures of a whole run that are services; one that asks another (the dashboard) before the other."""
 
 PLUGIN = "fallow-shared-services"
 

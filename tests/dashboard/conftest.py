@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.conftest import program
+from tests.shared_services import stopped_behind_its_last_user
 
 ROOT = Path(__file__).parents[2]
 START_S = 60
@@ -280,19 +281,23 @@ def showing(log: Path, **environment: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def simulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The DATA directory of a running service with eight days of history, and reports on a schedule."""
     folder = tmp_path_factory.mktemp("simulated")
-    with serving(folder / "data", folder / "serve.log", days=8, judged=True, more=SIZES + SCHEDULES):
+    with ExitStack() as site, stopped_behind_its_last_user(request, site.close):
+        made = serving(folder / "data", folder / "serve.log", days=8, judged=True, more=SIZES + SCHEDULES)
+        site.enter_context(made)
         yield folder / "data"
 
 
 @pytest.fixture(scope="session")
-def dashboard(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def dashboard(
+    request: pytest.FixtureRequest, simulated: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The dashboard of that service."""
     folder = tmp_path_factory.mktemp("dashboard")
-    with showing(folder / "streamlit.log", FALLOW_DATA=str(simulated)) as base:
-        yield base
+    with ExitStack() as site, stopped_behind_its_last_user(request, site.close):
+        yield site.enter_context(showing(folder / "streamlit.log", FALLOW_DATA=str(simulated)))
 
 
 class Browser:
