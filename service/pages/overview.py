@@ -24,7 +24,7 @@ from service.pages.parts.health import show_health
 from service.pages.parts.leading_figures import leading
 from service.pages.parts.url_state import address
 from service.pages.parts.widgets import Figure, figures, keys, plain, state_keys, striped, swatch
-from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline, sentence
+from service.summaries.headline import USED, Headline, headline, sentence
 
 PRICES = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 2.10 }'
 
@@ -132,6 +132,7 @@ def _withheld(scene: PageContext, head: Headline) -> None:
 
 
 def _figures(head: Headline) -> None:
+    """One share, which says of what it is; all else in a row is hours, energy or money."""
     figures(
         [
             Figure(
@@ -141,11 +142,6 @@ def _figures(head: Headline) -> None:
                 "lowest one.",
             ),
             Figure(
-                label=ALLOCATED,
-                much=text.percent(head.allocated_ratio),
-                told="The part of known time in which a GPU was given to somebody.",
-            ),
-            Figure(
                 label="Lay fallow",
                 much=text.gpu_hours(head.fallow_gpu_hours),
                 told="Allocated minus used: the area between the curves.",
@@ -153,9 +149,10 @@ def _figures(head: Headline) -> None:
             _money(head),
             *_energy(head),
             Figure(
-                label=MEASURED,
-                much=text.coverage(head.measured_ratio),
-                told=f"{text.gpu_hours(head.unknown_gpu_hours)} are unknown: not measured, so not judged.",
+                label="Unknown",
+                much=text.gpu_hours(head.unknown_gpu_hours),
+                told="Not measured, so not judged: "
+                f"{text.coverage(head.measured_ratio)} of all that was installed was measured.",
             ),
         ]
     )

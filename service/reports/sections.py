@@ -82,7 +82,7 @@ def head_of(source: Source) -> "tuple[Headline, pd.DataFrame, pd.DataFrame]":
 
 
 def head_figures(head: Headline) -> tuple[Figure, ...]:
-    """The overview's figures, under the same names."""
+    """The overview's figures under the same names, and its other shares, each with its whole named."""
     return (
         Figure(
             key="utilization_ratio",

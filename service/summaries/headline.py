@@ -20,8 +20,8 @@ USED, ALLOCATED, MEASURED = (
     "Allocated, of known time",
     "Measured, of installed time",
 )
-"""Three shares in a row have three denominators, since what is unknown is in none but the last; so each label
-says its own, on pages and reports, the wall's shorter."""
+"""Each has a denominator of its own, since what is unknown is in none but the last; so each label says it. A
+page's row has one of them (docs/decisions/0106), a report's list all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
