@@ -14,6 +14,7 @@
 -- @column allocated_gpus double (GPUs): given to somebody
 -- @column used_gpus double (GPUs): GPUs times utilization
 -- @column held_used_gpus double (GPUs): of these, by who was given them
+-- @column held_unknown_gpus double (GPUs): given to somebody, and not measured, or by counters that contradict each other
 -- @column unknown_gpus double (GPUs): not measured
 -- @column utilization_ratio double (ratio): used over measured time, whoever held it
 -- @column allocated_ratio double (ratio): held over known time
@@ -28,6 +29,7 @@ WITH chosen AS (
             + good_ms + suspect_ms + withheld_ms + unknown_ms)::BIGINT AS rolled_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(used_ms)::BIGINT AS used_ms,
         sum(CASE WHEN holder_id IS NULL THEN 0 ELSE used_ms END)::BIGINT AS held_used_ms,
+        sum(CASE WHEN holder_id IS NULL THEN 0 ELSE unknown_ms + suspect_ms END)::BIGINT AS held_unknown_ms,
         sum(unknown_ms)::BIGINT AS unknown_ms, sum(measured_ms)::BIGINT AS measured_ms
     FROM usage_of($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to), $project, $user) AS u
     JOIN chosen AS c USING (gpu_id)
@@ -35,7 +37,8 @@ WITH chosen AS (
 ), rolled AS (
     SELECT step_start(ts, $from_ts, $step_s) AS ts, share_of_device, sum(rolled_ms)::BIGINT AS rolled_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(used_ms)::BIGINT AS used_ms, sum(held_used_ms)::BIGINT AS held_used_ms,
-        sum(unknown_ms)::BIGINT AS unknown_ms, sum(measured_ms)::BIGINT AS measured_ms
+        sum(held_unknown_ms)::BIGINT AS held_unknown_ms, sum(unknown_ms)::BIGINT AS unknown_ms,
+        sum(measured_ms)::BIGINT AS measured_ms
     FROM rows
     GROUP BY ALL
 ), spells AS (
@@ -53,7 +56,7 @@ WITH chosen AS (
     SELECT
         i.ts, i.step_ms, i.share_of_device, coalesce(r.rolled_ms, 0) AS rolled_ms, coalesce(r.held_ms, 0) AS held_ms,
         coalesce(r.used_ms, 0) AS used_ms, coalesce(r.held_used_ms, 0) AS held_used_ms,
-        coalesce(r.measured_ms, 0) AS measured_ms,
+        coalesce(r.held_unknown_ms, 0) AS held_unknown_ms, coalesce(r.measured_ms, 0) AS measured_ms,
         CASE WHEN $project IS NULL AND $user IS NULL
             THEN greatest(0, i.installed_ms - coalesce(r.rolled_ms, 0)) ELSE 0 END AS missing_ms,
         coalesce(r.unknown_ms, 0) AS unknown_ms
@@ -65,6 +68,7 @@ SELECT
     sum(held_ms * share_of_device) / max(step_ms) AS allocated_gpus,
     sum(used_ms * share_of_device) / max(step_ms) AS used_gpus,
     sum(held_used_ms * share_of_device) / max(step_ms) AS held_used_gpus,
+    sum(held_unknown_ms * share_of_device) / max(step_ms) AS held_unknown_gpus,
     sum((unknown_ms + missing_ms) * share_of_device) / max(step_ms) AS unknown_gpus,
     sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
     sum_ratio(held_ms, rolled_ms, share_of_device) AS allocated_ratio

@@ -108,7 +108,7 @@ def usage_shares(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
     unknown = usage["unknown_gpus"].fillna(0)
     allocated = usage["allocated_gpus"] / installed
     used = usage["used_gpus"] / installed
-    fallow = usage["allocated_gpus"] - usage["held_used_gpus"]
+    fallow = usage["allocated_gpus"] - usage["held_used_gpus"] - usage["held_unknown_gpus"]
     frame = with_end(usage[["ts"]], window).assign(
         allocated=allocated, used=used, known=1 - (unknown / installed).fillna(1.0), top=1.0
     )
@@ -129,11 +129,11 @@ def held_gpus(usage: pd.DataFrame, window: Window) -> pd.DataFrame:
     frame = with_end(usage[["ts"]], window).assign(
         allocated=allocated, used=used, known=top - unknown, top=top
     )
-    share = allocated.where(allocated > 0)
+    share, fallow = allocated.where(allocated > 0), allocated - used - usage["held_unknown_gpus"]
     return frame.assign(
         allocated_text=allocated.map(text.some_gpus),
         used_text=_gpus(used, used / share),
-        fallow_text=_gpus(allocated - used, (allocated - used) / share),
+        fallow_text=_gpus(fallow, fallow / share),
         unknown_text=unknown.map(text.some_gpus),
     )
 

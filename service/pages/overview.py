@@ -144,7 +144,7 @@ def _figures(head: Headline) -> None:
             Figure(
                 label="Lay fallow",
                 much=text.gpu_hours(head.fallow_gpu_hours),
-                told="Allocated minus used: the area between the curves.",
+                told="Allocated and not used, as far as it was measured: the area between the curves.",
             ),
             _money(head),
             *_energy(head),
@@ -203,7 +203,7 @@ def _hero(scene: PageContext, usage: pd.DataFrame, head: Headline) -> None:
     st.subheader("Allocated against used", anchor=False)
     fallow = None
     if head.installed_gpus and head.allocated_gpus is not None and head.held_used_gpus is not None:
-        fallow = max(0.0, head.allocated_gpus - head.held_used_gpus) / head.installed_gpus
+        fallow = head.fallow_gpus / head.installed_gpus
     keys(
         (
             (swatch(colours.used), "used", None),

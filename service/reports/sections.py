@@ -103,7 +103,7 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
             label="Lay fallow",
             value=head.fallow_gpu_hours,
             measure=Measure.HOURS,
-            help="allocated, minus what its holders used",
+            help="allocated, minus what its holders used, as far as it was measured",
         ),
         Figure(
             key="wasted_gpu_hours",
@@ -158,7 +158,7 @@ def _of_part(energy: Energy) -> str:
 def use_section(source: Source, usage: "pd.DataFrame", head: Headline, *, you: bool = False) -> Section:
     """Allocated against used over time, of a part of the GPUs where the source is; said to ``you``, if so."""
     who = "You" if you else source.about
-    between = f"{text.gpu_hours(head.fallow_gpu_hours)} lay between the two."
+    between = f"{text.gpu_hours(head.fallow_gpu_hours)} lay fallow."
     if who:
         allocated, used = text.some_gpus(head.allocated_gpus), text.gpus(head.used_gpus)
         says = f"{who} held {allocated} on average and used {used}; {between}"

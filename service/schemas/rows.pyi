@@ -1576,6 +1576,7 @@ UsageOverTimeRow = TypedDict(
         "allocated_gpus": float | None,
         "used_gpus": float | None,
         "held_used_gpus": float | None,
+        "held_unknown_gpus": float | None,
         "unknown_gpus": float | None,
         "utilization_ratio": float | None,
         "allocated_ratio": float | None,

@@ -30,7 +30,8 @@ class Headline:
 
     ``there_ratio`` is the part of the window in which there were GPUs at all (of somebody: in which they had
     some); before the first measurement there were none that anybody knows of. ``held_used_gpus``: used by who
-    was given them; what lay fallow is what was given less these.
+    was given them; what lay fallow is what was given less these, and less what nobody can tell
+    of it (``held_unknown_gpus``: not measured, or by counters that contradict each other).
     """
 
     installed_gpu_hours: float
@@ -40,6 +41,7 @@ class Headline:
     allocated_gpus: float | None
     used_gpus: float | None
     held_used_gpus: float | None
+    held_unknown_gpus: float | None
     utilization_ratio: float | None
     allocated_ratio: float | None
     fallow_gpu_hours: float | None
@@ -57,6 +59,12 @@ class Headline:
         """A part of all the GPU-hours that there were, measured or not; ``None`` where there were none."""
         return gpu_hours / self.installed_gpu_hours if self.installed_gpu_hours > 0 else None
 
+    @property
+    def fallow_gpus(self) -> float:
+        """Given out and not used, as far as it was measured."""
+        given, used = self.allocated_gpus or 0.0, self.held_used_gpus or 0.0
+        return max(given - used - (self.held_unknown_gpus or 0.0), 0.0)
+
     def of_the_cluster(self, gpus: float | None) -> float | None:
         """A number of GPUs as an average over the time in which there were any, and not over the window."""
         return None if gpus is None else gpus / (self.there_ratio or 1.0)
@@ -72,6 +80,7 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
     installed, unknown = (usage[name].fillna(0.0) for name in ("installed_gpus", "unknown_gpus"))
     allocated, used = (usage[name].fillna(0.0) for name in ("allocated_gpus", "used_gpus"))
     by_holders = usage["held_used_gpus"].fillna(0.0)
+    doubted = usage["held_unknown_gpus"].fillna(0.0)
     known = (installed - unknown).clip(lower=0.0)
     busy = usage["utilization_ratio"].fillna(0.0)
     measured = (used / busy.where(busy > 0)).fillna(known).where(usage["utilization_ratio"].notna(), 0.0)
@@ -89,7 +98,8 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
         utilization_ratio=_ratio(used * span, measured * span),
         allocated_ratio=_ratio(allocated * span, _held_base(usage, allocated, known) * span),
         held_used_gpus=_ratio(by_holders * span, span),
-        fallow_gpu_hours=float(((allocated - by_holders).clip(lower=0.0) * span).sum())
+        held_unknown_gpus=_ratio(doubted * span, span),
+        fallow_gpu_hours=float(((allocated - by_holders - doubted).clip(lower=0.0) * span).sum())
         if len(usage)
         else None,
         wasted_gpu_hours=float(wasted["gpu_hours"].sum()),
@@ -106,6 +116,8 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
 
 KNOWN_ENOUGH = 0.9
 """Of both ranges, to compare them: an hour that nobody measured would look like a change."""
+WORTH_TELLING_GPUS = 0.05
+"""Less is written as 0."""
 SAME = 0.005
 """Half a percentage point, which rounds to none."""
 
@@ -129,14 +141,20 @@ def sentence(head: Headline, of_whom: str | None) -> str:
     if of_whom:
         held, used = text.some_gpus(head.allocated_gpus), text.gpus(head.used_gpus)
         return f"{of_whom} held {held} on average and used {used}"
-    fallow = max((head.allocated_gpus or 0.0) - (head.held_used_gpus or 0.0), 0.0)
-    installed, allocated, worked, lay = (
+    installed, allocated, worked, lay, unknown = (
         head.of_the_cluster(gpus)
-        for gpus in (head.installed_gpus, head.allocated_gpus, head.held_used_gpus, fallow)
+        for gpus in (
+            head.installed_gpus,
+            head.allocated_gpus,
+            head.held_used_gpus,
+            head.fallow_gpus,
+            head.held_unknown_gpus,
+        )
     )
+    untold = f", {text.gpus(unknown)} unknown" if unknown and unknown >= WORTH_TELLING_GPUS else ""
     return (
         f"Of {text.some_gpus(installed)}, {text.gpus_were(allocated)} handed out and "
-        f"{text.gpus(worked)} worked: {text.gpus(lay)} lay fallow"
+        f"{text.gpus(worked)} worked: {text.gpus(lay)} lay fallow{untold}"
     )
 
 

@@ -150,12 +150,13 @@ def test_usage_over_time_sets_utilization_beside_allocation(ask: Ask) -> None:
         "allocated_gpus": 2.0,
         "used_gpus": pytest.approx(1.2),
         "held_used_gpus": pytest.approx(1.2),
+        "held_unknown_gpus": 0.0,
         "unknown_gpus": 0.0,
         "utilization_ratio": pytest.approx(0.6),
         "allocated_ratio": 1.0,
     }
     assert second["installed_gpus"] == 3.0
-    assert second["unknown_gpus"] == 0.25
+    assert second["unknown_gpus"] == second["held_unknown_gpus"] == 0.25
     assert second["utilization_ratio"] == 0.0
     assert second["allocated_ratio"] == pytest.approx(2.0 / 3.0)  # its holder had b0 in its gap
 

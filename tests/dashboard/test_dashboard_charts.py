@@ -40,6 +40,7 @@ def usage() -> pd.DataFrame:
             "allocated_gpus": [2.0, 3.0, 3.0, 0.0, 4.0],
             "used_gpus": [1.0, 1.5, 0.0, 0.0, 4.0],
             "held_used_gpus": [1.0, 1.5, 0.0, 0.0, 4.0],
+            "held_unknown_gpus": [0.0] * 5,
             "unknown_gpus": [0.0, 0.0, 0.0, 4.0, 0.0],
             "utilization_ratio": [0.25, 0.375, 0.0, None, 1.0],
             "allocated_ratio": [0.5, 0.75, 0.75, None, 1.0],
@@ -125,10 +126,21 @@ def test_headline_has_no_cost_where_a_wasted_hour_has_no_price(usage, ledger) ->
     assert headline(usage, ledger, WINDOW).wasted_cost is None
 
 
+def test_what_nobody_measured_of_what_was_given_lies_not_fallow(usage, ledger) -> None:
+    # By hand: for ten of 45 minutes three GPUs are given, 1.5 are used and one is dark: half lies fallow.
+    whole = headline(usage, ledger, WINDOW)
+    dark = headline(usage.assign(held_unknown_gpus=[0.0, 1.0, 0.0, 0.0, 0.0]), ledger, WINDOW)
+    assert whole.fallow_gpu_hours - dark.fallow_gpu_hours == pytest.approx(10 / 60)
+    assert whole.fallow_gpus - dark.fallow_gpus == pytest.approx(10 / 45)
+    assert "unknown" not in sentence(whole, None)
+    assert sentence(dark, None).endswith(" lay fallow, 0.22 unknown")
+
+
 def test_headline_of_nothing_measured_is_unknown(usage, ledger) -> None:
     blind = usage.assign(
         used_gpus=0.0,
         held_used_gpus=0.0,
+        held_unknown_gpus=0.0,
         allocated_gpus=0.0,
         unknown_gpus=4.0,
         utilization_ratio=None,
