@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from analytics.query import run
-from collector.store.database import Limits, open_store
+from collector.store.database import Limits
+from tests.stores import open_store
 
 ALWAYS = {"from_ts": datetime(2020, 1, 1, tzinfo=UTC), "to_ts": datetime(2100, 1, 1, tzinfo=UTC)}
 LARGE = {

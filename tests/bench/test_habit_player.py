@@ -10,7 +10,7 @@ from bench.habit_player.model import SOURCES
 from bench.habit_player.read import read_habit
 from bench.habit_player.sources import export_for_replay, names, play
 from bench.habit_player.world import World, live
-from collector.store.database import open_store
+from tests.stores import open_store
 
 pytestmark = pytest.mark.slow
 

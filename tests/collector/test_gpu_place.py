@@ -6,7 +6,7 @@ import pytest
 
 from collector.gpu_place import node_place, place_of
 from collector.model import Gpu, GpuUuid, NodeName
-from collector.store.database import open_store
+from tests.stores import open_store
 
 NODE, BOARD = NodeName("n1"), GpuUuid("GPU-5c2ab1f0-11d2")
 WHOLE = Gpu(uuid=BOARD, node=NODE, index=3)

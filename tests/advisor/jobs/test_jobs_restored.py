@@ -26,8 +26,9 @@ from advisor.jobs.model import (
 from advisor.jobs.signing import CommandProof, CommandSigner
 from advisor.journal.journal import Order, StoreJournal
 from collector.model import JobId
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from tests.advisor.jobs.job_store_world import GPUS, HandClock, acknowledge, submission, word
+from tests.stores import open_store
 
 SIGNER = CommandSigner(b"of a service that was here before")
 OTHER = CommandSigner(b"of another service, or a lost key")

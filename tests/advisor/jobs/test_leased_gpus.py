@@ -28,8 +28,8 @@ from advisor.jobs.report_review import Reviewer
 from advisor.jobs.repository import Change, read_leases, write_changes
 from advisor.jobs.signing import CommandSigner
 from collector.model import GpuUuid, JobId
-from collector.store.database import open_store
 from tests.advisor.jobs.job_store_world import GPUS, HandClock, acknowledge, opened, submission, word
+from tests.stores import open_store
 
 SIGNER = CommandSigner(b"thirty-two bytes and some more of them")
 JOBS = tuple(JobId(f"fallow:{n}") for n in range(1, 4))

@@ -11,8 +11,8 @@ from collector.model import (
     ProcessSample,
 )
 from collector.reading import Reading
-from collector.store.database import open_store
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, sample, tick, uuid
+from tests.stores import open_store
 
 GARBAGE: tuple[tuple[str, str, Any], ...] = (
     ("sm_clock_mhz", "sm_clock_mhz", 4_294_967_295),

@@ -9,9 +9,10 @@ import pytest
 from analytics.query import run
 from collector.model import Unavailable
 from collector.reading import Tick
-from collector.store.database import Store, open_store
+from collector.store.database import Store
 from service.wording import is_silent
 from tests.collector.store.store_parts import T0, TICK_MS, at_path, gpu, history, older_file, sample, tick
+from tests.stores import open_store
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from analytics.query import run
 from collector.model import SIMULATED_SOURCE
-from collector.store.database import open_read_only, open_store
+from collector.store.database import open_read_only
 from collector.store.errors import StoreMixed
 from collector.store.origin import Origin
 from tests.collector.store.store_parts import (
@@ -21,6 +21,7 @@ from tests.collector.store.store_parts import (
     tick,
     uuid,
 )
+from tests.stores import open_store
 
 BEFORE_THE_MARK = 36
 

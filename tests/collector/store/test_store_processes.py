@@ -11,8 +11,8 @@ from collector.model import (
     ProcessType,
 )
 from collector.reading import Reading, Tick
-from collector.store.database import open_store
 from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, held, sample, uuid
+from tests.stores import open_store
 
 KEY = ProcessKey(node=NodeName("n0"), pid=4242, started_ms=T0 - 5_000)
 FIRST = Process(key=KEY, user="ada", command="python train.py", environment=(("SLURM_JOB_ID", "7"),))

@@ -8,7 +8,6 @@ import pytest
 
 from collector.model import Unavailable
 from collector.reading import Reading
-from collector.store.database import open_store
 from collector.store.origin import Origin
 from service.config.model import CollectConfig, Config
 from service.sources import gpu_presence
@@ -17,6 +16,7 @@ from service.sources.making import SourceRefused, chosen_specs, refuse_no_gpus
 from service.sources.simulated_choice import simulated_instead
 from service.sources.specs import BadSource, NvmlSpec, parse_specs
 from tests.collector.store.store_parts import T0, sample, tick
+from tests.stores import open_store
 
 NONE = GpuPresence(has_driver=False)
 DRIVEN = GpuPresence(has_driver=True)
