@@ -20,6 +20,7 @@ from collector.model import (
 )
 from collector.reading import Reading, Tick
 from collector.store.database import Store
+from collector.store.migrations import RECORD
 from collector.store.statements import migrations
 
 T0 = 1_790_000_040_000 // 3_600_000 * 3_600_000
@@ -96,7 +97,7 @@ def history(
 def older_file(path: Path, version: int) -> duckdb.DuckDBPyConnection:
     """A file as the Fallow of that schema made it, open."""
     connection = duckdb.connect(str(path))
-    connection.execute("CREATE TABLE schema_migrations (number INTEGER, name VARCHAR, applied_at TIMESTAMP)")
+    connection.execute(RECORD)
     for number, name, script in migrations():
         if number <= version:
             connection.execute(script)
