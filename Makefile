@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= $(CURDIR)/.fallow
 
-.PHONY: chaos deb dist up demo install test test-slow test-all test-upgrade lint types check hooks
+.PHONY: chaos container deb dist up demo install test test-slow test-all test-upgrade lint types check hooks
 
 up: install ## start the service and the dashboard, print the URL
 	@$(BIN)/fallow up --or-simulated --data "$(DATA)"
@@ -59,6 +59,13 @@ dist: $(VENV)/.installed ## the wheel and the source distribution, in dist/
 
 deb: dist ## the Debian package for this machine's release and architecture, in dist/
 	@$(BIN)/python packaging/debian/build.py dist/fallow_gpu-*.whl dist
+
+BUILDER ?= $(shell command -v podman || command -v docker || command -v buildah)
+container: dist ## the container image `fallow`, by podman, docker or buildah; BASE=IMAGE is what it is built on
+	@rm -rf dist/wheels
+	@$(BIN)/python -m pip download --quiet --dest dist/wheels --constraint constraints.txt dist/fallow_gpu-*.whl
+	@test -n "$(BUILDER)" || { echo "none of podman, docker and buildah is installed" >&2; exit 1; }
+	$(BUILDER) build $(BUILD_FLAGS) --file packaging/container/Containerfile --tag fallow $(if $(BASE),--build-arg BASE=$(BASE)) .
 
 MINUTES ?= 3
 chaos: $(VENV)/.tested ## random faults on a busy queue for MINUTES minutes, as root: kills, floods, forgeries, garbage, full and failing disks
