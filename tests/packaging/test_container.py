@@ -108,7 +108,7 @@ def served(builder: Builder, container: str, volume: Path) -> Iterator[None]:
     words = builder.run(container, "fallow", "serve", "--simulated", "--port", "19475", volume=volume)
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=BARE)
     try:
-        until("it answers", lambda: process.poll() is None and _is_well(), within_s=120)
+        until("it answers", lambda: process.poll() is None and _is_well(), limit_s=120)
         yield
     finally:
         subprocess.run(["pkill", "-TERM", "-f", "fallow serve --simulated --port 19475"], check=False)
