@@ -312,16 +312,17 @@ def plain_minutes(samples: list[GpuSample], claims: list[HeldInterval]) -> dict[
     order = list(dict.fromkeys(claim.allocation.holder.job for claim in claims))
     idle = {n for n in (0, 1) if any(is_idle(made) for made in samples if made.uuid == uuid(n))}
     for number in (0, 1):
-        for start in range(T0 - 120_000, T0 + 600_000, BIN_MS):
+        own = [made for made in samples if made.uuid == uuid(number)]
+        installed_ms = min((made.at_ms - made.width_ms for made in own), default=T0 + 780_000)
+        for start in range(T0 - 120_000, T0 + 780_000, BIN_MS):
             parts = [
                 (plain_weight(made, start, overlap), made)
-                for made in samples
-                if made.uuid == uuid(number)
-                and (overlap := min(made.at_ms, start + BIN_MS) - max(made.at_ms - made.width_ms, start)) > 0
+                for made in own
+                if (overlap := min(made.at_ms, start + BIN_MS) - max(made.at_ms - made.width_ms, start)) > 0
             ]
-            if not parts:
-                continue
             shares = plain_shares(number, start + BIN_MS // 2, claims)
+            if not parts and (not shares or start < installed_ms):
+                continue
             state = plain_state(parts, is_held=bool(shares), idle_power_is_known=number in idle)
             for job, ms in plain_split(shares, order).items():
                 row = minutes.setdefault((uuid(number), job, start // 60_000 * 60_000), [0] * len(STATES))
