@@ -180,7 +180,12 @@ def _merge_held(
     allocations = [interval.allocation for interval in held]
     first_ms = min(interval.from_ms for interval in held)
     live.registry.register_uuids({a.uuid for a in allocations}, "allocations", first_ms)
-    holders = live.registry.holder_ids({a.holder.job: a.holder for a in allocations}.values(), first_ms)
+    since_ms: dict[str, int] = {}
+    for interval in held:  # one history may be of a thousand nodes: each job is as old as its own first hold
+        job = interval.allocation.holder.job
+        since_ms[job] = min(interval.from_ms, since_ms.get(job, interval.from_ms))
+    named = {a.holder.job: a.holder for a in allocations}.values()
+    holders = live.registry.holder_ids(named, first_ms, since_ms)
     parts = [
         (interval.allocation, *span)
         for interval in held

@@ -1,14 +1,23 @@
-"""What nodes push, in the caller's transaction: ticks that come late, and how far each node is taken in."""
+"""What nodes push, in the caller's transaction: ticks that come late, and how far each node is taken in.
 
-from dataclasses import asdict, replace
+After an outage of the head all nodes come late at once. What a history costs is mostly by the history, not by
+its rows, so those of nodes that tell of different GPUs, in the same hours, are written as one.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from collector.model import GpuUuid, NodeName
+from collector.arrow import History
+from collector.model import Gpu, GpuUuid, NodeName
 from collector.reading import LAST_HEARD, LateTicks, NodeMark, Reading, Tick
 from collector.store.allocations import read_open
+from collector.store.cuts import is_cut_anew
 from collector.store.history import write_history
+from collector.store.rollups import HOUR_MS
 from collector.store.statements import statement
 from collector.store.ticks import Live
 
@@ -23,8 +32,34 @@ MARKS = pa.schema(
 
 def write_late(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:
     """Store the ticks that nodes made while nobody took them in, each in its own time."""
-    for late in (each for outcome in tick.outcomes if isinstance(outcome, Reading) for each in outcome.late):
+    told = [each for outcome in tick.outcomes if isinstance(outcome, Reading) for each in outcome.late]
+    for late in together(told, live.registry.since):
         _write(connection, live, late)
+
+
+def together(
+    late: Iterable[LateTicks], known: Callable[[GpuUuid], tuple[Gpu, int] | None]
+) -> Iterator[LateTicks]:
+    """The same rows in fewer histories. Pure; ``known`` has a GPU's first row and since when it is there.
+
+    One history has one source, one span and one width of its newest samples, by which its intervals are
+    joined; of each GPU only one node tells in it. What is new of a GPU without a sample, or cut otherwise
+    than known, depends on the span of its own history, and stays alone.
+    """
+    groups: dict[object, _Group] = {}
+    for each in late:
+        key = _alike(each.history, known)
+        uuids = _uuids(each)
+        group = None if key is None else groups.setdefault(key, _Group())
+        if group is None or not group.uuids.isdisjoint(uuids):
+            # In the order in which they came, for those that speak of the same GPU.
+            yield from (whole.one() for whole in groups.values() if whole.parts)
+            groups.clear()
+            yield each
+            continue
+        group.parts.append(each)
+        group.uuids |= uuids
+    yield from (whole.one() for whole in groups.values() if whole.parts)
 
 
 def write_marks(connection: duckdb.DuckDBPyConnection, tick: Tick) -> None:
@@ -64,6 +99,65 @@ def read_node_owners(connection: duckdb.DuckDBPyConnection) -> dict[GpuUuid, tup
     """Which node told of each GPU last, and when that was heard (UTC ms)."""
     rows = connection.execute(statement("node_owners")).fetchall()
     return {uuid: (node, heard_ms) for uuid, node, heard_ms in rows}
+
+
+@dataclass(slots=True)
+class _Group:
+    """Histories that can be written as one, and the GPUs that they tell of."""
+
+    parts: list[LateTicks] = field(default_factory=list)
+    uuids: set[str] = field(default_factory=set)
+
+    def one(self) -> LateTicks:
+        """All of them in one, in the order in which they came."""
+        if len(self.parts) == 1:
+            return self.parts[0]
+        told = [each.history for each in self.parts]
+        whole = History(
+            source=told[0].source,
+            gpus=tuple(gpu for each in told for gpu in each.gpus),
+            samples=pa.concat_tables([each.samples for each in told]).combine_chunks(),
+            held=tuple(held for each in told for held in each.held),
+            events=tuple(event for each in told for event in each.events),
+            gaps=tuple(gap for each in told for gap in each.gaps),
+            holder_samples=pa.concat_tables([each.holder_samples for each in told]).combine_chunks(),
+        )
+        return LateTicks(
+            history=whole, since={uuid: ms for each in self.parts for uuid, ms in each.since.items()}
+        )
+
+
+def _uuids(late: LateTicks) -> set[str]:
+    told = late.history
+    return {
+        *late.since,
+        *(gpu.uuid for gpu in told.gpus),
+        *(held.allocation.uuid for held in told.held),
+        *(event.uuid for event in told.events),
+        *pc.unique(told.samples["uuid"]).to_pylist(),
+    }
+
+
+def _alike(history: History, known: Callable[[GpuUuid], tuple[Gpu, int] | None]) -> object | None:
+    """What two histories must share to be written as one; ``None``: this one is written alone."""
+    if not len(history.samples) or history.processes or history.intruded or history.owners:
+        return None
+    measured = set(pc.unique(history.samples["uuid"]).to_pylist())
+    described = {gpu.uuid for gpu in history.gpus}
+    named = {*measured, *(held.allocation.uuid for held in history.held), *(e.uuid for e in history.events)}
+    if any(uuid not in described and known(GpuUuid(uuid)) is None for uuid in named):
+        return None
+    for gpu in history.gpus:
+        before = known(gpu.uuid)
+        if gpu.parent_uuid is not None or (before is None and gpu.uuid not in measured):
+            return None
+        if before is not None and is_cut_anew(before[0], gpu):
+            return None
+    ends = history.samples["at_ms"]
+    first_ms, last_ms = pc.min(ends).as_py(), pc.max(ends).as_py()
+    newest = history.samples.filter(pc.equal(ends, last_ms))
+    width_ms = pc.max(newest["width_ms"]).as_py()
+    return history.source, first_ms // HOUR_MS, last_ms // HOUR_MS, width_ms
 
 
 def _write(connection: duckdb.DuckDBPyConnection, live: Live, late: LateTicks) -> None:

@@ -198,8 +198,13 @@ class Registry:
         self._row_ids[source] = (samples["uuid"], rows)
         return self._by_time(samples, rows)
 
-    def holder_ids(self, holders: Iterable[Holder], at_ms: int) -> dict[str, int]:
-        """The id of each holder's job; unknown holders are added, and what was learnt is written down."""
+    def holder_ids(
+        self, holders: Iterable[Holder], at_ms: int, since_ms: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        """The id of each holder's job; unknown holders are added, and what was learnt is written down.
+
+        ``since_ms``: since when a job is known, where that is not ``at_ms``.
+        """
         self._turn(at_ms)
         wanted = {holder.job: holder for holder in holders}
         self._recall_holders([job for job in wanted if job not in self._holders])
@@ -213,7 +218,7 @@ class Registry:
                 if merged != known[1]:
                     self._connection.execute(statement("update_holder"), holder_row(merged))
                 self._holders[job] = (known[0], merged)
-        self._add_holders(fresh, at_ms)
+        self._add_holders(fresh, at_ms, since_ms or {})
         return {job: self._holders[job][0] for job in wanted}
 
     def process_ids(self, processes: Iterable[Process], at_ms: int) -> dict[ProcessKey, int]:
@@ -290,11 +295,11 @@ class Registry:
             self.cuts.sources[uuid] = source
         self._note_installed({gpu_id: installed_from_ms for gpu_id, _ in added})
 
-    def _add_holders(self, fresh: list[Holder], at_ms: int) -> None:
+    def _add_holders(self, fresh: list[Holder], at_ms: int, since_ms: Mapping[str, int]) -> None:
         if not fresh:
             return
         by_job = {holder.job: holder for holder in fresh}
-        rows = [{**holder_row(holder), "at_ms": at_ms} for holder in fresh]
+        rows = [{**holder_row(holder), "at_ms": since_ms.get(holder.job, at_ms)} for holder in fresh]
         for holder_id, job in self._insert("insert_holders", rows, HOLDER_ARROW):
             self._holders[job] = (holder_id, by_job[job])
 
