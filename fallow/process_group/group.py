@@ -11,6 +11,7 @@ groups are built directly on a store prefix instead. No policy here: who is in a
 
 import atexit
 import os
+import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from weakref import WeakSet
@@ -19,9 +20,10 @@ import torch
 import torch.distributed as dist
 
 from fallow.errors import Mistake
-from fallow.process_group import nccl_group
+from fallow.process_group import connections, nccl_group
 from fallow.process_group.address_store import Meeting, local_copy
 from fallow.process_group.collectives import Alone, Group, GroupBroken
+from fallow.process_group.connections import Connections
 from fallow.process_group.staged_group import StagedGroup
 from fallow.process_group.torch_group import TorchGroup
 
@@ -30,9 +32,13 @@ ENV_STEP_TIMEOUT = "FALLOW_STEP_TIMEOUT_S"
 STEP_TIMEOUT_S = 120.0
 """How long a worker waits for another in a sum, unless ENV_STEP_TIMEOUT says otherwise.
 
-The dead are noticed at once, the frozen are ended by the controller; this is for peers that are cut off. A
-worker that is merely slower than that costs a step taken again, nothing more.
+The dead are noticed at once, the frozen are ended by the controller, and a wait for peers that are cut off is
+ended where the group's connections are known (``connections``); this is for all others. A worker that is
+merely slower than that costs a step taken again, nothing more.
 """
+PEER_SILENCE_S = 6
+"""A machine whose kernel acknowledges nothing for so long is cut off, and its group ends. A cable that is out
+for less changes nothing; the controller, which is told, then waits no longer for that machine's agent."""
 ENV_BACKEND = "FALLOW_BACKEND"
 """``gloo``: sums go over copies on the host though every worker has a GPU of its own. If one member says so,
 all do. ``nccl``, said by all: over NCCL though two have one GPU, which NCCL 2.30 allows where
@@ -66,8 +72,8 @@ def connect(
             met = local_copy(store, rank, CONNECT_TIMEOUT) if isinstance(store, Meeting) else store
             times = {"timeout_s": _step_timeout_s(), "connect_timeout_s": CONNECT_TIMEOUT.total_seconds()}
             return own_sums(met, rank, world_size, device, **times)
-        made = _gloo(store, rank, world_size, host)
-        group = (TorchGroup if device.type == "cpu" else StagedGroup)(made, store)
+        made, connected = _gloo(store, rank, world_size, host)
+        group = (TorchGroup if device.type == "cpu" else StagedGroup)(made, store, connected)
         _prove(group, prove)
         made.set_timeout(timedelta(seconds=_step_timeout_s()))
         _connected.add(group)
@@ -117,14 +123,33 @@ def _prove(group: TorchGroup, prove: Callable[[Group], None]) -> None:
         raise
 
 
+_making = threading.Lock()
+"""Two groups are made at the same time where a plan follows another: each must see its own port appear."""
+
+
 def _step_timeout_s() -> float:
     return float(os.environ.get(ENV_STEP_TIMEOUT, STEP_TIMEOUT_S))
 
 
-def _gloo(store: dist.Store, rank: int, world_size: int, host: str | None) -> dist.ProcessGroupGloo:
+def _gloo(
+    store: dist.Store, rank: int, world_size: int, host: str | None
+) -> tuple[dist.ProcessGroupGloo, Connections | None]:
+    """The group, and its connections where all members tell at which port they listen."""
     if host is None or "GLOO_SOCKET_IFNAME" in os.environ:
-        return dist.ProcessGroupGloo(store, rank, world_size, CONNECT_TIMEOUT)
+        return dist.ProcessGroupGloo(store, rank, world_size, CONNECT_TIMEOUT), None
     options = dist.ProcessGroupGloo._Options()
     options._timeout = CONNECT_TIMEOUT
-    options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
-    return dist.ProcessGroupGloo(store, rank, world_size, options)
+    with _making:
+        device, own = connections.listener_of(lambda: dist.ProcessGroupGloo.create_device(hostname=host))
+    options._devices = [device]
+    store.set(f"listens/{rank}", connections.written(own))
+    made = dist.ProcessGroupGloo(store, rank, world_size, options)
+    keys = [f"listens/{other}" for other in range(world_size)]
+    store.wait(keys, CONNECT_TIMEOUT)
+    told = [connections.read(bytes(store.get(key)).decode()) for key in keys]
+    listening = frozenset(address for address in told if address is not None)
+    if len(listening) < world_size:
+        return made, None
+    connected = Connections(listening=listening)
+    connected.watch(PEER_SILENCE_S)
+    return made, connected

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from fallow.process_group.collectives import GroupBroken, Work
+from fallow.process_group.connections import Connections
 
 
 class Started:
@@ -29,11 +30,15 @@ class TorchGroup:
     """A process group of torch.distributed, gloo for CPUs and NCCL for GPUs.
 
     ``store`` is where its workers met: the group holds on to it, and it may be written in Python.
+    ``connections`` are gloo's, where they are known: an ``abort`` then ends every wait that is under way.
     """
 
-    def __init__(self, process_group: dist.Backend, store: dist.Store):
+    def __init__(
+        self, process_group: dist.Backend, store: dist.Store, connections: Connections | None = None
+    ):
         self._group: dist.Backend | None = process_group
         self._store = store
+        self._connections = connections
         self._pid = os.getpid()
         self.rank = process_group.rank()
         self.world_size = process_group.size()
@@ -99,6 +104,8 @@ class TorchGroup:
         """Drop all connections."""
         if self._group is not None:
             group, self._group = self._group, None
+            if self._connections is not None and os.getpid() == self._pid:
+                self._connections.shut()
             group.abort()
 
     def retire(self) -> None:

@@ -17,6 +17,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 from fallow.secret import Secret  # noqa: E402
+from fallow.workers.hosts import AGENT_SILENCE_S  # noqa: E402
 from fallow.workers.relay import HELLO, Refused, Relay, RelayServer, enter  # noqa: E402
 from tests.fallow.ledger import audit  # noqa: E402
 
@@ -315,6 +316,25 @@ def test_a_machine_that_is_cut_off_is_given_up_and_comes_back_with_the_cable(sit
     before = site.steps()
     site.until(lambda: site.steps() > before + 20)
     assert "Traceback" not in site.near.text + site.far.text
+    audit(site.ledger, None, 331, 48)
+
+
+@pytest.mark.long
+def test_workers_wait_no_longer_for_a_machine_that_is_cut_off_than_its_kernel_is_silent(site: Site) -> None:
+    patient = {"FALLOW_STEP_TIMEOUT_S": "120"}  # the usual limit of a step
+    site.drive("--slots", "1", "--workers", "2", "--max", "2", **patient)
+    site.until(lambda: "generation 1" in site.near.text)
+    site.offer(1, **patient)
+    site.until(lambda: "2 workers (w0 w1)" in site.near.text)
+    before = site.steps()
+    site.until(lambda: site.steps() > before + 20)
+    site.cable("down")
+    cut_s, before = time.monotonic(), site.steps()
+    site.until(lambda: "a group of 1 worker recovers" in site.near.text)
+    site.until(lambda: site.steps() > before + 20)
+    without_s = time.monotonic() - cut_s
+    print(f"{without_s:.1f} s from the cut to the twentieth step after it")
+    assert without_s < AGENT_SILENCE_S, site.near.text
     audit(site.ledger, None, 331, 48)
 
 
