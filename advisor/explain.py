@@ -13,8 +13,9 @@ from advisor.planner.observed import Observed
 from advisor.planner.plan import Abstain, Advice, Plan
 from advisor.planner.quota import known_as
 from advisor.policies.phrases import kind_noun
-from advisor.state.model import ClusterState, Gpu, Job
+from advisor.state.model import ClusterState, Gpu, Job, Telemetry, Use
 from analytics import text
+from analytics.model import IDLENESS, FindingKind
 from collector.model import GpuUuid, JobId
 
 Name = TypeVar("Name", JobId, GpuUuid)
@@ -155,7 +156,7 @@ def job_facts(job: Job, said: Said) -> tuple[str, ...]:
         idle = text.length((said.state.as_of_ms - job.idle_since_ms) / 1000)
         facts.append(f"It has been idle for {bound}{idle}.")
     else:
-        facts.append(f"Its use is judged {job.use.value}.")
+        facts.append(_use_of(job, said))
     use = said.observed.uses.get(job.id)
     if use is not None and use.utilization_p95_ratio is not None and use.memory_peak_bytes is not None:
         measured = text.coverage(use.coverage_ratio)
@@ -167,6 +168,44 @@ def job_facts(job: Job, said: Said) -> tuple[str, ...]:
         )
     facts += said.observed.told_of(job.id)
     return tuple(facts)
+
+
+def _use_of(job: Job, said: Said) -> str:
+    """What a job that no finding calls idle is doing, as far as it was judged."""
+    placement = said.state.placements.get(job.id)
+    gpus = () if placement is None else placement.gpus
+    if said.observed.analysis.overdue:
+        return "What it does is not known: nobody has judged it lately."
+    match job.use:
+        case Use.STARTING:
+            return "It has not computed since it was last started, so it counts as starting."
+        case Use.UNKNOWN:
+            reasons = dict.fromkeys(each for uuid in gpus for each in _doubts_of(uuid, said))
+            why = f": {'; '.join(reasons)}" if reasons else ""
+            return f"What it does is not known{why}. Unknown is never idle."
+        case Use.ACTIVE | Use.IDLE:
+            return NOT_IDLE
+
+
+def _doubts_of(uuid: GpuUuid, said: Said) -> tuple[str, ...]:
+    """Why nobody can tell what a GPU does now: what the judgement says of it, else that it is silent."""
+    analysis, gpu = said.observed.analysis, said.state.gpus.get(uuid)
+    told = tuple(each.reason for each in analysis.unknown if each.uuid == uuid and IDLENESS & set(each.kinds))
+    fell = tuple(
+        each.sentence.rstrip(".")
+        for each in analysis.findings
+        if each.uuid == uuid and each.kind is FindingKind.FALLING_GPU
+    )
+    if told or fell:
+        return (*told, *fell)
+    silent = gpu is not None and gpu.telemetry is Telemetry.UNKNOWN
+    return ("a GPU of it was not measured in the last 10 min",) if silent else ()
+
+
+NOT_IDLE = (
+    "Nothing calls it idle now: it works, or rests for less time than it may before anything is said, by the "
+    "clock of its kind or by its own usual silences."
+)
 
 
 def _held_back(advice: Advice) -> Iterable[WhyNot]:

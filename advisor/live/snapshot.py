@@ -98,8 +98,10 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
         told = ask("decide_shared", {"as_of": now_ms, "from_ts": own_ms})
         own = {(row["job"], row["uuid"]): row for row in told}
     stretches = ask("idle_stretches", {**window, "least_minutes": STRETCH_LEAST_MINUTES})
-    gpus = {row["uuid"]: row for row in gpu_rows}
-    judged = _Judged.of(analysis, gpus)
+    gpus = {GpuUuid(row["uuid"]): row for row in gpu_rows}
+    # a judgement says nothing of what it has no samples of
+    silent = [uuid for uuid, row in gpus.items() if row["newest_ms"] is None]
+    judged = _Judged.of(analysis, gpus, silent)
     given: dict[str, float] = defaultdict(float)
     for row in (row for rows in claims.values() for row in rows):
         given[row["uuid"]] += row["share"]
@@ -161,6 +163,9 @@ def stretch_of(row: Row) -> IdleStretch:
         to_ms=row["to_ms"],
         open=row["open"],
         first=row["first"],
+        # a service that is older than its client does not tell these two
+        unstarted=bool(row.get("unstarted")),
+        worked_after=bool(row.get("worked_after")),
         unmeasured_ms=row["unmeasured_ms"],
     )
 
@@ -186,7 +191,7 @@ class _Judged:
     unknown: frozenset[GpuUuid]
 
     @classmethod
-    def of(cls, analysis: Analysis, gpus: Iterable[GpuUuid]) -> "_Judged":
+    def of(cls, analysis: Analysis, gpus: Iterable[GpuUuid], silent: Iterable[GpuUuid] = ()) -> "_Judged":
         by_gpu: dict[GpuUuid, list[Finding]] = defaultdict(list)
         for finding in analysis.findings:
             by_gpu[finding.uuid].append(finding)
@@ -200,7 +205,7 @@ class _Judged:
                 if finding.kind in IDLENESS and finding.holder is not None
             },
             starting=frozenset((_job_of(holder), uuid) for uuid, holder in beginning),
-            unknown=frozenset(gpus if analysis.overdue else _unknown(analysis)),
+            unknown=frozenset(gpus if analysis.overdue else (*_unknown(analysis), *silent)),
         )
 
     def is_starting(self, job: JobId, uuid: GpuUuid) -> bool:
@@ -251,7 +256,7 @@ def _placement(rows: Sequence[Row], given: Mapping[str, float]) -> Placement:
 class _Facts:
     """What the making of a job looks at beside its own rows."""
 
-    gpus: Mapping[str, Row]
+    gpus: Mapping[GpuUuid, Row]
     judged: _Judged
     site: Site
     given: Mapping[str, float]

@@ -63,6 +63,8 @@ class IdleStretch:
     ``first``: nobody saw it work before, so that the time may have begun earlier; its length is a bound, and
     nothing is expected of others by it. Where part of the time was not measured, each measured part is one,
     cut short in the same ways, and the first of them bears how long nothing was (``unmeasured_ms``).
+    ``unstarted``: it lies before all known work of the job; ``worked_after``: the job worked after it.
+    ``found_s`` is after how long a finding would have called it idle (``advisor.whatif.idle_clocks``).
     """
 
     job: JobId
@@ -74,6 +76,9 @@ class IdleStretch:
     open: bool = False
     first: bool = False
     unmeasured_ms: int = 0
+    unstarted: bool = False
+    worked_after: bool = False
+    found_s: float = 0.0
 
     @property
     def length_s(self) -> float:

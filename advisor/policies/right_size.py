@@ -13,6 +13,7 @@ compute is in sevenths of the GPU's SMs. A model that is not listed there can't 
 """
 
 from dataclasses import dataclass
+from math import ceil
 
 from advisor.planner.limits import Limits, PlannerConfig
 from advisor.planner.observed import JobUse, Observed
@@ -73,17 +74,24 @@ _GUIDE: tuple[tuple[str, int, tuple[tuple[int, int], ...]], ...] = (
 MIG_WORST = 0.9
 """The slowest that a job which passes these rules ran on its slice in MISO's measurements; see the tests."""
 SMALLEST_SHARE = 0.1
+EXACT = 5
+"""Decimals of a number of tenths: utilization is kept to a ten-thousandth, and 24% is no hair above three
+tenths of 80% because a computer has no exact 0.24."""
 LEAST_SAVING = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A smaller thing that would do: what to ask for, its part of the present hours, and the risk."""
+    """A smaller thing that would do: what to ask for, its part of the present hours, and the risk.
+
+    ``room``: how much room is left in it, as a sentence with a space before it, where that decides its size.
+    """
 
     ask: str
     hours_ratio: float
     risk: str
     confidence: float
+    room: str = ""
 
 
 def advise(
@@ -192,9 +200,16 @@ def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
     compute = (use.utilization_p95_ratio or 0.0) / rules.fit_p95
     room = gpu.memory_bytes - rules.shared_reserve_bytes
     memory = (use.memory_peak_bytes or 0) / rules.fit_memory / room if room > 0 else 1.0
-    needed = max(SMALLEST_SHARE, -(-max(compute, memory) * 10 // 1) / 10)
+    needed = max(SMALLEST_SHARE, ceil(round(max(compute, memory) * 10, EXACT)) / 10)
     if needed >= share:
         return None
+    of = text.size(room) if rules.shared_reserve_bytes else ""
+    kept = f" A GPU that is shared gives {of}, the rest of its memory is left free." if of else ""
+    spare = (
+        f" Memory decides the share, with {text.percent(1 - rules.fit_memory)} to spare.{kept}"
+        if memory > compute
+        else f" The busiest minutes decide the share, with {text.percent(1 - rules.fit_p95)} to spare."
+    )
     return Fit(
         ask=f"{needed:g} of a {gpu.model or 'GPU'} instead of {share:g}",
         hours_ratio=needed / share,
@@ -204,6 +219,7 @@ def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
             else "others get what it leaves, and nothing isolates it from them"
         ),
         confidence=0.6,
+        room=spare,
     )
 
 
@@ -249,7 +265,7 @@ def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advi
         what=f"Next time, ask for {fit.ask} for {job_name(job)}",
         why=(
             f"It used {took}{of} and {text.percent(use.utilization_p95_ratio or 0.0)} of a "
-            f"{gpu.model or 'GPU'} in its busiest minutes, over {text.length(window_s)}."
+            f"{gpu.model or 'GPU'} in its busiest minutes, over {text.length(window_s)}.{fit.room}"
         ),
         job=job.id,
         gpus=placement.gpus,

@@ -18,13 +18,13 @@ MS_PER_S = 1000
 
 def let_go(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> Given:
     """Every owner lets go when told."""
-    told = [each for each in stretches if each.length_s >= tell_s(each.kind, rules)]
+    told = [each for each in stretches if each.length_s >= max(tell_s(each.kind, rules), each.found_s)]
     return _held("tell", "every owner lets go when told", told, lambda kind: tell_s(kind, rules))
 
 
 def paused(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> Given:
     """Those who may be paused are, by the ladder, and go on when somebody returns."""
-    long = [each for each in stretches if each.length_s >= pause_s(each.kind, rules)]
+    long = [each for each in stretches if each.length_s >= max(pause_s(each.kind, rules), each.found_s)]
     how = "paused by the ladder, resumed on return"
     row = _held("pause", how, long, lambda kind: pause_s(kind, rules), rules.resume_s)
     return replace(row, disturbed=sum(not each.open for each in long))
@@ -38,7 +38,7 @@ def backtest(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[Fo
     """
     result = []
     for each in stretches:
-        told_s = tell_s(each.kind, rules)
+        told_s = max(tell_s(each.kind, rules), each.found_s)
         left_s = each.length_s - told_s
         if left_s <= 0 or (each.open and left_s < rules.horizon_s):
             continue
@@ -64,8 +64,12 @@ def pause_s(kind: JobKind | None, rules: PlannerConfig) -> float:
 def given_back_after(
     stretches: Iterable[IdleStretch], after_s: Callable[[JobKind | None], float], cost_s: float = 0.0
 ) -> float:
-    """GPU-hours that are left of idle times once they have lasted so long, and it has cost so much."""
-    return sum(max(0.0, each.length_s - after_s(each.kind) - cost_s) / 3600 * each.gpus for each in stretches)
+    """GPU-hours that are left of idle times once they have lasted so long, and it has cost so much.
+
+    Never from before a finding would have called them idle.
+    """
+    left_s = ((each, each.length_s - max(after_s(each.kind), each.found_s) - cost_s) for each in stretches)
+    return sum(max(0.0, left) / 3600 * each.gpus for each, left in left_s)
 
 
 def _known_at(stretches: Iterable[IdleStretch], at_ms: int, left_out: IdleStretch) -> list[IdleStretch]:

@@ -25,6 +25,8 @@ WORTH_GPU_HOURS = 1.0
 class Recurring:
     """A person's idle times of one kind of job over a window, and what a limit of ``limit_s`` gives back.
 
+    They are those that a finding would have called idle (``advisor.whatif.idle_clocks``), and what is given
+    back is counted from there where that is later than the limit.
     ``user`` is ``None`` for all jobs of which no person is named. ``days`` are UTC days on which one began.
     ``idle_gpu_hours`` are those of the times themselves, in which all GPUs of a job did nothing.
     """
@@ -48,7 +50,7 @@ def recurring(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[R
     """
     groups: defaultdict[tuple[str | None, JobKind | None], list[IdleStretch]] = defaultdict(list)
     for each in stretches:
-        if each.kind is not JobKind.INFERENCE:
+        if each.kind is not JobKind.INFERENCE and each.length_s >= each.found_s:
             groups[each.user, each.kind].append(each)
     result = [_of(user, kind, each, rules) for (user, kind), each in groups.items()]
     worth = [
@@ -73,7 +75,7 @@ def _of(
         times=len(stretches),
         days=len({each.from_ms // DAY_MS for each in stretches}),
         jobs=len({each.job for each in stretches}),
-        idle_gpu_hours=given_back_after(stretches, lambda _: 0.0),
+        idle_gpu_hours=sum(each.length_s / 3600 * each.gpus for each in stretches),
         limit_s=limit_s,
         gives_back_gpu_hours=given_back_after(stretches, lambda _: limit_s),
     )

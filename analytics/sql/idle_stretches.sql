@@ -26,6 +26,8 @@
 -- @column open boolean: it lasted until the end of the window, or until it was not measured, so it is cut short
 -- @column first boolean: the job has not worked before it within the window, or it was not measured, so it may have
 --     begun earlier
+-- @column unstarted boolean: it lies before all work of the job within the window
+-- @column worked_after boolean: the job worked after it within the window
 -- @column unmeasured_ms bigint (ms): how much of the whole stretch was not measured and is not counted, on its first part
 -- @null not known
 WITH spells AS (
@@ -119,12 +121,13 @@ WITH spells AS (
     SELECT
         b.holder_id, b.end_ts AS from_ts,
         coalesce(lead(b.ts) OVER (PARTITION BY b.holder_id ORDER BY b.ts), h.to_ts) AS to_ts,
-        lead(b.ts) OVER (PARTITION BY b.holder_id ORDER BY b.ts) IS NULL AND h.goes_on AS open, false AS first
+        lead(b.ts) OVER (PARTITION BY b.holder_id ORDER BY b.ts) IS NULL AND h.goes_on AS open, false AS first, false AS unstarted,
+        lead(b.ts) OVER (PARTITION BY b.holder_id ORDER BY b.ts) IS NOT NULL AS worked_after
     FROM busy AS b JOIN held AS h USING (holder_id)
 ), before_work AS (
     SELECT
         h.holder_id, greatest(h.from_ts, s.ts) AS from_ts, coalesce(min(b.ts), h.to_ts) AS to_ts,
-        min(b.ts) IS NULL AND h.goes_on AS open, true AS first
+        min(b.ts) IS NULL AND h.goes_on AS open, true AS first, true AS unstarted, min(b.ts) IS NOT NULL AS worked_after
     FROM held AS h JOIN started AS s USING (holder_id) LEFT JOIN busy AS b USING (holder_id)
     GROUP BY h.holder_id, h.from_ts, h.to_ts, h.goes_on, s.ts
 ), stretches AS (
@@ -144,7 +147,7 @@ WITH spells AS (
     JOIN measured AS m ON m.holder_id = s.holder_id AND m.from_ts = s.from_ts
 ), seen AS (  -- the measured pieces of the others; a piece follows the one before, or begins a part
     SELECT
-        s.holder_id, s.from_ts AS stretch_ts, s.to_ts AS stretch_to_ts, s.open, s.first,
+        s.holder_id, s.from_ts AS stretch_ts, s.to_ts AS stretch_to_ts, s.open, s.first, s.unstarted, s.worked_after,
         greatest(p.ts, s.from_ts) AS ts, least(p.end_ts, s.to_ts) AS end_ts,
         coalesce(lag(p.end_ts) OVER w < p.ts, true) AS begins
     FROM sure AS s
@@ -157,21 +160,22 @@ WITH spells AS (
 ), parts AS (
     SELECT
         holder_id, stretch_ts, stretch_to_ts, min(ts) AS from_ts, max(end_ts) AS to_ts,
-        bool_or(open) OR max(end_ts) < stretch_to_ts AS open, bool_or(first) OR min(ts) > stretch_ts AS first
+        bool_or(open) OR max(end_ts) < stretch_to_ts AS open, bool_or(first) OR min(ts) > stretch_ts AS first,
+        bool_or(unstarted) AS unstarted, bool_or(worked_after) AS worked_after
     FROM numbered GROUP BY holder_id, stretch_ts, stretch_to_ts, part
     HAVING max(end_ts) - min(ts) >= to_minutes($least_minutes)
 ), counted AS (
-    SELECT holder_id, from_ts, to_ts, open, first, 0 AS unmeasured_ms FROM sure WHERE whole
+    SELECT holder_id, from_ts, to_ts, open, first, unstarted, worked_after, 0 AS unmeasured_ms FROM sure WHERE whole
     UNION ALL
     SELECT
-        holder_id, from_ts, to_ts, open, first,
+        holder_id, from_ts, to_ts, open, first, unstarted, worked_after,
         CASE WHEN row_number() OVER w = 1 THEN epoch_ms(stretch_to_ts) - epoch_ms(stretch_ts)
             - sum(epoch_ms(to_ts) - epoch_ms(from_ts)) OVER (PARTITION BY holder_id, stretch_ts) ELSE 0 END
     FROM parts WINDOW w AS (PARTITION BY holder_id, stretch_ts ORDER BY from_ts)
 )
 SELECT
     h.job, h.user_name, h.project, h.kind, a.gpus, a.model, epoch_ms(s.from_ts) AS from_ms, epoch_ms(s.to_ts) AS to_ms,
-    s.open, s.first, s.unmeasured_ms::BIGINT AS unmeasured_ms
+    s.open, s.first, s.unstarted, s.worked_after, s.unmeasured_ms::BIGINT AS unmeasured_ms
 FROM counted AS s
 JOIN held AS a USING (holder_id)
 JOIN holders AS h USING (holder_id)

@@ -103,6 +103,7 @@ def recorded_past(client: "Client", start: datetime, end: datetime, config: "Con
     from advisor.planner.observed import Price
     from advisor.whatif.history import Past
     from advisor.whatif.history_rows import holding_of, installed_of, past_job_of, submitted_of
+    from advisor.whatif.idle_clocks import with_clocks
     from collector.model import JobId
 
     site = site_of(config)
@@ -121,7 +122,9 @@ def recorded_past(client: "Client", start: datetime, end: datetime, config: "Con
     return Past(
         from_ms=round(start.timestamp() * 1000),
         to_ms=round(end.timestamp() * 1000),
-        stretches=tuple(stretch_of(row) for row in client.rows("idle_stretches", **span, **limit)),
+        stretches=with_clocks(
+            [stretch_of(row) for row in client.rows("idle_stretches", **span, **limit)], config.findings
+        ),
         jobs=jobs,
         earlier=earlier,
         later=later,

@@ -31,13 +31,16 @@ class Recurred:
 def recurred(client: "Client", start: datetime, end: datetime) -> Recurred:
     """What was wasted in whole minutes and what recurs. Blocks. Raises ``ClientError``."""
     from advisor.live.snapshot import stretch_of
+    from advisor.whatif.idle_clocks import with_clocks
     from advisor.whatif.recurring import recurring
     from service.usecases.advised import effective
 
     span = {"from_ts": start, "to_ts": end}
     (waste,) = client.rows("waste", **span)
-    stretches = [stretch_of(row) for row in client.rows("idle_stretches", **span)]
-    habits = recurring(stretches, effective(client).config.advice)
+    config = effective(client).config
+    limit = {"start_limit_s": config.findings.start_limit_s}
+    stretches = [stretch_of(row) for row in client.rows("idle_stretches", **span, **limit)]
+    habits = recurring(with_clocks(stretches, config.findings), config.advice)
     return Recurred(
         wasted_gpu_hours=waste["wasted_gpu_hours"],
         wasted_cost=waste["wasted_cost"],

@@ -206,3 +206,16 @@ def test_who_works_beside_one_that_never_computed_is_not_said_to_start(
     )
     judged = _Judged.of(analysis, [GPU])
     assert {job: _idleness([{"job": job, "uuid": GPU}], judged)[0] for job in expected} == expected
+
+
+def test_a_gpu_that_nobody_measured_lately_is_unknown_and_no_work() -> None:
+    """Of a node that fell silent a judgement may say nothing at all."""
+    nothing = Analysis(
+        as_of_ms=START_MS,
+        window_from_ms=START_MS,
+        coverage=Coverage(ratio=1.0, gpus=1, silent_gpus=0),
+        findings=(),
+    )
+    claim = [{"job": "a", "uuid": GPU}]
+    assert _idleness(claim, _Judged.of(nothing, [GPU]))[0] is Use.ACTIVE
+    assert _idleness(claim, _Judged.of(nothing, [GPU], [GPU]))[0] is Use.UNKNOWN

@@ -176,6 +176,30 @@ def test_nine_of_eighty_gigabytes_and_14_percent_for_a_week_is_a_seventh_or_two_
     assert "9 GiB of 80 GiB and 14%" in answer.why and "7 d" in answer.why
 
 
+@pytest.mark.parametrize(
+    ("peak_gib", "busy", "share", "room"),
+    [
+        # memory: of 80 GiB a shared GPU gives 78; 20 / 0.85 = 23.53, of 78 that is 0.302
+        (20, 0.15, "0.4", "Memory decides the share, with 15% to spare. A GPU that is shared gives 78 GiB"),
+        # 19.5 / 0.85 = 22.94, of 78 that is 0.294
+        (19.5, 0.15, "0.3", "Memory decides the share, with 15% to spare."),
+        # 24% / 0.8 is 0.3 exactly, also where the number is a float's next one above
+        (9, 0.24, "0.3", "The busiest minutes decide the share, with 20% to spare."),
+        (9, 0.24000000001, "0.3", "The busiest minutes decide the share"),
+        (9, 0.241, "0.4", "The busiest minutes decide the share"),
+    ],
+)
+def test_a_share_is_the_next_tenth_and_says_what_decides_it(
+    peak_gib: float, busy: float, share: str, room: str
+) -> None:
+    answer = sized(
+        memory_peak_bytes=round(peak_gib * GIB), utilization_p95_ratio=busy, controller_p95_ratio=0.2
+    )
+    assert isinstance(answer, Advice)
+    assert f"ask for {share} of a" in answer.what
+    assert room in answer.why
+
+
 def test_small_job_fits_the_smallest_slice() -> None:
     answer = sized(memory_peak_bytes=7 * GIB, utilization_p95_ratio=0.1, rung=Basis.GPU_UTILIZATION)
     assert isinstance(answer, Advice) and "1g.10gb" in answer.what
