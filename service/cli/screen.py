@@ -1,8 +1,9 @@
-"""Where verbs print: colours and width on a terminal; plain, whole lines in a pipe; JSON when asked."""
+"""Where verbs print: colours on a terminal; plain in a pipe, lines whole or as wide as COLUMNS says; JSON."""
 
 import argparse
 import csv
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class _Screen(Console):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """The terminal, or a pipe in which no line is cut or coloured.
+    """The terminal, or a pipe in which no line is coloured, nor cut but to a width that somebody set.
 
     Brackets and colons are text: names come from people's jobs, and may hold what rich takes for markup.
     """
@@ -74,10 +75,16 @@ def console(*, stderr: bool = False) -> Console:
         markup=False,
         emoji=False,
         color_system=None,
-        width=PIPE_WIDTH,
-        soft_wrap=True,
+        width=_asked_width() or PIPE_WIDTH,
+        soft_wrap=_asked_width() is None,
         legacy_windows=False,
     )
+
+
+def _asked_width() -> int | None:
+    """The width that a person set with ``COLUMNS``, in cells; shells keep their own to themselves."""
+    asked = os.environ.get("COLUMNS", "")
+    return int(asked) if asked.isascii() and asked.isdigit() and 0 < int(asked) < PIPE_WIDTH else None
 
 
 def print_json(rows: Sequence[Mapping[str, object]], flags: argparse.Namespace) -> None:

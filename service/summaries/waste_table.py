@@ -30,6 +30,7 @@ OWNER_COLUMN = {"user": "user_name", "project": "project", "job": "job"}
 """Which column of jobs, findings and alerts has the ledger's key."""
 UNJUDGED = "nothing was judged yet: ask again in a minute"
 TALK = "talk before the next one"
+NOTHING_FOUND = "Hours in which nothing ran so far, no finding"
 MOST_REASONS = 2
 """More reasons than two are a list that nobody reads; ``fallow findings --all`` has them."""
 NEWEST = timedelta(minutes=2)
@@ -45,7 +46,9 @@ class Waste:
     the worst of those that still run, of which something is found now, else of all that still run;
     ``live_reason`` is what is found of it now, ``None``: nothing. ``told_at`` is when a message
     about the key last arrived, in the API's form, ``None``: none did in the range; ``told`` is who got it.
-    Without ``is_judged`` nobody has looked for findings yet, so that none is open says nothing.
+    Without ``is_judged`` nobody has looked for findings yet, so that none is open says nothing. Without
+    ``is_found`` there was no finding of that job in the range: ``reasons`` has the ledger's word for its
+    hours, which blames nobody.
     """
 
     key: str | None
@@ -62,11 +65,12 @@ class Waste:
     told_at: str | None
     told: str | None
     is_judged: bool = True
+    is_found: bool = True
 
     @property
     def found(self) -> str:
-        """What was found, in words: ``Held, idle · Memory hog``."""
-        return " · ".join(title_of_kind(kind) for kind in self.reasons)
+        """What was found, in words: ``Held, idle · Memory hog``; else what the hours are, which blames nobody."""
+        return " · ".join(title_of_kind(kind) for kind in self.reasons) if self.is_found else NOTHING_FOUND
 
     @property
     def remedy(self) -> str:
@@ -76,9 +80,20 @@ class Waste:
         if self.live is None:
             return f"over: see `fallow job {self.worst['job']}`, and {TALK}"
         job, about = str(self.live["job"]), words_of_kind(self.live_reason or "")
-        nothing = f"no finding is open now; see `fallow explain {job}`" if self.is_judged else UNJUDGED
+        nothing = f"{self._why_nothing()}; see `fallow explain {job}`" if self.is_judged else UNJUDGED
         done = nothing if about is None else about.remedy.replace("JOB", job)
         return done if job == self.worst["job"] else f"{self.live['job_name'] or job}: {done}"
+
+    def _why_nothing(self) -> str:
+        """Why no finding is open about a job that runs, as far as its hours tell."""
+        live = self.live
+        assert live is not None  # asked of a job that runs alone
+        if live.get("used_gpu_hours") == 0:
+            return "no finding is open: it has not computed, so it counts as starting for its first hours"
+        return (
+            "no finding is open: it works, or rests no longer than it may by the clock of its kind or its "
+            "own usual silences"
+        )
 
 
 def waste_table(
@@ -147,6 +162,7 @@ def _waste(
         jobs=len({job["job"] for job in jobs}),
         running=len({job["job"] for job in running}),
         reasons=_reasons(row, worst, findings),
+        is_found=worst is None or bool(_found(worst, findings)),
         worst=worst,
         live=live,
         live_reason=next(iter(now[str(live["job"])]), None) if live is not None else None,

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from service.cli.waste import why
 from service.summaries.waste_table import Waste, waste_table
 
 NEWEST = "2026-11-26T19:00:00Z"
@@ -37,7 +38,23 @@ def test_a_job_that_works_or_has_just_begun_is_not_to_be_ended() -> None:
     """It was idle for minutes of the range, which the ledger counts, and no finding is open."""
     row = table([job("a", 0.1)], [])
     assert row.running == 1
-    assert row.remedy == "no finding is open now; see `fallow explain a`"
+    assert row.remedy == (
+        "no finding is open: it works, or rests no longer than it may by the clock of its kind or its own "
+        "usual silences; see `fallow explain a`"
+    )
+    assert why(row, "user") == "Hours in which nothing ran so far, no finding: a", "which blames nobody"
+
+
+def test_of_a_job_that_has_not_computed_it_is_said_that_it_is_starting() -> None:
+    row = table([job("a", 0.3) | {"used_gpu_hours": 0.0}], [])
+    assert row.remedy == (
+        "no finding is open: it has not computed, so it counts as starting for its first hours; see "
+        "`fallow explain a`"
+    )
+
+
+def test_what_was_found_is_named() -> None:
+    assert why(table([job("a", 3.0)], [finding("a")]), "user") == "Held, idle: a"
 
 
 def test_that_no_finding_is_open_is_not_said_before_anybody_looked() -> None:
@@ -50,7 +67,7 @@ def test_that_no_finding_is_open_is_not_said_before_anybody_looked() -> None:
 def test_what_was_found_and_is_over_is_no_reason_to_end_what_works_now() -> None:
     row = table([job("a", 3.0)], [finding("a", closed_at="2026-11-26T12:00:00Z")])
     assert row.reasons == ("held-idle",)
-    assert "no finding is open now" in row.remedy
+    assert "no finding is open" in row.remedy
 
 
 def test_the_job_that_is_idle_now_is_the_one_to_do_something_about() -> None:
