@@ -38,6 +38,7 @@ from service.alerts.messages import (
     wishes_of,
 )
 from service.alerts.model import AlertKind, Change, Condition, Incident, Patience, Turn
+from service.alerts.one_case import asked_keys, at_case, joined
 from service.alerts.rules import sight
 from service.alerts.store import AlertStore, Kept
 from service.config.alerting import AlertsConfig
@@ -110,7 +111,8 @@ class AlertEvaluator:
         facts = self._ground.facts()
         with self._lock:
             docket = self._known(facts.now_ms)
-            seen = sight(facts, self._ground.config, docket.open)
+            found = sight(facts, self._ground.config, asked_keys(docket.open.values()))
+            seen = joined(found, docket)
             watch, turned = follow(docket, self._watch, seen, self._patience)
             changes = (*turned, *unheard(docket, seen, self._unheard, turned))
             self._unheard -= {change.case.number for change in changes}
@@ -171,6 +173,7 @@ class AlertEvaluator:
         if under_way:
             return Told(missed=(f"message: one to {receiver.name} is under way already",))
         docket, condition = self._known(now_ms), _condition(facts, notice.job)
+        condition = None if condition is None else at_case(condition, docket)
         case = None if condition is None else opened_at_once(docket, condition, now_ms)
         changes = () if case is None else (Change(case=case, turn=Turn.OPENED, word=False),)
         known = case if condition is None or case is not None else docket.open[condition.key]

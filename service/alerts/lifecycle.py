@@ -8,7 +8,20 @@ was said is over; so the words on one key within a quiet time are at most twice 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from service.alerts.model import EVENTS, WORTH_A_WORD, Change, Condition, Evaluation, Incident, Patience, Turn
+from analytics.model import Evidence
+from service.alerts.model import (
+    EVENTS,
+    UNTOLD,
+    WORTH_A_WORD,
+    Change,
+    Condition,
+    Evaluation,
+    Incident,
+    Patience,
+    Turn,
+    kinds_of,
+    untold_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +143,9 @@ def _worsened(
         level = max(case.condition.level, ripe or 0)
         fresh = replace(case, condition=replace(seen.holds[key], level=level))
         change = _worded(fresh, Turn.WORSE, docket.past.get(key), seen.at_ms, patience)
-        if ripe is not None or change.word:
+        if not change.word:
+            change = _with_kinds(case, change, seen.at_ms, patience)
+        if ripe is not None or change.word or change.turn is Turn.UPDATED:
             yield change
 
 
@@ -153,6 +168,21 @@ def _worded(case: Incident, turn: Turn, past: Incident | None, at_ms: int, patie
     told_level = case.told_level if fresh else said.told_level
     word = level >= WORTH_A_WORD and level > told_level
     return Change(case=replace(case, told_level=level, told_ms=at_ms) if word else case, turn=turn, word=word)
+
+
+def _with_kinds(case: Incident, change: Change, at_ms: int, patience: Patience) -> Change:
+    """The change of a case to which kinds came or from which some went: told once the quiet time is over."""
+    known, now = set(kinds_of(case.condition)), kinds_of(change.case.condition)
+    untold = [kind for kind in now if kind in untold_of(case.condition) or kind not in known]
+    condition = change.case.condition
+    if case.told_ms is not None and untold:
+        if at_ms - case.told_ms >= patience.quiet_ms and condition.level >= WORTH_A_WORD:
+            return Change(case=replace(change.case, told_ms=at_ms), turn=Turn.UPDATED, word=True)
+        owed = Evidence(name=UNTOLD, value=", ".join(untold))
+        condition = replace(condition, evidence=(*condition.evidence, owed))
+    if known == set(now) and untold == list(untold_of(case.condition)):
+        return replace(change, case=replace(change.case, condition=condition))
+    return Change(case=replace(change.case, condition=condition), turn=Turn.UPDATED, word=False)
 
 
 def _is_calm(key: str, seen: Evaluation) -> bool:

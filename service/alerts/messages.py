@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 from analytics import text
 from analytics.vocabulary.alerts import ALERTS, Page
-from service.alerts.model import EVENTS, AlertKind, Change, Condition, Incident, Turn
+from service.alerts.model import EVENTS, AlertKind, Change, Condition, Incident, Turn, kinds_of
 from service.alerts.receivers import is_working, next_digest, next_hours
 from service.config.alerting import EVERYTHING, AlertsConfig, ReceiverConfig
 from service.config.telling import DeliveryConfig
@@ -111,9 +111,10 @@ def letters_of(
     wanted = tuple(known) if change.turn is Turn.CLOSED else audience(condition, config, delivery)
     for receiver in wanted:
         wishes = wishes_of(receiver, config, delivery)
-        if wishes.kinds and condition.kind.value not in wishes.kinds:
+        kinds = [kind for kind in kinds_of(condition) if not wishes.kinds or kind in wishes.kinds]
+        if not kinds:
             continue
-        moment = when(condition.kind, wishes, at_ms, lately.get(receiver.id, 0))
+        moment = when(_most_pressing(kinds, wishes), wishes, at_ms, lately.get(receiver.id, 0))
         yield AlertMessage(
             receiver=receiver,
             case=change.case.number,
@@ -126,6 +127,11 @@ def letters_of(
             due_ms=at_ms if isinstance(moment, Now) else moment.due_ms,
             gathered=isinstance(moment, Digest),
         )
+
+
+def _most_pressing(kinds: Sequence[str], wishes: ReceiverConfig) -> AlertKind:
+    """Of a case's kinds the one by which it is decided when a receiver hears of it."""
+    return AlertKind(min(kinds, key=lambda kind: (kind not in wishes.urgent, kind in wishes.gather)))
 
 
 def audience(condition: Condition, config: AlertsConfig, delivery: DeliveryConfig) -> tuple[Receiver, ...]:
@@ -196,7 +202,9 @@ def title_of(case: Incident, turn: Turn | str) -> str:
     """The subject of a letter."""
     if case.condition.kind in EVENTS:
         return harmless(case.condition.title)
-    head = {Turn.OPENED: "", Turn.WORSE: "Worse: ", Turn.CLOSED: "Over: "}.get(Turn(turn), "")
+    head = {Turn.OPENED: "", Turn.WORSE: "Worse: ", Turn.UPDATED: "Update: ", Turn.CLOSED: "Over: "}.get(
+        Turn(turn), ""
+    )
     return f"{head}{harmless(case.condition.title)}"
 
 

@@ -89,11 +89,31 @@ class Incident:
         return self.condition.key
 
 
+KINDS, UNTOLD = "kinds", "not_told_yet"
+"""The evidence by which a job's case tells its kinds, and those of them of which no word went out."""
+
+
+def kinds_of(condition: Condition) -> tuple[str, ...]:
+    """What was found: of a job whose case is of several kinds all of them, else its own kind."""
+    return _listed(condition, KINDS) or (condition.kind.value,)
+
+
+def untold_of(condition: Condition) -> tuple[str, ...]:
+    """The kinds that came to an open case within the quiet time of its last word."""
+    return _listed(condition, UNTOLD)
+
+
+def _listed(condition: Condition, name: str) -> tuple[str, ...]:
+    value = next((str(each.value) for each in condition.evidence if each.name == name), "")
+    return tuple(filter(None, value.split(", ")))
+
+
 class Turn(StrEnum):
-    """What happened to a case."""
+    """What happened to a case. UPDATED: another kind of the same job came to it, or one of them ended."""
 
     OPENED = "opened"
     WORSE = "worse"
+    UPDATED = "updated"
     CLOSED = "closed"
 
 
