@@ -8,7 +8,7 @@ SELECT
     epoch_ms(CAST($at_ms AS BIGINT)), $told_level, epoch_ms(CAST($told_ms AS BIGINT)),
     epoch_ms(CAST($closed_ms AS BIGINT)), $because
 ON CONFLICT (number) DO UPDATE SET
-    level = excluded.level, rung = excluded.rung, since_at = excluded.since_at, title = excluded.title,
+    kind = excluded.kind, level = excluded.level, rung = excluded.rung, since_at = excluded.since_at, title = excluded.title,
     says = excluded.says, next = excluded.next, command = excluded.command, evidence = excluded.evidence,
     job = excluded.job, user_name = excluded.user_name, project = excluded.project, node = excluded.node,
     gpus = excluded.gpus, changed_at = excluded.changed_at, told_level = excluded.told_level,

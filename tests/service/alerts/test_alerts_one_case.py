@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from analytics.model import Evidence
 from service.alerts.lifecycle import Docket, Watch, after, follow
 from service.alerts.messages import letters_of, title_of
 from service.alerts.model import Change, Condition, Incident, Turn, kinds_of, untold_of
 from service.alerts.one_case import asked_keys, at_case, joined
+from service.alerts.store import AlertStore
 from service.config.alerting import AlertsConfig
 from service.config.telling import DeliveryConfig
 from tests.service.alerts.alert_parts import HOUR_MS, MINUTE_MS, NOW_MS, PATIENCE, condition, look
+from tests.stores import open_store
 
 JOB = "slurm:7"
-HOG, SLOW, IDLE = (f"{kind}:{JOB}" for kind in ("memory-hog", "straggler", "held-idle"))
+HOG, SLOW, IDLE, CRASH = (f"{kind}:{JOB}" for kind in ("memory-hog", "straggler", "held-idle", "crash-loop"))
 RULES = (AlertsConfig(to=("ops",)), DeliveryConfig())
 
 
@@ -125,6 +128,32 @@ def test_two_open_cases_of_an_older_store_are_not_told_again_and_both_end() -> N
     assert desk.told == [] and len(desk.docket.open) == 2
     desk.through(range(60, 80))
     assert not desk.docket.open
+
+
+def test_a_restart_knows_the_kinds_of_a_case_and_which_of_them_are_untold(tmp_path: Path) -> None:
+    """The kind with which it began has ended, another is left, a third one came: as the store has it."""
+    desk = Desk()
+    desk.through(range(10), of_job(SLOW))
+    desk.through(range(10, 12), of_job(HOG))
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        book = AlertStore(store)
+        for cases in (desk.docket, after_looks(desk, range(12, 14), of_job(HOG), of_job(CRASH))):
+            book.keep(
+                [Change(case=case, turn=Turn.UPDATED, word=False) for case in cases.open.values()], (), NOW_MS
+            )
+        docket = book.docket(NOW_MS - HOUR_MS)
+    (case,) = docket.open.values()
+    assert (case.key, case.condition.kind, case.number) == (SLOW, "crash-loop", 1)
+    assert set(kinds_of(case.condition)) == {"memory-hog", "crash-loop"}
+    assert set(untold_of(case.condition)) == {"memory-hog", "crash-loop"}
+    again = Desk(docket)
+    again.through(range(14, 30))
+    assert again.told == [(24, Turn.CLOSED)]
+
+
+def after_looks(desk: Desk, minutes: range, *holds: Condition) -> Docket:
+    desk.through(minutes, *holds)
+    return desk.docket
 
 
 def test_jobs_gpus_and_sources_stay_apart() -> None:
