@@ -69,7 +69,7 @@ class Waste:
 
     @property
     def found(self) -> str:
-        """What was found, in words: ``Held, idle · Memory hog``; else what the hours are, which blames nobody."""
+        """What was found, in words: ``Held, idle · Memory hog``; else what the hours are."""
         return " · ".join(title_of_kind(kind) for kind in self.reasons) if self.is_found else NOTHING_FOUND
 
     @property
