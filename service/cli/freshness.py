@@ -33,6 +33,25 @@ def measured_window(client: "Client", since: str, until: str | None) -> tuple[da
     return start, end
 
 
+SILENT = timedelta(hours=1)
+"""Longer than a restart or a late import of a live service takes: what ended so long ago is over."""
+
+
+def silent_end(client: Client, start: datetime, end: datetime) -> str | None:
+    """What to say where nothing was measured at the end of a range, as after a recording or an import.
+
+    ``None`` where something was, or ever. Blocks.
+    """
+    last = client.rows("span")[0]["last_ts"]
+    if last is None or end - words.moment(last) < SILENT:
+        return None
+    until = words.moment(last).replace(second=0, microsecond=0) + timedelta(minutes=1)
+    what = "in this time" if words.moment(last) < start else f"after {words.clock_time(last)}"
+    return (
+        f"Nothing was measured {what}: `--until {until:%Y-%m-%dT%H:%M}` ends the range with the last sample."
+    )
+
+
 NEVER = "nothing was judged yet"
 LATE_S = 300.0
 """Five judgements that did not come."""

@@ -11,7 +11,7 @@ from rich.text import Text
 from analytics import text
 from collector.model import GpuState
 from service import energy
-from service.cli import accounted, words
+from service.cli import accounted, freshness, words
 from service.cli.asking import asked
 from service.cli.screen import Column, console, place, print_json, state_text, table, which_fit
 from service.client import Client
@@ -56,6 +56,8 @@ def run_ledger(flags: argparse.Namespace) -> int:
             print_json(rows, flags)
             return 0
         console().print(_heading(flags.by, start, end), style="bold")
+        if (silent := freshness.silent_end(client, start, end)) is not None:
+            console().print(silent, style="yellow")
         _draw(rows, flags.by, names, alike)
         accounted.draw(client, flags.by, (start, end), filters)
     return 0

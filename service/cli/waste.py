@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from analytics import text
-from service.cli import words
+from service.cli import freshness, words
 from service.cli.asking import asked
 from service.cli.ledger import NOT_KNOWN
 from service.cli.screen import Column, console, print_csv, print_json, table
@@ -42,6 +42,7 @@ def run_waste(flags: argparse.Namespace) -> int:
             by = flags.by or USER
             rows = wasted(client, by, (start, end), filters)
         (sums,) = client.rows("waste", from_ts=start, to_ts=end, **filters)
+        silent = freshness.silent_end(client, start, end)
     if flags.json:
         print_json([_record(each, by) for each in rows], flags)
         return 0
@@ -51,6 +52,8 @@ def run_waste(flags: argparse.Namespace) -> int:
         return 0
     screen = console()
     screen.print(heading(sums, words.in_range(flags.since, flags.until)), style="bold")
+    if silent is not None:
+        screen.print(silent, style="yellow")
     if not rows:
         screen.print(_nothing(sums))
         return 0
