@@ -69,6 +69,11 @@ def words(column: pa.ChunkedArray) -> pa.Array:
     return pc.if_else(pc.fill_null(pc.equal(text, ""), True), None, text)
 
 
+def is_missing(column: pa.ChunkedArray) -> pa.Array:
+    """A mark on each cell of text that says nothing, ``[N/A]`` and the like included."""
+    return _missing(pc.utf8_trim_whitespace(_whole(column).cast(pa.string())))
+
+
 def cell(column: pa.ChunkedArray, row: int) -> str:
     """What stands in a row, for a message; long cells are cut."""
     text = str(column[row].as_py())

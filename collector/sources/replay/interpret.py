@@ -1,6 +1,7 @@
 """Raw rows to a recording, as a mapping says; whatever makes no sense is refused row by row. Pure."""
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 
 from collector.arrow import SAMPLE_SCHEMA, HeldInterval
 from collector.model import Allocation, Basis, ClaimSource, Gap, Gpu, GpuUuid, Holder, JobId, NodeName
-from collector.sources.replay.cells import cell, moments, numbers, words
+from collector.sources.replay.cells import cell, is_missing, moments, numbers, words
 from collector.sources.replay.errors import BadMapping, Fault, RecordingUseless, Refused, refused
 from collector.sources.replay.file import Raw
 from collector.sources.replay.instants import HOLE_WIDTHS, of_one_instant
@@ -27,6 +28,7 @@ _PREFIX = {ClaimSource.KUBERNETES: "pod:", ClaimSource.SLURM: "slurm:"}
 Marks = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
+_T = TypeVar("_T")
 
 
 def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
@@ -262,16 +264,32 @@ def _jobs(table: pa.Table, mapping: ColumnMapping) -> Places:
 
 
 def _gpus(rows: _Rows, kept: Places, mapping: ColumnMapping) -> Iterator[Gpu]:
-    """A GPU for each name, on the node of its newest row."""
+    """Each GPU, on the node of its newest row, its model and memory by the newest that says them."""
     places = pa.array(kept)
-    found = dict(zip(rows.uuids.take(places).to_pylist(), rows.nodes.take(places).to_pylist(), strict=True))
+    named = rows.uuids.take(places).to_pylist()
+    found = dict(zip(named, rows.nodes.take(places).to_pylist(), strict=True))
+    table = rows.raw.table
+    models: dict[str, str] = {}
+    if mapping.gpu_model is not None:
+        told = pc.if_else(is_missing(table[mapping.gpu_model]), None, words(table[mapping.gpu_model]))
+        models = _told(named, told.take(places).to_pylist())
+    sizes: dict[str, float] = {}
+    if mapping.gpu_memory is not None:
+        values = numbers(table[mapping.gpu_memory.column]).values[kept] * mapping.gpu_memory.factor
+        sizes = _told(named, [value if 0 < value < 2.0**53 else None for value in values.tolist()])
     for uuid, node in found.items():
+        size = sizes.get(uuid)
         yield Gpu(
             uuid=GpuUuid(uuid),
             node=NodeName(node),
-            model=mapping.model,
-            memory_total_bytes=mapping.memory_total_bytes,
+            model=models.get(uuid, mapping.model),
+            memory_total_bytes=mapping.memory_total_bytes if size is None else round(size),
         )
+
+
+def _told(named: list[str], values: list[_T | None]) -> dict[str, _T]:
+    """The last that is said of each GPU."""
+    return {uuid: value for uuid, value in zip(named, values, strict=True) if value is not None}
 
 
 def _held(

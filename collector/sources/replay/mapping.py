@@ -79,6 +79,8 @@ class ColumnMapping:
     the usual step.
 
     With ``gpu_within_node`` the GPU's name is the node's and its own, unless it is a UUID already.
+    ``gpu_model`` and ``gpu_memory`` are columns that say it of each row's GPU; where there are none, or their
+    cells say nothing, ``model`` and ``memory_total_bytes`` hold for all.
     """
 
     time: str
@@ -93,6 +95,8 @@ class ColumnMapping:
     node_name: str = "replay"
     model: str | None = None
     memory_total_bytes: int | None = None
+    gpu_model: str | None = None
+    gpu_memory: Measure | None = None
 
 
 def parse_mapping(text: str, origin: str) -> ColumnMapping:
@@ -133,6 +137,8 @@ def require_columns(mapping: ColumnMapping, present: Iterable[str], path: str) -
     wanted = {"time": mapping.time, "gpu": mapping.gpu}
     wanted |= {} if mapping.node is None else {"node": mapping.node}
     wanted |= {measure.field: measure.column for measure in mapping.measures}
+    wanted |= {} if mapping.gpu_model is None else {"model": mapping.gpu_model}
+    wanted |= {} if mapping.gpu_memory is None else {mapping.gpu_memory.field: mapping.gpu_memory.column}
     if mapping.holder is not None:
         held = {f.name: getattr(mapping.holder, f.name) for f in fields(mapping.holder) if f.name != "source"}
         wanted |= {f"holder {name}": column for name, column in held.items() if column is not None}

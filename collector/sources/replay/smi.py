@@ -17,6 +17,8 @@ from collector.sources.replay.mapping import ColumnMapping, Measure
 _TIME = "timestamp"
 _NAMES = ("uuid", "gpu_uuid", "serial", "gpu_serial", "pci.bus_id", "gpu_bus_id", "index")
 """What tells GPUs apart, the one that lasts longest first."""
+_MODELS = ("name", "gpu_name")
+"""What the GPU is, in one column or the other."""
 _FACTORS = {"": 1.0, "%": 0.01, "MiB": 2.0**20, "W": 1000.0, "MHz": 1.0}
 """What a value is multiplied by to come to its field's own unit, by the unit that its column names."""
 _UNIT = re.compile(r".*\[(.+)\]")
@@ -29,10 +31,16 @@ def smi_mapping(columns: Sequence[str]) -> ColumnMapping | None:
     """
     gpu = next((name for name in _NAMES if name in columns), None)
     measures: list[Measure] = []
+    memory = None
     for metric in METRICS:
         column = next((name for name in metric.smi if name in columns), None)
-        if column is not None:
-            measures.append(Measure(field=metric.name, column=column, factor=_factor(column)))
+        if column is None:
+            continue
+        measure = Measure(field=metric.name, column=column, factor=_factor(column))
+        if metric.is_stored:
+            measures.append(measure)
+        elif metric.name == "memory_total_bytes":
+            memory = measure  # of the GPU, not of the moment: no column of a sample
     if _TIME not in columns or gpu is None or not measures:
         return None
     return ColumnMapping(
@@ -42,6 +50,8 @@ def smi_mapping(columns: Sequence[str]) -> ColumnMapping | None:
         gpu=gpu,
         gpu_within_node=gpu not in ("uuid", "gpu_uuid"),
         measures=tuple(measures),
+        gpu_model=next((name for name in _MODELS if name in columns), None),
+        gpu_memory=memory,
     )
 
 

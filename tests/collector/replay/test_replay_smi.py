@@ -56,3 +56,129 @@ def test_cell_in_another_unit_than_its_column_is_refused_not_misread(tmp_path: P
 def test_log_without_uuids_names_gpus_by_their_index(tmp_path: Path) -> None:
     text = "timestamp, index, utilization.gpu [%]\n2026/11/20 10:00:00.000, 0, 5 %\n"
     assert [gpu.uuid for gpu in recorded(tmp_path, text).gpus] == ["replay/0"]
+
+
+QUERY_GPU = [
+    "timestamp",
+    "driver_version",
+    "vgpu_driver_capability.heterogenous_multivGPU",
+    "count",
+    "name",
+    "serial",
+    "uuid",
+    "pci.bus_id",
+    "pci.domain",
+    "pci.bus",
+    "pci.device",
+    "pci.baseClass",
+    "pci.subClass",
+    "pci.device_id",
+    "pci.sub_device_id",
+    "pcie.link.gen.current",
+    "pcie.link.gen.gpucurrent",
+    "pcie.link.gen.max",
+    "pcie.link.gen.gpumax",
+    "pcie.link.gen.hostmax",
+    "pcie.link.width.current",
+    "pcie.link.width.max",
+    "index",
+    "display_mode",
+    "display_attached",
+    "display_active",
+    "persistence_mode",
+    "addressing_mode",
+    "accounting.mode",
+    "accounting.buffer_size",
+    "driver_model.current",
+    "driver_model.pending",
+    "vbios_version",
+    "inforom.img",
+    "inforom.oem",
+    "inforom.ecc",
+    "inforom.pwr",
+    "gom.current",
+    "gom.pending",
+    "fan.speed [%]",
+    "pstate",
+    "clocks_event_reasons.supported",
+    "clocks_event_reasons.active",
+    "clocks_event_reasons.gpu_idle",
+    "clocks_event_reasons.sw_power_cap",
+    "clocks_event_reasons.hw_slowdown",
+    "memory.total [MiB]",
+    "memory.reserved [MiB]",
+    "memory.used [MiB]",
+    "memory.free [MiB]",
+    "compute_mode",
+    "compute_cap",
+    "utilization.gpu [%]",
+    "utilization.memory [%]",
+    "utilization.encoder [%]",
+    "utilization.decoder [%]",
+    "utilization.jpeg [%]",
+    "utilization.ofa [%]",
+    "encoder.stats.sessionCount",
+    "encoder.stats.averageFps",
+    "dram.encryption.current",
+    "ecc.mode.current",
+    "ecc.mode.pending",
+    "ecc.errors.corrected.volatile.device_memory",
+    "ecc.errors.corrected.volatile.dram",
+    "ecc.errors.corrected.volatile.total",
+    "ecc.errors.corrected.aggregate.total",
+    "ecc.errors.uncorrected.volatile.total",
+    "ecc.errors.uncorrected.aggregate.total",
+    "retired_pages.single_bit_ecc.count",
+    "retired_pages.pending",
+    "temperature.gpu",
+    "temperature.gpu.tlimit",
+    "temperature.memory",
+    "power.management",
+    "power.draw [W]",
+    "power.draw.average [W]",
+    "power.draw.instant [W]",
+    "power.limit [W]",
+    "enforced.power.limit [W]",
+    "power.default_limit [W]",
+    "power.min_limit [W]",
+    "power.max_limit [W]",
+    "clocks.current.graphics [MHz]",
+    "clocks.current.sm [MHz]",
+    "clocks.current.memory [MHz]",
+    "clocks.current.video [MHz]",
+    "clocks.applications.graphics [MHz]",
+    "clocks.max.sm [MHz]",
+    "mig.mode.current",
+    "mig.mode.pending",
+    "gsp.mode.current",
+    "c2c.mode",
+    "protected_memory.total [MiB]",
+    "protected_memory.used [MiB]",
+    "fabric.state",
+    "platform.chassis_serial_number",
+]
+"""The columns of ``nvidia-smi --help-query-gpu`` as a log names them."""
+
+
+def test_model_and_memory_of_each_gpu_are_read(tmp_path: Path) -> None:
+    text = (
+        "timestamp, uuid, name, utilization.gpu [%], memory.total [MiB]\n"
+        "2026/11/20 10:00:00.000, GPU-a, NVIDIA H100 80GB HBM3, 5 %, 81559 MiB\n"
+        "2026/11/20 10:00:00.000, GPU-b, [N/A], 5 %, [N/A]\n"
+        "2026/11/20 10:00:10.000, GPU-a, [Unknown Error], 5 %, [N/A]\n"
+    )
+    recording = recorded(tmp_path, text)
+    said = {gpu.uuid: (gpu.model, gpu.memory_total_bytes) for gpu in recording.gpus}
+    assert said == {"GPU-a": ("NVIDIA H100 80GB HBM3", 81_559 << 20), "GPU-b": (None, None)}
+    assert recording.refused.rows == 0
+
+
+@pytest.mark.parametrize("filled", ["1", "[N/A]", "Enabled"])
+def test_every_column_that_nvidia_smi_can_log_is_read_or_ignored(tmp_path: Path, filled: str) -> None:
+    known = {"timestamp": "2026/11/20 10:00:00.000", "uuid": "GPU-a"}
+    alone = [[*known, "utilization.gpu [%]", name] for name in QUERY_GPU if name.startswith(("mem", "power"))]
+    for logged in (QUERY_GPU, *[list(dict.fromkeys(each)) for each in alone]):
+        first = ", ".join(known.get(name, filled) for name in logged)
+        second = ", ".join(known.get(name, "1") for name in logged).replace(":00.", ":10.")
+        recording = recorded(tmp_path, "\n".join([", ".join(logged), first, second, ""]))
+        assert recording.samples.num_rows >= 1, logged
