@@ -10,6 +10,7 @@ from typing import Any
 
 from analytics import text
 from analytics.model import FindingKind
+from analytics.thresholds import STILL_RATIO
 from collector.model import Basis
 
 ENOUGH_MEASURED = 0.95
@@ -42,6 +43,8 @@ def verdict(row: Row) -> str:
     gpus, used = _count(row["gpus"]), _count(row["gpus_used"])
     if FindingKind.CRASH_LOOP in found:
         return "crashed and started again and again" + ("" if used else ", and never computed")
+    if not used and (level := _faint_level(row, held)):
+        return f"used next to nothing ({text.percent(level)} SM active)"
     if not used:
         young = _is_there(row) and held <= YOUNG_GPU_HOURS * max(gpus, 1)
         return "has not computed yet" if young else "did not compute"
@@ -50,6 +53,19 @@ def verdict(row: Row) -> str:
     if FindingKind.STRAGGLER in found:
         return "worked unevenly: one part of its GPUs may wait for the other"
     return _worked(row, held)
+
+
+def _faint_level(row: Row, held: float) -> float | None:
+    """The mean SM active of a job whose bins were at most 1% busy, and whose SMs worked; ``None`` of others.
+
+    A GPU at rest has an SM active of exactly 0. What is used beyond the hours in which it was busy at all
+    was used in the others.
+    """
+    measured = held - (row["unknown_gpu_hours"] or 0.0) - _suspect(row)
+    used, busy = row["used_gpu_hours"] or 0.0, row["busy_gpu_hours"] or 0.0
+    if row["rung"] != Basis.SM_ACTIVE or measured <= 0 or used - busy < STILL_RATIO * measured:
+        return None
+    return float(used / measured)
 
 
 def kinds(row: Row) -> frozenset[str]:

@@ -3,7 +3,7 @@
 The order of the questions is what keeps an innocent job safe. Is it starting? Then nothing is said. Has it
 never computed? Then it may be downloading its data, and is excused: a terminal for two hours, others for six.
 After that its hours are waste, whatever it may be doing. Any activity within the window is use, however
-thin (``analytics.findings.rare`` speaks of that).
+thin (``analytics.findings.rare`` speaks of that), and so are SMs that work a little in most of its bins.
 """
 
 from analytics import text
@@ -11,6 +11,7 @@ from analytics.findings.window import (
     bins_in,
     cover,
     doubt,
+    faint_work,
     has_computed,
     known,
     mean,
@@ -84,6 +85,8 @@ def _quiet(
         reason = f"its utilization was measured in only {seen} of the last {text.length(window_s)}"
         return Unknown(uuid=past.uuid, kinds=(kind,), reason=reason)
     if max(busiest, default=0.0) > IDLE_RATIO or (is_empty and not _is_empty(past, window)):
+        return None
+    if faint_work(past, window) is not None:  # thin, and work all the same
         return None
     if expected < quiet_ms // BIN_MS:
         answer = _earlier(past, claim, from_ms, t, kind)
@@ -280,11 +283,12 @@ def _sentence(
     kept = f", keeping {text.size(memory)} of its memory" if is_kept else ""
     if is_kept and not is_own:
         kept = f", while all who hold it keep {text.size(memory)} of its memory"
-    what = "its processes have done nothing on it" if there else "nothing has run on it"
+    busy = _mean_level(window) or 0.0
+    little = "next to nothing" if busy > 0 else "nothing"
+    what = f"its processes have done {little} on it" if there else f"{little} has run on it"
     unseen = "" if there else "; whether a process sits there cannot be seen"
     if there is False:
         unseen = "; its processes have left"
-    busy = _mean_level(window) or 0.0
     return (
         f"{start}, and {what} {during}{kept}: {text.percent(busy)} busy "
         f"over the window ({measured_by(past.rung)}){unseen}."

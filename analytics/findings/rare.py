@@ -5,10 +5,10 @@ It is use, so nobody pauses it. What fits it is a share of a GPU, a scale to zer
 
 from analytics import text
 from analytics.findings.holding import idle_window_ms
-from analytics.findings.window import MS_PER_S, cover
+from analytics.findings.window import MS_PER_S, cover, faint_work, known
 from analytics.findings.words import gpu_name, holder_name, measured_by
 from analytics.model import BIN_MS, Claim, Evidence, Finding, FindingKind, GpuPast, Rhythm
-from analytics.thresholds import Thresholds
+from analytics.thresholds import IDLE_RATIO, Thresholds
 from collector.model import Basis
 
 LEAST_SPELLS = 3
@@ -21,20 +21,22 @@ LEAST_KNOWN_S = 4 * 3600
 
 
 def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
-    """Activity that recurs within the idle window, busy in at most ``rare_ratio`` of 24 h, or of the hold."""
+    """Activity that recurs within the idle window, busy in at most ``rare_ratio`` of 24 h, or of the hold.
+
+    Or work in most bins of that window that is at most 1% of the GPU in each.
+    """
     rhythm, end_ms = claim.rhythm, past.bins.end_ms
     if len(past.claims) > 1:  # what was active on a shared GPU is nobody's in particular
         return None
     busy_ms = _busy_ms(rhythm)
     if rhythm.known_ms < LEAST_KNOWN_S * MS_PER_S or busy_ms > t.rare_ratio * rhythm.known_ms:
         return None
-    if not _recurs(rhythm, busy_ms, t):
-        return None
-    if (rhythm.active_until_ms or 0) <= end_ms - idle_window_ms(claim, t):
-        return None
     from_ms = max(claim.from_ms, end_ms - 24 * 3600 * MS_PER_S)
     if rhythm.known_ms < t.coverage_ratio * (end_ms - from_ms):
         return None
+    is_active = (rhythm.active_until_ms or 0) > end_ms - idle_window_ms(claim, t)
+    if not is_active or not _recurs(rhythm, busy_ms, t):
+        return _faintly_used(past, claim, from_ms, t)
     busy = busy_ms / rhythm.known_ms
     times = max(rhythm.spells, rhythm.begins)
     silence_ms = max(rhythm.silence_longest_ms or 0, end_ms - (rhythm.active_until_ms or end_ms))
@@ -62,6 +64,41 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
             Evidence(name="spells", value=times),
             Evidence(name="silence_longest_minutes", value=silence_ms // 60_000),
             Evidence(name="utilization_active_mean_ratio", value=rhythm.busy_ratio),
+            Evidence(name="newest_bins_covered_ratio", value=cover(past.bins, len(past.bins.covered))),
+            Evidence(name="share", value=claim.share),
+        ),
+    )
+
+
+def _faintly_used(past: GpuPast, claim: Claim, from_ms: int, t: Thresholds) -> Finding | None:
+    """SMs that work a little in most bins and in none more than noise: a server of short requests."""
+    window = past.bins.last(min(idle_window_ms(claim, t) // BIN_MS, len(past.bins.covered)))
+    level = faint_work(past, window)
+    if level is None or max(known(window.busiest), default=0.0) > IDLE_RATIO:
+        return None
+    seen = text.length(len(window.covered) * BIN_MS / MS_PER_S)
+    rhythm = claim.rhythm
+    return Finding(
+        kind=FindingKind.RARELY_USED,
+        uuid=past.uuid,
+        node=past.node,
+        gpu_index=past.gpu_index,
+        holder=claim.holder,
+        since_ms=from_ms,
+        window_from_ms=from_ms,
+        window_to_ms=past.bins.end_ms,
+        coverage=min(1.0, rhythm.known_ms / (past.bins.end_ms - from_ms)),
+        rung=past.rung,
+        wasted_gpu_hours=rhythm.idle_gpu_hours,
+        sentence=(
+            f"{holder_name(claim)} works on {gpu_name(past)} again and again, and uses next to nothing of "
+            f"it: {text.percent(level)} {measured_by(past.rung)} over the last {seen}, never more than "
+            f"{text.percent(IDLE_RATIO)}. It is in use, and a share of a GPU or a scale to zero would do."
+        ),
+        evidence=(
+            Evidence(name="utilization_mean_ratio", value=level),
+            Evidence(name="busy_minutes", value=round(_busy_ms(rhythm) / 60_000, 1)),
+            Evidence(name="busy_ratio", value=_busy_ms(rhythm) / rhythm.known_ms),
             Evidence(name="newest_bins_covered_ratio", value=cover(past.bins, len(past.bins.covered))),
             Evidence(name="share", value=claim.share),
         ),

@@ -17,6 +17,7 @@ from analytics.thresholds import (
     WORKING_POWER_UNLIMITED_MW,
     Thresholds,
 )
+from collector.model import Basis
 
 Measured = TypeVar("Measured")
 MS_PER_S = 1000
@@ -29,6 +30,8 @@ SAME_MEMORY_BYTES = 64 << 20
 context takes more."""
 NOISE_RATIO = 0.01
 """Busier than this is somebody: reading a GPU's counters alone shows as up to 1%."""
+FAINT_PART = 1 / 3
+"""SMs at work in so many bins of a window are somebody's work, however little; in fewer, passing ticks."""
 MIN_BUSY_BINS = 4
 """Fewer busy bins than this are a blip: creating a context or loading a model is no computing yet."""
 
@@ -120,6 +123,19 @@ def presence(past: GpuPast, bins: Bins) -> Iterator[bool | None]:
             yield True
         else:
             yield False if memory is not None and memory <= lowest + SAME_MEMORY_BYTES else None
+
+
+def faint_work(past: GpuPast, window: Bins) -> float | None:
+    """The mean SM active of a window of work that no bin shows as more than noise; ``None``: there is none.
+
+    Only where SM active is measured: it counts cycles, and those of a GPU at rest are none. GPU utilization
+    of up to 1% may be the reading itself, and the graphics engine draws a desktop.
+    """
+    levels = known(window.utilization)
+    if past.rung is not Basis.SM_ACTIVE or not levels:
+        return None
+    at_work = sum(level >= STILL_RATIO * EXACT for level in levels)
+    return mean(levels) if at_work >= FAINT_PART * len(levels) else None
 
 
 class Doubt(Enum):

@@ -108,7 +108,7 @@ KINDS: Mapping[FindingKind, KindWords] = {
     ),
     FindingKind.RARELY_USED: KindWords(
         title="Rarely used",
-        says="the GPU is used again and again, for at most a tenth of a day",
+        says="the GPU is used again and again, for at most a tenth of a day, or for under 1% of it at a time",
         remedy="take a share of a GPU, scale to zero between requests, or hold it at fixed hours only",
         like=GpuState.LOW_SATURATION,
     ),

@@ -68,9 +68,9 @@ def test_one_busy_bin_in_the_window_is_work_and_noise_is_none(blips: int, level:
 
 def test_a_sentence_names_the_measure_of_its_figure() -> None:
     # 1% of GPU utilization is noise; what stands beside "SM active" is what the SMs did.
-    gpu = past(claim(), bins=bins(utilization=0.004, busiest=0.01))
+    gpu = past(claim(), bins=bins(utilization=(0.004, 0.0, 0.0, 0.0) * (BINS // 4), busiest=0.01))
     finding = only(judged(gpu))
-    assert "0.4% busy over the window (SM active)" in finding.sentence
+    assert "0.1% busy over the window (SM active)" in finding.sentence
     assert {e.name: e.value for e in finding.evidence}["utilization_max_ratio"] == 0.01
 
 

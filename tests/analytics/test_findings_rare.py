@@ -7,7 +7,7 @@ import pytest
 from analytics.findings import judge
 from analytics.model import Finding, FindingKind, Rhythm
 from analytics.thresholds import Thresholds
-from collector.model import JobKind
+from collector.model import Basis, JobKind
 from tests.analytics.pasts import (
     BINS,
     HOUR_MS,
@@ -16,6 +16,7 @@ from tests.analytics.pasts import (
     TICK_MS,
     bins,
     claim,
+    fresh,
     minutes_before_noon,
     past,
     then,
@@ -128,3 +129,56 @@ def test_a_value_of_an_instant_is_not_made_less_than_its_mean() -> None:
     levels = then((BINS - 8, 0.3), (8, 0.0))
     verdict = judge(past(held, bins=bins(utilization=levels)), NOON_MS, T, TICK_MS)
     assert FindingKind.RARELY_USED not in {each.kind for each in verdict.findings}
+
+
+EACH_OTHER = (0.004, 0.0) * (BINS // 2)
+THIRD = (0.004, 0.0, 0.0) * (BINS // 3)
+TICKS = (0.004, *(0.0,) * 9) * (BINS // 10)
+"""One bin in ten: ticks that pass."""
+
+
+@pytest.mark.parametrize(
+    ("levels", "rung", "kind", "said"),
+    [
+        # 0.2 s of work in each 40 s is 0.5% of a counter of cycles that stands at 0 on a GPU at rest.
+        (0.005, Basis.SM_ACTIVE, FindingKind.RARELY_USED, "uses next to nothing of it: 0.5% SM active"),
+        (EACH_OTHER, Basis.SM_ACTIVE, FindingKind.RARELY_USED, "uses next to nothing of it: 0.2% SM active"),
+        (THIRD, Basis.SM_ACTIVE, FindingKind.RARELY_USED, "uses next to nothing of it: 0.1% SM active"),
+        (TICKS, Basis.SM_ACTIVE, FindingKind.HELD_IDLE, "have done next to nothing on it for"),
+        (0.00009, Basis.SM_ACTIVE, FindingKind.HELD_IDLE, "have done next to nothing on it for"),
+        (0.0, Basis.SM_ACTIVE, FindingKind.HELD_IDLE, "have done nothing on it for"),
+        # GPU utilization of whole percents may be the reading itself; the graphics engine draws a desktop.
+        (0.005, Basis.GPU_UTILIZATION, FindingKind.HELD_IDLE, "have done next to nothing on it for"),
+        (0.005, Basis.GRAPHICS_ACTIVE, FindingKind.HELD_IDLE, "have done next to nothing on it for"),
+    ],
+)
+@pytest.mark.parametrize("job", [JobKind.BATCH, JobKind.INFERENCE, JobKind.INTERACTIVE])
+def test_sms_at_work_in_most_bins_are_use_however_little(
+    levels: object, rung: Basis, kind: FindingKind, said: str, job: JobKind
+) -> None:
+    day = Rhythm(known_since_ms=10 * HOUR_MS, known_ms=10 * HOUR_MS, idle_gpu_hours=10.0)
+    held = claim(10, kind=job, rhythm=day)
+    gpu = past(held, bins=bins(utilization=levels, gpu_utilization=0.008), rung=rung)
+    (finding,) = judge(gpu, NOON_MS, T, TICK_MS).findings
+    assert finding.kind is kind
+    assert said in finding.sentence
+    assert finding.wasted_gpu_hours == (10.0 if kind is FindingKind.RARELY_USED else 2.0)
+
+
+@pytest.mark.parametrize("busy_hours", [0, 1, 3])
+def test_who_works_a_little_now_is_not_idle_after_more_work_either(busy_hours: int) -> None:
+    day = Rhythm(active_until_ms=NOON_MS - 3 * HOUR_MS, known_ms=10 * HOUR_MS, busy_ms=busy_hours * HOUR_MS)
+    gpu = past(claim(10, rhythm=day), bins=bins(utilization=0.005))
+    found = [finding.kind for finding in judge(gpu, NOON_MS, T, TICK_MS).findings]
+    assert found == ([FindingKind.RARELY_USED] if busy_hours <= 1 else [])  # a tenth of ten hours
+
+
+def test_an_hour_of_nothing_after_work_of_a_little_is_idle() -> None:
+    gpu = past(claim(10), bins=bins(utilization=then((BINS - 120, 0.005), (120, 0.0))))
+    assert [each.kind for each in judge(gpu, NOON_MS, T, TICK_MS).findings] == [FindingKind.HELD_IDLE]
+
+
+def test_a_job_that_never_filled_a_bin_is_not_said_to_sleep_while_its_sms_work() -> None:
+    day = Rhythm(known_ms=10 * HOUR_MS, idle_gpu_hours=10.0)
+    gpu = past(fresh(10, rhythm=day), bins=bins(utilization=EACH_OTHER))
+    assert [each.kind for each in judge(gpu, NOON_MS, T, TICK_MS).findings] == [FindingKind.RARELY_USED]

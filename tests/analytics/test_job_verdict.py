@@ -43,7 +43,15 @@ ALL = {"gpus_used": 4, "wasted_gpu_hours": 0.0, "busy_gpu_hours": 36.0, "used_gp
             ALL | {"used_gpu_hours": 3.6, "engine_gpu_hours": 4.0},
             "worked, and filled 10% of its GPUs while it did",
         ),
-        ({"gpus_used": 0}, "did not compute"),
+        ({"gpus_used": 0, "used_gpu_hours": 0.0, "busy_gpu_hours": 0.0}, "did not compute"),
+        # 36 hours at 0.5%, none of them busy; GPU utilization of so little may be the reading itself.
+        (
+            {"gpus_used": 0, "used_gpu_hours": 0.18, "busy_gpu_hours": 0.0},
+            "used next to nothing (0.5% SM active)",
+        ),
+        ({"gpus_used": 0, "used_gpu_hours": 0.18, "busy_gpu_hours": 0.0, "rung": 1}, "did not compute"),
+        # A minute at 60%: no more than trying it.
+        ({"gpus_used": 0, "used_gpu_hours": 0.01, "busy_gpu_hours": 0.0167}, "did not compute"),
         ({"gpus_used": 0, "to_ts": None, "gpu_hours": 4.0}, "has not computed yet"),
         ({"gpus_used": 0, "to_ts": None}, "did not compute"),
         (
