@@ -79,3 +79,8 @@ def _ten_thousandths(ratios: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _timestamps(at_ms: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.multiply(at_ms.cast(pa.int64()), 1000).cast(pa.timestamp("us"))
+
+
+def ratio_e4(ratio: float | None) -> int | None:
+    """A ratio as the store keeps it, in ten-thousandths; at most what its column holds."""
+    return None if ratio is None else min(round(ratio * RATIO_SCALE), MAX_SMALLINT)

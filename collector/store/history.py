@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.arrow import HeldInterval, History
-from collector.model import Gpu
+from collector.model import Gpu, JobId
 from collector.store.allocations import read_open
 from collector.store.columns import stored_rows
 from collector.store.cuts import Word, is_cut_anew
@@ -23,6 +23,7 @@ from collector.store.gaps import write_gaps
 from collector.store.latest import grown, read_newest, stored_ends
 from collector.store.origin import claim
 from collector.store.rollups import BIN_MS, Stretch, close_finished, redo, start_marks
+from collector.store.runs import named_intervals, run_at
 from collector.store.silences import silences
 from collector.store.statements import statement
 from collector.store.ticks import Live, note_newest, note_outcomes, write_processes
@@ -30,6 +31,7 @@ from collector.store.ticks import Live, note_newest, note_outcomes, write_proces
 
 def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: History) -> int:
     """The number of samples that were not there before."""
+    history = _of_runs(live, history)
     first_ms, last_ms = _span(history)
     if history.gpus or len(history.samples):
         claim(connection, live.origin, history.source, first_ms)
@@ -56,6 +58,31 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
     added = _add_samples(connection, live, history, first_ms, last_ms) if len(history.samples) else 0
     _note(connection, live, history, last_ms)
     return added
+
+
+def _of_runs(live: Live, history: History) -> History:
+    """The history with the ids that its jobs have in the store: several people may have used one."""
+    told = pc.unique(history.holder_samples["job"]).to_pylist() if len(history.holder_samples) else []
+    jobs = {*(i.allocation.holder.job for i in history.held), *(job for _, job in history.owners), *told}
+    live.registry.known_holder_ids(jobs)
+    held, several = named_intervals(history.held, live.registry.runs_of)
+
+    def run(job: JobId, at_ms: int, uuid: str | None = None) -> JobId:
+        if job in several:
+            return run_at(several[job], at_ms, uuid)
+        return (live.registry.runs_of(job) or [(job, None)])[-1][0]
+
+    again = {job for job in jobs if job in several or len(live.registry.runs_of(job)) > 1}
+    if not again:
+        return history
+    owners = tuple((key, run(job, key.started_ms) if job in again else job) for key, job in history.owners)
+    samples = history.holder_samples
+    if again & set(told):
+        rows = zip(*(samples[name].to_pylist() for name in ("job", "at_ms", "uuid")), strict=True)
+        names = [run(job, at_ms, uuid) if job in again else job for job, at_ms, uuid in rows]
+        place = samples.schema.get_field_index("job")
+        samples = samples.set_column(place, "job", pa.array(names, pa.string()))
+    return replace(history, held=held, owners=owners, holder_samples=samples)
 
 
 def _span(history: History) -> tuple[int, int]:

@@ -30,6 +30,7 @@ from collector.store.registry_rows import (
     storable,
 )
 from collector.store.rollups import BIN_MS
+from collector.store.runs import LATER_RUN, Run
 from collector.store.statements import feed, statement
 
 UNKNOWN_NODE = "unknown"
@@ -56,6 +57,9 @@ class Registry:
         self._processes: dict[ProcessKey, tuple[int, Process]] = {}
         self._older_holders: dict[str, tuple[int, Holder]] = {}
         self._older_processes: dict[ProcessKey, tuple[int, Process]] = {}
+        self._again: dict[str, list[Run]] = {}
+        for job, user in connection.execute(statement("later_runs")).fetchall():
+            self._again.setdefault(job.rpartition("@")[0], []).append((job, user))
         self._turned_ms = 0
         self.installed_ms: Times = np.zeros(0, dtype=np.int64)
         """Since when each GPU counts as installed, UTC ms, by its id."""
@@ -221,6 +225,12 @@ class Registry:
         self._add_holders(fresh, at_ms, since_ms or {})
         return {job: self._holders[job][0] for job in wanted}
 
+    def runs_of(self, job: JobId) -> list[Run]:
+        """The jobs under an id, in the order in which they came (``collector.store.runs``)."""
+        self._recall_holders([job] if job not in self._holders else [])
+        first = self._holders.get(job)
+        return [] if first is None else [(job, first[1].user), *self._again.get(job, ())]
+
     def process_ids(self, processes: Iterable[Process], at_ms: int) -> dict[ProcessKey, int]:
         """The id of each process; unknown ones are added, and what was learnt is written down."""
         self._turn(at_ms)
@@ -302,6 +312,8 @@ class Registry:
         rows = [{**holder_row(holder), "at_ms": since_ms.get(holder.job, at_ms)} for holder in fresh]
         for holder_id, job in self._insert("insert_holders", rows, HOLDER_ARROW):
             self._holders[job] = (holder_id, by_job[job])
+            if LATER_RUN.fullmatch(job):
+                self._again.setdefault(job.rpartition("@")[0], []).append((JobId(job), by_job[job].user))
 
     def _add_processes(self, fresh: list[Process], at_ms: int) -> None:
         if not fresh:

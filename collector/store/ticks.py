@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from collector.arrow import fitting, to_table
 from collector.model import (
+    Allocation,
     Holder,
     HolderSample,
     JobId,
@@ -33,9 +34,10 @@ from collector.store.allocations import (
     set_back,
     write_change,
 )
-from collector.store.columns import MAX_SMALLINT, RATIO_SCALE, stored_rows
+from collector.store.columns import ratio_e4, stored_rows
 from collector.store.cuts import due_ms
 from collector.store.gaps import GapStore, gaps_of, note_ticks, write_gaps
+from collector.store.holder_samples import write_holder_samples
 from collector.store.latest import Newest, Times, ends_by, follow, grown, read_newest, stored_ends
 from collector.store.managed import Managed, read_managed, write_looks
 from collector.store.origin import OriginMark, claim, read_mark
@@ -50,6 +52,7 @@ from collector.store.rollups import (
     redo,
     start_marks,
 )
+from collector.store.runs import Naming, run_now
 from collector.store.silences import silences
 from collector.store.statements import feed, statement
 from collector.store.withheld import Open, read_withheld, with_unseen, write_withheld
@@ -77,6 +80,8 @@ class Live:
     withheld: Open = field(default_factory=dict)
     managed: Managed = field(default_factory=Managed)
     said: Said | None = None
+    several: Mapping[JobId, Mapping[str, JobId]] = field(default_factory=dict)
+    """Of ids that several people used, the run that each GPU has; see ``runs``."""
     owned: Mapping[ProcessKey, JobId] = field(default_factory=dict)
     recent_ms: int = 0
 
@@ -130,9 +135,8 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     )
     _write_allocations(connection, live, tick)
     _write_owners(live, tick)
-    write_holder_samples(
-        connection, live.registry, [s for reading in readings for s in reading.holder_samples]
-    )
+    told = [sample for reading in readings for sample in reading.holder_samples]
+    write_holder_samples(connection, live.registry, _of_runs(live, told))
     write_looks(connection, live.managed, readings, tick.at_ms)
     write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)
     note_ticks(tick, live.book)
@@ -247,33 +251,10 @@ def write_processes(
             "memory_used_bytes": pa.array(
                 fitting([s.memory_used_bytes for s in samples], pa.int64()), pa.int64()
             ),
-            "sm_e4": pa.array([_e4(s.sm_ratio) for s in samples], pa.int16()),
+            "sm_e4": pa.array([ratio_e4(s.sm_ratio) for s in samples], pa.int16()),
         }
     )
     feed(connection, "insert_process_samples", table)
-
-
-def write_holder_samples(
-    connection: duckdb.DuckDBPyConnection, registry: Registry, samples: Sequence[HolderSample]
-) -> None:
-    """Append what holders did; a GPU or holder that nothing else tells of is nobody's to charge."""
-    known = registry.known_holder_ids({sample.job for sample in samples}) if samples else {}
-    told = [s for s in samples if s.uuid in registry.gpu_ids and s.job in known]
-    if not told:
-        return
-    table = pa.table(
-        {
-            "at_ms": pa.array([s.at_ms for s in told], pa.int64()),
-            "gpu_id": pa.array([registry.id_at(s.uuid, s.at_ms) for s in told], pa.int32()),
-            "holder_id": pa.array([known[s.job] for s in told], pa.int32()),
-            "width_ms": pa.array([s.width_ms for s in told], pa.int32()),
-            "gpu_utilization_e4": pa.array([_e4(s.gpu_utilization_ratio) for s in told], pa.int16()),
-            "memory_used_bytes": pa.array(
-                fitting([s.memory_used_bytes for s in told], pa.int64()), pa.int64()
-            ),
-        }
-    )
-    feed(connection, "insert_holder_samples", table)
 
 
 def _write_allocations(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) -> None:
@@ -285,11 +266,12 @@ def _write_allocations(connection: duckdb.DuckDBPyConnection, live: Live, tick: 
         live.looked_ms = tick.at_ms
         return
     live.said = said
-    holders: dict[str, Holder] = {a.holder.job: a.holder for a in tick.allocations}
     began_ms = tick.at_ms - tick.width_ms
     live.registry.register_uuids(said.uuids, "allocations", began_ms)
+    allocations = _named(live, tick.allocations, began_ms, paused=paused)
+    holders: dict[str, Holder] = {a.holder.job: a.holder for a in allocations}
     ids = live.registry.holder_ids(holders.values(), tick.at_ms)
-    wanted = claims_of(tick.allocations, live.registry.gpu_ids, ids)
+    wanted = claims_of(allocations, live.registry.gpu_ids, ids)
     decided = change(
         live.held,
         wanted,
@@ -303,11 +285,33 @@ def _write_allocations(connection: duckdb.DuckDBPyConnection, live: Live, tick: 
     live.looked_ms = tick.at_ms
 
 
+def _named(live: Live, allocations: Sequence[Allocation], since_ms: int, *, paused: bool) -> list[Allocation]:
+    """The allocations under the ids that their jobs have in the store; all GPUs are registered."""
+    registry = live.registry
+    known = registry.known_holder_ids({each.holder.job for each in allocations})
+    held = set() if paused else {(gpu_id, holder_id) for gpu_id, holder_id, _, _ in live.held}
+
+    def goes_on(job: JobId, uuid: str) -> bool:
+        holder_id = known.get(job) or registry.known_holder_ids([job]).get(job)
+        return (registry.gpu_ids[uuid], holder_id) in held
+
+    naming = Naming(registry.runs_of, goes_on)
+    named = [naming.named(each, since_ms) for each in allocations]
+    live.several = {**live.several, **naming.several}
+    return named
+
+
+def _of_runs(live: Live, samples: list[HolderSample]) -> list[HolderSample]:
+    if not live.several:
+        return samples
+    return [replace(each, job=run_now(live.several, each.job, each.uuid)) for each in samples]
+
+
 def _write_owners(live: Live, tick: Tick) -> None:
     """Note whose each process is, where that is news; a process not yet registered is news until it is."""
     if tick.allocations is None:
         return
-    owners = dict(tick.owners)
+    owners = {key: run_now(live.several, job) for key, job in tick.owners}
     news = {key: job for key, job in owners.items() if live.owned.get(key) != job}
     ids = live.registry.note_owners(news)
     live.owned = {key: job for key, job in owners.items() if key not in news or key in ids}
@@ -389,7 +393,3 @@ def _widest_ms(connection: duckdb.DuckDBPyConnection) -> int:
         "SELECT greatest((SELECT max(width_ms) FROM samples), (SELECT max(widest_ms) FROM sealed))"
     ).fetchone()
     return int(row[0] or 0) if row else 0
-
-
-def _e4(ratio: float | None) -> int | None:
-    return None if ratio is None else min(round(ratio * RATIO_SCALE), MAX_SMALLINT)

@@ -112,6 +112,7 @@ PARAMETERS = {
     "known_holders": "jobs",
     "known_processes": "nodes pids started",
     "last_ticks": "",
+    "later_runs": "",
     "latest_times": "",
     "learn_free_memory": "from_ms to_ms",
     "learn_idle_power": "from_ms to_ms",
