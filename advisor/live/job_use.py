@@ -54,12 +54,12 @@ def own_rows(
     )
 
 
-def use_of(rows: Sequence[Row], controller: Mapping[str, float | None], now_ms: int) -> JobUse:
-    """What a job made of its GPUs, a row each; ``controller`` is how busy the memory of each GPU was."""
+def use_of(rows: Sequence[Row], working: Mapping[str, Row], now_ms: int) -> JobUse:
+    """What a job made of its GPUs, a row each; ``working`` has a row of ``decide_controller`` a GPU."""
     from_ms = min(row["seen_from_ms"] for row in rows)
     expected_ms = sum(max(1, now_ms - row["seen_from_ms"] - LAG_MS) for row in rows)
     measured_ms = sum(row["measured_ms"] for row in rows)
-    touched = [controller.get(row["uuid"]) for row in rows]
+    lately = [working.get(row["uuid"], {}) for row in rows]
     return JobUse(
         job=JobId(rows[0]["job"]),
         from_ms=from_ms,
@@ -70,7 +70,8 @@ def use_of(rows: Sequence[Row], controller: Mapping[str, float | None], now_ms: 
         idle_gpu_hours=sum(row["idle_ms"] for row in rows) / HOUR_MS,
         utilization_mean_ratio=_mean([row["utilization_mean_ratio"] for row in rows]),
         utilization_p95_ratio=_largest([row["utilization_p95_ratio"] for row in rows]),
-        controller_p95_ratio=_largest(touched),
+        controller_p95_ratio=_largest([each.get("controller_p95_ratio") for each in lately]),
+        kernels_ratio=_largest([each.get("kernels_ratio") for each in lately]),
         memory_peak_bytes=_largest([row["memory_peak_bytes"] for row in rows]),
         gpus_used=sum(row["busy_minutes"] >= 2 for row in rows),
         others=any(row["others"] for row in rows),

@@ -91,7 +91,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     for row in ask("decide_jobs", {"as_of": now_ms, "from_ts": from_ms}):
         claims[row["job"]].append(row)
     touched = ask("decide_controller", {"as_of": now_ms, "from_ts": to_ms - CONTROLLER_WINDOW_MS})
-    controller = {row["uuid"]: row["controller_p95_ratio"] for row in touched}
+    working = {row["uuid"]: row for row in touched}
     own = {}
     own_ms = own_from_ms(to_ms, rules)
     if any(row["others"] for rows in claims.values() for row in rows):
@@ -125,7 +125,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     observed = Observed(
         analysis=analysis,
         uses={
-            job.id: use_of(own_rows(claims[job.id], own, own_ms, now_ms, rules), controller, now_ms)
+            job.id: use_of(own_rows(claims[job.id], own, own_ms, now_ms, rules), working, now_ms)
             for job in known
         },
         stretches=tuple(stretch_of(row) for row in stretches if not row["first"]),

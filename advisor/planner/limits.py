@@ -206,7 +206,7 @@ class PlannerConfig:
         0.8, 0.2, 1.0, "how much of a smaller size's compute its busiest minutes may fill"
     )
     fit_memory: float = bounded(0.85, 0.2, 0.95, "and its peak of the memory")
-    fit_controller: float = bounded(0.1, 0.0, 1.0, "with more memory traffic no MIG slice is advised")
+    fit_controller: float = bounded(0.1, 0.0, 1.0, "with more memory traffic no smaller size is advised")
     move_s: int = bounded(60, 0, 3600, "what a move costs, where no resize was measured")
     move_pays: float = bounded(2.0, 1.0, 100.0, "moves must bring so many times what they cost")
 

@@ -23,7 +23,8 @@ class JobUse:
 
     ``coverage_ratio`` is the share of that time that was measured. Utilization is on the ``rung`` that
     19 of 20 minutes reach (the others overstate it); ``utilization_p95_ratio`` and ``memory_peak_bytes``
-    are those of its busiest GPU, the former over minutes. ``memory_needed_bytes`` is the peak that tensors
+    are those of its busiest GPU, the former over the minutes in which it worked; kernels run there for
+    ``kernels_ratio`` of the time while it works. ``memory_needed_bytes`` is the peak that tensors
     took, which only the job itself can tell. ``gpus_used`` is on how many of its GPUs it ever computed.
     ``by_engines``: in more than one minute of 20 it worked on video engines, for which the SMs' utilization
     does not stand.
@@ -43,6 +44,7 @@ class JobUse:
     utilization_mean_ratio: float | None = None
     utilization_p95_ratio: float | None = None
     controller_p95_ratio: float | None = None
+    kernels_ratio: float | None = None
     memory_peak_bytes: int | None = None
     memory_needed_bytes: int | None = None
     gpus_used: int | None = None

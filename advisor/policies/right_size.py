@@ -1,10 +1,12 @@
 """Who asked for more GPU than they use, and what would do: fewer, a slice, a share, another model. Pure.
 
 Measured over at least ``fit_window_s`` of running: peak memory, and SM active in the busiest minutes,
-because a mean hides what a job needs when it works. A slice must hold the peak with room, and give the SMs
-of the busiest minutes with room. Of MISO's measured A100 jobs (SoCC '22) the five that pass kept 0.91 to 0.98
-of their speed on the slice they would be advised; two that pass but for reading memory over a tenth of the
-time fell to 0.81 and 0.85: those are advised none. Slices smaller than 4g are not in those measurements.
+because a mean hides what a job needs when it works. Who reads or writes memory for over a tenth of the time
+(``fit_controller``) is given none of them, a share neither: its neighbour takes of the same bandwidth. A
+slice must hold the peak with room, and give the SMs of the busiest minutes with room. Of MISO's measured
+A100 jobs (SoCC '22) the five that pass kept 0.91 to 0.98 of their speed on the slice they would be advised;
+two that pass but for reading memory over a tenth of the time fell to 0.81 and 0.85: those are advised none.
+Slices smaller than 4g are not in those measurements.
 
 Nothing is done to a running job: it is advice for the next request, so its steps are empty.
 
@@ -74,6 +76,10 @@ _GUIDE: tuple[tuple[str, int, tuple[tuple[int, int], ...]], ...] = (
 MIG_WORST = 0.9
 """The slowest that a job which passes these rules ran on its slice in MISO's measurements; see the tests."""
 SMALLEST_SHARE = 0.1
+ALWAYS_RATIO = 0.9
+"""Kernels that run for so much of the time leave no pauses in which a slower one would catch up: SMs that are
+half active on average may be all active in turns, and nobody measured that."""
+UNREAD = "; how much it reads and writes memory is not measured, and a neighbour takes its part of that"
 EXACT = 5
 """Decimals of a number of tenths: utilization is kept to a ten-thousandth, and 24% is no hair above three
 tenths of 80% because a computer has no exact 0.24."""
@@ -142,6 +148,13 @@ def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> tupl
     busy = use.utilization_p95_ratio if gpus == 1 else use.utilization_mean_ratio
     if busy is None or use.memory_peak_bytes is None:
         return "its utilization or memory is not measured", "a source that measures both"
+    touched = use.controller_p95_ratio
+    if gpus == 1 and touched is not None and touched > rules.fit_controller:
+        return (
+            f"its memory is read or written for {text.percent(touched)} of the time while it works: it "
+            f"would be slower with a part of it",
+            "less traffic to its memory",
+        )
     return None
 
 
@@ -177,7 +190,7 @@ def _fewer(use: JobUse, gpus: int) -> Fit | None:
 def _slice(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | None:
     """The smallest MIG profile of this model that holds it."""
     busy, peak = use.utilization_p95_ratio or 0.0, use.memory_peak_bytes or 0
-    if use.controller_p95_ratio is None or use.controller_p95_ratio > rules.fit_controller:
+    if use.controller_p95_ratio is None:  # who reads more than a slice gives has been turned away before
         return None
     if gpu.part_of_device is not None:  # an instance has the name of its board, and is not cut again
         return None
@@ -187,10 +200,22 @@ def _slice(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
             return Fit(
                 ask=f"a {piece.name} slice instead of {given} {gpu.model}",
                 hours_ratio=piece.compute_ratio / share,
-                risk=f"it may run at {text.percent(MIG_WORST)} of its speed (the slowest such job of MISO's)",
+                risk=f"it may run at {text.percent(MIG_WORST)} of its speed (the slowest such job of MISO's)"
+                f"{_slower(use)}",
                 confidence=0.8 if use.rung is Basis.SM_ACTIVE else 0.7,
             )
     return None
+
+
+def _slower(use: JobUse) -> str:
+    """What a smaller size costs a job whose kernels run all the time, for the risk; else nothing."""
+    if (use.kernels_ratio or 0.0) < ALWAYS_RATIO:
+        return ""
+    part = text.percent(use.kernels_ratio)
+    return (
+        f"; its kernels run {part} of the time while it works: with fewer SMs they may take longer, and it "
+        f"with them"
+    )
 
 
 def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | None:
@@ -217,7 +242,9 @@ def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
             "it has a neighbour then, and nothing isolates the two"
             if share == 1
             else "others get what it leaves, and nothing isolates it from them"
-        ),
+        )
+        + _slower(use)
+        + ("" if use.controller_p95_ratio is not None else UNREAD),
         confidence=0.6,
         room=spare,
     )

@@ -1,11 +1,13 @@
--- How much of the time each held GPU's memory was read or written while it worked, from raw samples.
+-- How much of the time each held GPU's memory was read or written, and kernels ran, while it worked, from raw samples.
 --
 -- @param as_of instant: the instant
 -- @param from_ts minute: start of the window
 -- @column uuid text: the GPU
 -- @column controller_p95_ratio double (ratio): that 19 of 20 working samples do not exceed
+-- @column kernels_ratio double (ratio): share of time in which any kernel ran, the median of working samples
 -- @null not measured; a GPU that nobody holds, or that never worked, has no row
-SELECT g.uuid, quantile_disc(s.memory_controller_e4, 0.95) / 10000.0 AS controller_p95_ratio
+SELECT g.uuid, quantile_disc(s.memory_controller_e4, 0.95) / 10000.0 AS controller_p95_ratio,
+    quantile_disc(s.gpu_utilization_e4, 0.5) / 10000.0 AS kernels_ratio
 FROM samples_all AS s
 JOIN gpus AS g USING (gpu_id)
 WHERE s.ts > $from_ts AND s.ts <= $as_of AND s.utilization_e4 > 100

@@ -21,7 +21,7 @@
 -- @column idle_ms bigint (ms): of that, empty or idle
 -- @column busy_minutes bigint: minutes with any work
 -- @column utilization_mean_ratio double (ratio): used over measured time
--- @column utilization_p95_ratio double (ratio): that 19 of 20 measured minutes do not exceed
+-- @column utilization_p95_ratio double (ratio): that 19 of 20 minutes with any work do not exceed; of measured ones, if none has
 -- @column engine_ms bigint (ms): measured in minutes whose work the SMs do not account for: video engines at a quarter or more
 -- @column memory_peak_bytes bigint (bytes): the most used
 -- @column rung tinyint: that 19 of 20 measured minutes reach (1 GPU utilization: an upper bound; 3 SM active)
@@ -49,7 +49,9 @@ WITH claims AS (
         gpu_id, holder_id, sum(known_ms) AS measured_ms,
         sum(allocated_empty_ms + held_idle_ms) AS idle_ms, count(*) FILTER (WHERE work_ms > 0) AS busy_minutes,
         ratio_of(sum(used_ms), sum(measured_ms)) AS mean_ratio,
-        quantile_disc(least(1.0, used_ms / measured_ms), 0.95) FILTER (WHERE measured_ms > 0) AS p95_ratio,
+        coalesce(
+            quantile_disc(least(1.0, used_ms / measured_ms), 0.95) FILTER (WHERE measured_ms > 0 AND work_ms > 0),
+            quantile_disc(least(1.0, used_ms / measured_ms), 0.95) FILTER (WHERE measured_ms > 0)) AS p95_ratio,
         sum(known_ms) FILTER (0.25 * moderate_ms + 0.5 * good_ms > 1.5 * (used_ms - engines_ms)) AS engine_ms,
         max(memory_used_max_bytes) AS memory_peak_bytes,
         quantile_disc(rung, 0.05) FILTER (WHERE measured_ms > 0) AS rung

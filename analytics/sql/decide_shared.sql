@@ -10,9 +10,9 @@
 -- @column job text: the job's id
 -- @column told_ms bigint (ms): of its time on the GPU in the window, what was measured and is known to be its own
 -- @column utilization_mean_ratio double (ratio): of the GPU, its own, in that time
--- @column utilization_p95_ratio double (ratio): that 19 of 20 of these minutes do not exceed
+-- @column utilization_p95_ratio double (ratio): that 19 of 20 of these minutes in which it worked do not exceed; of all, if it never did
 -- @column memory_peak_bytes bigint (bytes): the most that its own processes kept
--- @column board_p95_ratio double (ratio): what all of them did together: that 19 of 20 of these minutes do not exceed
+-- @column board_p95_ratio double (ratio): what all of them did together: that 19 of 20 of these minutes in which any worked do not exceed
 -- @never_null uuid, job, told_ms
 -- @null in no minute it is known
 WITH claims AS (
@@ -92,8 +92,8 @@ WITH claims AS (
 SELECT
     g.uuid, h.job, coalesce(sum(o.whole_ms), 0)::BIGINT AS told_ms,
     (sum(o.used_ratio * o.whole_ms) / sum(o.whole_ms))::DOUBLE AS utilization_mean_ratio,
-    quantile_disc(o.used_ratio, 0.95)::DOUBLE AS utilization_p95_ratio, max(o.memory_bytes)::BIGINT AS memory_peak_bytes,
-    quantile_disc(o.board_ratio, 0.95)::DOUBLE AS board_p95_ratio
+    coalesce(quantile_disc(o.used_ratio, 0.95) FILTER (o.used_ratio > 0.01), quantile_disc(o.used_ratio, 0.95))::DOUBLE AS utilization_p95_ratio, max(o.memory_bytes)::BIGINT AS memory_peak_bytes,
+    coalesce(quantile_disc(o.board_ratio, 0.95) FILTER (o.board_ratio > 0.01), quantile_disc(o.board_ratio, 0.95))::DOUBLE AS board_p95_ratio
 FROM claims AS c
 SEMI JOIN beside AS b ON b.gpu_id = c.gpu_id
 JOIN gpus AS g USING (gpu_id)

@@ -504,6 +504,8 @@ IdleStretchesRow = TypedDict(
         "to_ms": int | None,
         "open": bool | None,
         "first": bool | None,
+        "unstarted": bool | None,
+        "worked_after": bool | None,
         "unmeasured_ms": int | None,
     },
 )

@@ -57,11 +57,42 @@ def test_decide_jobs_counts_neighbours(ask: Ask) -> None:
 
 
 def test_decide_controller_looks_at_working_samples_only(ask: Ask) -> None:
-    rows = {
-        row["uuid"]: row["controller_p95_ratio"]
-        for row in ask("decide_controller", as_of=TWO_MS, from_ts=NOON_MS)
-    }
-    assert rows == {A0: pytest.approx(0.4)}
+    (row,) = ask("decide_controller", as_of=TWO_MS, from_ts=NOON_MS)
+    assert (row["uuid"], row["controller_p95_ratio"]) == (A0, pytest.approx(0.4))
+
+
+@pytest.mark.parametrize(("level", "peak"), [(0.5, 0.5), (0.004, 0.004)])
+def test_the_busiest_minutes_are_of_those_in_which_it_worked(
+    tmp_path: Path, level: float, peak: float
+) -> None:
+    """Two minutes in each 40 at 50% are a twentieth of the time: 19 of 20 minutes of all were at 0."""
+    claim = Allocation(uuid=GpuUuid("GPU-n"), holder=ONE_JOB, share=1.0, source=ClaimSource.SLURM)
+    rows = [
+        GpuSample(
+            uuid=GpuUuid("GPU-n"),
+            at_ms=NOON_MS + minute * MINUTE_MS,
+            width_ms=MINUTE_MS,
+            rung=Basis.SM_ACTIVE,
+            # who never works more than noise: the same over all minutes
+            utilization_ratio=level if minute % 40 in (1, 2) or level < 0.01 else 0.0,
+            memory_used_bytes=10 * GIB,
+            process_count=1,
+        )
+        for minute in range(1, 4 * 60 + 1)
+    ]
+    past = History(
+        source="test",
+        gpus=(Gpu(uuid=GpuUuid("GPU-n"), node=NodeName("n"), memory_total_bytes=80 * GIB),),
+        samples=to_table(rows),
+        held=(HeldInterval(allocation=claim, from_ms=NOON_MS, to_ms=None),),
+    )
+    end_ms = NOON_MS + 4 * HOUR_MS
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(past)
+        (now,) = run(reader, "decide_jobs", {"as_of": end_ms, "from_ts": NOON_MS}).to_pylist()
+        (ever,) = run(reader, "past_jobs", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
+    assert now["utilization_p95_ratio"] == pytest.approx(peak)
+    assert ever["utilization_p95_ratio"] == pytest.approx(peak)
 
 
 def test_idle_stretches_are_what_lies_after_work_and_what_never_began(ask: Ask) -> None:

@@ -193,11 +193,44 @@ def test_a_share_is_the_next_tenth_and_says_what_decides_it(
     peak_gib: float, busy: float, share: str, room: str
 ) -> None:
     answer = sized(
-        memory_peak_bytes=round(peak_gib * GIB), utilization_p95_ratio=busy, controller_p95_ratio=0.2
+        memory_peak_bytes=round(peak_gib * GIB), utilization_p95_ratio=busy, controller_p95_ratio=None
     )
     assert isinstance(answer, Advice)
     assert f"ask for {share} of a" in answer.what
     assert room in answer.why
+
+
+@pytest.mark.parametrize("rung", [Basis.SM_ACTIVE, Basis.GPU_UTILIZATION])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_who_reads_memory_all_the_time_is_given_no_smaller_size_of_any_kind(
+    rung: Basis, share: float
+) -> None:
+    """A slice, a tenth of a GPU, a part of a share: each has a part of the bandwidth, or shares it."""
+    state = cluster([(job("a", share=share), ("g0",))])
+    for touched, is_advised in ((0.1, True), (0.11, False), (0.6, False)):
+        seen = observed(use("a", controller_p95_ratio=touched, rung=rung))
+        (answer,) = right_size.advise(state, seen, LIMITS, RULES)
+        assert isinstance(answer, Advice) is is_advised
+        if isinstance(answer, Abstain):
+            assert answer.reason.startswith(f"its memory is read or written for {touched:.0%} of the time")
+
+
+@pytest.mark.parametrize(
+    ("touched", "kernels", "risk"),
+    [
+        (0.03, 1.0, "its kernels run 100% of the time while it works: with fewer SMs they may take longer"),
+        (0.03, 0.5, ""),
+        (None, 0.5, "how much it reads and writes memory is not measured"),
+    ],
+)
+def test_the_risk_tells_of_kernels_that_never_pause_and_of_what_nobody_measured(
+    touched: float | None, kernels: float, risk: str
+) -> None:
+    answer = sized(utilization_p95_ratio=0.5, controller_p95_ratio=touched, kernels_ratio=kernels)
+    assert isinstance(answer, Advice) and "ask for 0.7 of a" in answer.what  # 0.5 / 0.8 = 0.625
+    assert risk in answer.risk
+    assert ("kernels run" in answer.risk) is (kernels == 1.0)
+    assert ("not measured" in answer.risk) is (touched is None)
 
 
 def test_small_job_fits_the_smallest_slice() -> None:
