@@ -23,6 +23,10 @@ DEADLINE_S = 90
 ENDLESS = 100_000
 
 
+class Unheard(Exception):
+    """A controller that was asked gave no answer."""
+
+
 class Shell:
     """``python -m fallow.controller`` as a person starts it, and the person."""
 
@@ -52,12 +56,18 @@ class Shell:
             timeout=DEADLINE_S,
             check=False,
         )
+        if not asked.stdout:  # it was asked between making its socket and listening there, or while it ends
+            raise Unheard(asked.stderr)
         answer: dict[str, object] = json.loads(asked.stdout)
         assert asked.returncode == (1 if "error" in answer else 0)
         return answer
 
     def status(self) -> dict[str, object]:
-        return self.ask("status") if self.socket.exists() else {"members": [], "workers": {}}
+        nobody: dict[str, object] = {"members": [], "workers": {}}
+        try:
+            return self.ask("status") if self.socket.exists() else nobody
+        except Unheard:
+            return nobody
 
     def until(self, happens: Callable[[], bool]) -> None:
         deadline_s = time.monotonic() + DEADLINE_S

@@ -91,8 +91,8 @@ def test_nobody_of_an_old_past_is_starting_up(data: Path) -> None:
 
 def test_what_never_worked_would_have_been_given_back(data: Path) -> None:
     told = next(row for row in rows(data, "whatif", *WINDOW) if row["action"] == "tell")
-    # two hours to start and half an hour or an hour until the owner is told
-    assert 2 * (HOURS - 3.1) < told["gpu_hours"] < 2 * (HOURS - 2.4)
+    # who never worked counts from where no excuse is left: six hours after the start (docs/findings.md)
+    assert 2 * (HOURS - 6.3) < told["gpu_hours"] <= 2 * (HOURS - 6)
 
 
 def test_report_on_the_file_names_them(data: Path) -> None:
