@@ -122,3 +122,10 @@ class Tick:
     unclear: tuple[tuple[ProcessKey, str], ...] = ()
     withheld: tuple[Withheld, ...] = ()
     out_of_service: tuple[NodeState, ...] = ()
+
+    @property
+    def is_after_all(self) -> bool:
+        """Whether every source has said all that it will: nobody is silent then, however narrow its rows."""
+        return bool(self.outcomes) and all(
+            isinstance(outcome, Unavailable) and outcome.is_over for outcome in self.outcomes
+        )

@@ -141,7 +141,8 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)
     note_ticks(tick, live.book)
     _write_outcomes(connection, tick)
-    note_newest(connection, tick.at_ms)
+    if not tick.is_after_all:
+        note_newest(connection, tick.at_ms)
     for stretch in late:
         if stretch is not None:
             redo(connection, stretch, live.marks, live.reach)

@@ -95,7 +95,10 @@ class Replaying:
             at_ms += DAY_MS
         end_ms = self.recording.to_ms + 2 * self.timing.tick_ms
         over = Unavailable(
-            source=self.recording.source, at_ms=end_ms, reason=f"{self.recording.path} has ended"
+            source=self.recording.source,
+            at_ms=end_ms,
+            reason=f"{self.recording.path} has ended",
+            is_over=True,
         )
         store.write_tick(Tick(at_ms=end_ms, width_ms=self.timing.tick_ms, outcomes=(over,)))
         self.clock.sleep((self.recording.to_ms - self.recording.from_ms) / 1000)

@@ -1,6 +1,7 @@
 """GPUs of which nothing new comes are unknown now, also when none answers. Statement: set_newest_tick."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -62,6 +63,25 @@ def test_an_imported_past_says_nothing_of_now(store: Store) -> None:
     store.write_tick(silent(T0 + 9 * TICK_MS))
     store.write_history(history([sample(1, T0 - 7_200_000)], source="prometheus"))
     assert unknown(store)[0] == 2
+
+
+@pytest.mark.parametrize("width_ms", [7_000, 10_000, 30_000])
+def test_a_recording_is_measured_to_its_end(store: Store, width_ms: int) -> None:
+    """The tick that finds it ended comes a minute after its last row: nobody is silent since."""
+    store.write_tick(tick(T0, [replace(sample(0, T0, 0.5), width_ms=width_ms)]))
+    ended = Unavailable(source="replay", at_ms=T0 + 60_000, reason="samples.csv has ended", is_over=True)
+    store.write_tick(Tick(at_ms=T0 + 60_000, width_ms=TICK_MS, outcomes=(ended,)))
+    assert unknown(store) == (0, {"good"})
+
+
+def test_a_recording_that_ended_beside_a_live_source_is_not_how_it_is_now(store: Store) -> None:
+    store.write_tick(tick(T0, [sample(0, T0), sample(1, T0)]))
+    for n in range(1, 10):
+        at_ms = T0 + n * TICK_MS
+        live = tick(at_ms, [sample(1, at_ms)])
+        ended = Unavailable(source="replay", at_ms=at_ms, reason="it has ended", is_over=True)
+        store.write_tick(replace(live, outcomes=(*live.outcomes, ended)))
+    assert unknown(store)[0] == 1
 
 
 def test_a_store_of_before_knows_its_newest_tick(tmp_path: Path) -> None:
