@@ -15,11 +15,11 @@ HOUR_MS = 3_600_000
 
 
 def test_no_gpu_of_a_recording_is_silent_at_its_end(tmp_path: Path) -> None:
-    # One row each 30 s of GPU-a, one each 7 s of GPU-b; both end with the hour.
+    # One row each 7 s of GPU-b for ten minutes, one each 30 s of GPU-a: those are more, so a tick is 30 s.
     rows = [
         f"GPU-{name},n,{T0 + HOUR_MS - back * width},{width},3,0.5"
-        for name, width in (("a", 30_000), ("b", 7_000))
-        for back in range(HOUR_MS // width)
+        for name, width, length_ms in (("a", 30_000, HOUR_MS), ("b", 7_000, HOUR_MS // 6))
+        for back in range(length_ms // width)
     ]
     (tmp_path / "rows").mkdir()
     heading = "uuid,node,at_ms,width_ms,rung,utilization_ratio"
