@@ -54,8 +54,13 @@ def own_rows(
     )
 
 
-def use_of(rows: Sequence[Row], working: Mapping[str, Row], now_ms: int) -> JobUse:
-    """What a job made of its GPUs, a row each; ``working`` has a row of ``decide_controller`` a GPU."""
+def use_of(
+    rows: Sequence[Row], working: Mapping[str, Row], parts: Mapping[str, float | None], now_ms: int
+) -> JobUse:
+    """What a job made of its GPUs, a row each; ``working`` has a row of ``decide_controller`` a GPU.
+
+    ``parts``: of each that is a MIG instance, its part of its device, by which its hours count.
+    """
     from_ms = min(row["seen_from_ms"] for row in rows)
     expected_ms = sum(max(1, now_ms - row["seen_from_ms"] - LAG_MS) for row in rows)
     measured_ms = sum(row["measured_ms"] for row in rows)
@@ -66,8 +71,9 @@ def use_of(rows: Sequence[Row], working: Mapping[str, Row], now_ms: int) -> JobU
         to_ms=now_ms,
         coverage_ratio=max(0.0, min(1.0, measured_ms / expected_ms)),
         rung=Basis(min((row["rung"] for row in rows if row["rung"] is not None), default=0)),
-        held_gpu_hours=sum((now_ms - row["seen_from_ms"]) * row["share"] for row in rows) / HOUR_MS,
-        idle_gpu_hours=sum(row["idle_ms"] for row in rows) / HOUR_MS,
+        held_gpu_hours=sum((now_ms - row["seen_from_ms"]) * row["share"] * _part(parts, row) for row in rows)
+        / HOUR_MS,
+        idle_gpu_hours=sum(row["idle_ms"] * _part(parts, row) for row in rows) / HOUR_MS,
         utilization_mean_ratio=_mean([row["utilization_mean_ratio"] for row in rows]),
         utilization_p95_ratio=_largest([row["utilization_p95_ratio"] for row in rows]),
         controller_p95_ratio=_largest([each.get("controller_p95_ratio") for each in lately]),
@@ -78,6 +84,11 @@ def use_of(rows: Sequence[Row], working: Mapping[str, Row], now_ms: int) -> JobU
         crowded=any(row.get("is_crowded", False) for row in rows),
         by_engines=sum(row["engine_ms"] for row in rows) > ENGINES_RATIO * max(1, measured_ms),
     )
+
+
+def _part(parts: Mapping[str, float | None], row: Row) -> float:
+    part = parts.get(row["uuid"])
+    return 1.0 if part is None else part
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -97,6 +97,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     if any(row["others"] for rows in claims.values() for row in rows):
         told = ask("decide_shared", {"as_of": now_ms, "from_ts": own_ms})
         own = {(row["job"], row["uuid"]): row for row in told}
+    parts = {row["uuid"]: row["part_of_device"] for row in gpu_rows}
     stretches = ask("idle_stretches", {**window, "least_minutes": STRETCH_LEAST_MINUTES})
     gpus = {GpuUuid(row["uuid"]): row for row in gpu_rows}
     # a judgement says nothing of what it has no samples of
@@ -125,7 +126,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     observed = Observed(
         analysis=analysis,
         uses={
-            job.id: use_of(own_rows(claims[job.id], own, own_ms, now_ms, rules), working, now_ms)
+            job.id: use_of(own_rows(claims[job.id], own, own_ms, now_ms, rules), working, parts, now_ms)
             for job in known
         },
         stretches=tuple(stretch_of(row) for row in stretches if not row["first"]),
@@ -240,6 +241,7 @@ def _gpu(row: Row, judged: _Judged, held: bool) -> Gpu:
         model=row["model"],
         memory_bytes=row["memory_total_bytes"] or None,
         part_of_device=row["part_of_device"],
+        mig_profile=row["mig_profile"],
         healthy=not judged.has(uuid, FindingKind.FALLING_GPU) and row["newest_ms"] is not None,
         occupied=foreign or (not held and row["is_taken"] is not False),
         telemetry=telemetry,

@@ -27,7 +27,7 @@ class JobUse:
     ``kernels_ratio`` of the time while it works. ``memory_needed_bytes`` is the peak that tensors
     took, which only the job itself can tell. ``gpus_used`` is on how many of its GPUs it ever computed.
     ``by_engines``: in more than one minute of 20 it worked on video engines, for which the SMs' utilization
-    does not stand.
+    does not stand. Hours are GPU-hours as the ledger counts them: of a MIG instance its part of the device.
     ``others`` is true when it had neighbours on a GPU, and what was measured there is theirs as well; where
     each one's own work and memory are told, the use is that of the job alone, over the longest window of a
     policy (but ``idle_gpu_hours``, and the memory controller, which is the board's). ``crowded``: the board
@@ -90,7 +90,11 @@ class IdleStretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastJob:
-    """A job of the window as it was recorded: who, what it had, and what it made of it."""
+    """A job of the window as it was recorded: who, what it had, and what it made of it.
+
+    ``part_of_device`` is the part that each of its MIG instances has of its device, the mean of them;
+    ``None``: it had whole devices.
+    """
 
     job: Job
     gpus: int
@@ -99,6 +103,7 @@ class PastJob:
     from_ms: int
     to_ms: int
     use: JobUse
+    part_of_device: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from advisor.planner.observed import Observed
 from advisor.state.model import ClusterState, Job
+from analytics import text
 from collector.model import GpuUuid, JobKind
 
 POD = "pod:"
@@ -27,8 +28,13 @@ def jobs_of(kind: JobKind | None) -> str:
 
 
 def places(state: ClusterState, gpus: tuple[GpuUuid, ...]) -> str:
-    """How many GPUs of which model on which nodes: ``2 A100 on node-a``."""
+    """How many GPUs of which model on which nodes: ``2 A100 on node-a``, ``1 MIG instance 4g.40gb on n``."""
     nodes = sorted({state.gpus[uuid].node for uuid in gpus})
+    instances = [state.gpus[uuid] for uuid in gpus if state.gpus[uuid].part_of_device is not None]
+    if instances and len(instances) == len(gpus):
+        profiles = sorted({gpu.mig_profile for gpu in instances if gpu.mig_profile is not None})
+        many = text.many(len(gpus), "MIG instance")
+        return f"{' '.join((many, ' or '.join(profiles))).rstrip()} on {', '.join(nodes)}"
     models = sorted({state.gpus[uuid].model or ("GPU" if len(gpus) == 1 else "GPUs") for uuid in gpus})
     return f"{len(gpus)} {' or '.join(models)} on {', '.join(nodes)}"
 

@@ -14,6 +14,7 @@ Which slices there are is from NVIDIA's MIG User Guide, by model: sizes are thos
 compute is in sevenths of the GPU's SMs. A model that is not listed there can't be cut, as far as is known.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -115,6 +116,8 @@ def advise(
             answers.append(_abstain(state, job, silent.reason, silent.would_change))
         elif thin is not None:
             answers.append(_abstain(state, job, *thin))
+        elif _is_one_instance(state, job):
+            answers.append(_abstain(state, job, "it has a MIG instance, which nobody cuts or shares", ""))
         elif (fit := _smallest(state, observed, job, rules)) is None:
             answers.append(_abstain(state, job, "what it has fits what it uses", "using less"))
         else:
@@ -158,12 +161,18 @@ def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> tupl
     return None
 
 
+def _is_one_instance(state: ClusterState, job: Job) -> bool:
+    """It has the name of its board and its own memory, so what smaller profiles the board has isn't known."""
+    gpus = state.placements[job.id].gpus
+    return len(gpus) == 1 and state.gpus[gpus[0]].part_of_device is not None
+
+
 def _smallest(state: ClusterState, observed: Observed, job: Job, rules: PlannerConfig) -> Fit | None:
     """The cheapest of what would do; ``None`` when nothing saves enough to be worth a change."""
     use, placement = observed.uses[job.id], state.placements[job.id]
     gpu = state.gpus[placement.gpus[0]]
     fits = (
-        [_fewer(use, len(placement.gpus))]
+        [_fewer(use, [state.gpus[uuid] for uuid in placement.gpus])]
         if len(placement.gpus) > 1
         else [
             _slice(use, gpu, placement.share, rules),
@@ -175,12 +184,14 @@ def _smallest(state: ClusterState, observed: Observed, job: Job, rules: PlannerC
     return min(worth, key=lambda fit: (fit.hours_ratio, fit.ask), default=None)
 
 
-def _fewer(use: JobUse, gpus: int) -> Fit | None:
+def _fewer(use: JobUse, held: Sequence[Gpu]) -> Fit | None:
     """Of several GPUs some never computed."""
+    gpus = len(held)
     if use.gpus_used is None or not 0 < use.gpus_used < gpus:
         return None
+    nouns = "GPUs" if any(gpu.part_of_device is None for gpu in held) else "MIG instances"
     return Fit(
-        ask=f"{use.gpus_used} instead of {gpus} GPUs",
+        ask=f"{use.gpus_used} instead of {gpus} {nouns}",
         hours_ratio=use.gpus_used / gpus,
         risk="none seen: the others never computed",
         confidence=0.95,
@@ -191,8 +202,6 @@ def _slice(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
     """The smallest MIG profile of this model that holds it."""
     busy, peak = use.utilization_p95_ratio or 0.0, use.memory_peak_bytes or 0
     if use.controller_p95_ratio is None:  # who reads more than a slice gives has been turned away before
-        return None
-    if gpu.part_of_device is not None:  # an instance has the name of its board, and is not cut again
         return None
     given = "a whole" if share == 1 else f"{share:g} of a"
     for piece in slices_of(gpu.model, gpu.memory_bytes):
@@ -280,9 +289,9 @@ MAY_SERVE = "; whether it serves others, and how fast it then has to answer, is 
 def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advice:
     use, placement = observed.uses[job.id], state.placements[job.id]
     gpu = state.gpus[placement.gpus[0]]
-    part = sum(state.gpus[uuid].part for uuid in placement.gpus) / len(placement.gpus)
-    gain = use.held_gpu_hours * part * (1 - fit.hours_ratio)
+    gain = use.held_gpu_hours * (1 - fit.hours_ratio)
     window_s = (use.to_ms - use.from_ms) / 1000
+    device = "MIG instance" if gpu.part_of_device is not None else gpu.model or "GPU"
     took, of = (
         text.size(use.memory_peak_bytes or 0),
         "" if gpu.memory_bytes is None else f" of {text.size(gpu.memory_bytes)}",
@@ -292,7 +301,7 @@ def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advi
         what=f"Next time, ask for {fit.ask} for {job_name(job)}",
         why=(
             f"It used {took}{of} and {text.percent(use.utilization_p95_ratio or 0.0)} of a "
-            f"{gpu.model or 'GPU'} in its busiest minutes, over {text.length(window_s)}.{fit.room}"
+            f"{device} in its busiest minutes, over {text.length(window_s)}.{fit.room}"
         ),
         job=job.id,
         gpus=placement.gpus,

@@ -88,7 +88,8 @@ class Gpu:
     A device that was cut into MIG instances is not in a ``ClusterState``, its instances are. Whoever uses a
     GPU that nobody handed out (a process without an allocation) makes it ``occupied``: never given away.
     ``protected`` by the site: nothing is started there, and nothing there is touched. ``part_of_device`` is a
-    MIG instance's part of its device's compute, ``None`` for a whole device.
+    MIG instance's part of its device's compute, ``None`` for a whole device; ``mig_profile`` is what NVIDIA
+    calls such an instance, where it is known; ``model`` and ``memory_bytes`` are its board's and its own.
     """
 
     uuid: GpuUuid
@@ -99,6 +100,7 @@ class Gpu:
     occupied: bool = False
     protected: bool = False
     part_of_device: float | None = None
+    mig_profile: str | None = None
     telemetry: Telemetry = Telemetry.UNKNOWN
 
     @property

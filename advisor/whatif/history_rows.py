@@ -25,14 +25,15 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
     """One row of the query ``past_jobs``, with what its owner allows."""
     expected_ms = max(1, row["expected_ms"])
     alone = not row["others"]
+    part = 1.0 if row["part_of_device"] is None else row["part_of_device"]
     use = JobUse(
         job=JobId(row["job"]),
         from_ms=row["from_ms"],
         to_ms=row["to_ms"],
         coverage_ratio=min(1.0, row["measured_ms"] / max(1, expected_ms - LAG_MS * row["gpus"])),
         rung=Basis(row["rung"] or 0),
-        held_gpu_hours=row["expected_ms"] * row["share"] / HOUR_MS,
-        idle_gpu_hours=row["idle_ms"] / HOUR_MS,
+        held_gpu_hours=row["expected_ms"] * row["share"] * part / HOUR_MS,
+        idle_gpu_hours=row["idle_ms"] * part / HOUR_MS,
         utilization_mean_ratio=row["utilization_mean_ratio"],
         utilization_p95_ratio=row["utilization_p95_ratio"],
         memory_peak_bytes=row["memory_peak_bytes"],
@@ -71,6 +72,7 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         from_ms=row["from_ms"],
         to_ms=row["to_ms"],
         use=use,
+        part_of_device=row["part_of_device"],
     )
 
 

@@ -124,7 +124,7 @@ def _freed(
 
 
 def _device_s(past: PastJob) -> float:
-    """Seconds that it was on its GPUs, each counted whole."""
+    """Seconds that it was on its GPUs, each counted whole, of a MIG instance its part of the device."""
     return past.use.held_gpu_hours / past.job.share * 3600
 
 
@@ -158,5 +158,6 @@ def gpu_of(past: PastJob) -> Gpu:
         node=NodeName("past"),
         model=past.model,
         memory_bytes=past.memory_total_bytes,
+        part_of_device=past.part_of_device,
         telemetry=Telemetry.GOOD,
     )

@@ -16,6 +16,7 @@
 -- @column share double (fraction): how much of each
 -- @column model text: their model
 -- @column memory_total_bytes bigint (bytes): the memory of each
+-- @column part_of_device double (ratio): of MIG instances, the part that each has of its device, the mean over its time; by it their hours count
 -- @column from_ms bigint (ms): when it began to hold them, within the window
 -- @column to_ms bigint (ms): when it ended, within the window
 -- @column measured_ms bigint (ms): of its time on each GPU together, measured
@@ -31,7 +32,7 @@
 -- @column per_gpu_hour double (currency): the price of an hour of one
 -- @column currency text: of the price
 -- @never_null job
--- @null not known or not measured; prices: none is configured
+-- @null part_of_device: whole devices; prices: none is configured; else: not known or not measured
 WITH spells AS (
     SELECT
         gpu_id, holder_id, max(share) AS share, greatest(min(from_ts), $from_ts) AS from_ts,
@@ -121,7 +122,9 @@ WITH spells AS (
 SELECT
     h.job, any_value(h.user_name) AS user_name, any_value(h.project) AS project, any_value(h.job_name) AS job_name,
     any_value(h.kind) AS kind, any_value(h.framework) AS framework, any_value(z.gpus) AS gpus, min(a.share) AS share,
-    min(g.model) AS model, min(g.memory_total_bytes) AS memory_total_bytes, epoch_ms(min(a.from_ts)) AS from_ms,
+    min(g.model) AS model, min(g.memory_total_bytes) AS memory_total_bytes,
+    CASE WHEN bool_or(g.parent_uuid IS NOT NULL) THEN sum(a.held_ms * g.share_of_device) / nullif(sum(a.held_ms), 0) END AS part_of_device,
+    epoch_ms(min(a.from_ts)) AS from_ms,
     epoch_ms(max(a.to_ts)) AS to_ms, sum(coalesce(s.measured_ms, 0))::BIGINT AS measured_ms,
     sum(a.held_ms)::BIGINT AS expected_ms, sum(coalesce(s.idle_ms, 0))::BIGINT AS idle_ms,
     least(any_value(z.gpus), count(*) FILTER (WHERE s.busy_minutes >= 2)) AS gpus_used,
