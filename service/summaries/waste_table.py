@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from analytics.vocabulary.findings import WASTE_REASONS, FindingKind, title_of_kind, words_of_kind
+from analytics.vocabulary.findings import WASTE_REASONS, title_of_kind, words_of_kind
 from service.summaries.finding_groups import once_a_gpu
 
 if TYPE_CHECKING:
@@ -30,7 +30,14 @@ OWNER_COLUMN = {"user": "user_name", "project": "project", "job": "job"}
 """Which column of jobs, findings and alerts has the ledger's key."""
 UNJUDGED = "nothing was judged yet: ask again in a minute"
 TALK = "talk before the next one"
-NOTHING_FOUND = "Hours in which nothing ran so far, no finding"
+NOT_FOUND = {
+    (True, "idle"): "Idle at times",
+    (True, "empty"): "No process at times",
+    (False, "idle"): "Nothing computed",
+    (False, "empty"): "No process",
+}
+"""What the ledger knows of hours of which nothing was found, by whether the job ever computed: no title of a
+kind, as nobody has judged them to be that."""
 MOST_REASONS = 2
 """More reasons than two are a list that nobody reads; ``fallow findings --all`` has them."""
 NEWEST = timedelta(minutes=2)
@@ -47,8 +54,8 @@ class Waste:
     ``live_reason`` is what is found of it now, ``None``: nothing. ``told_at`` is when a message
     about the key last arrived, in the API's form, ``None``: none did in the range; ``told`` is who got it.
     Without ``is_judged`` nobody has looked for findings yet, so that none is open says nothing. Without
-    ``is_found`` there was no finding of that job in the range: ``reasons`` has the ledger's word for its
-    hours, which blames nobody.
+    ``reasons`` there was no finding of that job in the range, and ``found`` is the ledger's word for its
+    hours, which blames nobody; ``is_mostly_empty``: in most of them no process was there.
     """
 
     key: str | None
@@ -65,12 +72,22 @@ class Waste:
     told_at: str | None
     told: str | None
     is_judged: bool = True
-    is_found: bool = True
+    is_mostly_empty: bool = False
+
+    @property
+    def is_found(self) -> bool:
+        """Whether anything was found of the job that wasted most."""
+        return bool(self.reasons)
 
     @property
     def found(self) -> str:
         """What was found, in words: ``Held, idle · Memory hog``; else what the hours are."""
-        return " · ".join(title_of_kind(kind) for kind in self.reasons) if self.is_found else NOTHING_FOUND
+        if self.is_found:
+            return " · ".join(title_of_kind(kind) for kind in self.reasons)
+        worked = self.worst is None or self.worst.get("used_gpu_hours") != 0
+        said = NOT_FOUND[worked, "empty" if self.is_mostly_empty else "idle"]
+        yet = " yet" if not worked and self.running else ""
+        return f"{said}{yet}, {'no finding' if self.is_judged else 'not judged yet'}"
 
     @property
     def remedy(self) -> str:
@@ -161,8 +178,8 @@ def _waste(
         currency=row["currency"],
         jobs=len({job["job"] for job in jobs}),
         running=len({job["job"] for job in running}),
-        reasons=_reasons(row, worst, findings),
-        is_found=worst is None or bool(_found(worst, findings)),
+        reasons=() if worst is None else tuple(_found(worst, findings)[:MOST_REASONS]),
+        is_mostly_empty=(row["allocated_empty_gpu_hours"] or 0.0) >= (row["held_idle_gpu_hours"] or 0.0),
         worst=worst,
         live=live,
         live_reason=next(iter(now[str(live["job"])]), None) if live is not None else None,
@@ -185,17 +202,6 @@ def _is_running(job: "JobsRow", findings: "Sequence[FindingsRow]", newest: str |
     return (
         newest is not None and datetime.fromisoformat(job["to_ts"]) >= datetime.fromisoformat(newest) - NEWEST
     )
-
-
-def _reasons(row: "Ledger", job: "JobsRow | None", findings: "Sequence[FindingsRow]") -> tuple[str, ...]:
-    """What was found of a job, the kind with most of its hours first.
-
-    Where nothing was: what the ledger knows, whether most of the hours were without a process.
-    """
-    found_kinds = [] if job is None else _found(job, findings)
-    empty = (row["allocated_empty_gpu_hours"] or 0.0) >= (row["held_idle_gpu_hours"] or 0.0)
-    state = FindingKind.ALLOCATED_EMPTY if empty else FindingKind.HELD_IDLE
-    return tuple(found_kinds[:MOST_REASONS]) or (state.value,)
 
 
 def _found(job: "JobsRow", findings: "Sequence[FindingsRow]") -> list[str]:

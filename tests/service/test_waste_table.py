@@ -19,11 +19,17 @@ def finding(name: str, kind: str = "held-idle", *, closed_at: str | None = None)
     return {"job": name, "uuid": "GPU-1", "kind": kind, "wasted_gpu_hours": 1.0, "closed_at": closed_at}
 
 
-def table(jobs: list[dict[str, Any]], findings: list[dict[str, Any]], newest: str | None = NEWEST) -> Waste:
+def table(
+    jobs: list[dict[str, Any]],
+    findings: list[dict[str, Any]],
+    newest: str | None = NEWEST,
+    *,
+    empty: float = 0.0,
+) -> Waste:
     ledger = {
         **{"key": "ann", "wasted_gpu_hours": sum(each["wasted_gpu_hours"] for each in jobs)},
         **{
-            "allocated_empty_gpu_hours": 0.0,
+            "allocated_empty_gpu_hours": empty,
             "held_idle_gpu_hours": 1.0,
             "wasted_cost": None,
             "currency": None,
@@ -42,7 +48,8 @@ def test_a_job_that_works_or_has_just_begun_is_not_to_be_ended() -> None:
         "no finding is open: it works, or rests no longer than it may by the clock of its kind or its own "
         "usual silences; see `fallow explain a`"
     )
-    assert why(row, "user") == "Hours in which nothing ran so far, no finding: a", "which blames nobody"
+    assert why(row, "user") == "Idle at times, no finding: a", "which blames nobody"
+    assert row.reasons == ()
 
 
 def test_of_a_job_that_has_not_computed_it_is_said_that_it_is_starting() -> None:
@@ -51,6 +58,26 @@ def test_of_a_job_that_has_not_computed_it_is_said_that_it_is_starting() -> None
         "no finding is open: it has not computed, so it counts as starting for its first hours; see "
         "`fallow explain a`"
     )
+
+
+@pytest.mark.parametrize(
+    ("used", "empty", "to_ts", "said"),
+    [
+        (4.2, 0.0, None, "Idle at times, no finding"),
+        (0.9, 2.0, None, "No process at times, no finding"),
+        (0.0, 0.0, None, "Nothing computed yet, no finding"),
+        (0.0, 2.0, None, "No process yet, no finding"),
+        (0.0, 2.0, "2026-11-26T12:00:00Z", "No process, no finding"),
+        (None, 0.0, None, "Idle at times, no finding"),  # what it used is not known
+    ],
+)
+def test_hours_of_which_nothing_was_found_bear_no_findings_name(
+    used: float | None, empty: float, to_ts: str | None, said: str
+) -> None:
+    """Who trains for 3 of 15 minutes, or downloads at first, is active for all that findings say."""
+    row = table([job("a", 2.0, to_ts) | {"used_gpu_hours": used}], [], empty=empty)
+    assert (row.found, row.reasons) == (said, ())
+    assert replace(row, is_judged=False).found == said.replace("no finding", "not judged yet")
 
 
 def test_what_was_found_is_named() -> None:
