@@ -37,6 +37,7 @@ def with_neighbours(recording: Recording, samples: Path) -> Recording:
         recording,
         gpus=gpus + extra,
         held=held or recording.held,
+        ends_are_told=bool(held),
         holder_samples=did,
         installed_ms=installed_ms,
     )

@@ -32,6 +32,8 @@ class Recording:
     holder_samples: pa.Table = field(default_factory=HOLDER_SAMPLE_SCHEMA.empty_table)
     refused: Refused
     simulated: bool = False
+    ends_are_told: bool = False
+    """An end in ``held`` is one; else it is where the rows of a holder end, of which the last may go on."""
     installed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
     """Since when each GPU was there, as far as that is told beside the samples."""
 
@@ -88,6 +90,7 @@ def shifted(recording: Recording, by_ms: int) -> Recording:
 def histories(recording: Recording, source: str | None = None) -> Iterator[History]:
     """The whole recording for the store, a UTC day at a time; each interval, event and gap comes once."""
     at_ms, name, since = times_of(recording), source or recording.source, recording.gpus_since()
+    all_held = _ended(recording)
     day = recording.from_ms
     while day < recording.to_ms:
         end = min((day // DAY_MS + 1) * DAY_MS, recording.to_ms)
@@ -98,7 +101,7 @@ def histories(recording: Recording, source: str | None = None) -> Iterator[Histo
             gpus=tuple(gpu for gpu, from_ms in since if from_ms < end),
             installed_ms={gpu.uuid: from_ms for gpu, from_ms in since},
             samples=recording.samples.slice(int(low), int(high - low)),
-            held=tuple(i for i in recording.held if i.from_ms < end and (first or i.from_ms >= day)),
+            held=tuple(i for i in all_held if i.from_ms < end and (first or i.from_ms >= day)),
             events=tuple(e for e in recording.events if e.at_ms <= end and (first or e.at_ms > day)),
             gaps=tuple(
                 replace(g, source=name)
@@ -108,6 +111,24 @@ def histories(recording: Recording, source: str | None = None) -> Iterator[Histo
             holder_samples=between(recording.holder_samples, day, end, is_first=first),
         )
         day = end
+
+
+def _ended(recording: Recording) -> tuple[HeldInterval, ...]:
+    """The holds; what is told to end with the last sample of its GPU ends a millisecond before that.
+
+    The store takes a hold that ends with the newest sample for one of which no end is known, as it is where
+    nobody tells more than who had the GPU in each row. An end that is told is one.
+    """
+    if not recording.ends_are_told:
+        return recording.held
+    rows = recording.samples.group_by("uuid").aggregate([("at_ms", "max")]).to_pylist()
+    newest = {GpuUuid(row["uuid"]): int(row["at_ms_max"]) for row in rows}
+    return tuple(
+        replace(i, to_ms=i.to_ms - 1)
+        if i.to_ms is not None and i.to_ms == newest.get(i.allocation.uuid) and i.from_ms < i.to_ms - 1
+        else i
+        for i in recording.held
+    )
 
 
 def between(table: pa.Table, from_ms: int, to_ms: int, *, is_first: bool = False) -> pa.Table:

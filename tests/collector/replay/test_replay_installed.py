@@ -59,3 +59,30 @@ def test_a_replay_names_a_gpu_no_earlier(tmp_path: Path) -> None:
         {"old", "named", "part", "board"},
         {"old", "named", "part", "board", "new"},
     ]
+
+
+def test_a_told_end_is_an_end_and_an_open_hold_goes_on(tmp_path: Path) -> None:
+    """``fin`` gave its GPU back with the last row, ``goes`` has none; both are exported as they were told."""
+    folder = tmp_path / "told"
+    folder.mkdir()
+    end_ms = BEGIN + 26 * HOUR_MS
+    (folder / "allocations.csv").write_text(
+        "uuid,job,user,share,source,from_ms,to_ms\n"
+        f"old,slurm:1,fin,1,slurm,{BEGIN},{end_ms}\n"
+        f"new,slurm:2,goes,1,slurm,{BEGIN},\n"
+    )
+    told = recording(folder)
+    with open_store(at_path(tmp_path / "store")) as store:
+        for history in histories(told):
+            store.write_history(history)
+        with store.reader() as reader:
+            window = {"from_ts": BEGIN, "to_ts": end_ms + HOUR_MS}
+            jobs = {row["user_name"]: row for row in run(reader, "jobs", window).to_pylist()}
+            now = {row["job"] for row in run(reader, "gpus_now", {}).to_pylist()}
+        store.export(tmp_path, "csv", BEGIN, end_ms)
+    assert jobs["fin"]["to_ts"] is not None and jobs["fin"]["measured_to"] is None
+    assert jobs["goes"]["to_ts"] is None
+    assert jobs["fin"]["gpu_hours"] == pytest.approx(26.0 - 1 / 60), "its last minute is rolled up later"
+    assert "slurm:1" not in now and "slurm:2" in now
+    exported = {i.allocation.holder.user: i.to_ms for i in open_recording(tmp_path).held}
+    assert exported == {"fin": end_ms - 1, "goes": None}
