@@ -14,8 +14,8 @@
 -- @column cost double (currency): of gpu_hours
 -- @column currency text: of the cost
 -- @column energy_kwh double (kWh): used in this state
--- @column energy_known_ratio double (ratio): the part of the hours of which energy is known: of the two wasted states together, or of all others together
--- @null share_ratio: no hours at all; cost: some of the hours have no price, or currencies differ; energy_kwh: not measured; energy_known_ratio: no hours
+-- @column energy_known_ratio double (ratio): the part of gpu_hours in which energy was measured; where a row of the roll-up has several states and only some of its time was measured, what was not is split among them by their time
+-- @null share_ratio: no hours at all; cost: some of the hours have no price, or currencies differ; energy_kwh: not measured; energy_known_ratio: no hours in this state
 WITH of_gpus AS (
     SELECT gpu_id, share_of_device, per_gpu_hour, currency, total_ms, wasted_ms, free_ms AS "free",
         allocated_empty_ms AS "allocated-empty", held_idle_ms AS "held-idle", low_saturation_ms AS "low-saturation",
@@ -32,32 +32,44 @@ WITH of_gpus AS (
     FROM states GROUP BY state
 ), measured AS (
     SELECT
-        gpu_id, sum(free_energy_mj) AS "free", sum(allocated_empty_energy_mj) AS "allocated-empty",
-        sum(held_idle_energy_mj) AS "held-idle", sum(low_saturation_energy_mj) AS "low-saturation",
-        sum(moderate_energy_mj) AS "moderate", sum(good_energy_mj) AS "good", sum(suspect_energy_mj) AS "suspect",
-        sum(withheld_energy_mj) AS "withheld", sum(unknown_energy_mj) AS "unknown",
-        sum(state_energy_ms) AS state_energy_ms, sum(wasted_energy_ms) AS wasted_energy_ms
+        row_number() OVER () AS row_id, * EXCLUDE (holder_id),
+        allocated_empty_ms + held_idle_ms - coalesce(wasted_energy_ms, 0) AS wasted_gap_ms,
+        free_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms + withheld_ms + unknown_ms
+            - coalesce(state_energy_ms - wasted_energy_ms, 0) AS other_gap_ms
     FROM usage_of($from_ts, $to_ts, $hours_to, $days_to, $project, $user) SEMI JOIN of_gpus USING (gpu_id)
-    GROUP BY gpu_id
-), energy AS (
-    SELECT state, sum(mj) / 3600000000.0 AS kwh
-    FROM (UNPIVOT measured ON "free", "allocated-empty", "held-idle", "low-saturation", "moderate", "good", "suspect",
-        "withheld", "unknown" INTO NAME state VALUE mj)
-    GROUP BY state
-), known AS (
+), cells AS (
     SELECT
-        sum_ratio(coalesce(wasted_energy_ms, 0), wasted_ms, share_of_device) AS wasted_ratio,
-        sum_ratio(coalesce(state_energy_ms - wasted_energy_ms, 0), total_ms - wasted_ms, share_of_device) AS other_ratio
-    FROM of_gpus LEFT JOIN measured USING (gpu_id)
+        gpu_id, row_id, state, ms, mj, state IN ('allocated-empty', 'held-idle') AS is_wasted,
+        CASE WHEN is_wasted THEN wasted_gap_ms ELSE other_gap_ms END AS gap_ms
+    FROM measured UNPIVOT INCLUDE NULLS ((ms, mj) FOR state IN (
+        (free_ms, free_energy_mj) AS 'free', (allocated_empty_ms, allocated_empty_energy_mj) AS 'allocated-empty',
+        (held_idle_ms, held_idle_energy_mj) AS 'held-idle', (low_saturation_ms, low_saturation_energy_mj) AS 'low-saturation',
+        (moderate_ms, moderate_energy_mj) AS 'moderate', (good_ms, good_energy_mj) AS 'good',
+        (suspect_ms, suspect_energy_mj) AS 'suspect', (withheld_ms, withheld_energy_mj) AS 'withheld',
+        (unknown_ms, unknown_energy_mj) AS 'unknown'))
+), gaps AS (
+    SELECT
+        row_id, is_wasted, any_value(gap_ms) - coalesce(sum(ms) FILTER (mj IS NULL), 0) AS rest_ms,
+        sum(ms) FILTER (mj IS NOT NULL) AS told_ms
+    FROM cells GROUP BY ALL
+), energy AS (
+    SELECT
+        gpu_id, state, sum(mj) AS mj,
+        sum(CASE WHEN mj IS NOT NULL THEN ms * (1 - greatest(rest_ms, 0) / nullif(told_ms, 0)) END) AS known_ms
+    FROM cells JOIN gaps USING (row_id, is_wasted) GROUP BY ALL
+), told AS (
+    SELECT
+        state, sum(mj) / 3600000000.0 AS kwh,
+        sum_ratio(coalesce(known_ms, 0), ms, share_of_device) AS energy_known_ratio
+    FROM states LEFT JOIN energy USING (gpu_id, state) GROUP BY state
 )
 SELECT
     s.state, coalesce(gpu_hours, 0.0) AS gpu_hours,
     gpu_hours / nullif(sum(gpu_hours) OVER (), 0) AS share_ratio, cost, currency,
     CASE WHEN coalesce(gpu_hours, 0) = 0 THEN coalesce(kwh, 0.0) ELSE kwh END AS energy_kwh,
-    CASE WHEN s.state IN ('allocated-empty', 'held-idle') THEN wasted_ratio ELSE other_ratio END AS energy_known_ratio
+    energy_known_ratio
 FROM (SELECT unnest(['free', 'allocated-empty', 'held-idle', 'low-saturation', 'moderate', 'good', 'suspect',
     'withheld', 'unknown']) AS state, unnest(range(9)) AS place) AS s
 LEFT JOIN hours USING (state)
-LEFT JOIN energy USING (state)
-CROSS JOIN known
+LEFT JOIN told USING (state)
 ORDER BY place;
