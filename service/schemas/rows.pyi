@@ -1290,6 +1290,7 @@ PastJobsRow = TypedDict(
         "share": float | None,
         "model": str | None,
         "memory_total_bytes": int | None,
+        "part_of_device": float | None,
         "from_ms": int | None,
         "to_ms": int | None,
         "measured_ms": int | None,

@@ -57,8 +57,10 @@ def quiet(draw: st.DrawFn, **changes: Any) -> GpuPast:
     hold = claim(
         hours, kind=kind, process_started_ms=None, idle_gpu_hours=draw(st.none() | st.floats(0, hours))
     )
+    noise = level(draw, 0.0, 0.01)
     levels: dict[str, Any] = {
-        "utilization": level(draw, 0.0, 0.01),
+        # isolated ticks of up to 1% are noise; SMs that work a little in a third of the bins are use
+        "utilization": then(*(((1, noise), (4, 0.0)) * (BINS // 5))),
         "memory_bytes": draw(st.integers(2, 80)) * GIB,
     }
     return past(
