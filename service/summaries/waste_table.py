@@ -86,7 +86,8 @@ class Waste:
             return " · ".join(title_of_kind(kind) for kind in self.reasons)
         worked = self.worst is None or self.worst.get("used_gpu_hours") != 0
         said = NOT_FOUND[worked, "empty" if self.is_mostly_empty else "idle"]
-        yet = " yet" if not worked and self.running else ""
+        runs = self.worst is not None and self.live is not None and self.live["job"] == self.worst["job"]
+        yet = " yet" if not worked and runs else ""
         return f"{said}{yet}, {'no finding' if self.is_judged else 'not judged yet'}"
 
     @property

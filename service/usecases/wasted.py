@@ -21,14 +21,14 @@ def wasted(
     ``by`` is ``user``, ``project`` or ``job``; ``filters`` are those of most queries, ``None`` for all.
     """
     between = {"from_ts": span[0], "to_ts": span[1]}
-    # a case of an alert may be opened in the minute in which the range ends
+    # a finding, or a case of an alert, may be opened in the minute in which the range ends
     around = {"from_ts": span[0], "to_ts": span[1] + timedelta(minutes=1)}
     who = {name: value for name, value in filters.items() if name != "model"}
     return waste_table(
         by,
         _ledger(client, by, {**between, **filters}),
         client.rows("jobs", **between, **filters),
-        client.rows("findings", **between, **filters),
+        client.rows("findings", **around, **filters),
         client.rows("alerts", **around, **who),
         newest=client.rows("span")[0]["last_ts"],
         is_judged=_is_judged(client),

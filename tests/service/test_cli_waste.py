@@ -212,3 +212,18 @@ def test_csv_runs_in_no_spreadsheet_and_steers_no_terminal(capsys: pytest.Captur
 
 def test_csv_and_json_are_not_asked_for_together(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["waste", "--csv", "--json", "--data", str(data)]) == 2
+
+
+def test_what_was_found_in_the_minute_in_which_the_range_ends_is_in_it(client: Client) -> None:
+    asked: dict[str, object] = {}
+
+    class Noted:
+        def rows(self, name: str, **params: object) -> object:
+            asked[name] = params.get("to_ts")
+            return client.rows(name, **params)
+
+        rows_if_kept = rows
+
+    wasted(Noted(), "job", SPAN, {})  # type: ignore[arg-type]
+    assert asked["findings"] == asked["alerts"] == SPAN[1] + timedelta(minutes=1)
+    assert asked["jobs"] == asked["ledger_by_job"] == SPAN[1], "hours are the range's alone"
