@@ -62,9 +62,9 @@ deb: dist ## the Debian package for this machine's release and architecture, in 
 
 BUILDER ?= $(shell command -v podman || command -v docker || command -v buildah)
 container: dist ## the container image `fallow`, by podman, docker or buildah; BASE=IMAGE is what it is built on
+	@test -n "$(BUILDER)" || { echo "none of podman, docker and buildah is installed" >&2; exit 1; }
 	@rm -rf dist/wheels
 	@$(BIN)/python -m pip download --quiet --dest dist/wheels --constraint constraints.txt dist/fallow_gpu-*.whl
-	@test -n "$(BUILDER)" || { echo "none of podman, docker and buildah is installed" >&2; exit 1; }
 	$(BUILDER) build $(BUILD_FLAGS) --file packaging/container/Containerfile --tag fallow $(if $(BASE),--build-arg BASE=$(BASE)) .
 
 MINUTES ?= 3
