@@ -56,4 +56,5 @@ def _beside(head: Headline, before: Headline, part: Part, earlier: str, whole: s
     if abs(changed) < SAME:
         yield f"as in the {earlier}"
         return
-    yield f"{abs(changed) * 100:.0f} points {'more' if changed > 0 else 'less'} than in the {earlier}"
+    points = text.many(round(abs(changed) * 100), "point")
+    yield f"{points} {'more' if changed > 0 else 'less'} than in the {earlier}"
