@@ -71,7 +71,7 @@ REFUSED = (
     ("job", {"job": "--data=/etc"}, "no job '--data=/etc' held a GPU"),
     pytest.param("explain", {"about": "--help"}, "'--help'", marks=pytest.mark.slow),  # makes advice first
     ("waste", {"since": "yesterday-ish"}, "cannot read 'yesterday-ish' as a time"),
-    ("ask_named_query", {"name": "wast"}, "there is no query named 'wast'; nearest: waste"),
+    ("ask_named_query", {"name": "wastes"}, "there is no query named 'wastes'; nearest: waste"),
     ("ask_named_query", {"name": "waste", "parameters": {"user": 1, "x": 2}}, "has no parameter 'x'"),
     ("ask_named_query", {"name": "../schema"}, "there is no query named"),
 )
