@@ -71,6 +71,7 @@ def pages() -> tuple[Path, ...]:
         sorted((ROOT / "examples").rglob("README.md")),
         sorted((ROOT / "docs").glob("*.md")),
         sorted((ROOT / "docs" / "dev").glob("*.md")),
+        sorted((ROOT / "docs" / "status").glob("*.md")),
     )
     own = (ROOT / "README.md", ROOT / "CONTRIBUTING.md")
     return (*own, *(page for folder in folders for page in folder))
