@@ -23,9 +23,9 @@ def let_go(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> Given:
 
 
 def paused(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> Given:
-    """Those who may be paused are, by the ladder, and go on when somebody returns."""
+    """Those who may be paused are, by the escalation, and go on when somebody returns."""
     long = [each for each in stretches if each.length_s >= max(pause_s(each.kind, rules), each.found_s)]
-    how = "paused by the ladder, resumed on return"
+    how = "paused by the escalation, resumed on return"
     row = _held("pause", how, long, lambda kind: pause_s(kind, rules), rules.resume_s)
     return replace(row, disturbed=sum(not each.open for each in long))
 

@@ -37,13 +37,17 @@ ACTIONS: Mapping[ActionClass, ActionWords] = {
         "disturbs nobody",
     ),
     ActionClass.FAIR_SHARE: ActionWords(label="Fair share", says="taking borrowed GPUs back"),
-    ActionClass.RECLAIM: ActionWords(label="Give back", says="the ladder for idle holders"),
+    ActionClass.RECLAIM: ActionWords(
+        label="Give back", says="asking idle holders for their GPUs, step by step: shown, told, paused"
+    ),
     ActionClass.CAP_MEMORY: ActionWords(label="Cap memory", says="settings and releases of GPU memory"),
     ActionClass.PACK: ActionWords(label="Pack", says="two jobs on one GPU"),
     ActionClass.RESIZE: ActionWords(label="Resize", says="growing and shrinking elastic jobs"),
     ActionClass.CONSOLIDATE: ActionWords(label="Consolidate", says="moves so that a gang fits"),
     ActionClass.RIGHT_SIZE: ActionWords(label="Right-size", says="smaller requests"),
-    ActionClass.TERMINATE: ActionWords(label="End", says="the ladder's last rung"),
+    ActionClass.TERMINATE: ActionWords(
+        label="End", says="ending a job that stays idle after all other steps"
+    ),
     ActionClass.BACKGROUND: ActionWords(
         label="Background", says="starting background jobs in the idle gaps of others"
     ),

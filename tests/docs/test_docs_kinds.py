@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,8 @@ from service.alerts.model import AlertKind
 from service.cli.findings import what_to_do
 from service.pages.parts.widgets import kind_label
 from service.reports.sections import JOB_COLUMNS, job_rows
-from tests.docs.docs_reading import ROOT
+from tests.docs.docs_reading import ROOT, pages
+from tests.docs.words_page import page
 
 
 def first_cells(page: str) -> set[str]:
@@ -73,3 +75,27 @@ def test_the_page_of_findings_tells_each_kind_from_another() -> None:
     told = text[text.index("## Told from their neighbours") :].split("\n## ")[0]
     missing = [kind.value for kind in FindingKind if f"| `{kind.value}` |" not in told]
     assert not missing, missing
+
+
+def test_the_page_of_words_is_that_of_the_code() -> None:
+    written = (ROOT / "docs" / "words.md").read_text()
+    assert written == page(), "run: python -m tests.docs.words_page > docs/words.md"
+
+
+RETIRED = re.compile(
+    r"\b(beats?|books|chores?|cradle|crew|deeds?|desks?|ears|foreigners?|heirs?|holes?|keepers?|kinship|ladder|"
+    r"letters? (?:is|are|goes|go|to)|mob|nursery|organs?|papers|parcels?|pulse|shel(?:f|ves)|victims?)\b"
+)
+"""Words of earlier days that a reader would have to learn, or that mean another thing in this field."""
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_a_retired_word_is_on_no_page(page: Path) -> None:
+    if page.name in ("glossary.md", "hardware.md"):
+        pytest.skip("it lists them, or is written from what was kept")
+    found = [
+        f"{number}: {match.group(0)}"
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        for match in RETIRED.finditer(re.sub(r"`[^`]*`|\]\([^)]*\)", "", line))
+    ]
+    assert not found, f"{page.name}: docs/dev/glossary.md has today's word for {found}"
