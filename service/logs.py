@@ -1,7 +1,7 @@
 """What the service writes to its log: one line for each change of state, with its ids, as text or as JSON.
 
 Lines are events with fields (``job-started job=fallow:3 gpus=2``), so that one job can be followed by its id
-(docs/operate.md). They are handed to a thread that writes them: a terminal or a pipe that nobody reads never
+(docs/health.md). They are handed to a thread that writes them: a terminal or a pipe that nobody reads never
 holds up a tick or a lease. Values that clients chose are escaped, so that a name can't forge a line.
 
 The security log is a second file, ``DATA/security.log`` (mode 0600, rotated): who asked for what, and what

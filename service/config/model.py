@@ -271,7 +271,7 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """What the service writes to its log, on standard error ([how to read it](operate.md#the-log)).
+    """What the service writes to its log, on standard error ([how to read it](health.md#the-log)).
 
     Security events are also kept in `DATA/security.log`.
     """

@@ -27,7 +27,7 @@ READ_BY_OTHERS = ("docs/status.md", "docs/status/", "docs/performance.md")
 """They tell of what was measured, some of it with programs of their own."""
 
 FRAGMENTS = (
-    *("elastic.md", "make-it-elastic.md", "elastic-frameworks.md", "launching.md", "store.md", "sharing.md"),
+    *("elastic.md", "make-it-elastic.md", "elastic-frameworks.md", "launching.md", "sharing.md"),
     "CONTRIBUTING.md",
 )
 """Their Python shows lines for another program; examples/ has whole ones, which tests run, and
