@@ -1,6 +1,6 @@
 """A store for tests that only need one: made once a run, then copied.
 
-To make one takes 220 ms of processor time, for all the schema's steps, and to open a copy of it 45. Tests of
+To make one takes 120 ms of processor time, for all the schema, and to open a copy of it 45. Tests of
 the making itself, of what crashes, and of who owns a file use the program's own ``open_store``.
 """
 

@@ -1,11 +1,15 @@
-"""Brings a file up to this program's schema: numbered migrations, each with its record in one transaction."""
+"""Brings a file up to this program's schema: a new one by one script, an older one by numbered migrations.
+
+Each migration is recorded in ``schema_migrations``, in the transaction that applies it.
+"""
 
 from pathlib import Path
 
 import duckdb
 
+from collector.store.connection import transaction
 from collector.store.errors import StoreNewer, StoreOlder
-from collector.store.statements import migrations
+from collector.store.statements import base, migrations
 
 RECORD = """
 CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -14,31 +18,35 @@ CREATE TABLE IF NOT EXISTS schema_migrations (
     applied_at TIMESTAMP NOT NULL DEFAULT CAST(now() AT TIME ZONE 'UTC' AS TIMESTAMP)
 )
 """
-NOTE = "INSERT INTO schema_migrations (number, name) SELECT unnest($numbers), unnest($names)"
 
 
-def migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int, ...]:
-    """The numbers of the migrations applied now. Raises StoreNewer for a schema from the future.
+def migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Bring the file up to this program's schema. Raises StoreNewer for a schema from the future.
 
-    A new file is made in one transaction: with one for each, a third of the time goes into them. An older
-    file has one each, so that what was done to much data stays done.
+    A new file is made by the base script, in one transaction. An older one has a transaction for each
+    migration that it lacks, so that what was done to much data stays done.
     """
     applied = applied_migrations(connection)
     refuse_newer(applied, path)
-    due = [migration for migration in migrations() if migration[0] not in applied]
-    for together in [[migration] for migration in due] if applied else [due]:
-        connection.execute("BEGIN")
-        try:
-            connection.execute(RECORD)
-            for _, _, script in together:
-                connection.execute(script)
-            numbers, names, _ = zip(*together, strict=True)
-            connection.execute(NOTE, {"numbers": list(numbers), "names": list(names)})
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-    return tuple(number for number, _, _ in due)
+    if applied:
+        for number, name, script in migrations():
+            if number not in applied:
+                with transaction(connection):
+                    apply(connection, number, name, script)
+    else:
+        with transaction(connection):
+            connection.execute(base())
+            in_base = applied_migrations(connection)
+            for number, name, script in migrations():
+                if number not in in_base:  # while somebody works on it: a test wants it in the base script
+                    apply(connection, number, name, script)
+
+
+def apply(connection: duckdb.DuckDBPyConnection, number: int, name: str, script: str) -> None:
+    """Run one migration and record it, within the caller's transaction."""
+    connection.execute(RECORD)
+    connection.execute(script)
+    connection.execute("INSERT INTO schema_migrations (number, name) VALUES (?, ?)", [number, name])
 
 
 def applied_migrations(connection: duckdb.DuckDBPyConnection) -> frozenset[int]:

@@ -7,6 +7,8 @@ import duckdb
 import pyarrow as pa
 
 _FOLDER = Path(__file__).parent
+BASE = _FOLDER / "schema" / "base.sql"
+"""What makes a new store; written from the migrations (docs/decisions/0119)."""
 
 
 @cache
@@ -43,3 +45,9 @@ def migrations() -> tuple[tuple[int, str, str], ...]:
     """Number, name and text of each ``schema/NNN_name.sql``, in their order."""
     paths = sorted((_FOLDER / "schema").glob("[0-9][0-9][0-9]_*.sql"))
     return tuple((int(path.stem[:3]), path.stem[4:], path.read_text(encoding="utf-8")) for path in paths)
+
+
+@cache
+def base() -> str:
+    """The text of the script that makes a new store, the rows of ``schema_migrations`` with it."""
+    return BASE.read_text(encoding="utf-8")

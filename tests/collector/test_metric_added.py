@@ -22,6 +22,7 @@ from tests.collector.metric_files import EXPORT, TIMELINES
 ROOT = Path(__file__).parents[2]
 NAME, COLUMN_TYPE, DEGREES = "memory_temperature_c", "SMALLINT", 64
 LIST = "collector/metrics.py"
+BASE = "collector/store/schema/base.sql"
 COPIED = ("collector", "analytics", "advisor", "service", "fallow", "tests/collector")
 LABELS = '{gpu="0",UUID="GPU-a",modelName="NVIDIA H100 80GB HBM3",Hostname="node-1"}'
 PAGE = f"DCGM_FI_DEV_GPU_UTIL{LABELS} 37\nDCGM_FI_DEV_MEMORY_TEMP{LABELS} {DEGREES}\n"
@@ -85,9 +86,10 @@ def test_a_metric_added_by_the_checklist_is_read_stored_exported_exposed_and_pri
     before = copied(scratch)
     added(scratch)
     python(scratch, "-m", "tests.collector.metric_files")
+    python(scratch, "-m", "tests.collector.store.base_schema")
     changed = {path for path, text in texts(scratch).items() if text != before.get(path)}
-    (migration,) = changed - {LIST, EXPORT, *TIMELINES}
-    assert migration.startswith("collector/store/schema/") and changed >= {EXPORT, *TIMELINES}
+    (migration,) = changed - {LIST, EXPORT, BASE, *TIMELINES}
+    assert migration.startswith("collector/store/schema/") and changed >= {EXPORT, BASE, *TIMELINES}
 
     (tmp_path / "page").write_text(PAGE)
     seen = json.loads(python(scratch, "-c", LOOK, NAME, str(tmp_path / "page"), str(tmp_path)))
@@ -137,7 +139,7 @@ def added(scratch: Path) -> None:
     assert listed.count(last) == 1
     (scratch / LIST).write_text(listed.replace(last, indent(field, "    ") + last))
     schema = scratch / "collector/store/schema"
-    newest = max(int(path.name.partition("_")[0]) for path in schema.glob("*.sql"))
+    newest = max(int(path.name.partition("_")[0]) for path in schema.glob("[0-9]*.sql"))
     (schema / f"{newest + 1:03}_memory_temperature.sql").write_text(column)
 
 

@@ -51,27 +51,6 @@ def test_a_new_store_has_every_migration_recorded(tmp_path: Path) -> None:
     assert recorded == [(number, name) for number, name, _ in migrations()]
 
 
-def test_a_new_store_is_what_an_old_one_becomes(tmp_path: Path) -> None:
-    """A new one is made in one transaction, an old one brought up in one a migration."""
-    kinds = {
-        "duckdb_columns()": "table_name, column_name, column_index, data_type, is_nullable, column_default",
-        "duckdb_constraints()": "table_name, constraint_text",
-        "duckdb_views()": "view_name, sql",
-        "duckdb_functions()": "function_name, parameters, macro_definition",
-        "duckdb_sequences()": "sequence_name, start_value, last_value",
-        "schema_migrations": "number, name",
-    }
-    older_file(at_path(tmp_path), 1).close()
-    made = []
-    for path in (at_path(tmp_path), at_path(tmp_path / "new")):
-        with open_store(path) as store:
-            made.append(
-                [ask(store, f"SELECT {what} FROM {kind} ORDER BY ALL") for kind, what in kinds.items()]
-            )
-    for kind, old, new in zip(kinds, *made, strict=True):
-        assert old == new != [], kind
-
-
 def test_a_second_service_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OWNER, str(at_path(tmp_path))]
     with subprocess.Popen(
