@@ -104,7 +104,7 @@ class ConsentConfig:
     partitions: tuple[str, ...] = told(
         (),
         "partitions of Slurm whose batch jobs save themselves when they are told to end, and may be put back "
-        "into the queue and held ([Slurm](slurm.md#who-allows-it))",
+        "into the queue and held ([Slurm](slurm-pause.md#who-allows-it))",
     )
     qos: tuple[str, ...] = told((), "the same by QOS of Slurm")
     owners: bool = told(
