@@ -342,7 +342,7 @@ def _state(app: FastAPI, answers: Answers) -> None:
         summary="What this service measured, in Prometheus text format",
         response_class=Response,
         responses=stream(
-            "text/plain", "Prometheus text format; docs/dcgm.md and docs/prometheus.md list the metrics"
+            "text/plain", "Prometheus text format; docs/metrics.md and docs/prometheus.md list the metrics"
         ),
     )
     def metrics(request: Request) -> Response:

@@ -110,7 +110,7 @@ class CollectConfig:
         100_000,
         "GPUs that one exporter or peer may name within a day, for each becomes rows: a page that names more "
         "is not believed. One machine has 128 at most; more for a Prometheus or a Fallow that speaks for a "
-        "cluster ([bounds of a page](dcgm.md))",
+        "cluster ([bounds of a page](dcgm.md#when-a-page-cannot-be-believed))",
     )
     replay_speed: float = bounded(
         0.0, 0, 1e6, "how many times faster than lived a recording is played; 0: as fast as it goes"
