@@ -26,7 +26,7 @@ VARIABLES = {
     "FALLOW_TOKEN": "for readers and launchers: the token for it, instead of `DATA/token`",
     "FALLOW_PROJECT": "for `fallow run`: the project, where `--project` is not given",
     "FALLOW_BACKEND": "for elastic trainings: `gloo` sums over copies on the host though each worker has a "
-    "GPU of its own ([why one might](elastic.md#not-there-yet))",
+    "GPU of its own ([why one might](elastic-guarantees.md#not-there-yet))",
     "FALLOW_DASHBOARD_HOSTS": "for a dashboard that is started by hand: names that it answers to beside the "
     "machine's own (`fallow up` takes `[dashboard] hosts`)",
     "FALLOW_PROBE, FALLOW_HAND": "for the service, set by its unit: the sockets of the two processes with "

@@ -38,7 +38,7 @@ class Augmented:
         return len(self.x)
 
     def __getitem__(self, index: int) -> Sample:
-        own = np.random.default_rng(torch.initial_seed() + index)  # as docs/elastic.md says
+        own = np.random.default_rng(torch.initial_seed() + index)  # as docs/elastic-data.md says
         noise = torch.randn(12) * random.random() + float(np.random.rand()) + float(own.random())
         return self.x[index] + 0.1 * noise, self.y[index]
 
