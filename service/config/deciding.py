@@ -156,7 +156,7 @@ class ExternalJobsConfig:
         570,
         9999,
         "major versions of the NVIDIA driver under which it does so: those that are told to bring jobs back. "
-        "Add one once it was tried on your machines ([how](foreign.md#another-driver-version))",
+        "Add one once it was tried on your machines ([how](cuda-pause.md#another-driver-version))",
     )
     lock_timeout_s: float = bounded(
         10.0, 1, 120, "how long its lock waits for the process before the pause is given up"
