@@ -72,7 +72,7 @@ def _understood(path: Path, mapping: ColumnMapping | None) -> Recording:
         raise BadMapping(
             f"replaying {path}: its columns ({', '.join(raw.table.column_names)}) are not those of Fallow's "
             f"export or an nvidia-smi log, and there is no mapping at {_stem(path)}.toml. Write one: "
-            "docs/simulated.md shows how."
+            "docs/replay.md shows how."
         )
     return interpret(raw, chosen, str(path))
 
