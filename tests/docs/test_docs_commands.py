@@ -23,7 +23,7 @@ from tests.docs.docs_stage import Site
 pytestmark = pytest.mark.process
 
 OPERATE = ROOT / "docs" / "operate.md"
-READ_BY_OTHERS = ("docs/status.md", "docs/status/", "docs/performance.md")
+READ_BY_OTHERS = ("docs/status.md", "docs/status/", "docs/performance.md", "docs/results.md")
 """They tell of what was measured, some of it with programs of their own."""
 
 FRAGMENTS = (
