@@ -29,6 +29,6 @@ SELECT
     exit_code, gpus, gpu_types, asked_gpus, node_names, submitted_at, started_at, ended_at, measured_gpus, unused_gpus,
     utilization_ratio, measured
 FROM accounted_runs
-WHERE number = split_part($job, ':', 2) AND manager = split_part($job, ':', 1) OR concat(manager, ':', shown_id) = $job
+WHERE concat(manager, ':', number) = $job OR concat(manager, ':', shown_id) = $job
 ORDER BY submitted_at DESC, started_at DESC
 LIMIT 1000;

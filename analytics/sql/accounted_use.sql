@@ -14,23 +14,24 @@
 -- @column used_gpu_hours double (GPU-hours): of the measured ones, times their means: an upper bound
 -- @column unused_gpu_hours double (GPU-hours): of the measured ones, of GPUs whose mean is 0: never used
 -- @column utilization_ratio double: used over measured
--- @null key: not said; utilization_ratio: nothing was measured
+-- @null key: not said, as the node by a manager that does not say where; utilization_ratio: nothing was measured
 WITH parts AS (
     SELECT
         number, submitted_at, started_at, ended_at, user_name, project, partition, qos, cluster,
-        gpus / len(node_names) AS gpus, utilization_ratio, least(unused_gpus, gpus) / gpus AS unused_ratio,
+        gpus / greatest(len(node_names), 1) AS gpus, utilization_ratio, least(unused_gpus, gpus) / gpus AS unused_ratio,
         least(measured_gpus, gpus) / gpus AS measured_ratio,
-        unnest(node_names) AS node
+        unnest(CASE WHEN len(node_names) = 0 THEN [NULL] ELSE node_names END) AS node  -- not every manager says where
     FROM accounted_runs
-    WHERE started_at < $to_ts AND ended_at > $from_ts AND gpus > 0 AND len(node_names) > 0
+    WHERE started_at < $to_ts AND ended_at > $from_ts AND gpus > 0
         AND ($user IS NULL OR user_name = $user) AND ($project IS NULL OR project = $project)
 ), here AS (
     SELECT split_part(node, '.', 1) AS node, min(installed_from) AS since_ts FROM gpus GROUP BY 1
+    UNION ALL SELECT NULL, min(installed_from) FROM gpus  -- of a run that may have been anywhere: since the first GPU
 ), spans AS (
     SELECT
         parts.*, greatest(0, epoch_ms(least(ended_at, $to_ts, coalesce(since_ts, $to_ts)))
             - epoch_ms(greatest(started_at, $from_ts))) / 3600000 * gpus AS hours
-    FROM parts LEFT JOIN here ON here.node = split_part(parts.node, '.', 1)
+    FROM parts LEFT JOIN here ON here.node IS NOT DISTINCT FROM split_part(parts.node, '.', 1)
     WHERE $node IS NULL OR parts.node = $node
 )
 SELECT

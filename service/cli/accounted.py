@@ -1,4 +1,4 @@
-"""What Slurm's accounting knows, on a terminal: below a ledger, and of one job."""
+"""What imported accounting knows, on a terminal: below a ledger, and of one job."""
 
 import json
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ def draw(client: Client, by: str, span: tuple[datetime, datetime], filters: dict
 
 
 def runs(client: Client, job: str) -> "list[AccountedRunsRow]":
-    """The imported runs of a job of Slurm's, the newest person's alone: numbers are used again. Blocks."""
-    rows = (client.rows_if_kept("accounted_runs", job=job) or []) if job.startswith("slurm:") else []
+    """The imported runs of a job, the newest person's alone: numbers are used again. Blocks."""
+    rows = (client.rows_if_kept("accounted_runs", job=job) or []) if accounted.is_imported(job) else []
     return [row for row in rows if row["user_name"] == rows[0]["user_name"]]
 
 
@@ -53,7 +53,7 @@ def header(run: "AccountedRunsRow") -> str:
     """Its id, name, and whose it is."""
     who = " · ".join(str(run[each]) for each in ("user_name", "project") if run[each])
     name = f" {run['job_name']}" if run["job_name"] else ""
-    return f"slurm:{run['shown_id']}{name}{f' · {who}' if who else ''}"
+    return f"{run['job'].partition(':')[0]}:{run['shown_id']}{name}{f' · {who}' if who else ''}"
 
 
 def lines(runs: "Sequence[AccountedRunsRow]") -> tuple[str, ...]:
@@ -63,17 +63,19 @@ def lines(runs: "Sequence[AccountedRunsRow]") -> tuple[str, ...]:
     where = ", ".join(
         f"{label} {name}" for label, name in (("partition", run["partition"]), ("QOS", run["qos"])) if name
     )
-    stood = f"By Slurm's accounting, cluster {run['cluster']}{f', {where}' if where else ''}"
-    ended = f"ended {words.clock_time(run['ended_at'])} as {run['state_name']}"
+    cluster = f", cluster {run['cluster']}" if run["cluster"] else ""
+    stood = f"By {accounted.source_of(run['job'])}{cluster}{f', {where}' if where else ''}"
+    state = f" as {run['state_name']}" if run["state_name"] else ""
+    ended = f"ended {words.clock_time(run['ended_at'])}{state}"
     if run["started_at"] is None:
         return (
             f"{stood}: waited since {words.clock_time(run['submitted_at'])}, never began, {ended}{again}",
         )
     lasted_s = (words.moment(run["ended_at"]) - words.moment(run["started_at"])).total_seconds()
-    nodes = text.many(len(run["node_names"]), "node")
+    nodes = f" on {text.many(len(run['node_names']), 'node')}" if run["node_names"] else ""
     return (
         f"{stood}: began {words.clock_time(run['started_at'])}, {ended}{again}",
-        f"{text.many(run['gpus'], 'GPU')} on {nodes} for {text.length(lasted_s)}: "
+        f"{text.many(run['gpus'], 'GPU')} {nodes} for {text.length(lasted_s)}: "
         f"{text.hours(lasted_s / 3600 * run['gpus'])} GPU-hours",
         accounted.gpus_used(run) or "nobody kept what was made of them",
         *_means(run),

@@ -15,12 +15,18 @@ def add(verb: argparse.ArgumentParser) -> None:
     )
     verb.add_argument("--url", help="the Prometheus server")
     verb.add_argument(
-        "--from", dest="origin_of", choices=("slurm",), metavar="slurm", help="whose jobs: Slurm's accounting"
+        "--from",
+        dest="origin_of",
+        choices=("slurm", "pbs", "lsf", "kueue", "ray", "table"),
+        metavar="MANAGER",
+        help="whose jobs: slurm asks its accounting; pbs, lsf, kueue, ray or a table come as a --file, which "
+        "says by itself whose it is",
     )
     verb.add_argument(
         "--file",
         metavar="FILE",
-        help="text that sacct --parsable2 printed, instead of asking; - is standard input",
+        help="a file of past jobs, instead of asking: sacct --parsable2, accounting of PBS or LSF, lists of "
+        "Kueue or Ray, a CSV table; - is sacct's text on standard input",
     )
     verb.add_argument(
         "--timezone",

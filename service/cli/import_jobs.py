@@ -1,4 +1,4 @@
-"""``fallow import jobs --from slurm``: runs that are over, from Slurm's accounting or a file of its text.
+"""``fallow import jobs``: runs that are over, from Slurm's accounting or a file of any manager's.
 
 It reads here and stores through the service where one runs: the service needs no rights in Slurm for it.
 """
@@ -8,9 +8,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -27,7 +28,8 @@ from service.usecases import accounting
 from service.usecases.accounting import Counts
 
 if TYPE_CHECKING:
-    from collector.managers.slurm.sacct_text import Cells, Header, Refused
+    from collector.managers.histories.model import Record as HistoryRecord
+    from collector.managers.slurm.sacct_text import Cells, Refused
     from service.config.flags import Settings
 
     Record = tuple[int, Cells | Refused]
@@ -59,20 +61,34 @@ class Sink:
     chars: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """Records of past jobs, read as they are wanted; ``left`` counts those left out, by their reason."""
+
+    columns: Sequence[str]
+    rows: "Iterator[Record]"
+    left: Counter[str] = field(default_factory=Counter)
+
+
 def run(flags: argparse.Namespace) -> int:
     """Say what there is; with --yes store it."""
-    if flags.origin_of != "slurm":
-        raise NotImported("jobs are imported --from slurm")
+    manager = _manager_of(flags)
     zone = flags.timezone or local_zone()
     accounting.zone_of(zone)
     if not flags.yes:
-        return _tried(flags, zone)
+        return _tried(flags, zone, manager)
     settings = settle(flags)
     with ExitStack() as stack:
         client = stack.enter_context(connect(settings.data))
         sink = _sink_of(client, stack, settings)
-        counts = _from_file(flags.file, sink, zone) if flags.file else _from_slurm(flags, sink)
+        if flags.file:
+            with _opened(flags.file, manager, zone) as past:
+                counts = _stored(sink, manager, past, zone)
+        else:
+            past = None
+            counts = _from_slurm(flags, sink)
     _say(counts, zone, stored=True)
+    _say_left(past)
     return 0
 
 
@@ -100,16 +116,17 @@ def _sink_of(client: Client, stack: ExitStack, settings: "Settings") -> Sink:
     )
 
 
-def _tried(flags: argparse.Namespace, zone: str) -> int:
+def _tried(flags: argparse.Namespace, zone: str, manager: str) -> int:
     """What would be read, and nothing is stored."""
     screen = console()
     if flags.file:
         counts = Counts()
-        with _opened(flags.file) as (header, rows):
-            while piece := list(islice(rows, OWN_ROWS)):
+        with _opened(flags.file, manager, zone) as jobs:
+            while piece := list(islice(jobs.rows, OWN_ROWS)):
                 good, bad = _parted(piece)
-                counts = counts.plus(bad).plus(accounting.judge(header.columns, good, zone)[1])
+                counts = counts.plus(bad).plus(accounting.judge(jobs.columns, good, zone, manager)[1])
         _say(counts, zone, stored=False)
+        _say_left(jobs)
     else:
         from collector.managers.slurm import past
 
@@ -121,11 +138,6 @@ def _tried(flags: argparse.Namespace, zone: str) -> int:
             screen.print(hidden)
     screen.print("Nothing was imported; add --yes to do it. It can be stopped and repeated at any time.")
     return 0
-
-
-def _from_file(name: str, sink: Sink, zone: str) -> Counts:
-    with _opened(name) as (header, rows):
-        return _stored(sink, "slurm", header, rows, zone)
 
 
 def _from_slurm(flags: argparse.Namespace, sink: Sink) -> Counts:
@@ -146,7 +158,7 @@ def _from_slurm(flags: argparse.Namespace, sink: Sink) -> Counts:
         for from_ms, to_ms in left_of(_ms(start), _ms(end), done):
             began_ms = from_ms
             for end_ms, header, rows in past.pages(from_ms, to_ms):
-                page = _stored(sink, origin, header, rows, "UTC")
+                page = _stored(sink, origin, Past(columns=header.columns, rows=rows), "UTC")
                 counts = counts.plus(page)
                 if not hidden and end_ms <= time.time() * 1000 - LATE_MS:
                     sink.ranges({"origin": origin, "done": [began_ms, end_ms], "added": page.added})
@@ -171,10 +183,11 @@ def left_of(from_ms: int, to_ms: int, done: Iterable[tuple[int, int]]) -> Iterat
         yield at_ms, to_ms
 
 
-def _stored(sink: Sink, origin: str, header: "Header", rows: "Iterator[Record]", zone: str) -> Counts:
+def _stored(sink: Sink, origin: str, past: Past, zone: str) -> Counts:
     counts = Counts()
-    told = {"origin": origin, "columns": list(header.columns), "zone": zone}
-    for piece in _pieces(rows, sink):
+    manager = origin.partition(":")[0]
+    told = {"origin": origin, "manager": manager, "columns": list(past.columns), "zone": zone}
+    for piece in _pieces(past.rows, sink):
         good, bad = _parted(piece)
         counts = counts.plus(bad)
         if good:
@@ -213,8 +226,69 @@ def _parted(piece: "list[Record]") -> "tuple[list[tuple[int, Cells]], Counts]":
 
 
 @contextmanager
-def _opened(name: str) -> "Iterator[tuple[Header, Iterator[Record]]]":
-    """A file of sacct's text, or ``-``: its header and records, read as they are wanted."""
+def _opened(name: str, manager: str, zone: str) -> "Iterator[Past]":
+    """A file's records, read as they are wanted. Raises NotImported."""
+    if manager == accounting.SLURM:
+        with _sacct(name) as past:
+            yield past
+        return
+    from collector.managers.histories.cells import COLUMNS
+    from collector.managers.histories.model import HistoryError
+    from collector.managers.histories.read import HistoryFormat, opened
+
+    left: Counter[str] = Counter()
+    try:
+        with opened(Path(name), HistoryFormat(manager), accounting.zone_of(zone)) as history:
+            yield Past(columns=COLUMNS, rows=_cells(history.records, left), left=left)
+    except HistoryError as error:
+        raise NotImported(str(error)) from error
+
+
+def _cells(records: "Iterator[tuple[int, HistoryRecord]]", left: Counter[str]) -> "Iterator[Record]":
+    """Jobs as cells; what is none is refused, or counted by its reason in ``left``."""
+    from collector.managers.histories.cells import cells_of
+    from collector.managers.histories.model import PastJob, Unreadable
+    from collector.managers.slurm.sacct_text import Refused
+
+    for line, record in records:
+        if isinstance(record, PastJob):
+            yield line, cells_of(record)
+        elif isinstance(record, Unreadable):
+            yield line, Refused(line=line, reason=record.reason)
+        else:
+            left[record.reason] += 1
+
+
+def _manager_of(flags: argparse.Namespace) -> str:
+    """Whose jobs these are: what was said, else what the file begins with. Raises NotImported."""
+    from collector.managers.histories.model import HistoryError
+    from collector.managers.histories.read import HEAD_CHARS, HistoryFormat, recognized, text_of
+
+    said: str | None = flags.origin_of
+    if not flags.file or flags.file == "-":
+        if said != accounting.SLURM:
+            raise NotImported("jobs are asked of Slurm alone (--from slurm); others come as a --file")
+        return said
+    if said is not None:
+        return said
+    try:
+        with text_of(Path(flags.file)) as file:
+            form = recognized(file.read(HEAD_CHARS))
+    except HistoryError as error:
+        raise NotImported(f"{flags.file}: {error}") from error
+    if form is HistoryFormat.SWF:
+        raise NotImported(
+            f"{flags.file} is in the Standard Workload Format, which counts processors and not GPUs; "
+            "`fallow simulate --trace FILE` plays it"
+        )
+    if form is HistoryFormat.SACCT_JSON:
+        raise NotImported(f"{flags.file} is sacct's JSON; save its text instead: sacct --parsable2")
+    return accounting.SLURM if form is HistoryFormat.SACCT else form.value
+
+
+@contextmanager
+def _sacct(name: str) -> "Iterator[Past]":
+    """A file of sacct's text, or ``-``."""
     from collector.managers.slurm.sacct_text import NotAccounting, header_of, records
 
     where: int | str = os.dup(sys.stdin.fileno()) if name == "-" else name
@@ -227,7 +301,13 @@ def _opened(name: str) -> "Iterator[tuple[Header, Iterator[Record]]]":
             header = header_of(file.readline())
         except NotAccounting as error:
             raise NotImported(f"{name}: {error}") from error
-        yield header, records(header, file)
+        yield Past(columns=header.columns, rows=records(header, file))
+
+
+def _say_left(past: Past | None) -> None:
+    """What was in a file and is no run that can be stored, by its reason."""
+    for reason, count in past.left.most_common() if past is not None else ():
+        console().print(f"  left out: {count:,} {reason}", markup=False)
 
 
 def _say(counts: Counts, zone: str, *, stored: bool) -> None:
@@ -255,7 +335,7 @@ def _say(counts: Counts, zone: str, *, stored: bool) -> None:
         screen.print(f"{text.many(counts.refused, 'record')} can't be read, and left out:")
         for line in counts.refusals:
             screen.print(f"  {line}", markup=False)
-    if counts.records and counts.no_gpus and not counts.runs:
+    if counts.no_gpus and not counts.runs:
         screen.print("No run has GPUs in AllocTRES: slurm.conf needs AccountingStorageTRES=gres/gpu for it.")
     screen.print(
         f"Times without a zone are taken as {zone}'s; --timezone says another.", style="bright_black"

@@ -321,7 +321,7 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
 
 
 def _accounted(scene: PageContext, by: str) -> None:
-    """Hours of time in which nothing was measured here, as Slurm's accounting has them, by the same key."""
+    """Hours of time in which nothing was measured here, as imported accounting has them, by the same key."""
     if scene.asked.get("model"):
         return
     key = {"people": "user", "projects": "project"}.get(by, by)
@@ -352,7 +352,7 @@ def _accounted(scene: PageContext, by: str) -> None:
         column_config=columns,
         placeholder=text.NOTHING,
         key=f"accounted-{by}",
-        alt=f"{KINDS[by]}: GPU-hours given by Slurm's accounting",
+        alt=f"{KINDS[by]}: GPU-hours given by imported accounting",
     )
 
 

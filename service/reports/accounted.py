@@ -1,4 +1,4 @@
-"""The section of a report on time before anything was measured: what Slurm's accounting knows of it."""
+"""The section of a report on time before anything was measured: what imported accounting knows of it."""
 
 from service.reports.model import Column, Measure, Section, Table
 from service.reports.source import Source

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from collector.managers.slurm.sacct_text import AccountedRun
     from collector.store.database import Store
 
-MANAGER = "slurm"
+SLURM = "slurm"
+MANAGERS = (SLURM, "pbs", "lsf", "kueue", "ray", "table")
+"""Whose runs are stored. A file of the Standard Workload Format counts processors, which are no GPUs."""
+
 MOST_NAMED = 5
 """Records that could not be read, named one by one; all are counted."""
 
@@ -69,9 +72,37 @@ def refusal(line: int, reason: str) -> Counts:
 
 
 def judge(
-    columns: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]], zone: str
+    columns: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]], zone: str, manager: str = SLURM
 ) -> tuple[list["AccountedRun"], Counts]:
     """The runs in rows of so many cells, each with its line, and what the others were. Raises RowsRefused."""
+    return _of_slurm(columns, rows, zone) if manager == SLURM else _of_others(columns, rows)
+
+
+def _of_others(
+    columns: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]
+) -> tuple[list["AccountedRun"], Counts]:
+    """Runs of other managers come as the cells of ``collector.managers.histories.cells``."""
+    from collector.managers.histories.cells import run_of
+
+    runs: list[AccountedRun] = []
+    refused: list[str] = []
+    for line, cells in rows:
+        run = run_of(dict(zip(columns, cells, strict=True)))
+        if isinstance(run, str):
+            refused.append(f"line {line}: {run}")
+        else:
+            runs.append(run)
+    return runs, Counts(
+        records=len(runs) + len(refused),
+        runs=len(runs),
+        refused=len(refused),
+        refusals=tuple(refused[:MOST_NAMED]),
+    )
+
+
+def _of_slurm(
+    columns: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]], zone: str
+) -> tuple[list["AccountedRun"], Counts]:
     from collector.managers.slurm.sacct_text import is_step, run_of
 
     where = zone_of(zone)
@@ -100,18 +131,22 @@ def judge(
 
 
 def store_rows(
-    store: "Store", columns: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]], zone: str
+    store: "Store",
+    columns: Sequence[str],
+    rows: Iterable[tuple[int, Sequence[str]]],
+    zone: str,
+    manager: str = SLURM,
 ) -> Counts:
     """Store the runs that are not there. Raises RowsRefused, store errors."""
     from dataclasses import replace
 
     from collector.store.accounted import write_accounted
 
-    runs, counts = judge(columns, rows, zone)
+    runs, counts = judge(columns, rows, zone, manager)
     if not runs:
         return counts
     with store.writing("storing runs of the accounting") as connection:
-        added, completed = write_accounted(connection, MANAGER, runs)
+        added, completed = write_accounted(connection, manager, runs)
     return replace(counts, added=added, completed=completed)
 
 
@@ -134,8 +169,11 @@ def stored(store: "Store", given: Mapping[str, Any]) -> RunsCounted:
     Raises RowsRefused; KeyError, TypeError, ValueError where it is none.
     """
     _ = given["origin"]  # every order names one
-    columns, rows = _checked(given["columns"], given["rows"])
-    counts = store_rows(store, columns, rows, str(given.get("zone") or "UTC"))
+    manager = str(given.get("manager") or SLURM)
+    if manager not in MANAGERS:
+        raise RowsRefused(f"runs are stored of {', '.join(MANAGERS)}; got {manager[:40]!r}")
+    columns, rows = _checked(given["columns"], given["rows"], manager)
+    counts = store_rows(store, columns, rows, str(given.get("zone") or "UTC"), manager)
     return RunsCounted(**asdict(counts))
 
 
@@ -159,13 +197,15 @@ def zone_of(name: str) -> ZoneInfo:
         raise RowsRefused(f"no time zone is called {name!r}; name one like Europe/Berlin or UTC") from error
 
 
-def _checked(columns: Any, rows: Any) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def _checked(columns: Any, rows: Any, manager: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Raises TypeError, ValueError for what is none."""
+    from collector.managers.histories.cells import COLUMNS
     from collector.managers.slurm.sacct_text import NEEDED
 
+    needed = NEEDED if manager == SLURM else set(COLUMNS)
     names = [str(each) for each in columns][: MOST_COLUMNS + 1]
-    if len(rows) > MOST_ROWS or len(names) > MOST_COLUMNS or NEEDED - set(names):
-        raise ValueError(f"{len(rows)} rows of {len(names)} columns; needed: {sorted(NEEDED)}")
+    if len(rows) > MOST_ROWS or len(names) > MOST_COLUMNS or needed - set(names):
+        raise ValueError(f"{len(rows)} rows of {len(names)} columns; needed: {sorted(needed)}")
     checked = [(int(line), [str(cell) for cell in cells]) for line, cells in rows]
     if any(len(cells) != len(names) for _, cells in checked):
         raise ValueError("a row with cells too many or too few")

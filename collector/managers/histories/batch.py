@@ -8,13 +8,16 @@ import re
 from collections.abc import Iterable, Iterator
 
 from collector.managers.histories.model import NEVER_RAN, LeftOut, Record, Unreadable
-from collector.managers.histories.values import gpus_in, job, moment_s, word
+from collector.managers.histories.values import gpus_in, job, moment_s, nodes_in, word
 
 PBS_RECORD = re.compile(
     r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;(?P<kind>[A-Za-z]+);(?P<key>[^;]*);(?P<said>.*)", re.S
 )
 _PBS_FIELD = re.compile(r'(?:^|\s)(?P<name>[A-Za-z_][\w.]*)=(?P<value>"[^"]*"|\S*)')
 _PBS_CHUNK = re.compile(r"(?:^|\+)\(?(?:(?P<count>\d{1,9}):)?(?P<rest>[^+]*)")
+_PBS_HOST = re.compile(r"(?:^|\+)([^/+:]+)")
+"""exec_host is ``n1/0*8+n2/0*8``: a host, its index, and how many CPUs there."""
+
 _PBS_GPUS = re.compile(r"\bngpus=(\d{1,9})\b")
 
 _LSF_WORD = re.compile(r'"((?:[^"]|"")*)"|(\S+)')
@@ -56,6 +59,7 @@ def _pbs(key: str, fields: dict[str, str]) -> Record:
             "project": _pbs_project(fields),
             "name": word(fields.get("jobname")),
         },
+        nodes=nodes_in(",".join(_PBS_HOST.findall(fields.get("exec_host", "")))),
     )
 
 
@@ -114,6 +118,7 @@ def _lsf(words: list[tuple[str | None, str | None]]) -> Record:
         ended_s=ended_s,
         gpus=gpus_in(str(gpus * max(len(set(hosts)), 1)), "ngpus_physical"),  # LSF counts them a host
         names={"user": word(user), "project": word(queue)},
+        nodes=nodes_in(",".join(host or "" for host in hosts)),
     )
 
 

@@ -8,7 +8,8 @@ class PastJob:
     """A job that ran and is over. Times are seconds, since 1970 or since the file's own beginning.
 
     ``key`` is its number as the file writes it, the task of an array included. ``gpus`` is a whole number,
-    or a part of one GPU below 1. ``gpu_models`` are those that it asked for; none named is any.
+    or a part of one GPU below 1. ``gpu_models`` are those that it asked for; none named is any. ``nodes`` are
+    where it ran, none where the file doesn't say.
     """
 
     key: str
@@ -20,6 +21,7 @@ class PastJob:
     project: str | None = None
     name: str | None = None
     gpu_models: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TextIO
@@ -76,8 +77,10 @@ def text_of(path: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def opened(path: Path, format: HistoryFormat | None = None) -> Iterator[History]:
+def opened(path: Path, format: HistoryFormat | None = None, zone: tzinfo = UTC) -> Iterator[History]:
     """A history of jobs, of ``format`` or of the one that it is recognized as.
+
+    ``zone`` is that of times in a table that name none.
 
     Raises HistoryError, also while records are read.
     """
@@ -85,7 +88,7 @@ def opened(path: Path, format: HistoryFormat | None = None) -> Iterator[History]
         head = file.read(HEAD_CHARS)
         file.seek(0)
         found = format or recognized(head)
-        yield History(format=found, records=_READERS[found](file, path))
+        yield History(format=found, records=_READERS[found](file, path, zone))
 
 
 def recognized(head: str) -> HistoryFormat:
@@ -132,30 +135,30 @@ def _object(file: TextIO) -> dict[str, Any]:
 
 
 def _of_lines(reader: Callable[[Iterable[str]], Iterator[tuple[int, Record]]]) -> "_Reader":
-    return lambda file, _path: reader(file)
+    return lambda file, _path, _zone: reader(file)
 
 
-def _sacct_json(file: TextIO, _path: Path) -> Iterator[tuple[int, Record]]:
+def _sacct_json(file: TextIO, _path: Path, _zone: tzinfo) -> Iterator[tuple[int, Record]]:
     yield from json_records(_object(file))
 
 
-def _kueue(file: TextIO, _path: Path) -> Iterator[tuple[int, Record]]:
+def _kueue(file: TextIO, _path: Path, _zone: tzinfo) -> Iterator[tuple[int, Record]]:
     yield from kueue_records(_object(file))
 
 
-def _ray(file: TextIO, _path: Path) -> Iterator[tuple[int, Record]]:
+def _ray(file: TextIO, _path: Path, _zone: tzinfo) -> Iterator[tuple[int, Record]]:
     jobs = _whole(file)
     if not isinstance(jobs, list):
         raise HistoryError("its JSON is no list of jobs; save what GET /api/jobs/ answers")
     yield from ray_records(jobs)
 
 
-def _table(file: TextIO, path: Path) -> Iterator[tuple[int, Record]]:
+def _table(file: TextIO, path: Path, zone: tzinfo) -> Iterator[tuple[int, Record]]:
     reader = csv.reader(file)
     heading = next(reader, [])
     columns = columns_of(heading, _mapping(path))
     rows = ((reader.line_num, row) for row in reader if row)
-    yield from table_records(columns, len(heading), rows)
+    yield from table_records(columns, len(heading), rows, zone)
 
 
 def _mapping(path: Path) -> dict[str, str] | None:
@@ -172,7 +175,7 @@ def _mapping(path: Path) -> dict[str, str] | None:
     return told
 
 
-_Reader = Callable[[TextIO, Path], Iterator[tuple[int, Record]]]
+_Reader = Callable[[TextIO, Path, tzinfo], Iterator[tuple[int, Record]]]
 _READERS: dict[HistoryFormat, _Reader] = {
     HistoryFormat.SACCT: _of_lines(text_records),
     HistoryFormat.SACCT_JSON: _sacct_json,

@@ -7,9 +7,10 @@ start and its end, or one of them and how long it ran.
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
 
 from collector.managers.histories.model import NOT_OVER, HistoryError, Record, Unreadable
-from collector.managers.histories.values import gpus_in, job, length_s, moment_s, word
+from collector.managers.histories.values import gpus_in, job, length_s, moment_s, nodes_in, word
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "job": ("job_id", "jobid", "job", "id", "job_name", "name"),
@@ -23,6 +24,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "gpus": ("gpus", "num_gpus", "gpu_count", "n_gpus", "ngpus", "num_gpu", "gpu"),
     "gpu_model": ("gpu_model", "gpu_type"),
     "state": ("state", "status"),
+    "nodes": ("nodes", "node", "node_list", "nodelist", "hosts", "host", "hostname"),
 }  # fmt: skip
 """Ours, and what they are called; the first that a table has is taken. Spaces and case don't matter."""
 
@@ -74,26 +76,26 @@ def _check(mapping: Mapping[str, str], heading: Sequence[str]) -> None:
 
 
 def table_records(
-    columns: Mapping[str, int], width: int, rows: Iterator[tuple[int, Sequence[str]]]
+    columns: Mapping[str, int], width: int, rows: Iterator[tuple[int, Sequence[str]]], zone: tzinfo = UTC
 ) -> Iterator[tuple[int, Record]]:
-    """Each row as a job; one without a name of its own is named by its line."""
+    """Each row as a job; one without a name of its own is named by its line. Times may be of ``zone``."""
     for line, cells in rows:
         if len(cells) != width:
             yield line, Unreadable(f"{len(cells)} cells where the heading has {width}")
             continue
         row = {ours: cells[place] for ours, place in columns.items()}
         try:
-            yield line, _job(row, f"line {line}")
+            yield line, _job(row, f"line {line}", zone)
         except ValueError as error:
             yield line, Unreadable(str(error))
 
 
-def _job(row: Mapping[str, str], key: str) -> Record:
+def _job(row: Mapping[str, str], key: str, zone: tzinfo) -> Record:
     if row.get("state", "").strip().lower() in STILL_RUNNING:
         return NOT_OVER
-    submitted_s = moment_s(row.get("submitted", ""), "submitted")
-    started_s = moment_s(row.get("started", ""), "started")
-    ended_s = moment_s(row.get("ended", ""), "ended")
+    submitted_s = moment_s(row.get("submitted", ""), "submitted", zone)
+    started_s = moment_s(row.get("started", ""), "started", zone)
+    ended_s = moment_s(row.get("ended", ""), "ended", zone)
     ran_s = length_s(row.get("length", ""), "length")
     if started_s is None and "started" not in row:
         started_s = submitted_s  # nobody noted the wait: how long it ran is what counts
@@ -108,4 +110,5 @@ def _job(row: Mapping[str, str], key: str) -> Record:
         gpus=gpus_in(row["gpus"], "gpus"),
         names={"user": word(row.get("user", "")), "project": word(row.get("project", ""))},
         gpu_models=(model,) if model else (),
+        nodes=nodes_in(row.get("nodes", "")),
     )

@@ -6,8 +6,9 @@ Each function raises ``ValueError`` with a sentence that names the column and th
 import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
+from collector.inventory.hostlist import expand
 from collector.managers.histories.model import NEVER_RAN, NO_GPU, NOT_OVER, PastJob, Record, Unreadable
 from collector.managers.slurm.sacct_text import ABSENT, MOST_GPUS, TEXT_CHARS
 from collector.procfs.job_root import bounded
@@ -18,8 +19,11 @@ MOST_S = 5e9
 _LENGTH = re.compile(r"(?:(?P<days>\d{1,6})-)?(?P<clock>\d{1,9}(?::\d{1,2}){0,2})(?:\.\d+)?")
 
 
-def moment_s(text: str, column: str) -> float | None:
-    """Seconds: a number, or a date and time as ISO 8601 has it, UTC without a zone. ``None``: not known."""
+def moment_s(text: str, column: str, zone: tzinfo = UTC) -> float | None:
+    """Seconds: a number, or a date and time as ISO 8601 has it, of ``zone`` where it names none.
+
+    ``None``: not known.
+    """
     text = text.strip()
     if text in ABSENT:
         return None
@@ -30,7 +34,7 @@ def moment_s(text: str, column: str) -> float | None:
             at = datetime.fromisoformat(text)
         except ValueError:
             raise ValueError(f"{column} is {text[:40]!r}, not a time like 2026-10-01T08:00:00") from None
-        value = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        value = (at if at.tzinfo else at.replace(tzinfo=zone)).timestamp()
     if not 0 <= value <= MOST_S:
         raise ValueError(f"{column} is {text[:40]!r}, which is no time in seconds")
     return value
@@ -66,6 +70,17 @@ def gpus_in(text: str, column: str) -> float:
     return value
 
 
+def nodes_in(text: str) -> tuple[str, ...]:
+    """The machines that a list of hosts names, each once: ``n1,n2``, ``n1 n2``, ``n[1-3]``."""
+    if text.strip() in ABSENT:
+        return ()
+    try:
+        hosts = expand(",".join(text.replace(";", ",").split()))
+    except ValueError:  # a range without numbers
+        return ()
+    return tuple(dict.fromkeys(bounded(host, TEXT_CHARS) for host in hosts if host))
+
+
 def word(text: object) -> str | None:
     """A name that is bounded and not empty; ``None`` where there is none."""
     shown = bounded(str(text).strip(), TEXT_CHARS) if isinstance(text, str | int) else ""
@@ -81,6 +96,7 @@ def job(
     gpus: float,
     names: Mapping[str, str | None],
     gpu_models: tuple[str, ...] = (),
+    nodes: tuple[str, ...] = (),
 ) -> Record:
     """The job that these make, or why they make none; ``names`` are user, project and name."""
     if key is None:
@@ -107,4 +123,5 @@ def job(
         project=names.get("project"),
         name=names.get("name"),
         gpu_models=gpu_models,
+        nodes=nodes,
     )
