@@ -20,9 +20,10 @@ class Rhythm:
     """When a holder has been active on a GPU: the newest seven days, and the newest 24 hours of them.
 
     ``active_until_ms`` is the end of its newest active minute, however short, within seven days;
-    ``known_since_ms`` the measured time since then. ``silence_p90_ms`` is the 90th percentile of the times
-    between its spells of activity in seven days, ``absence_p90_ms`` that of those in which nobody was on the
-    GPU for ten minutes or more. Of the last 24 hours, or of its hold if that is shorter:
+    ``known_since_ms`` the measured time since then, and ``measured_from_ms`` the end of the newest hole in it
+    that is too large to look across (``None``: there is none). ``silence_p90_ms`` is the 90th percentile of
+    the times between its spells of activity in seven days, ``absence_p90_ms`` that of those in which nobody
+    was on the GPU for ten minutes or more. Of the last 24 hours, or of its hold if that is shorter:
     ``known_ms`` was measured, the bins of ``busy_ms`` busy, in ``spells`` spells of ``spells_ms`` together;
     it began anew ``begins`` times after a minute or more without activity, ``silence_longest_ms`` at most,
     and ``busy_ratio`` is the mean utilization while busy; ``idle_gpu_hours`` were idle or empty.
@@ -30,6 +31,7 @@ class Rhythm:
 
     active_until_ms: int | None = None
     known_since_ms: int = 0
+    measured_from_ms: int | None = None
     silence_p90_ms: int | None = None
     absence_p90_ms: int | None = None
     known_ms: int = 0

@@ -50,6 +50,7 @@ def _rhythm(row: Row) -> Rhythm:
     return Rhythm(
         active_until_ms=row["active_until_ms"],
         known_since_ms=int(row["known_since_ms"]),
+        measured_from_ms=row["measured_from_ms"],
         silence_p90_ms=None if row["silence_p90_ms"] is None else int(row["silence_p90_ms"]),
         absence_p90_ms=None if row["absence_p90_ms"] is None else int(row["absence_p90_ms"]),
         known_ms=int(row["known_ms"]),

@@ -13,7 +13,7 @@ from typing import Any
 from advisor.jobs.slowdown_watchdog import experience_of, pairs_of
 from advisor.live.job_use import own_from_ms, own_rows, use_of
 from advisor.planner.limits import PlannerConfig
-from advisor.planner.observed import IdleStretch, Observed, Price
+from advisor.planner.observed import IdleStretch, Observed, Price, measured_since_ms
 from advisor.planner.quota import housed
 from advisor.planner.run_lengths import RunLength, RunLengths
 from advisor.state.model import (
@@ -306,7 +306,8 @@ def _idleness(rows: Sequence[Row], judged: _Judged) -> tuple[Use, int | None, fl
 
     Idle only when every GPU of it is: one at work, one starting or one unknown speaks for all. Idle is what
     was found idle, and nothing else: silences are judged there, by the clocks of the ladder and by
-    the habits of the job, so that nobody who rests between two pieces of work reaches a rung.
+    the habits of the job, so that nobody who rests between two pieces of work reaches a rung. It counts from
+    the last time that was not measured, where that was too long to look across: the job may have worked then.
     """
     uuids = [GpuUuid(row["uuid"]) for row in rows]
     result = [judged.idle.get((JobId(row["job"]), uuid)) for row, uuid in zip(rows, uuids, strict=True)]
@@ -316,7 +317,7 @@ def _idleness(rows: Sequence[Row], judged: _Judged) -> tuple[Use, int | None, fl
         return Use.UNKNOWN, None, None
     idle = [finding for finding in result if finding is not None]
     if len(idle) == len(rows):
-        since_ms = max(finding.since_ms for finding in idle)
+        since_ms = max(measured_since_ms(finding) for finding in idle)
         return Use.IDLE, since_ms, sum(finding.wasted_gpu_hours or 0.0 for finding in idle)
     return Use.ACTIVE, None, None
 

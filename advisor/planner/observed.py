@@ -155,8 +155,10 @@ class Observed:
         )
 
     def is_bound(self, job: JobId, since_ms: int | None) -> bool:
-        """Whether it was idle already when the records of its GPU begin: it may have been for longer."""
+        """Whether it may have been idle for longer: its GPU's records begin, or a hole in them ends, then."""
         for finding in self.findings_of(job):
+            if finding.kind in IDLENESS and finding.since_ms != since_ms == measured_since_ms(finding):
+                return True
             known = {each.name: each.value for each in finding.evidence}
             began = finding.since_ms == since_ms and known.get("older_than_records")
             if began and not known.get("has_computed"):
@@ -166,6 +168,13 @@ class Observed:
     def price_of(self, model: str | None) -> Price | None:
         """The model's own price, else the one for every model."""
         return self.prices.get(model or "") or self.prices.get("*")
+
+
+def measured_since_ms(finding: Finding) -> int:
+    """Since when the idleness that was found was measured without a hole that is too large to look across."""
+    known = {each.name: each.value for each in finding.evidence}
+    from_ms = known.get("measured_from_ms")
+    return max(finding.since_ms, int(from_ms)) if isinstance(from_ms, int | float) else finding.since_ms
 
 
 def _together(findings: Sequence[Finding]) -> str:

@@ -211,7 +211,7 @@ def _finding(
         rung=past.rung,
         wasted_gpu_hours=None if kind is FindingKind.NOT_STARTED else hours,
         sentence=_sentence(past, claim, kind, window, (since_ms, hours, t)),
-        evidence=_evidence(past, claim, window, hours),
+        evidence=(*_evidence(past, claim, window, hours), _measured_from(claim, since_ms)),
     )
 
 
@@ -327,6 +327,16 @@ def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float) -> tuple[
         Evidence(name="silence_p90_minutes", value=_minutes(claim.rhythm.silence_p90_ms)),
         Evidence(name="share", value=claim.share),
     )
+
+
+def _measured_from(claim: Claim, since_ms: int) -> Evidence:
+    """From when on the quiet was measured without a hole that is too large; ``None``: from its start.
+
+    Clocks of what is done to a job count from there: in the hole it may have worked.
+    """
+    from_ms = claim.rhythm.measured_from_ms
+    is_holed = from_ms is not None and from_ms > since_ms
+    return Evidence(name="measured_from_ms", value=from_ms if is_holed else None)
 
 
 def _minutes(ms: int | None) -> int | None:

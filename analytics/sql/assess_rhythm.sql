@@ -3,7 +3,8 @@
 -- A minute is active when any of its bins was busy. Active minutes less than ten minutes apart are one spell; what
 -- lies between two spells is a silence, and one with ten minutes or more of which it is known that nobody was there
 -- is an absence. A holder begins anew with each active minute before which one lies without activity, in a spell too.
--- The last two minutes may not be rolled up yet.
+-- The last two minutes may not be rolled up yet. Quiet time is looked at backwards: it reaches to where over 5% of what lies
+-- between there and now, and over three minutes (5% of the shortest window of a finding on an idle GPU), was not measured.
 --
 -- @param as_of instant: the instant
 -- @param gpu_ids counts: the GPUs
@@ -11,6 +12,7 @@
 -- @column holder_id integer: the holder
 -- @column active_until_ms bigint (ms): end of the newest minute that was active, or in doubt
 -- @column known_since_ms double (ms): measured since then
+-- @column measured_from_ms bigint (ms): end of the newest time since then that was not measured, as far as that is too much
 -- @column silence_p90_ms double (ms): 90th percentile of the silences of seven days
 -- @column absence_p90_ms double (ms): 90th percentile of the absences of seven days
 -- @column known_ms double (ms): measured in the last 24 hours
@@ -56,6 +58,20 @@ WITH claims AS (
     SELECT gpu_id, holder_id, max(ts) + INTERVAL 1 MINUTE AS until_ts
     FROM minutes WHERE busy_ms + suspect_ms > 0
     GROUP BY ALL
+), quiet AS (  -- from the end of the minute before: until now, and what was measured of that
+    SELECT
+        m.gpu_id, m.holder_id, m.ts, epoch_ms($as_of) - 120000 - epoch_ms(coalesce(
+            lag(m.ts) OVER (PARTITION BY m.gpu_id, m.holder_id ORDER BY m.ts) + INTERVAL 1 MINUTE,
+            greatest(c.from_ts, e.until_ts, $as_of - INTERVAL 7 DAY))) AS until_now_ms,
+        sum(m.known_ms) OVER (PARTITION BY m.gpu_id, m.holder_id ORDER BY m.ts DESC) AS known_ms
+    FROM minutes AS m
+    JOIN claims AS c ON c.gpu_id = m.gpu_id AND c.holder_id = m.holder_id
+    LEFT JOIN ends AS e ON e.gpu_id = m.gpu_id AND e.holder_id = m.holder_id
+    WHERE m.known_ms > 0 AND (e.until_ts IS NULL OR m.ts >= e.until_ts)
+), holed AS (
+    SELECT gpu_id, holder_id, max(ts) AS ts FROM quiet
+    WHERE until_now_ms - known_ms > 0.05 * greatest(until_now_ms, 3600000)
+    GROUP BY ALL
 ), spells AS (
     SELECT
         gpu_id, holder_id,
@@ -81,6 +97,7 @@ WITH claims AS (
 )
 SELECT
     m.gpu_id, m.holder_id, epoch_ms(e.until_ts) AS active_until_ms, coalesce(m.known_since_ms, 0)::DOUBLE AS known_since_ms,
+    epoch_ms(q.ts) AS measured_from_ms,
     s.silence_p90_ms::DOUBLE AS silence_p90_ms, s.absence_p90_ms::DOUBLE AS absence_p90_ms, coalesce(m.known_ms, 0)::DOUBLE AS known_ms,
     coalesce(m.busy_ms, 0)::DOUBLE AS busy_ms, coalesce(s.spells, 0) AS spells,
     coalesce(s.spells_ms, 0)::DOUBLE AS spells_ms, coalesce(s.begins, 0) AS begins, s.silence_longest_ms,
@@ -88,4 +105,5 @@ SELECT
 FROM sums AS m
 LEFT JOIN spells AS s ON s.gpu_id = m.gpu_id AND s.holder_id = m.holder_id
 LEFT JOIN ends AS e ON e.gpu_id = m.gpu_id AND e.holder_id = m.holder_id
+LEFT JOIN holed AS q ON q.gpu_id = m.gpu_id AND q.holder_id = m.holder_id
 ORDER BY m.gpu_id, m.holder_id;
