@@ -21,7 +21,9 @@ class Advice:
 
     ``gain_gpu_hours`` is expected over ``horizon_s``; ``gain_money`` in the site's currency, ``None`` without
     a price. Without ``gain_is_known`` both are a guess for which nothing recorded speaks: it orders advice,
-    and is neither shown nor added (``known_gain_gpu_hours``, ``known_gain_money``). ``risk_to`` are users.
+    and is neither shown nor added (``known_gain_gpu_hours``, ``known_gain_money``). With ``gain_is_past``
+    they are of the last ``horizon_s``, which the job has held already, and are added to no expected ones:
+    what a smaller request would have left to others. ``risk_to`` are users.
     ``confidence`` is 0..1; without ``confidence_is_known`` it is a guess, and not shown. ``steps`` is what
     doing it would mean; none when only a person can (a smaller request next time).
     """
@@ -36,6 +38,7 @@ class Advice:
     gain_gpu_hours: float = 0.0
     gain_money: float | None = None
     gain_is_known: bool = True
+    gain_is_past: bool = False
     horizon_s: float | None = None
     risk: str = ""
     risk_to: tuple[str, ...] = ()

@@ -308,6 +308,7 @@ def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advi
         evidence=_evidence(use),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, placement.gpus, gain),
+        gain_is_past=True,
         horizon_s=window_s,
         risk=fit.risk if job.kind is not None else f"{fit.risk}{MAY_SERVE}",
         risk_to=() if job.user is None else (job.user,),

@@ -59,6 +59,9 @@ def _gain(advice: "Advice", currency: str | None) -> str:
     if not advice.known_gain_gpu_hours:
         return ""
     money = f", {text.money(advice.gain_money, currency)}" if advice.gain_money and currency else ""
+    if advice.gain_is_past:
+        spent = f" of the last {text.length(advice.horizon_s)}" if advice.horizon_s else ""
+        return f"would have left {text.hours(advice.known_gain_gpu_hours)} GPU-hours{money}{spent}"
     over = f" within {text.length(advice.horizon_s)}" if advice.horizon_s else ""
     return f"{text.hours(advice.known_gain_gpu_hours)} GPU-hours{money}{over}"
 

@@ -34,7 +34,7 @@ from service.schemas.advice import AdviceRow
 from service.schemas.control import Gain, Plan, PlanStep, Refused
 from service.schemas.records import instant
 from service.usecases.advised import Advised
-from service.usecases.recurring import GAIN_UNKNOWN, gain_unknown, known_gain, told
+from service.usecases.recurring import GAIN_UNKNOWN, gain_unknown, known_gain, told, told_past
 
 SNOOZES: Mapping[str, float] = {"4 h": 4.0, "1 day": 24.0, "1 week": 168.0}
 AGAIN = "until it changes"
@@ -209,18 +209,25 @@ def _plans(stage: Stage) -> tuple[Plan, ...] | None:
 
 
 def head_sentence(rows: Sequence[AdviceRow], plans: Sequence[Plan] | None) -> str:
-    """How much is advised in the rows below, what their known gains sum up to, and what waits for a yes."""
-    hours, unknown = known_gain(rows)
+    """How much is advised in the rows below, what their known gains sum up to, and what waits for a yes.
+
+    What is expected of coming hours and what is past are two sums.
+    """
+    gain = known_gain(rows)
     many = len(rows)
     waits = sum(len(each.steps) for each in plans or ())
     asks = f"; {waits} {'step waits' if waits == 1 else 'steps wait'} for a yes" if waits else ""
     if not many:
         return f"Nothing is advised now{asks}"
-    worth = f", worth {text.gpu_hours(hours)} soon" if hours else ""
-    if unknown == many:
+    within = f" within {text.length(gain.horizon_s)}" if gain.horizon_s else ""
+    once = ", each job's largest alone" if gain.overlapping else ""
+    coming = gain.coming_gpu_hours
+    worth = f", worth {text.gpu_hours(coming)}{within}{once}" if coming else ""
+    if gain.unknown == many:
         worth = f"; {gain_unknown(many)}"
-    elif unknown:
-        worth += f", of {unknown} {GAIN_UNKNOWN}"
+    elif gain.unknown:
+        worth += f", of {gain.unknown} {GAIN_UNKNOWN}"
+    worth += "".join(f"; {each}" for each in told_past(gain, None))
     return f"{many} {'advice' if many == 1 else 'pieces of advice'}{worth}{asks}"
 
 
@@ -274,11 +281,11 @@ def _one(stage: Stage, found: Advised, row: AdviceRow) -> None:
 def _facts(found: Advised, row: AdviceRow) -> list[tuple[str, str]]:
     items = []
     if row["gain_gpu_hours"] is None or row["gain_gpu_hours"]:
-        items.append(("expected gain", expected(row)))
+        items.append(("would have left" if row["gain_is_past"] else "expected gain", expected(row)))
     if row["gain_money"]:
         items.append(("worth", text.money(row["gain_money"], row["currency"])))
     if row["horizon_s"] and row["gain_gpu_hours"]:
-        items.append(("within", text.length(row["horizon_s"])))
+        items.append(("of the last" if row["gain_is_past"] else "within", text.length(row["horizon_s"])))
     items.append(("sure", sure(row)))
     who = ", ".join(row["risk_to"])
     items.append(("risk", f"{row['risk']}{f' ({who})' if who else ''}" if row["risk"] else "none"))
@@ -292,10 +299,15 @@ def sure(row: AdviceRow) -> str:
 
 
 def expected(row: AdviceRow) -> str:
-    """The expected gain with the band that the evidence gives it; without one, that none was earned."""
+    """The expected gain with the band that the evidence gives it; without one, that none was earned.
+
+    What is past has no band: it is counted.
+    """
     if row["gain_gpu_hours"] is None:
         return "not known"
     gain = float(row["gain_gpu_hours"])
+    if row["gain_is_past"]:
+        return text.gpu_hours(gain)
     held = row.get("evidence") or {}
     low, high, mid = (text.known(held.get(f"expected_{which}_s")) for which in ("low", "high", "idle"))
     if low is None or high is None or not mid:

@@ -1,5 +1,6 @@
 """Which jobs asked for more GPU than they used, and what would have done: a share, a MIG profile, a model."""
 
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from service.reports.sections import currency_of, job_rows
 from service.reports.source import Source
 from service.schemas.advice import AdviceRow
 from service.usecases.advised import advised
-from service.usecases.recurring import GAIN_UNKNOWN, known_gain
+from service.usecases.recurring import known_gain, told_gain
 
 if TYPE_CHECKING:
     from service.reports.sections import ReportedJob
@@ -24,6 +25,7 @@ COLUMNS = (
     Column(key="what", title="What"),
     Column(key="why", title="Why"),
     Column(key="gain_gpu_hours", title="Would bring", measure=Measure.HOURS),
+    Column(key="past_gain_gpu_hours", title="Would have left", measure=Measure.HOURS),
     Column(key="gain_money", title="Worth", measure=Measure.MONEY),
     Column(key="risk", title="Risk"),
     Column(key="verdict", title="Verdict"),
@@ -38,25 +40,12 @@ def right_sizing(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     advice = [row for row in found.advice if row["class"] in CLASSES and row["job"] in jobs]
     advice.sort(key=lambda row: -(row["gain_gpu_hours"] or 0.0))
     rows = [_row(each, jobs[str(each["job"])]) for each in advice]
-    gain, unknown = known_gain(advice)
-    money = [row["gain_money"] for row in advice if row["gain_gpu_hours"] is not None]
-    prices = [each for each in money if each is not None]
-    worth = sum(prices) if money and len(prices) == len(money) else None
-    brings = f"{text.many(len(rows), 'suggestion')} for running jobs would bring {text.gpu_hours(gain)}"
-    of = f"; of {unknown} {GAIN_UNKNOWN}" if unknown else ""
-    if rows and unknown == len(rows):
-        brings, of = (
-            f"{text.many(unknown, 'suggestion')} for running jobs",
-            f"; {GAIN_UNKNOWN} they would bring",
-        )
+    gain = known_gain(advice)
+    empty = {key for key in ("gain_money", "past_gain_gpu_hours") if not any(row[key] for row in rows)}
     return Report(
         kind=ReportKind.RIGHT_SIZING,
         title="Smaller would have done",
-        opening=(
-            f"{brings}{of}."
-            if rows
-            else "Nothing that runs now asks for more than it uses, as far as was measured."
-        ),
+        opening=_opening(advice),
         span=source.span,
         zone=zone,
         subject=source.filters.get("project") or source.filters.get("user"),
@@ -64,18 +53,32 @@ def right_sizing(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             Figure(key="suggestions", label="Suggestions", value=len(rows), measure=Measure.COUNT),
             Figure(
                 key="gain_gpu_hours",
-                label="Would bring",
-                value=None if unknown == len(rows) and rows else gain,
+                label="Would bring, coming hours",
+                value=gain.coming_gpu_hours,
                 measure=Measure.HOURS,
             ),
-            Figure(key="gain_money", label="Worth", value=worth, measure=Measure.MONEY),
+            Figure(
+                key="past_gain_gpu_hours",
+                label="Would have left, past hours",
+                value=gain.past_gpu_hours,
+                measure=Measure.HOURS,
+            ),
+            Figure(
+                key="gain_money",
+                label="Worth, coming hours",
+                value=gain.coming_money,
+                measure=Measure.MONEY,
+            ),
+            Figure(
+                key="past_gain_money", label="Worth, past hours", value=gain.past_money, measure=Measure.MONEY
+            ),
         ),
         sections=(
             Section(
                 heading="Suggestions",
                 table=Table(
                     name="suggestions",
-                    columns=tuple(c for c in COLUMNS if c.key != "gain_money" or any(money)),
+                    columns=tuple(c for c in COLUMNS if c.key not in empty),
                     rows=rows,
                     empty="Nothing to suggest.",
                 ),
@@ -87,6 +90,19 @@ def right_sizing(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     )
 
 
+def _opening(advice: Sequence[AdviceRow]) -> str:
+    """How much is suggested, and what it brings: coming hours and past ones apart."""
+    if not advice:
+        return "Nothing that runs now asks for more than it uses, as far as was measured."
+    count = f"{text.many(len(advice), 'suggestion')} for running jobs"
+    return f"{count}: {told_gain(advice)}."
+
+
 def _row(advice: AdviceRow, job: "ReportedJob") -> dict[str, object]:
     told = {"user_name": job["user_name"], "verdict": job["verdict"], "kinds": job["kinds"]}
-    return {**advice, **told, "gpus": len(advice["gpus"])}
+    gain = advice["gain_gpu_hours"]
+    hours = {
+        "gain_gpu_hours": None if advice["gain_is_past"] else gain,
+        "past_gain_gpu_hours": gain if advice["gain_is_past"] else None,
+    }
+    return {**advice, **told, **hours, "gpus": len(advice["gpus"])}

@@ -20,6 +20,7 @@ AdviceRow = TypedDict(
         "gain_gpu_hours": float | None,
         "gain_money": float | None,
         "currency": str | None,
+        "gain_is_past": bool,
         "horizon_s": float | None,
         "risk": str,
         "risk_to": list[str],
@@ -30,7 +31,8 @@ AdviceRow = TypedDict(
     },
 )
 """One advice; gains for which nothing recorded speaks are ``None``, and such a confidence is a guess.
-Steps differ in their fields."""
+With ``gain_is_past`` they are of hours that the job has held already, else of coming ones: ``horizon_s`` of
+them. Steps differ in their fields."""
 
 AbstainRow = TypedDict(
     "AbstainRow",

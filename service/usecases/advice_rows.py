@@ -27,6 +27,7 @@ def advice_row(advice: "Advice", currency: str | None) -> AdviceRow:
         "gain_gpu_hours": advice.known_gain_gpu_hours,
         "gain_money": advice.known_gain_money,
         "currency": currency if advice.known_gain_money is not None else None,
+        "gain_is_past": advice.gain_is_past,
         "horizon_s": advice.horizon_s,
         "risk": advice.risk,
         "risk_to": list(advice.risk_to),

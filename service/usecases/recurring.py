@@ -86,10 +86,45 @@ def _told(whose: str, habit: HabitRow) -> str:
     )
 
 
-def known_gain(rows: Sequence[AdviceRow]) -> tuple[float, int]:
-    """The sum of the gains that something recorded speaks for, and how many have none that does."""
-    known = [float(row["gain_gpu_hours"]) for row in rows if row["gain_gpu_hours"] is not None]
-    return sum(known), len(rows) - len(known)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownGain:
+    """What pieces of advice bring, as far as something recorded speaks for it; ``unknown`` have nothing.
+
+    ``coming`` is expected within the next ``horizon_s``, ``past`` is of hours that the jobs have held
+    already: what smaller requests would have left to others. An hour that is over and one that comes are
+    never added. ``None``: no piece of that kind. Of several pieces for one job's coming hours the largest
+    counts, as an hour is given back once; ``overlapping`` are left out for that.
+    """
+
+    coming_gpu_hours: float | None
+    coming_money: float | None
+    horizon_s: float | None
+    past_gpu_hours: float | None
+    past_money: float | None
+    unknown: int
+    overlapping: int
+
+
+def known_gain(rows: Sequence[AdviceRow]) -> KnownGain:
+    """The sums of the gains that something recorded speaks for, past and coming ones apart."""
+    known = [row for row in rows if row["gain_gpu_hours"] is not None]
+    past = [row for row in known if row["gain_is_past"]]
+    ahead = [row for row in known if not row["gain_is_past"]]
+    largest: dict[str, AdviceRow] = {}
+    for row in ahead:
+        key = row["job"] or row["id"]
+        if key not in largest or _gain(row) > _gain(largest[key]):
+            largest[key] = row
+    coming = list(largest.values())
+    return KnownGain(
+        coming_gpu_hours=sum(map(_gain, coming)) if coming else None,
+        coming_money=_money(coming),
+        horizon_s=max((row["horizon_s"] or 0.0 for row in coming), default=0.0) or None,
+        past_gpu_hours=sum(map(_gain, past)) if past else None,
+        past_money=_money(past),
+        unknown=len(rows) - len(known),
+        overlapping=sum(_gain(row) > 0 for row in ahead) - sum(_gain(row) > 0 for row in coming),
+    )
 
 
 def gain_unknown(count: int) -> str:
@@ -98,12 +133,42 @@ def gain_unknown(count: int) -> str:
 
 
 def told_gain(rows: Sequence[AdviceRow]) -> str:
-    """What these pieces of advice bring, in words: one sum of the gains that their rows show."""
-    hours, unknown = known_gain(rows)
-    if unknown == len(rows):
-        return gain_unknown(unknown)
-    money = sum(float(row["gain_money"] or 0.0) for row in rows)
+    """What these pieces of advice bring, in words: what is expected, and apart from it what is past."""
+    gain = known_gain(rows)
+    if gain.unknown == len(rows):
+        return gain_unknown(gain.unknown)
     currency = next((row["currency"] for row in rows if row["currency"]), None)
-    priced = f", {text.money(money, currency)}" if money and currency else ""
-    more = f"; of {unknown} {GAIN_UNKNOWN}" if unknown else ""
-    return f"{text.hours(hours)} GPU-hours{priced}, if all were followed{more}"
+    told = [*_told_coming(gain, currency), *told_past(gain, currency)]
+    return "; ".join([*told, *([f"of {gain.unknown} {GAIN_UNKNOWN}"] if gain.unknown else [])])
+
+
+def told_past(gain: KnownGain, currency: str | None) -> list[str]:
+    """What smaller requests would have left, in words; nothing where none is advised."""
+    if gain.past_gpu_hours is None:
+        return []
+    left = f"{text.gpu_hours(gain.past_gpu_hours)}{_priced(gain.past_money, currency)}"
+    return [f"of what the jobs have held so far smaller requests would have left {left}"]
+
+
+def _told_coming(gain: KnownGain, currency: str | None) -> list[str]:
+    if gain.coming_gpu_hours is None:
+        return []
+    within = f" within {text.length(gain.horizon_s)}" if gain.horizon_s else ""
+    once = ", each job's largest alone" if gain.overlapping else ""
+    hours = f"{text.hours(gain.coming_gpu_hours)} GPU-hours{_priced(gain.coming_money, currency)}"
+    return [f"{hours}{within}, if all were followed{once}"]
+
+
+def _priced(money: float | None, currency: str | None) -> str:
+    return f", {text.money(money, currency)}" if money and currency else ""
+
+
+def _gain(row: AdviceRow) -> float:
+    return row["gain_gpu_hours"] or 0.0
+
+
+def _money(rows: Sequence[AdviceRow]) -> float | None:
+    """The worth of all of them; ``None`` as soon as one has no price, or where there is none."""
+    worth = [row["gain_money"] for row in rows if _gain(row) > 0]
+    known = [each for each in worth if each is not None]
+    return sum(known) if known and len(known) == len(worth) else None

@@ -152,7 +152,7 @@ def test_the_line_of_a_chart_says_what_it_is_and_gaps_stay_open() -> None:
 
 
 def test_an_expected_gain_has_its_error_or_says_that_none_was_earned() -> None:
-    row = {"gain_gpu_hours": 2.0, "gpus": ["a", "b"], "evidence": EVIDENCE}
+    row = {"gain_gpu_hours": 2.0, "gain_is_past": False, "gpus": ["a", "b"], "evidence": EVIDENCE}
     assert expected(row) == "2.0 GPU-hours (four of five times between 0.3 and 4.0)"
     half = {**row, "gain_gpu_hours": 0.5, "gpus": ["a"]}
     assert expected(half) == "0.5 GPU-hours (four of five times between 0.1 and 1.0)", "a share of a GPU"

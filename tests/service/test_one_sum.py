@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from advisor.planner.plan import Advice
 from advisor.state.model import ActionClass
 from analytics import text
-from collector.model import WASTE_STATES
+from collector.model import WASTE_STATES, JobId
 from service.charts.window import Window
 from service.cli import main
 from service.cli.advice_lines import draw_advice
@@ -29,6 +29,7 @@ from service.pages.parts.finding_messages import messages
 from service.reports.build import Wanted, make
 from service.reports.model import ReportKind, Span, Table
 from service.reports.render import plain
+from service.schemas.advice import AdviceRow
 from service.summaries.finding_groups import by_kind, grouped, once_a_gpu, once_a_job, others
 from service.summaries.headline import headline
 from service.summaries.holders import named
@@ -297,20 +298,86 @@ def test_the_verb_advise_stands_beside_the_sum(data: Path, capsys: pytest.Captur
     assert json.loads(said(data, capsys, "advise", "--recurring", *FLAGS, "--json")) == []
 
 
+def piece(
+    job: str, hours: float | None, *, past: bool = False, money: float | None = None, horizon_h: float = 4.0
+) -> AdviceRow:
+    """A row of advice that brings so much; what else it says does not matter here."""
+    advice = Advice(
+        action=ActionClass.RIGHT_SIZE if past else ActionClass.RECLAIM,
+        what="Do it",
+        why="It idles.",
+        job=JobId(job),
+        gain_gpu_hours=hours or 0.0,
+        gain_money=money,
+        gain_is_known=hours is not None,
+        gain_is_past=past,
+        horizon_s=horizon_h * 3600,
+    )
+    return advice_row(advice, "EUR")
+
+
 def test_a_gain_of_which_nothing_is_known_is_not_added() -> None:
-    priced = {"gain_money": 9.2, "currency": "EUR"}
-    known, sized, unknown = (
-        {"gain_gpu_hours": hours, "gain_money": None, "currency": None} for hours in (4.6, 2.0, None)
-    )
-    assert known_gain([known, sized, unknown]) == (pytest.approx(6.6), 1)
-    assert known_gain([]) == (0.0, 0)
+    known, sized, unknown = piece("a", 4.6), piece("b", 2.0), piece("c", None)
+    gain = known_gain([known, sized, unknown])
+    assert (gain.coming_gpu_hours, gain.past_gpu_hours, gain.unknown) == (pytest.approx(6.6), None, 1)
+    assert known_gain([]).coming_gpu_hours is None
     assert told_gain([known, sized, unknown]) == (
-        "6.6 GPU-hours, if all were followed; of 1 nothing recorded says how much"
+        "6.6 GPU-hours within 4 h, if all were followed; of 1 nothing recorded says how much"
     )
-    assert told_gain([known | priced, unknown]) == (
-        "4.6 GPU-hours, 9.20 EUR, if all were followed; of 1 nothing recorded says how much"
+    assert told_gain([piece("a", 4.6, money=9.2), unknown]) == (
+        "4.6 GPU-hours, 9.20 EUR within 4 h, if all were followed; of 1 nothing recorded says how much"
     )
-    assert told_gain([unknown, unknown]) == "nothing recorded says how much they would give back"
+    assert told_gain([unknown, piece("d", None)]) == "nothing recorded says how much they would give back"
+
+
+def test_hours_that_are_over_are_not_added_to_coming_ones() -> None:
+    """An idle job: 4 GPU-hours of the next 4. One held a GPU for a week and used a seventh: 144 of 168."""
+    rows = [piece("idle", 4.0, money=8.0), piece("small", 144.0, past=True, money=288.0, horizon_h=168)]
+    gain = known_gain(rows)
+    assert (gain.coming_gpu_hours, gain.past_gpu_hours) == (4.0, 144.0)
+    assert (gain.coming_money, gain.past_money) == (8.0, 288.0)
+    assert told_gain(rows) == (
+        "4.0 GPU-hours, 8.00 EUR within 4 h, if all were followed; of what the jobs have held so far smaller "
+        "requests would have left 144.0 GPU-hours, 288 EUR"
+    )
+    assert told_gain(rows[1:]) == (
+        "of what the jobs have held so far smaller requests would have left 144.0 GPU-hours, 288 EUR"
+    )
+    assert advice_page.head_sentence(rows, ()) == (
+        "2 pieces of advice, worth 4.0 GPU-hours within 4 h; of what the jobs have held so far smaller "
+        "requests would have left 144.0 GPU-hours"
+    )
+
+
+def test_a_past_gain_bears_its_own_words_in_the_verb_and_on_the_page() -> None:
+    row = piece("small", 144.0, past=True, horizon_h=168)
+    assert advice_page.expected(row) == "144.0 GPU-hours"
+    sized = Advice(
+        action=ActionClass.RIGHT_SIZE,
+        what="Ask for less",
+        why="It used little.",
+        gain_gpu_hours=144.0,
+        gain_is_past=True,
+        horizon_s=168 * 3600.0,
+    )
+    assert "Ask for less · would have left 144.0 GPU-hours of the last 7 d" in drawn(
+        draw_advice(sized, "EUR")
+    )
+
+
+def test_an_hour_of_one_job_is_given_back_once() -> None:
+    """Paused it gives 4 of its coming hours back, its memory capped 1.5 of the same ones."""
+    gain = known_gain([piece("a", 1.5), piece("a", 4.0), piece("b", 1.0)])
+    assert (gain.coming_gpu_hours, gain.overlapping) == (5.0, 1)
+    assert told_gain([piece("a", 1.5), piece("a", 4.0)]) == (
+        "4.0 GPU-hours within 4 h, if all were followed, each job's largest alone"
+    )
+    assert known_gain([piece("a", 0.0), piece("a", 4.0)]).overlapping == 0
+
+
+def test_without_every_price_no_worth_is_summed() -> None:
+    assert known_gain([piece("a", 4.0, money=8.0), piece("b", 1.0)]).coming_money is None
+    assert known_gain([piece("a", 4.0, money=8.0), piece("b", 0.0)]).coming_money == 8.0
 
 
 def test_a_guess_is_neither_shown_beside_its_advice_nor_in_its_row() -> None:
@@ -329,17 +396,18 @@ def test_a_guess_is_neither_shown_beside_its_advice_nor_in_its_row() -> None:
     assert "Tell ann · gain not known\n" in drawn(draw_advice(guess, "EUR"))
     earned = replace(guess, gain_is_known=True)
     assert "Tell ann · 4.0 GPU-hours, 8.00 EUR within 4 h\n" in drawn(draw_advice(earned, "EUR"))
-    assert known_gain([row, advice_row(earned, "EUR")]) == (4.0, 1)
+    gain = known_gain([row, advice_row(earned, "EUR")])
+    assert (gain.coming_gpu_hours, gain.unknown) == (4.0, 1)
 
 
 def test_the_advice_pages_head_sums_the_rows_below_it() -> None:
-    row = {"gain_gpu_hours": 4.6}
-    assert advice_page.head_sentence([row], ()) == "1 advice, worth 4.6 GPU-hours soon"
-    two = "2 pieces of advice, worth 4.6 GPU-hours soon, of 1 nothing recorded says how much"
-    assert advice_page.head_sentence([row, {"gain_gpu_hours": None}], ()) == two
-    alone = advice_page.head_sentence([{"gain_gpu_hours": None}], ())
+    row, unknown = piece("a", 4.6), piece("b", None)
+    assert advice_page.head_sentence([row], ()) == "1 advice, worth 4.6 GPU-hours within 4 h"
+    two = "2 pieces of advice, worth 4.6 GPU-hours within 4 h, of 1 nothing recorded says how much"
+    assert advice_page.head_sentence([row, unknown], ()) == two
+    alone = advice_page.head_sentence([unknown], ())
     assert alone == "1 advice; nothing recorded says how much it would give back"
-    assert "not known" in advice_page.expected({"gain_gpu_hours": None})
+    assert "not known" in advice_page.expected(unknown)
 
 
 def drawn(shown: RenderableType) -> str:
