@@ -20,7 +20,7 @@ class Rhythm:
     """When a holder has been active on a GPU: the newest seven days, and the newest 24 hours of them.
 
     ``active_until_ms`` is the end of its newest active minute, however short, within seven days;
-    ``known_since_ms`` the measured time since then, and ``measured_from_ms`` the end of the newest hole in it
+    ``known_since_ms`` the measured time since then, and ``measured_from_ms`` the end of the newest gap in it
     that is too large to look across (``None``: there is none). ``silence_p90_ms`` is the 90th percentile of
     the times between its spells of activity in seven days, ``absence_p90_ms`` that of those in which nobody
     was on the GPU for ten minutes or more. Of the last 24 hours, or of its hold if that is shorter:

@@ -155,7 +155,7 @@ class Observed:
         )
 
     def is_bound(self, job: JobId, since_ms: int | None) -> bool:
-        """Whether it may have been idle for longer: its GPU's records begin, or a hole in them ends, then."""
+        """Whether it may have been idle for longer: its GPU's records begin, or a gap in them ends, then."""
         for finding in self.findings_of(job):
             if finding.kind in IDLENESS and finding.since_ms != since_ms == measured_since_ms(finding):
                 return True
@@ -171,7 +171,7 @@ class Observed:
 
 
 def measured_since_ms(finding: Finding) -> int:
-    """Since when the idleness that was found was measured without a hole that is too large to look across."""
+    """Since when the idleness that was found was measured without a gap that is too large to look across."""
     known = {each.name: each.value for each in finding.evidence}
     from_ms = known.get("measured_from_ms")
     return max(finding.since_ms, int(from_ms)) if isinstance(from_ms, int | float) else finding.since_ms

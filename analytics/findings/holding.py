@@ -330,9 +330,9 @@ def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float) -> tuple[
 
 
 def _measured_from(claim: Claim, since_ms: int) -> Evidence:
-    """From when on the quiet was measured without a hole that is too large; ``None``: from its start.
+    """From when on the quiet was measured without a gap that is too large; ``None``: from its start.
 
-    Clocks of what is done to a job count from there: in the hole it may have worked.
+    Clocks of what is done to a job count from there: in the gap it may have worked.
     """
     from_ms = claim.rhythm.measured_from_ms
     is_holed = from_ms is not None and from_ms > since_ms

@@ -149,7 +149,7 @@ def test_nobody_is_paused_for_time_that_was_not_measured(live: Live) -> None:
 
 @pytest.mark.slow
 def test_who_was_told_before_a_hole_is_told_again_after_it(live: Live) -> None:
-    """In the hole they may have worked: the message was of an idle time that may have ended."""
+    """In the gap they may have worked: the message was of an idle time that may have ended."""
     done = steps(live, {"whole": 180, "silent": 560, "notebook": 560, "restart": 180, "patchy": 350})
     assert done["whole"] is Pause
     assert {done[name] for name in ("silent", "notebook", "restart", "patchy")} == {Notify}
@@ -157,7 +157,7 @@ def test_who_was_told_before_a_hole_is_told_again_after_it(live: Live) -> None:
 
 @pytest.mark.slow
 def test_no_requeue_for_a_checkpoint_that_work_in_a_hole_may_have_outdated(live: Live) -> None:
-    """Checkpoints are of an hour after the last known work: newer than it, and older than the hole's end."""
+    """Checkpoints are of an hour after the last known work: newer than it, and older than the gap's end."""
     stands = {}
     for name in ("whole", "notebook", "restart"):
         job = live.state.jobs[JobId(f"slurm:{name}")]
