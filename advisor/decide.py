@@ -64,14 +64,14 @@ def decide(state: ClusterState, limits: Limits = DEFAULTS, advice: Sequence[Advi
 
     Classes whose mode is OFF take no part. Expects what ``advisor.planner.validate.checked`` has let through.
     """
-    left = tuple(_means(advice))
+    remaining = tuple(_means(advice))
     turns: list[tuple[Mode, Plan]] = []
     for least in (Mode.AUTO, Mode.ASK, Mode.ADVISE):
         bounds = replace(limits, least=least)
-        now = tuple(each for each in left if _takes_part(each, state, bounds))
+        now = tuple(each for each in remaining if _takes_part(each, state, bounds))
         if not now and not any(least in limits.said(action) for action in QUEUES):
             continue
-        left = tuple(each for each in left if each not in now)
+        remaining = tuple(each for each in remaining if each not in now)
         state = replay(state, turns[-1][1].steps) if turns else state
         turns.append((least, _planned(state, bounds, now)))
     plans = [plan for _, plan in turns] or [WorkingState(state, limits).plan()]
@@ -81,8 +81,8 @@ def decide(state: ClusterState, limits: Limits = DEFAULTS, advice: Sequence[Advi
 
 def _then(first: Plan, second: Plan) -> Plan:
     """One turn after the other; why somebody waits is told by the last that looked at him."""
-    told = {each.job for each in second.refused if each.step is None}
-    stays = tuple(each for each in first.refused if each.step is not None or each.job not in told)
+    judged = {each.job for each in second.refused if each.step is None}
+    stays = tuple(each for each in first.refused if each.step is not None or each.job not in judged)
     return replace(
         first,
         steps=first.steps + second.steps,
@@ -91,15 +91,15 @@ def _then(first: Plan, second: Plan) -> Plan:
     )
 
 
-def _planned(state: ClusterState, limits: Limits, wanted: tuple[Means, ...]) -> Plan:
+def _planned(state: ClusterState, limits: Limits, means: tuple[Means, ...]) -> Plan:
     """The plan of what takes part under these bounds.
 
     Moves for a gang are kept only if the queue, in its own order and with all that it promised, then starts
     the gang on what is free: who starts is the queue's to say.
     """
     vain: tuple[Refusal, ...] = ()
-    for left in reversed(range(TRIES)):
-        followed, refused, after = _follow(state, limits, wanted)
+    for tries_left in reversed(range(TRIES)):
+        followed, refused, after = _follow(state, limits, means)
         traded = _trade(after, limits)
         unsettled = traded is None and limits.order is Order.GOODPUT  # sizes of equals were not weighed
         bounds = replace(limits, order=Order.SHORTEST) if unsettled else limits
@@ -109,15 +109,15 @@ def _planned(state: ClusterState, limits: Limits, wanted: tuple[Means, ...]) -> 
         idle = {each.gang for each in followed if each.gang is not None and not _starts(round, each.gang)}
         if not idle:
             break
-        dropped = [each for each in wanted if each.gang in idle or (each.gang is not None and left == 1)]
+        dropped = [each for each in means if each.gang in idle or (each.gang is not None and tries_left == 1)]
         vain += tuple(_in_vain(each) for each in dropped)
-        wanted = tuple(each for each in wanted if each not in dropped)
+        means = tuple(each for each in means if each not in dropped)
     if limits.ever(ActionClass.RESIZE):
         grow(round)
     plan = round.plan()
-    taken = tuple(step for each in followed for step in each.steps) + (traded or ())
+    done = tuple(step for each in followed for step in each.steps) + (traded or ())
     own = tuple(step for step in plan.steps if not _stands_off(step, state, limits))
-    return replace(plan, steps=taken + own, refused=vain + refused + plan.refused)
+    return replace(plan, steps=done + own, refused=vain + refused + plan.refused)
 
 
 def _starts(round: WorkingState, gang: JobId) -> bool:
@@ -165,7 +165,7 @@ def _without(state: ClusterState, order: Order, out: set[ProjectName]) -> Cluste
 
 def _possible(state: ClusterState, limits: Limits, steps: Iterable[Action]) -> tuple[Action, ...]:
     """The steps without those whose class takes no part, and those that rest on them."""
-    draft, taken = Draft(state), []
+    draft, possible = Draft(state), []
     for step in steps:
         if _stands_off(step, state, limits):
             continue
@@ -173,8 +173,8 @@ def _possible(state: ClusterState, limits: Limits, steps: Iterable[Action]) -> t
             draft.take(step)
         except StepError:
             continue
-        taken.append(step)
-    return tuple(taken)
+        possible.append(step)
+    return tuple(possible)
 
 
 def _feasible(state: ClusterState) -> ClusterState:
@@ -215,20 +215,20 @@ def _stands_off(step: Action, state: ClusterState, limits: Limits) -> bool:
 
 
 def _follow(
-    state: ClusterState, limits: Limits, wanted: Sequence[Means]
+    state: ClusterState, limits: Limits, proposed: Sequence[Means]
 ) -> tuple[tuple[Means, ...], tuple[Refusal, ...], ClusterState]:
     """What the guard would let through whole, the rest with the reason, and the state after it.
 
     What is only advised is not counted under the bound on disturbances: it is not done.
     """
-    if not wanted:
+    if not proposed:
         return (), (), state
-    steps = tuple(step for means in wanted for step in means.steps)
+    steps = tuple(step for means in proposed for step in means.steps)
     modes = dict.fromkeys(ActionClass, Mode.AUTO)
     bound = None if limits.least is Mode.ADVISE else limits.actions_per_hour
     free = replace(limits, modes=modes, project_modes={}, actions_per_hour=bound)
     agreed = frozenset() if limits.least is Mode.AUTO else frozenset(steps)
     ruling = approve(Plan(as_of_ms=state.as_of_ms, steps=steps), state, free, agreed)
     done = ruling.approved.steps
-    taken = tuple(means for means in wanted if all(step in done for step in means.steps))
-    return taken, ruling.refused, replay(state, done)
+    possible = tuple(means for means in proposed if all(step in done for step in means.steps))
+    return possible, ruling.refused, replay(state, done)

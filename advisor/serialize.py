@@ -63,9 +63,9 @@ def from_tree(kind: Any, tree: Any) -> Any:
 class _Amiss(Exception):
     """Something that cannot be read; on its way out it learns where it lay."""
 
-    def __init__(self, found: str) -> None:
-        super().__init__(found)
-        self.found, self.where = found, ""
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.found, self.where = problem, ""
 
     def within(self, where: str) -> "_Amiss":
         """The same, one step further out."""
@@ -74,12 +74,12 @@ class _Amiss(Exception):
 
 
 def _write(value: Any, kind: Any) -> Any:
-    made: Any = type(value)
-    if made in PLAIN:
+    type_: Any = type(value)
+    if type_ in PLAIN:
         return value
-    parts = _written_parts(made)
+    parts = _declared_fields(type_)
     if parts is not None:
-        tree: dict[str, Any] = {TAG: tag_of(made)} if len(_classes(kind)) > 1 else {}
+        tree: dict[str, Any] = {TAG: tag_of(type_)} if len(_classes(kind)) > 1 else {}
         for name, declared in parts:
             each = getattr(value, name)
             tree[name] = each if type(each) in PLAIN else _write(each, declared)
@@ -102,12 +102,12 @@ def _write(value: Any, kind: Any) -> Any:
 
 
 @cache
-def _written_parts(made: type) -> tuple[tuple[str, Any], ...] | None:
+def _declared_fields(kind: type) -> tuple[tuple[str, Any], ...] | None:
     """The fields of a dataclass and what each is declared to hold; ``None`` of any other type."""
-    if not is_dataclass(made):
+    if not is_dataclass(kind):
         return None
-    hints = get_type_hints(made)
-    return tuple((item.name, hints[item.name]) for item in fields(made))
+    hints = get_type_hints(kind)
+    return tuple((item.name, hints[item.name]) for item in fields(kind))
 
 
 @cache
@@ -148,8 +148,8 @@ def _read_enum(kind: type[Enum], tree: Any) -> Enum:
     try:
         return kind(tree)
     except ValueError as error:
-        known = ", ".join(str(each.value) for each in kind)
-        raise _Amiss(f"{tree!r} is none of {known}") from error
+        values = ", ".join(str(each.value) for each in kind)
+        raise _Amiss(f"{tree!r} is none of {values}") from error
 
 
 def _read_float(tree: Any) -> float:
@@ -178,8 +178,8 @@ def _tuple_reader(inner: tuple[Any, ...]) -> Reader:
     return read
 
 
-def _each(read: Reader, found: list[Any]) -> list[Any]:
-    return [_at(read, part, at) for at, part in enumerate(found)]
+def _each(read: Reader, items: list[Any]) -> list[Any]:
+    return [_at(read, part, at) for at, part in enumerate(items)]
 
 
 def _at(read: Reader, part: Any, at: int) -> Any:
@@ -195,9 +195,9 @@ def _mapping_reader(key_kind: Any, kind: Any) -> Reader:
     def read(tree: Any) -> dict[Any, Any]:
         result = {}
         for key, part in _expect(dict, tree).items():
-            known = read_key(key)
+            key_value = read_key(key)
             try:
-                result[known] = read_each(part)
+                result[key_value] = read_each(part)
             except _Amiss as error:
                 raise error.within(f".{key}") from None
         return result
@@ -234,8 +234,8 @@ def _tagged_reader(kind: Any) -> Reader:
         name = _expect(dict, tree).get(TAG)
         result = readers.get(FORMER.get(name, name)) if isinstance(name, str) else None
         if result is None:
-            known = ", ".join(readers)
-            raise _Amiss(f"{name!r} is none of {known}; a newer Fallow may have written it")
+            tags = ", ".join(readers)
+            raise _Amiss(f"{name!r} is none of {tags}; a newer Fallow may have written it")
         return result(tree)
 
     return read

@@ -109,7 +109,7 @@ def kind_of(step: Action) -> Kind | None:
 
 def words_of(rows: Iterable[Mapping[str, object]]) -> tuple[OwnerReply, ...]:
     """The rows of the query ``consents``."""
-    return tuple(_word(row) for row in rows)
+    return tuple(_reply(row) for row in rows)
 
 
 def in_force(words: Iterable[OwnerReply], job: Job, now_ms: int) -> dict[Kind, OwnerReply]:
@@ -119,11 +119,11 @@ def in_force(words: Iterable[OwnerReply], job: Job, now_ms: int) -> dict[Kind, O
     """
     general: dict[Kind, OwnerReply] = {}
     special: dict[Kind, OwnerReply] = {}
-    for word in words:
-        if word.user != job.user or word.job not in (None, job.id):
+    for reply in words:
+        if reply.user != job.user or reply.job not in (None, job.id):
             continue
-        if word.until_ms is None or word.until_ms > now_ms:
-            (general if word.job is None else special)[word.kind] = word
+        if reply.until_ms is None or reply.until_ms > now_ms:
+            (general if reply.job is None else special)[reply.kind] = reply
     return {
         each.kind: each
         for result in (general, special)
@@ -135,22 +135,22 @@ def in_force(words: Iterable[OwnerReply], job: Job, now_ms: int) -> dict[Kind, O
 def with_consent(state: ClusterState, words: Sequence[OwnerReply]) -> ClusterState:
     """The state with what owners said of their jobs; a job whose owner said nothing is as it was."""
     by_user: defaultdict[str, list[OwnerReply]] = defaultdict(list)
-    for word in words:
-        by_user[word.user].append(word)
+    for reply in words:
+        by_user[reply.user].append(reply)
     changed = {
-        id: _spoken_for(job, said)
+        id: _with_replies(job, replies)
         for id, job in state.jobs.items()
         if job.user is not None
         and job.user in by_user
-        and (said := in_force(by_user[job.user], job, state.as_of_ms))
+        and (replies := in_force(by_user[job.user], job, state.as_of_ms))
     }
     return replace(state, jobs={**state.jobs, **changed}) if changed else state
 
 
 def holding(job: Job, words: Sequence[OwnerReply], now_ms: int) -> tuple[Held, ...]:
     """What holds of a job, kind by kind; ``job`` as it is without its owner's later words."""
-    said = in_force(words, job, now_ms)
-    return tuple(_held(kind, job, said.get(kind)) for kind in Kind)
+    replies = in_force(words, job, now_ms)
+    return tuple(_holding(kind, job, replies.get(kind)) for kind in Kind)
 
 
 def withdrawn(step: Action, user: str | None, words: Sequence[OwnerReply], now_ms: int) -> str | None:
@@ -158,10 +158,10 @@ def withdrawn(step: Action, user: str | None, words: Sequence[OwnerReply], now_m
 
     Ending a job asks for consent to be stopped at all.
     """
-    said = in_force(words, Job(id=step.job, project=ProjectName(""), user=user), now_ms)
+    replies = in_force(words, Job(id=step.job, project=ProjectName(""), user=user), now_ms)
     kind = kind_of(step)
     kinds = STOPPING if isinstance(step, Cancel) else () if kind is None else (kind,)
-    if kinds and all(each in said and said[each].allowed is False for each in kinds):
+    if kinds and all(each in replies and replies[each].allowed is False for each in kinds):
         return refusal(kinds[0], user)
     return None
 
@@ -171,10 +171,10 @@ def refusal(kind: Kind, user: str | None) -> str:
     return f"its owner{f' {user}' if user else ''} does not allow it ({kind.value})"
 
 
-def _spoken_for(job: Job, said: Mapping[Kind, OwnerReply]) -> Job:
+def _with_replies(job: Job, replies: Mapping[Kind, OwnerReply]) -> Job:
     """The job as its owner wants it: what is withheld is named, and what is allowed counts as consent."""
-    allowed = {kind: _allowed(kind, job, said.get(kind)) for kind in Kind}
-    no = {kind for kind, word in said.items() if word.allowed is False}
+    allowed = {kind: _allowed(kind, job, replies.get(kind)) for kind in Kind}
+    no = {kind for kind, reply in replies.items() if reply.allowed is False}
     no |= {kind for kind in STOPPING if not allowed[kind] and any(allowed[each] for each in STOPPING)}
     withheld = {verb: refusal(kind, job.user) for kind in Kind if kind in no for verb in VERBS[kind]}
     outside = not is_submitted(job.id) and allowed[Kind.PAUSE]
@@ -188,16 +188,16 @@ def _spoken_for(job: Job, said: Mapping[Kind, OwnerReply]) -> Job:
     )
 
 
-def _allowed(kind: Kind, job: Job, word: OwnerReply | None) -> bool:
+def _allowed(kind: Kind, job: Job, reply: OwnerReply | None) -> bool:
     """Whether it may be done, by the owner's word or, without one, by the site's and the submission's.
 
     A job that Fallow launched and that can neither save itself nor be resized cannot be stopped by consent.
     """
-    if word is None or word.allowed is None:
+    if reply is None or reply.allowed is None:
         return _before(kind, job)
     if kind in STOPPING and (frozenset(ActionClass) <= job.opted_out or _is_rigid(job)):
         return False
-    return word.allowed
+    return reply.allowed
 
 
 def _is_rigid(job: Job) -> bool:
@@ -220,23 +220,23 @@ def _before(kind: Kind, job: Job) -> bool:
             return bool(job.idle_gaps) and ActionClass.BACKGROUND not in job.opted_out
 
 
-def _held(kind: Kind, job: Job, word: OwnerReply | None) -> Held:
-    allowed = _allowed(kind, job, word)
-    if word is not None:
+def _holding(kind: Kind, job: Job, reply: OwnerReply | None) -> Held:
+    allowed = _allowed(kind, job, reply)
+    if reply is not None:
         return Held(
             kind=kind,
             allowed=allowed,
             origin=Origin.OWNER,
-            at_ms=word.at_ms,
-            until_ms=word.until_ms,
-            for_all=word.job is None,
+            at_ms=reply.at_ms,
+            until_ms=reply.until_ms,
+            for_all=reply.job is None,
         )
     if is_submitted(job.id) or kind.value in job.allowed_in_job:
         return Held(kind=kind, allowed=allowed, origin=Origin.SUBMISSION)
     return Held(kind=kind, allowed=allowed, origin=Origin.SITE if allowed else Origin.NOBODY)
 
 
-def _word(row: Mapping[str, object]) -> OwnerReply:
+def _reply(row: Mapping[str, object]) -> OwnerReply:
     job, until_ms, allowed = row["job"], row["until_ms"], row["allowed"]
     return OwnerReply(
         user=str(row["user_name"]),

@@ -55,13 +55,13 @@ class UsageSample:
 
 def fair_shares(state: ClusterState, limits: Limits) -> Shares:
     """The fair share of every project; of projects that nobody configured as well (no quota, weight 1)."""
-    wanted = demand(state)
-    tree = tree_of(state.projects, also=wanted)
+    demands = demand(state)
+    tree = tree_of(state.projects, also=demands)
     capacity = capacity_gpus(state)
     charged = upward(tree, {name: _charge(state.usage.get(name), limits) for name in tree.projects})
     claims = _Claims(
         tree=tree,
-        wanted=_capped(tree, wanted),
+        wanted=_capped(tree, demands),
         jobs=upward(tree, asking(state)),
         charged=charged,
         limits=limits,
@@ -91,14 +91,14 @@ def remembered(samples: Iterable[UsageSample], now_ms: int, limits: Limits) -> U
 
 def water_fill(amount: float, room: Sequence[float], weights: Sequence[float]) -> list[float]:
     """``amount`` divided by ``weights``, nobody above its ``room``; what one cannot take others get."""
-    given = [0.0] * len(room)
+    parts = [0.0] * len(room)
     by_level = sorted(range(len(room)), key=lambda at: room[at] / weights[at])
     weight = sum(weights)
     for at in by_level:
-        given[at] = min(room[at], amount * weights[at] / weight) if weight > 0 else min(room[at], amount)
-        amount = max(0.0, amount - given[at])
+        parts[at] = min(room[at], amount * weights[at] / weight) if weight > 0 else min(room[at], amount)
+        amount = max(0.0, amount - parts[at])
         weight -= weights[at]
-    return given
+    return parts
 
 
 def lent_parts(
@@ -115,11 +115,11 @@ def lent_parts(
     parts: dict[ProjectName, float] = {}
     families = [(tree.roots, 1.0)]
     while families:
-        siblings, whole = families.pop()
+        siblings, total = families.pop()
         for bucket in _by_priority(claims, siblings):
             weights = _weights(claims, bucket, [1.0] * len(bucket))
             parts.update(
-                (name, whole * weight / sum(weights)) for name, weight in zip(bucket, weights, strict=True)
+                (name, total * weight / sum(weights)) for name, weight in zip(bucket, weights, strict=True)
             )
         families += [(tree.children[name], parts[name]) for name in siblings]
     return parts
@@ -145,12 +145,12 @@ def _charge(usage: Usage | None, limits: Limits) -> float:
 
 def _capped(tree: Tree, leaves: Mapping[ProjectName, float]) -> dict[ProjectName, float]:
     """Demand under limits: a subtree cannot want more than its own limit and its children's allow."""
-    wanted: dict[ProjectName, float] = {}
+    demand: dict[ProjectName, float] = {}
     for name in sorted(tree.projects, key=lambda each: -len(tree.paths[each])):
-        total = leaves.get(name, 0.0) + sum(wanted[child] for child in tree.children[name])
+        total = leaves.get(name, 0.0) + sum(demand[child] for child in tree.children[name])
         limit = tree.projects[name].limit_gpus
-        wanted[name] = total if limit is None else min(total, limit)
-    return wanted
+        demand[name] = total if limit is None else min(total, limit)
+    return demand
 
 
 def _divide(claims: _Claims, siblings: Sequence[ProjectName], amount: float) -> None:
@@ -166,13 +166,13 @@ def _divide(claims: _Claims, siblings: Sequence[ProjectName], amount: float) -> 
             _divide(claims, tree.children[name], fair[name])
 
 
-def _surplus(claims: _Claims, siblings: Sequence[ProjectName], left: float) -> None:
+def _surplus(claims: _Claims, siblings: Sequence[ProjectName], rest: float) -> None:
     for bucket in _by_priority(claims, siblings):
         room = [max(0.0, claims.wanted[name] - claims.fair[name]) for name in bucket]
-        given = water_fill(left, room, _weights(claims, bucket, room))
-        for name, part in zip(bucket, given, strict=True):
+        parts = water_fill(rest, room, _weights(claims, bucket, room))
+        for name, part in zip(bucket, parts, strict=True):
             claims.fair[name] += part
-        left = max(0.0, left - sum(given))
+        rest = max(0.0, rest - sum(parts))
 
 
 def _by_priority(claims: _Claims, siblings: Sequence[ProjectName]) -> list[list[ProjectName]]:
@@ -198,8 +198,8 @@ def _weights(claims: _Claims, bucket: Sequence[ProjectName], room: Sequence[floa
 
 def _beyond(claims: _Claims, name: ProjectName, room: float) -> float:
     """How many of a project's jobs its guarantee leaves over; ``room`` is what they want, in GPUs."""
-    wanted = claims.wanted[name]
-    return claims.jobs[name] * room / wanted if wanted > 0 else 0.0
+    demand = claims.wanted[name]
+    return claims.jobs[name] * room / demand if demand > 0 else 0.0
 
 
 SURCHARGE = 1.0

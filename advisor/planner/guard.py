@@ -88,14 +88,14 @@ def approve(
     return Ruling(approved=approved, refused=tuple(judge.refused))
 
 
-def refusal(step: Action, found: Objection) -> Refusal:
+def refusal(step: Action, objection: Objection) -> Refusal:
     """The objection to a step, as a plan keeps it."""
     return Refusal(
         job=step.job,
         action=action_of(step),
-        rule=found.rule,
-        reason=found.reason,
-        would_change=found.would_change,
+        rule=objection.rule,
+        reason=objection.reason,
+        would_change=objection.would_change,
         step=step,
     )
 
@@ -170,7 +170,7 @@ class _Judge:
         brake = self._brake.copy() if len(together) > 1 else self._brake
         before: list[Before] = []
         for step in together:
-            kept = self._draft.before(step)
+            before_step = self._draft.before(step)
             result = self._against(step) or self._impossible(step)
             if result is not None:
                 self._brake = brake
@@ -178,7 +178,7 @@ class _Judge:
                     self._draft.restore(each)
                 self._refuse(together, step, result)
                 return
-            before.append(kept)
+            before.append(before_step)
             self._brake.note(step)
         self.steps += together
 
@@ -203,14 +203,15 @@ class _Judge:
             or _unswitched(step, self._state, self._limits, self._agreed)
         )
 
-    def _refuse(self, together: tuple[Action, ...], wrong: Action, found: Objection) -> None:
+    def _refuse(self, together: tuple[Action, ...], wrong: Action, objection: Objection) -> None:
         rest = Objection(
             rule=Rule.STALE,
-            reason=f"it is done together with {action_of(wrong).value} of {wrong.job}, and {found.reason}",
-            would_change=found.would_change,
+            reason=f"it is done together with {action_of(wrong).value} of {wrong.job}, "
+            f"and {objection.reason}",
+            would_change=objection.would_change,
         )
         for step in together:
-            self._note(refusal(step, found if step is wrong else self._never(step) or rest))
+            self._note(refusal(step, objection if step is wrong else self._never(step) or rest))
 
     def _note(self, refused: Refusal) -> None:
         """Keep a refusal, and that its job stays where it is and gives nothing to who waits for that."""
@@ -243,11 +244,11 @@ class _Judge:
         return Objection(rule=Rule.STALE, reason=reason, would_change="somebody's yes to that")
 
 
-def is_unwatched(step: Action, seen: Draft | ClusterState) -> bool:
+def is_unwatched(step: Action, view: Draft | ClusterState) -> bool:
     """Whether it gives a neighbour to a job whose steps nobody counts."""
     if not isinstance(step, Move) or step.action is not ActionClass.PACK:
         return False
-    job, placement = seen.jobs.get(step.job), seen.placements.get(step.job)
+    job, placement = view.jobs.get(step.job), view.placements.get(step.job)
     return job is not None and not job.paced and placement is not None and placement.gpus == step.gpus
 
 
@@ -308,8 +309,8 @@ def _unwanted(step: Action, draft: Draft) -> Objection | None:
     job = None if asker is None else draft.jobs.get(asker)
     if asker is None or (job is not None and job.phase is not Phase.RUNNING):
         return None
-    held = draft.placements.get(asker)
-    if job is not None and held is not None and len(held.gpus) < job.max_gpus:
+    placement = draft.placements.get(asker)
+    if job is not None and placement is not None and len(placement.gpus) < job.max_gpus:
         return None
     reason = f"{asker}, for which it would be done, does not wait any more"
     return Objection(rule=Rule.STALE, reason=reason, would_change="a new plan on the newest state")
@@ -327,12 +328,12 @@ def _unswitched(
     mode = limits.mode(action) if job is None else limits.mode_for(action, job.project, state.projects)
     if mode is Mode.AUTO or (mode is Mode.ASK and step in agreed):
         return None
-    wanted = (
+    would_change = (
         "somebody's approval of this step" if mode is Mode.ASK else f"the mode of {action.value} set to auto"
     )
     own = "" if job is None or mode is limits.mode(action) else f" for {job.project}"
     return Objection(
-        rule=Rule.MODE, reason=f"the mode of {action.value} is {mode.value}{own}", would_change=wanted
+        rule=Rule.MODE, reason=f"the mode of {action.value} is {mode.value}{own}", would_change=would_change
     )
 
 
@@ -351,30 +352,32 @@ def _against_protected(
     step: Action, job: Job, placement: Placement | None, state: ClusterState
 ) -> Objection | None:
     """A protected job starts as any other; nobody starts or goes on where the site protects the GPU."""
-    held = () if placement is None else placement.gpus
+    gpus = () if placement is None else placement.gpus
     match step:
         case Start() | Resume() | HoldForJob():
             return against_protected_gpus(step.gpus, state)
         case Resize() | Move():
-            return against_protected(job, (*held, *step.gpus), state)
+            return against_protected(job, (*gpus, *step.gpus), state)
         case _:
-            return against_protected(job, held, state)
+            return against_protected(job, gpus, state)
 
 
 def _against_resize(
     step: Resize, job: Job, placement: Placement, state: ClusterState, cover: Cover
 ) -> Objection | None:
     """Each part of a shrink is judged by who gets it: a quota covers against others, not against siblings."""
-    left = len(step.gpus) + sum(count for _, count in step.also_for)
-    if not all(count >= 0 for _, count in step.also_for) or left > max(len(placement.gpus), len(step.gpus)):
+    remaining = len(step.gpus) + sum(count for _, count in step.also_for)
+    if not all(count >= 0 for _, count in step.also_for) or remaining > max(
+        len(placement.gpus), len(step.gpus)
+    ):
         return Objection(rule=Rule.STALE, reason="more of it is divided than it gives up")
     for asker, count in ((step.for_job, 0), *step.also_for):
-        left -= count
+        remaining -= count
         other = None if asker is None else state.jobs.get(asker)
         if other is None or other.project == job.project:
             continue
         covered = cover.gpus(job, other.project)
-        if left * placement.share < min(covered, placement.size_gpus) - SHARE_SLACK:
+        if remaining * placement.share < min(covered, placement.size_gpus) - SHARE_SLACK:
             return Objection(
                 rule=Rule.IN_QUOTA,
                 reason=f"the quota of {job.project} covers {covered:g} of its GPUs",

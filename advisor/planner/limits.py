@@ -109,13 +109,13 @@ class Limits:
     ) -> Mode:
         """The mode of a class of action for a project's jobs: its own, else its nearest ancestor's, else the
         site's."""
-        seen: set[ProjectName] = set()
+        visited: set[ProjectName] = set()
         name: ProjectName | None = project
-        while name is not None and name not in seen:
-            said = self.project_modes.get(name, {}).get(action)
-            if said is not None:
-                return said
-            seen.add(name)
+        while name is not None and name not in visited:
+            mode = self.project_modes.get(name, {}).get(action)
+            if mode is not None:
+                return mode
+            visited.add(name)
             name = projects[name].parent if name in projects else None
         return self.mode(action)
 

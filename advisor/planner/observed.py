@@ -159,9 +159,9 @@ class Observed:
         for finding in self.findings_of(job):
             if finding.kind in IDLENESS and finding.since_ms != since_ms == measured_since_ms(finding):
                 return True
-            known = {each.name: each.value for each in finding.evidence}
-            began = finding.since_ms == since_ms and known.get("older_than_records")
-            if began and not known.get("has_computed"):
+            evidence = {each.name: each.value for each in finding.evidence}
+            began = finding.since_ms == since_ms and evidence.get("older_than_records")
+            if began and not evidence.get("has_computed"):
                 return True
         return False
 

@@ -92,8 +92,8 @@ class Pairing:
     @property
     def gain(self) -> float:
         """What sharing is expected to add, in GPUs: the joint speed less the one job that runs anyway."""
-        kept = self.foreground_speed if self.kept_speed is None else self.kept_speed
-        return self.chance * (kept + self.guest_speed - 1.0)
+        speed = self.foreground_speed if self.kept_speed is None else self.kept_speed
+        return self.chance * (speed + self.guest_speed - 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def choose_pairs(
     ``explore=False`` takes measured couples only. The same input gives the same answer.
     """
     believe = _beliefs(profiles, experience, rules)
-    made: dict[Couple, _Proposal | None] = {}
+    proposals: dict[Couple, _Proposal | None] = {}
     graph: rx.PyGraph[int, int] = rx.PyGraph(multigraph=False)
     graph.add_nodes_from(range(len(profiles)))
     chosen: dict[tuple[int, int], Pairing] = {}
@@ -136,9 +136,9 @@ def choose_pairs(
         if not may_share(first, second):
             continue
         couple = couple_of(profiles[first], profiles[second])
-        if couple not in made:
-            made[couple] = _proposal(couple, experience, believe, rules, explore)
-        proposal = made[couple]
+        if couple not in proposals:
+            proposals[couple] = _proposal(couple, experience, believe, rules, explore)
+        proposal = proposals[couple]
         if proposal is not None:
             graph.add_edge(first, second, int(proposal.weight * WEIGHT_SCALE))
             chosen[first, second] = _placed(proposal.pairing, couple, (first, second), profiles)
@@ -232,18 +232,18 @@ def _proposal(
         return None
     ahead = first if first.mean >= second.mean else second
     pairing = _oriented(_clipped(first.mean), _clipped(second.mean))
-    chance, kept = _kept(ahead, rules.foreground_floor)
+    chance, floor_speed = _above_floor(ahead, rules.foreground_floor)
     guessed = replace(
         pairing,
         foreground_worst=_clipped(ahead.mean - 2 * ahead.deviation),
         measured=False,
         chance=chance,
-        kept_speed=kept,
+        kept_speed=floor_speed,
     )
     return _Proposal(pairing=guessed, weight=sum(hoped) - 1.0)
 
 
-def _kept(belief: _Belief, floor: float) -> tuple[float, float]:
+def _above_floor(belief: _Belief, floor: float) -> tuple[float, float]:
     """How likely a speed is at least ``floor``, and what it is then: the mean of a normal, cut at 1."""
     speed = NormalDist(belief.mean, belief.deviation)
     chance, full = 1 - speed.cdf(floor), 1 - speed.cdf(1.0)

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from advisor.planner.free_gpus import Cell, Fractions, Pool, Tenant, takes
-from advisor.planner.reservations import HeldForJobs, Waiting
+from advisor.planner.reservations import JobReservations, Waiting
 from advisor.planner.transition import SHARED_RESERVE_BYTES, memory_beside
 from advisor.state.model import ClusterState, Gpu, Job, Placement
 from collector.model import GpuUuid, JobId, NodeName
@@ -30,9 +30,9 @@ def may_share(one: Job, other: Job) -> bool:
     return all(job.may_share or job.share < 1 for job in (one, other))
 
 
-def share_on(job: Job, gpus: tuple[GpuUuid, ...], known: Mapping[GpuUuid, Gpu]) -> float:
+def share_on(job: Job, gpus: tuple[GpuUuid, ...], devices: Mapping[GpuUuid, Gpu]) -> float:
     """The share of each of these GPUs that the job is given: a MIG instance is nobody's in parts."""
-    if job.share < 1 and all(uuid in known and known[uuid].part_of_device is not None for uuid in gpus):
+    if job.share < 1 and all(uuid in devices and devices[uuid].part_of_device is not None for uuid in gpus):
         return 1.0
     return job.share
 
@@ -54,8 +54,8 @@ def shrunk(state: ClusterState, gpus: tuple[GpuUuid, ...], keep: int) -> tuple[G
     ranked = sorted(
         (uuid for own in fullest_first for uuid in own), key=lambda uuid: not works(state.gpus[uuid])
     )
-    kept = set(ranked[:keep])
-    return tuple(uuid for uuid in gpus if uuid in kept)
+    keep_set = set(ranked[:keep])
+    return tuple(uuid for uuid in gpus if uuid in keep_set)
 
 
 _Kind = tuple[str, int, float]
@@ -74,10 +74,10 @@ class Board:
         self._cells: dict[GpuUuid, tuple[Pool, Cell]] = {}
         self._shared = Fractions()
         self._at: dict[tuple[NodeName, _Kind], Cell] = {}
-        self._back = HeldForJobs()
+        self._back = JobReservations()
         self._only_instances = all(gpu.part_of_device is not None for gpu in state.gpus.values())
-        whole = {uuid for placement in state.placements.values() for uuid in placement.gpus}
-        self.pools = self._pools(state, whole)
+        allocated = {uuid for placement in state.placements.values() for uuid in placement.gpus}
+        self.pools = self._pools(state, allocated)
         for job, placement in state.placements.items():
             if placement.share < 1:
                 self._share(state.jobs[job], placement)
@@ -134,14 +134,14 @@ class Board:
         pool = self.kind_of(gpus)
         return 0 if pool is None else pool.free
 
-    def find_held(self, job: Job, count: int, gone_ms: int | None) -> tuple[GpuUuid, ...] | None:
+    def find_reserved(self, job: Job, count: int, end_ms: int | None) -> tuple[GpuUuid, ...] | None:
         """The same, with GPUs that are held back for the job itself, or from ``gone_ms`` on for others.
 
         ``gone_ms`` is when the job is sure to have ended; ``None``: nobody knows.
         """
-        lent = [uuid for uuid in self.held_for(job.id) if uuid in self._back.waiting]
-        if gone_ms is not None and gone_ms <= self._back.latest_ms:
-            lent = [uuid for uuid in self._back.waiting if self._back.may_lend(uuid, job.id, gone_ms)]
+        lent = [uuid for uuid in self.reserved_for(job.id) if uuid in self._back.waiting]
+        if end_ms is not None and end_ms <= self._back.latest_ms:
+            lent = [uuid for uuid in self._back.waiting if self._back.may_lend(uuid, job.id, end_ms)]
         if not lent:
             return None
         for uuid in lent:
@@ -163,9 +163,9 @@ class Board:
             near += cell.free[: more - len(near)]
         if len(near) == more:
             return tuple(near)
-        self._take_whole(near)
+        self._take_gpus(near)
         rest = pool.pick(more - len(near))
-        self._put_whole(near)
+        self._put_gpus(near)
         return None if rest is None else (*near, *rest)
 
     def find_on(self, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...] | None:
@@ -190,19 +190,19 @@ class Board:
     def occupy(self, job: Job, placement: Placement) -> None:
         """Take the place for the job; GPUs of it that may not be given away are not in the books."""
         if placement.share < 1:
-            self._take_whole(uuid for uuid in placement.gpus if uuid not in self._shared)
+            self._take_gpus(uuid for uuid in placement.gpus if uuid not in self._shared)
             self._share(job, placement)
         else:
-            self._take_whole(placement.gpus)
+            self._take_gpus(placement.gpus)
 
     def vacate(self, job: JobId, placement: Placement) -> None:
         """Give the place back; GPUs that may not be given away stay out."""
         if placement.share < 1:
-            self._put_whole(
+            self._put_gpus(
                 uuid for uuid in placement.gpus if self._shared.leave(uuid, job, is_open=self._is_open(uuid))
             )
         else:
-            self._put_whole(placement.gpus)
+            self._put_gpus(placement.gpus)
 
     def promise(self, job: JobId, start_ms: int, gpus: Iterable[GpuUuid]) -> None:
         """Hold these GPUs back for the head of a queue, now or as soon as they come free.
@@ -219,7 +219,7 @@ class Board:
 
     def fulfil(self, job: JobId) -> None:
         """Hold nothing back for this job any more."""
-        for uuid in self._back.held_for(job):
+        for uuid in self._back.reserved_for(job):
             if uuid in self._back.waiting:
                 self._back.end_wait(uuid)
                 pool, cell = self._cells[uuid]
@@ -228,9 +228,9 @@ class Board:
             if uuid in self._cells:
                 self._shared.open(uuid)
 
-    def held_for(self, job: JobId) -> tuple[GpuUuid, ...]:
+    def reserved_for(self, job: JobId) -> tuple[GpuUuid, ...]:
         """The GPUs that are held back for this job, or will be as soon as they come free."""
-        return self._back.held_for(job)
+        return self._back.reserved_for(job)
 
     def promised_heads(self, gpus: Iterable[GpuUuid]) -> tuple[JobId, ...]:
         """The heads of queues that any of these GPUs is held back for, now or as soon as it comes free."""
@@ -268,7 +268,7 @@ class Board:
         """The kinds of GPU that the job can have ``count`` of: of MIG instances one at most."""
         return [pool for pool in self.may_use(job) if count == 1 or pool.part_of_device is None]
 
-    def _pools(self, state: ClusterState, taken: set[GpuUuid]) -> list[Pool]:
+    def _pools(self, state: ClusterState, allocated: set[GpuUuid]) -> list[Pool]:
         pools: dict[_Kind, Pool] = {}
         blocked = {name for name, node in state.nodes.items() if not node.schedulable}
         for gpu in state.gpus.values():
@@ -284,14 +284,14 @@ class Board:
                 pool.cells.append(cell)
             self._cells[gpu.uuid] = (pools[kind], cell)
             pools[kind].size += 1
-            if gpu.uuid not in taken:
+            if gpu.uuid not in allocated:
                 cell.free.append(gpu.uuid)
         for pool in pools.values():
             pool.cells.sort(key=lambda each: each.node)
             pool.settle()
         return [pools[kind] for kind in sorted(pools)]
 
-    def _take_whole(self, gpus: Iterable[GpuUuid]) -> None:
+    def _take_gpus(self, gpus: Iterable[GpuUuid]) -> None:
         by_cell: dict[Cell, list[GpuUuid]] = {}
         for uuid in gpus:
             if uuid not in self._cells:
@@ -303,7 +303,7 @@ class Board:
         for cell, own in by_cell.items():
             self._cells[own[0]][0].take(cell, own)
 
-    def _put_whole(self, gpus: Iterable[GpuUuid]) -> None:
+    def _put_gpus(self, gpus: Iterable[GpuUuid]) -> None:
         by_cell: dict[Cell, list[GpuUuid]] = {}
         for uuid in gpus:
             if uuid not in self._cells:

@@ -162,11 +162,11 @@ def against_disturbing(
             would_change=f"{_span(limits.min_runtime_s * 1000 - ran_ms)} more",
         )
     if job.acted_ms is not None and state.as_of_ms - job.acted_ms < limits.cooldown_s * 1000:
-        left = limits.cooldown_s * 1000 - (state.as_of_ms - job.acted_ms)
+        rest_ms = limits.cooldown_s * 1000 - (state.as_of_ms - job.acted_ms)
         return Objection(
             rule=Rule.COOLDOWN,
             reason=f"it was disturbed {_span(state.as_of_ms - job.acted_ms)} ago",
-            would_change=f"{_span(left)} more",
+            would_change=f"{_span(rest_ms)} more",
         )
     return against_touching(job, gpus, action, state)
 

@@ -41,21 +41,21 @@ def tree_of(projects: Mapping[ProjectName, Project], also: Iterable[ProjectName]
 
     Expects what ``advisor.planner.validate`` has let through: no cycle, every parent known.
     """
-    known = dict(projects)
+    projects_by_name = dict(projects)
     for name in also:
-        known.setdefault(name, Project(name=name))
+        projects_by_name.setdefault(name, Project(name=name))
     below: defaultdict[ProjectName, list[ProjectName]] = defaultdict(list)
     roots: list[ProjectName] = []
-    for name in sorted(known):
-        parent = known[name].parent
+    for name in sorted(projects_by_name):
+        parent = projects_by_name[name].parent
         (roots if parent is None else below[parent]).append(name)
-    paths = {name: _path(known, name) for name in known}
-    children = {name: tuple(below.get(name, ())) for name in known}
+    paths = {name: _path(projects_by_name, name) for name in projects_by_name}
+    children = {name: tuple(below.get(name, ())) for name in projects_by_name}
     quotas: dict[ProjectName, float] = {}
-    for name in sorted(known, key=lambda each: -len(paths[each])):
-        own = known[name].quota_gpus
+    for name in sorted(projects_by_name, key=lambda each: -len(paths[each])):
+        own = projects_by_name[name].quota_gpus
         quotas[name] = sum(quotas[child] for child in children[name]) if own is None else own
-    return Tree(projects=known, roots=tuple(roots), children=children, paths=paths, quotas=quotas)
+    return Tree(projects=projects_by_name, roots=tuple(roots), children=children, paths=paths, quotas=quotas)
 
 
 def housed(state: ClusterState) -> ClusterState:
@@ -106,8 +106,8 @@ def demand(state: ClusterState) -> dict[ProjectName, float]:
     wanted: defaultdict[ProjectName, list[float]] = defaultdict(list)
     for job in state.jobs.values():
         placement = state.placements.get(job.id)
-        held = 0.0 if placement is None else held_gpus(placement, state.gpus)
-        wanted[job.project].append(max(job.max_gpus * job.share, held))
+        size = 0.0 if placement is None else held_gpus(placement, state.gpus)
+        wanted[job.project].append(max(job.max_gpus * job.share, size))
     return {name: fsum(sizes) for name, sizes in wanted.items()}
 
 
@@ -137,11 +137,11 @@ def capacity_gpus(state: ClusterState) -> float:
 
     A MIG instance counts as its part of a device.
     """
-    held = {uuid for placement in state.placements.values() for uuid in placement.gpus}
+    allocated = {uuid for placement in state.placements.values() for uuid in placement.gpus}
     return fsum(
         1.0 if gpu.part_of_device is None else gpu.part_of_device
         for gpu in state.gpus.values()
-        if gpu.uuid in held or is_usable(gpu, state)
+        if gpu.uuid in allocated or is_usable(gpu, state)
     )
 
 
@@ -202,15 +202,15 @@ def _lay(
     jobs: Iterable[Job], sizes: Mapping[JobId, float], quota: float, first: Mapping[JobId, float]
 ) -> dict[JobId, float]:
     covered = dict(first)
-    left = quota - sum(first.values())
-    if left <= SHARE_SLACK:
+    rest = quota - sum(first.values())
+    if rest <= SHARE_SLACK:
         return covered
     for job in sorted(jobs, key=protection_order):
         already = covered.get(job.id, 0.0)
-        wanted = sizes[job.id] - already
-        if job.elastic and wanted > left and already + left >= job.min_gpus * job.share:
-            wanted = left
-        if 0 < wanted <= left + SHARE_SLACK:
-            covered[job.id] = already + wanted
-            left -= wanted
+        more = sizes[job.id] - already
+        if job.elastic and more > rest and already + rest >= job.min_gpus * job.share:
+            more = rest
+        if 0 < more <= rest + SHARE_SLACK:
+            covered[job.id] = already + more
+            rest -= more
     return covered

@@ -23,7 +23,7 @@ class Waiting:
     some: tuple[JobId, ...]
 
 
-class HeldForJobs:
+class JobReservations:
     """What is held back, from when, and what of it waits, counted by kind.
 
     ``released`` counts how often something was held back no longer: while it stays, so does what is promised.
@@ -71,7 +71,7 @@ class HeldForJobs:
         if not counts[head]:
             del counts[head]
 
-    def held_for(self, job: JobId) -> tuple[GpuUuid, ...]:
+    def reserved_for(self, job: JobId) -> tuple[GpuUuid, ...]:
         """What is held back for this job."""
         return self._held.get(job, ())
 
@@ -90,7 +90,7 @@ class HeldForJobs:
         some = islice((head for count in counts for head in count if head != job), names)
         return Waiting(own=own, others=total - own, heads=heads, some=tuple(some))
 
-    def may_lend(self, uuid: GpuUuid, job: JobId, gone_ms: int | None) -> bool:
+    def may_lend(self, uuid: GpuUuid, job: JobId, end_ms: int | None) -> bool:
         """Whether a job that is gone by then may have it meanwhile; whom it is held back for always may."""
         head, start_ms = self._promised[uuid]
-        return head == job or (gone_ms is not None and gone_ms <= start_ms)
+        return head == job or (end_ms is not None and end_ms <= start_ms)

@@ -64,9 +64,9 @@ class RunLengths:
 
     def ended_by(self, state: ClusterState, job: Job, times_s: Sequence[float]) -> list[float]:
         """The chances 0..1 that a running job has ended so many seconds from now."""
-        left = time_left_s(job, len(state.placements[job.id].gpus))
-        if left is not None:
-            return [float(at_s >= left) for at_s in times_s]
+        rest_s = time_left_s(job, len(state.placements[job.id].gpus))
+        if rest_s is not None:
+            return [float(at_s >= rest_s) for at_s in times_s]
         if job.started_ms is None:
             return [0.0] * len(times_s)
         ran_s = (state.as_of_ms - job.started_ms) / MS_PER_S
@@ -81,14 +81,14 @@ class RunLengths:
 
     def all_run_s(self, state: ClusterState, jobs: Iterable[Job], horizon_s: float) -> float:
         """Expected seconds from now until the first of these running jobs ends, ``horizon_s`` at most."""
-        told, guessed = [horizon_s], []
+        horizons, guessed = [horizon_s], []
         for job in jobs:
-            left = time_left_s(job, len(state.placements[job.id].gpus))
-            if left is None:
+            rest_s = time_left_s(job, len(state.placements[job.id].gpus))
+            if rest_s is None:
                 guessed.append(job)
             else:
-                told.append(left)
-        times = instants(max(0.0, min(told)))
+                horizons.append(rest_s)
+        times = instants(max(0.0, min(horizons)))
         ended = [self.ended_by(state, job, times) for job in guessed]
         lasting = [prod(1 - chance for chance in chances) for chances in zip(*ended, strict=True)]
         return integral(times, lasting or [1.0] * len(times), [1.0] * len(times))
@@ -117,11 +117,11 @@ class _Counts:
 
     def hazards(self, before: Sequence[float]) -> list[float]:
         """Of each step, ``before`` counting for ``FEW`` jobs; who was last seen in it is there half of it."""
-        left, result = sum(self.ended) + sum(self.open), []
+        at_risk, result = sum(self.ended) + sum(self.open), []
         for ended, unfinished, guess in zip(self.ended, self.open, before, strict=True):
-            chance = (ended - FEW * expm1(-guess)) / (left - unfinished / 2 + FEW)
+            chance = (ended - FEW * expm1(-guess)) / (at_risk - unfinished / 2 + FEW)
             result.append(-log1p(-chance))
-            left -= ended + unfinished
+            at_risk -= ended + unfinished
         return result
 
 

@@ -23,9 +23,9 @@ from advisor.state.model import Job, Profile
 def step_s(profile: Profile, gpus: int, *, spread: bool = False) -> float | None:
     """Seconds a step on ``gpus`` GPUs, ``spread`` over more nodes than needed; ``None``: not known."""
     table = profile.step_s_spread if spread and profile.step_s_spread else profile.step_s
-    known = table.get(gpus)
-    if known is not None:
-        return known
+    measured_s = table.get(gpus)
+    if measured_s is not None:
+        return measured_s
     sizes = sorted(table)
     at = bisect_left(sizes, gpus)
     if at in (0, len(sizes)):
@@ -78,8 +78,8 @@ def time_left_s(job: Job, gpus: int) -> float | None:
 
 def gpu_time_left_s(job: Job) -> float | None:
     """GPU-seconds that the job still needs on its smallest world, by its own report."""
-    left = time_left_s(job, job.min_gpus)
-    return None if left is None else left * job.min_gpus * job.share
+    rest_s = time_left_s(job, job.min_gpus)
+    return None if rest_s is None else rest_s * job.min_gpus * job.share
 
 
 def growth_pays(job: Job, before: int, after: int, limits: Limits) -> bool | None:
@@ -97,7 +97,7 @@ def growth_pays(job: Job, before: int, after: int, limits: Limits) -> bool | Non
     if grown > limits.amplification:
         return False
     cost = job.profile.resize_s if job.profile.resize_s is not None else limits.resize_s
-    left, then = time_left_s(job, before), time_left_s(job, after)
-    if left is None or then is None:
+    rest_s, then = time_left_s(job, before), time_left_s(job, after)
+    if rest_s is None or then is None:
         return gain * 0.9 >= limits.resize_speedup
-    return left >= limits.resize_costs_left * cost and left / (then + cost) >= limits.resize_speedup
+    return rest_s >= limits.resize_costs_left * cost and rest_s / (then + cost) >= limits.resize_speedup

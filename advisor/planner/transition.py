@@ -65,9 +65,9 @@ def memory_beside(job: Job, gpu: Gpu, share: float) -> int | None:
 
     That is what a sharing job is told that it may use, so two halves are one GPU.
     """
-    known = memory_charged(job)
-    if known is not None or gpu.memory_bytes is None:
-        return known
+    charged = memory_charged(job)
+    if charged is not None or gpu.memory_bytes is None:
+        return charged
     return share_of_memory(gpu.memory_bytes, share)
 
 
@@ -120,8 +120,8 @@ class Draft:
     def before(self, step: Action) -> Before:
         """What ``restore`` needs to undo the step once it was taken, if nothing was taken since."""
         id = step.job
-        held, promised = self.placements.get(id), self.reservations.get(id)
-        return Before(id, self.jobs.get(id), held, promised, len(self._actions))
+        placement, promised = self.placements.get(id), self.reservations.get(id)
+        return Before(id, self.jobs.get(id), placement, promised, len(self._actions))
 
     def restore(self, before: Before) -> None:
         """Have the job as it was."""
@@ -174,12 +174,12 @@ class Draft:
                 assert_never(step)
 
     def _start_background(self, step: StartBackground) -> None:
-        host, taken = self.placements.get(step.beside), set(self.beside.values())
+        host, pairs = self.placements.get(step.beside), set(self.beside.values())
         if step.job not in self._origin.background or step.job in self.beside:
             raise StepError(f"StartBackground {step.job}: it is no background job that waits")
         if len(step.gpus) != 1 or host is None or step.gpus[0] not in host.gpus:
             raise StepError(f"StartBackground {step.job}: {step.beside} does not run on {step.gpus}")
-        if any(gpu == step.gpus[0] for _, gpu in taken):
+        if any(gpu == step.gpus[0] for _, gpu in pairs):
             raise StepError(f"StartBackground {step.job}: another one is in these idle gaps already")
         self.beside[step.job] = step.beside, step.gpus[0]
 
@@ -192,8 +192,8 @@ class Draft:
 
     def _expect(self, step: Action, job: Job, *phases: Phase) -> None:
         if job.phase not in phases:
-            wanted = " or ".join(phase.value for phase in phases)
-            raise StepError(f"{_verb(step)} {job.id}: the job is {job.phase.value}, and must be {wanted}")
+            allowed = " or ".join(phase.value for phase in phases)
+            raise StepError(f"{_verb(step)} {job.id}: the job is {job.phase.value}, and must be {allowed}")
 
     def _run(self, step: Start | Resume, job: Job, placement: Placement) -> None:
         if not job.min_gpus <= len(placement.gpus) <= job.max_gpus:
@@ -206,10 +206,10 @@ class Draft:
         self._put(job, phase=Phase.RUNNING, started_ms=self._now, paused_on=())
 
     def _resume(self, step: Resume, job: Job) -> None:
-        left = sorted(self._node(uuid) for uuid in job.paused_on)
-        if left and sorted(self._node(uuid) for uuid in step.gpus) != left:
+        nodes = sorted(self._node(uuid) for uuid in job.paused_on)
+        if nodes and sorted(self._node(uuid) for uuid in step.gpus) != nodes:
             raise StepError(
-                f"Resume {job.id}: its state lies in the memory of {', '.join(sorted(set(left)))}"
+                f"Resume {job.id}: its state lies in the memory of {', '.join(sorted(set(nodes)))}"
             )
         share = job.share if step.share is None else step.share
         self._run(step, job, Placement(gpus=step.gpus, share=share))
@@ -235,9 +235,9 @@ class Draft:
 
     def _pause(self, step: Pause, job: Job) -> None:
         self._expect(step, job, Phase.RUNNING)
-        left = self._leave(job)
-        self._note(step, left)
-        self._put(job, phase=Phase.PAUSED, paused_on=left.gpus, acted_ms=self._now, started_ms=None)
+        placement = self._leave(job)
+        self._note(step, placement)
+        self._put(job, phase=Phase.PAUSED, paused_on=placement.gpus, acted_ms=self._now, started_ms=None)
 
     def _requeue(self, step: Requeue, job: Job) -> None:
         self._expect(step, job, Phase.RUNNING, Phase.PAUSED)
@@ -261,16 +261,16 @@ class Draft:
 
     def _release(self, step: ReleaseMemory, job: Job) -> None:
         self._expect(step, job, Phase.RUNNING)
-        held = memory_charged(job)
-        if held is None or step.frees_bytes > held:
-            raise StepError(f"ReleaseMemory {job.id}: {step.frees_bytes} bytes of {held} cannot be freed")
-        self._put(job, memory_held_bytes=held - step.frees_bytes)
+        charged = memory_charged(job)
+        if charged is None or step.frees_bytes > charged:
+            raise StepError(f"ReleaseMemory {job.id}: {step.frees_bytes} bytes of {charged} cannot be freed")
+        self._put(job, memory_held_bytes=charged - step.frees_bytes)
 
     def _record(self, step: SetEnvAtRestart | Notify | HoldForJob, job: Job) -> None:
         match step:
             case SetEnvAtRestart():
-                kept = tuple(pair for pair in job.next_launch if pair[0] not in dict(step.settings))
-                self._put(job, next_launch=kept + step.settings)
+                others = tuple(pair for pair in job.next_launch if pair[0] not in dict(step.settings))
+                self._put(job, next_launch=others + step.settings)
             case Notify():
                 first = job.notified_ms if job.notified_ms is not None else self._now
                 self._put(job, notified_ms=first, notifications=job.notifications + 1)
@@ -310,9 +310,9 @@ class Draft:
         return self._crowding(job, gpu, share, others)
 
     def _crowding(self, job: Job, gpu: Gpu, share: float, others: Iterable[JobId]) -> str | None:
-        given = sum(self.placements[other].share for other in others)
-        if given + share > 1 + SHARE_SLACK:
-            return f"{given:g} of it is given to {', '.join(others)}, {share:g} more is too much"
+        allocated = sum(self.placements[other].share for other in others)
+        if allocated + share > 1 + SHARE_SLACK:
+            return f"{allocated:g} of it is given to {', '.join(others)}, {share:g} more is too much"
         beside = [memory_beside(self.jobs[other], gpu, self.placements[other].share) for other in others]
         needs = [memory_beside(job, gpu, share), *beside]
         if gpu.memory_bytes is None or any(need is None for need in needs):

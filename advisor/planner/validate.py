@@ -96,7 +96,7 @@ def _job(job: Job, id: str) -> Iterator[str]:
 
 
 def _placements(state: ClusterState) -> Iterator[str]:
-    given: defaultdict[GpuUuid, float] = defaultdict(float)
+    allocated: defaultdict[GpuUuid, float] = defaultdict(float)
     unknown: set[NodeName | GpuUuid] = set()
     for id, placement in state.placements.items():
         if id not in state.jobs:
@@ -106,10 +106,10 @@ def _placements(state: ClusterState) -> Iterator[str]:
         if not 0 < placement.share <= 1:
             yield f"job {id} has a share of {placement.share:g}: a share is above 0 and at most 1"
         for uuid in placement.gpus:
-            given[uuid] += placement.share
+            allocated[uuid] += placement.share
             if uuid not in state.gpus and uuid not in unknown:
                 unknown.add(uuid)
                 yield f"job {id} runs on GPU {uuid}, and there is no such GPU"
-    for uuid, share in given.items():
+    for uuid, share in allocated.items():
         if share > 1 + SHARE_SLACK:
             yield f"GPU {uuid} is given away {share:g} times"

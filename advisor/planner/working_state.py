@@ -171,7 +171,7 @@ class WorkingState:
             free_gpus=self.board.all_free_gpus,
             running=len(self.placements),
             waiting=self._waiting,
-            allocated_gpus={name: given for name, given in self.given.items() if given > SHARE_SLACK},
+            allocated_gpus={name: gpus for name, gpus in self.given.items() if gpus > SHARE_SLACK},
         )
         return Plan(
             as_of_ms=self.now_ms,

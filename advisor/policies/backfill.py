@@ -28,20 +28,24 @@ class Ends:
     def promise(self, job: Job) -> str:
         """Promise the job a start when bounds allow one; returns what to tell its owner about it."""
         round = self._round
-        known = round.state.reservations.get(job.id)
-        if known is not None and round.board.held_for(job.id):
-            return f"; promised to start within {_minutes(known.start_ms - round.now_ms)}"
+        reservation = round.state.reservations.get(job.id)
+        if reservation is not None and round.board.reserved_for(job.id):
+            return f"; promised to start within {_minutes(reservation.start_ms - round.now_ms)}"
         if job.share < 1:
             return ""
-        if known is not None and known.start_ms >= round.now_ms and self._is_unseen(known.gpus):
-            within = _minutes(known.start_ms - round.now_ms)
+        if (
+            reservation is not None
+            and reservation.start_ms >= round.now_ms
+            and self._is_unseen(reservation.gpus)
+        ):
+            within = _minutes(reservation.start_ms - round.now_ms)
             return f"; promised to start within {within}, on GPUs that are not measured just now"
         best = self._earliest(job)
         if best is None:
             return "; no start can be promised: too few of the jobs in its way have a time limit"
         start_ms, gpus = best
-        told = f"the jobs on these GPUs must end within {_minutes(start_ms - round.now_ms)}"
-        round.promise(HoldForJob(job=job.id, start_ms=start_ms, gpus=gpus, reason=told))
+        reason = f"the jobs on these GPUs must end within {_minutes(start_ms - round.now_ms)}"
+        round.promise(HoldForJob(job=job.id, start_ms=start_ms, gpus=gpus, reason=reason))
         return f"; promised to start within {_minutes(start_ms - round.now_ms)}"
 
     def _is_unseen(self, gpus: tuple[GpuUuid, ...]) -> bool:
@@ -52,7 +56,7 @@ class Ends:
     def hold(self, job: Job) -> str:
         """Hold free GPUs back, in this round, for a head that is entitled to a place and gets one soon."""
         board = self._round.board
-        if board.held_for(job.id) or job.share < 1:
+        if board.reserved_for(job.id) or job.share < 1:
             return ""
         for pool in [pool for pool in board.may_use(job) if pool.size >= job.min_gpus][:1]:
             free = board.free_in(pool, job.min_gpus)

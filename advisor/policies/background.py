@@ -48,19 +48,19 @@ def advise(
         (job for id, job in state.background.items() if id not in state.beside and not job.held),
         key=lambda each: (-each.priority, each.submitted_ms, each.id),
     )
-    taken = {gpu for _, gpu in state.beside.values()}
+    occupied = {gpu for _, gpu in state.beside.values()}
     answers: list[Advice | Abstain] = []
     for job in waiting:
         places, objections = [], []
         for place in _places(state):
-            found = _against(job, place, taken, state)
-            if found is None:
+            objection = _against(job, place, occupied, state)
+            if objection is None:
                 places.append(place)
             else:
-                objections.append(found)
+                objections.append(objection)
         if places:
             best = max(places, key=lambda each: (each[0], each[1], each[2]))
-            taken.add(best[2])
+            occupied.add(best[2])
             answers.append(_advice(state, job, best, rules))
         else:
             answers.append(_abstain(job, objections))
@@ -84,12 +84,12 @@ def _part(gaps: IdleGaps) -> float | None:
     return min(1.0, gaps.gaps_s / gaps.alone_s)
 
 
-def _against(job: Job, place: Place, taken: set[GpuUuid], state: ClusterState) -> Objection | None:
+def _against(job: Job, place: Place, occupied: set[GpuUuid], state: ClusterState) -> Objection | None:
     part, beside, gpu, gaps = place
-    found = against_background(job.id, beside, gpu, state)
-    if found is not None:
-        return found
-    if gpu in taken:
+    objection = against_background(job.id, beside, gpu, state)
+    if objection is not None:
+        return objection
+    if gpu in occupied:
         return Objection(
             rule=Rule.NO_ROOM,
             reason=f"another job is in the idle gaps of {beside} already",
@@ -162,7 +162,7 @@ def _advice(state: ClusterState, job: Job, place: Place, rules: PlannerConfig) -
 def _abstain(job: Job, objections: list[Objection]) -> Abstain:
     """The objection that is nearest to being lifted stands for all: the last one asked about."""
     order = [Rule.NO_ROOM, Rule.NOT_MEASURED, Rule.TELEMETRY, Rule.OPTED_OUT, Rule.PROTECTED]
-    found = min(
+    objection = min(
         objections,
         key=lambda each: order.index(each.rule) if each.rule in order else len(order),
         default=Objection(
@@ -172,5 +172,8 @@ def _abstain(job: Job, objections: list[Objection]) -> Abstain:
         ),
     )
     return Abstain(
-        action=ActionClass.BACKGROUND, reason=found.reason, would_change=found.would_change, job=job.id
+        action=ActionClass.BACKGROUND,
+        reason=objection.reason,
+        would_change=objection.would_change,
+        job=job.id,
     )

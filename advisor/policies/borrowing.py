@@ -42,13 +42,13 @@ class Lack:
     lent_gpus: float
 
 
-def told(job: Job, lack: Lack, free_gpus: int) -> tuple[str, str]:
+def refusal_reason(job: Job, lack: Lack, free_gpus: int) -> tuple[str, str]:
     """What a person reads who waits for this, and what would have to happen."""
     parted = "its GPUs" if lack.parent is None else f"the GPUs of {lack.parent}"
     reason = (
         f"{_why_firm(job)}, and {lack.beyond_gpus:g} of {parted} would lie beyond the quota of {lack.project}"
     )
-    reason += f": {_taken(lack)}"
+    reason += f": {_borrowed(lack)}"
     if free_gpus >= job.min_gpus * job.share:
         reason += f"; {free_gpus} are free now and stay free for whoever is guaranteed them"
     ways = [f"a quota of at least {lack.wanted_gpus:g} for {lack.project}"]
@@ -123,18 +123,18 @@ def _why_firm(job: Job) -> str:
     return "it is not preemptible"
 
 
-def _taken(lack: Lack) -> str:
+def _borrowed(lack: Lack) -> str:
     """Where all of them went: to quotas, and to others of its kind."""
     there, sure = f"{lack.there_gpus:g}", f"{lack.guaranteed_gpus:g}"
     if lack.guaranteed_gpus > lack.there_gpus + SHARE_SLACK:
         return f"quotas add up to {sure}, and there are {there}"
-    left = max(0.0, lack.there_gpus - lack.guaranteed_gpus)
-    if left <= SHARE_SLACK:
+    borrowable = max(0.0, lack.there_gpus - lack.guaranteed_gpus)
+    if borrowable <= SHARE_SLACK:
         return f"quotas guarantee all {there} to projects"
-    lent = min(left, lack.lent_gpus)
+    lent = min(borrowable, lack.lent_gpus)
     if lent > SHARE_SLACK:
         return (
-            f"quotas guarantee {sure} of {there} to projects, and {lent:g} of the other {left:g} are held by "
-            "jobs that cannot give way either"
+            f"quotas guarantee {sure} of {there} to projects, and {lent:g} of the other {borrowable:g} are "
+            "held by jobs that cannot give way either"
         )
-    return f"quotas guarantee {sure} of {there} to projects, which leaves {left:g}"
+    return f"quotas guarantee {sure} of {there} to projects, which leaves {borrowable:g}"

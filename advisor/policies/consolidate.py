@@ -68,10 +68,10 @@ def advise(
     for gang in _crowded_out(queue):
         ahead = dict(before)
         before[gang.min_gpus] = before.get(gang.min_gpus, 0) + gang.min_gpus
-        shape = (gang.min_gpus, gang.memory_bytes, gang.gpu_models, queue.board.held_for(gang.id))
+        shape = (gang.min_gpus, gang.memory_bytes, gang.gpu_models, queue.board.reserved_for(gang.id))
         if shape in barren:
-            known = barren[shape]
-            answers.append(None if known is None else replace(known, job=gang.id))
+            earlier = barren[shape]
+            answers.append(None if earlier is None else replace(earlier, job=gang.id))
             continue
         result = _cheapest(place, gang)
         if isinstance(result, Clearing):
@@ -106,7 +106,7 @@ def _queue_alone(limits: Limits) -> Limits:
     schedule = ActionClass.SCHEDULE
     off = dict.fromkeys(ActionClass, Mode.OFF)
     own = {
-        name: {schedule: said[schedule]} for name, said in limits.project_modes.items() if schedule in said
+        name: {schedule: modes[schedule]} for name, modes in limits.project_modes.items() if schedule in modes
     }
     return replace(limits, modes={**off, schedule: limits.mode(schedule)}, project_modes=own)
 
@@ -210,21 +210,19 @@ def _clearing(place: _Place, gang: Job, accepted: Iterable[GpuUuid]) -> Clearing
     if len(ready) + len(costs) < gang.min_gpus:
         return None
     ready = ready[: gang.min_gpus]
-    wanted = [uuid for _, uuid in sorted(costs)[: gang.min_gpus - len(ready)]]
+    gpus = [uuid for _, uuid in sorted(costs)[: gang.min_gpus - len(ready)]]
     draft, moves = Draft(state), list[Move]()
-    for uuid in wanted:
+    for uuid in gpus:
         for tenant in draft.on(uuid):
-            move = _elsewhere(place, draft, (tenant, gang.id), {*ready, *wanted})
+            move = _elsewhere(place, draft, (tenant, gang.id), {*ready, *gpus})
             if move is None:
                 return None
             moves.append(move)
     cost = sum(_cost(state, state.jobs[move.job], rules) for move in moves)
-    return Clearing(gpus=tuple(sorted((*ready, *wanted))), moves=tuple(moves), cost_gpu_s=cost)
+    return Clearing(gpus=tuple(sorted((*ready, *gpus))), moves=tuple(moves), cost_gpu_s=cost)
 
 
-def _elsewhere(
-    place: _Place, draft: Draft, both: tuple[JobId, JobId], kept_free: set[GpuUuid]
-) -> Move | None:
+def _elsewhere(place: _Place, draft: Draft, both: tuple[JobId, JobId], spare: set[GpuUuid]) -> Move | None:
     """A move of a tenant, for a gang, to the fullest other GPU of its model that takes it, done in the draft.
 
     Idle neighbours are no reason to stay away, unknown ones are: ``Draft`` refuses what may not share memory.
@@ -232,9 +230,9 @@ def _elsewhere(
     tenant, gang = both
     job, own = draft.jobs[tenant], place.state.gpus[draft.placements[tenant].gpus[0]]
     offers = [
-        (-_given(draft, gpu.uuid), gpu.uuid)
+        (-_allocated(draft, gpu.uuid), gpu.uuid)
         for gpu in place.state.gpus.values()
-        if gpu.uuid not in kept_free
+        if gpu.uuid not in spare
         and gpu.model == own.model
         and not place.bars(gpu.uuid, gang)
         and all(_friendly(job, draft.jobs[other]) for other in draft.on(gpu.uuid))
@@ -253,7 +251,7 @@ def _friendly(job: Job, other: Job) -> bool:
     return may_share(job, other) and other.use is not Use.UNKNOWN
 
 
-def _given(draft: Draft, uuid: GpuUuid) -> float:
+def _allocated(draft: Draft, uuid: GpuUuid) -> float:
     return sum(draft.placements[job].share for job in draft.on(uuid))
 
 

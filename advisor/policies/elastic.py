@@ -120,12 +120,12 @@ class Sizes:
 
     def _room(self, job: Job) -> int:
         """GPUs that the limits above it still allow, or what is guaranteed it within its fair shares."""
-        tree, path, given = self._round.tree, self._round.tree.paths[job.project], self._given
+        tree, path, allocated = self._round.tree, self._round.tree.paths[job.project], self._given
         room = self._guarantee(job) if self._guaranteed else float(job.max_gpus)
         for name in path:
             limit = tree.projects[name].limit_gpus
             if limit is not None:
-                room = min(room, limit - given[name])
+                room = min(room, limit - allocated[name])
         return max(int(room + SHARE_SLACK), 0)
 
     def _guarantee(self, job: Job) -> float:

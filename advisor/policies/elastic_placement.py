@@ -19,7 +19,7 @@ from advisor.planner.throughput import growth_pays, step_s, time_left_s
 from advisor.planner.working_state import WorkingState
 from advisor.policies.borrowing import Firm
 from advisor.policies.elastic_sizes import Claim, apportion, claim_of
-from advisor.policies.promised_starts import Promises, gone_by
+from advisor.policies.promised_starts import Promises, end_by
 from advisor.policies.time_slicing import stands_in_line
 from advisor.state.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName
 from collector.model import GpuUuid, JobId
@@ -42,16 +42,16 @@ def _budgets(round: WorkingState, ours: set[JobId]) -> dict[ProjectName, float]:
 
     GPUs that its other jobs hold or wait for are not left.
     """
-    held: defaultdict[ProjectName, float] = defaultdict(float)
-    spoken: defaultdict[ProjectName, float] = defaultdict(float)
+    own: defaultdict[ProjectName, float] = defaultdict(float)
+    others: defaultdict[ProjectName, float] = defaultdict(float)
     for id in sorted(round.state.jobs):
         job, placement = round.state.jobs[id], round.state.placements.get(id)
         if placement is not None:
-            (held if id in ours else spoken)[job.project] += placement.size_gpus
+            (own if id in ours else others)[job.project] += placement.size_gpus
         elif id not in ours:
-            spoken[job.project] += job.min_gpus * job.share
+            others[job.project] += job.min_gpus * job.share
     return {
-        name: held[name] + max(round.fair.get(name, 0.0) - spoken[name] - held[name], 0.0)
+        name: own[name] + max(round.fair.get(name, 0.0) - others[name] - own[name], 0.0)
         for name in {job.project for job in round.state.jobs.values()}
     }
 
@@ -59,11 +59,11 @@ def _budgets(round: WorkingState, ours: set[JobId]) -> dict[ProjectName, float]:
 def _to_give(round: WorkingState, ours: set[JobId]) -> int:
     """How many GPUs there are for these jobs: usable whole ones that no other job has, nor was promised."""
     state, board = round.state, round.board
-    taken = {uuid for name, placed in state.placements.items() if name not in ours for uuid in placed.gpus}
+    occupied = {uuid for name, placed in state.placements.items() if name not in ours for uuid in placed.gpus}
     return sum(
         1
         for gpu in state.gpus.values()
-        if gpu.uuid not in taken
+        if gpu.uuid not in occupied
         and gpu.part_of_device is None
         and is_usable(gpu, state)
         and ours.issuperset(board.promised_heads((gpu.uuid,)))
@@ -75,7 +75,7 @@ def _claims(round: WorkingState) -> list[Claim]:
     for job in sorted(state.jobs.values(), key=lambda job: (-job.priority, job.submitted_ms, job.id)):
         if job.phase is Phase.PAUSED or not job.preemptible or not _may_be_resized(round, job):
             continue
-        claim = claim_of(job, _held(state, job.id), limits)
+        claim = claim_of(job, _gpu_count(state, job.id), limits)
         if claim is not None:
             stays = claim.held and not _may_leave(round, job)
             result.append(replace(claim, floor=job.min_gpus) if stays else claim)
@@ -91,8 +91,8 @@ def _may_be_resized(round: WorkingState, job: Job) -> bool:
         return ActionClass.RESIZE not in job.opted_out and stands_in_line(round, job)
     if job.resized_ms is not None and state.as_of_ms - job.resized_ms < limits.resize_pause_s * 1000:
         return False
-    whole = all(state.gpus[uuid].part_of_device is None for uuid in placement.gpus)
-    if round.board.is_promised(placement.gpus) or not whole:
+    whole_gpus = all(state.gpus[uuid].part_of_device is None for uuid in placement.gpus)
+    if round.board.is_promised(placement.gpus) or not whole_gpus:
         return False
     return against_touching(job, placement.gpus, ActionClass.RESIZE, state) is None
 
@@ -105,7 +105,7 @@ def _may_leave(round: WorkingState, job: Job) -> bool:
     return against_disturbing(job, gpus, ActionClass.RESIZE, round.state, round.limits) is None
 
 
-def _held(state: ClusterState, job: JobId) -> int:
+def _gpu_count(state: ClusterState, job: JobId) -> int:
     placement = state.placements.get(job)
     return 0 if placement is None else len(placement.gpus)
 
@@ -117,8 +117,8 @@ def _sizes(round: WorkingState, claims: Sequence[Claim]) -> dict[JobId, int]:
     bound = round.limits.actions_per_hour
     may_go = len(claims) if bound is None else max(bound - round.disturbed, 0)
     while True:
-        wanted = apportion(claims, gpus, budgets=budgets)
-        sizes = _worthwhile(round.state, claims, wanted, gpus, round.limits)
+        targets = apportion(claims, gpus, budgets=budgets)
+        sizes = _worthwhile(round.state, claims, targets, gpus, round.limits)
         heirs = {claim.project for claim in claims if sizes.get(claim.job, 0) > claim.held}
         leaving = [claim.job for claim in claims if claim.held and not sizes.get(claim.job, 0)]
         stay = {claim.job for claim in claims if claim.job in leaving and claim.project not in heirs}
@@ -129,21 +129,21 @@ def _sizes(round: WorkingState, claims: Sequence[Claim]) -> dict[JobId, int]:
 
 
 def _worthwhile(
-    state: ClusterState, claims: Iterable[Claim], wanted: Mapping[JobId, int], gpus: int, limits: Limits
+    state: ClusterState, claims: Iterable[Claim], targets: Mapping[JobId, int], gpus: int, limits: Limits
 ) -> dict[JobId, int]:
     """The sizes without growth that doesn't pay and without shrinks whose GPUs nobody takes."""
-    sizes = dict(wanted)
+    sizes = dict(targets)
     for claim in claims:
         size = sizes.get(claim.job, 0)
         if 0 < claim.held < size and growth_pays(state.jobs[claim.job], claim.held, size, limits) is False:
             sizes[claim.job] = claim.held
-    left = gpus - sum(sizes.values())
+    rest = gpus - sum(sizes.values())
     for claim in sorted(claims, key=lambda each: (each.gpu_s_left, each.job)):
         size = sizes.get(claim.job, 0)
         back = claim.held - size
-        if 0 < back <= left and claim.speeds.get(claim.held, 0.0) >= claim.speeds.get(size, 0.0):
+        if 0 < back <= rest and claim.speeds.get(claim.held, 0.0) >= claim.speeds.get(size, 0.0):
             sizes[claim.job] = claim.held
-            left -= back
+            rest -= back
     return sizes
 
 
@@ -179,7 +179,9 @@ class _Placing:
             return
         if before is not None:
             self._board.vacate(job.id, before)
-        gpus = self._board.find(job, size) or self._board.find_held(job, size, gone_by(job, self._began(job)))
+        gpus = self._board.find(job, size) or self._board.find_reserved(
+            job, size, end_by(job, self._began(job))
+        )
         if before is not None:
             self._board.occupy(job, before)
         if gpus is None:
@@ -226,14 +228,14 @@ class _Placing:
     def _move_pays(self, job: Job, size: int) -> bool:
         assert job.profile is not None
         apart, together = step_s(job.profile, size, spread=True), step_s(job.profile, size)
-        left = time_left_s(job, size)
-        if apart is None or together is None or left is None:
+        rest_s = time_left_s(job, size)
+        if apart is None or together is None or rest_s is None:
             return False
         cost = self._round.limits.resize_s if job.profile.resize_s is None else job.profile.resize_s
-        slow = left * apart / together
+        slow = rest_s * apart / together
         return (
             slow >= self._round.limits.resize_costs_left * cost
-            and slow / (left + cost) >= self._round.limits.resize_speedup
+            and slow / (rest_s + cost) >= self._round.limits.resize_speedup
         )
 
     def _nodes(self, gpus: Iterable[GpuUuid]) -> int:

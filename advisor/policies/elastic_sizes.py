@@ -54,17 +54,17 @@ def claim_of(job: Job, held: int, limits: Limits) -> Claim | None:
     """
     if job.profile is None or job.share < 1:
         return None
-    known = {n: step_s(job.profile, n) for n in range(job.min_gpus, job.max_gpus + 1)}
-    times = {n: seconds for n, seconds in known.items() if seconds is not None}
+    step_times = {n: step_s(job.profile, n) for n in range(job.min_gpus, job.max_gpus + 1)}
+    times = {n: seconds for n, seconds in step_times.items() if seconds is not None}
     if job.min_gpus not in times:
         return None
     least = job.min_gpus * times[job.min_gpus]
     sound = {n: 1 / t for n, t in times.items() if n * t <= limits.amplification * least}
     if held and held in times:
         sound[held] = 1 / times[held]
-    left = job.profile.steps_left
+    steps_left = job.profile.steps_left
     cheapest = min(n / speed for n, speed in sound.items())
-    gpu_s = job.attained_gpu_s if left is None else left * cheapest
+    gpu_s = job.attained_gpu_s if steps_left is None else steps_left * cheapest
     return Claim(job=job.id, project=job.project, speeds=sound, gpu_s_left=max(gpu_s, LEAST_GPU_S), held=held)
 
 
@@ -87,22 +87,22 @@ def apportion(
         for slope, low, high in _slopes(claim, stickiness, claim.floor)
     ]
     heapify(heap)
-    given = [claim.floor for claim in claims]
+    sizes = [claim.floor for claim in claims]
     rest = _Rest(claims, gpus, budgets)
     while heap and rest.left > 0:
         _, at, low, high = heappop(heap)
         claim = claims[at]
         room = rest.room(claim.project)
-        if given[at] != low or room <= 0:
+        if sizes[at] != low or room <= 0:
             continue
         if high - low > room:
             for slope, start, end in _slopes(claim, stickiness, low, low + room):
                 heappush(heap, (-slope, at, start, end))
             continue
-        given[at] = high
+        sizes[at] = high
         rest.give(claim.project, high - low)
-    _use_rest(claims, given, rest)
-    return {claim.job: count for claim, count in zip(claims, given, strict=True) if count}
+    _use_rest(claims, sizes, rest)
+    return {claim.job: count for claim, count in zip(claims, sizes, strict=True) if count}
 
 
 class _Rest:
@@ -153,8 +153,8 @@ def _slopes(
             hull.append((size, speed))
     result = []
     for (low, slow), (high, fast) in itertools.pairwise(hull):
-        kept = 1 + stickiness if high <= claim.held else 1.0
-        result.append((weight * kept * (fast - slow) / (high - low), low, high))
+        bonus = 1 + stickiness if high <= claim.held else 1.0
+        result.append((weight * bonus * (fast - slow) / (high - low), low, high))
     return result
 
 
@@ -162,15 +162,15 @@ def _turns_up(one: tuple[int, float], two: tuple[int, float], three: tuple[int, 
     return (two[1] - one[1]) * (three[0] - one[0]) < (three[1] - one[1]) * (two[0] - one[0])
 
 
-def _use_rest(claims: Sequence[Claim], given: list[int], rest: _Rest) -> None:
+def _use_rest(claims: Sequence[Claim], amounts: list[int], rest: _Rest) -> None:
     """Hand what fits no step of a hull to whoever gets faster by it, the shortest job first."""
     for at in sorted(range(len(claims)), key=lambda at: (claims[at].gpu_s_left, at)):
         if rest.left <= 0:
             return
-        claim, now = claims[at], given[at]
+        claim, now = claims[at], amounts[at]
         room = rest.room(claim.project)
         sizes = [n for n in claim.speeds if now < n <= now + room]
         best = max(sizes, key=lambda n: (claim.speeds[n], -n), default=now)
         if best > now and claim.speeds[best] > claim.speeds.get(now, 0.0):
-            given[at] = best
+            amounts[at] = best
             rest.give(claim.project, best - now)

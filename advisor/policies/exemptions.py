@@ -67,10 +67,10 @@ def _refused(state: ClusterState, job: Job, action: ActionClass) -> Objection | 
             would_change="the owner's consent",
         )
     if job.keep_until_ms is not None and job.keep_until_ms > state.as_of_ms:
-        left_s = (job.keep_until_ms - state.as_of_ms) / MS_PER_S
+        rest_s = (job.keep_until_ms - state.as_of_ms) / MS_PER_S
         return Objection(
             rule=Rule.KEPT,
-            reason=f"its owner keeps it for {text.length(left_s)} more",
+            reason=f"its owner keeps it for {text.length(rest_s)} more",
             would_change="the end of that time",
         )
     return None

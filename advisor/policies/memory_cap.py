@@ -56,8 +56,8 @@ def advise(
         if silent is not None:
             answers.append(_abstain(state, job, silent.reason, silent.would_change))
             continue
-        held = restraint(state, job, ActionClass.CAP_MEMORY, limits, cover)
-        restrained = None if held is None else held.reason
+        objection = restraint(state, job, ActionClass.CAP_MEMORY, limits, cover)
+        restrained = None if objection is None else objection.reason
         case = _Case(job=job, use=use, finding=finding, excess=excess, restrained=restrained)
         answers.append(_judged(state, observed, rules, case))
     return tuple(answers)
@@ -92,9 +92,9 @@ def _advice(
     state: ClusterState, observed: Observed, rules: PlannerConfig, case: _Case, setting: LaunchSettings
 ) -> Advice:
     job, where = case.job, places(state, state.placements[case.job.id].gpus)
-    left_s = observed.endings.all_run_s(state, (job,), rules.horizon_s)
+    rest_s = observed.endings.all_run_s(state, (job,), rules.horizon_s)
     boards = sum(state.gpus[uuid].part for uuid in state.placements[job.id].gpus)
-    gain = _part(state, job, case.use, case.excess) * boards * left_s / 3600
+    gain = _part(state, job, case.use, case.excess) * boards * rest_s / 3600
     frees = (
         text.size(case.excess) if case.excess else "what it does not need (only the job can tell how much)"
     )
@@ -105,7 +105,7 @@ def _advice(
         job=job.id,
         gpus=state.placements[job.id].gpus,
         steps=_steps(state, case, setting),
-        evidence=(*_evidence(case), Evidence(name="expected_left_s", value=round(left_s))),
+        evidence=(*_evidence(case), Evidence(name="expected_left_s", value=round(rest_s))),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, state.placements[job.id].gpus, gain),
         gain_is_known=bool(case.excess),
@@ -162,8 +162,8 @@ def _why(case: _Case, setting: LaunchSettings) -> str:
         return (
             f"Its own library reports a peak need of {needed}, {spare} less than it holds; {setting.limits}."
         )
-    seen = "" if case.finding is None else case.finding.sentence
-    return f"{seen} With this setting it {setting.limits}."
+    sentence = "" if case.finding is None else case.finding.sentence
+    return f"{sentence} With this setting it {setting.limits}."
 
 
 def _excess(state: ClusterState, job: Job, use: JobUse | None, rules: PlannerConfig) -> int | None:
@@ -189,14 +189,14 @@ def _unshared(state: ClusterState, job: Job) -> float:
     mine = state.placements[job.id]
     if mine.share >= 1:
         return 1.0
-    given = (sum(p.share for p in state.placements.values() if uuid in p.gpus) for uuid in mine.gpus)
-    return max(0.0, 1.0 - max(given))
+    allocated = (sum(p.share for p in state.placements.values() if uuid in p.gpus) for uuid in mine.gpus)
+    return max(0.0, 1.0 - max(allocated))
 
 
 def _total(state: ClusterState, job: Job) -> int | None:
     sizes = [state.gpus[uuid].memory_bytes for uuid in state.placements[job.id].gpus]
-    known = [size for size in sizes if size is not None]
-    return min(known) if known and len(known) == len(sizes) else None
+    sizes_in_bytes = [size for size in sizes if size is not None]
+    return min(sizes_in_bytes) if sizes_in_bytes and len(sizes_in_bytes) == len(sizes) else None
 
 
 def _abstain(state: ClusterState, job: Job, reason: str, would_change: str) -> Abstain:

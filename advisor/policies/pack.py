@@ -86,9 +86,9 @@ def _unfit(
     load = too_busy(observed.uses.get(job.id), rules)
     if load is not None:
         return _load(load)
-    held = restraint(state, job, ActionClass.PACK, limits, cover)
-    if held is not None or job.checkpointable:
-        return held
+    objection = restraint(state, job, ActionClass.PACK, limits, cover)
+    if objection is not None or job.checkpointable:
+        return objection
     return Objection(
         rule=Rule.DOES_NOT_PAY, reason="it cannot be moved", would_change="a way to checkpoint it"
     )
@@ -250,11 +250,11 @@ def _evidence(observed: Observed, host: Job, guest: Job, pair: Pairing) -> tuple
     )
 
 
-def _abstain(state: ClusterState, job: Job, found: Objection) -> Abstain:
+def _abstain(state: ClusterState, job: Job, objection: Objection) -> Abstain:
     return Abstain(
         action=ActionClass.PACK,
-        reason=found.reason,
-        would_change=found.would_change,
+        reason=objection.reason,
+        would_change=objection.would_change,
         job=job.id,
         gpus=state.placements[job.id].gpus,
     )

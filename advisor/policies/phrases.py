@@ -44,10 +44,10 @@ def money_of(
 ) -> float | None:
     """What ``gpu_hours`` of these GPUs cost; ``None`` when one has no price or currencies differ."""
     prices = [observed.price_of(state.gpus[uuid].model) for uuid in gpus]
-    known = [price for price in prices if price is not None]
-    if not known or len(known) < len(prices) or len({price.currency for price in known}) > 1:
+    amounts = [price for price in prices if price is not None]
+    if not amounts or len(amounts) < len(prices) or len({price.currency for price in amounts}) > 1:
         return None
-    return gpu_hours * sum(price.per_gpu_hour for price in known) / len(known)
+    return gpu_hours * sum(price.per_gpu_hour for price in amounts) / len(amounts)
 
 
 def lost_by_pause(manager: str | None) -> str:

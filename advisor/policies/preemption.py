@@ -32,9 +32,9 @@ from advisor.policies.preemption_candidates import (
     way_out,
 )
 from advisor.policies.preemption_moves import elsewhere, go_on, may_move
-from advisor.policies.preemption_reasons import Asked, Short, wanted_gpus, why_given_up, why_short
+from advisor.policies.preemption_reasons import SearchResult, Short, eviction_reason, start_gpus, why_short
 from advisor.policies.preemption_trial import PreemptionTrial
-from advisor.policies.promised_starts import Promises, gone_by
+from advisor.policies.promised_starts import Promises, end_by
 from advisor.state.model import ActionClass, Job, Placement, Reservation
 from collector.model import GpuUuid, JobId
 
@@ -70,9 +70,9 @@ class _Search:
         self.promised |= other.promised
         self.line = other.line
 
-    def asked(self, entitled: int) -> Asked:
+    def result(self, entitled: int) -> SearchResult:
         """Whom it asked and how it went, for the refusal."""
-        return Asked(
+        return SearchResult(
             may_reclaim=self.may_reclaim,
             entitled=entitled,
             reach=self.reach,
@@ -100,10 +100,18 @@ class Reclaimer:
         Promises that do not bind the job are as if they were not made. Those whose GPUs it takes are over.
         """
         round, board = self._round, self._round.board
-        entitled = round.entitled(job, wanted_gpus(job) * job.share) if may_reclaim else 0
-        held = board.held_for(job.id)
+        entitled = round.entitled(job, start_gpus(job) * job.share) if may_reclaim else 0
+        own_hold = board.reserved_for(job.id)
         kind = board.kind_of(beside) if beside else None
-        shape = (*_shape(job), entitled, may_reclaim, job.id in round.state.begun, held, bool(beside), kind)
+        shape = (
+            *_shape(job),
+            entitled,
+            may_reclaim,
+            job.id in round.state.begun,
+            own_hold,
+            bool(beside),
+            kind,
+        )
         if shape in self._hopeless:
             return self._hopeless[shape]
         own = round.state.reservations.get(job.id)
@@ -121,9 +129,9 @@ class Reclaimer:
                 if result is not None:
                     return self._settled(job, *result, aside)
         self._promises.restore(aside)
-        if held:
-            board.promise(job.id, round.now_ms if own is None else own.start_ms, held)
-        self._hopeless[shape] = why_short(round, job, search.asked(entitled))
+        if own_hold:
+            board.promise(job.id, round.now_ms if own is None else own.start_ms, own_hold)
+        self._hopeless[shape] = why_short(round, job, search.result(entitled))
         return self._hopeless[shape]
 
     def _settled(
@@ -137,7 +145,7 @@ class Reclaimer:
         self._commit(job, room, places)
         place = room.place()
         assert place is not None, "room was made for the job"
-        self._promises.restore(aside, place, gone_by(job, self._round.now_ms))
+        self._promises.restore(aside, place, end_by(job, self._round.now_ms))
         return place
 
     def _guaranteed_room(
@@ -148,7 +156,7 @@ class Reclaimer:
         There are GPUs enough for all then, only none where the job can run. ``movable``: by those alone
         who shrink, or go on elsewhere; else whoever finds no place elsewhere is put back in line.
         """
-        size, quotas = wanted_gpus(job) * job.share, self._round.tree.quotas
+        size, quotas = start_gpus(job) * job.share, self._round.tree.quotas
         if all(quotas[name] < size - SHARE_SLACK for name in self._round.tree.paths[job.project]):
             return None
         staying: set[JobId] = set()
@@ -209,8 +217,8 @@ class Reclaimer:
         if len(peers) > PEERS:
             return
         sizes = {each.job.id: self._round.state.placements[each.job.id].size_gpus for each in peers}
-        found = {each.job.id for each in peers if each.job.id in {id for id, _ in room.chosen()}}
-        best = (self._harm(room), [each for each in peers if each.job.id in found])
+        current = {each.job.id for each in peers if each.job.id in {id for id, _ in room.chosen()}}
+        best = (self._harm(room), [each for each in peers if each.job.id in current])
         lacking = sum(sizes[each.job.id] for each in best[1])
         lost = {each.job.id: lost_gpu_hours(self._round, each.job) for each in peers}
         orders = (
@@ -278,23 +286,23 @@ class Reclaimer:
             return rank <= 0 if victim.floor and not settled else rank < 0
         if victim.level in self._round.tree.paths[job.project]:
             return False
-        left = self._round.given[victim.level] - room.freed[victim.level]
-        return room.guaranteed or left > self._round.fair[victim.level] + SHARE_SLACK
+        excess = self._round.given[victim.level] - room.freed[victim.level]
+        return room.guaranteed or excess > self._round.fair[victim.level] + SHARE_SLACK
 
     def _commit(self, job: Job, room: PreemptionTrial, places: Mapping[JobId, Placement]) -> None:
-        for id, kept in room.chosen():
+        for id, gpus in room.chosen():
             victim = self._round.state.jobs[id]
-            if kept:
+            if gpus:
                 does = "grow to what it is guaranteed" if job.id in self._round.placements else "start"
                 self._round.resize(
-                    victim, kept, f"shrinks so that {job.id} of {job.project} can {does}", job.id
+                    victim, gpus, f"shrinks so that {job.id} of {job.project} can {does}", job.id
                 )
                 continue
             self._victims.gone.add(id)
             if id in places:
                 go_on(self._round, victim, places[id], job)
                 continue
-            reason = why_given_up(self._round, victim, job, guaranteed=room.guaranteed)
+            reason = eviction_reason(self._round, victim, job, guaranteed=room.guaranteed)
             if way_out(victim) is Pause:
                 self._round.give_way(
                     Pause(job=id, for_job=job.id, action=ActionClass.FAIR_SHARE, reason=reason)

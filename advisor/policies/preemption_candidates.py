@@ -63,14 +63,14 @@ class Source:
         jobs: Iterable[Job],
         levels: Mapping[ProjectName, ProjectName | None],
         cover: Cover,
-        gone: set[JobId],
+        departed: set[JobId],
         *,
         guaranteed: bool = False,
     ) -> None:
         self._guaranteed = guaranteed
         self.objections: Counter[Rule] = Counter()
         self.blockers: list[tuple[Job, Rule]] = []
-        self._round, self._levels, self._cover, self._gone = round, levels, cover, gone
+        self._round, self._levels, self._cover, self._gone = round, levels, cover, departed
         self._entries = sorted(self._ordered(jobs), key=lambda entry: entry[0])
         self._floors: dict[int, int | None] = {}
         self._after: dict[int, int] = {}
@@ -83,12 +83,12 @@ class Source:
         if self._released != self._round.board.released:
             self._released = self._round.board.released
             self._beyond, self.promised = {}, Counter()
-        held: list[int] = []
+        passed: list[int] = []
         at = self._standing(at)
         while at < len(self._entries) and self._is_promised(at):
-            held.append(at)
+            passed.append(at)
             at = self._standing(self._beyond.get(at, at + 1))
-        self._beyond.update(dict.fromkeys(held, at))
+        self._beyond.update(dict.fromkeys(passed, at))
         return at if at < len(self._entries) else None
 
     def order(self, place: int) -> Order:

@@ -28,23 +28,25 @@ def elsewhere(round: WorkingState, job: Job, room: PreemptionTrial) -> dict[JobI
     chosen, before = room.chosen(), {id: round.placements[id] for id, _ in room.chosen()}
     room.undo()
     assert place is not None, "room was made for the job"
-    left = (uuid for placement in before.values() for uuid in placement.gpus)
-    board.promise(job.id, round.now_ms, dict.fromkeys((*place, *left)))
+    vacated = (uuid for placement in before.values() for uuid in placement.gpus)
+    board.promise(job.id, round.now_ms, dict.fromkeys((*place, *vacated)))
     after: dict[JobId, Placement | None] = {}
     places: dict[JobId, Placement] = {}
-    for id, kept in chosen:
+    for id, gpus_after in chosen:
         victim = round.state.jobs[id]
         board.vacate(id, before[id])
         after[id] = (
-            Placement(gpus=kept, share=before[id].share) if kept else _place(round, victim, before[id])
+            Placement(gpus=gpus_after, share=before[id].share)
+            if gpus_after
+            else _place(round, victim, before[id])
         )
-        if (found := after[id]) is not None:
-            board.occupy(victim, found)
-            if not kept:
-                places[id] = found
-    for id, found in after.items():
-        if found is not None:
-            board.vacate(id, found)
+        if (place_after := after[id]) is not None:
+            board.occupy(victim, place_after)
+            if not gpus_after:
+                places[id] = place_after
+    for id, place_after in after.items():
+        if place_after is not None:
+            board.vacate(id, place_after)
     for id in after:
         board.occupy(round.state.jobs[id], before[id])
     board.fulfil(job.id)

@@ -38,7 +38,7 @@ class Short:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SearchResult:
     """Whom a search for room asked, and how it went: what a refusal rests on.
 
     ``entitled`` and ``reach``: on how many levels of the tree the job was entitled to its place before
@@ -53,36 +53,36 @@ class Asked:
     promised: Counter[JobId]
 
 
-def wanted_gpus(job: Job) -> int:
+def start_gpus(job: Job) -> int:
     """How many GPUs it starts on: its smallest world, or what it had when it was paused."""
     return len(job.paused_on) or job.min_gpus
 
 
-def why_short(round: WorkingState, job: Job, asked: Asked) -> Short:
+def why_short(round: WorkingState, job: Job, search: SearchResult) -> Short:
     """Why nobody could be made to give way for the job."""
     asks = _asks(round, job)
-    if not asked.may_reclaim:
+    if not search.may_reclaim:
         return Short(
             rule=Rule.NO_ROOM,
             reason=f"{asks}; whatever others give up goes first to an earlier job of {job.project}",
             would_change="that job starting, or jobs ending",
             entitled=False,
         )
-    guaranteed = round.guaranteed(job, wanted_gpus(job) * job.share) is not None
-    if not asked.entitled:
-        given, fair = text.count(round.given[job.project]), text.count(round.fair[job.project])
+    guaranteed = round.guaranteed(job, start_gpus(job) * job.share) is not None
+    if not search.entitled:
+        allocated, fair = text.count(round.given[job.project]), text.count(round.fair[job.project])
         more = _overcommitted(round, job) if guaranteed else ""
         return Short(
             rule=Rule.NO_ROOM,
-            reason=f"{asks}; {job.project} has {given} of its fair share of {fair} GPUs{more}, "
+            reason=f"{asks}; {job.project} has {allocated} of its fair share of {fair} GPUs{more}, "
             "so others need not give way",
             would_change="jobs ending, or others wanting less" + (", or quotas that fit" if more else ""),
             entitled=False,
         )
-    return _why_entitled(round, job, asked, asks, guaranteed=guaranteed)
+    return _why_entitled(round, job, search, asks, guaranteed=guaranteed)
 
 
-def why_given_up(round: WorkingState, victim: Job, job: Job, *, guaranteed: bool = False) -> str:
+def eviction_reason(round: WorkingState, victim: Job, job: Job, *, guaranteed: bool = False) -> str:
     """What the owner of a job reads that gives way."""
     if victim.project == job.project:
         return f"{job.id} of the same project has priority {job.priority}, above its {victim.priority}"
@@ -98,26 +98,28 @@ def why_given_up(round: WorkingState, victim: Job, job: Job, *, guaranteed: bool
     )
 
 
-def _why_entitled(round: WorkingState, job: Job, asked: Asked, asks: str, *, guaranteed: bool) -> Short:
-    counted: Counter[Rule] = sum((source.objections for source in asked.sources), Counter())
-    if asked.braked:
+def _why_entitled(
+    round: WorkingState, job: Job, search: SearchResult, asks: str, *, guaranteed: bool
+) -> Short:
+    counted: Counter[Rule] = sum((source.objections for source in search.sources), Counter())
+    if search.braked:
         counted[Rule.RATE] += 1
     parts = [f"{count} {rule.value}" for rule, count in sorted(counted.items())]
-    promised = sum((source.promised for source in asked.sources), asked.promised)
+    promised = sum((source.promised for source in search.sources), search.promised)
     heads = _named(promised, len(promised))
     if promised:
         parts.append(f"{promised.total()} on GPUs promised to {heads}")
-    kept = f" ({', '.join(parts)})" if parts else ""
-    over = "those over their fair share cannot give way for it" if parts else _at_rest(round, job, asked)
+    details = f" ({', '.join(parts)})" if parts else ""
+    over = "those over their fair share cannot give way for it" if parts else _at_rest(round, job, search)
     if guaranteed and parts:
         over = f"the quota of {job.project} guarantees it a place, and those who have it cannot give way"
     changes = [PASSING[rule] for rule in SOON if rule in counted]
     changes += [f"the start of {heads}"] if promised else []
-    blockers = {each.id: (each, rule) for source in asked.sources for each, rule in source.blockers}
+    blockers = {each.id: (each, rule) for source in search.sources for each, rule in source.blockers}
     changes += [_ask(each, rule) for each, rule in list(blockers.values())[:NAMED]]
     return Short(
         rule=Rule.NO_ROOM,
-        reason=f"{asks}; {over}{kept}",
+        reason=f"{asks}; {over}{details}",
         would_change=" or ".join(changes) or "jobs ending",
         entitled=True,
         soon=any(rule in SOON for rule in counted),
@@ -133,11 +135,11 @@ def _asks(round: WorkingState, job: Job) -> str:
     """What it asks for and what there is of it, and who has the rest that is free."""
     board = round.board
     if job.paused_on:
-        known, free = round.state.gpus, len(board.free_on(job.paused_on))
-        nodes = ", ".join(sorted({known[uuid].node for uuid in job.paused_on if uuid in known}))
+        gpus, free = round.state.gpus, len(board.free_on(job.paused_on))
+        nodes = ", ".join(sorted({gpus[uuid].node for uuid in job.paused_on if uuid in gpus}))
         return (
             f"it is paused, and its state lies on {nodes or 'GPUs that are gone'}: it needs "
-            f"{wanted_gpus(job)} GPUs there, and {free} are free for it"
+            f"{start_gpus(job)} GPUs there, and {free} are free for it"
         )
     if not board.may_use(job):
         return "no GPU of the cluster has the model and memory it asks for"
@@ -151,15 +153,15 @@ def _asks(round: WorkingState, job: Job) -> str:
     return asks
 
 
-def _at_rest(round: WorkingState, job: Job, asked: Asked) -> str:
+def _at_rest(round: WorkingState, job: Job, search: SearchResult) -> str:
     """Why nobody is asked: none is over a fair share, or the project above has its own already."""
     mine = round.tree.paths[job.project]
-    if asked.reach >= len(mine):
+    if search.reach >= len(mine):
         return "nobody is over a fair share"
-    full = mine[asked.reach]
-    given, fair = text.count(round.given[full]), text.count(round.fair[full])
+    full = mine[search.reach]
+    allocated, fair = text.count(round.given[full]), text.count(round.fair[full])
     return (
-        f"{full} has {given} of its fair share of {fair} GPUs, so nobody outside it need give way, and "
+        f"{full} has {allocated} of its fair share of {fair} GPUs, so nobody outside it need give way, and "
         "within it nobody can"
     )
 

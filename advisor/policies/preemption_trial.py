@@ -44,8 +44,8 @@ class PreemptionTrial:
         """
         if self._round.over_limit(self._job, self._size, self.freed) is not None:
             return False
-        asked = [depth for depth, count in self._depths.items() if count and depth]
-        return all(self.may_ask(depth) for depth in asked) and self._fits()
+        depths = [depth for depth, count in self._depths.items() if count and depth]
+        return all(self.may_ask(depth) for depth in depths) and self._fits()
 
     def reach(self) -> int:
         """On how many levels of the tree, from its project upwards, the job is entitled to its place now."""
@@ -84,7 +84,7 @@ class PreemptionTrial:
         before = self._now(victim.id)
         if before is None or not self._helps(before.gpus):
             return 0.0
-        keep = self._kept(before, floor) if floor else 0
+        keep = self._target(before, floor) if floor else 0
         if keep >= len(before.gpus):
             return 0.0
         after = None
@@ -127,13 +127,13 @@ class PreemptionTrial:
         for id, after in self._after.items():
             self._restore(self._round.state.jobs[id], after, self._before[id])
 
-    def _kept(self, before: Placement, floor: int) -> int:
+    def _target(self, before: Placement, floor: int) -> int:
         """How many GPUs it keeps, when what it gives up is to be what the job lacks; broken ones don't count.
 
         All, when too few of its GPUs work to go on with.
         """
-        known = self._round.state.gpus
-        working = sum(1 for uuid in before.gpus if works(known[uuid]))
+        gpus = self._round.state.gpus
+        working = sum(1 for uuid in before.gpus if works(gpus[uuid]))
         if working < floor:
             return len(before.gpus)
         lacking = self._lacking(before.gpus)
@@ -159,9 +159,9 @@ class PreemptionTrial:
         return most
 
     def _useful(self, before: Placement, keep: int) -> int:
-        kept = shrunk(self._round.state, before.gpus, keep)
-        given = self._near(uuid for uuid in before.gpus if uuid not in kept)
-        return sum(1 for uuid in given if self._round.board.pool_of(uuid) is not None)
+        rest = shrunk(self._round.state, before.gpus, keep)
+        freed = self._near(uuid for uuid in before.gpus if uuid not in rest)
+        return sum(1 for uuid in freed if self._round.board.pool_of(uuid) is not None)
 
     def _helps(self, gpus: tuple[GpuUuid, ...]) -> bool:
         board = self._round.board
@@ -171,9 +171,9 @@ class PreemptionTrial:
 
     def _near(self, gpus: Iterable[GpuUuid]) -> tuple[GpuUuid, ...]:
         """Those of these GPUs that lie where the job may."""
-        known = self._round.state.gpus
-        nodes = {known[uuid].node for uuid in self._on if uuid in known}
-        return tuple(uuid for uuid in gpus if not self._on or known[uuid].node in nodes)
+        all_gpus = self._round.state.gpus
+        nodes = {all_gpus[uuid].node for uuid in self._on if uuid in all_gpus}
+        return tuple(uuid for uuid in gpus if not self._on or all_gpus[uuid].node in nodes)
 
     def _now(self, id: JobId) -> Placement | None:
         return self._after[id] if id in self._after else self._round.placements.get(id)

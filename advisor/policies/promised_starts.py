@@ -20,7 +20,7 @@ from advisor.state.model import Job, ProjectName, Reservation
 from collector.model import GpuUuid, JobId
 
 
-def gone_by(job: Job, start_ms: int) -> int | None:
+def end_by(job: Job, start_ms: int) -> int | None:
     """When a job that starts at ``start_ms`` has surely ended; ``None`` when nothing bounds it."""
     return None if job.limit_s is None else start_ms + round(job.limit_s * 1000)
 
@@ -29,7 +29,7 @@ def sure_end(round: WorkingState, id: JobId) -> int | None:
     """When a running job has surely ended; ``None`` when nothing bounds it, or its bound has gone by."""
     job = round.state.jobs[id]
     started_ms = round.now_ms if id in round.new else job.started_ms
-    end_ms = None if started_ms is None else gone_by(job, started_ms)
+    end_ms = None if started_ms is None else end_by(job, started_ms)
     return None if end_ms is None or end_ms <= round.now_ms else end_ms
 
 
@@ -49,9 +49,9 @@ class Promises:
             return {}
         board = self._round.board
         aside = {
-            head: kept
-            for head, kept in self._kept.items()
-            if board.held_for(head) == kept.gpus and not self._binds(head, kept, job)
+            head: reservation
+            for head, reservation in self._kept.items()
+            if board.reserved_for(head) == reservation.gpus and not self._binds(head, reservation, job)
         }
         for head in aside:
             board.fulfil(head)
@@ -64,11 +64,11 @@ class Promises:
 
         ``until_ms`` is when who took them is sure to be gone; ``None``: nobody knows.
         """
-        gone = set(taken)
-        for head, kept in aside.items():
-            in_time = until_ms is not None and until_ms <= kept.start_ms
-            if in_time or gone.isdisjoint(kept.gpus):
-                self._round.board.promise(head, kept.start_ms, kept.gpus)
+        lost = set(taken)
+        for head, reservation in aside.items():
+            in_time = until_ms is not None and until_ms <= reservation.start_ms
+            if in_time or lost.isdisjoint(reservation.gpus):
+                self._round.board.promise(head, reservation.start_ms, reservation.gpus)
 
     def is_guaranteed(self, job: Job) -> bool:
         """Whether its own project's quota covers the job beside all that the project has."""
@@ -77,34 +77,34 @@ class Promises:
     def _keep(self) -> None:
         round, last = self._round, self._last_ends()
         sound = {
-            head: kept
-            for head, kept in round.state.reservations.items()
+            head: reservation
+            for head, reservation in round.state.reservations.items()
             if head in round.state.jobs
             and head not in round.placements
-            and kept.start_ms >= round.now_ms
+            and reservation.start_ms >= round.now_ms
             and all(
-                round.board.pool_of(uuid) is not None and last.get(uuid, 0.0) <= kept.start_ms
-                for uuid in kept.gpus
+                round.board.pool_of(uuid) is not None and last.get(uuid, 0.0) <= reservation.start_ms
+                for uuid in reservation.gpus
             )
         }
         for head in sorted(sound, key=self._rank):
-            kept = sound[head]
-            if not round.board.is_promised(kept.gpus):
-                round.board.promise(head, kept.start_ms, kept.gpus)
-                self._kept[head] = kept
+            reservation = sound[head]
+            if not round.board.is_promised(reservation.gpus):
+                round.board.promise(head, reservation.start_ms, reservation.gpus)
+                self._kept[head] = reservation
 
     def _last_ends(self) -> dict[GpuUuid, float]:
         """When each promised GPU in use is free for sure; infinity when nothing bounds that."""
         round, on = self._round, defaultdict[GpuUuid, list[JobId]](list)
-        promised = {uuid for kept in round.state.reservations.values() for uuid in kept.gpus}
+        promised = {uuid for reservation in round.state.reservations.values() for uuid in reservation.gpus}
         last: dict[GpuUuid, float] = {}
         for id, placement in round.placements.items():
             for uuid in promised.intersection(placement.gpus):
                 end_ms = sure_end(round, id)
                 last[uuid] = max(last.get(uuid, 0.0), float("inf") if end_ms is None else end_ms)
                 on[uuid].append(id)
-        for head, kept in round.state.reservations.items():
-            self._on[head] = tuple({id: None for uuid in kept.gpus for id in on.get(uuid, ())})
+        for head, reservation in round.state.reservations.items():
+            self._on[head] = tuple({id: None for uuid in reservation.gpus for id in on.get(uuid, ())})
         return last
 
     def _rank(self, head: JobId) -> tuple[bool, bool, int, int, str]:
@@ -113,7 +113,7 @@ class Promises:
         beyond = not self._is_covered(head, paths[job.project])
         return (head not in self._round.state.begun, beyond, -job.priority, job.submitted_ms, head)
 
-    def _binds(self, head: JobId, kept: Reservation, asker: Job) -> bool:
+    def _binds(self, head: JobId, reservation: Reservation, asker: Job) -> bool:
         """Whether the asker must leave alone what is promised to the head."""
         paths, theirs = self._round.tree.paths, self._round.state.jobs[head].project
         common = set(paths[asker.project]) & set(paths[theirs])

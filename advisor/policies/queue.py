@@ -26,11 +26,11 @@ from advisor.planner.throughput import gpu_time_left_s
 from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
 from advisor.policies.backfill import Ends
-from advisor.policies.borrowing import Firm, told
+from advisor.policies.borrowing import Firm, refusal_reason
 from advisor.policies.guaranteed_growth import grow_guaranteed
 from advisor.policies.preemption import Reclaimer
 from advisor.policies.preemption_reasons import Short
-from advisor.policies.promised_starts import Promises, gone_by
+from advisor.policies.promised_starts import Promises, end_by
 from advisor.policies.time_slicing import is_young, rests
 from advisor.state.model import ActionClass, Job, Phase, Placement, ProjectName, held_gpus
 from analytics import text
@@ -109,7 +109,7 @@ class _Desk:
             self.round.refuse(
                 job,
                 Rule.NEVER_FITS,
-                f"it needs {_asked(job)} of one kind at once{_such(job)}, and the cluster has {most} for it"
+                f"it needs {_request(job)} of one kind at once{_such(job)}, and the cluster has {most} for it"
                 + self._cut(job),
                 "a smaller request, or more such GPUs",
             )
@@ -117,7 +117,7 @@ class _Desk:
             self._start_within(job, size, limit)
         elif (lack := self._firm.lack(job)) is not None:
             free = sum(pool.free for pool in self.round.board.may_use(job))
-            self.round.refuse(job, Rule.UNGUARANTEED, *told(job, lack, free))
+            self.round.refuse(job, Rule.UNGUARANTEED, *refusal_reason(job, lack, free))
         elif job.phase is Phase.PAUSED and job.paused_on:
             self._resume(job)
         else:
@@ -159,24 +159,24 @@ class _Desk:
 
     def _fits(self, job: Job) -> tuple[GpuUuid, ...] | None:
         board = self.round.board
-        return board.find(job, job.min_gpus) or board.find_held(
-            job, job.min_gpus, gone_by(job, self.round.now_ms)
+        return board.find(job, job.min_gpus) or board.find_reserved(
+            job, job.min_gpus, end_by(job, self.round.now_ms)
         )
 
     def _may_have(self, job: Job, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether what it would be given is within every limit: a MIG instance is more than was asked for."""
-        known = self.round.state.gpus
-        size = held_gpus(Placement(gpus=gpus, share=share_on(job, gpus, known)), known)
+        all_gpus = self.round.state.gpus
+        size = held_gpus(Placement(gpus=gpus, share=share_on(job, gpus, all_gpus)), all_gpus)
         limit = self.round.over_limit(job, size)
         if limit is not None:
             self._refuse_limit(job, size, limit)
         return limit is None
 
     def _place(self, job: Job, gpus: tuple[GpuUuid, ...], how: str) -> None:
-        given = text.count(self.round.given[job.project])
+        allocated = text.count(self.round.given[job.project])
         fair = text.count(self.round.fair[job.project])
         shrunk = f" on {len(gpus)} of the {job.max_gpus} GPUs it can use" if job.elastic else ""
-        reason = f"{how}: {job.project} has {given} of its fair share of {fair} GPUs; starts{shrunk}"
+        reason = f"{how}: {job.project} has {allocated} of its fair share of {fair} GPUs; starts{shrunk}"
         self._firm.note(job)
         self.round.start(job, gpus, reason)
 
@@ -184,17 +184,19 @@ class _Desk:
         round = self.round
         if short.entitled:
             self._owed.add(job.project)
-        told = ""
+        outlook = ""
         if self._heads[job.project] < round.limits.heads:
             self._heads[job.project] += 1
             aside = self._promises.set_aside(job)
-            told = self._ends.promise(job) if not short.soon else self._ends.hold(job)
-            self._promises.restore(aside, round.board.held_for(job.id))
+            outlook = self._ends.promise(job) if not short.soon else self._ends.hold(job)
+            self._promises.restore(aside, round.board.reserved_for(job.id))
         if job.id == self._aged:
-            held, waits = len(round.board.held_for(job.id)), (round.now_ms - job.submitted_ms) / 1000
-            told += f"; it has waited longest, {text.length(waits)}: {held} GPUs are held back for it until "
-            told += f"{job.min_gpus} are free"
-        round.refuse(job, short.rule, short.reason + told, short.would_change)
+            count, waits = len(round.board.reserved_for(job.id)), (round.now_ms - job.submitted_ms) / 1000
+            outlook += (
+                f"; it has waited longest, {text.length(waits)}: {count} GPUs are held back for it until "
+            )
+            outlook += f"{job.min_gpus} are free"
+        round.refuse(job, short.rule, short.reason + outlook, short.would_change)
 
     def _resume(self, job: Job) -> None:
         """Bring it back where its state lies, and have others give way there; else it goes on waiting.
@@ -215,13 +217,13 @@ class _Desk:
         if elsewhere is not None and result.entitled and self._may_restart(job):
             self._restart(job, elsewhere)
             return
-        told = (
+        loss = (
             "" if elsewhere is None else "; there is room elsewhere, but it would lose what it has not saved"
         )
         if result.entitled and result.soon:
             self._owed.add(job.project)
             board.promise(job.id, self.round.now_ms, board.free_on(job.paused_on))
-        self.round.refuse(job, Rule.STATE_ELSEWHERE, result.reason + told, result.would_change)
+        self.round.refuse(job, Rule.STATE_ELSEWHERE, result.reason + loss, result.would_change)
 
     def _may_restart(self, job: Job) -> bool:
         """Whether a paused job may be put back in the queue: all it did is saved, and nobody minds."""
@@ -246,11 +248,11 @@ class _Desk:
         self.round.refuse(job, Rule.STATE_ELSEWHERE, "it is put back in the queue first")
 
     def _refuse_limit(self, job: Job, size: float, limit: ProjectName) -> None:
-        bound, given = self.round.tree.projects[limit].limit_gpus, text.count(self.round.given[limit])
+        bound, allocated = self.round.tree.projects[limit].limit_gpus, text.count(self.round.given[limit])
         self.round.refuse(
             job,
             Rule.LIMIT,
-            f"{limit} has {given} GPUs of a limit of {bound:g}; {size:g} more exceed it",
+            f"{limit} has {allocated} GPUs of a limit of {bound:g}; {size:g} more exceed it",
             "jobs of the project ending, or a higher limit",
         )
 
@@ -260,7 +262,7 @@ def _size(job: Job) -> float:
     return job.min_gpus * job.share
 
 
-def _asked(job: Job) -> str:
+def _request(job: Job) -> str:
     count = "1 GPU" if job.min_gpus == 1 else f"{job.min_gpus} GPUs"
     return count if job.share >= 1 else f"{text.percent(job.share)} of {count}"
 
@@ -289,8 +291,8 @@ def _place_in_line(job: Job, order: Order) -> tuple[int, float, int, str]:
         case Order.ARRIVAL:
             first = 0.0
         case Order.SHORTEST | Order.GOODPUT:
-            left = gpu_time_left_s(job)
-            first = float("inf") if left is None else left
+            rest_s = gpu_time_left_s(job)
+            first = float("inf") if rest_s is None else rest_s
         case Order.YOUNGEST:
             first = 0.0 if is_young(job) else 1.0
         case _:
@@ -304,7 +306,7 @@ def _turn(round: WorkingState, job: Job) -> Turn:
 
 
 def _standing(round: WorkingState, name: ProjectName, job: Job) -> tuple[bool, int, float, int, str]:
-    given, fair = round.given[name], round.fair[name]
-    over = given + _size(job) > round.tree.quotas[name] + SHARE_SLACK
-    ratio = given / fair if fair > 0 else float("inf")
+    allocated, fair = round.given[name], round.fair[name]
+    over = allocated + _size(job) > round.tree.quotas[name] + SHARE_SLACK
+    ratio = allocated / fair if fair > 0 else float("inf")
     return (over, -round.tree.projects[name].priority, ratio, job.submitted_ms, name)

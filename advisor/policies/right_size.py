@@ -51,9 +51,9 @@ def slices_of(model: str | None, memory_bytes: int | None) -> tuple[Slice, ...]:
     """The profiles of a GPU, smallest first; empty for one that cannot be cut, or is a slice itself."""
     if model is None or memory_bytes is None or "MIG" in model:
         return ()
-    for word, least_gib, profiles in _GUIDE:
-        if word in model and memory_bytes >= least_gib * GIB:
-            of = 4 if word == "A30" else SEVENTHS
+    for board, least_gib, profiles in _GUIDE:
+        if board in model and memory_bytes >= least_gib * GIB:
+            of = 4 if board == "A30" else SEVENTHS
             return tuple(
                 Slice(name=f"{parts}g.{gib}gb", parts=parts, of=of, memory_bytes=gib * GIB)
                 for parts, gib in profiles
@@ -133,9 +133,9 @@ def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> tupl
     if job.kind is JobKind.INFERENCE:
         return "it serves others: minutes say nothing of how fast it has to answer", ""
     if use is None or use.measured_s < rules.fit_window_s * rules.coverage_ratio:
-        seen = 0.0 if use is None else use.measured_s
+        length_s = 0.0 if use is None else use.measured_s
         takes = text.length(rules.fit_window_s)
-        return f"measured for {text.length(seen)}; it takes {takes} to tell", "a longer record of it"
+        return f"measured for {text.length(length_s)}; it takes {takes} to tell", "a longer record of it"
     if use.coverage_ratio < rules.coverage_ratio:
         part = text.percent(use.coverage_ratio)
         return f"only {part} of its time was measured", "a record with fewer gaps"
@@ -184,12 +184,12 @@ def _smallest(state: ClusterState, observed: Observed, job: Job, rules: PlannerC
     return min(worth, key=lambda fit: (fit.hours_ratio, fit.ask), default=None)
 
 
-def _fewer(use: JobUse, held: Sequence[Gpu]) -> Fit | None:
+def _fewer(use: JobUse, mine: Sequence[Gpu]) -> Fit | None:
     """Of several GPUs some never computed."""
-    gpus = len(held)
+    gpus = len(mine)
     if use.gpus_used is None or not 0 < use.gpus_used < gpus:
         return None
-    nouns = "GPUs" if any(gpu.part_of_device is None for gpu in held) else "MIG instances"
+    nouns = "GPUs" if any(gpu.part_of_device is None for gpu in mine) else "MIG instances"
     return Fit(
         ask=f"{use.gpus_used} instead of {gpus} {nouns}",
         hours_ratio=use.gpus_used / gpus,
@@ -203,11 +203,11 @@ def _slice(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
     busy, peak = use.utilization_p95_ratio or 0.0, use.memory_peak_bytes or 0
     if use.controller_p95_ratio is None:  # who reads more than a slice gives has been turned away before
         return None
-    given = "a whole" if share == 1 else f"{share:g} of a"
+    part = "a whole" if share == 1 else f"{share:g} of a"
     for piece in slices_of(gpu.model, gpu.memory_bytes):
         if busy <= rules.fit_p95 * piece.compute_ratio and peak <= rules.fit_memory * piece.memory_bytes:
             return Fit(
-                ask=f"a {piece.name} slice instead of {given} {gpu.model}",
+                ask=f"a {piece.name} slice instead of {part} {gpu.model}",
                 hours_ratio=piece.compute_ratio / share,
                 risk=f"it may run at {text.percent(MIG_WORST)} of its speed (the slowest such job of MISO's)"
                 f"{_slower(use)}",
@@ -238,9 +238,9 @@ def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
     if needed >= share:
         return None
     of = text.size(room) if rules.shared_reserve_bytes else ""
-    kept = f" A GPU that is shared gives {of}, the rest of its memory is left free." if of else ""
+    sharing = f" A GPU that is shared gives {of}, the rest of its memory is left free." if of else ""
     spare = (
-        f" Memory decides the share, with {text.percent(1 - rules.fit_memory)} to spare.{kept}"
+        f" Memory decides the share, with {text.percent(1 - rules.fit_memory)} to spare.{sharing}"
         if memory > compute
         else f" The busiest minutes decide the share, with {text.percent(1 - rules.fit_p95)} to spare."
     )

@@ -71,14 +71,14 @@ def _under(bound: int | None, lately: int, steps: list[Action]) -> tuple[Action,
     """The steps up to the last turn that the bound on disturbances in an hour leaves whole."""
     if bound is None:
         return tuple(steps)
-    kept = disturbed = 0
+    staying = disturbed = 0
     for at, step in enumerate(steps):
         disturbed += isinstance(step, Requeue)
         if lately + disturbed > bound:
             break
         if isinstance(step, Start):
-            kept = at + 1
-    return tuple(steps[:kept])
+            staying = at + 1
+    return tuple(steps[:staying])
 
 
 def _givers(state: ClusterState, limits: Limits, projects: set[ProjectName]) -> dict[ProjectName, list[Job]]:

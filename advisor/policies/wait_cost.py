@@ -62,31 +62,31 @@ def freeing(state: ClusterState, horizon_s: float, endings: RunLengths) -> Freei
     return Freeing(endings=endings, times_s=times, free=free, only_instances=only_instances)
 
 
-def spared_s(seen: Freeing, gang: Job, ahead: Mapping[int, int] = NOBODY) -> float:
+def spared_s(freeing: Freeing, gang: Job, ahead: Mapping[int, int] = NOBODY) -> float:
     """Expected seconds that it runs instead of waiting for GPUs of one kind.
 
     ``ahead`` is what those in line before it want, in GPUs, by the size of their gangs.
     """
-    wanted = gang.min_gpus + sum(gpus for size, gpus in ahead.items() if size <= gang.min_gpus)
+    needed = gang.min_gpus + sum(gpus for size, gpus in ahead.items() if size <= gang.min_gpus)
     larger = {size: gpus for size, gpus in ahead.items() if size > gang.min_gpus}
-    runs = seen.endings.lasts_after(gang, seen.times_s)
-    fitting = (kind for kind in seen.free if takes(gang, kind, only_instances=seen.only_instances))
-    waits = [_waits_on(seen, kind, wanted, larger) for kind in fitting]
+    runs = freeing.endings.lasts_after(gang, freeing.times_s)
+    fitting = (kind for kind in freeing.free if takes(gang, kind, only_instances=freeing.only_instances))
+    waits = [_waits_on(freeing, kind, needed, larger) for kind in fitting]
     nowhere = [1.0] * len(runs)
-    return min(integral(seen.times_s, runs, each) for each in waits or [nowhere])
+    return min(integral(freeing.times_s, runs, each) for each in waits or [nowhere])
 
 
 def _together(
     state: ClusterState, times: Sequence[float], endings: RunLengths
 ) -> dict[tuple[GpuUuid, ...], list[float]]:
     """The chances that GPUs are free at these times, by those that come free at once."""
-    held: dict[GpuUuid, int] = Counter(uuid for each in state.placements.values() for uuid in each.gpus)
+    jobs_on: dict[GpuUuid, int] = Counter(uuid for each in state.placements.values() for uuid in each.gpus)
     result: dict[tuple[GpuUuid, ...], list[float]] = {
-        (uuid,): [1.0] * len(times) for uuid in state.gpus if uuid not in held
+        (uuid,): [1.0] * len(times) for uuid in state.gpus if uuid not in jobs_on
     }
     for job_id, placement in state.placements.items():
         ended = endings.ended_by(state, state.jobs[job_id], times)
-        shared = any(held[uuid] > 1 for uuid in placement.gpus)
+        shared = any(jobs_on[uuid] > 1 for uuid in placement.gpus)
         for gpus in [(uuid,) for uuid in placement.gpus] if shared else [placement.gpus]:
             before = result.get(gpus)
             result[gpus] = ended if before is None else [a * b for a, b in zip(before, ended, strict=True)]
@@ -102,23 +102,23 @@ def _ended(gpus: int, chances: Sequence[float]) -> Ended:
     )
 
 
-def _waits_on(seen: Freeing, kind: Kind, wanted: int, larger: Mapping[int, int]) -> list[float]:
+def _waits_on(freeing: Freeing, kind: Kind, needed: int, larger: Mapping[int, int]) -> list[float]:
     """The chance, at each of the times, that fewer than ``wanted`` of this kind are free for it."""
     return [
-        _fewer({size: ended[at] for size, ended in seen.free[kind].items()}, wanted, larger)
-        for at in range(len(seen.times_s))
+        _fewer({size: ended[at] for size, ended in freeing.free[kind].items()}, needed, larger)
+        for at in range(len(freeing.times_s))
     ]
 
 
-def _fewer(by_size: Mapping[int, Ended], wanted: int, larger: Mapping[int, int]) -> float:
+def _fewer(by_size: Mapping[int, Ended], needed: int, larger: Mapping[int, int]) -> float:
     """The chance that fewer than ``wanted`` are free, in whole numbers; ``larger`` have what holds them."""
     no_large = prod(
         ended.nothing
         for size, ended in by_size.items()
-        if size >= wanted + sum(gpus for gang, gpus in larger.items() if gang <= size)
+        if size >= needed + sum(gpus for gang, gpus in larger.items() if gang <= size)
     )
-    small = [ended for size, ended in by_size.items() if size < wanted]
+    small = [ended for size, ended in by_size.items() if size < needed]
     mean, variance = sum(each.mean for each in small), sum(each.variance for each in small)
     if variance < CERTAIN:
-        return no_large * (mean < wanted - 0.5)
-    return no_large * 0.5 * (1 + erf((wanted - 0.5 - mean) / sqrt(2 * variance)))
+        return no_large * (mean < needed - 0.5)
+    return no_large * 0.5 * (1 + erf((needed - 0.5 - mean) / sqrt(2 * variance)))

@@ -39,21 +39,21 @@ Word = Telling | Keep
 
 def spoken_of(rows: Iterable[Mapping[str, object]]) -> tuple[Word, ...]:
     """The rows of the query ``spoken``."""
-    return tuple(_word(row) for row in rows)
+    return tuple(_reply(row) for row in rows)
 
 
 def with_spoken(state: ClusterState, words: Iterable[Word]) -> ClusterState:
     """The state with what was said about each of its jobs; a job nobody spoke about is as it was."""
-    said: defaultdict[JobId, list[Word]] = defaultdict(list)
-    for word in words:
-        if word.job in state.jobs:
-            said[word.job].append(word)
-    if not said:
+    by_job: defaultdict[JobId, list[Word]] = defaultdict(list)
+    for reply in words:
+        if reply.job in state.jobs:
+            by_job[reply.job].append(reply)
+    if not by_job:
         return state
-    return replace(state, jobs={**state.jobs, **{job: _job(state.jobs[job], said[job]) for job in said}})
+    return replace(state, jobs={**state.jobs, **{job: _job(state.jobs[job], by_job[job]) for job in by_job}})
 
 
-def _word(row: Mapping[str, object]) -> Word:
+def _reply(row: Mapping[str, object]) -> Word:
     job, at_ms, until_ms = JobId(str(row["job"])), int(str(row["at_ms"])), row["until_ms"]
     if until_ms is not None:
         return Keep(job=job, at_ms=at_ms, until_ms=int(str(until_ms)), by_user=str(row["by_user"]))
@@ -68,21 +68,23 @@ def _job(job: Job, words: Iterable[Word]) -> Job:
 
     What the job itself brings (a submitted job's own record) is judged by the same rule as the rows.
     """
-    keeps = [word for word in words if isinstance(word, Keep)]
+    keeps = [reply for reply in words if isinstance(reply, Keep)]
     until_ms = max((keep.until_ms for keep in keeps), default=None)
     own = sum(1 for keep in keeps if job.user is None or keep.by_user == job.user)
     since_ms = max(job.idle_since_ms or 0, until_ms or 0)
-    told = [w for w in words if isinstance(w, Telling) and job.idle_since_ms is not None]
-    heard = sorted(word.at_ms for word in told if word.reached is not None and word.at_ms >= since_ms)
+    notices = [w for w in words if isinstance(w, Telling) and job.idle_since_ms is not None]
+    reached_ms = sorted(
+        reply.at_ms for reply in notices if reply.reached is not None and reply.at_ms >= since_ms
+    )
     before = job.notified_ms is not None and job.notified_ms >= since_ms
-    first = [*heard[:1], *((job.notified_ms,) if before and job.notified_ms is not None else ())]
-    missed = max((word.at_ms for word in told if word.reached is None), default=None)
+    first = [*reached_ms[:1], *((job.notified_ms,) if before and job.notified_ms is not None else ())]
+    missed = max((reply.at_ms for reply in notices if reply.reached is None), default=None)
     return replace(
         job,
         keep_until_ms=until_ms if job.keep_until_ms is None else max(job.keep_until_ms, until_ms or 0),
         keep_count=max(job.keep_count, own),
         notified_ms=min(first, default=None),
-        notifications=max(len(heard), job.notifications if before else 0),
-        warned_ms=heard[-1] if heard else None,
+        notifications=max(len(reached_ms), job.notifications if before else 0),
+        warned_ms=reached_ms[-1] if reached_ms else None,
         unreached_ms=missed,
     )

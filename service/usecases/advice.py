@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from service.errors import FallowError
 
 if TYPE_CHECKING:
-    from advisor.explain import Said
+    from advisor.explain import Decisions
     from advisor.live.snapshot import Site
     from advisor.planner.fair_share import Charged
     from advisor.planner.guard import Ruling
@@ -41,7 +41,7 @@ class AdviceContext:
     ``places`` maps ``node:index`` to a GPU; ``currency`` is ``None`` without prices.
     """
 
-    said: "Said"
+    said: "Decisions"
     ruling: "Ruling"
     limits: "Limits"
     rules: "PlannerConfig"
@@ -56,7 +56,7 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     ``CannotAdvise``.
     """
     from advisor.decide import decide
-    from advisor.explain import Said
+    from advisor.explain import Decisions
     from advisor.live.snapshot import read_live
     from advisor.live.stored_analysis import Judged, moment_ms, recorded_analysis
     from advisor.planner.consent import with_consent, words_of
@@ -87,7 +87,7 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
         if row["gpu_place"] is not None and row["uuid"] in state.gpus
     }
     return AdviceContext(
-        said=Said(state=state, observed=live.observed, answers=answers, plan=plan),
+        said=Decisions(state=state, observed=live.observed, answers=answers, plan=plan),
         ruling=approve(plan, state, limits),
         limits=limits,
         rules=config.advice,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.explain import Said, job_facts
+from advisor.explain import Decisions, job_facts
 from advisor.planner.plan import Plan
 from advisor.state.model import Telemetry, Use
 from analytics.model import Analysis, Coverage, FindingKind, Unknown
@@ -20,7 +20,9 @@ SEEN = Analysis(
 def facts(use: Use, analysis: Analysis = SEEN, telemetry: Telemetry = Telemetry.GOOD) -> str:
     of = job("a", use=use)
     state = cluster([(of, ("g0",))], gpus=[gpu("g0", telemetry=telemetry)])
-    said = Said(state=state, observed=observed(analysis=analysis), answers=(), plan=Plan(as_of_ms=NOW_MS))
+    said = Decisions(
+        state=state, observed=observed(analysis=analysis), answers=(), plan=Plan(as_of_ms=NOW_MS)
+    )
     return " ".join(job_facts(of, said))
 
 

@@ -115,7 +115,7 @@ def kept(state: ClusterState, limits: Limits) -> dict[str, tuple[str, ...]]:
     """The promises that the next round would keep."""
     round = WorkingState(state, limits)
     Promises(round)
-    return {id: held for id in state.reservations if (held := round.board.held_for(id))}
+    return {id: held for id in state.reservations if (held := round.board.reserved_for(id))}
 
 
 @given(st.integers(0, 2**32), ORDERS)

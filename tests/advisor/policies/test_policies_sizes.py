@@ -9,7 +9,7 @@ import pytest
 
 from advisor.actions import Move, Notify, ReleaseMemory, SetEnvAtRestart, Start
 from advisor.decide import decide
-from advisor.explain import Said, job_facts
+from advisor.explain import Decisions, job_facts
 from advisor.planner.guard import approve
 from advisor.planner.limits import Limits, Mode, PlannerConfig
 from advisor.planner.observed import Price
@@ -261,7 +261,7 @@ def test_no_smaller_size_without_room_or_measurement(changes: dict[str, Any]) ->
 def test_the_memory_of_a_shared_gpu_is_not_said_to_be_one_jobs(others: bool, who: str) -> None:
     state = cluster([(job("a"), ("g0",))])
     seen = observed(use("a", others=others, memory_peak_bytes=10 * GIB))
-    said = Said(state=state, observed=seen, answers=(), plan=Plan(as_of_ms=0))
+    said = Decisions(state=state, observed=seen, answers=(), plan=Plan(as_of_ms=0))
     assert any(f"and {who} (" in fact for fact in job_facts(state.jobs[job("a").id], said))
 
 
