@@ -140,7 +140,7 @@ def backlog(order: Iterable[tuple[float, float]]) -> float:
     ``order`` holds (backward, sum of gradients) of each layer from the last to the first: one queue that is
     worked off while later backward passes run.
     """
-    left = 0.0
+    total = 0.0
     for backward_us, sum_us in order:
-        left = max(0.0, left - backward_us) + sum_us
-    return left
+        total = max(0.0, total - backward_us) + sum_us
+    return total

@@ -47,7 +47,7 @@ class Builder:
     def elements(self, nodes: Nodes, cap: int) -> list[Element]:
         """The elements of a sequence of layers and forks on at most ``cap`` GPUs."""
         states = self.states_within(cap)
-        made: list[Element] = []
+        elements: list[Element] = []
         before: Layer | None = None
         fork: Fork | None = None
         for node in nodes:
@@ -56,18 +56,18 @@ class Builder:
                 continue
             own = [self._own(node, gpus) for gpus in states]
             if before is None:
-                made.append(Element((tuple(own),), states))
+                elements.append(Element((tuple(own),), states))
             elif fork is None:
-                made.append(Element(self._behind(before, own, states), states))
+                elements.append(Element(self._behind(before, own, states), states))
             else:
                 joined = self._block(fork, before, states, cap)
                 arcs = tuple(
                     tuple(in_a_row(joined[i][j], own[j]) for j in range(len(states)))
                     for i in range(len(states))
                 )
-                made.append(Element(arcs, states))
+                elements.append(Element(arcs, states))
             before, fork = node, None
-        return made
+        return elements
 
     def _own(self, layer: Layer, gpus: int) -> Labels:
         """A layer itself on ``gpus``."""
@@ -76,8 +76,8 @@ class Builder:
         time += self.sum_weight * gradient_sum(layer, gpus, setting.network)
         return single(self._costs(time, gpus, memory(layer, gpus, setting)), [Chosen(layer.name, 0, gpus)])
 
-    def _costs(self, time: float, gpus: int, held: float = 0.0) -> list[float]:
-        return [time, gpus * time] if self.setting.memory_bytes is None else [time, gpus * time, held]
+    def _costs(self, time: float, gpus: int, bytes_before: float = 0.0) -> list[float]:
+        return [time, gpus * time] if self.setting.memory_bytes is None else [time, gpus * time, bytes_before]
 
     def move(self, output: int, before: int, behind: int, *, disjoint: bool) -> Array:
         """An exchange, charged to the GPUs behind it."""
@@ -143,10 +143,12 @@ class _Branches:
         """Groups beside the main one, counted from the first GPU behind it."""
         key = (groups, division, into, out)
         if key not in self._sides:
-            made = self._in_turn(groups[0], division[0], into, out, aside=True)
+            branch = self._in_turn(groups[0], division[0], into, out, aside=True)
             if len(groups) > 1:
-                made = side_by_side(made, self._aside(groups[1:], division[1:], into, out).moved(division[0]))
-            self._sides[key] = made
+                branch = side_by_side(
+                    branch, self._aside(groups[1:], division[1:], into, out).moved(division[0])
+                )
+            self._sides[key] = branch
         return self._sides[key]
 
     def _in_turn(self, group: tuple[int, ...], cap: int, into: int, out: int, *, aside: bool) -> Labels:
@@ -265,8 +267,8 @@ def _divided(cap: int, groups: int, states: tuple[int, ...], *, powers_of_two: b
         usable = [gpus for gpus in usable if gpus & (gpus - 1) == 0]
     result = []
     for sides in product(usable, repeat=groups - 1):
-        left = cap - sum(sides)
-        main = max((gpus for gpus in states if gpus <= left), default=0)
+        rest = cap - sum(sides)
+        main = max((gpus for gpus in states if gpus <= rest), default=0)
         if main:
             result.append((main, *sides))
     return [way for way in result if not any(_covers(other, way) for other in result)][:MOST_WIDTHS]

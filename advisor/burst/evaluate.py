@@ -91,11 +91,11 @@ def walked(
 ) -> tuple[Predicted, tuple[float, ...]]:
     """As ``evaluate``, and for each GPU the microseconds of a step in which it works."""
     walk = _Walk({each.layer: each for each in chosen}, setting, [], [0.0] * setting.gpus)
-    time, left = walk.row(table.layers, 0, aside=False), 0.0
+    time, rest = walk.row(table.layers, 0, aside=False), 0.0
     if setting.overlap:
-        left = backlog(reversed(walk.hidden))
-    gpu_time = sum(walk.busy) + left * max(each.gpus for each in chosen)
-    return Predicted(time_us=time + left, gpu_time_us=gpu_time), tuple(walk.busy)
+        rest = backlog(reversed(walk.hidden))
+    gpu_time = sum(walk.busy) + rest * max(each.gpus for each in chosen)
+    return Predicted(time_us=time + rest, gpu_time_us=gpu_time), tuple(walk.busy)
 
 
 def held_bytes(table: LayerTable, chosen: Sequence[Chosen], setting: Setting) -> float:

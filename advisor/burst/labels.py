@@ -100,20 +100,20 @@ def side_by_side(first: Labels, second: Labels) -> Labels:
         times = np.concatenate((first.costs[:, TIME], second.costs[:, TIME]))
         times.sort()
         times = times[times >= max(first.costs[0, TIME], second.costs[0, TIME])]
-        left = np.searchsorted(first.costs[:, TIME], times, side="right") - 1
+        first_at = np.searchsorted(first.costs[:, TIME], times, side="right") - 1
         right = np.searchsorted(second.costs[:, TIME], times, side="right") - 1
-        costs = np.column_stack((times, first.costs[left, GPU_TIME] + second.costs[right, GPU_TIME]))
+        costs = np.column_stack((times, first.costs[first_at, GPU_TIME] + second.costs[right, GPU_TIME]))
     else:
-        left, right = (each.ravel() for each in np.indices((len(first), len(second))))
-        costs = first.costs[left] + second.costs[right]
-        costs[:, TIME] = np.maximum(first.costs[left, TIME], second.costs[right, TIME])
+        first_at, right = (each.ravel() for each in np.indices((len(first), len(second))))
+        costs = first.costs[first_at] + second.costs[right]
+        costs[:, TIME] = np.maximum(first.costs[first_at, TIME], second.costs[right, TIME])
 
     def trace(row: int) -> Iterator[Chosen]:
-        yield from first.trace(int(left[row]))
+        yield from first.trace(int(first_at[row]))
         yield from second.trace(int(right[row]))
 
-    made = Labels(costs, trace)
-    return made if costs.shape[1] == 2 else pareto(made)
+    labels = Labels(costs, trace)
+    return labels if costs.shape[1] == 2 else pareto(labels)
 
 
 def pareto(labels: Labels) -> Labels:
@@ -128,13 +128,13 @@ def efficient(costs: Array) -> Index:
     if costs.shape[1] == 2:
         least = np.minimum.accumulate(costs[:, 1])
         return order[np.concatenate(([True], costs[1:, 1] < least[:-1]))]
-    kept = np.empty((0, costs.shape[1]))
+    front = np.empty((0, costs.shape[1]))
     rows = []
     for start in range(0, len(costs), BLOCK):
         block = costs[start : start + BLOCK]
-        alive = np.flatnonzero(~_beaten(block, kept))
+        alive = np.flatnonzero(~_beaten(block, front))
         alive = alive[~_beaten_earlier(block[alive])]
-        kept = np.concatenate((kept, block[alive]))
+        front = np.concatenate((front, block[alive]))
         rows.append(order[start + alive])
     return np.concatenate(rows)
 

@@ -59,16 +59,16 @@ def best(
     *,
     limits: tuple[float, float],
     aim: int,
-    known: tuple[float, float] | None,
+    best_so_far: tuple[float, float] | None,
 ) -> Found | None:
     """The way of the least time (``aim`` 0) or GPU-time (1) within ``limits`` of both that is better than
-    ``known``.
+    ``best_so_far``.
 
     ``states`` are the numbers of GPUs that a layer may have; what still travels at the end is charged to the
     largest.
     """
     arrays = _arrays(layers, states, setting)
-    tests = _tests(arrays, limits, aim, known)
+    tests = _tests(arrays, limits, aim, best_so_far)
     widest = float(arrays.gpus[-1])
     last = len(layers) - 1
     fronts: list[list[tuple[Array, Index, Index]]] = [
@@ -164,27 +164,27 @@ class _Tests:
 
 
 def _tests(
-    arrays: _Arrays, limits: tuple[float, float], aim: int, known: tuple[float, float] | None
+    arrays: _Arrays, limits: tuple[float, float], aim: int, best_so_far: tuple[float, float] | None
 ) -> _Tests:
     ceilings = list(limits)
-    if known is not None:
-        ceilings[aim] = min(ceilings[aim], known[aim])
+    if best_so_far is not None:
+        ceilings[aim] = min(ceilings[aim], best_so_far[aim])
     prices = [(1.0, 0.0), (0.0, 1.0)]
-    if known is not None:
-        prices += [(1.0, price * known[0] / known[1]) for price in PRICES]
+    if best_so_far is not None:
+        prices += [(1.0, price * best_so_far[0] / best_so_far[1]) for price in PRICES]
     tests = _Tests([], [], [])
     for time, busy in prices:
         ceiling = sum(weight * most for weight, most in zip((time, busy), ceilings, strict=True) if weight)
         if not np.isfinite(ceiling):
             continue
-        for left in MIXTURES:
-            tests.weights.append(np.array([time * (1 - left), time * left, busy * (1 - left), busy * left]))
-            tests.before.append(_before(arrays, time, busy, left))
+        for part in MIXTURES:
+            tests.weights.append(np.array([time * (1 - part), time * part, busy * (1 - part), busy * part]))
+            tests.before.append(_before(arrays, time, busy, part))
             tests.ceilings.append(ceiling * (1 + 1e-9))
     return tests
 
 
-def _before(arrays: _Arrays, time: float, busy: float, left: float) -> list[Array]:
+def _before(arrays: _Arrays, time: float, busy: float, part: float) -> list[Array]:
     """For each layer and state: the least weighted cost of all layers before it and of the exchange into
     it.
     """
@@ -192,7 +192,7 @@ def _before(arrays: _Arrays, time: float, busy: float, left: float) -> list[Arra
     least = [np.zeros(len(arrays.gpus))]
     for place in range(len(arrays.own) - 1):
         own = (time + busy * arrays.gpus) * arrays.own[place]
-        own += left * (time + busy * widest) * (arrays.summed[place] - arrays.hidden[place])
+        own += part * (time + busy * widest) * (arrays.summed[place] - arrays.hidden[place])
         moved = (time + busy * arrays.gpus)[None, :] * arrays.moved[place]
         least.append((least[-1][:, None] + own[:, None] + moved).min(axis=0))
     return least

@@ -116,12 +116,12 @@ class _Planner:
             verdict=self._verdict(result, plain, aim),
         )
 
-    def _verdict(self, found: _Candidate, plain: _Candidate, aim: int) -> str:
+    def _verdict(self, candidate: _Candidate, plain: _Candidate, aim: int) -> str:
         """Bursts, if they gain enough: in what was asked, in time at the GPU-time of the uniform plan, or the
         reverse.
         """
-        asked = 1 - _costs(found)[aim] / _costs(plain)[aim]
-        if asked > WORTH_IT:
+        margin = 1 - _costs(candidate)[aim] / _costs(plain)[aim]
+        if margin > WORTH_IT:
             return "bursts"
         faster, _ = self._best(TIME, [float("inf"), plain.predicted.gpu_time_us])
         cheaper, _ = self._best(GPU_TIME, [plain.predicted.time_us, float("inf")])
@@ -147,20 +147,20 @@ class _Planner:
         free = self._searched(aim, bounding)
         if not self._setting.overlap:
             return free
-        known, bound = None, free[1]
+        best, bound = None, free[1]
         for each in self._stand_ins(aim, bounding):
-            if self._allowed(each, limits) and (known is None or _costs(each)[aim] < _costs(known)[aim]):
-                known = each
-                if _costs(known)[aim] <= bound * (1 + 1e-9):
-                    return known, bound
+            if self._allowed(each, limits) and (best is None or _costs(each)[aim] < _costs(best)[aim]):
+                best = each
+                if _costs(best)[aim] <= bound * (1 + 1e-9):
+                    return best, bound
         if self._chain and self._setting.memory_bytes is None:
-            known, bound = self._exact(aim, limits, known, bound)
-        if known is None:
+            best, bound = self._exact(aim, limits, best, bound)
+        if best is None:
             raise NoPlan(self._unreachable(limits))
-        return known, bound
+        return best, bound
 
     def _exact(
-        self, aim: int, limits: Sequence[float], known: _Candidate | None, bound: float
+        self, aim: int, limits: Sequence[float], best: _Candidate | None, bound: float
     ) -> tuple[_Candidate | None, float]:
         """The optimum of a chain with overlap, for each number of GPUs that its widest layer may have."""
         layers = [node for node in self._table.layers if isinstance(node, Layer)]
@@ -172,14 +172,14 @@ class _Planner:
                 self._setting,
                 limits=(limits[TIME], limits[GPU_TIME]),
                 aim=aim,
-                known=None if known is None else _costs(known),
+                best_so_far=None if best is None else _costs(best),
             )
             if result is not None:
                 candidate = self._evaluated(result.chosen)
                 proved = proved and result.proved
-                if known is None or _costs(candidate)[aim] < _costs(known)[aim]:
-                    known = candidate
-        return known, _costs(known)[aim] if known is not None and proved else bound
+                if best is None or _costs(candidate)[aim] < _costs(best)[aim]:
+                    best = candidate
+        return best, _costs(best)[aim] if best is not None and proved else bound
 
     def _searched(self, aim: int, limits: dict[int, float]) -> tuple[_Candidate, float]:
         try:
@@ -200,26 +200,26 @@ class _Planner:
 
     def _row(self, weight: float) -> Row:
         if weight not in self._rows:
-            made = replace(self._builder, sum_weight=weight)
-            self._rows[weight] = Row(made.elements(self._table.layers, self._setting.gpus))
+            builder = replace(self._builder, sum_weight=weight)
+            self._rows[weight] = Row(builder.elements(self._table.layers, self._setting.gpus))
         return self._rows[weight]
 
     def _evaluated(self, chosen: Sequence[Chosen]) -> _Candidate:
         return _Candidate(evaluate(self._table, chosen, self._setting), tuple(chosen))
 
     def _allowed(self, each: _Candidate, limits: Sequence[float]) -> bool:
-        held = self._setting.memory_bytes
-        fits = held is None or held_bytes(self._table, each.chosen, self._setting) <= held
+        limit_bytes = self._setting.memory_bytes
+        fits = limit_bytes is None or held_bytes(self._table, each.chosen, self._setting) <= limit_bytes
         return fits and all(
             cost <= limit * (1 + 1e-9) for cost, limit in zip(_costs(each), limits, strict=True)
         )
 
     def _unreachable(self, limits: Sequence[float | None]) -> str:
-        held = self._setting.memory_bytes
-        if held is not None:
+        limit_bytes = self._setting.memory_bytes
+        if limit_bytes is not None:
             most = share(self._setting.batch, self._states[-1])
             return (
-                f"no plan keeps to {text.size(held)} a GPU within the other limits, also with {most} "
+                f"no plan keeps to {text.size(limit_bytes)} a GPU within the other limits, also with {most} "
                 f"samples on each of {self._states[-1]} GPUs: allow more memory, more GPUs or a smaller batch"
             )
         return f"no plan of {self._table.model!r} is within time and GPU-time of {limits}"

@@ -59,19 +59,19 @@ class Row:
         """For each place and state: the least weighted cost of all elements behind it. The first has one
         entry.
         """
-        left = [np.zeros(len(self.elements[-1].states))]
+        costs = [np.zeros(len(self.elements[-1].states))]
         for flat in reversed(self._flat):
-            left.append((flat.least(weights) + left[-1][None, :]).min(axis=1))
-        return left[::-1]
+            costs.append((flat.least(weights) + costs[-1][None, :]).min(axis=1))
+        return costs[::-1]
 
     def cheapest(self, weights: Array) -> tuple[Array, tuple[Chosen, ...]]:
         """The way of least weighted cost: its costs and layers."""
-        left = self.to_go(weights)
+        rest = self.to_go(weights)
         state, costs = 0, np.zeros(len(weights))
         chosen: list[Chosen] = []
         for place, element in enumerate(self.elements):
             worth = [
-                (float((labels.costs @ weights).min()) + left[place + 1][j]) if len(labels) else np.inf
+                (float((labels.costs @ weights).min()) + rest[place + 1][j]) if len(labels) else np.inf
                 for j, labels in enumerate(element.arcs[state])
             ]
             j = int(np.argmin(worth))
@@ -96,15 +96,15 @@ class Row:
         free, free_chosen = self.cheapest(unit[aim])
         if _within(free, limits):
             return Best(free, free_chosen, float(free[aim]))
-        prices, known, chosen, bound = self._priced(aim, limits, unit)
-        labels, whole = self._labelled(aim, limits, prices, known)
+        prices, best, chosen, bound = self._priced(aim, limits, unit)
+        labels, complete = self._labelled(aim, limits, prices, best)
         if labels is not None:
             row = int(labels.costs[:, aim].argmin())
-            if known is None or labels.costs[row, aim] < known[aim]:
-                known, chosen = labels.costs[row], tuple(labels.trace(row))
-        if known is None:
+            if best is None or labels.costs[row, aim] < best[aim]:
+                best, chosen = labels.costs[row], tuple(labels.trace(row))
+        if best is None:
             raise Infeasible(float("nan"))
-        return Best(known, chosen, float(known[aim]) if whole else min(bound, float(known[aim])))
+        return Best(best, chosen, float(best[aim]) if complete else min(bound, float(best[aim])))
 
     def _priced(
         self, aim: int, limits: dict[int, float], unit: Array
@@ -116,10 +116,10 @@ class Row:
         inside, inside_chosen = self.cheapest(unit[main])
         outside, _ = self.cheapest(unit[aim])
         bound = float(outside[aim])
-        known: Array | None = None
+        best: Array | None = None
         chosen: tuple[Chosen, ...] = ()
         if _within(inside, limits):
-            known, chosen = inside, inside_chosen
+            best, chosen = inside, inside_chosen
         for _ in range(MOST_PRICES):
             gain, cost = inside[aim] - outside[aim], outside[main] - inside[main]
             if gain <= 0 or cost <= 0:
@@ -128,31 +128,31 @@ class Row:
             met, met_chosen = self.cheapest(weights)
             bound = max(bound, float(met @ weights - gain / cost * limit))
             prices.append(weights)
-            if _within(met, limits) and (known is None or met[aim] < known[aim]):
-                known, chosen = met, met_chosen
+            if _within(met, limits) and (best is None or met[aim] < best[aim]):
+                best, chosen = met, met_chosen
             if met @ weights >= min(inside @ weights, outside @ weights) * (1 - TOLERANCE):
                 break
             if met[main] <= limit:
                 inside = met
             else:
                 outside = met
-        return [*prices[: 1 + len(limits)], *prices[1 + len(limits) :][-3:]], known, chosen, bound
+        return [*prices[: 1 + len(limits)], *prices[1 + len(limits) :][-3:]], best, chosen, bound
 
     def _labelled(
-        self, aim: int, limits: dict[int, float], prices: Sequence[Array], known: Array | None
+        self, aim: int, limits: dict[int, float], prices: Sequence[Array], best: Array | None
     ) -> tuple[Labels | None, bool]:
-        """All undominated ways that may be better than ``known``, and whether none was let go."""
-        tests = [(weights, self.to_go(weights), _ceiling(weights, aim, limits, known)) for weights in prices]
+        """All undominated ways that may be better than ``best``, and whether none was let go."""
+        tests = [(weights, self.to_go(weights), _ceiling(weights, aim, limits, best)) for weights in prices]
 
         def prune(costs: Array, place: int, state: int) -> Index:
             alive = np.ones(len(costs), dtype=bool)
-            for weights, left, ceiling in tests:
-                alive &= costs @ weights + left[place + 1][state] <= ceiling
+            for weights, rest, ceiling in tests:
+                alive &= costs @ weights + rest[place + 1][state] <= ceiling
             return np.flatnonzero(alive)
 
-        ends, whole = sweep(self.elements, prune, MOST_LABELS)
+        ends, complete = sweep(self.elements, prune, MOST_LABELS)
         ends = [labels for labels in ends if len(labels)]
-        return (pareto(union(ends)) if ends else None), whole
+        return (pareto(union(ends)) if ends else None), complete
 
 
 class _Flat:
@@ -177,16 +177,16 @@ def _within(costs: Array, limits: dict[int, float]) -> bool:
     return all(costs[cost] <= limit for cost, limit in limits.items())
 
 
-def _ceiling(weights: Array, aim: int, limits: dict[int, float], known: Array | None) -> float:
+def _ceiling(weights: Array, aim: int, limits: dict[int, float], best: Array | None) -> float:
     """What a way may weigh at most, if it keeps the limits and is better than the known one."""
     ceiling = 0.0
     for cost, weight in enumerate(weights):
         if weight == 0:
             continue
         if cost == aim:
-            if known is None:
+            if best is None:
                 return np.inf
-            ceiling += weight * known[aim]
+            ceiling += weight * best[aim]
         else:
             ceiling += weight * limits[cost]
     return float(ceiling * (1 + TOLERANCE))

@@ -48,7 +48,7 @@ def sweep(
     size = elements[0].arcs[0][0].costs.shape[1]
     nothing = np.zeros(0, dtype=np.intp)
     start = _Front(np.zeros((1, size)), nothing, nothing, nothing)
-    fronts, whole = [[start]], True
+    fronts, complete = [[start]], True
     for place, element in enumerate(elements):
         front = []
         for j in range(len(element.states)):
@@ -57,10 +57,10 @@ def sweep(
                 met = _only(met, prune(met.costs, place, j))
             met = _only(met, efficient(met.costs)) if len(met.costs) > 1 else met
             while most is not None and len(met.costs) > most:
-                met, whole = _only(met, np.arange(0, len(met.costs), 2)), False
+                met, complete = _only(met, np.arange(0, len(met.costs), 2)), False
             front.append(met)
         fronts.append(front)
-    return [Labels(front.costs, _tracer(elements, fronts, j)) for j, front in enumerate(fronts[-1])], whole
+    return [Labels(front.costs, _tracer(elements, fronts, j)) for j, front in enumerate(fronts[-1])], complete
 
 
 def _met(fronts: Sequence[_Front], element: Element, j: int, size: int) -> _Front:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from advisor.engines.gpu_room import GIB, FreeMemory, Held, no_room
+from advisor.engines.gpu_room import GIB, FreeMemory, ProcessMemory, no_room
 from analytics import text
 from collector.model import GpuUuid
 from collector.procfs.checkpoint_blockers import LOOK_LIMIT_S, MOST_DESCENDANTS, CheckpointBlocker
@@ -164,52 +164,57 @@ def pause(
     timeout_ms: int,
     clock: Callable[[], float],
     *,
-    held: Held,
+    memory: ProcessMemory,
     free: FreeMemory,
 ) -> Deed:
     """Take the processes off their GPUs, or leave all as they were. ``clock`` is monotonic seconds.
 
-    ``held`` and ``free`` are for the way back of one whose neighbour could not be taken along.
+    ``memory`` and ``free`` are for the way back of one whose neighbour could not be taken along.
     """
     attempt = _Attempt(driver, pids, clock)
     busy = attempt.not_in(ProcessState.RUNNING)
     if busy is not None:
-        return attempt.deed(ok=False, found=f"nothing was done: {busy}", undone=True)
+        return attempt.deed(ok=False, reason=f"nothing was done: {busy}", undone=True)
     try:
         attempt.each("lock", lambda pid: driver.lock(pid, timeout_ms))
         attempt.each("checkpoint", driver.checkpoint)
     except DriverRefused as refused:
-        troubles = attempt.undo(held, free)
+        troubles = attempt.undo(memory, free)
         return attempt.broken(f"{refused}", troubles)
     odd = attempt.not_in(ProcessState.CHECKPOINTED)
-    return attempt.deed(ok=odd is None, found=odd or f"{len(pids)} processes checkpointed")
+    return attempt.deed(ok=odd is None, reason=odd or f"{len(pids)} processes checkpointed")
 
 
 def resume(
-    driver: Driver, pids: Sequence[int], clock: Callable[[], float], *, held: Held, free: FreeMemory
+    driver: Driver,
+    pids: Sequence[int],
+    clock: Callable[[], float],
+    *,
+    memory: ProcessMemory,
+    free: FreeMemory,
 ) -> Deed:
     """Bring the processes back and let them go on; what runs already is left alone.
 
-    Where a GPU has not ``free`` what they ``held`` on it and 1 GiB more, the driver is not asked: they stay
-    CHECKPOINTED, lose nothing, and it can be tried again. A restore that the driver itself refuses may have
-    lost the process; the outcome says so.
+    Where a GPU has not ``free`` what ``memory`` says they had on it and 1 GiB more, the driver is not asked:
+    they stay CHECKPOINTED, lose nothing, and it can be tried again. A restore that the driver itself refuses
+    may have lost the process; the outcome says so.
     """
     attempt = _Attempt(driver, pids, clock)
     away = attempt.standing(ProcessState.CHECKPOINTED)
-    lacking = no_room(away, held, free) if away else None
+    lacking = no_room(away, memory, free) if away else None
     if lacking is not None:
-        return attempt.deed(ok=False, found=f"nothing was done: {lacking}")
+        return attempt.deed(ok=False, reason=f"nothing was done: {lacking}")
     try:
         attempt.each("restore", driver.restore, only=ProcessState.CHECKPOINTED)
     except DriverRefused as refused:
         lost = f"; {LOST}" if str(refused).startswith("restore") else ""
-        return attempt.deed(ok=False, found=f"{refused}; {attempt.spelt()}{lost}")
+        return attempt.deed(ok=False, reason=f"{refused}; {attempt.spelt()}{lost}")
     try:
         attempt.each("unlock", driver.unlock, only=ProcessState.LOCKED)
     except DriverRefused as refused:
-        return attempt.deed(ok=False, found=f"{refused}; {attempt.spelt()}")
+        return attempt.deed(ok=False, reason=f"{refused}; {attempt.spelt()}")
     odd = attempt.not_in(ProcessState.RUNNING)
-    return attempt.deed(ok=odd is None, found=odd or f"{len(pids)} processes go on")
+    return attempt.deed(ok=odd is None, reason=odd or f"{len(pids)} processes go on")
 
 
 class _Attempt:
@@ -230,7 +235,7 @@ class _Attempt:
         """Those that stand so."""
         return tuple(pid for pid in self._pids if self._state(pid) == state.name.lower())
 
-    def undo(self, held: Held, free: FreeMemory) -> list[str]:
+    def undo(self, memory: ProcessMemory, free: FreeMemory) -> list[str]:
         """Everything back, the last first; what cannot be is named.
 
         It was there a moment ago: one whose memory is not known is tried, one that does not fit is not.
@@ -240,7 +245,7 @@ class _Attempt:
         for pid in reversed(self._pids):
             try:
                 if self._driver.state(pid) is ProcessState.CHECKPOINTED:
-                    lacking = no_room((pid,), held, free) if held.get(pid) else None
+                    lacking = no_room((pid,), memory, free) if memory.get(pid) else None
                     if lacking is not None:
                         troubles.append(f"process {pid} stays off its GPUs: {lacking}")
                         continue
@@ -256,16 +261,16 @@ class _Attempt:
         undone = self.not_in(ProcessState.RUNNING) is None
         how = "everything was undone and it runs" if undone else f"it was left so: {self.spelt()}"
         more = "".join(f"; {trouble}" for trouble in troubles)
-        return self.deed(ok=False, found=f"{refused}{more}; {how}", undone=undone)
+        return self.deed(ok=False, reason=f"{refused}{more}; {how}", undone=undone)
 
-    def deed(self, *, ok: bool, found: str, undone: bool = False) -> Deed:
-        return Deed(ok=ok, found=found, undone=undone, states=self._states(), seconds=dict(self._seconds))
+    def deed(self, *, ok: bool, reason: str, undone: bool = False) -> Deed:
+        return Deed(ok=ok, found=reason, undone=undone, states=self._states(), seconds=dict(self._seconds))
 
-    def not_in(self, wanted: ProcessState) -> str | None:
+    def not_in(self, wanted_state: ProcessState) -> str | None:
         """The first process that does not stand where it should, in words."""
         for pid, state in self._states().items():
-            if state != wanted.name.lower():
-                return f"process {pid} is {state} and not {wanted.name.lower()}"
+            if state != wanted_state.name.lower():
+                return f"process {pid} is {state} and not {wanted_state.name.lower()}"
         return None
 
     def spelt(self) -> str:
@@ -284,9 +289,9 @@ class _Attempt:
 def _untried(version: int, drivers: Sequence[int]) -> str:
     """What is missing before jobs are paused under this driver, and how to allow it."""
     tried = ", ".join(map(str, sorted(drivers))) or "none is listed"
-    told = f"; reported of {version}: {TOLD_TO_FAIL[version]}" if version in TOLD_TO_FAIL else ""
+    warning = f"; reported of {version}: {TOLD_TO_FAIL[version]}" if version in TOLD_TO_FAIL else ""
     return (
-        f"driver {version} is none of those on which checkpoints are known to come back ({tried}){told}; "
+        f"driver {version} is none of those on which checkpoints are known to come back ({tried}){warning}; "
         f"once it was tried here, add {version} to foreign.drivers"
     )
 
@@ -359,10 +364,10 @@ def _no_room(host: Host, targets: Sequence[Target]) -> str | None:
         free = "unknown" if host.available_bytes is None else text.size(host.available_bytes)
         return f"its {text.size(need)} and 2 GiB to spare do not fit into host memory ({free} available)"
     for target in targets:
-        left = None if target.now is None else target.now.cgroup_left_bytes
-        if left is not None and left < need:
+        spare_bytes = None if target.now is None else target.now.cgroup_left_bytes
+        if spare_bytes is not None and spare_bytes < need:
             return (
                 f"its {text.size(need)} do not fit into the memory that its control group may still take "
-                f"({text.size(left)})"
+                f"({text.size(spare_bytes)})"
             )
     return None

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.engines.cuda_checkpoint import Deed, Driver, DriverRefused, ProcessState, pause, resume
-from advisor.engines.gpu_room import Held
+from advisor.engines.gpu_room import ProcessMemory
 from advisor.serialize import to_text
 from collector.model import GpuUuid
 
@@ -109,8 +109,8 @@ class LibraryDriver:
 
     def _name(self, code: int) -> str:
         text = ctypes.c_char_p()
-        known = self._library.cuGetErrorName(code, ctypes.byref(text)) == SUCCESS
-        return (text.value or b"").decode() if known and text.value else f"CUDA error {code}"
+        status = self._library.cuGetErrorName(code, ctypes.byref(text)) == SUCCESS
+        return (text.value or b"").decode() if status and text.value else f"CUDA error {code}"
 
 
 FREE_MEMORY = "collector.sources.nvml.free_memory"
@@ -128,20 +128,20 @@ def main(argv: Sequence[str]) -> int:
     """Pause, resume, or say the state of processes; 0 whenever a ``Deed`` was printed."""
     verb, timeout_ms, words = argv[0], int(argv[1]), [each.partition(AS_OWNER) for each in argv[3:]]
     pids = tuple(int(pid) for pid, _, _ in words)
-    held = {int(pid): sizes for pid, sizes in json.loads(argv[2]).items()}
+    memory = {int(pid): sizes for pid, sizes in json.loads(argv[2]).items()}
     if any(at for _, at, _ in words):
         begun_ms = {int(pid): int(started_ms) for pid, _, started_ms in words}
-        deed = _as_owner(verb, timeout_ms, begun_ms, held)
+        deed = _as_owner(verb, timeout_ms, begun_ms, memory)
     else:
         try:
-            deed = _do(LibraryDriver(), verb, timeout_ms, pids, held)
+            deed = _do(LibraryDriver(), verb, timeout_ms, pids, memory)
         except NoDriver as error:
             deed = Deed(ok=False, found=str(error), undone=True)
     sys.stdout.write(to_text(deed) + "\n")
     return 0
 
 
-def _as_owner(verb: str, timeout_ms: int, begun_ms: Mapping[int, int], held: Held) -> Deed:
+def _as_owner(verb: str, timeout_ms: int, begun_ms: Mapping[int, int], memory: ProcessMemory) -> Deed:
     from advisor.engines.owners_driver import NobodyAsks, OwnersDriver
 
     try:
@@ -149,7 +149,7 @@ def _as_owner(verb: str, timeout_ms: int, begun_ms: Mapping[int, int], held: Hel
     except NobodyAsks as error:
         return Deed(ok=False, found=str(error), undone=True)
     try:
-        deed = _do(driver, verb, timeout_ms, tuple(begun_ms), held)
+        deed = _do(driver, verb, timeout_ms, tuple(begun_ms), memory)
     finally:
         driver.close()
     return checked(deed, begun_ms) if verb == "pause" and deed.ok else deed
@@ -174,21 +174,21 @@ def still_listed(pids: Collection[int]) -> Sequence[int] | None:
     """Those that hold memory of a GPU, by NVML in a process of its own; ``None``: not known."""
     command = [sys.executable, "-P", "-m", HELD_MEMORY, "--listed", *map(str, pids)]
     try:
-        asked = subprocess.run(
+        result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=ASK_S
         )
-        answer = json.loads(asked.stdout)
+        answer = json.loads(result.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
     return None if answer is None else [int(pid) for pid in answer]
 
 
-def _do(driver: Driver, verb: str, timeout_ms: int, pids: Sequence[int], held: Held) -> Deed:
+def _do(driver: Driver, verb: str, timeout_ms: int, pids: Sequence[int], memory: ProcessMemory) -> Deed:
     match verb:
         case "pause":
-            return pause(driver, pids, timeout_ms, time.monotonic, held=held, free=free_memory)
+            return pause(driver, pids, timeout_ms, time.monotonic, memory=memory, free=free_memory)
         case "resume":
-            return resume(driver, pids, time.monotonic, held=held, free=free_memory)
+            return resume(driver, pids, time.monotonic, memory=memory, free=free_memory)
         case "look":
             return _look(driver, pids)
         case _:
@@ -199,10 +199,10 @@ def free_memory(uuids: Collection[GpuUuid]) -> Mapping[GpuUuid, int | None]:
     """Bytes that each GPU has free now, by NVML in a process of its own; ``None`` where it does not say."""
     command = [sys.executable, "-P", "-m", FREE_MEMORY, *uuids]
     try:
-        asked = subprocess.run(
+        result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=ASK_S
         )
-        answer = json.loads(asked.stdout)
+        answer = json.loads(result.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return dict.fromkeys(uuids)
     return {uuid: answer.get(uuid) for uuid in uuids}

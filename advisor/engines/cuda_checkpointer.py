@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from advisor.engines.cuda_checkpoint import TRIED_DRIVERS, Deed, Host, Target
-from advisor.engines.gpu_room import Held
+from advisor.engines.gpu_room import ProcessMemory
 from advisor.engines.memory_transfers import Ongoing
 from advisor.jobs.external_jobs import Seen
 from advisor.serialize import Unreadable, from_text
@@ -48,18 +48,22 @@ class Checkpointer(Protocol):
         """What is known of the machine now."""
         ...
 
-    def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:
+    def targets(self, processes: Sequence[Seen]) -> tuple[Target, ...]:
         """The processes as they are now."""
         ...
 
-    def pause(self, pids: Sequence[int], held: Held, begun_ms: Begun = NOT_SAID) -> Ongoing:
-        """Begin to take them off their GPUs; ``held`` says what each has on which."""
+    def pause(self, pids: Sequence[int], memory: ProcessMemory, begun_ms: Begun = NOT_SAID) -> Ongoing:
+        """Begin to take them off their GPUs; ``memory`` says what each has on which."""
         ...
 
     def resume(
-        self, pids: Sequence[int], held: Held, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
+        self,
+        pids: Sequence[int],
+        memory: ProcessMemory,
+        locks: Sequence[int] = (),
+        begun_ms: Begun = NOT_SAID,
     ) -> Ongoing:
-        """Begin to bring them back, where each GPU has room for what they ``held`` on it.
+        """Begin to bring them back, where each GPU has room for what ``memory`` says they had on it.
 
         ``locks`` are descriptors that stay open in whoever does it, also when this process ends before.
         """
@@ -99,7 +103,7 @@ class LocalCheckpointer:
             drivers=self._drivers,
         )
 
-    def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:
+    def targets(self, processes: Sequence[Seen]) -> tuple[Target, ...]:
         """Each process as /proc has it now; another one that has got its pid counts as gone."""
         looking = Looking()
         return tuple(
@@ -110,33 +114,42 @@ class LocalCheckpointer:
                 world_size=each.world_size,
                 now=_same(each, entanglement(each.pid, looking=looking)),
             )
-            for each in seen
+            for each in processes
         )
 
-    def pause(self, pids: Sequence[int], held: Held, begun_ms: Begun = NOT_SAID) -> Ongoing:
+    def pause(self, pids: Sequence[int], memory: ProcessMemory, begun_ms: Begun = NOT_SAID) -> Ongoing:
         """Begin; it is over when the memory has moved, or after a quarter of an hour."""
-        return self._ask("pause", self._words(pids, begun_ms), held, LONGEST_S)
+        return self._ask("pause", self._words(pids, begun_ms), memory, LONGEST_S)
 
     def resume(
-        self, pids: Sequence[int], held: Held, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
+        self,
+        pids: Sequence[int],
+        memory: ProcessMemory,
+        locks: Sequence[int] = (),
+        begun_ms: Begun = NOT_SAID,
     ) -> Ongoing:
         """Begin; it is over when the memory has moved, or after a quarter of an hour."""
-        return self._ask("resume", self._words(pids, begun_ms), held, LONGEST_S, locks)
+        return self._ask("resume", self._words(pids, begun_ms), memory, LONGEST_S, locks)
 
     def look(self, pids: Sequence[int], begun_ms: Begun = NOT_SAID) -> Deed:
         """Blocks for some seconds at most."""
-        asked = self._ask("look", self._words(pids, begun_ms), {}, LOOK_S)
-        while (deed := asked.ended(LOOK_S)) is None:
+        result = self._ask("look", self._words(pids, begun_ms), {}, LOOK_S)
+        while (deed := result.ended(LOOK_S)) is None:
             pass
         return deed
 
     def _words(self, pids: Sequence[int], begun_ms: Begun) -> list[str]:
-        return [_word(pid, begun_ms) if self._as_owner else str(pid) for pid in pids]
+        return [_with_start(pid, begun_ms) if self._as_owner else str(pid) for pid in pids]
 
     def _ask(
-        self, verb: str, words: Sequence[str], held: Held, patience_s: float, locks: Sequence[int] = ()
+        self,
+        verb: str,
+        words: Sequence[str],
+        memory: ProcessMemory,
+        patience_s: float,
+        locks: Sequence[int] = (),
     ) -> Ongoing:
-        sizes = json.dumps({str(pid): dict(each) for pid, each in held.items()})
+        sizes = json.dumps({str(pid): dict(each) for pid, each in memory.items()})
         command = [sys.executable, "-P", "-m", CHILD, verb, str(self._timeout_ms), sizes, *words]
         try:
             child = subprocess.Popen(
@@ -153,7 +166,7 @@ class LocalCheckpointer:
         return Child(child, patience_s)
 
 
-def held_memory(pids: Sequence[int]) -> Held:
+def held_memory(pids: Sequence[int]) -> ProcessMemory:
     """Bytes that each process holds on each GPU now, by NVML in a process of its own; empty: not known."""
     command = [sys.executable, "-P", "-m", HELD_MEMORY, *map(str, pids)]
     try:
@@ -204,7 +217,7 @@ class Child:
         return deed
 
 
-def _word(pid: int, begun_ms: Begun) -> str:
+def _with_start(pid: int, begun_ms: Begun) -> str:
     """A process by pid and start; one that is gone by a start that nobody has."""
     if pid in begun_ms:
         return f"{pid}@{begun_ms[pid]}"
@@ -212,8 +225,8 @@ def _word(pid: int, begun_ms: Begun) -> str:
     return f"{pid}@{0 if now is None else now.started_ms}"
 
 
-def _same(seen: Seen, now: CheckpointBlocker | None) -> CheckpointBlocker | None:
-    return now if now is not None and is_same_start(now.started_ms, seen.started_ms) else None
+def _same(then: Seen, now: CheckpointBlocker | None) -> CheckpointBlocker | None:
+    return now if now is not None and is_same_start(now.started_ms, then.started_ms) else None
 
 
 def major(version: str | None) -> int | None:

@@ -22,24 +22,24 @@ POWERS = ("CapEff", "CapPrm", "CapAmb")
 
 def main(argv: Sequence[str]) -> int:
     """Answer until the input ends; another status than 0 where it is not what it should have become."""
-    left = powers_left(int(argv[0]))
-    if left is not None:
-        return _said({"no_driver": left}, 1)
+    powers = powers_left(int(argv[0]))
+    if powers is not None:
+        return _report({"no_driver": powers}, 1)
     try:
         driver = LibraryDriver()
     except NoDriver as error:
-        return _said({"no_driver": str(error)}, 0)
-    _said({"ready": True}, 0)
+        return _report({"no_driver": str(error)}, 0)
+    _report({"ready": True}, 0)
     for line in sys.stdin:
         verb, pid, *more = json.loads(line)
         if verb not in CALLS:
-            return _said({"refused": f"{verb!r} is no call"}, 1)
+            return _report({"refused": f"{verb!r} is no call"}, 1)
         try:
-            found = getattr(driver, verb)(pid, *more)
+            answer = getattr(driver, verb)(pid, *more)
         except DriverRefused as refused:
-            _said({"refused": str(refused)}, 0)
+            _report({"refused": str(refused)}, 0)
         else:
-            _said({"state": int(found)} if verb == "state" else {"done": True}, 0)
+            _report({"state": int(answer)} if verb == "state" else {"done": True}, 0)
     return 0
 
 
@@ -55,7 +55,7 @@ def powers_left(uid: int) -> str | None:
     return None
 
 
-def _said(answer: dict[str, Any], status: int) -> int:
+def _report(answer: dict[str, Any], status: int) -> int:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
     return status

@@ -61,12 +61,12 @@ Preview = tuple[Effect, ...] | Stale | Unsupported
 
 def of_command(order: Command, entry: JobRecord, timeout_s: float) -> tuple[Effect, ...]:
     """What a command to a job's launcher leads to. ``timeout_s``: so long its answer is waited for."""
-    given = Effect(
+    effect = Effect(
         kind=EffectKind.COMMAND,
         text=f"{verb_of(order)}, to the launcher of {entry.id}; its answer is waited for up to "
         f"{text.length(timeout_s)}",
     )
-    return (given, *_signals(order, entry), *_leases(order, entry))
+    return (effect, *_signals(order, entry), *_leases(order, entry))
 
 
 def of_notice(message: str, holder: Holder | None, ways: int) -> tuple[Effect, ...]:
@@ -87,12 +87,12 @@ def of_checkpoint(leaving: Paused) -> tuple[Effect, ...]:
     )
 
 
-def of_restore(paused: Paused, left: Sequence[int]) -> tuple[Effect, ...]:
+def of_restore(paused: Paused, pids: Sequence[int]) -> tuple[Effect, ...]:
     """What the way back does, for those processes that are left."""
     gpus = ", ".join(paused.gpus)
     return (
         Effect(kind=EffectKind.LEASE, text=f"{gpus} are kept from others until it runs"),
-        Effect(kind=EffectKind.MEMORY, text=f"CUDA restore of {_named(left)}, onto {gpus}"),
+        Effect(kind=EffectKind.MEMORY, text=f"CUDA restore of {_named(pids)}, onto {gpus}"),
     )
 
 
@@ -129,11 +129,11 @@ def _signals(order: Command, entry: JobRecord) -> tuple[Effect, ...]:
 
 
 def _save(entry: JobRecord) -> Effect:
-    wanted = entry.submission
-    grace = f"it has {text.length(wanted.grace_s)} to save itself, and goes on if it does not"
-    if wanted.mobility is Elasticity.ELASTIC:
+    submission = entry.submission
+    grace = f"it has {text.length(submission.grace_s)} to save itself, and goes on if it does not"
+    if submission.mobility is Elasticity.ELASTIC:
         return Effect(kind=EffectKind.SIGNAL, text=f"none: its controller is asked to save; {grace}")
-    return Effect(kind=EffectKind.SIGNAL, text=f"SIG{wanted.checkpoint_signal} to its workers; {grace}")
+    return Effect(kind=EffectKind.SIGNAL, text=f"SIG{submission.checkpoint_signal} to its workers; {grace}")
 
 
 def _leases(order: Command, entry: JobRecord) -> tuple[Effect, ...]:

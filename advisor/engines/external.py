@@ -134,8 +134,8 @@ class ExternalEngine:
 
     def do(self, step: Action, intent: int = 0) -> Outcome:
         """Tell, pause or resume, and wait while GPU memory moves; everything else is unsupported."""
-        given = self.give(step, intent)
-        return self.wait(given) if isinstance(given, Moving) else given
+        ongoing = self.give(step, intent)
+        return self.wait(ongoing) if isinstance(ongoing, Moving) else ongoing
 
     def give(self, step: Action, intent: int = 0) -> Moving | Outcome:
         """Tell, or begin to pause or resume; everything else is unsupported."""
@@ -210,11 +210,11 @@ class ExternalEngine:
             uid = self._account_uid(user)
         hint = KEEP_HINT.format(job=step.job)
         notice = Notice(job=step.job, user=user, uid=uid, message=step.message, hint=hint)
-        told = tell(notice, self._ways)
-        self._book.told(step.job, "tell", step.message, told.reached)
-        if told.reached:
-            return Done(note=f"reached {', '.join(told.reached)}")
-        return Done(note=f"nobody was reached: {'; '.join(told.missed)}")
+        notice_result = tell(notice, self._ways)
+        self._book.told(step.job, "tell", step.message, notice_result.reached)
+        if notice_result.reached:
+            return Done(note=f"reached {', '.join(notice_result.reached)}")
+        return Done(note=f"nobody was reached: {'; '.join(notice_result.missed)}")
 
     def _begin(self, step: Pause | Resume, intent: int) -> Moving | Outcome:
         if step.job in self._moving:
@@ -244,33 +244,35 @@ class ExternalEngine:
             return Unsupported(why=OFF)
         if self._book.paused(step.job) is not None:
             return Stale(found="it is paused already")
-        seen, holder = self._sightings(step.job), self._book.holder(step.job)
-        if not seen or holder is None:
+        processes, holder = self._sightings(step.job), self._book.holder(step.job)
+        if not processes or holder is None:
             return Stale(found="no process of it is seen on a GPU")
-        why = self.unfit(step.job, seen)
+        why = self.unfit(step.job, processes)
         if why is not None:
             return Unsupported(why=why)
-        gpus = tuple(dict.fromkeys(uuid for each in seen for uuid in each.uuids))
-        return Paused(job=step.job, holder=holder, processes=seen, gpus=gpus)
+        gpus = tuple(dict.fromkeys(uuid for each in processes for uuid in each.uuids))
+        return Paused(job=step.job, holder=holder, processes=processes, gpus=gpus)
 
     def _pause(self, step: Pause, intent: int) -> Moving | Outcome:
         leaving = self._pausable(step)
         if not isinstance(leaving, Paused):
             return leaving
         assert self._checkpointer is not None
-        seen = leaving.processes
+        processes = leaving.processes
         self._book.begin(leaving, intent)
 
         def conclude(deed: Deed) -> Outcome:
             if deed.ok:
-                return Done(took_s=_took(deed), note=_said(deed))
+                return Done(took_s=_took(deed), note=_sentence(deed))
             if deed.undone:
                 self._book.end(step.job, "failed")
             return Failed(found=deed.found)
 
-        return self._follow(Moving(step, self._checkpointer.pause(pids(seen), _held(seen)), conclude))
+        return self._follow(
+            Moving(step, self._checkpointer.pause(pids(processes), _memory_held(processes)), conclude)
+        )
 
-    def unfit(self, job: JobId, seen: Sequence[Seen]) -> str | None:
+    def unfit(self, job: JobId, processes: Sequence[Seen]) -> str | None:
         """Why this job cannot be paused here and now; ``None`` when it can be tried. Reads /proc."""
         if self._checkpointer is None:
             return OFF
@@ -279,13 +281,13 @@ class ExternalEngine:
             return f"{_under_way(leaving).found}, and one at a time is: the host's room is known after it"
         if job.startswith(GIVEN_ELSEWHERE):
             return "Kubernetes gave it its GPUs: what a pause frees, nobody could use"
-        away = next((each for each in seen if each.node != self._node), None)
+        away = next((each for each in processes if each.node != self._node), None)
         if away is not None:
             return f"it runs on {away.node}: only processes of {self._node} can be checkpointed from here"
-        boxed = next((each for each in seen if each.container is not None), None)
+        boxed = next((each for each in processes if each.container is not None), None)
         if boxed is not None:
             return f"process {boxed.pid} is in a container, whose memory and devices are not ours to judge"
-        return unfit(self._checkpointer.host(), self._checkpointer.targets(seen), self._listed())
+        return unfit(self._checkpointer.host(), self._checkpointer.targets(processes), self._listed())
 
     def _resumable(self, step: Resume) -> tuple[Paused, tuple[int, ...]] | Stale | Unsupported:
         """What would come back, and which of its processes still are; why it cannot."""
@@ -298,12 +300,12 @@ class ExternalEngine:
         if set(step.gpus) != set(paused.gpus):
             return Unsupported(why=f"it can only come back to the GPUs it left: {', '.join(paused.gpus)}")
         targets = self._checkpointer.targets(paused.processes)
-        left = tuple(each.pid for each in targets if each.now is not None)
-        if not left:
+        pids = tuple(each.pid for each in targets if each.now is not None)
+        if not pids:
             return Stale(found=ENDED_MEANWHILE)
         if self._lease.under_way(step.job, paused.gpus):
             return Stale(found=BEGUN_BEFORE)
-        return paused, left
+        return paused, pids
 
     def _resume(self, step: Resume) -> Moving | Outcome:
         result = self._resumable(step)
@@ -311,7 +313,7 @@ class ExternalEngine:
             if result == Stale(found=ENDED_MEANWHILE):
                 self._book.end(step.job, "gone")
             return result
-        paused, left = result
+        paused, pids = result
         assert self._checkpointer is not None
         refused = self._lease.reserve(step.job, paused.gpus)
         if refused is not None:
@@ -322,10 +324,10 @@ class ExternalEngine:
             if not deed.ok:
                 return Failed(found=deed.found)
             self._book.end(step.job, "resumed")
-            return Done(took_s=_took(deed), note=_said(deed))
+            return Done(took_s=_took(deed), note=_sentence(deed))
 
         locks = self._lease.descriptors(step.job)
-        begun = self._checkpointer.resume(left, _held(paused.processes), locks)
+        begun = self._checkpointer.resume(pids, _memory_held(paused.processes), locks)
         return self._follow(Moving(step, begun, conclude))
 
     def _follow(self, moving: Moving) -> Moving:
@@ -358,7 +360,7 @@ def _under_way(moving: Moving) -> Late:
     return Late(found=f"the memory of {moving.step.job} is being moved {where}")
 
 
-def _held(processes: Sequence[Seen]) -> dict[int, Mapping[GpuUuid, int]]:
+def _memory_held(processes: Sequence[Seen]) -> dict[int, Mapping[GpuUuid, int]]:
     """What each held on which GPU; of one written down without it, all that it held, on each of them."""
     return {
         each.pid: each.held or dict.fromkeys(each.uuids, each.memory_bytes)
@@ -371,6 +373,6 @@ def _took(deed: Deed) -> float:
     return round(sum(deed.seconds.values()), 3)
 
 
-def _said(deed: Deed) -> str:
+def _sentence(deed: Deed) -> str:
     phases = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in deed.seconds.items())
     return f"{deed.found} ({phases})"

@@ -17,15 +17,15 @@ def processes_of(snapshot: Snapshot, job: JobId, now_ms: int, oldest_ms: int = O
     for sample in snapshot.process_samples:
         if sample.key in mine and now_ms - sample.at_ms <= oldest_ms:
             on[sample.key].append(sample)
-    known = {process.key: process for process in snapshot.processes}
-    return tuple(_seen(key, on[key], known.get(key)) for key in sorted(on))
+    processes = {process.key: process for process in snapshot.processes}
+    return tuple(_process_of(key, on[key], processes.get(key)) for key in sorted(on))
 
 
-def _seen(key: ProcessKey, samples: list[ProcessSample], process: Process | None) -> Seen:
-    held = {
+def _process_of(key: ProcessKey, samples: list[ProcessSample], process: Process | None) -> Seen:
+    memory = {
         sample.uuid: sample.memory_used_bytes for sample in samples if sample.memory_used_bytes is not None
     }
-    known = len(held) == len(samples)
+    complete = len(memory) == len(samples)
     environment = {} if process is None else dict(process.environment)
     return Seen(
         node=key.node,
@@ -35,8 +35,8 @@ def _seen(key: ProcessKey, samples: list[ProcessSample], process: Process | None
         user=None if process is None else process.user,
         name=None if process is None else process.name,
         uuids=tuple(sorted(sample.uuid for sample in samples)),
-        memory_bytes=sum(held.values()) if known else None,
-        held=held if known else {},
+        memory_bytes=sum(memory.values()) if complete else None,
+        held=memory if complete else {},
         world_size=environment.get("WORLD_SIZE"),
         container=None if process is None else process.container or process.pod,
     )

@@ -15,30 +15,30 @@ SPARE_BYTES = GIB
 """Beside what it held: the driver builds contexts and page tables anew, about 0.5 GiB each (a guess; the step
 ``move`` of tests/gpu/run.py measures it)."""
 
-Held = Mapping[int, Mapping[GpuUuid, int]]
+ProcessMemory = Mapping[int, Mapping[GpuUuid, int]]
 """Bytes that each process (by pid) held on each GPU; one that is missing or empty is not known."""
 
 FreeMemory = Callable[[Collection[GpuUuid]], Mapping[GpuUuid, int | None]]
 """Bytes that each GPU has free now; ``None``: not known."""
 
 
-def no_room(pids: Collection[int], held: Held, free: FreeMemory) -> str | None:
+def no_room(pids: Collection[int], memory: ProcessMemory, free: FreeMemory) -> str | None:
     """Why these processes must not be brought back now; ``None`` when all of them fit."""
-    unknown = next((pid for pid in pids if not held.get(pid)), None)
+    unknown = next((pid for pid in pids if not memory.get(pid)), None)
     if unknown is not None:
         return f"how much memory process {unknown} held on which GPU is not known, so it may not fit"
     needs: dict[GpuUuid, int] = {}
     for pid in pids:
-        for uuid, size in held[pid].items():
+        for uuid, size in memory[pid].items():
             needs[uuid] = needs.get(uuid, 0) + size
     has = free(needs)
     for uuid, need in needs.items():
-        left = has.get(uuid)
-        if left is None:
+        free_bytes = has.get(uuid)
+        if free_bytes is None:
             return f"how much memory {uuid} has free is not known"
-        if left < need + SPARE_BYTES:
+        if free_bytes < need + SPARE_BYTES:
             return (
-                f"{uuid} has {text.size(left)} free, and the {text.size(need)} that it held there need "
+                f"{uuid} has {text.size(free_bytes)} free, and the {text.size(need)} that it held there need "
                 f"{SPARE_BYTES // GIB} GiB to spare: end what is on it, then resume again"
             )
     return None

@@ -71,7 +71,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class SentCommand:
     """A directive on its way: its number, and how long its launcher may take."""
 
     job: JobId
@@ -100,10 +100,10 @@ class LocalEngine:
 
     def do(self, step: Action, intent: int = 0) -> Outcome:
         """Give the step's directive and wait for its launcher. Raises ``Interrupted``."""
-        given = self.give(step, intent)
-        return self.wait(given, MOST_WAIT_S) if isinstance(given, Given) else given
+        ongoing = self.give(step, intent)
+        return self.wait(ongoing, MOST_WAIT_S) if isinstance(ongoing, SentCommand) else ongoing
 
-    def give(self, step: Action, intent: int = 0, also: Turn | None = None) -> Given | Outcome:
+    def give(self, step: Action, intent: int = 0, also: Turn | None = None) -> SentCommand | Outcome:
         """Give the step's directive; its outcome at once where none is needed. Blocks for one commit.
 
         ``also`` changes the entry further, in the same commit.
@@ -125,26 +125,26 @@ class LocalEngine:
             return Unsupported(why=str(error))
         except (Refused, UnknownJob) as error:
             return Stale(found=str(error))
-        given = Given(job=step.job, number=order.number, timeout_s=self._timeout_s(order, entry))
-        return outcome(after, order.number) or given
+        ongoing = SentCommand(job=step.job, number=order.number, timeout_s=self._timeout_s(order, entry))
+        return outcome(after, order.number) or ongoing
 
-    def wait(self, given: Given, at_most_s: float | None = None) -> Outcome:
+    def wait(self, ongoing: SentCommand, at_most_s: float | None = None) -> Outcome:
         """What came of a directive, or ``Late`` when nothing was heard in time. Raises ``Interrupted``."""
-        left_s = given.timeout_s if at_most_s is None else min(at_most_s, given.timeout_s)
-        until_ms = self._clock.monotonic_ms() + left_s * 1000
+        rest_s = ongoing.timeout_s if at_most_s is None else min(at_most_s, ongoing.timeout_s)
+        until_ms = self._clock.monotonic_ms() + rest_s * 1000
         while True:
             entry = self._register.wait(
-                given.job, lambda each: outcome(each, given.number) is not None, min(SLICE_S, left_s)
+                ongoing.job, lambda each: outcome(each, ongoing.number) is not None, min(SLICE_S, rest_s)
             )
-            result = outcome(entry, given.number)
+            result = outcome(entry, ongoing.number)
             if result is not None:
                 return result
             if self._stopping.is_set():
                 raise Interrupted
-            left_s = (until_ms - self._clock.monotonic_ms()) / 1000
-            if left_s <= 0:
+            rest_s = (until_ms - self._clock.monotonic_ms()) / 1000
+            if rest_s <= 0:
                 return Late(
-                    found=f"the launcher of {given.job} has not acknowledged it yet; until it does, "
+                    found=f"the launcher of {ongoing.job} has not acknowledged it yet; until it does, "
                     "or is lost, the job keeps what it had and what it was to get"
                 )
 
@@ -217,8 +217,8 @@ class LocalEngine:
         Raises ``Refused`` where the other job's launcher has no page for it any more.
         """
         host, gpu = self._register.entry(step.beside), step.gpus[0]
-        told = () if host.report is None else host.report.idle_gaps
-        page = next((each.page for each in told if each.gpu == gpu), "")
+        gaps = () if host.report is None else host.report.idle_gaps
+        page = next((each.page for each in gaps if each.gpu == gpu), "")
         if not page or gpu not in host.gpus:
             raise Refused(f"start-background {step.job}: {step.beside} tells of no idle gaps on {gpu} now")
         terms = self._agree(entry, step.gpus, 1.0)
@@ -261,14 +261,14 @@ class LocalEngine:
         )
 
     def _timeout_s(self, directive: Command, entry: JobRecord) -> float:
-        patience, wanted = self._patience, entry.submission
+        patience, submission = self._patience, entry.submission
         match directive:
             case StartCommand() | ReleaseMemoryCommand() | NotifyCommand():
                 return patience.answer_s
             case PauseCommand() | RequeueCommand() | CancelCommand():
-                return patience.answer_s + wanted.grace_s
+                return patience.answer_s + submission.grace_s
             case ReallocateCommand() | ResumeCommand():
-                grace_s = 0.0 if wanted.mobility is Elasticity.ELASTIC else wanted.grace_s
+                grace_s = 0.0 if submission.mobility is Elasticity.ELASTIC else submission.grace_s
                 return patience.reshape_s + grace_s
             case _:
                 assert_never(directive)

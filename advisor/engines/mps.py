@@ -76,30 +76,32 @@ class MpsSearch:
         Blocks for a second at most for each account whose processes cannot be looked at.
         """
         named = environment.get(PIPE_DIRECTORY)
-        found = [self._seen(process, uid) for process, uid in _controls(self._processes)]
-        fit = [mps for mps in found if named in (None, mps.pipe_directory) and mps.pipe_directory is not None]
+        daemons = [self._look(process, uid) for process, uid in _controls(self._processes)]
+        fit = [
+            mps for mps in daemons if named in (None, mps.pipe_directory) and mps.pipe_directory is not None
+        ]
         if fit:
             return min(fit, key=lambda mps: mps.owner is not None)
         if named is not None:
             return Mps(why=f"no MPS control daemon was found at {named}")
-        return found[0] if found else Mps(why="no MPS control daemon runs")
+        return daemons[0] if daemons else Mps(why="no MPS control daemon runs")
 
-    def _seen(self, process: Path, uid: int) -> Mps:
+    def _look(self, process: Path, uid: int) -> Mps:
         hung = {
-            each: left for each, looks in self._hung.items() if (left := [t for t in looks if t.is_alive()])
+            each: alive for each, looks in self._hung.items() if (alive := [t for t in looks if t.is_alive()])
         }
         self._hung = hung
         if len(hung.get(uid, ())) >= MOST_HUNG_OF_ONE or sum(map(len, hung.values())) >= MOST_HUNG:
             return Mps(why=_unseen(process))
-        found: list[Mps] = []
+        answers: list[Mps] = []
         looking = threading.Thread(
-            target=lambda: found.append(_looked_at(process, self._processes)), name="mps-look", daemon=True
+            target=lambda: answers.append(_looked_at(process, self._processes)), name="mps-look", daemon=True
         )
         looking.start()
         looking.join(self._process_s)
         if looking.is_alive():
             hung.setdefault(uid, []).append(looking)
-        return found[0] if found else Mps(why=_unseen(process))
+        return answers[0] if answers else Mps(why=_unseen(process))
 
 
 def _unseen(process: Path) -> str:
@@ -111,21 +113,21 @@ def _unseen(process: Path) -> str:
 
 def seldom(find: Callable[[], Mps], clock: Clock, every_s: float = LOOK_S) -> Callable[[], Mps]:
     """``find``, whose answer is kept for so long: it goes through all processes."""
-    kept: tuple[int, Mps] | None = None
+    newest: tuple[int, Mps] | None = None
 
-    def found() -> Mps:
-        nonlocal kept
+    def answer() -> Mps:
+        nonlocal newest
         now_ms = clock.monotonic_ms()
-        if kept is None or now_ms - kept[0] >= every_s * 1000:
-            kept = now_ms, find()
-        return kept[1]
+        if newest is None or now_ms - newest[0] >= every_s * 1000:
+            newest = now_ms, find()
+        return newest[1]
 
-    return found
+    return answer
 
 
 def _controls(processes: Path) -> Iterator[tuple[Path, int]]:
     """The processes of that name and their accounts, the oldest numbers first; of each account a few."""
-    seen: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     pids = sorted(int(entry.name) for entry in os.scandir(processes) if entry.name.isdigit())
     for pid in pids:
         process = processes / str(pid)
@@ -136,8 +138,8 @@ def _controls(processes: Path) -> Iterator[tuple[Path, int]]:
             uids = parse_uids((process / "status").read_bytes())
         except OSError:
             continue
-        if uids and program.rpartition(b"/")[2].startswith(DAEMON.encode()) and seen[uids[0]] < MOST_OF_ONE:
-            seen[uids[0]] += 1
+        if uids and program.rpartition(b"/")[2].startswith(DAEMON.encode()) and counts[uids[0]] < MOST_OF_ONE:
+            counts[uids[0]] += 1
             yield process, uids[0]
 
 
@@ -163,7 +165,7 @@ def _looked_at(process: Path, processes: Path) -> Mps:
         return Mps(why=f"{who} cannot be looked at: {error.strerror}")
     if fault is not None:
         return Mps(why=f"the MPS daemon, process {process.name}, is not used: {fault}")
-    if not _is_seen(_inside(process, directory), directory, processes / "1"):
+    if not _is_visible(_inside(process, directory), directory, processes / "1"):
         return Mps(why=f"the MPS daemon, process {process.name}, has a {directory} that jobs do not see")
     return Mps(pipe_directory=directory, why="", owner=None if uid == ROOT_UID else name_of(uid))
 
@@ -204,10 +206,10 @@ def _owner(process: Path) -> int:
 
 def _is_daemon(process: Path, directory: str) -> bool:
     try:
-        found = _start(_inside(process, directory) / PID_FILE, MOST_PID_BYTES)
+        pid_text = _start(_inside(process, directory) / PID_FILE, MOST_PID_BYTES)
     except OSError:
         return False
-    return found.strip() == process.name.encode()
+    return pid_text.strip() == process.name.encode()
 
 
 def _start(file: Path, most: int) -> bytes:
@@ -224,13 +226,13 @@ def _program_fault(process: Path, uid: int) -> str | None:
     """What is wrong with the program that it runs; nothing where only root could say which it is."""
     try:
         program = str((process / "exe").readlink()).removesuffix(DELETED)
-        found = (process / "exe").stat()
+        status = (process / "exe").stat()
     except PermissionError:
         return None
     if program.rpartition("/")[2] != DAEMON:
         return f"its program is {program} under another name"
-    if found.st_uid not in (uid, ROOT_UID) or found.st_mode & stat.S_IWOTH:
-        return f"its program {program} is {name_of(found.st_uid)}'s, or others may write it"
+    if status.st_uid not in (uid, ROOT_UID) or status.st_mode & stat.S_IWOTH:
+        return f"its program {program} is {name_of(status.st_uid)}'s, or others may write it"
     return None
 
 
@@ -243,8 +245,8 @@ def _directory_of(process: Path) -> str:
         environment = _start(process / "environ", MOST_ENVIRONMENT_BYTES)
     except OSError:
         return DEFAULT_DIRECTORY
-    said = dict(each.partition(b"=")[::2] for each in environment.split(b"\0"))
-    directory = os.fsdecode(said.get(PIPE_DIRECTORY.encode(), b"")) or DEFAULT_DIRECTORY
+    variables = dict(each.partition(b"=")[::2] for each in environment.split(b"\0"))
+    directory = os.fsdecode(variables.get(PIPE_DIRECTORY.encode(), b"")) or DEFAULT_DIRECTORY
     if not directory.startswith("/") or not directory.isprintable():
         raise _Refused(f"meets its clients at {directory!r}, which is no absolute path")
     return directory
@@ -260,7 +262,7 @@ def _root(process: Path) -> Path:
     return root if os.access(root, os.X_OK) else Path("/")
 
 
-def _is_seen(own: Path, directory: str, first: Path) -> bool:
+def _is_visible(own: Path, directory: str, first: Path) -> bool:
     """Whether the machine's first process sees the daemon's folder there; where nobody can tell, it does."""
     if not os.access(first / "root", os.X_OK):
         return True

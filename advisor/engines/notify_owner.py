@@ -90,8 +90,8 @@ def as_terminal_text(notice: Notice) -> str:
 
 def plain(text: str) -> str:
     """``text`` in one line, without control, formatting or unprintable characters, and not too long."""
-    kept = "".join(" " if char.isspace() else char for char in text[: 4 * MESSAGE_CHARS])
-    shown = "".join(char if unicodedata.category(char)[0] not in "C" else "?" for char in kept)
+    flat = "".join(" " if char.isspace() else char for char in text[: 4 * MESSAGE_CHARS])
+    shown = "".join(char if unicodedata.category(char)[0] not in "C" else "?" for char in flat)
     return shown if len(shown) <= MESSAGE_CHARS else f"{shown[: MESSAGE_CHARS - 1]}…"
 
 
@@ -114,11 +114,11 @@ def _write(terminal: Terminal, text: bytes) -> str | None:
             return "it is somebody else's by now"
         if not result.st_mode & stat.S_IWGRP:
             return "it accepts no messages (mesg n)"
-        written = os.write(descriptor, text)
+        count = os.write(descriptor, text)
     except BlockingIOError:
         return "it is stopped"
     except OSError as error:
         return (error.strerror or str(error)).lower()
     finally:
         os.close(descriptor)
-    return None if written == len(text) else "it took only a part"
+    return None if count == len(text) else "it took only a part"

@@ -179,8 +179,8 @@ class _Child:
         descriptor = self._process.stdout.fileno()  # type: ignore[union-attr]
         self.spent = True
         while b"\n" not in self._rest:
-            left_s = until_s - time.monotonic()
-            if left_s <= 0 or not select.select([descriptor], [], [], left_s)[0]:
+            rest_s = until_s - time.monotonic()
+            if rest_s <= 0 or not select.select([descriptor], [], [], rest_s)[0]:
                 raise NobodyAsks(f"who asks as uid {self._uid} gave no answer within {within_s:g} s")
             piece = os.read(descriptor, MOST_ANSWER_BYTES)
             if not piece:
@@ -190,13 +190,13 @@ class _Child:
                 raise NobodyAsks(f"who asks as uid {self._uid} gave no answer but noise")
         line, _, self._rest = self._rest.partition(b"\n")
         try:
-            found = json.loads(line)
+            answer = json.loads(line)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict) or self._rest:
+            answer = None
+        if not isinstance(answer, dict) or self._rest:
             raise NobodyAsks(f"who asks as uid {self._uid} gave no answer but noise")
         self.spent = False
-        return found
+        return answer
 
     def _ended(self) -> str:
         with suppress(subprocess.TimeoutExpired):
@@ -215,7 +215,7 @@ def _started(account: Account) -> "subprocess.Popen[bytes]":
     ``-I``: neither a variable nor a file of the owner's home says what Python loads. Its environment is made
     here. Becoming somebody takes away every capability (capabilities(7), "Effect of user ID changes").
     """
-    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    variables = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     rights: dict[str, Any] = {}
     if account.uid != os.geteuid():
         rights = {"user": account.uid, "group": account.gid, "extra_groups": list(account.groups)}
@@ -226,7 +226,7 @@ def _started(account: Account) -> "subprocess.Popen[bytes]":
         stderr=subprocess.PIPE,
         start_new_session=True,
         cwd="/",
-        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/", **kept},
+        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/", **variables},
         **rights,
     )
 

@@ -47,10 +47,10 @@ class EngineEntry:
 
 
 class Dispatch:
-    """One engine for all kinds of job. ``heard`` notes what owners were told through their launchers."""
+    """One engine for all kinds of job. ``on_notice`` notes what owners were told through their launchers."""
 
-    def __init__(self, engines: Sequence[EngineEntry], heard: Heard) -> None:
-        self._engines, self._heard = tuple(engines), heard
+    def __init__(self, engines: Sequence[EngineEntry], on_notice: Heard) -> None:
+        self._engines, self._heard = tuple(engines), on_notice
 
     def brief(self) -> "Dispatch":
         """The same, waiting a moment at most for what an engine began."""
@@ -80,10 +80,10 @@ class Dispatch:
             return "", Unsupported(why=f"no engine does this to {step.job}")
         return entry.name, None if entry.preview is None else entry.preview(step)
 
-    def settled(self, step: Action, result: Result, found: str) -> None:
+    def settled(self, step: Action, result: Result, finding: str) -> None:
         """Note what came of a telling after all, once its launcher has said so; nothing is noted twice."""
         entry = self._entry(step)
-        if isinstance(step, Notify) and entry is not None and entry.tells and found != TOLD:
+        if isinstance(step, Notify) and entry is not None and entry.tells and finding != TOLD:
             self._heard(step.job, "tell", step.message, (LAUNCHER,) if result is Result.DONE else ())
 
     def _entry(self, step: Action) -> EngineEntry | None:

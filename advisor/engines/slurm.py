@@ -111,8 +111,8 @@ class SlurmEngine:
 
     def do(self, step: Action, intent: int = 0) -> Outcome:
         """Pause or resume, and wait a while for what is seen of it; everything else is unsupported."""
-        given = self.give(step, intent)
-        return self.wait(given, WATCH_S) if isinstance(given, Watched) else given
+        ongoing = self.give(step, intent)
+        return self.wait(ongoing, WATCH_S) if isinstance(ongoing, Watched) else ongoing
 
     def give(self, step: Action, intent: int = 0) -> Watched | Outcome:
         """Ask Slurm to pause or to resume a job, if it may be; everything else is unsupported."""
@@ -122,15 +122,15 @@ class SlurmEngine:
             return Unsupported(why=self._parts.switched_off)
         with self._acting:
             try:
-                asked = self._pause(step, intent) if isinstance(step, Pause) else self._resume(step)
+                result = self._pause(step, intent) if isinstance(step, Pause) else self._resume(step)
             except (NoAnswer, NotQueue) as failure:
                 return Stale(found=f"Slurm did not answer, and nothing was done: {failure}")
-            if not isinstance(asked, Asked):
-                return asked
-            self._book.begin(asked, intent)
+            if not isinstance(result, Asked):
+                return result
+            self._book.begin(result, intent)
             verb = "requeuehold" if isinstance(step, Pause) else "release"
             try:
-                self._ask(("scontrol", verb, asked.target))
+                self._ask(("scontrol", verb, result.target))
             except NoAnswer as failure:  # it may have been heard all the same: that is seen
                 self._refused[intent] = str(failure)
         return Watched(step=step, intent=intent)
@@ -189,14 +189,14 @@ class SlurmEngine:
     def shown(self, job: JobId) -> ManagedJob | None:
         """The job in the newest look that has it, the newest run first."""
         looks = self._parts.looks()
-        known = self._shown
-        if known is None or known[0] is not looks:  # thousands wait, and each is asked about at every look
+        jobs = self._shown
+        if jobs is None or jobs[0] is not looks:  # thousands wait, and each is asked about at every look
             runs = sorted(
                 (each for look in looks for each in look.jobs),
                 key=lambda each: (each.key.submitted_ms, each.key.restarts),
             )
-            known = self._shown = looks, {each.holder.job: each for each in runs}
-        return known[1].get(job)
+            jobs = self._shown = looks, {each.holder.job: each for each in runs}
+        return jobs[1].get(job)
 
     def _pause(self, step: Pause, intent: int) -> Asked | Outcome:
         shown = self.shown(step.job)
@@ -226,10 +226,10 @@ class SlurmEngine:
         )
 
     def _resume(self, step: Resume) -> Asked | Outcome:
-        held = next((each for each in self._book.open() if each.holds and each.asked.job == step.job), None)
-        if held is None or held.after is None:
+        hold = next((each for each in self._book.open() if each.holds and each.asked.job == step.job), None)
+        if hold is None or hold.after is None:
             return Stale(found="Fallow does not hold it; `scontrol release` lets go what somebody else holds")
-        ready = self._ready(step, held.after)
+        ready = self._ready(step, hold.after)
         if not isinstance(ready, tuple):
             return ready
         controller, one = ready
@@ -243,8 +243,8 @@ class SlurmEngine:
             verb="resume",
             run=run_of(one.job),
             target=one.target,
-            holder=held.asked.holder,
-            gpus=held.asked.gpus,
+            holder=hold.asked.holder,
+            gpus=hold.asked.gpus,
             began_ms=controller.began_ms,
         )
 
@@ -266,19 +266,19 @@ class SlurmEngine:
 
     def _judged(self, act: ManagerAct, job: ManagedJob | None, *, is_forgotten: bool) -> Outcome:
         now_ms, refused = self._clock.now_ms(), self._refused.get(act.intent)
-        seen = observation(act, job, now_ms, refused, is_forgotten=is_forgotten)
-        if seen.outcome is OutcomeSeen.WAITS:
-            return Late(found=seen.found)
-        if seen.outcome is OutcomeSeen.FAILED or job is None:
+        current = observation(act, job, now_ms, refused, is_forgotten=is_forgotten)
+        if current.outcome is OutcomeSeen.WAITS:
+            return Late(found=current.found)
+        if current.outcome is OutcomeSeen.FAILED or job is None:
             self._settle(act, "failed")
-            return Failed(found=seen.found)
+            return Failed(found=current.found)
         if act.seen_ms is None or act.after != run_of(job):
             self._book.seen(act.intent, run_of(job))
-            return Late(found=f"{seen.found}; it is looked at once more")
+            return Late(found=f"{current.found}; it is looked at once more")
         if 0 <= now_ms - act.seen_ms < APART_MS:
-            return Late(found=f"{seen.found}; it is looked at once more")
+            return Late(found=f"{current.found}; it is looked at once more")
         self._settle(act, "done")
-        return Done(took_s=max(0, act.seen_ms - act.begun_ms) / 1000, note=seen.found)
+        return Done(took_s=max(0, act.seen_ms - act.begun_ms) / 1000, note=current.found)
 
     def _settle(self, act: ManagerAct, outcome: str) -> None:
         self._refused.pop(act.intent, None)
@@ -302,12 +302,11 @@ class SlurmEngine:
         """Why nothing is done yet: a controller that began lately may have forgotten what was newest."""
         now_ms, rest_ms = self._clock.now_ms(), self._parts.rest_s * 1000
         fell_ms = 0 if self._numbers is None else self._numbers[1]
-        left_ms = max(controller.began_ms, fell_ms) + rest_ms - now_ms
-        if left_ms <= 0:
+        remaining_ms = max(controller.began_ms, fell_ms) + rest_ms - now_ms
+        if remaining_ms <= 0:
             return None
-        return (
-            f"Slurm's controller was started lately: nothing is done for {math.ceil(left_ms / 1000)} s more"
-        )
+        rest = math.ceil(remaining_ms / 1000)
+        return f"Slurm's controller was started lately: nothing is done for {rest} s more"
 
     def _reach(self, controller: Controller) -> Reach:
         now_ms = self._clock.now_ms()

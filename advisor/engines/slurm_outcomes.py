@@ -101,9 +101,9 @@ def _is_another(before: ManagedRun, now: ManagedRun) -> bool:
     return (before.submitted_ms, before.restarts) != (now.submitted_ms, now.restarts)
 
 
-def _failed(found: str) -> Observation:
-    return Observation(outcome=OutcomeSeen.FAILED, found=found)
+def _failed(reason: str) -> Observation:
+    return Observation(outcome=OutcomeSeen.FAILED, found=reason)
 
 
-def _waits(found: str) -> Observation:
-    return Observation(outcome=OutcomeSeen.WAITS, found=found)
+def _waits(reason: str) -> Observation:
+    return Observation(outcome=OutcomeSeen.WAITS, found=reason)

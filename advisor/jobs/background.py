@@ -75,7 +75,7 @@ def open_gpus(host: JobRecord, entries: Iterable[JobRecord]) -> tuple[GpuUuid, .
 
 
 def must_leave(
-    entry: JobRecord, entries: Mapping[JobId, JobRecord], state: ClusterState, held: Held
+    entry: JobRecord, entries: Mapping[JobId, JobRecord], state: ClusterState, memory: Held
 ) -> str | None:
     """Why a background job that is beside another has to leave; ``None``: it may stay."""
     if entry.beside is None or entry.beside_gpu is None or not is_beside(entry) or in_flight(entry):
@@ -90,13 +90,13 @@ def must_leave(
         return f"{host.id} has left its GPU"
     if host.alone:
         return f"the owner of {host.id} wants nobody in its idle gaps"
-    found = against_background(entry.id, host.id, gpu, state)
-    if found is not None and found.rule in FORBIDDING:
-        return found.reason
+    objection = against_background(entry.id, host.id, gpu, state)
+    if objection is not None and objection.rule in FORBIDDING:
+        return objection.reason
     gaps = state.jobs[host.id].idle_gaps.get(gpu) if host.id in state.jobs else None
     if gaps is not None and too_slow(gaps):
         return f"{host.id} takes {gaps.slowdown_ratio:.2f} of its own time for a step beside it"
-    return _against_memory(entry, host, state, held)
+    return _against_memory(entry, host, state, memory)
 
 
 def stay_of(entry: JobRecord, entries: Mapping[JobId, JobRecord], now_ms: int) -> Stay | None:
@@ -122,19 +122,23 @@ def stay_of(entry: JobRecord, entries: Mapping[JobId, JobRecord], now_ms: int) -
 
 
 def _counts(entry: JobRecord, gpu: GpuUuid | None) -> IdleGapCounts | None:
-    told = () if entry.report is None else entry.report.idle_gaps
-    return next((each for each in told if each.gpu == gpu), None)
+    gaps = () if entry.report is None else entry.report.idle_gaps
+    return next((each for each in gaps if each.gpu == gpu), None)
 
 
-def _against_memory(entry: JobRecord, host: JobRecord, state: ClusterState, held: Held) -> str | None:
+def _against_memory(entry: JobRecord, host: JobRecord, state: ClusterState, memory: Held) -> str | None:
     """What is not measured is no reason: it was asked before the job came."""
     gpu = entry.beside_gpu
     assert gpu is not None
-    asked = entry.submission.memory_bytes
+    request_bytes = entry.submission.memory_bytes
     total = state.gpus[gpu].memory_bytes if gpu in state.gpus else None
-    mine, theirs = held.get(entry.id, {}).get(gpu), held.get(host.id, {}).get(gpu)
-    if mine is not None and asked is not None and mine > (asked + CONTEXT_BYTES) * (1 + SLACK):
-        return f"it holds {text.size(mine)} of GPU memory and asked for {text.size(asked)}"
+    mine, theirs = memory.get(entry.id, {}).get(gpu), memory.get(host.id, {}).get(gpu)
+    if (
+        mine is not None
+        and request_bytes is not None
+        and mine > (request_bytes + CONTEXT_BYTES) * (1 + SLACK)
+    ):
+        return f"it holds {text.size(mine)} of GPU memory and asked for {text.size(request_bytes)}"
     if mine is None or theirs is None or total is None:
         return None
     if mine + theirs > total - LEFT_FREE_BYTES:

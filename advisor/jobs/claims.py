@@ -11,7 +11,14 @@ any other is only told of: nobody takes a GPU, or lifts a number, by a word of t
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from advisor.jobs.lifecycle import attained_gpu_s, heard, in_flight, leased, newest_number, seen
+from advisor.jobs.lifecycle import (
+    attained_gpu_s,
+    in_flight,
+    leased,
+    newest_number,
+    with_report,
+    with_sign_of_life,
+)
 from advisor.jobs.model import Elasticity, JobRecord, JobState, Report
 from advisor.jobs.signing import LEAVING, PLACING, CommandProof
 from collector.model import GpuUuid
@@ -45,18 +52,18 @@ Claim = Proven | Void | Unproven
 
 
 def claim_of(
-    entry: JobRecord, report: Report, proof: CommandProof | None = None, given_again: int | None = None
+    entry: JobRecord, report: Report, proof: CommandProof | None = None, again: int | None = None
 ) -> Claim | None:
     """What the report claims beyond the register. ``proof``: what it shows, checked to be the service's word.
 
-    ``given_again``: the number of an order that its launcher, which shows no proofs, took for an earlier one.
+    ``again``: the number of an order that its launcher, which shows no proofs, took for an earlier one.
     """
     if entry.state is JobState.ENDED or report.exit_reason is not None:
         return None
     proof = proof if proof is not None and proof.number == report.acknowledged else None
     directive = entry.directive
     answers = in_flight(entry) and directive is not None and directive.number == report.acknowledged
-    if answers and proof is None and given_again == report.acknowledged:
+    if answers and proof is None and again == report.acknowledged:
         return Void()
     is_other = answers and proof is not None and directive is not None and report.proof != directive.proof
     if is_other or report.acknowledged > newest_number(entry):
@@ -69,7 +76,7 @@ def claim_of(
     return None
 
 
-def taken_in(entry: JobRecord, report: Report, claim: Claim | None, now_ms: int) -> JobRecord:
+def apply_claim(entry: JobRecord, report: Report, claim: Claim | None, now_ms: int) -> JobRecord:
     """The entry after its launcher's word, with what of the claim is believed.
 
     What was asked of it since the backup was put back is undone, and told as failed. Whether it was its owner
@@ -77,15 +84,15 @@ def taken_in(entry: JobRecord, report: Report, claim: Claim | None, now_ms: int)
     """
     match claim:
         case None:
-            return heard(entry, report, now_ms)
+            return with_report(entry, report, now_ms)
         case Proven():
-            return _caught_up(seen(entry, report, now_ms), report, claim, now_ms)
+            return _caught_up(with_sign_of_life(entry, report, now_ms), report, claim, now_ms)
         case Void():
-            return heard(entry, replace(report, failed=UNDONE), now_ms)
+            return with_report(entry, replace(report, failed=UNDONE), now_ms)
         case Unproven(is_ahead=True):
-            return seen(entry, report, now_ms)
+            return with_sign_of_life(entry, report, now_ms)
         case Unproven():
-            return heard(entry, report, now_ms)
+            return with_report(entry, report, now_ms)
         case _:
             assert_never(claim)
 
@@ -93,9 +100,9 @@ def taken_in(entry: JobRecord, report: Report, claim: Claim | None, now_ms: int)
 def displaced(entry: JobRecord, why: str, now_ms: int) -> JobRecord:
     """An entry whose GPUs were given to somebody else since: it holds none until its launcher proves where it
     stands, or it is given some."""
-    left = replace(entry, attained_gpu_s=attained_gpu_s(entry, now_ms), counted_ms=None, gpus=())
+    emptied = replace(entry, attained_gpu_s=attained_gpu_s(entry, now_ms), counted_ms=None, gpus=())
     return replace(
-        left,
+        emptied,
         state=JobState.PENDING if entry.submission.mobility is Elasticity.RIGID else JobState.PAUSED,
         share=entry.submission.share,
         paused_on=entry.gpus,
@@ -138,8 +145,8 @@ def _ahead(entry: JobRecord, report: Report, proof: CommandProof | None) -> Clai
     holds = report.state in HOLDING
     allowed, share = _lease_after(proof, failed=report.failed is not None)
     strange = [uuid for uuid in report.gpus if uuid not in allowed]
-    count, wanted = len(report.gpus), entry.submission
-    can_be = wanted.min_gpus <= count <= wanted.max_gpus if holds else count == 0
+    count, submission = len(report.gpus), entry.submission
+    can_be = submission.min_gpus <= count <= submission.max_gpus if holds else count == 0
     if strange or len(set(report.gpus)) != count or not can_be:
         where = ", ".join(strange or report.gpus) or "no GPU"
         why = f"it says that it is {report.state.value} on {where}, and order {proof.number} says otherwise"

@@ -31,15 +31,15 @@ class _Earlier:
 
 
 class Numbers:
-    """The register guards it. ``given`` is the highest number below ``CEILING`` that the store knows of."""
+    """The register guards it. ``highest`` is the greatest number below ``CEILING`` that the store knows."""
 
-    def __init__(self, entries: Iterable[JobRecord], given: int) -> None:
+    def __init__(self, entries: Iterable[JobRecord], highest: int) -> None:
         living = [entry for entry in entries if entry.state is not JobState.ENDED]
         own = ((entry.id, 0 if entry.directive is None else entry.directive.number) for entry in living)
-        self._given, self._proven = given, 0
+        self._given, self._proven = highest, 0
         self._beyond = {job: number for job, number in own if number >= CEILING}
         self._earlier = {entry.id: _Earlier() for entry in living}
-        self._told = {entry.id: entry.acknowledged for entry in living if entry.acknowledged > given}
+        self._told = {entry.id: entry.acknowledged for entry in living if entry.acknowledged > highest}
 
     def newest_known(self) -> int:
         """What the next number must lie above, beside those in the store."""
@@ -79,10 +79,10 @@ class Numbers:
 
     def must_reach(self, job: JobId, number: int) -> None:
         """Raise ``Refused`` where its launcher would take the number for one that it has carried out."""
-        known = self._told.get(job, 0)
-        if known >= number:
+        newest = self._told.get(job, 0)
+        if newest >= number:
             raise Refused(
-                f"{job} cannot be told anything: its launcher says that it has carried out order {known}, "
+                f"{job} cannot be told anything: its launcher says that it has carried out order {newest}, "
                 "which this service did not give; end it where it runs, or have an operator end it with "
                 "`fallow cancel --force`"
             )
@@ -94,8 +94,8 @@ class Numbers:
 
     def forget(self, entry: JobRecord) -> None:
         """It has ended."""
-        for known in (self._earlier, self._told, self._beyond):
-            known.pop(entry.id, None)
+        for numbers in (self._earlier, self._told, self._beyond):
+            numbers.pop(entry.id, None)
 
     def _newest(self) -> int:
         return max(self._given, self.newest_known())

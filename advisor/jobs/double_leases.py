@@ -40,11 +40,11 @@ def without_doubles(
     settled, ended = dict(entries), []
     for uuid, jobs in overfull(entries).items():
         ranked = sorted(jobs, key=lambda job: _rank(store, settled[job], uuid), reverse=True)
-        left = 1 + SHARE_SLACK
+        rest = 1 + SHARE_SLACK
         for job in ranked:
             share = shares_held(settled[job]).get(uuid, 0.0)
-            if share <= left:
-                left -= share
+            if share <= rest:
+                rest -= share
                 continue
             ended.append(Ended(entry=settled[job], gpu=uuid, stays=ranked[0]))
             settled[job] = displaced(settled[job], f"{uuid} is leased to {ranked[0]}", now_ms)
@@ -55,8 +55,8 @@ def without_doubles(
 
 
 def _rank(store: "Store", entry: JobRecord, uuid: GpuUuid) -> tuple[bool, int]:
-    told = any(
+    has_command = any(
         isinstance(row["body"], PLACING) and uuid in row["body"].gpus and row["failed"] is None
         for row in read_directives(store, entry.id)
     )
-    return told, placed_ms(entry)
+    return has_command, placed_ms(entry)

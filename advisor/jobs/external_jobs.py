@@ -96,9 +96,9 @@ class ExternalJobStore:
 
     def words(self, days: float = 30.0) -> tuple[Word, ...]:
         """What was told and kept, of all jobs, launched ones included."""
-        given = {"from_ts": self._clock.now_ms() - round(days * DAY_MS)}
+        parameters = {"from_ts": self._clock.now_ms() - round(days * DAY_MS)}
         with self._store.reader() as connection:
-            return spoken_of(run(connection, "spoken", given).to_pylist())
+            return spoken_of(run(connection, "spoken", parameters).to_pylist())
 
     def told(self, job: JobId, rung: str, message: str, reached: tuple[str, ...]) -> None:
         """Note that the owner was told; with nobody in ``reached``, that nobody heard it."""

@@ -109,37 +109,39 @@ class Terms:
 
 
 def terms(
-    wanted: Submission, share: float, devices: Sequence[Device], sharers: Sequence[Sharer], mps: Mps
+    submission: Submission, share: float, devices: Sequence[Device], sharers: Sequence[Sharer], mps: Mps
 ) -> Terms:
-    """How ``wanted`` holds ``share`` of each of ``devices`` beside ``sharers``."""
-    sharing, why = _sharing(wanted, share, devices, sharers, mps)
-    allowed = memory_of(wanted, share, devices, sharing)
+    """How ``submission`` holds ``share`` of each of ``devices`` beside ``sharers``."""
+    sharing, why = _sharing(submission, share, devices, sharers, mps)
+    allowed = memory_of(submission, share, devices, sharing)
     settings = _apart(sharing, share, devices, allowed, mps)
     if allowed is not None:
         settings |= _capped(devices, allowed)
-    defaults = dict(MEMORY_DEFAULTS) if wanted.memory_defaults else {}
+    defaults = dict(MEMORY_DEFAULTS) if submission.memory_defaults else {}
     return Terms(
         sharing=sharing,
         memory_bytes=allowed,
         settings=tuple(sorted({**defaults, **settings}.items())),
-        sentences=(why, *_about_memory(allowed, settings), about_defaults(wanted)),
+        sentences=(why, *_about_memory(allowed, settings), about_defaults(submission)),
     )
 
 
-def memory_of(wanted: Submission, share: float, devices: Sequence[Device], sharing: Sharing) -> int | None:
+def memory_of(
+    submission: Submission, share: float, devices: Sequence[Device], sharing: Sharing
+) -> int | None:
     """Bytes that a lease may use on each of its devices: as asked for, else its part of what can be shared.
 
     ``None`` where the device is the job's alone, or its size is not known.
     """
     if sharing in (Sharing.WHOLE, Sharing.MIG):
         return None
-    if wanted.memory_bytes is not None:
-        return wanted.memory_bytes
+    if submission.memory_bytes is not None:
+        return submission.memory_bytes
     sizes = [device.memory_bytes for device in devices]
-    known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes) or not known:
+    sizes_in_bytes = [size for size in sizes if size is not None]
+    if len(sizes_in_bytes) < len(sizes) or not sizes_in_bytes:
         return None
-    return share_of_memory(min(known), share)
+    return share_of_memory(min(sizes_in_bytes), share)
 
 
 def environment(settings: Sequence[tuple[str, str]], own: Mapping[str, str]) -> dict[str, str]:
@@ -155,24 +157,24 @@ def environment(settings: Sequence[tuple[str, str]], own: Mapping[str, str]) -> 
     return added
 
 
-def about_defaults(wanted: Submission) -> str:
+def about_defaults(submission: Submission) -> str:
     """The sentence on the memory defaults that a job starts with."""
-    if not wanted.memory_defaults:
+    if not submission.memory_defaults:
         return "It was submitted with --no-memory-defaults: its framework takes memory as it likes."
     named = ", ".join(f"{name}={value}" for name, value in MEMORY_DEFAULTS.items())
     return f"Unless its user has set them, it starts with {named} (refuse with --no-memory-defaults)."
 
 
 def _sharing(
-    wanted: Submission, share: float, devices: Sequence[Device], sharers: Sequence[Sharer], mps: Mps
+    submission: Submission, share: float, devices: Sequence[Device], sharers: Sequence[Sharer], mps: Mps
 ) -> tuple[Sharing, str]:
     """What keeps it apart, and the sentence that says why."""
     alone = share >= 1 and not sharers
     if alone and devices and all(device.is_instance for device in devices):
-        return Sharing.MIG, f"{_instance(wanted, devices)}: memory and compute are its own, by hardware."
+        return Sharing.MIG, f"{_instance(submission, devices)}: memory and compute are its own, by hardware."
     if alone:
         return Sharing.WHOLE, "It has its devices alone."
-    others = sorted({sharer.user for sharer in sharers} - {wanted.user})
+    others = sorted({sharer.user for sharer in sharers} - {submission.user})
     part = f"It has {text.percent(share)} of each device"
     if others:
         return Sharing.TIME_SLICED, (
@@ -181,12 +183,12 @@ def _sharing(
         )
     if mps.pipe_directory is None:
         return Sharing.TIME_SLICED, f"{part} by time-slicing: {mps.why}."
-    if mps.owner not in (None, wanted.user):
+    if mps.owner not in (None, submission.user):
         return (
             Sharing.TIME_SLICED,
             f"{part} by time-slicing: the MPS daemon serves its owner {mps.owner} alone.",
         )
-    elsewhere = sorted(mps.users - {wanted.user})
+    elsewhere = sorted(mps.users - {submission.user})
     if elsewhere:
         return Sharing.TIME_SLICED, (
             f"{part} by time-slicing: the MPS daemon serves {', '.join(elsewhere)}, one user at a time."
@@ -197,16 +199,16 @@ def _sharing(
         )
     return (
         Sharing.MPS,
-        f"{part} under MPS: its threads are limited to that, and all sharers are {wanted.user}.",
+        f"{part} under MPS: its threads are limited to that, and all sharers are {submission.user}.",
     )
 
 
-def _instance(wanted: Submission, devices: Sequence[Device]) -> str:
+def _instance(submission: Submission, devices: Sequence[Device]) -> str:
     part = devices[0].part_of_device
-    if wanted.share >= 1 or part is None:
+    if submission.share >= 1 or part is None:
         return "Its device is a MIG instance"
     return (
-        f"It asked for {text.percent(wanted.share)} of a GPU and has {devices[0].uuid}, "
+        f"It asked for {text.percent(submission.share)} of a GPU and has {devices[0].uuid}, "
         f"{text.percent(part)} of one, the smallest MIG instance that was free and holds what it asked for"
     )
 
@@ -245,12 +247,12 @@ def _capped(devices: Sequence[Device], allowed: int) -> dict[str, str]:
 def _about_memory(allowed: int | None, settings: Mapping[str, str]) -> tuple[str, ...]:
     if allowed is None:
         return ()
-    held = f"Its share of memory is {text.size(allowed)} on each device"
+    sentence = f"Its share of memory is {text.size(allowed)} on each device"
     if MEMORY_FRACTION not in settings:
-        return (f"{held}; it is watched, and told when it holds more.",)
+        return (f"{sentence}; it is watched, and told when it holds more.",)
     return (
-        f"{held}: PyTorch jobs that use fallow are held to it ({MEMORY_FRACTION}), all others are watched, "
-        "and told when they hold more.",
+        f"{sentence}: PyTorch jobs that use fallow are held to it ({MEMORY_FRACTION}), all others are "
+        "watched, and told when they hold more.",
     )
 
 

@@ -123,18 +123,18 @@ class Register:
     def submit(self, submission: Submission) -> tuple[JobRecord, bool]:
         """The entry of a submission, and whether it is new: the same nonce of one user is one job. Blocks."""
         with self._guard:
-            known = self._nonces.get(_nonce(submission)) if submission.nonce else None
-            if known is None:
+            earlier = self._nonces.get(_nonce(submission)) if submission.nonce else None
+            if earlier is None:
                 self._number += 1
                 job = JobId(submitted_id(self._number))
                 self._nonces[_nonce(submission)] = job
                 self._heard_ms[job] = self._clock.monotonic_ms()
                 batch = self._put(None, lifecycle.submitted(job, submission, self._clock.now_ms()))
             else:
-                job, batch = known, self._open
-        if known is None or job not in self._seen:
+                job, batch = earlier, self._open
+        if earlier is None or job not in self._seen:
             self._commits.commit(batch)
-        return self.entry(job), known is None
+        return self.entry(job), earlier is None
 
     def give(self, job: JobId, directive: Command, also: Turn | None = None) -> JobRecord:
         """Give a directive, its leases with it; ``also`` changes the entry further, in the same commit.
@@ -144,7 +144,7 @@ class Register:
 
         def turn(entry: JobRecord) -> JobRecord:
             now_ms = self._clock.now_ms()
-            after = lifecycle.given(entry, self._signer.signed(entry, directive, now_ms), now_ms)
+            after = lifecycle.with_command(entry, self._signer.signed(entry, directive, now_ms), now_ms)
             self._devices.must_fit(entry, after)
             self._numbers.must_reach(job, directive.number)
             self._numbers.give(job, directive.number)
@@ -230,20 +230,20 @@ class Register:
     def absent(self, over_s: float) -> frozenset[JobId]:
         """The jobs whose launchers cannot be told anything now: not heard since the opening, or not for so
         long, or they would take the next number for one that they know."""
-        now_ms, heard = self._clock.monotonic_ms(), self._heard_ms
+        now_ms, reports_ms = self._clock.monotonic_ms(), self._heard_ms
         with self._guard:
             beyond = self._numbers.out_of_reach()
         return beyond | frozenset(
             job
             for job in self.entries()
-            if (at_ms := heard.get(job)) is None or now_ms - at_ms > over_s * 1000
+            if (at_ms := reports_ms.get(job)) is None or now_ms - at_ms > over_s * 1000
         )
 
     def silent(self, over_s: float) -> frozenset[JobId]:
         """The jobs whose launchers were not heard for longer than that, counted from the opening at most."""
-        now_ms, heard = self._clock.monotonic_ms(), self._heard_ms
+        now_ms, reports_ms = self._clock.monotonic_ms(), self._heard_ms
         return frozenset(
-            job for job in self.entries() if now_ms - heard.get(job, self._since_ms) > over_s * 1000
+            job for job in self.entries() if now_ms - reports_ms.get(job, self._since_ms) > over_s * 1000
         )
 
     def change(self, job: JobId, turn: Turn) -> JobRecord:
@@ -348,9 +348,9 @@ class Register:
                     self._numbers.forget(change.after)
             self._forget(batch)
             batch.settle()
-            told = [(self._listeners.of(change.after.id), change) for change in batch.changes]
+            calls = [(self._listeners.of(change.after.id), change) for change in batch.changes]
             self._changed.notify_all()
-        for listeners, change in told:
+        for listeners, change in calls:
             for listener in listeners:
                 listener(change.before, change.after)
 
@@ -360,14 +360,14 @@ class Register:
         for change in batch.changes:
             self._devices.release(change.after)
         for job in batch.jobs:
-            kept = self._seen.get(job)
-            if kept is None:
-                gone = self._working.pop(job, None)
-                if gone is not None:
-                    self._nonces.pop(_nonce(gone.submission), None)
+            before = self._seen.get(job)
+            if before is None:
+                removed = self._working.pop(job, None)
+                if removed is not None:
+                    self._nonces.pop(_nonce(removed.submission), None)
             else:
-                self._working[job] = kept
-                self._devices.hold(kept)
+                self._working[job] = before
+                self._devices.hold(before)
 
     def _forget(self, batch: Batch) -> None:
         """Let go of what ended longest ago; the caller has the guard."""
@@ -392,8 +392,8 @@ def _alike(before: JobRecord, after: JobRecord) -> bool:
     """Whether nothing changed that must outlive a restart; a sign of life need not."""
     old, new = before.report, after.report
     if old is not None and new is not None:
-        known = (old.pids, old.checkpoint_ms, old.attached, old.launcher)
-        if known != (new.pids, new.checkpoint_ms, new.attached, new.launcher):
+        old_values = (old.pids, old.checkpoint_ms, old.attached, old.launcher)
+        if old_values != (new.pids, new.checkpoint_ms, new.attached, new.launcher):
             return False
     elif old is not new:
         return False

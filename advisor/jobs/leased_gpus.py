@@ -63,16 +63,16 @@ class Devices:
         had = {} if before is None else shares_held(before)
         return {
             uuid: tuple(others)
-            for uuid, wanted in shares_held(after).items()
-            if wanted > had.get(uuid, 0.0)
-            and (others := {job: share for job, share in self._on[uuid].items() if job != after.id})
-            and sum(others.values()) + wanted > 1 + SHARE_SLACK
+            for uuid, share in shares_held(after).items()
+            if share > had.get(uuid, 0.0)
+            and (others := {job: part for job, part in self._on[uuid].items() if job != after.id})
+            and sum(others.values()) + share > 1 + SHARE_SLACK
         }
 
     def doubt(self, before: JobRecord, after: JobRecord, now_ms: int) -> None:
         """What was let go may be in use still: nobody saw the processes end."""
-        left = [uuid for uuid in leased(before) if uuid not in leased(after)]
-        self._doubted_ms.update(dict.fromkeys(left, now_ms))
+        freed = [uuid for uuid in leased(before) if uuid not in leased(after)]
+        self._doubted_ms.update(dict.fromkeys(freed, now_ms))
 
     def doubtful(self, newest_ms: Mapping[GpuUuid, int], used: Collection[GpuUuid]) -> frozenset[GpuUuid]:
         """The GPUs of which that was so, and that were not measured free since then."""
@@ -90,4 +90,4 @@ def overfull(entries: Mapping[JobId, JobRecord]) -> dict[GpuUuid, tuple[JobId, .
     for entry in entries.values():
         for uuid, share in shares_held(entry).items():
             shares[uuid][entry.id] = share
-    return {uuid: tuple(held) for uuid, held in shares.items() if sum(held.values()) > 1 + SHARE_SLACK}
+    return {uuid: tuple(parts) for uuid, parts in shares.items() if sum(parts.values()) > 1 + SHARE_SLACK}

@@ -68,8 +68,8 @@ def shares_held(entry: JobRecord) -> dict[GpuUuid, float]:
     if not (in_flight(entry) and isinstance(entry.directive, ReallocateCommand)):
         return dict.fromkeys(entry.gpus, entry.share)
     coming = dict.fromkeys(entry.directive.gpus, entry.directive.share)
-    kept = {uuid: max(entry.share, coming.get(uuid, 0.0)) for uuid in entry.gpus}
-    return coming | kept
+    shares = {uuid: max(entry.share, coming.get(uuid, 0.0)) for uuid in entry.gpus}
+    return coming | shares
 
 
 def share_held(entry: JobRecord) -> float:
@@ -95,7 +95,7 @@ def objection(entry: JobRecord, directive: Command) -> Refused | None:
     return unable(entry, directive, what) or misplaced(entry, directive, what)
 
 
-def given(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
+def with_command(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
     """The entry with a directive in flight. Raises ``Refused`` (``Unable``: it never can)."""
     refused = objection(entry, directive)
     if refused is not None:
@@ -140,14 +140,14 @@ def given(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
             assert_never(directive)
 
 
-def heard(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
+def with_report(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
     """The entry after its launcher's word: an acknowledgement, an end, or a mere sign of life.
 
     A number that was never given to it acknowledges nothing (``claims``).
     """
     if entry.state is JobState.ENDED:
         return entry
-    entry, directive = seen(entry, report, now_ms), entry.directive
+    entry, directive = with_sign_of_life(entry, report, now_ms), entry.directive
     if directive is not None and in_flight(entry) and report.acknowledged == directive.number:
         entry = _acknowledged(replace(entry, acknowledged=directive.number), directive, report, now_ms)
     elif entry.acknowledged < report.acknowledged < newest_number(entry):
@@ -157,7 +157,7 @@ def heard(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
     return entry
 
 
-def seen(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
+def with_sign_of_life(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
     """The entry with its launcher's sign of life, and no more of its word than that."""
     touched = entry.state is JobState.PAUSED and entry.paused_for_idling and report.attached is True
     return replace(
@@ -213,11 +213,11 @@ def vacated(entry: JobRecord, now_ms: int) -> JobRecord:
     return _ended(entry, ExitReason.LOST, now_ms, entry.message) if lapsing(entry) else entry
 
 
-def held(entry: JobRecord, said: str = HELD_BY_OWNER) -> JobRecord:
+def on_hold(entry: JobRecord, reason: str = HELD_BY_OWNER) -> JobRecord:
     """A waiting job is kept from being started, until its owner or an operator lets it go on."""
     if entry.state not in (JobState.PENDING, JobState.PAUSED):
         raise Refused(f"hold {entry.id}: the job is {entry.state.value}, and must be waiting")
-    return replace(entry, held_by_user=True, message=said)
+    return replace(entry, held_by_user=True, message=reason)
 
 
 def let_go(entry: JobRecord) -> JobRecord:
@@ -253,9 +253,9 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
         case ReallocateCommand():
             return _reshaped(entry, directive, now_ms)
         case PauseCommand():
-            left = _emptied(entry, now_ms)
+            emptied = _emptied(entry, now_ms)
             return replace(
-                left,
+                emptied,
                 state=JobState.PAUSED,
                 paused_on=entry.gpus,
                 acted_ms=now_ms,
@@ -263,9 +263,9 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
                 message=directive.reason,
             )
         case RequeueCommand():
-            left = _emptied(entry, now_ms)
+            emptied = _emptied(entry, now_ms)
             return replace(
-                left,
+                emptied,
                 state=JobState.PENDING,
                 paused_on=(),
                 acted_ms=now_ms,
@@ -287,22 +287,22 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
 
 def _unworked(entry: JobRecord, directive: Command, report: Report, now_ms: int) -> JobRecord:
     """What was to be done could not be; the cooldown runs all the same, so that it isn't tried at once."""
-    said = f"{verb_of(directive)} did not work: {report.failed}"
+    reason = f"{verb_of(directive)} did not work: {report.failed}"
     match directive:
         case StartCommand():
-            return replace(_emptied(entry, now_ms), state=JobState.PENDING, acted_ms=now_ms, message=said)
+            return replace(_emptied(entry, now_ms), state=JobState.PENDING, acted_ms=now_ms, message=reason)
         case ResumeCommand():
-            return replace(_emptied(entry, now_ms), state=JobState.PAUSED, acted_ms=now_ms, message=said)
+            return replace(_emptied(entry, now_ms), state=JobState.PAUSED, acted_ms=now_ms, message=reason)
         case ReallocateCommand():
             had = set(entry.gpus) | set(directive.gpus)
-            kept = report.gpus if report.gpus and set(report.gpus) <= had else entry.gpus
+            gpus = report.gpus if report.gpus and set(report.gpus) <= had else entry.gpus
             counted = replace(entry, attained_gpu_s=attained_gpu_s(entry, now_ms), counted_ms=now_ms)
-            return replace(counted, gpus=kept, resized_ms=now_ms, message=said)
+            return replace(counted, gpus=gpus, resized_ms=now_ms, message=reason)
         case PauseCommand():
-            return replace(entry, acted_ms=now_ms, held_by_user=False, message=said)
+            return replace(entry, acted_ms=now_ms, held_by_user=False, message=reason)
         case RequeueCommand() | CancelCommand() | ReleaseMemoryCommand() | NotifyCommand():
             acted_ms = now_ms if isinstance(directive, RequeueCommand) else entry.acted_ms
-            return replace(entry, acted_ms=acted_ms, message=said)
+            return replace(entry, acted_ms=acted_ms, message=reason)
         case _:
             assert_never(directive)
 
@@ -340,7 +340,7 @@ def _emptied(entry: JobRecord, now_ms: int) -> JobRecord:
 
 
 def _ended(
-    entry: JobRecord, ending: ExitReason, now_ms: int, said: str, exit_code: int | None = None
+    entry: JobRecord, ending: ExitReason, now_ms: int, reason: str, exit_code: int | None = None
 ) -> JobRecord:
     return replace(
         _emptied(entry, now_ms),
@@ -351,5 +351,5 @@ def _ended(
         exit_code=exit_code,
         promised_ms=None,
         promised_gpus=(),
-        message=said,
+        message=reason,
     )

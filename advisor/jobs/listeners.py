@@ -36,9 +36,9 @@ class Listeners:
 
         def end() -> None:
             with self._guard:
-                left = tuple(each for each in self._of_one.get(job, ()) if each is not listener)
-                if left:
-                    self._of_one[job] = left
+                others = tuple(each for each in self._of_one.get(job, ()) if each is not listener)
+                if others:
+                    self._of_one[job] = others
                 else:
                     self._of_one.pop(job, None)
 

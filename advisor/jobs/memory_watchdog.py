@@ -83,14 +83,14 @@ def holdings(
 
 
 def draws(
-    state: ClusterState, entries: Iterable[JobRecord], held: Mapping[JobId, Mapping[GpuUuid, int]]
+    state: ClusterState, entries: Iterable[JobRecord], memory: Mapping[JobId, Mapping[GpuUuid, int]]
 ) -> tuple[Draw, ...]:
     """What each running job with a share of a device's memory holds; nothing where that was not measured."""
     running = {each.id: each for each in entries if each.state is JobState.RUNNING and each.gpus}
     allowed = {id: _allowed(state, entry) for id, entry in running.items()}
     result = []
     for id, entry in sorted(running.items()):
-        most, on = allowed[id], held.get(id, {})
+        most, on = allowed[id], memory.get(id, {})
         if most is None or not on or id not in state.jobs:
             continue
         result.append(
@@ -100,7 +100,7 @@ def draws(
                 allowed_bytes=most + CONTEXT_BYTES,
                 may_pause=_may_pause(state, entry),
                 beside=_beside(state, entry),
-                harms=_harmed(state, entry, allowed, held),
+                harms=_harmed(state, entry, allowed, memory),
             )
         )
     return tuple(result)
@@ -111,25 +111,25 @@ def watch(
 ) -> Watched:
     """Whom to tell and whom to pause, given what was ``noted`` before; of ``paused`` jobs it stays."""
     steps: list[Notify | Pause] = []
-    kept = {job: n for job, n in noted.items() if job in paused or now_ms - n.over_ms < FORGET_MS}
+    remaining = {job: n for job, n in noted.items() if job in paused or now_ms - n.over_ms < FORGET_MS}
     for draw in now:
         if draw.held_bytes <= draw.allowed_bytes * (1 + SLACK):
             continue
-        note = kept.get(draw.job)
+        note = remaining.get(draw.job)
         if note is None:
             steps.append(Notify(job=draw.job, message=_warning(draw), reason=_what(draw)))
-            kept[draw.job] = Noted(told_ms=now_ms, over_ms=now_ms, held_bytes=draw.held_bytes)
+            remaining[draw.job] = Noted(told_ms=now_ms, over_ms=now_ms, held_bytes=draw.held_bytes)
             continue
         most = max(note.held_bytes, draw.held_bytes)
-        kept[draw.job] = note = replace(note, over_ms=now_ms, held_bytes=most)
+        remaining[draw.job] = note = replace(note, over_ms=now_ms, held_bytes=most)
         if not draw.beside or now_ms - note.told_ms < (URGENT_MS if draw.harms else MEND_MS):
             continue
         if draw.may_pause:
             steps.append(Pause(job=draw.job, action=ActionClass.CAP_MEMORY, reason=_what(draw)))
         elif not note.again:
             steps.append(Notify(job=draw.job, message=_plea(draw), reason=_what(draw)))
-            kept[draw.job] = replace(note, again=True)
-    return Watched(steps=tuple(steps), noted=kept)
+            remaining[draw.job] = replace(note, again=True)
+    return Watched(steps=tuple(steps), noted=remaining)
 
 
 def remembered(state: ClusterState, noted: Mapping[JobId, Noted]) -> ClusterState:
@@ -138,11 +138,11 @@ def remembered(state: ClusterState, noted: Mapping[JobId, Noted]) -> ClusterStat
     Without that it would go on at once, take as much, and be paused again, for ever.
     """
     paused = {id: state.jobs[id] for id in noted if id in state.jobs and id not in state.placements}
-    known = {
+    history = {
         id: replace(job, memory_bytes=max(job.memory_bytes or 0, noted[id].held_bytes))
         for id, job in paused.items()
     }
-    return replace(state, jobs={**state.jobs, **known}) if known else state
+    return replace(state, jobs={**state.jobs, **history}) if history else state
 
 
 def _allowed(state: ClusterState, entry: JobRecord) -> int | None:
@@ -170,24 +170,24 @@ def _harmed(
     state: ClusterState,
     entry: JobRecord,
     allowed: Mapping[JobId, int | None],
-    held: Mapping[JobId, Mapping[GpuUuid, int]],
+    memory: Mapping[JobId, Mapping[GpuUuid, int]],
 ) -> tuple[JobId, ...]:
     """Neighbours on a device where what is left does not cover what they were promised and don't hold yet."""
     harmed: set[JobId] = set()
     for uuid in entry.gpus:
         sharers = [id for id, placement in state.placements.items() if uuid in placement.gpus]
         total = state.gpus[uuid].memory_bytes if uuid in state.gpus else None
-        on = {id: held.get(id, {}).get(uuid, 0) for id in sharers}
-        owed = {id: max(0, (allowed.get(id) or 0) - on[id]) for id in sharers if id != entry.id}
-        if total is not None and total - sum(on.values()) < sum(owed.values()):
-            harmed |= {id for id, bytes_owed in owed.items() if bytes_owed}
+        on = {id: memory.get(id, {}).get(uuid, 0) for id in sharers}
+        lacking = {id: max(0, (allowed.get(id) or 0) - on[id]) for id in sharers if id != entry.id}
+        if total is not None and total - sum(on.values()) < sum(lacking.values()):
+            harmed |= {id for id, lacking_bytes in lacking.items() if lacking_bytes}
     return tuple(sorted(harmed))
 
 
 def _what(draw: Draw) -> str:
-    held, allowed = text.size(draw.held_bytes), text.size(draw.allowed_bytes)
+    use, allowed = text.size(draw.held_bytes), text.size(draw.allowed_bytes)
     beside = f", and {', '.join(draw.harms)} may not get what was promised" if draw.harms else ""
-    return f"it holds {held} of GPU memory, and its share is {allowed}{beside}"
+    return f"it holds {use} of GPU memory, and its share is {allowed}{beside}"
 
 
 def _warning(draw: Draw) -> str:

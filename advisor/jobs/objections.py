@@ -61,17 +61,17 @@ def misplaced(entry: JobRecord, directive: Command, what: str) -> Refused | None
     """Why the job cannot be given it as it stands now; ``None``: it can."""
     match directive:
         case StartCommand():
-            wanted: tuple[JobState, ...] = (JobState.PENDING,)
+            states: tuple[JobState, ...] = (JobState.PENDING,)
         case ResumeCommand():
-            wanted = (JobState.PAUSED,)
+            states = (JobState.PAUSED,)
         case PauseCommand() | ReallocateCommand() | ReleaseMemoryCommand():
-            wanted = (JobState.RUNNING,)
+            states = (JobState.RUNNING,)
         case RequeueCommand():
-            wanted = (JobState.RUNNING, JobState.PAUSED)
+            states = (JobState.RUNNING, JobState.PAUSED)
         case NotifyCommand() | CancelCommand():
             return None
         case _:
             assert_never(directive)
-    if entry.state in wanted:
+    if entry.state in states:
         return None
-    return Refused(f"{what}: the job is {entry.state.value}, and must be {' or '.join(wanted)}")
+    return Refused(f"{what}: the job is {entry.state.value}, and must be {' or '.join(states)}")

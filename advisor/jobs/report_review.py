@@ -47,16 +47,16 @@ class Reviewer:
             self._numbers.prove(proof.number)
         claim = claims.claim_of(before, report, proof, self._numbers.given_again(before.id))
         report = replace(report, proof="")  # it has served, and would only make the entry longer
-        after = claims.taken_in(before, report, claim, now_ms)
+        after = claims.apply_claim(before, report, claim, now_ms)
         rivals = {job for jobs in self._devices.in_the_way(before, after).values() for job in jobs}
         if not rivals or not isinstance(claim, Proven):
             return Reviewed(after=after, claim=claim)
         newest_ms = max(placed_ms(entries[job]) for job in rivals)
         if claim.share < 1 or newest_ms >= claim.proof.given_ms:
-            held = ", ".join(sorted(rivals))
-            why = f"it shows a lease of {', '.join(report.gpus)}, which {held} holds by a newer one"
+            names = ", ".join(sorted(rivals))
+            why = f"it shows a lease of {', '.join(report.gpus)}, which {names} holds by a newer one"
             refused = Unproven(why=why, is_ahead=True)
-            after = claims.taken_in(before, report, refused, now_ms)
+            after = claims.apply_claim(before, report, refused, now_ms)
             return Reviewed(after=after, claim=refused)
         why = f"its GPUs were given to {before.id} after the backup that was put back"
         displaced = tuple((entries[job], claims.displaced(entries[job], why, now_ms)) for job in rivals)

@@ -198,8 +198,8 @@ def number_of(job: JobId) -> int:
 
 def _told(change: Change, at_ms: int) -> Iterable[Row]:
     directive = change.after.directive
-    known = None if change.before is None else change.before.directive
-    if directive is not None and (known is None or known.number != directive.number):
+    earlier = None if change.before is None else change.before.directive
+    if directive is not None and (earlier is None or earlier.number != directive.number):
         body = to_text(directive, Command)
         yield {"number": directive.number, "job": change.after.id, "given_ms": at_ms, "body": body}
 

@@ -76,42 +76,42 @@ class CommandSigner:
 
     def signed(self, entry: JobRecord, directive: Command, now_ms: int) -> Command:
         """The command as it is given at ``now_ms`` to the launcher of an entry that stands so."""
-        held, held_share = leased(entry), share_held(entry)
-        gpus, share = held, held_share
+        own_gpus, own_share = leased(entry), share_held(entry)
+        gpus, share = own_gpus, own_share
         if isinstance(directive, StartCommand | ResumeCommand | ReallocateCommand):
             gpus, share = directive.gpus, directive.share
             if isinstance(directive, StartCommand) and directive.beside is not None:
                 gpus = ()  # it is no lease
         elif type(directive) in LEAVING:
             gpus = ()
-        said = CommandProof(
+        proof = CommandProof(
             number=directive.number,
             kind=KINDS[type(directive)],
             gpus=gpus,
             share=share,
-            held=held,
-            held_share=held_share,
+            held=own_gpus,
+            held_share=own_share,
             given_ms=now_ms,
         )
-        return replace(directive, proof=self.proof(entry, said))
+        return replace(directive, proof=self.proof(entry, proof))
 
     def lease(self, entry: JobRecord) -> str:
         """A proof of how the entry stands since the newest command that its launcher has carried out."""
-        held, share = leased(entry), share_held(entry)
-        said = CommandProof(
+        gpus, share = leased(entry), share_held(entry)
+        proof = CommandProof(
             number=entry.acknowledged,
             kind=LEASE,
-            gpus=held,
+            gpus=gpus,
             share=share,
-            held=held,
+            held=gpus,
             held_share=share,
             given_ms=placed_ms(entry),
         )
-        return self.proof(entry, said)
+        return self.proof(entry, proof)
 
-    def proof(self, entry: JobRecord, said: CommandProof) -> str:
+    def proof(self, entry: JobRecord, proof: CommandProof) -> str:
         """What is said to the entry's launcher, as it can be shown again."""
-        text = base64.urlsafe_b64encode(to_text(said).encode()).decode()
+        text = base64.urlsafe_b64encode(to_text(proof).encode()).decode()
         return f"{text}.{self._mac(entry, text)}"
 
     def read(self, entry: JobRecord, proof: str) -> CommandProof | None:
@@ -120,10 +120,10 @@ class CommandSigner:
         if not hmac.compare_digest(self._mac(entry, text).encode(), mac.encode()):
             return None
         try:
-            said: CommandProof = from_text(CommandProof, base64.urlsafe_b64decode(text).decode())
+            read_proof: CommandProof = from_text(CommandProof, base64.urlsafe_b64decode(text).decode())
         except (ValueError, Unreadable):  # a newer Fallow's: it is left unused
             return None
-        return said
+        return read_proof
 
     def _mac(self, entry: JobRecord, text: str) -> str:
         submission = entry.submission
@@ -134,5 +134,5 @@ class CommandSigner:
 
 def placed_ms(entry: JobRecord) -> int:
     """When the command was given by which it holds its GPUs, or a moment that is known before that. Pure."""
-    known = (entry.placed_ms, entry.counted_ms, entry.started_ms)
-    return next((each for each in known if each is not None), entry.submitted_ms)
+    times = (entry.placed_ms, entry.counted_ms, entry.started_ms)
+    return next((each for each in times if each is not None), entry.submitted_ms)

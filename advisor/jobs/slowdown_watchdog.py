@@ -127,11 +127,11 @@ def followed(track: Track | None, way: Way, now: Counted, span: Span, alone: flo
     if begun is None:
         settled = now.at_ms - track.since.at_ms >= span.settle_ms
         return replace(track, newest=now, begun=now if settled else None)
-    took_ms, made = now.at_ms - begun.at_ms, now.step - begun.step
-    enough = made if alone is None else alone * took_ms / 1000
+    took_ms, steps = now.at_ms - begun.at_ms, now.step - begun.step
+    enough = steps if alone is None else alone * took_ms / 1000
     if took_ms < span.window_ms or enough < span.least_steps:
         return replace(track, newest=now)
-    windows = (*track.windows, made / took_ms * 1000)
+    windows = (*track.windows, steps / took_ms * 1000)
     return replace(track, newest=now, begun=now, windows=windows[-ALONE_KEPT:])
 
 
@@ -192,9 +192,9 @@ def misses(track: Track | None, own: float | None, rules: PairingRules) -> bool:
 
 def experience_of(pairs: Iterable[Pair]) -> Mapping[str, Experience]:
     """All that was learnt from these pairs, by GPU model."""
-    known: dict[str, Experience] = {}
+    by_model: dict[str, Experience] = {}
     for pair in pairs:
-        so_far = known.get(pair.gpu_model) or Experience(gpu_model=pair.gpu_model)
+        so_far = by_model.get(pair.gpu_model) or Experience(gpu_model=pair.gpu_model)
         names = pair.host_profile, pair.guest_profile
         if pair.speeds is not None:
             first, second = pair.speeds
@@ -208,8 +208,8 @@ def experience_of(pairs: Iterable[Pair]) -> Mapping[str, Experience]:
                     windows=pair.windows,
                 ),
             )
-        known[pair.gpu_model] = part(so_far, *names) if pair.undone else so_far
-    return known
+        by_model[pair.gpu_model] = part(so_far, *names) if pair.undone else so_far
+    return by_model
 
 
 def pairs_of(rows: Iterable[Mapping[str, Any]]) -> tuple[Pair, ...]:
@@ -263,11 +263,11 @@ def _pair(row: Mapping[str, Any]) -> Pair:
 def _free_like(state: ClusterState, uuid: GpuUuid) -> GpuUuid | None:
     """A GPU of the same model that nobody has and nobody was promised, on the same node if there is one."""
     own = state.gpus[uuid]
-    held = {each for placement in state.placements.values() for each in placement.gpus}
+    occupied = {each for placement in state.placements.values() for each in placement.gpus}
     promised = {each for promise in state.reservations.values() for each in promise.gpus}
 
     def is_free(gpu: Gpu) -> bool:
-        return gpu.model == own.model and gpu.uuid not in held | promised and is_usable(gpu, state)
+        return gpu.model == own.model and gpu.uuid not in occupied | promised and is_usable(gpu, state)
 
     offers = [(gpu.node != own.node, gpu.node, gpu.uuid) for gpu in state.gpus.values() if is_free(gpu)]
     return min(offers)[2] if offers else None

@@ -86,11 +86,11 @@ def joined(
         for uuid, share in shares_held(entry).items():
             leases[uuid] += share
     measured = [placement for id, placement in live.placements.items() if look.by_launcher(id)]
-    known = {uuid for placement in measured for uuid in placement.gpus}
-    new = set(leases) - known
+    measured_gpus = {uuid for placement in measured for uuid in placement.gpus}
+    new = set(leases) - measured_gpus
     foreign = _foreign(live, leases, stale, look)
     bereft = {uuid for entry in present if entry.id not in holding for uuid in leased(entry)}
-    taken = bereft | _taken(live, foreign, leases, look) | look.doubtful
+    outside = bereft | _outside(live, foreign, leases, look) | look.doubtful
     inner = {project.parent for project in live.projects.values()}
     waiting = [
         entry
@@ -112,7 +112,7 @@ def joined(
         live,
         as_of_ms=look.now_ms,
         nodes={name: _node(node, look, busy) for name, node in live.nodes.items()},
-        gpus={uuid: _gpu(gpu, leases, new, stale, uuid in taken) for uuid, gpu in live.gpus.items()},
+        gpus={uuid: _gpu(gpu, leases, new, stale, uuid in outside) for uuid, gpu in live.gpus.items()},
         jobs={**foreign, **ours},
         placements={**{id: live.placements[id] for id in foreign if id in live.placements}, **placements},
         reservations={
@@ -179,40 +179,40 @@ def _foreign(
 
     Where they don't all fit beside our lease, none of them has a place there: who came last is not known.
     """
-    kept: dict[JobId, Job] = {}
+    jobs: dict[JobId, Job] = {}
     crowded = _crowded(live, leases, look)
     for id, job in live.jobs.items():
         placement = live.placements.get(id)
         if look.by_launcher(id) or (placement is not None and not crowded.isdisjoint(placement.gpus)):
             continue
         unseen = placement is not None and any(uuid in stale for uuid in placement.gpus)
-        kept[id] = replace(job, use=Use.UNKNOWN, idle_since_ms=None, idle_gpu_hours=None) if unseen else job
-    return kept
+        jobs[id] = replace(job, use=Use.UNKNOWN, idle_since_ms=None, idle_gpu_hours=None) if unseen else job
+    return jobs
 
 
 def _crowded(live: ClusterState, leases: Mapping[GpuUuid, float], look: Look) -> set[GpuUuid]:
     """GPUs of which our leases and everybody else's jobs have more together than there is."""
-    given = dict(leases)
+    shares = dict(leases)
     for id, placement in live.placements.items():
         if not look.by_launcher(id):
-            given.update({uuid: given[uuid] + placement.share for uuid in placement.gpus if uuid in given})
-    return {uuid for uuid, share in given.items() if share > 1 + SHARE_SLACK}
+            shares.update({uuid: shares[uuid] + placement.share for uuid in placement.gpus if uuid in shares})
+    return {uuid for uuid, share in shares.items() if share > 1 + SHARE_SLACK}
 
 
-def _taken(
+def _outside(
     live: ClusterState, foreign: Mapping[JobId, Job], leases: Mapping[GpuUuid, float], look: Look
 ) -> set[GpuUuid]:
     """What is left of the GPUs of those who have no place beside our leases: they may be there still."""
-    gone = (job for job in live.placements if not look.by_launcher(job) and job not in foreign)
-    theirs = {uuid for job in gone for uuid in live.placements[job].gpus}
+    departed = (job for job in live.placements if not look.by_launcher(job) and job not in foreign)
+    theirs = {uuid for job in departed for uuid in live.placements[job].gpus}
     return {uuid for uuid in theirs if leases.get(uuid, 0.0) < 1 - SHARE_SLACK}
 
 
 def _gpu(
-    gpu: Gpu, leases: Mapping[GpuUuid, float], new: set[GpuUuid], stale: set[GpuUuid], taken: bool
+    gpu: Gpu, leases: Mapping[GpuUuid, float], new: set[GpuUuid], stale: set[GpuUuid], is_outside: bool
 ) -> Gpu:
     """Who is on a GPU that was leased since the last look is no intruder; an unmeasured one has anybody."""
-    occupied = (gpu.occupied or taken) and gpu.uuid not in new
+    occupied = (gpu.occupied or is_outside) and gpu.uuid not in new
     if gpu.uuid in stale:
         return replace(gpu, telemetry=Telemetry.UNKNOWN, occupied=occupied or gpu.uuid not in leases)
     return gpu if occupied == gpu.occupied else replace(gpu, occupied=occupied)
@@ -232,32 +232,34 @@ def _disturbs(entry: JobRecord) -> bool:
 
 def _running(entry: JobRecord, live: ClusterState, look: Look, stale: set[GpuUuid]) -> Job:
     """A job with a lease; while something is in flight, or its launcher is away, nothing is done to it."""
-    wanted, report, seen = entry.submission, entry.report, live.jobs.get(entry.id)
-    job = _asked(entry, seen, look.now_ms)
+    submission, report, running = entry.submission, entry.report, live.jobs.get(entry.id)
+    job = _asked(entry, running, look.now_ms)
     starting = entry.state is JobState.STARTING or entry.started_ms is None
-    unseen = seen is None or any(uuid in stale for uuid in leased(entry))
+    unseen = running is None or any(uuid in stale for uuid in leased(entry))
     job = replace(
         job,
         phase=Phase.RUNNING,
         started_ms=look.now_ms if entry.started_ms is None else entry.started_ms,
-        memory_bytes=_needed(report) or wanted.memory_bytes or (None if seen is None else seen.memory_bytes),
+        memory_bytes=_needed(report)
+        or submission.memory_bytes
+        or (None if running is None else running.memory_bytes),
         memory_held_bytes=(None if report is None else report.memory_held_bytes)
-        or (None if seen is None else seen.memory_held_bytes),
+        or (None if running is None else running.memory_held_bytes),
         use=Use.STARTING if starting else Use.UNKNOWN,
         cannot={} if _reports_cache(report) else {"release-memory": "its own library reports no cache"},
     )
-    if seen is not None and not unseen and not starting:
+    if running is not None and not unseen and not starting:
         job = replace(
             job,
-            use=seen.use,
-            idle_since_ms=seen.idle_since_ms,
-            idle_gpu_hours=seen.idle_gpu_hours,
-            framework=seen.framework,
+            use=running.use,
+            idle_since_ms=running.idle_since_ms,
+            idle_gpu_hours=running.idle_gpu_hours,
+            framework=running.framework,
         )
     if in_flight(entry) or lapsing(entry) or entry.id in look.absent:
         return _untouchable(job, len(leased(entry)))
     size = len(entry.gpus)
-    rigid = wanted.mobility is Elasticity.RIGID
+    rigid = submission.mobility is Elasticity.RIGID
     return replace(job, min_gpus=size, max_gpus=size) if rigid else job
 
 
@@ -274,64 +276,66 @@ def _untouchable(job: Job, size: int) -> Job:
     )
 
 
-def _asked(entry: JobRecord, seen: Job | None, now_ms: int) -> Job:
+def _asked(entry: JobRecord, running: Job | None, now_ms: int) -> Job:
     """What was asked for, what is allowed, and what was done to it so far."""
-    wanted, report = entry.submission, entry.report
-    moves = wanted.mobility is not Elasticity.RIGID
-    interactive = wanted.kind is JobKind.INTERACTIVE
+    submission, report = entry.submission, entry.report
+    moves = submission.mobility is not Elasticity.RIGID
+    interactive = submission.kind is JobKind.INTERACTIVE
     return Job(
         id=entry.id,
-        project=wanted.project,
-        user=wanted.user,
-        name=wanted.name or None,
-        kind=wanted.kind,
-        priority=wanted.priority,
-        min_gpus=wanted.min_gpus,
-        max_gpus=wanted.max_gpus,
-        share=wanted.share,
-        gpu_models=wanted.gpu_models,
+        project=submission.project,
+        user=submission.user,
+        name=submission.name or None,
+        kind=submission.kind,
+        priority=submission.priority,
+        min_gpus=submission.min_gpus,
+        max_gpus=submission.max_gpus,
+        share=submission.share,
+        gpu_models=submission.gpu_models,
         submitted_ms=entry.submitted_ms,
-        limit_s=wanted.limit_s,
-        preemptible=wanted.preemptible and moves,
+        limit_s=submission.limit_s,
+        preemptible=submission.preemptible and moves,
         checkpointable=moves,
         checkpoint_ms=None if report is None else report.checkpoint_ms,
         attached=(None if report is None else report.attached) if interactive else False,
-        may_share=wanted.may_share,
-        opted_out=wanted.opted_out | ({ActionClass.BACKGROUND} if entry.alone else set()),
-        keep_until_ms=entry.keep_until_ms if seen is None else seen.keep_until_ms or entry.keep_until_ms,
-        keep_count=max(entry.keep_count, 0 if seen is None else seen.keep_count),
+        may_share=submission.may_share,
+        opted_out=submission.opted_out | ({ActionClass.BACKGROUND} if entry.alone else set()),
+        keep_until_ms=entry.keep_until_ms
+        if running is None
+        else running.keep_until_ms or entry.keep_until_ms,
+        keep_count=max(entry.keep_count, 0 if running is None else running.keep_count),
         attained_gpu_s=attained_gpu_s(entry, now_ms),
         acted_ms=entry.acted_ms,
         resized_ms=entry.resized_ms,
         requeues=entry.requeues,
-        notified_ms=None if seen is None else seen.notified_ms,
-        notifications=0 if seen is None else seen.notifications,
-        warned_ms=None if seen is None else seen.warned_ms,
-        unreached_ms=None if seen is None else seen.unreached_ms,
-        protected=False if seen is None else seen.protected,
+        notified_ms=None if running is None else running.notified_ms,
+        notifications=0 if running is None else running.notifications,
+        warned_ms=None if running is None else running.warned_ms,
+        unreached_ms=None if running is None else running.unreached_ms,
+        protected=False if running is None else running.protected,
         next_launch=entry.next_launch,
-        profile=_profile(wanted, report),
-        idle_gaps={} if report is None or wanted.background else _gaps(report),
+        profile=_profile(submission, report),
+        idle_gaps={} if report is None or submission.background else _gaps(report),
     )
 
 
 def _gaps(report: Report) -> dict[GpuUuid, IdleGaps]:
     return {
-        told.gpu: IdleGaps(
-            page=told.page,
-            steps=told.steps,
-            alone_s=told.alone_s,
-            gaps_s=told.gaps_s,
-            slowdown_ratio=told.slowdown_ratio,
+        gap.gpu: IdleGaps(
+            page=gap.page,
+            steps=gap.steps,
+            alone_s=gap.alone_s,
+            gaps_s=gap.gaps_s,
+            slowdown_ratio=gap.slowdown_ratio,
         )
-        for told in report.idle_gaps
+        for gap in report.idle_gaps
     }
 
 
-def _profile(wanted: Submission, report: Report | None) -> Profile | None:
-    told = {} if report is None else report.step_s
-    measured = {world: step_s for world, step_s in told.items() if step_s > 0}
-    step_s, predicted = completed(measured, wanted.step_s_predicted)
+def _profile(submission: Submission, report: Report | None) -> Profile | None:
+    step_times = {} if report is None else report.step_s
+    measured = {world: step_s for world, step_s in step_times.items() if step_s > 0}
+    step_s, predicted = completed(measured, submission.step_s_predicted)
     if not step_s:
         return None
     return Profile(

@@ -41,38 +41,38 @@ def owed(deeds: Iterable[ActionRecord], state: ClusterState, now: Moment) -> dic
         if heir is not None:
             begun[heir].append(deed)
     result: dict[JobId, InProgress] = {}
-    for heir, asked in begun.items():
+    for heir, records in begun.items():
         job = state.jobs.get(heir)
         if job is None or (job.phase is Phase.RUNNING and not job.elastic):
             continue
-        since = [deed for deed in asked if deed.number > started.get(heir, 0)]
+        since = [deed for deed in records if deed.number > started.get(heir, 0)]
         fresh = [deed for deed in since if deed.result is None or _age_since_end_ms(deed, now) <= HELD_MS]
         if fresh:
-            result[heir] = _owed(since)
+            result[heir] = _in_progress(since)
     return result
 
 
 def with_owed(
-    state: ClusterState, found: Mapping[JobId, InProgress], places: Mapping[JobId, tuple[GpuUuid, ...]]
+    state: ClusterState, in_progress: Mapping[JobId, InProgress], places: Mapping[JobId, tuple[GpuUuid, ...]]
 ) -> ClusterState:
     """The state in which nobody else is asked for those jobs, and what was given up for them is theirs.
 
     ``places`` are the GPUs that their plans start them on, the free ones among them included.
     """
-    if not found:
+    if not in_progress:
         return state
-    held = {uuid for placement in state.placements.values() for uuid in placement.gpus}
+    occupied = {uuid for placement in state.placements.values() for uuid in placement.gpus}
     jobs, reservations = dict(state.jobs), dict(state.reservations)
-    for heir, what in found.items():
+    for heir, what in in_progress.items():
         if jobs[heir].phase is Phase.RUNNING:  # it grows before anybody borrows: nothing need be held back
             continue
         if what.coming:
             jobs[heir] = replace(jobs[heir], held=True)
-        wanted = dict.fromkeys((*what.freed, *places.get(heir, ())))
-        free = tuple(uuid for uuid in wanted if uuid in state.gpus and uuid not in held)
+        gpus = dict.fromkeys((*what.freed, *places.get(heir, ())))
+        free = tuple(uuid for uuid in gpus if uuid in state.gpus and uuid not in occupied)
         if free:
             reservations[heir] = Reservation(start_ms=state.as_of_ms, gpus=free)
-    begun = {heir: what.coming for heir, what in found.items()}
+    begun = {heir: what.coming for heir, what in in_progress.items()}
     return replace(state, jobs=jobs, reservations=reservations, begun=begun)
 
 
@@ -90,7 +90,7 @@ def _has_grown(deed: ActionRecord) -> bool:
     return isinstance(deed.step, Resize) and deed.result is Result.DONE and len(deed.step.gpus) > len(had)
 
 
-def _owed(deeds: Sequence[ActionRecord]) -> InProgress:
+def _in_progress(deeds: Sequence[ActionRecord]) -> InProgress:
     coming = tuple(dict.fromkeys(deed.job for deed in deeds if deed.result is None))
     freed = (uuid for deed in deeds if deed.result is Result.DONE for uuid in _freed(deed))
     plans = [deed.plan for deed in deeds if deed.plan is not None]
@@ -99,8 +99,8 @@ def _owed(deeds: Sequence[ActionRecord]) -> InProgress:
 
 def _freed(deed: ActionRecord) -> tuple[GpuUuid, ...]:
     had = () if deed.stood is None else deed.stood.gpus
-    kept = deed.step.gpus if isinstance(deed.step, Resize | Move) else ()
-    return tuple(uuid for uuid in had if uuid not in kept)
+    gpus = deed.step.gpus if isinstance(deed.step, Resize | Move) else ()
+    return tuple(uuid for uuid in had if uuid not in gpus)
 
 
 def _age_since_end_ms(deed: ActionRecord, now: Moment) -> int:

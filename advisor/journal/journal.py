@@ -87,7 +87,7 @@ class StoreJournal:
         self._at_work: Counter[int] = Counter()
         self._minding = threading.Lock()
         self._on_begun: Callable[[Begun], None] = lambda begun: None
-        self._on_settled: Callable[[int, Result, str], None] = lambda number, result, found: None
+        self._on_settled: Callable[[int, Result, str], None] = lambda number, result, reason: None
 
     def listen(
         self, on_begun: Callable[[Begun], None], on_settled: Callable[[int, Result, str], None]
@@ -118,12 +118,12 @@ class StoreJournal:
         steps = ruling.approved.steps
         self._plan = None
         if steps:
-            kept = proposed(plan, steps, ruling.refused)
-            self._plan = PendingPlans(self._store).put(at_ms, kept, Standing.DONE)
+            plan_row = proposed(plan, steps, ruling.refused)
+            self._plan = PendingPlans(self._store).put(at_ms, plan_row, Standing.DONE)
 
     def intends(self, at_ms: int, step: Action, actor: str = FALLOW, plan: int | None = None) -> int:
         """Write down a step with how its job stands; the number of the intent. Raises StoreFull."""
-        stood = None if self._seen is None else stood_in(self._seen, step.job)
+        before = None if self._seen is None else stood_in(self._seen, step.job)
         row = {
             "plan": self._plan if plan is None and actor == FALLOW else plan,
             "job": step.job,
@@ -131,9 +131,9 @@ class StoreJournal:
             "actor": actor,
             "reason": step.reason,
             "step": to_text(step, Action),
-            "stood": "" if stood is None else to_text(stood),
+            "stood": "" if before is None else to_text(before),
         }
-        return self._add(at_ms, row, lambda number: undo_of(step, stood, number))
+        return self._add(at_ms, row, lambda number: undo_of(step, before, number))
 
     def ordered(self, at_ms: int, order: Order, actor: str) -> int:
         """Write down an order that is no step; the number of the intent. Raises StoreFull."""
@@ -150,10 +150,10 @@ class StoreJournal:
 
     def came_of(self, at_ms: int, intent: int, outcome: Outcome) -> None:
         """Write down what came of an intent; what is settled stays, and what is late is settled later."""
-        result, found = result_of(outcome)
+        result, reason = result_of(outcome)
         try:
             if result is not None:
-                self.settle(at_ms, intent, result, found)
+                self.settle(at_ms, intent, result, reason)
         finally:
             with self._minding:
                 self._at_work.pop(intent, None)
@@ -162,12 +162,12 @@ class StoreJournal:
         """Whether this process has begun it and not said yet what came of it."""
         return intent in self._at_work
 
-    def settle(self, at_ms: int, intent: int, result: Result, found: str) -> bool:
+    def settle(self, at_ms: int, intent: int, result: Result, reason: str) -> bool:
         """Write down a result; whether there was still anything to settle."""
-        parameters = {"number": intent, "outcome": result.value, "found": found, "at_ms": at_ms}
+        parameters = {"number": intent, "outcome": result.value, "found": reason, "at_ms": at_ms}
         settled = self._change("settle_intent", parameters)
         if settled:
-            self._on_settled(intent, result, found)
+            self._on_settled(intent, result, reason)
         return settled
 
     def undone(self, intent: int, by: int) -> bool:
@@ -217,21 +217,21 @@ class StoreJournal:
             return number
 
         try:
-            kept = self._store.together(f"writing down what is to be done to {row['job']}", add)
+            intent = self._store.together(f"writing down what is to be done to {row['job']}", add)
         except BaseException:
             self._mind(numbers, -1)
             raise
         self._mind(numbers[:-1], -1)
         self._on_begun(
             Begun(
-                number=kept,
+                number=intent,
                 job=JobId(row["job"]),
                 verb=row["verb"],
                 actor=row["actor"],
                 reason=row["reason"],
             )
         )
-        return kept
+        return intent
 
     def _mind(self, numbers: Sequence[int], more: int) -> None:
         """Count who is at work on which intent: a number that was undone may be another's by now."""

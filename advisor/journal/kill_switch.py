@@ -65,12 +65,12 @@ class KillSwitch:
         Costs one look at the folder; a file that cannot be looked at stops.
         """
         filed = read_file(self._path)
-        said = self._kept if filed is None or not self._kept.acting else filed
-        if said.acting and self._store.origin is Origin.SIMULATED:
+        setting = self._kept if filed is None or not self._kept.acting else filed
+        if setting.acting and self._store.origin is Origin.SIMULATED:
             return Setting(acting=False, because=SIMULATED)
-        if said.acting and (because := self._withheld()) is not None:
-            return Setting(acting=False, because=because)
-        return said
+        if setting.acting and (reason := self._withheld()) is not None:
+            return Setting(acting=False, because=reason)
+        return setting
 
     def halt(self) -> str | None:
         """Why nothing may be done; ``None`` while acting is on."""
@@ -150,10 +150,10 @@ def read_file(path: Path) -> Setting | None:
         return None
     except OSError as error:
         return Setting(acting=False, because=f"{path.name} is there and cannot be read: {error.strerror}")
-    return _said(text) or Setting(acting=False, because=f"there is a file {path.name}")
+    return _setting_of(text) or Setting(acting=False, because=f"there is a file {path.name}")
 
 
-def _said(text: bytes) -> Setting | None:
+def _setting_of(text: bytes) -> Setting | None:
     try:
         tree: Any = json.loads(text)
         at_ms = tree["at_ms"]

@@ -46,8 +46,8 @@ class PendingPlans:
         if not changes.add and not changes.end:
             return ()
         with self._store.writing("keeping the plans that wait") as connection:
-            for number, because in changes.end:
-                ran_out = Verdict(at_ms=at_ms, standing=Standing.EXPIRED, by=FALLOW, because=because)
+            for number, reason in changes.end:
+                ran_out = Verdict(at_ms=at_ms, standing=Standing.EXPIRED, by=FALLOW, because=reason)
                 _settle(connection, number, ran_out)
             return tuple(_put(connection, at_ms, each, Standing.WAITING) for each in changes.add)
 
@@ -58,23 +58,23 @@ class PendingPlans:
 
     def waiting(self) -> tuple[PendingPlan, ...]:
         """The plans that wait, the newest first."""
-        return self._kept("plans", {"plan": None, "only_waiting": True, "most": MOST})
+        return self._rows("plans", {"plan": None, "only_waiting": True, "most": MOST})
 
     def newest(self, most: int = MOST) -> tuple[PendingPlan, ...]:
         """The plans that wait, then the newest of the others."""
-        return self._kept("plans", {"plan": None, "only_waiting": False, "most": most})
+        return self._rows("plans", {"plan": None, "only_waiting": False, "most": most})
 
     def plan(self, number: int) -> PendingPlan | None:
         """One plan, or ``None``."""
-        result = self._kept("plans", {"plan": number, "only_waiting": False, "most": 1})
+        result = self._rows("plans", {"plan": number, "only_waiting": False, "most": 1})
         return result[0] if result else None
 
     def said_no(self, now_ms: int) -> tuple[PendingPlan, ...]:
         """The rejected plans whose snooze has not ended."""
-        return self._kept("snoozed_plans", {"now_ms": now_ms})
+        return self._rows("snoozed_plans", {"now_ms": now_ms})
 
-    def _kept(self, name: str, parameters: Mapping[str, object]) -> tuple[PendingPlan, ...]:
-        return tuple(kept for row in asked(self._store, name, parameters) if (kept := _read(row)) is not None)
+    def _rows(self, name: str, parameters: Mapping[str, object]) -> tuple[PendingPlan, ...]:
+        return tuple(plan for row in asked(self._store, name, parameters) if (plan := _read(row)) is not None)
 
 
 def _put(connection: Any, at_ms: int, proposal: Proposal, standing: Standing) -> int:
@@ -84,8 +84,8 @@ def _put(connection: Any, at_ms: int, proposal: Proposal, standing: Standing) ->
         "body": to_text(proposal),
         "settled_ms": None if standing is Standing.WAITING else at_ms,
     }
-    (made,) = rows_of(connection.execute(statement("add_plan"), row))
-    return int(made["plan"])
+    (row_back,) = rows_of(connection.execute(statement("add_plan"), row))
+    return int(row_back["plan"])
 
 
 def _settle(connection: Any, number: int, verdict: Verdict) -> bool:

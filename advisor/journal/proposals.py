@@ -132,8 +132,8 @@ def asking(
     if not asks:
         return ()
     ruling = approve(plan, state, limits, asks)
-    left = [step for step in ruling.approved.steps if step not in done]
-    knots = (knot for knot in _knots(left, state) if asks.intersection(knot))
+    rest = [step for step in ruling.approved.steps if step not in done]
+    knots = (knot for knot in _knots(rest, state) if asks.intersection(knot))
     beside = [each for each in ruling.refused if each.rule is not Rule.MODE]
     return tuple(
         proposed(plan, knot, [each for each in beside if _near(each, knot)], state, limits) for knot in knots
@@ -143,32 +143,32 @@ def asking(
 def reconcile(
     waiting: Sequence[PendingPlan],
     seen_ms: Mapping[int, int],
-    found: Sequence[Proposal],
+    existing: Sequence[Proposal],
     *,
     said_no: Sequence[PendingPlan],
     now_ms: int,
 ) -> Changes:
-    """What to add to and take from the waiting plans, now that ``found`` are proposed.
+    """What to add to and take from the waiting plans, now that ``existing`` are proposed.
 
     ``seen_ms`` says when each was last proposed (missing: when it was made); ``said_no`` are the rejected
     ones that are still snoozed.
     """
-    fresh = [each for each in found if not is_snoozed(each, said_no, now_ms)]
-    wanted = {_identity(each): each for each in fresh}
-    known = {_identity(each.proposal): each for each in waiting}
-    add = tuple(each for identity, each in wanted.items() if identity not in known)
+    fresh = [each for each in existing if not is_snoozed(each, said_no, now_ms)]
+    fresh_by_id = {_identity(each): each for each in fresh}
+    waiting_by_id = {_identity(each.proposal): each for each in waiting}
+    add = tuple(each for identity, each in fresh_by_id.items() if identity not in waiting_by_id)
     end = []
-    for identity, kept in known.items():
-        if identity in wanted:
+    for identity, plan in waiting_by_id.items():
+        if identity in fresh_by_id:
             continue
-        rivals = [each for each in add if keys_of(each) & keys_of(kept.proposal)]
+        rivals = [each for each in add if keys_of(each) & keys_of(plan.proposal)]
         if rivals:
-            end.append((kept.number, "a newer plan took its place"))
-        elif is_snoozed(kept.proposal, said_no, now_ms):
-            end.append((kept.number, "the same was rejected"))
-        elif abs(now_ms - seen_ms.get(kept.number, kept.as_of_ms)) > LINGER_MS:
-            end.append((kept.number, "it is not advised any more"))
-    still = tuple(kept.number for identity, kept in known.items() if identity in wanted)
+            end.append((plan.number, "a newer plan took its place"))
+        elif is_snoozed(plan.proposal, said_no, now_ms):
+            end.append((plan.number, "the same was rejected"))
+        elif abs(now_ms - seen_ms.get(plan.number, plan.as_of_ms)) > LINGER_MS:
+            end.append((plan.number, "it is not advised any more"))
+    still = tuple(plan.number for identity, plan in waiting_by_id.items() if identity in fresh_by_id)
     return Changes(add=add, end=tuple(end), still=still)
 
 
@@ -176,10 +176,10 @@ def is_snoozed(proposal: Proposal, said_no: Iterable[PendingPlan], now_ms: int) 
     """Whether somebody said no to a part of it, and that still holds: until the time that was named, else for
     a day while it rests on the same evidence."""
     rejected = [each for each in said_no if each.snoozed_ms is not None and each.snoozed_ms > now_ms]
-    asked = {key_of(each.step): each.basis for each in proposal.steps if each.mode is Mode.ASK}
+    bases = {key_of(each.step): each.basis for each in proposal.steps if each.mode is Mode.ASK}
     for each in rejected:
         for old in each.proposal.steps:
-            basis = asked.get(key_of(old.step)) if old.mode is Mode.ASK else None
+            basis = bases.get(key_of(old.step)) if old.mode is Mode.ASK else None
             if basis is not None and (basis == old.basis or is_named(each)):
                 return True
     return False
@@ -191,12 +191,12 @@ def snoozed_until_ms(now_ms: int, hours: float | None) -> int:
     return until_ms + (hours is not None and until_ms == now_ms + SNOOZE_MS)
 
 
-def is_named(kept: PendingPlan) -> bool:
+def is_named(plan: PendingPlan) -> bool:
     """Whether the person who rejected it named the time until which it is not proposed again.
 
     A named time is never exactly the usual one (``snoozed_until_ms``).
     """
-    return kept.snoozed_ms != (kept.settled_ms or 0) + SNOOZE_MS
+    return plan.snoozed_ms != (plan.settled_ms or 0) + SNOOZE_MS
 
 
 def key_of(step: Action) -> Key:
@@ -213,7 +213,7 @@ def _proposed(
     step: Action, advice: Advice | None, state: ClusterState | None, limits: Limits | None
 ) -> Proposed:
     job = None if state is None else state.jobs.get(step.job)
-    made = Proposed(
+    draft = Proposed(
         step=step,
         mode=Mode.AUTO if state is None or limits is None else _mode(step, state, limits),
         user=None if job is None else job.user,
@@ -221,9 +221,9 @@ def _proposed(
         basis="" if state is None else _basis(step, state),
     )
     if advice is None:
-        return made
+        return draft
     return replace(
-        made,
+        draft,
         gain_gpu_hours=advice.known_gain_gpu_hours,
         horizon_s=advice.horizon_s,
         why=advice.why,
@@ -264,8 +264,8 @@ def _knots(steps: Sequence[Action], state: ClusterState) -> list[tuple[Action, .
 
 def _ties(step: Action, state: ClusterState) -> list[str]:
     askers = (getattr(step, "for_job", None), *(job for job, _ in getattr(step, "also_for", ())))
-    held = state.placements.get(step.job)
-    gpus = (*getattr(step, "gpus", ()), *(() if held is None else held.gpus))
+    placement = state.placements.get(step.job)
+    gpus = (*getattr(step, "gpus", ()), *(() if placement is None else placement.gpus))
     return [
         f"job {step.job}",
         *(f"job {asker}" for asker in askers if asker),

@@ -123,14 +123,14 @@ def stood_in(state: ClusterState, id: JobId) -> Stood | None:
     )
 
 
-def undo_of(step: Action, stood: Stood | None, number: int) -> Undo:
+def undo_of(step: Action, before: Stood | None, number: int) -> Undo:
     """The command that undoes a step once it is done, for the job's owner or an operator to type."""
     match step:
         case Pause():
             return Undo(command=f"fallow resume {step.job}")
         case Resume():
             return Undo(command=f"fallow pause {step.job}")
-        case Start() if stood is not None and stood.may_wait:
+        case Start() if before is not None and before.may_wait:
             return Undo(command=f"fallow pause {step.job}")
         case StartBackground():
             return Undo(command=f"fallow keep {step.beside} --alone")
@@ -138,9 +138,9 @@ def undo_of(step: Action, stood: Stood | None, number: int) -> Undo:
             return Undo(command=None, why_not="it starts again by itself where it may")
         case Start():
             return Undo(command=None, why_not="it cannot stop and go on: it can only be cancelled or finish")
-        case Resize() if stood is not None and stood.gpus:
-            return Undo(command=f"fallow resize {step.job} {len(stood.gpus)}")
-        case Move() | Requeue() if stood is not None and stood.gpus:
+        case Resize() if before is not None and before.gpus:
+            return Undo(command=f"fallow resize {step.job} {len(before.gpus)}")
+        case Move() | Requeue() if before is not None and before.gpus:
             return Undo(command=f"fallow undo {number}")
         case Resize() | Move() | Requeue():
             return Undo(command=None, why_not="it was not known which GPUs it had before")
@@ -152,29 +152,29 @@ def undo_of(step: Action, stood: Stood | None, number: int) -> Undo:
             assert_never(step)
 
 
-def reverse_of(step: Action, stood: Stood | None, because: str) -> Action | None:
+def reverse_of(step: Action, before: Stood | None, because: str) -> Action | None:
     """The step that puts a job back to how it stood; ``None`` where no step does."""
     match step:
-        case Pause() if stood is not None and stood.gpus:
-            return Resume(job=step.job, gpus=stood.gpus, share=stood.share, reason=because)
-        case Requeue() if stood is not None and stood.phase is Phase.RUNNING and stood.gpus:
-            return Start(job=step.job, gpus=stood.gpus, share=stood.share, reason=because)
-        case Start() if stood is not None and stood.may_wait:
+        case Pause() if before is not None and before.gpus:
+            return Resume(job=step.job, gpus=before.gpus, share=before.share, reason=because)
+        case Requeue() if before is not None and before.phase is Phase.RUNNING and before.gpus:
+            return Start(job=step.job, gpus=before.gpus, share=before.share, reason=because)
+        case Start() if before is not None and before.may_wait:
             return Pause(job=step.job, reason=because)
         case Resume():
             return Pause(job=step.job, reason=because)
-        case Resize() if stood is not None and stood.gpus:
-            return Resize(job=step.job, gpus=stood.gpus, reason=because)
-        case Move() if stood is not None and stood.gpus:
-            return Move(job=step.job, gpus=stood.gpus, share=stood.share, reason=because)
+        case Resize() if before is not None and before.gpus:
+            return Resize(job=step.job, gpus=before.gpus, reason=because)
+        case Move() if before is not None and before.gpus:
+            return Move(job=step.job, gpus=before.gpus, share=before.share, reason=because)
         case _:
             return None
 
 
 def disturbs(step: Action) -> bool:
     """Whether a step counts against the bound on how often anything is disturbed."""
-    left_gaps = isinstance(step, Requeue) and step.action is ActionClass.BACKGROUND
-    return isinstance(step, Pause | Requeue | Move | Cancel) and not left_gaps
+    ends_gaps = isinstance(step, Requeue) and step.action is ActionClass.BACKGROUND
+    return isinstance(step, Pause | Requeue | Move | Cancel) and not ends_gaps
 
 
 def remembered(state: ClusterState, deeds: Iterable[ActionRecord], now: Moment) -> ClusterState:

@@ -139,7 +139,7 @@ class Recovering:
         if not open_ones:
             return ()
         done = []
-        for deed, facts in self._known(open_ones):
+        for deed, facts in self._with_facts(open_ones):
             result = settlement(deed, facts, now)
             if result is not None and self._journal.settle(
                 now.at_ms, deed.number, result.result, result.found
@@ -150,7 +150,7 @@ class Recovering:
     def _is_being_done(self, deed: ActionRecord, now: Moment) -> bool:
         return self._journal.is_at_work_on(deed.number) and age_ms(deed.begun, now) < PATIENCE_MS
 
-    def _known(self, deeds: Sequence[ActionRecord]) -> Iterable[tuple[ActionRecord, Facts]]:
+    def _with_facts(self, deeds: Sequence[ActionRecord]) -> Iterable[tuple[ActionRecord, Facts]]:
         rows = asked(self._store, "settling_facts", {"numbers": [deed.number for deed in deeds]})
         by_number: Mapping[int, dict[str, object]] = {row["intent"]: row for row in rows}
         for deed in deeds:
@@ -183,9 +183,9 @@ def _of_directive(
         return Recovery(result=Result.DONE, found="its launcher acknowledged it")
     came = None if entry is None else outcome(entry, deed.number)
     if came is not None:
-        result, found = result_of(came)
+        result, reason = result_of(came)
         if result is not None:
-            return Recovery(result=result, found=found)
+            return Recovery(result=result, found=reason)
     if age_ms(deed.begun, now) < PATIENCE_MS and entry is not None:
         return None
     return _unknown(
@@ -194,10 +194,10 @@ def _of_directive(
 
 
 def _of_foreign(deed: ActionRecord, shown: Outcome, now: Moment) -> Recovery | None:
-    result, found = result_of(shown)
+    result, reason = result_of(shown)
     if result is not None:
-        return Recovery(result=result, found=found)
-    return None if age_ms(deed.begun, now) < PATIENCE_MS else _unknown(found)
+        return Recovery(result=result, found=reason)
+    return None if age_ms(deed.begun, now) < PATIENCE_MS else _unknown(reason)
 
 
 def _of_settings(step: SetEnvAtRestart, entry: JobRecord) -> Recovery:
@@ -206,9 +206,9 @@ def _of_settings(step: SetEnvAtRestart, entry: JobRecord) -> Recovery:
     return _undone("the settings are not kept for its next launch")
 
 
-def _undone(found: str) -> Recovery:
-    return Recovery(result=Result.UNDONE, found=found)
+def _undone(reason: str) -> Recovery:
+    return Recovery(result=Result.UNDONE, found=reason)
 
 
-def _unknown(found: str) -> Recovery:
-    return Recovery(result=Result.UNKNOWN, found=found)
+def _unknown(reason: str) -> Recovery:
+    return Recovery(result=Result.UNKNOWN, found=reason)

@@ -31,23 +31,23 @@ def own_rows(
     As they are for a job on several GPUs, and where what is its own was told for too little of the time.
     """
     first = rows[0]
-    told = own.get((first["job"], first["uuid"]))
-    if len(rows) > 1 or not first["others"] or told is None:
+    shares = own.get((first["job"], first["uuid"]))
+    if len(rows) > 1 or not first["others"] or shares is None:
         return rows
-    board_ratio = told["board_p95_ratio"]
+    board_ratio = shares["board_p95_ratio"]
     if board_ratio is None:  # in no minute yet, also where so little time has passed that none is asked for
         return rows
     since_ms = max(from_ms, first["seen_from_ms"])
-    if told["told_ms"] < rules.coverage_ratio * (now_ms - since_ms - LAG_MS):
+    if shares["told_ms"] < rules.coverage_ratio * (now_ms - since_ms - LAG_MS):
         return rows
     return (
         {
             **first,
             "seen_from_ms": since_ms,
-            "measured_ms": told["told_ms"],
-            "utilization_mean_ratio": told["utilization_mean_ratio"],
-            "utilization_p95_ratio": told["utilization_p95_ratio"],
-            "memory_peak_bytes": told["memory_peak_bytes"],
+            "measured_ms": shares["told_ms"],
+            "utilization_mean_ratio": shares["utilization_mean_ratio"],
+            "utilization_p95_ratio": shares["utilization_p95_ratio"],
+            "memory_peak_bytes": shares["memory_peak_bytes"],
             "others": 0,
             "is_crowded": board_ratio > rules.pack_p95_sum,
         },
@@ -92,8 +92,8 @@ def _part(parts: Mapping[str, float | None], row: Row) -> float:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers and len(numbers) == len(values) else None
 
 
 def _largest(values: Sequence[Any]) -> Any:

@@ -95,8 +95,8 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     own = {}
     own_ms = own_from_ms(to_ms, rules)
     if any(row["others"] for rows in claims.values() for row in rows):
-        told = ask("decide_shared", {"as_of": now_ms, "from_ts": own_ms})
-        own = {(row["job"], row["uuid"]): row for row in told}
+        shares = ask("decide_shared", {"as_of": now_ms, "from_ts": own_ms})
+        own = {(row["job"], row["uuid"]): row for row in shares}
     parts = {row["uuid"]: row["part_of_device"] for row in gpu_rows}
     stretches = ask("idle_stretches", {**window, "least_minutes": STRETCH_LEAST_MINUTES})
     gpus = {GpuUuid(row["uuid"]): row for row in gpu_rows}
@@ -108,26 +108,26 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
         given[row["uuid"]] += row["share"]
     facts = _Facts(gpus=gpus, judged=judged, site=site, given=given)
     jobs = [_job(rows, facts) for rows in claims.values()]
-    known = [job for job in jobs if job is not None]
+    jobs_read = [job for job in jobs if job is not None]
     state = ClusterState(
         as_of_ms=now_ms,
         nodes={NodeName(row["node"]): Node(name=NodeName(row["node"])) for row in gpu_rows},
         gpus={GpuUuid(row["uuid"]): _gpu(row, judged, row["uuid"] in given) for row in gpu_rows},
         projects=site.projects,
-        jobs={job.id: job for job in known},
-        placements={job.id: _placement(claims[job.id], given) for job in known},
+        jobs={job.id: job for job in jobs_read},
+        placements={job.id: _placement(claims[job.id], given) for job in jobs_read},
         usage=usage_of(ask("project_use", window)),
     )
     places = {
         GpuUuid(row["uuid"]): node_place(row["node"], row["gpu_place"], row["uuid"]) for row in gpu_rows
     }
-    spoken = spoken_of(ask("spoken", {"from_ts": now_ms - SPOKEN_MS}))
-    state = with_spoken(with_protection(state, site.protect, places), spoken)
+    replies = spoken_of(ask("spoken", {"from_ts": now_ms - SPOKEN_MS}))
+    state = with_spoken(with_protection(state, site.protect, places), replies)
     observed = Observed(
         analysis=analysis,
         uses={
             job.id: use_of(own_rows(claims[job.id], own, own_ms, now_ms, rules), working, parts, now_ms)
-            for job in known
+            for job in jobs_read
         },
         stretches=tuple(stretch_of(row) for row in stretches if not row["first"]),
         prices=_prices(gpu_rows),
@@ -227,7 +227,7 @@ def _unknown(analysis: Analysis) -> Iterator[GpuUuid]:
     return (entry.uuid for entry in analysis.unknown if IDLENESS & set(entry.kinds))
 
 
-def _gpu(row: Row, judged: _Judged, held: bool) -> Gpu:
+def _gpu(row: Row, judged: _Judged, in_use: bool) -> Gpu:
     uuid = GpuUuid(row["uuid"])
     telemetry = Telemetry.GOOD
     if judged.has(uuid, FindingKind.SUSPECT_COUNTERS):
@@ -243,14 +243,14 @@ def _gpu(row: Row, judged: _Judged, held: bool) -> Gpu:
         part_of_device=row["part_of_device"],
         mig_profile=row["mig_profile"],
         healthy=not judged.has(uuid, FindingKind.FALLING_GPU) and row["newest_ms"] is not None,
-        occupied=foreign or (not held and row["is_taken"] is not False),
+        occupied=foreign or (not in_use and row["is_taken"] is not False),
         telemetry=telemetry,
     )
 
 
-def _placement(rows: Sequence[Row], given: Mapping[str, float]) -> Placement:
+def _placement(rows: Sequence[Row], shares: Mapping[str, float]) -> Placement:
     """What the job was given; where more of a GPU was given away than there is, each has its part of it."""
-    share = min(row["share"] / max(1.0, given[row["uuid"]]) for row in rows)
+    share = min(row["share"] / max(1.0, shares[row["uuid"]]) for row in rows)
     return Placement(gpus=tuple(GpuUuid(row["uuid"]) for row in rows), share=share)
 
 
@@ -273,7 +273,7 @@ def _job(rows: Sequence[Row], facts: _Facts) -> Job | None:
     names = {EVERYBODY, first["user_name"], first["project"]} - {None}
     use, since_ms, hours = _idleness(rows, facts.judged)
     alone = all(row["others"] == 0 for row in rows)
-    held = [gpus[row["uuid"]]["memory_used_bytes"] for row in rows]
+    sizes = [gpus[row["uuid"]]["memory_used_bytes"] for row in rows]
     peaks = [row["memory_peak_bytes"] for row in rows]
     return Job(
         id=JobId(first["job"]),
@@ -287,7 +287,7 @@ def _job(rows: Sequence[Row], facts: _Facts) -> Job | None:
         max_gpus=len(rows),
         share=_placement(rows, facts.given).share,
         memory_bytes=(max(peaks) or None) if alone and None not in peaks else None,
-        memory_held_bytes=max(held) if alone and None not in held else None,
+        memory_held_bytes=max(sizes) if alone and None not in sizes else None,
         submitted_ms=min(row["from_ms"] for row in rows),
         started_ms=min(row["from_ms"] for row in rows),
         preemptible=bool(names & site.preemptible),

@@ -52,13 +52,13 @@ def recorded_analysis(
     """The newest judgement at an instant; ``starting`` and ``unknown`` are what ``unjudged`` says."""
     not_judged = list(unjudged)
     overdue = judged.at_ms is None or as_of_ms - judged.at_ms > judged.good_for_ms
-    known = {kind.value for kind in FindingKind if not overdue or kind in WARNINGS}
+    kinds = {kind.value for kind in FindingKind if not overdue or kind in WARNINGS}
     return Analysis(
         as_of_ms=as_of_ms,
         window_from_ms=as_of_ms,
         coverage=Coverage(ratio=0.0, gpus=0, silent_gpus=0),
-        findings=tuple(_finding(row) for row in findings if row["kind"] in known),
-        unknown=tuple(_unknown(row, known) for row in not_judged if row["verdict"] == "unknown"),
+        findings=tuple(_finding(row) for row in findings if row["kind"] in kinds),
+        unknown=tuple(_unknown(row, kinds) for row in not_judged if row["verdict"] == "unknown"),
         starting=tuple(_starting(row, as_of_ms) for row in not_judged if row["verdict"] == "starting"),
         overdue=overdue,
     )
@@ -97,8 +97,8 @@ def _holder(row: Row) -> Holder | None:
     return Holder(job=JobId(row["job"]), user=row["user_name"], project=row["project"], name=row["job_name"])
 
 
-def _unknown(row: Row, known: set[str]) -> Unknown:
-    kinds = [kind for kind in (row["kinds"] or "").split(", ") if kind in known]
+def _unknown(row: Row, names: set[str]) -> Unknown:
+    kinds = [kind for kind in (row["kinds"] or "").split(", ") if kind in names]
     return Unknown(
         uuid=GpuUuid(row["uuid"]), kinds=tuple(FindingKind(kind) for kind in kinds), reason=row["reason"]
     )

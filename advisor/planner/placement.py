@@ -135,9 +135,9 @@ class Board:
         return 0 if pool is None else pool.free
 
     def find_reserved(self, job: Job, count: int, end_ms: int | None) -> tuple[GpuUuid, ...] | None:
-        """The same, with GPUs that are held back for the job itself, or from ``gone_ms`` on for others.
+        """The same, with GPUs that are held back for the job itself, or from ``end_ms`` on for others.
 
-        ``gone_ms`` is when the job is sure to have ended; ``None``: nobody knows.
+        ``end_ms`` is when the job is sure to have ended; ``None``: nobody knows.
         """
         lent = [uuid for uuid in self.reserved_for(job.id) if uuid in self._back.waiting]
         if end_ms is not None and end_ms <= self._back.latest_ms:

@@ -103,7 +103,7 @@ def _ended(gpus: int, chances: Sequence[float]) -> Ended:
 
 
 def _waits_on(freeing: Freeing, kind: Kind, needed: int, larger: Mapping[int, int]) -> list[float]:
-    """The chance, at each of the times, that fewer than ``wanted`` of this kind are free for it."""
+    """The chance, at each of the times, that fewer than ``needed`` of this kind are free for it."""
     return [
         _fewer({size: ended[at] for size, ended in freeing.free[kind].items()}, needed, larger)
         for at in range(len(freeing.times_s))
@@ -111,7 +111,7 @@ def _waits_on(freeing: Freeing, kind: Kind, needed: int, larger: Mapping[int, in
 
 
 def _fewer(by_size: Mapping[int, Ended], needed: int, larger: Mapping[int, int]) -> float:
-    """The chance that fewer than ``wanted`` are free, in whole numbers; ``larger`` have what holds them."""
+    """The chance that fewer than ``needed`` are free, in whole numbers; ``larger`` have what holds them."""
     no_large = prod(
         ended.nothing
         for size, ended in by_size.items()

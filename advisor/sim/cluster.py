@@ -68,10 +68,10 @@ def sized_for(workload: Workload, load: float, gpus_per_node: int) -> Cluster:
         raise BadCluster(f"a node has 1 to {MOST_GPUS} GPUs; got {gpus_per_node}")
     demand, largest = _demand_gpus(workload, gpus_per_node), _largest(workload)
     quotas = {name: max(ceil(demand[name] / load), largest[name]) for name in sorted(demand)}
-    whole = sum(quotas.values())
-    if whole > MOST_GPUS:
-        raise BadCluster(f"a load of {load:g} needs {whole:.3g} GPUs, and a cluster has 1 to {MOST_GPUS}")
-    nodes = ceil(whole / gpus_per_node)
+    total = sum(quotas.values())
+    if total > MOST_GPUS:
+        raise BadCluster(f"a load of {load:g} needs {total:.3g} GPUs, and a cluster has 1 to {MOST_GPUS}")
+    nodes = ceil(total / gpus_per_node)
     return Cluster(nodes=nodes, gpus_per_node=gpus_per_node, quotas=quotas)
 
 
@@ -88,9 +88,9 @@ def shared_out(workload: Workload, gpus: int, gpus_per_node: int) -> dict[str, i
             f"quotas by demand: the largest gangs of {len(quotas)} projects need {sum(quotas.values())} GPUs "
             f"and there are {gpus}; give more nodes, or no quotas"
         )
-    whole = sum(demand.values()) or 1.0
+    total = sum(demand.values()) or 1.0
     for _ in range(gpus - sum(quotas.values())):
-        poorest = min(sorted(quotas), key=lambda name: quotas[name] - gpus * demand[name] / whole)
+        poorest = min(sorted(quotas), key=lambda name: quotas[name] - gpus * demand[name] / total)
         quotas[poorest] += 1
     return dict(sorted(quotas.items()))
 
@@ -102,17 +102,17 @@ def nodes_of(cluster: Cluster) -> dict[NodeName, Node]:
 
 def gpus_of(cluster: Cluster) -> dict[GpuUuid, Gpu]:
     """The GPUs, by UUID, in order: all healthy and well measured."""
-    made = {}
+    gpus = {}
     for at in range(cluster.nodes):
         for index in range(cluster.gpus_per_node):
             uuid = GpuUuid(f"{node_name(at)}-{index:02d}")
-            made[uuid] = Gpu(
+            gpus[uuid] = Gpu(
                 uuid=uuid,
                 node=node_name(at),
                 memory_bytes=cluster.memory_bytes,
                 telemetry=Telemetry.GOOD,
             )
-    return made
+    return gpus
 
 
 def projects_of(cluster: Cluster, workload: Workload) -> dict[ProjectName, Project]:

@@ -102,43 +102,43 @@ def compare(
     cluster = setting.cluster
     if "static" in names and not cluster.quotas:
         raise BadCluster("the static partition needs to know each project's GPUs: give quotas")
-    asked = dict.fromkeys((*(("static",) if cluster.quotas else ()), *names))
-    kept, too_large = fitting(workload, cluster, shrunk=all(POLICIES[name].elastic for name in asked))
-    if not kept.jobs:
+    schedulers = dict.fromkeys((*(("static",) if cluster.quotas else ()), *names))
+    jobs, too_large = fitting(workload, cluster, shrunk=all(POLICIES[name].elastic for name in schedulers))
+    if not jobs.jobs:
         raise BadCluster(f"no job fits: {too_large[0].reason}; give more nodes")
     runs: dict[str, Run] = {}
-    for name in asked:
-        heard = None if on_progress is None else _named(on_progress, name)
+    for name in schedulers:
+        progress = None if on_progress is None else _named(on_progress, name)
         policy = POLICIES[name]
         runs[name] = simulate(
             cluster,
-            kept,
+            jobs,
             policy.make(setting.limits),
             replace(setting.physics, elastic=policy.elastic),
             tick_s=setting.tick_s,
-            on_progress=heard,
+            on_progress=progress,
         )
     own = runs.get("static")
     return Comparison(
-        workload=kept,
+        workload=jobs,
         runs={name: runs[name] for name in names},
         scores={name: score(name, runs[name], own, grace_s=setting.grace_s) for name in names},
-        alone_bound_s=alone_bound_s(kept, cluster.gpus, cluster.gpus_per_node),
-        fluid_bound_s=fluid_bound_s(kept, cluster.gpus, cluster.gpus_per_node),
+        alone_bound_s=alone_bound_s(jobs, cluster.gpus, cluster.gpus_per_node),
+        fluid_bound_s=fluid_bound_s(jobs, cluster.gpus, cluster.gpus_per_node),
         too_large=too_large,
     )
 
 
 def _check_names(names: Sequence[str]) -> None:
-    known = f"there are {', '.join(POLICIES)}"
+    names_text = f"there are {', '.join(POLICIES)}"
     if not names:
-        raise UnknownPolicy(f"no policy is named; {known}")
+        raise UnknownPolicy(f"no policy is named; {names_text}")
     unknown = [name for name in names if name not in POLICIES]
     if unknown:
-        raise UnknownPolicy(f"no policy is called {unknown[0]!r}; {known}")
+        raise UnknownPolicy(f"no policy is called {unknown[0]!r}; {names_text}")
     twice = [name for at, name in enumerate(names) if name in names[:at]]
     if twice:
-        raise UnknownPolicy(f"the policy {twice[0]!r} is named twice; {known}")
+        raise UnknownPolicy(f"the policy {twice[0]!r} is named twice; {names_text}")
 
 
 def _named(on_progress: Progress, name: str) -> Callable[[int, int], None]:

@@ -102,14 +102,14 @@ def fitting(
 
     A job starts on as many GPUs as it asks for; where every policy may shrink it (``shrunk``), on its fewest.
     """
-    kept: list[TraceJob] = []
+    jobs: list[TraceJob] = []
     named: list[BadRow] = []
     for job in workload.jobs:
         if (job.smallest if shrunk else job.gpus) <= cluster.gpus:
-            kept.append(job)
+            jobs.append(job)
         else:
             named.append(_too_large(job, cluster))
-    return replace(workload, jobs=tuple(kept)), tuple(named)
+    return replace(workload, jobs=tuple(jobs)), tuple(named)
 
 
 def _next_tick(world: World, scheduler: Scheduler, tick_ms: int) -> int | None:
@@ -168,8 +168,8 @@ class _QuotaWatch:
         for name, quota in self._quotas.items():
             queue = world.queues.get(name)
             head = world.lives[queue[0][1]].job if queue else None
-            held = world.totals.by_project.get(name, 0.0)
-            if head is not None and held + head.smallest * head.share <= quota + EPSILON:
+            gpus = world.totals.by_project.get(name, 0.0)
+            if head is not None and gpus + head.smallest * head.share <= quota + EPSILON:
                 self._since.setdefault(name, now)
             else:
                 self._end(name, now)

@@ -101,14 +101,14 @@ def _measured(app: Application, counts: tuple[int, ...], micro: float) -> tuple[
     if points is not None:
         return _at(points, micro)
     nodes, gpus = min(len(counts), MOST_NODES), sum(counts)
-    known = tuple(app.grid)
-    upper = min(bisect_left(known, nodes), len(known) - 1)
-    lower = upper if known[upper] == nodes else max(upper - 1, 0)
-    low = _on_nodes(app.grid[known[lower]], known[lower] * gpus / nodes, micro)
+    sizes = tuple(app.grid)
+    upper = min(bisect_left(sizes, nodes), len(sizes) - 1)
+    lower = upper if sizes[upper] == nodes else max(upper - 1, 0)
+    low = _on_nodes(app.grid[sizes[lower]], sizes[lower] * gpus / nodes, micro)
     if lower == upper:
         return low
-    high = _on_nodes(app.grid[known[upper]], known[upper] * gpus / nodes, micro)
-    return _between(low, high, (nodes - known[lower]) / (known[upper] - known[lower]))
+    high = _on_nodes(app.grid[sizes[upper]], sizes[upper] * gpus / nodes, micro)
+    return _between(low, high, (nodes - sizes[lower]) / (sizes[upper] - sizes[lower]))
 
 
 def _on_nodes(row: Mapping[int, Sequence[Point]], gpus: float, micro: float) -> tuple[float, float]:

@@ -95,14 +95,14 @@ class Static:
         state = sight.state
         if not self.own:
             self.own = partition(state)
-        held: dict[str, float] = {}
+        gpus: dict[str, float] = {}
         for name, placement in state.placements.items():
             owner = state.jobs[name].project
-            held[owner] = held.get(owner, 0.0) + placement.size_gpus
+            gpus[owner] = gpus.get(owner, 0.0) + placement.size_gpus
         steps: list[Action] = []
         for project, queue in sorted(sight.queues.items()):
             head = state.jobs[queue[0][1]] if queue else None
-            if head is None or held.get(project, 0.0) + head.demand_gpus > len(self.own[project]):
+            if head is None or gpus.get(project, 0.0) + head.demand_gpus > len(self.own[project]):
                 continue
             own = {uuid: state.gpus[uuid] for uuid in self.own[project]}
             corner = replace(state, gpus=own, placements=_within(state, own))
@@ -171,14 +171,14 @@ def in_order(state: ClusterState, queue: Iterable[Job]) -> list[Action]:
 
 def preempting(state: ClusterState, ranked: Sequence[Job]) -> list[Action]:
     """Steps after which the first of ``ranked`` that fit together by number of GPUs run, and no others."""
-    left = float(len(state.gpus))
+    rest = float(len(state.gpus))
     chosen: list[Job] = []
     for job in ranked:
-        if job.max_gpus * job.share <= left:
-            left -= job.max_gpus * job.share
+        if job.max_gpus * job.share <= rest:
+            rest -= job.max_gpus * job.share
             chosen.append(job)
-    wanted = {job.id for job in chosen}
-    leaving = [name for name in state.placements if name not in wanted]
+    ids = {job.id for job in chosen}
+    leaving = [name for name in state.placements if name not in ids]
     coming = [job for job in chosen if job.phase is Phase.PENDING]
     if not coming:
         return []
@@ -195,8 +195,8 @@ def preempting(state: ClusterState, ranked: Sequence[Job]) -> list[Action]:
 
 
 def _free(state: ClusterState) -> int:
-    held = {uuid for placement in state.placements.values() for uuid in placement.gpus}
-    return sum(1 for uuid in state.gpus if uuid not in held)
+    occupied = {uuid for placement in state.placements.values() for uuid in placement.gpus}
+    return sum(1 for uuid in state.gpus if uuid not in occupied)
 
 
 def _within(state: ClusterState, own: Mapping[GpuUuid, Gpu]) -> dict[JobId, Placement]:
@@ -234,5 +234,5 @@ class Foretold(Fallow):
             for name, job in state.jobs.items()
             if job.phase is not Phase.RUNNING
         }
-        known = replace(state, jobs={**state.jobs, **foretold})
-        return decide(known, replace(self.limits, order=Order.SHORTEST)).steps
+        foreseen = replace(state, jobs={**state.jobs, **foretold})
+        return decide(foreseen, replace(self.limits, order=Order.SHORTEST)).steps

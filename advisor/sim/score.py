@@ -68,7 +68,7 @@ def score(policy: str, run: Run, own: Run | None = None, *, grace_s: float = GRA
     jcts = sorted(jct_s(life) for life in lives)
     makespan_s = _makespan_s(lives)
     installed = run.cluster.gpus * makespan_s
-    held = sum(life.held_gpu_s for life in lives)
+    gpu_s = sum(life.held_gpu_s for life in lives)
     average, worst = _fairness(run, own)
     return Score(
         policy=policy,
@@ -79,7 +79,7 @@ def score(policy: str, run: Run, own: Run | None = None, *, grace_s: float = GRA
         max_jct_s=jcts[-1],
         avg_queueing_s=sum(_queueing_s(life) for life in lives) / len(lives),
         makespan_s=makespan_s,
-        allocated_ratio=held / installed,
+        allocated_ratio=gpu_s / installed,
         utilization_ratio=_utilization(lives, installed),
         gpu_hours=_by_state(lives, installed),
         free_while_waiting_gpu_hours=_free_while_waiting(run.points, run.cluster.gpus) / HOUR_S,
@@ -121,12 +121,12 @@ def fluid_bound_s(workload: Workload, gpus: int, gpus_per_node: int) -> float:
         heappush(waiting, (works[number], number))
         until = workload.jobs[order[at + 1]].submitted_s if at + 1 < len(order) else float("inf")
         while waiting and now < until:
-            left, first = heappop(waiting)
-            if now + left > until:
-                heappush(waiting, (left - (until - now), first))
+            rest, first = heappop(waiting)
+            if now + rest > until:
+                heappush(waiting, (rest - (until - now), first))
                 now = until
             else:
-                now += left
+                now += rest
                 total += now - workload.jobs[first].submitted_s
     return total / len(works)
 

@@ -45,18 +45,18 @@ class UseMemory:
         now = {name: gpus for name, gpus in held_gpus.items() if gpus > 0}
         self._samples.append(now)
         is_full = len(self._samples) > WINDOW_SAMPLES + 1
-        gone = self._samples.popleft() if is_full else {}
+        oldest = self._samples.popleft() if is_full else {}
         self._weight = self._weight * DECAY + 1.0 - is_full * FORGOTTEN
         self._held = {
-            name: self._held.get(name, 0.0) * DECAY + now.get(name, 0.0) - gone.get(name, 0.0) * FORGOTTEN
+            name: self._held.get(name, 0.0) * DECAY + now.get(name, 0.0) - oldest.get(name, 0.0) * FORGOTTEN
             for name in self._held.keys() | now.keys()
         }
         self.due_ms += SAMPLE_S * 1000
 
     def usage(self) -> dict[ProjectName, Usage]:
         """The remembered use of every project that held anything in the window."""
-        whole = self._weight * self.capacity_gpus
+        total = self._weight * self.capacity_gpus
         return {
-            ProjectName(name): Usage(allocated_ratio=max(0.0, held / whole))
-            for name, held in sorted(self._held.items())
+            ProjectName(name): Usage(allocated_ratio=max(0.0, gpus / total))
+            for name, gpus in sorted(self._held.items())
         }

@@ -3,7 +3,7 @@
 from advisor.actions import Pause, Resume
 from advisor.engines.brief import Brief
 from advisor.engines.external import ExternalEngine
-from advisor.engines.launched import Given, LocalEngine
+from advisor.engines.launched import SentCommand, LocalEngine
 from advisor.engines.memory_transfers import Moving
 from advisor.engines.router import EngineEntry
 from advisor.engines.slurm import SlurmEngine, Watched, is_slurms
@@ -17,7 +17,7 @@ def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine)
             name="launched",
             owns=is_submitted,
             engine=launched,
-            brief=Brief[Given](launched),
+            brief=Brief[SentCommand](launched),
             preview=launched.preview,
             tells=True,
             by_launcher=True,

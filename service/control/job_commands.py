@@ -176,7 +176,9 @@ class JobCommands:
             return self._organs.foreign.pause(caller, job, because)
         entry = self._changeable(caller, job)
         if entry.state in (JobState.PENDING, JobState.PAUSED) and not in_flight(entry):
-            return self._turned(caller, Pause(job=job, reason=because), lifecycle.held, "held in the queue")
+            return self._turned(
+                caller, Pause(job=job, reason=because), lifecycle.on_hold, "held in the queue"
+            )
         return self._ordered(
             caller,
             Pause(job=job, action=ActionClass.SCHEDULE, reason=because),

@@ -124,7 +124,7 @@ def hold_strangers(register: "Register", membership: "Membership", operators: fr
                 result[entry.id] = why
     if result:
         log.warning("%d waiting jobs are held: their owners may not use their projects", len(result))
-        register.change_all(result, lambda entry: lifecycle.held(entry, result[entry.id]))
+        register.change_all(result, lambda entry: lifecycle.on_hold(entry, result[entry.id]))
 
 
 class Membership:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from advisor.actions import Action
-from advisor.engines.launched import Given, LocalEngine
+from advisor.engines.launched import SentCommand, LocalEngine
 from advisor.outcomes import Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 from service.schemas import control as made
 from service.schemas.answer import Row, to_row
@@ -46,7 +46,7 @@ class Orders:
         """Write the order down, give it, and wait a moment for the answer. Raises StoreFull."""
         number = self._journal.intends(self._clock.now_ms(), step, actor)
         result = self._engine.give(step, number, also)
-        if isinstance(result, Given):
+        if isinstance(result, SentCommand):
             try:
                 result = self._engine.wait(result, SOON_S)
             except Interrupted:

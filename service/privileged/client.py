@@ -12,7 +12,7 @@ from pathlib import Path
 
 from advisor.engines.cuda_checkpoint import TRIED_DRIVERS, Deed, Host, Target
 from advisor.engines.cuda_checkpointer import NOT_SAID, Begun, Over, major
-from advisor.engines.gpu_room import Held
+from advisor.engines.gpu_room import ProcessMemory
 from advisor.engines.memory_transfers import Ongoing
 from advisor.engines.mps import MpsSearch
 from advisor.engines.notify_owner import Notice, Told
@@ -179,13 +179,13 @@ class HandCheckpointer:
                 for each in seen
             )
 
-    def pause(self, pids: Sequence[int], held: Held, begun_ms: Begun = NOT_SAID) -> Ongoing:
+    def pause(self, pids: Sequence[int], held: ProcessMemory, begun_ms: Begun = NOT_SAID) -> Ongoing:
         """Begin to take them off their GPUs."""
         self._started_ms.update(begun_ms)
         return self._begin("pause", pids, held)
 
     def resume(
-        self, pids: Sequence[int], held: Held, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
+        self, pids: Sequence[int], held: ProcessMemory, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
     ) -> Ongoing:
         """Begin to bring them back."""
         self._started_ms.update(begun_ms)
@@ -199,7 +199,9 @@ class HandCheckpointer:
             return Deed(ok=False, found=f"fallow-hand: {error}")
         return found
 
-    def _begin(self, verb: str, pids: Sequence[int], held: Held, locks: Sequence[int] = ()) -> Ongoing:
+    def _begin(
+        self, verb: str, pids: Sequence[int], held: ProcessMemory, locks: Sequence[int] = ()
+    ) -> Ongoing:
         processes = [[pid, self._started_ms.get(pid) or _started_ms(pid)] for pid in pids]
         gone = [pid for pid, started_ms in processes if started_ms is None]
         if gone:

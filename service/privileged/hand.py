@@ -24,7 +24,7 @@ from pathlib import Path
 
 from advisor.engines.cuda_checkpoint import Deed
 from advisor.engines.cuda_checkpointer import Checkpointer, LocalCheckpointer, held_memory
-from advisor.engines.gpu_room import Held
+from advisor.engines.gpu_room import ProcessMemory
 from advisor.engines.memory_transfers import Ongoing
 from advisor.engines.notify_owner import Notice, Notifier, TerminalNotifier
 from advisor.jobs.external_jobs import Seen
@@ -86,7 +86,7 @@ class Hand:
         stop_files: Sequence[Path],
         *,
         look: Callable[[int], CheckpointBlocker | None] = owner,
-        measure: Callable[[Sequence[int]], Held] = held_memory,
+        measure: Callable[[Sequence[int]], ProcessMemory] = held_memory,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._checkpointer, self._notifier, self._journal = checkpointer, notifier, journal
@@ -233,7 +233,7 @@ def _processes(request: Request) -> list[tuple[int, int]]:
     return found
 
 
-def _held(request: Request) -> Held:
+def _held(request: Request) -> ProcessMemory:
     """What each process held on each GPU. Missing, nothing is known, and nothing is restored."""
     held: dict[int, dict[GpuUuid, int]] = {}
     for pid, sizes in dict(request.get("held", {})).items():

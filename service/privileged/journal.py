@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from advisor.engines.gpu_room import Held
+from advisor.engines.gpu_room import ProcessMemory
 from collector.model import GpuUuid
 
 Process = tuple[int, int]
@@ -34,7 +34,9 @@ class HandJournal:
         for row in rows:
             self._note(row)
 
-    def begun(self, verb: str, processes: Sequence[Process], by: int, held: Held | None = None) -> int:
+    def begun(
+        self, verb: str, processes: Sequence[Process], by: int, held: ProcessMemory | None = None
+    ) -> int:
         """Durable when it returns; the number of the act. Raises OSError: then it must not be begun.
 
         ``held``: what the hand measured of the processes.

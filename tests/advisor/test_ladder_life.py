@@ -162,7 +162,7 @@ class Launched(Story):
             preemptible=True,
         )
         began_ms = WORKED_MS - 60 * MINUTE_MS
-        entry = lifecycle.given(
+        entry = lifecycle.with_command(
             lifecycle.submitted(LAUNCHED, wanted, began_ms), StartCommand(number=1, gpus=(GPU,)), began_ms
         )
         self.entry = self._said(entry, JobState.RUNNING, began_ms)
@@ -228,7 +228,7 @@ class Launched(Story):
             gpus=entry.gpus,
             attached=attached,
         )
-        return lifecycle.heard(entry, report, now_ms)
+        return lifecycle.with_report(entry, report, now_ms)
 
 
 @dataclass
@@ -250,7 +250,7 @@ class Obeys:
             case _:
                 return Unsupported(why=f"{step} is not part of this story")
         story, now_ms = self.story, self.story.clock.at_ms
-        given = lifecycle.given(story.entry, directive, now_ms)
+        given = lifecycle.with_command(story.entry, directive, now_ms)
         stands = {PauseCommand: JobState.PAUSED, NotifyCommand: given.state, ResumeCommand: JobState.RUNNING}
         story.entry = story._said(given, stands[type(directive)], now_ms)  # type: ignore[index]
         if isinstance(step, Resume):

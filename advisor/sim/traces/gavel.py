@@ -53,8 +53,8 @@ class GavelSteps:
 def read_gavel(path: Path, pick: str | None = None) -> Workload:
     """The jobs of the sub-trace ``pick``, else of the file's first one."""
     first = next((row["trace"] for row in table(path, COLUMNS)), "")
-    wanted, rates = pick or first, _rates(path.parent / RATES)
-    return read_rows(path, COLUMNS, lambda row: _job(row, wanted, rates))
+    model, rates = pick or first, _rates(path.parent / RATES)
+    return read_rows(path, COLUMNS, lambda row: _job(row, model, rates))
 
 
 def _rates(path: Path) -> Mapping[str, Mapping[Key, float]]:
@@ -70,8 +70,8 @@ def _rates(path: Path) -> Mapping[str, Mapping[Key, float]]:
     return result
 
 
-def _job(row: Row, wanted: str, rates: Mapping[str, Mapping[Key, float]]) -> TraceJob:
-    if row["trace"] != wanted:
+def _job(row: Row, model: str, rates: Mapping[str, Mapping[Key, float]]) -> TraceJob:
+    if row["trace"] != model:
         raise Unwanted("of another sub-trace")
     gpus = size(row, "scale_factor")
     key = row["model"], whole(row, "batch_size") if row["batch_size"] else 0, gpus
@@ -83,7 +83,7 @@ def _job(row: Row, wanted: str, rates: Mapping[str, Mapping[Key, float]]) -> Tra
     lasting(steps / rate)
     times = GavelSteps(together_s=1 / rate, apart_s=None if apart is None else 1 / apart)
     return TraceJob(
-        name=f"{wanted}-{whole(row, 'job')}",
+        name=f"{model}-{whole(row, 'job')}",
         project=row["model"],
         submitted_s=number(row, "arrival_s"),
         gpus=gpus,

@@ -24,7 +24,7 @@ def read_history(path: Path, format: HistoryFormat | None = None) -> Workload:
     """The jobs of a history, recognized where no format is named. Raises TraceError."""
     jobs: list[tuple[int, TraceJob]] = []
     bad: list[BadRow] = []
-    left_out: Counter[str] = Counter()
+    excluded: Counter[str] = Counter()
     runs: Counter[str] = Counter()
     try:
         with opened(path, format) as history:
@@ -32,7 +32,7 @@ def read_history(path: Path, format: HistoryFormat | None = None) -> Workload:
             for line, record in history.records:
                 match record:
                     case LeftOut(reason):
-                        left_out[reason] += 1
+                        excluded[reason] += 1
                     case Unreadable(reason):
                         bad.append(BadRow(line=line, reason=reason))
                     case PastJob():
@@ -43,18 +43,18 @@ def read_history(path: Path, format: HistoryFormat | None = None) -> Workload:
                             bad.append(BadRow(line=line, reason=str(refused)))
     except HistoryError as error:
         raise TraceError(str(error)) from error
-    kept, far = near(jobs)
+    near_jobs, far = near(jobs)
     bad = sorted((*bad, *far), key=lambda each: each.line)
-    if not kept:
-        raise TraceError(f"reading {path}: no job of it can be played{_why(bad, left_out)}")
-    first_s = min(job.submitted_s for job in kept)
+    if not near_jobs:
+        raise TraceError(f"reading {path}: no job of it can be played{_why(bad, excluded)}")
+    first_s = min(job.submitted_s for job in near_jobs)
     return Workload(
         origin=path.name,
         jobs=tuple(
-            sorted((_since(job, first_s) for job in kept), key=lambda job: (job.submitted_s, job.name))
+            sorted((_since(job, first_s) for job in near_jobs), key=lambda job: (job.submitted_s, job.name))
         ),
         bad_rows=tuple(bad),
-        left_out=tuple(sorted(left_out.items())),
+        left_out=tuple(sorted(excluded.items())),
         not_played=() if remark is None else (remark,),
     )
 
@@ -62,15 +62,15 @@ def read_history(path: Path, format: HistoryFormat | None = None) -> Workload:
 def _job(past: PastJob, run: int) -> TraceJob:
     if past.gpus > MOST_GPUS:
         raise Refused(f"it had {past.gpus:,.0f} GPUs, and no cluster has more than {MOST_GPUS:,}")
-    whole = past.gpus >= 1
+    is_whole = past.gpus >= 1
     return TraceJob(
         name=past.key if run == 1 else f"{past.key} (run {run})",  # put back in line, or a number used again
         project=past.project or past.user or "(unknown)",
         user=past.user,
         label=past.name,
         submitted_s=past.submitted_s,
-        gpus=int(past.gpus) if whole else 1,
-        share=1.0 if whole else max(floor(past.gpus * PARTS), 1) / PARTS,
+        gpus=int(past.gpus) if is_whole else 1,
+        share=1.0 if is_whole else max(floor(past.gpus * PARTS), 1) / PARTS,
         gpu_models=past.gpu_models,
         work=Work(steps=lasting(past.ended_s - past.started_s)),
     )
@@ -80,7 +80,7 @@ def _since(job: TraceJob, first_s: float) -> TraceJob:
     return replace(job, submitted_s=job.submitted_s - first_s)
 
 
-def _why(bad: Sequence[BadRow], left_out: Counter[str]) -> str:
-    lines = [f"{count:,} {reason}" for reason, count in left_out.most_common(3)]
+def _why(bad: Sequence[BadRow], excluded: Counter[str]) -> str:
+    lines = [f"{count:,} {reason}" for reason, count in excluded.most_common(3)]
     lines += [f"line {each.line}: {each.reason}" for each in bad[:3]]
     return f": {'; '.join(lines)}" if lines else ": it has no records"

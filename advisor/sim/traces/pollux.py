@@ -34,12 +34,12 @@ LARGEST_MICRO = {"yolov3": 8}
 
 def read_pollux(path: Path, pick: str | None = None) -> Workload:
     """The jobs of ``pick`` (``LOAD/WORKLOAD``, like ``1.0/1``), else of the file's first workload."""
-    wanted = tuple((pick or _first(path)).split("/"))
-    if len(wanted) != 2:
+    parts = tuple((pick or _first(path)).split("/"))
+    if len(parts) != 2:
         raise TraceError(f"--pick {pick!r}: for pollux give LOAD/WORKLOAD, like 1.0/1")
     applications = read_applications(path.parent)
     curves: dict[tuple[str, int], ConstantBatch] = {}
-    return read_rows(path, COLUMNS, lambda row: _job(row, wanted, applications, curves))
+    return read_rows(path, COLUMNS, lambda row: _job(row, parts, applications, curves))
 
 
 def read_applications(folder: Path) -> Mapping[str, Application]:
@@ -83,11 +83,11 @@ def _first(path: Path) -> str:
 
 def _job(
     row: Row,
-    wanted: tuple[str, ...],
+    parts: tuple[str, ...],
     applications: Mapping[str, Application],
     curves: dict[tuple[str, int], ConstantBatch],
 ) -> TraceJob:
-    if (row["load"], row["workload"]) != wanted:
+    if (row["load"], row["workload"]) != parts:
         raise Unwanted("of another workload")
     app = applications.get(row["application"])
     if app is None:

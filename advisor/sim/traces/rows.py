@@ -93,13 +93,13 @@ def read_rows(path: Path, columns: Sequence[str], job_of: Callable[[Row], TraceJ
             bad.append(BadRow(line=line, reason=str(refused)))
         except Unwanted as reason:
             unwanted[str(reason)] += 1
-    kept, far = near(jobs)
+    near_jobs, far = near(jobs)
     bad = sorted((*bad, *far), key=lambda each: each.line)
-    if not kept:
+    if not near_jobs:
         raise TraceError(f"reading {path}: {_none(bad, unwanted)}")
     return Workload(
         origin=path.name,
-        jobs=tuple(sorted(kept, key=lambda job: (job.submitted_s, job.name))),
+        jobs=tuple(sorted(near_jobs, key=lambda job: (job.submitted_s, job.name))),
         bad_rows=tuple(bad),
         left_out=tuple(sorted(unwanted.items())),
     )
@@ -152,16 +152,16 @@ def near(jobs: Sequence[tuple[int, TraceJob]]) -> tuple[list[TraceJob], list[Bad
     if not jobs:
         return [], []
     middle_s = median_low(job.submitted_s for _, job in jobs)
-    kept: list[TraceJob] = []
+    near_jobs: list[TraceJob] = []
     far: list[BadRow] = []
     for line, job in jobs:
         away_s = abs(job.submitted_s - middle_s)
         if away_s <= MOST_S:
-            kept.append(job)
+            near_jobs.append(job)
             continue
         reason = f"it was submitted {_years(away_s)} away from the middle job; more than {_years(MOST_S)}"
         far.append(BadRow(line=line, reason=f"{reason} are not believed"))
-    return kept, far
+    return near_jobs, far
 
 
 def _years(seconds: float) -> str:
@@ -201,7 +201,7 @@ def _none(bad: Sequence[BadRow], unwanted: Counter[str]) -> str:
     """Why there is no job at all."""
     if not bad and not unwanted:
         return "it has no rows after its heading"
-    said = [f"line {each.line}: {each.reason}" for each in bad[:3]]
-    told = [f"{count} rows: {reason}" for reason, count in sorted(unwanted.items())]
+    lines = [f"line {each.line}: {each.reason}" for each in bad[:3]]
+    counts = [f"{count} rows: {reason}" for reason, count in sorted(unwanted.items())]
     none = f"none of its {len(bad) + unwanted.total()} rows is a job to simulate"
-    return "; ".join((none, *said, *told))
+    return "; ".join((none, *lines, *counts))

@@ -12,7 +12,7 @@ from pathlib import Path
 from advisor.engines.cuda_checkpoint import Deed, DriverRefused, Host, ProcessState, Target, pause, resume
 from advisor.engines.cuda_checkpointer import NOT_SAID, Begun, Over
 from advisor.engines.external_processes import processes_of
-from advisor.engines.gpu_room import Held
+from advisor.engines.gpu_room import ProcessMemory
 from advisor.engines.memory_transfers import Ongoing
 from advisor.jobs.external_jobs import ExternalJobStore, Seen
 from collector.model import (
@@ -153,15 +153,15 @@ class FakeCheckpointer:
             for each in seen
         )
 
-    def pause(self, pids: Sequence[int], held: Held, begun_ms: Begun = NOT_SAID) -> Ongoing:
+    def pause(self, pids: Sequence[int], held: ProcessMemory, begun_ms: Begun = NOT_SAID) -> Ongoing:
         return self._begun(
-            lambda: pause(self.driver, pids, 10_000, lambda: 0.0, held=held, free=self.free_memory)
+            lambda: pause(self.driver, pids, 10_000, lambda: 0.0, memory=held, free=self.free_memory)
         )
 
     def resume(
-        self, pids: Sequence[int], held: Held, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
+        self, pids: Sequence[int], held: ProcessMemory, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
     ) -> Ongoing:
-        return self._begun(lambda: resume(self.driver, pids, lambda: 0.0, held=held, free=self.free_memory))
+        return self._begun(lambda: resume(self.driver, pids, lambda: 0.0, memory=held, free=self.free_memory))
 
     def free_memory(self, uuids: Collection[GpuUuid]) -> dict[GpuUuid, int | None]:
         return {uuid: self.free.get(uuid, 80 * GIB) for uuid in uuids}

@@ -11,7 +11,7 @@ import pytest
 from advisor.jobs import lifecycle
 from advisor.jobs.background import must_leave, open_gpus, stay_of
 from advisor.jobs.harvest_store import HarvestStore
-from advisor.jobs.lifecycle import Unable, given, heard, leased, silent, submitted
+from advisor.jobs.lifecycle import Unable, leased, silent, submitted, with_command, with_report
 from advisor.jobs.model import (
     CancelCommand,
     Elasticity,
@@ -51,7 +51,7 @@ def waiting() -> JobRecord:
 def there(steps: int = 50, work_s: float | None = 0.1) -> JobRecord:
     """It computes, and says what it has done."""
     told = report(JobState.RUNNING, 1, idle_gaps=(counts(steps=steps, work_s=work_s),))
-    return heard(given(waiting(), START, 5), told, 10)
+    return with_report(with_command(waiting(), START, 5), told, 10)
 
 
 def front(ratio: float | None = 1.01, **changes: object) -> JobRecord:
@@ -73,18 +73,18 @@ def test_it_holds_no_lease_and_goes_back_to_its_queue_though_it_is_rigid() -> No
     entry = there()
     assert entry.state is JobState.RUNNING and not leased(entry) and entry.beside == FRONT
     assert lifecycle.attained_gpu_s(entry, 10_000_000) == 0
-    left = heard(given(entry, RequeueCommand(number=2), 20), report(JobState.PENDING, 2), 30)
+    left = with_report(with_command(entry, RequeueCommand(number=2), 20), report(JobState.PENDING, 2), 30)
     assert left.state is JobState.PENDING and left.beside is None and left.beside_gpu is None
     with pytest.raises(Unable, match="no GPUs of its own"):
-        given(entry, PauseCommand(number=2), 20)
+        with_command(entry, PauseCommand(number=2), 20)
     with pytest.raises(Unable, match="others' idle gaps"):
-        given(waiting(), replace(START, beside=None), 5)
+        with_command(waiting(), replace(START, beside=None), 5)
     with pytest.raises(Unable, match="no other job"):
-        given(submitted(FRONT, submission(), 0), START, 5)
+        with_command(submitted(FRONT, submission(), 0), START, 5)
 
 
 def test_its_end_is_awaited_as_others_are_while_something_of_it_may_live() -> None:
-    assert given(there(), CancelCommand(number=2), 20).state is JobState.RUNNING
+    assert with_command(there(), CancelCommand(number=2), 20).state is JobState.RUNNING
     lost = silent(there(), 20, "its launcher is gone")
     assert lost.state is JobState.RUNNING and lifecycle.vacated(lost, 30).state is JobState.ENDED
 
@@ -97,7 +97,7 @@ def test_gates_are_open_only_while_all_of_it_holds() -> None:
         (front(gpus=()), entry),
         (front(state=JobState.ENDED), entry),
         (front(), waiting()),
-        (front(), given(entry, RequeueCommand(number=2), 20)),
+        (front(), with_command(entry, RequeueCommand(number=2), 20)),
         (front(), silent(entry, 20, "gone")),
         (silent(front(), 20, "gone"), entry),
     ]

@@ -35,13 +35,19 @@ def running(kind: JobKind = JobKind.INTERACTIVE) -> JobRecord:
         mobility=Elasticity.ELASTIC,
         preemptible=True,
     )
-    entry = lifecycle.given(lifecycle.submitted(JOB, wanted, 0), StartCommand(number=1, gpus=(GPU,)), 10)
-    return lifecycle.heard(entry, report(20, acknowledged=1), 20)
+    entry = lifecycle.with_command(
+        lifecycle.submitted(JOB, wanted, 0), StartCommand(number=1, gpus=(GPU,)), 10
+    )
+    return lifecycle.with_report(entry, report(20, acknowledged=1), 20)
 
 
 def suspended(entry: JobRecord, *, for_idling: bool, attached: bool | None = False) -> JobRecord:
-    entry = lifecycle.given(entry, PauseCommand(number=2, reason="idle for 1 h", for_idling=for_idling), 30)
-    return lifecycle.heard(entry, report(40, acknowledged=2, state=JobState.PAUSED, attached=attached), 40)
+    entry = lifecycle.with_command(
+        entry, PauseCommand(number=2, reason="idle for 1 h", for_idling=for_idling), 30
+    )
+    return lifecycle.with_report(
+        entry, report(40, acknowledged=2, state=JobState.PAUSED, attached=attached), 40
+    )
 
 
 def seen(entry: JobRecord) -> tuple[Phase, bool, Use]:
@@ -56,9 +62,13 @@ def seen(entry: JobRecord) -> tuple[Phase, bool, Use]:
 def test_an_interactive_job_paused_for_idling_is_held_until_it_is_touched() -> None:
     paused = suspended(running(), for_idling=True)
     assert seen(paused) == (Phase.PAUSED, True, Use.IDLE)
-    still = lifecycle.heard(paused, report(60, acknowledged=2, state=JobState.PAUSED, attached=False), 60)
+    still = lifecycle.with_report(
+        paused, report(60, acknowledged=2, state=JobState.PAUSED, attached=False), 60
+    )
     assert seen(still)[1] is True
-    touched = lifecycle.heard(paused, report(60, acknowledged=2, state=JobState.PAUSED, attached=True), 60)
+    touched = lifecycle.with_report(
+        paused, report(60, acknowledged=2, state=JobState.PAUSED, attached=True), 60
+    )
     assert seen(touched) == (Phase.PAUSED, False, Use.UNKNOWN)
     assert touched.acted_ms is None
 

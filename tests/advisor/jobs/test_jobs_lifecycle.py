@@ -64,15 +64,15 @@ def turned(entry: JobRecord, move: tuple[str, int, int], number: int, now_ms: in
     newest = 0 if entry.directive is None else entry.directive.number
     match what:
         case "give":
-            return lifecycle.given(entry, told(number, verb, count), now_ms)
+            return lifecycle.with_command(entry, told(number, verb, count), now_ms)
         case "answer":
-            return lifecycle.heard(entry, word(JobState.RUNNING, newest), now_ms)
+            return lifecycle.with_report(entry, word(JobState.RUNNING, newest), now_ms)
         case "fail":
-            return lifecycle.heard(entry, word(JobState.RUNNING, newest, failed="it broke"), now_ms)
+            return lifecycle.with_report(entry, word(JobState.RUNNING, newest, failed="it broke"), now_ms)
         case "late":
-            return lifecycle.heard(entry, word(JobState.RUNNING, max(0, newest - 1)), now_ms)
+            return lifecycle.with_report(entry, word(JobState.RUNNING, max(0, newest - 1)), now_ms)
         case "end":
-            return lifecycle.heard(
+            return lifecycle.with_report(
                 entry, word(JobState.ENDED, newest, exit_reason=ExitReason.DONE, exit_code=0), now_ms
             )
         case "silent":
@@ -80,7 +80,7 @@ def turned(entry: JobRecord, move: tuple[str, int, int], number: int, now_ms: in
         case "vacated":
             return lifecycle.vacated(entry, now_ms)
         case "hold":
-            return lifecycle.held(entry)
+            return lifecycle.on_hold(entry)
         case _:
             return lifecycle.let_go(entry)
 
@@ -111,28 +111,30 @@ def test_whatever_comes_an_entry_stays_one_that_can_be(moves: list[tuple[str, in
 
 
 def test_a_number_is_given_once() -> None:
-    entry = lifecycle.given(fresh(), StartCommand(number=5, gpus=GPUS[:1]), 2_000)
-    entry = lifecycle.heard(entry, word(JobState.RUNNING, 5), 3_000)
+    entry = lifecycle.with_command(fresh(), StartCommand(number=5, gpus=GPUS[:1]), 2_000)
+    entry = lifecycle.with_report(entry, word(JobState.RUNNING, 5), 3_000)
     for number in (4, 5):
         with pytest.raises(Refused, match="not above 5"):
-            lifecycle.given(entry, PauseCommand(number=number), 4_000)
+            lifecycle.with_command(entry, PauseCommand(number=number), 4_000)
 
 
 def test_a_rigid_job_is_only_started_and_stopped() -> None:
-    entry = lifecycle.given(fresh(mobility=Elasticity.RIGID), StartCommand(number=1, gpus=GPUS[:1]), 2_000)
-    entry = lifecycle.heard(entry, word(JobState.RUNNING, 1), 3_000)
+    entry = lifecycle.with_command(
+        fresh(mobility=Elasticity.RIGID), StartCommand(number=1, gpus=GPUS[:1]), 2_000
+    )
+    entry = lifecycle.with_report(entry, word(JobState.RUNNING, 1), 3_000)
     for directive in (
         PauseCommand(number=2),
         RequeueCommand(number=2),
         ReallocateCommand(number=2, gpus=GPUS[:2]),
     ):
         with pytest.raises(Unable, match="runs to its end"):
-            lifecycle.given(entry, directive, 4_000)
-    assert lifecycle.given(entry, CancelCommand(number=2), 4_000).state is JobState.RUNNING
+            lifecycle.with_command(entry, directive, 4_000)
+    assert lifecycle.with_command(entry, CancelCommand(number=2), 4_000).state is JobState.RUNNING
 
 
 def test_a_waiting_job_is_cancelled_at_once() -> None:
-    entry = lifecycle.given(fresh(), CancelCommand(number=1, reason="cancelled by anna"), 2_000)
+    entry = lifecycle.with_command(fresh(), CancelCommand(number=1, reason="cancelled by anna"), 2_000)
     assert (entry.state, entry.exit_reason, entry.message) == (
         JobState.ENDED,
         ExitReason.CANCELLED,
@@ -141,51 +143,53 @@ def test_a_waiting_job_is_cancelled_at_once() -> None:
 
 
 def test_a_suspend_that_did_not_work_leaves_the_job_running_and_rested() -> None:
-    entry = lifecycle.given(fresh(), StartCommand(number=1, gpus=GPUS[:2]), 2_000)
-    entry = lifecycle.heard(entry, word(JobState.RUNNING, 1), 3_000)
-    entry = lifecycle.given(entry, PauseCommand(number=2), 4_000)
-    entry = lifecycle.heard(entry, word(JobState.RUNNING, 2, failed="no checkpoint within its grace"), 5_000)
+    entry = lifecycle.with_command(fresh(), StartCommand(number=1, gpus=GPUS[:2]), 2_000)
+    entry = lifecycle.with_report(entry, word(JobState.RUNNING, 1), 3_000)
+    entry = lifecycle.with_command(entry, PauseCommand(number=2), 4_000)
+    entry = lifecycle.with_report(
+        entry, word(JobState.RUNNING, 2, failed="no checkpoint within its grace"), 5_000
+    )
     assert (entry.state, entry.gpus, entry.acted_ms) == (JobState.RUNNING, GPUS[:2], 5_000)
     assert "no checkpoint" in entry.message
 
 
 def test_a_lost_launcher_keeps_its_gpus_until_its_workers_are_gone_and_may_come_back() -> None:
-    entry = lifecycle.given(fresh(), StartCommand(number=1, gpus=GPUS[:2]), 2_000)
-    entry = lifecycle.heard(entry, word(JobState.RUNNING, 1), 3_000)
+    entry = lifecycle.with_command(fresh(), StartCommand(number=1, gpus=GPUS[:2]), 2_000)
+    entry = lifecycle.with_report(entry, word(JobState.RUNNING, 1), 3_000)
     lost = lifecycle.silent(entry, 4_000, "its launcher is silent")
     assert lapsing(lost) and leased(lost) == GPUS[:2]
-    back = lifecycle.heard(lost, word(JobState.RUNNING, 1), 5_000)
+    back = lifecycle.with_report(lost, word(JobState.RUNNING, 1), 5_000)
     assert not lapsing(back) and back.gpus == GPUS[:2] and back.message == ""
     gone = lifecycle.vacated(lost, 6_000)
     assert (gone.state, gone.exit_reason, gone.gpus) == (JobState.ENDED, ExitReason.LOST, ())
 
 
 def test_gpu_time_counts_every_world_that_it_had() -> None:
-    entry = lifecycle.given(fresh(), StartCommand(number=1, gpus=GPUS[:1]), 0)
-    entry = lifecycle.heard(entry, word(JobState.RUNNING, 1), 0)
-    entry = lifecycle.given(entry, ReallocateCommand(number=2, gpus=GPUS[:3]), 10_000)
-    entry = lifecycle.heard(entry, word(JobState.RUNNING, 2), 10_000)
-    entry = lifecycle.given(entry, PauseCommand(number=3), 20_000)
-    entry = lifecycle.heard(entry, word(JobState.PAUSED, 3), 20_000)
+    entry = lifecycle.with_command(fresh(), StartCommand(number=1, gpus=GPUS[:1]), 0)
+    entry = lifecycle.with_report(entry, word(JobState.RUNNING, 1), 0)
+    entry = lifecycle.with_command(entry, ReallocateCommand(number=2, gpus=GPUS[:3]), 10_000)
+    entry = lifecycle.with_report(entry, word(JobState.RUNNING, 2), 10_000)
+    entry = lifecycle.with_command(entry, PauseCommand(number=3), 20_000)
+    entry = lifecycle.with_report(entry, word(JobState.PAUSED, 3), 20_000)
     assert attained_gpu_s(entry, 99_000) == 10 + 30
 
 
 def test_stop_follows_a_directive_in_flight_and_frees_all_of_it() -> None:
-    entry = lifecycle.given(fresh(), StartCommand(number=1, gpus=GPUS[:1]), 0)
-    entry = lifecycle.heard(entry, word(JobState.RUNNING, 1), 0)
-    entry = lifecycle.given(entry, ReallocateCommand(number=2, gpus=GPUS[:3]), 0)
-    entry = lifecycle.given(entry, CancelCommand(number=3), 0)
+    entry = lifecycle.with_command(fresh(), StartCommand(number=1, gpus=GPUS[:1]), 0)
+    entry = lifecycle.with_report(entry, word(JobState.RUNNING, 1), 0)
+    entry = lifecycle.with_command(entry, ReallocateCommand(number=2, gpus=GPUS[:3]), 0)
+    entry = lifecycle.with_command(entry, CancelCommand(number=3), 0)
     assert set(leased(entry)) == set(GPUS[:3]) and in_flight(entry)
-    entry = lifecycle.heard(entry, word(JobState.RUNNING, 2), 0)
+    entry = lifecycle.with_report(entry, word(JobState.RUNNING, 2), 0)
     assert set(leased(entry)) == set(GPUS[:3]) and in_flight(entry)
-    ended = lifecycle.heard(entry, word(JobState.ENDED, 3, exit_reason=ExitReason.CANCELLED), 0)
+    ended = lifecycle.with_report(entry, word(JobState.ENDED, 3, exit_reason=ExitReason.CANCELLED), 0)
     assert leased(ended) == () and ended.exit_reason is ExitReason.CANCELLED
 
 
 def test_a_report_that_names_foreign_gpus_is_not_believed() -> None:
-    entry = lifecycle.given(fresh(), StartCommand(number=1, gpus=GPUS[:1]), 0)
-    entry = lifecycle.heard(entry, word(JobState.RUNNING, 1), 0)
-    entry = lifecycle.given(entry, ReallocateCommand(number=2, gpus=GPUS[:2]), 0)
+    entry = lifecycle.with_command(fresh(), StartCommand(number=1, gpus=GPUS[:1]), 0)
+    entry = lifecycle.with_report(entry, word(JobState.RUNNING, 1), 0)
+    entry = lifecycle.with_command(entry, ReallocateCommand(number=2, gpus=GPUS[:2]), 0)
     lying = Report(
         at_ms=0,
         launcher=LAUNCHER,
@@ -194,5 +198,5 @@ def test_a_report_that_names_foreign_gpus_is_not_believed() -> None:
         failed="x",
         gpus=(GpuUuid("GPU-9"),),
     )
-    assert lifecycle.heard(entry, lying, 0).gpus == GPUS[:1]
+    assert lifecycle.with_report(entry, lying, 0).gpus == GPUS[:1]
     assert replace(entry).gpus == GPUS[:1]

@@ -66,13 +66,13 @@ def entry(number: int = 1, **asked: object) -> JobRecord:
 
 
 def running(number: int = 1, gpus: tuple[GpuUuid, ...] = GPUS[:1], **asked: object) -> JobRecord:
-    begun = lifecycle.given(entry(number, **asked), StartCommand(number=number, gpus=gpus), 2_000)
-    return lifecycle.heard(begun, word(JobState.RUNNING, number), 3_000)
+    begun = lifecycle.with_command(entry(number, **asked), StartCommand(number=number, gpus=gpus), 2_000)
+    return lifecycle.with_report(begun, word(JobState.RUNNING, number), 3_000)
 
 
 def on_a_share(number: int, gpu: GpuUuid, share: float) -> JobRecord:
-    begun = lifecycle.given(entry(number), StartCommand(number=1, gpus=(gpu,), share=share), 2_000)
-    return lifecycle.heard(begun, word(JobState.RUNNING, 1), 3_000)
+    begun = lifecycle.with_command(entry(number), StartCommand(number=1, gpus=(gpu,), share=share), 2_000)
+    return lifecycle.with_report(begun, word(JobState.RUNNING, 1), 3_000)
 
 
 def foreign(job: str, uuid: GpuUuid, **changes: object) -> tuple[dict[JobId, Job], dict[JobId, Placement]]:
@@ -81,8 +81,10 @@ def foreign(job: str, uuid: GpuUuid, **changes: object) -> tuple[dict[JobId, Job
 
 
 def test_who_waits_runs_and_is_paused_stands_so() -> None:
-    paused = lifecycle.heard(
-        lifecycle.given(running(3, GPUS[2:3]), PauseCommand(number=9), 4_000), word(JobState.PAUSED, 9), 5_000
+    paused = lifecycle.with_report(
+        lifecycle.with_command(running(3, GPUS[2:3]), PauseCommand(number=9), 4_000),
+        word(JobState.PAUSED, 9),
+        5_000,
     )
     state = checked(joined(live(), (entry(1), running(2), paused), look()))
     assert {job: each.phase for job, each in state.jobs.items()} == {
@@ -101,7 +103,7 @@ def test_what_a_launched_job_does_is_measured_by_its_id_and_never_guessed() -> N
     job = joined(seen, (running(1),), look()).jobs[JobId("fallow:1")]
     assert (job.use, job.idle_since_ms, job.user) == (Use.IDLE, 7_000, "anna")
     assert joined(live(), (running(1),), look()).jobs[JobId("fallow:1")].use is Use.UNKNOWN
-    begun = lifecycle.given(entry(1), StartCommand(number=1, gpus=GPUS[:1]), 2_000)
+    begun = lifecycle.with_command(entry(1), StartCommand(number=1, gpus=GPUS[:1]), 2_000)
     assert joined(seen, (begun,), look()).jobs[JobId("fallow:1")].use is Use.STARTING
 
 
@@ -193,7 +195,7 @@ def test_what_ended_since_the_last_look_holds_nothing() -> None:
 
 
 def test_a_job_in_flight_holds_both_worlds_and_is_left_alone_with_its_node() -> None:
-    moving = lifecycle.given(running(1, GPUS[:2]), ReallocateCommand(number=5, gpus=GPUS[1:3]), 4_000)
+    moving = lifecycle.with_command(running(1, GPUS[:2]), ReallocateCommand(number=5, gpus=GPUS[1:3]), 4_000)
     state = checked(joined(live(), (moving,), look()))
     job = state.jobs[JobId("fallow:1")]
     assert set(state.placements[job.id].gpus) == set(GPUS[:3])
@@ -204,8 +206,8 @@ def test_a_job_in_flight_holds_both_worlds_and_is_left_alone_with_its_node() -> 
 def test_a_job_whose_launcher_is_away_or_whose_start_just_failed_is_not_started() -> None:
     state = joined(live(), (entry(1),), look(absent=frozenset({JobId("fallow:1")})))
     assert not state.jobs
-    begun = lifecycle.given(entry(2), StartCommand(number=2, gpus=GPUS[:1]), NOW)
-    failed = lifecycle.heard(begun, word(JobState.PENDING, 2, failed="no such program"), NOW)
+    begun = lifecycle.with_command(entry(2), StartCommand(number=2, gpus=GPUS[:1]), NOW)
+    failed = lifecycle.with_report(begun, word(JobState.PENDING, 2, failed="no such program"), NOW)
     assert not joined(live(), (failed,), look()).jobs
     assert joined(live(), (failed,), look(now_ms=NOW + 31_000)).jobs
 
@@ -258,7 +260,7 @@ def test_a_job_that_runs_while_its_project_becomes_an_inner_one_runs_on() -> Non
 
 def test_the_speed_that_a_job_reports_is_its_profile() -> None:
     told = word(JobState.RUNNING, 1, step_s={1: 2.0, 2: 1.1, 3: 0.0}, steps_left=40.0, resize_s=0.5)
-    job = joined(live(), (lifecycle.heard(running(1), told, 3_000),), look()).jobs[JobId("fallow:1")]
+    job = joined(live(), (lifecycle.with_report(running(1), told, 3_000),), look()).jobs[JobId("fallow:1")]
     assert job.profile is not None
     assert (dict(job.profile.step_s), job.profile.steps_left) == ({1: 2.0, 2: 1.1}, 40.0)
     assert Launcher(node=NODE, pid=1, started_ms=1).pid == 1
@@ -270,5 +272,5 @@ def test_only_a_job_whose_library_says_what_it_holds_and_needs_has_a_cache_to_gi
     measured = joined(live(jobs=jobs, placements=placements), (plain,), look()).jobs[JobId("fallow:1")]
     assert measured.cannot == {"release-memory": "its own library reports no cache"}
     told = word(JobState.RUNNING, 1, memory_held_bytes=9 * GIB, memory_needed_bytes=2 * GIB)
-    says = joined(live(), (lifecycle.heard(plain, told, 4_000),), look()).jobs[JobId("fallow:1")]
+    says = joined(live(), (lifecycle.with_report(plain, told, 4_000),), look()).jobs[JobId("fallow:1")]
     assert (says.cannot, says.memory_held_bytes, says.memory_bytes) == ({}, 9 * GIB, 2 * GIB)

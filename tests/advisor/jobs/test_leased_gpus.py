@@ -61,7 +61,7 @@ class Leases:
         entry = self.entries[job]
         signed = SIGNER.signed(entry, directive, self.now_ms)
         try:
-            after = lifecycle.given(entry, signed, self.now_ms)
+            after = lifecycle.with_command(entry, signed, self.now_ms)
             self.devices.change(entry, after)
         except lifecycle.Refused:
             return

@@ -128,7 +128,7 @@ def test_an_engine_that_cannot_say_beforehand_is_named() -> None:
 
 def told(order: Command, mobility: Elasticity = Elasticity.ELASTIC) -> list[tuple[str, str]]:
     asked = wanted(mobility=mobility, checkpoint_signal="USR1", grace_s=30.0, max_gpus=2)
-    begun = lifecycle.given(
+    begun = lifecycle.with_command(
         lifecycle.submitted(JobId("fallow:7"), asked, 0), StartCommand(number=1, gpus=GPUS[:2]), 0
     )
     entry = replace(begun, state=JobState.RUNNING, acknowledged=1)
