@@ -3,7 +3,7 @@
 from advisor.actions import Pause, Resume
 from advisor.engines.brief import Brief
 from advisor.engines.external import ExternalEngine
-from advisor.engines.launched import SentCommand, LocalEngine
+from advisor.engines.launched import LocalEngine, SentCommand
 from advisor.engines.memory_transfers import Moving
 from advisor.engines.router import EngineEntry
 from advisor.engines.slurm import SlurmEngine, Watched, is_slurms

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from advisor.actions import Action
-from advisor.engines.launched import SentCommand, LocalEngine
+from advisor.engines.launched import LocalEngine, SentCommand
 from advisor.outcomes import Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
 from service.schemas import control as made
 from service.schemas.answer import Row, to_row
