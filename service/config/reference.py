@@ -30,7 +30,7 @@ VARIABLES = {
     "FALLOW_DASHBOARD_HOSTS": "for a dashboard that is started by hand: names that it answers to beside the "
     "machine's own (`fallow up` takes `[dashboard] hosts`)",
     "FALLOW_PROBE, FALLOW_HAND": "for the service, set by its unit: the sockets of the two processes with "
-    "root's powers ([under systemd](api.md#under-systemd))",
+    "root's powers ([under systemd](install.md))",
     "FALLOW_PEER_TOKEN, FALLOW_PEER_TOKEN_FILE": "for `fallow=URL`: the token of the peers, or a file with a "
     "line `URL TOKEN` for each",
     "FALLOW_PROMETHEUS_TOKEN": "for `fallow import prometheus`: sent to that server as a bearer's token "
