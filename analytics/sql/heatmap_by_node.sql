@@ -14,6 +14,7 @@
 -- @column ts timestamp: start of the step
 -- @column utilization_ratio double (ratio): used over measured time of its GPUs
 -- @column held_ratio double (ratio): the part of its GPUs' recorded time in which somebody held them
+-- @column state text: the state that its GPUs were in longest, together
 -- @null utilization_ratio: not measured
 WITH chosen AS (
     SELECT gpu_id, node, dense_rank() OVER (ORDER BY node)::INTEGER AS node_id
@@ -23,15 +24,21 @@ WITH chosen AS (
     SELECT
         node_id, epoch_us(u.ts) // ($step_s::BIGINT * 1000000) AS step, sum(used_ms)::BIGINT AS used_ms,
         sum(measured_ms)::BIGINT AS measured_ms, sum(held_ms)::BIGINT AS held_ms,
-        sum(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms
-            + withheld_ms + unknown_ms)::BIGINT AS known_ms
+        sum(free_ms)::BIGINT AS free_ms, sum(allocated_empty_ms)::BIGINT AS allocated_empty_ms,
+        sum(held_idle_ms)::BIGINT AS held_idle_ms, sum(low_saturation_ms)::BIGINT AS low_saturation_ms,
+        sum(moderate_ms)::BIGINT AS moderate_ms, sum(good_ms)::BIGINT AS good_ms, sum(suspect_ms)::BIGINT AS suspect_ms,
+        sum(withheld_ms)::BIGINT AS withheld_ms, sum(unknown_ms)::BIGINT AS unknown_ms
     FROM usage_of($from_ts, $to_ts, hours_for($step_s, $hours_to), days_for($step_s, $days_to), $project, $user) AS u
     JOIN chosen USING (gpu_id)
     GROUP BY ALL
 )
 SELECT
     n.node, greatest($from_ts, make_timestamp(step * $step_s::BIGINT * 1000000)) AS ts,
-    used_ms / nullif(measured_ms, 0) AS utilization_ratio, held_ms / nullif(known_ms, 0) AS held_ratio
+    used_ms / nullif(measured_ms, 0) AS utilization_ratio,
+    held_ms / nullif(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms
+        + withheld_ms + unknown_ms, 0) AS held_ratio,
+    main_state(free_ms, allocated_empty_ms, held_idle_ms, low_saturation_ms, moderate_ms, good_ms, suspect_ms,
+        withheld_ms, unknown_ms) AS state
 FROM cells
 JOIN (SELECT DISTINCT node_id, node FROM chosen) AS n USING (node_id)
 ORDER BY n.node, ts;

@@ -1,4 +1,4 @@
-"""The heat map of GPUs over time: colour is utilization, an outline is held, stripes are not measured. Pure.
+"""The heat map of GPUs over time: colour is the state, its depth utilization; stripes are not measured. Pure.
 
 Frames have the columns of the named query ``heatmap``. A GPU and step without a row was not measured; it
 is striped, and never drawn as 0.
@@ -24,7 +24,7 @@ from service.charts.frame import (
     unchecked,
     with_end,
 )
-from service.charts.theme import Theme
+from service.charts.theme import NOT_AT_WORK, Theme
 from service.charts.window import MOST_POINTS
 
 MOST_GPUS = 72
@@ -50,7 +50,7 @@ def every_cell(cells: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
 
 def nodes_as_rows(cells: pd.DataFrame) -> pd.DataFrame:
     """Frames of ``heatmap_by_node`` as those of ``heatmap``, a node standing where a GPU stood."""
-    return cells.assign(uuid=cells["node"], gpu_index=float("nan"), gpu_place=None, state=None)
+    return cells.assign(uuid=cells["node"], gpu_index=float("nan"), gpu_place=None)
 
 
 def placed(cells: pd.DataFrame) -> pd.DataFrame:
@@ -148,7 +148,7 @@ def _told(frame: pd.DataFrame) -> list[tuple[str, str]]:
         ("when", "Time"),
         ("use_text", "Utilization"),
         ("held_text", "Held"),
-        *([("state_text", "State")] if "state_text" in frame else []),
+        *([("state_text", "State" if "gpu_text" in frame else "Mostly")] if "state_text" in frame else []),
     ]
 
 
@@ -165,9 +165,9 @@ def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Theme, y: alt.Y)
         alt.Chart(inset)
         .mark_rect(
             filled=False,
-            stroke=colours.allocated,
-            strokeWidth=1.2,
-            strokeOpacity=0.9 if inset["uuid"].nunique() <= MOST_GPUS else 0.5,
+            stroke=colours.muted,
+            strokeWidth=1,
+            strokeOpacity=0.7 if inset["uuid"].nunique() <= MOST_GPUS else 0.4,
             tooltip=None,
         )
         .encode(x=axis.x(), x2="end:T", y=y, y2="y2:Q")
@@ -176,10 +176,15 @@ def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Theme, y: alt.Y)
 
 
 def _heat(colours: Theme) -> alt.Color:
+    """What is wasted or free in the colour of its state; what works by utilization."""
+    depth = alt.Scale(domain=[0, 1], range=list(colours.ramp), clamp=True)
     return alt.Color(
         "utilization_ratio:Q",
-        scale=alt.Scale(domain=[0, 1], range=list(colours.ramp), clamp=True),
+        scale=depth,
         legend=None,
+        condition=[
+            {"test": f"datum.state === '{state}'", "value": colours.states[state]} for state in NOT_AT_WORK
+        ],
     )
 
 

@@ -88,6 +88,10 @@ DARK = Theme(
 )
 
 
+NOT_AT_WORK = (GpuState.HELD_IDLE, GpuState.ALLOCATED_EMPTY, GpuState.FREE)
+"""States that a map draws in their own colour, for utilization says nothing of them."""
+
+
 def palette(mode: str | None) -> Theme:
     """The palette for a theme type, "dark" or anything else."""
     return DARK if mode == "dark" else LIGHT

@@ -64,7 +64,7 @@ def _body(scene: PageContext) -> None:
     heat_keys(scene.colours, withheld=some)
     picked = charted(
         heat_map(cells, axis, scene.colours),
-        "A row a GPU, a column a step: colour is utilization, outlined is held, striped not measured",
+        "A row a GPU, a column a step: work by utilization, waste amber, free grey, striped not measured",
         cells,
         "heat-map",
         numbers="Utilization and holding of each GPU, step by step",

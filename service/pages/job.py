@@ -341,7 +341,7 @@ def _gpus(scene: PageContext, timeline: pd.DataFrame) -> None:
     cells = timeline.assign(held_ratio=1.0, state=None)
     picked = charted(
         heat_map(cells, scene.axis, scene.colours, whole=False),
-        "The job's GPUs over time: colour is utilization, an outline is the time it held them",
+        "The job's GPUs over time: what works by utilization, wasted amber, outlined while it held them",
         timeline[[name for name in HEAT if name in timeline]],
         "job-gpus",
         numbers="Utilization of each of the job's GPUs, step by step",

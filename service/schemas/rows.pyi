@@ -488,6 +488,7 @@ HeatmapByNodeRow = TypedDict(
         "ts": str | None,
         "utilization_ratio": float | None,
         "held_ratio": float | None,
+        "state": str | None,
     },
 )
 

@@ -373,20 +373,34 @@ def test_a_browser_writes_percents_as_the_pages_do() -> None:
     assert [unescape(each) for each in shown] == [text.percent(ratio) for ratio in ratios]
 
 
-def test_a_map_of_nodes_tells_the_node_and_no_state(cells) -> None:
+def test_a_map_of_nodes_tells_the_node_and_what_it_mostly_was(cells) -> None:
     def told(map_of: pd.DataFrame) -> list[str]:
         layers = heatmap.heat_map(map_of, AXIS, LIGHT).to_dict()["layer"]
         return [each["title"] for each in layers[1]["encoding"]["tooltip"]]
 
-    by_node = cells[["node", "ts", "utilization_ratio", "held_ratio"]].drop_duplicates(["node", "ts"])
+    by_node = cells[["node", "ts", "utilization_ratio", "held_ratio", "state"]].drop_duplicates(
+        ["node", "ts"]
+    )
     assert told(cells) == ["GPU", "Time", "Utilization", "Held", "State"]
-    assert told(heatmap.nodes_as_rows(by_node)) == ["Node", "Time", "Utilization", "Held"]
+    assert told(heatmap.nodes_as_rows(by_node)) == ["Node", "Time", "Utilization", "Held", "Mostly"]
     assert told(cells.assign(state=None, gpu_index=float("nan"), gpu_place=None)) == [
         "GPU",
         "Time",
         "Utilization",
         "Held",
     ]
+
+
+def test_a_map_draws_waste_in_amber_and_free_apart_from_work_at_nothing(cells) -> None:
+    layers = heatmap.heat_map(cells, AXIS, LIGHT).to_dict()["layer"]
+    colour = layers[1]["encoding"]["color"]
+    assert colour["scale"]["range"] == list(LIGHT.ramp) and colour["field"] == "utilization_ratio"
+    own = {each["test"]: each["value"] for each in colour["condition"]}
+    assert own == {
+        "datum.state === 'held-idle'": "#e9a63a",
+        "datum.state === 'allocated-empty'": "#a8480f",
+        "datum.state === 'free'": "#e4e2da",
+    }
 
 
 def test_altair_checks_parts_again_after_a_chart_is_built(cells) -> None:

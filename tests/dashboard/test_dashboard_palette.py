@@ -4,7 +4,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from analytics.vocabulary.states import STATES, label_of
+from analytics.vocabulary.states import STATES, GpuState, label_of
 from service.charts.theme import DARK, LIGHT, ink_on, palette
 
 # Viénot, Brettel and Mollon 1999 (protan, deutan); Brettel's tritan in its one-plane form. On linear RGB.
@@ -64,6 +64,13 @@ def test_utilization_ramp_goes_one_way_in_lightness(colours, vision) -> None:
     lightness = [lab(colour, vision)[0] for colour in colours.ramp]
     steps = [after - before for before, after in pairwise(lightness)]
     assert all(step < -4 for step in steps) or all(step > 4 for step in steps), steps
+
+
+@pytest.mark.parametrize("vision", list(VISION))
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_waste_on_a_map_is_no_shade_of_work(colours, vision) -> None:
+    for state in (GpuState.HELD_IDLE, GpuState.ALLOCATED_EMPTY):
+        assert all(apart(colours.states[state], shade, vision) >= 9 for shade in colours.ramp), state
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])

@@ -13,8 +13,8 @@ import streamlit as st
 
 from analytics import text
 from analytics.vocabulary.findings import title_of_kind, words_of_kind
-from analytics.vocabulary.states import STATES, GpuState
-from service.charts.theme import Theme, colour_of, ink_on
+from analytics.vocabulary.states import STATES, GpuState, label_of
+from service.charts.theme import NOT_AT_WORK, Theme, colour_of, ink_on
 from service.printable import on_a_line, unlinked
 
 IN_A_ROW = 6
@@ -148,8 +148,8 @@ def heat_keys(colours: Theme, *, withheld: bool = False) -> None:
     parts = (
         f'<span>{text.percent(0)}<i class="ramp" style="background:{ramp};{edge}"></i>'
         f"{text.percent(1)} utilized</span>",
-        f"<span>{swatch(colours.ramp[0], outline=colours.allocated)}held</span>",
-        f"<span>{swatch(colours.ramp[0])}free</span>",
+        *(f"<span>{swatch(colours.states[state])}{label_of(state)}</span>" for state in NOT_AT_WORK),
+        f"<span>{swatch(colours.paper, outline=colours.muted)}held</span>",
         f"<span>{swatch(striped(colours.paper, colours.stripe))}not measured</span>",
         f"<span>{swatch(striped(colours.paper, colours.states[GpuState.SUSPECT]))}"
         "counters contradict each other</span>",
