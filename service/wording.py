@@ -33,7 +33,7 @@ DOUBTS: Mapping[str, str] = {
     "process-shares-scaled": "The driver's shares added up to more than the GPU did; they are scaled down.",
     "processes-by-mig-instance": "A MIG instance tells no process's share of its time.",
 }
-"""What a collector's flags about processes mean to a reader; docs/measuring.md says what is made of each."""
+"""What a collector's flags about processes mean to a reader; docs/flags.md says what is made of each."""
 
 
 def activity(utilization: float | None, engines: float | None) -> float | None:
