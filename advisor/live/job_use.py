@@ -5,12 +5,12 @@ from typing import Any
 
 from advisor.planner.limits import PlannerConfig
 from advisor.planner.observed import ENGINES_RATIO, JobUse
+from analytics.thresholds import IDLE_RATIO
 from collector.model import Basis, JobId
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 LAG_MS = 2 * MINUTE_MS
 """A minute is rolled up when it is over: the newest two may be missing, and are no lack of coverage."""
-
 Row = Mapping[str, Any]
 
 
@@ -82,6 +82,8 @@ def use_of(
         gpus_used=sum(row["busy_minutes"] >= 2 for row in rows),
         others=any(row["others"] for row in rows),
         crowded=any(row.get("is_crowded", False) for row in rows),
+        uses_engines=any(row.get("uses_engines") for row in rows)
+        or any((each.get("engines_max_ratio") or 0.0) > IDLE_RATIO for each in lately),
         by_engines=sum(row["engine_ms"] for row in rows) > ENGINES_RATIO * max(1, measured_ms),
     )
 

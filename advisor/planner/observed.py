@@ -27,7 +27,8 @@ class JobUse:
     ``kernels_ratio`` of the time while it works. ``memory_needed_bytes`` is the peak that tensors
     took, which only the job itself can tell. ``gpus_used`` is on how many of its GPUs it ever computed.
     ``by_engines``: in more than one minute of 20 it worked on video engines, for which the SMs' utilization
-    does not stand. Hours are GPU-hours as the ledger counts them: of a MIG instance its part of the device.
+    does not stand; ``uses_engines``: they worked at all, in the newest two hours or more than the SMs did
+    before. Hours are GPU-hours as the ledger counts them: of a MIG instance its part of the device.
     ``others`` is true when it had neighbours on a GPU, and what was measured there is theirs as well; where
     each one's own work and memory are told, the use is that of the job alone, over the longest window of a
     policy (but ``idle_gpu_hours``, and the memory controller, which is the board's). ``crowded``: the board
@@ -51,6 +52,7 @@ class JobUse:
     others: bool = False
     crowded: bool = False
     by_engines: bool = False
+    uses_engines: bool = False
 
     @property
     def measured_s(self) -> float:

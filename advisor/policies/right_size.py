@@ -4,14 +4,14 @@ Measured over at least ``fit_window_s`` of running: peak memory, and SM active i
 because a mean hides what a job needs when it works. Who reads or writes memory for over a tenth of the time
 (``fit_controller``) is given none of them, a share neither: its neighbour takes of the same bandwidth. A
 slice must hold the peak with room, and give the SMs of the busiest minutes with room. Of MISO's measured
-A100 jobs (SoCC '22) the five that pass kept 0.91 to 0.98 of their speed on the slice they would be advised;
-two that pass but for reading memory over a tenth of the time fell to 0.81 and 0.85: those are advised none.
+A100 jobs (SoCC '22) the three that pass kept 0.91 to 0.98 of their speed on the slice they would be advised;
+one that passes but for reading memory over a tenth of the time fell to 0.85: it is advised none.
 Slices smaller than 4g are not in those measurements.
 
 Nothing is done to a running job: it is advice for the next request, so its steps are empty.
 
-Which slices there are is from NVIDIA's MIG User Guide, by model: sizes are those of the profile's name,
-compute is in sevenths of the GPU's SMs. A model that is not listed there can't be cut, as far as is known.
+Which slices there are is from NVIDIA's MIG User Guide, by model; their memory and SMs are what the driver
+lists, which is less than their names say. A model that is not listed there can't be cut, as far as is known.
 """
 
 from collections.abc import Sequence
@@ -22,57 +22,12 @@ from advisor.planner.limits import Limits, PlannerConfig
 from advisor.planner.observed import JobUse, Observed
 from advisor.planner.plan import Abstain, Advice
 from advisor.policies.exemptions import silence
+from advisor.policies.mig_profiles import slices_of
 from advisor.policies.phrases import job_name, money_of
 from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Use
 from analytics import text
 from analytics.model import Evidence
 from collector.model import Basis, JobKind
-
-GIB = 1 << 30
-SEVENTHS = 7
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
-    """A MIG profile: its name, its compute in ``parts`` of ``of``, and its memory."""
-
-    name: str
-    parts: int
-    of: int
-    memory_bytes: int
-
-    @property
-    def compute_ratio(self) -> float:
-        """The share of the GPU's SMs."""
-        return self.parts / self.of
-
-
-def slices_of(model: str | None, memory_bytes: int | None) -> tuple[Slice, ...]:
-    """The profiles of a GPU, smallest first; empty for one that cannot be cut, or is a slice itself."""
-    if model is None or memory_bytes is None or "MIG" in model:
-        return ()
-    for board, least_gib, profiles in _GUIDE:
-        if board in model and memory_bytes >= least_gib * GIB:
-            of = 4 if board == "A30" else SEVENTHS
-            return tuple(
-                Slice(name=f"{parts}g.{gib}gb", parts=parts, of=of, memory_bytes=gib * GIB)
-                for parts, gib in profiles
-            )
-    return ()
-
-
-_GUIDE: tuple[tuple[str, int, tuple[tuple[int, int], ...]], ...] = (
-    ("B200", 150, ((1, 23), (1, 45), (2, 45), (3, 90), (4, 90))),
-    ("H200", 120, ((1, 18), (1, 35), (2, 35), (3, 71), (4, 71))),
-    ("GH200", 90, ((1, 12), (1, 24), (2, 24), (3, 48), (4, 48))),
-    ("H100", 90, ((1, 12), (1, 24), (2, 24), (3, 47), (4, 47))),
-    ("H100", 70, ((1, 10), (1, 20), (2, 20), (3, 40), (4, 40))),
-    ("A100", 70, ((1, 10), (1, 20), (2, 20), (3, 40), (4, 40))),
-    ("A100", 35, ((1, 5), (1, 10), (2, 10), (3, 20), (4, 20))),
-    ("A30", 20, ((1, 6), (2, 12))),
-)
-"""Model word, least memory in GiB, and (slices, GB) of each profile; the first row that fits is taken."""
-
 
 MIG_WORST = 0.9
 """The slowest that a job which passes these rules ran on its slice in MISO's measurements; see the tests."""
@@ -81,6 +36,7 @@ ALWAYS_RATIO = 0.9
 """Kernels that run for so much of the time leave no pauses in which a slower one would catch up: SMs that are
 half active on average may be all active in turns, and nobody measured that."""
 UNREAD = "; how much it reads and writes memory is not measured, and a neighbour takes its part of that"
+ENGINES = "; it uses video engines, and a neighbour may too"
 EXACT = 5
 """Decimals of a number of tenths: utilization is kept to a ten-thousandth, and 24% is no hair above three
 tenths of 80% because a computer has no exact 0.24."""
@@ -119,7 +75,7 @@ def advise(
         elif _is_one_instance(state, job):
             answers.append(_abstain(state, job, "it has a MIG instance, which nobody cuts or shares", ""))
         elif (fit := _smallest(state, observed, job, rules)) is None:
-            answers.append(_abstain(state, job, "what it has fits what it uses", "using less"))
+            answers.append(_abstain(state, job, *_no_smaller(observed.uses[job_id])))
         else:
             answers.append(_advice(state, observed, job, fit))
     return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))
@@ -161,6 +117,13 @@ def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> tupl
     return None
 
 
+def _no_smaller(use: JobUse) -> tuple[str, str]:
+    """Why nothing smaller would do, and what would change that."""
+    if use.uses_engines and use.gpus_used == 1:
+        return "it uses video engines, of which a slice has a part or none, and no other size would do", ""
+    return "what it has fits what it uses", "using less"
+
+
 def _is_one_instance(state: ClusterState, job: Job) -> bool:
     """It has the name of its board and its own memory, so what smaller profiles the board has isn't known."""
     gpus = state.placements[job.id].gpus
@@ -199,16 +162,20 @@ def _fewer(use: JobUse, mine: Sequence[Gpu]) -> Fit | None:
 
 
 def _slice(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | None:
-    """The smallest MIG profile of this model that holds it."""
+    """The smallest MIG profile of this model that holds it; none for who uses video engines.
+
+    A profile has a part of them or none: of an A100's five decoders the smallest has none, and none of its
+    profiles up to 4g has an engine for JPEG (NVIDIA's guide).
+    """
     busy, peak = use.utilization_p95_ratio or 0.0, use.memory_peak_bytes or 0
-    if use.controller_p95_ratio is None:  # who reads more than a slice gives has been turned away before
-        return None
+    if use.controller_p95_ratio is None or use.uses_engines:
+        return None  # who reads more than a slice gives has been turned away before
     part = "a whole" if share == 1 else f"{share:g} of a"
     for piece in slices_of(gpu.model, gpu.memory_bytes):
-        if busy <= rules.fit_p95 * piece.compute_ratio and peak <= rules.fit_memory * piece.memory_bytes:
+        if busy <= rules.fit_p95 * piece.sm_ratio and peak <= rules.fit_memory * piece.memory_bytes:
             return Fit(
                 ask=f"a {piece.name} slice instead of {part} {gpu.model}",
-                hours_ratio=piece.compute_ratio / share,
+                hours_ratio=piece.hours_ratio / share,
                 risk=f"it may run at {text.percent(MIG_WORST)} of its speed (the slowest such job of MISO's)"
                 f"{_slower(use)}",
                 confidence=0.8 if use.rung is Basis.SM_ACTIVE else 0.7,
@@ -253,7 +220,8 @@ def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
             else "others get what it leaves, and nothing isolates it from them"
         )
         + _slower(use)
-        + ("" if use.controller_p95_ratio is not None else UNREAD),
+        + ("" if use.controller_p95_ratio is not None else UNREAD)
+        + (ENGINES if use.uses_engines else ""),
         confidence=0.6,
         room=spare,
     )
@@ -269,7 +237,8 @@ def _model(state: ClusterState, observed: Observed, use: JobUse, gpu: Gpu) -> Fi
     for other in state.gpus.values():
         price = observed.price_of(other.model)
         roomy = other.memory_bytes is not None and peak <= 0.85 * other.memory_bytes
-        if other.model not in (None, gpu.model) and roomy and price is not None:
+        is_whole = other.part_of_device is None  # an instance bears its board's name
+        if other.model not in (None, gpu.model) and is_whole and roomy and price is not None:
             offers.append((price.per_gpu_hour / mine.per_gpu_hour, str(other.model)))
     if not offers or busy > 0.25:
         return None

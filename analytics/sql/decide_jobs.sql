@@ -23,6 +23,7 @@
 -- @column utilization_mean_ratio double (ratio): used over measured time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 minutes with any work do not exceed; of measured ones, if none has
 -- @column engine_ms bigint (ms): measured in minutes whose work the SMs do not account for: video engines at a quarter or more
+-- @column uses_engines boolean: a video engine did more than noise, and more than the SMs, in one of these minutes
 -- @column memory_peak_bytes bigint (bytes): the most used
 -- @column rung tinyint: that 19 of 20 measured minutes reach (1 GPU utilization: an upper bound; 3 SM active)
 -- @column others bigint: other jobs that had a part of this GPU in that time
@@ -53,6 +54,7 @@ WITH claims AS (
             quantile_disc(least(1.0, used_ms / measured_ms), 0.95) FILTER (WHERE measured_ms > 0 AND work_ms > 0),
             quantile_disc(least(1.0, used_ms / measured_ms), 0.95) FILTER (WHERE measured_ms > 0)) AS p95_ratio,
         sum(known_ms) FILTER (0.25 * moderate_ms + 0.5 * good_ms > 1.5 * (used_ms - engines_ms)) AS engine_ms,
+        bool_or(engines_ms > 0.01 * measured_ms) AS uses_engines,
         max(memory_used_max_bytes) AS memory_peak_bytes,
         quantile_disc(rung, 0.05) FILTER (WHERE measured_ms > 0) AS rung
     FROM minutes
@@ -69,7 +71,7 @@ SELECT
     epoch_ms(greatest(c.from_ts, $from_ts)) AS seen_from_ms, coalesce(s.measured_ms, 0)::BIGINT AS measured_ms,
     coalesce(s.idle_ms, 0)::BIGINT AS idle_ms,
     coalesce(s.busy_minutes, 0) AS busy_minutes, s.mean_ratio AS utilization_mean_ratio,
-    s.p95_ratio AS utilization_p95_ratio, coalesce(s.engine_ms, 0)::BIGINT AS engine_ms, s.memory_peak_bytes, s.rung, coalesce(b.others, 0) AS others
+    s.p95_ratio AS utilization_p95_ratio, coalesce(s.engine_ms, 0)::BIGINT AS engine_ms, coalesce(s.uses_engines, false) AS uses_engines, s.memory_peak_bytes, s.rung, coalesce(b.others, 0) AS others
 FROM claims AS c
 JOIN gpus AS g USING (gpu_id)
 JOIN holders AS h USING (holder_id)

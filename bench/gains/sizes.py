@@ -12,7 +12,7 @@ from advisor.planner.limits import Limits, PlannerConfig
 from advisor.planner.observed import JobUse, Observed
 from advisor.planner.plan import Advice
 from advisor.policies import right_size
-from advisor.policies.right_size import slices_of
+from advisor.policies.mig_profiles import slices_of
 from advisor.state.model import ClusterState, Gpu, Job, Phase, Placement, ProjectName, Telemetry, Use
 from bench.gains.case import Case
 from collector.model import Basis, GpuUuid, JobId, NodeName
@@ -59,7 +59,7 @@ def _advised(folder: Path) -> Iterator[tuple[str, str, str, float, float]]:
         jobs={JOB.id: JOB},
         placements={JOB.id: Placement(gpus=(A100.uuid,))},
     )
-    ratios = {piece.name: piece.compute_ratio for piece in slices_of(A100.model, A100.memory_bytes)}
+    ratios = {piece.name: piece.hours_ratio for piece in slices_of(A100.model, A100.memory_bytes)}
     with (folder / "a100_single_job_profile.csv").open() as file:
         for row in csv.DictReader(file):
             use = JobUse(

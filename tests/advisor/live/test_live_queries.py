@@ -172,11 +172,14 @@ def test_work_of_video_engines_is_not_taken_for_room_on_the_sms(
     with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
         store.write_history(past)
         (now,) = run(reader, "decide_jobs", {"as_of": end_ms, "from_ts": NOON_MS}).to_pylist()
+        (touched,) = run(reader, "decide_controller", {"as_of": end_ms, "from_ts": NOON_MS}).to_pylist()
         (then,) = run(reader, "past_jobs", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
         (job,) = run(reader, "jobs", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
         (spent,) = run(reader, "activity", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
     assert (job["engine_gpu_hours"] > 0.5 * job["busy_gpu_hours"]) is by_engines
     assert spent["engine_minutes"] == (spent["active_minutes"] if by_engines else 0)
+    assert touched["engines_max_ratio"] == pytest.approx(encoder), "however busy the SMs are beside it"
+    assert now["uses_engines"] is (encoder > sms)
     for row in (now, then):
         assert (row["engine_ms"] > 0.05 * row["measured_ms"]) is by_engines
 

@@ -17,7 +17,7 @@ from advisor.planner.plan import Abstain, Advice, Plan
 from advisor.planner.transition import replay
 from advisor.policies import consolidate, memory_cap, pack, right_size
 from advisor.policies.framework_memory import launch_settings
-from advisor.policies.right_size import slices_of
+from advisor.policies.mig_profiles import slices_of
 from advisor.state.model import ActionClass, Phase, Use
 from collector.model import Basis, JobKind
 from tests.advisor.policies.scene import (
@@ -234,7 +234,7 @@ def test_the_risk_tells_of_kernels_that_never_pause_and_of_what_nobody_measured(
 
 
 def test_small_job_fits_the_smallest_slice() -> None:
-    answer = sized(memory_peak_bytes=7 * GIB, utilization_p95_ratio=0.1, rung=Basis.GPU_UTILIZATION)
+    answer = sized(memory_peak_bytes=7 * GIB, utilization_p95_ratio=0.09, rung=Basis.GPU_UTILIZATION)
     assert isinstance(answer, Advice) and "1g.10gb" in answer.what
     assert answer.gain_gpu_hours == pytest.approx(168 * 6 / 7)
 
@@ -327,9 +327,94 @@ def test_cheaper_model_is_named_with_a_warning() -> None:
 
 def test_slices_come_from_the_guide_and_instances_are_not_cut_again() -> None:
     names = [piece.name for piece in slices_of("NVIDIA A100-SXM4-40GB", 40 * GIB)]
+    assert slices_of("NVIDIA GB200", 186 * GIB) == (), "its profiles are not a B200's"
     assert names == ["1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb"]
     assert slices_of("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 5 * GIB) == ()
     assert slices_of("NVIDIA L4", 24 * GIB) == () == slices_of(None, None)
+
+
+MEMORY_GIB = {
+    ("NVIDIA A30", 24): {"1g.6gb": 5.81, "2g.12gb": 11.69},
+    ("NVIDIA A100-SXM4-40GB", 40): {"1g.5gb": 4.75, "2g.10gb": 9.62, "3g.20gb": 19.5, "4g.20gb": 19.5},
+    ("NVIDIA A100-SXM4-80GB", 80): {"1g.10gb": 9.5, "2g.20gb": 19.5, "3g.40gb": 39.25, "4g.40gb": 39.25},
+    ("NVIDIA H100 80GB HBM3", 80): {"1g.10gb": 9.62, "2g.20gb": 19.5, "3g.40gb": 39.25, "4g.40gb": 39.25},
+    ("NVIDIA H100 NVL", 94): {"1g.12gb": 10.62, "2g.24gb": 21.5, "3g.47gb": 46.12, "4g.47gb": 46.12},
+    ("NVIDIA GH200 480GB", 96): {"1g.12gb": 11.0, "2g.24gb": 23.0, "3g.48gb": 46.5, "4g.48gb": 46.5},
+    ("NVIDIA H200", 140): {"1g.18gb": 16.0, "2g.35gb": 32.5, "3g.71gb": 70.2, "4g.71gb": 70.2},
+    ("NVIDIA B200", 179): {"1g.23gb": 22.4, "2g.45gb": 44.8, "3g.90gb": 89.5, "4g.90gb": 89.5},
+}
+"""What ``nvidia-smi mig -lgip`` lists, the least of several drivers; of an H200's largest two and of a B200
+no listing was found: there it is the part of the board that NVIDIA's guide gives (1/8, 2/8, 4/8)."""
+
+SMS = {"A30": (14, 56), "A100": (14, 108), "H100 80GB": (16, 132), "H200": (16, 132), "B200": (18, 148)}
+"""SMs of the smallest profile, as listed, and of the board, by its data sheet: under 1/7 but on an A30."""
+
+
+@pytest.mark.parametrize("board", MEMORY_GIB)
+def test_a_profile_has_the_memory_that_its_driver_lists_and_not_its_names(board: tuple[str, int]) -> None:
+    model, gib = board
+    known = {piece.name: piece for piece in slices_of(model, gib * GIB)}
+    for name, least in MEMORY_GIB[board].items():
+        assert 0.85 * least <= known[name].memory_bytes / GIB <= least + 0.001, name
+    for word, (own, sms) in SMS.items():
+        if model.startswith(f"NVIDIA {word}"):
+            assert min(piece.sm_ratio for piece in known.values()) == pytest.approx(own / sms)
+
+
+@pytest.mark.parametrize(
+    ("model", "gib", "peak", "profile"),
+    [
+        # 85% of 16.0 GiB are 13.6: of the 18 of its name it would be 15.3
+        ("NVIDIA H200", 140, 13.5, "1g.18gb"),
+        ("NVIDIA H200", 140, 14.5, "1g.35gb"),
+        # 85% of 9.5 GiB are 8.1
+        ("NVIDIA A100-SXM4-80GB", 80, 8.0, "1g.10gb"),
+        ("NVIDIA A100-SXM4-80GB", 80, 8.3, "1g.20gb"),
+        # 85% of 4.75 GiB are 4.0
+        ("NVIDIA A100-SXM4-40GB", 40, 4.1, "1g.10gb"),
+        ("NVIDIA A30", 24, 5.1, "2g.12gb"),
+    ],
+)
+def test_a_peak_is_held_against_the_profiles_memory(model: str, gib: int, peak: float, profile: str) -> None:
+    board = gpu("g0", model=model, memory_bytes=gib * GIB)
+    seen = use(
+        "a", memory_peak_bytes=round(peak * GIB), utilization_p95_ratio=0.05, rung=Basis.GPU_UTILIZATION
+    )
+    (advice,) = advised(
+        right_size.advise(cluster([(job("a"), ("g0",))], gpus=(board,)), observed(seen), LIMITS, RULES)
+    )
+    assert f"a {profile} slice" in advice.what
+
+
+def test_compute_is_held_against_the_profiles_sms() -> None:
+    """80% of 16 of 132 SMs are 9.7%; a seventh would allow 11.4%. The next has 26: 80% of them are 15.7%."""
+    names = []
+    for busy in (0.095, 0.11):
+        answer = sized(memory_peak_bytes=4 * GIB, utilization_p95_ratio=busy, rung=Basis.GPU_UTILIZATION)
+        assert isinstance(answer, Advice)
+        names.append(answer.what.split(" slice")[0].split()[-1])
+    assert names == ["1g.10gb", "1g.20gb"]
+
+
+def test_who_uses_video_engines_is_advised_no_slice() -> None:
+    """A 1g.5gb of an A100 has no decoder, and no profile of it an engine for JPEG."""
+    small = {"memory_peak_bytes": 2 * GIB, "utilization_p95_ratio": 0.05}
+    none = sized(**small, rung=Basis.GPU_UTILIZATION, uses_engines=True)
+    assert isinstance(none, Abstain) and "video engines" in none.reason
+    share = sized(**small, uses_engines=True)
+    assert isinstance(share, Advice) and "slice" not in share.what and "video engines" in share.risk
+
+
+def test_an_instance_of_another_model_is_no_cheaper_board() -> None:
+    """It bears its board's name and has the memory of a part of it; no price is its own."""
+    part = gpu("i0", "n2", model="NVIDIA A100-SXM4-80GB", memory_bytes=39 * GIB, part_of_device=3 / 7)
+    state = cluster([(job("a"), ("g0",))], gpus=(gpu("g0"), part))
+    prices = {
+        name: Price(per_gpu_hour=rate, currency="EUR") for name, rate in ((H100, 3.0), (part.model, 0.3))
+    }
+    seen = use("a", rung=Basis.GPU_UTILIZATION, controller_p95_ratio=None)
+    (answer,) = right_size.advise(state, observed(seen, prices=prices), LIMITS, RULES)
+    assert isinstance(answer, Abstain)
 
 
 def test_jobs_that_pass_the_rule_kept_their_speed_on_misos_slices(shared: Path) -> None:
@@ -359,7 +444,7 @@ def test_jobs_that_pass_the_rule_kept_their_speed_on_misos_slices(shared: Path) 
                     (row["model"], row["batch_size"], profile)
                 )
     measured = [speed for speed in reached.values() if speed is not None]
-    assert len(measured) >= 5, reached
+    assert len(measured) >= 3, reached
     assert min(measured) >= right_size.MIG_WORST, reached
 
 
