@@ -1,0 +1,56 @@
+"""Pages stay short: a page that goes on is skimmed, and what matters in it is missed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.docs_reading import ROOT, name_of, pages
+
+LONGEST = 1_200
+"""Words of a page: some five minutes of reading."""
+
+LONGER = {
+    "CONTRIBUTING.md": 2_250,
+    "docs/act.md": 1_250,
+    "docs/advice.md": 3_000,
+    "docs/alerts.md": 1_250,
+    "docs/api.md": 2_000,
+    "docs/burst.md": 1_450,
+    "docs/decide.md": 1_500,
+    "docs/dev/architecture.md": 1_450,
+    "docs/dev/glossary.md": 1_400,
+    "docs/elastic.md": 1_300,
+    "docs/findings.md": 4_000,
+    "docs/how-right.md": 1_900,
+    "docs/ledger.md": 1_950,
+    "docs/performance.md": 1_350,
+    "docs/results.md": 1_550,
+    "docs/security.md": 1_400,
+    "docs/sharing.md": 1_400,
+    "docs/simulator.md": 1_700,
+    "docs/who-and-what.md": 2_600,
+}
+"""Pages that are longer, and how long they may be: some are tables for looking up, some wait to be split.
+A number here goes down, never up."""
+
+REFERENCES = ("docs/configuration.md", "docs/hardware.md", "docs/queries.md", "docs/schema.md")
+"""They have a row for each thing that there is: they are as long as what they list."""
+
+
+def words(page: Path) -> int:
+    """How many words a page has, without the bars and rules of its tables."""
+    return sum(1 for each in page.read_text().split() if not re.fullmatch(r"[|:-]+", each))
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_a_page_is_not_longer_than_it_may_be(page: Path) -> None:
+    name = name_of(page)
+    if name in REFERENCES:
+        pytest.skip("it has a row for each thing that there is")
+    most, has = LONGER.get(name, LONGEST), words(page)
+    assert has <= most, f"{name} has {has} words of {most}: move what answers another question"
+
+
+def test_every_exception_is_about_a_page_that_is_there() -> None:
+    assert not {name for name in (*LONGER, *REFERENCES) if not (ROOT / name).is_file()}
