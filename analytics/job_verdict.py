@@ -32,7 +32,16 @@ Row = Mapping[Any, Any]
 
 
 def verdict(row: Row) -> str:
-    """What became of a job's GPUs, in a few words without a subject: "used 1 of 4 GPUs"."""
+    """What became of a job's GPUs, in a few words without a subject: "used 1 of 4 GPUs", of all its runs.
+
+    A requeued job keeps its number, and a pod that is started anew its name: one person's runs under one id
+    are one job, and its verdict says of how many runs it is.
+    """
+    runs = _count(row.get("runs"))
+    return _verdict(row) + (f", in {runs} runs" if runs > 1 else "")
+
+
+def _verdict(row: Row) -> str:
     held, unknown = row["gpu_hours"] or 0.0, row["unknown_gpu_hours"] or 0.0
     if held <= 0:
         return "held nothing in this time"

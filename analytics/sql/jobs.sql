@@ -17,6 +17,8 @@
 -- @column kind text: interactive, batch or inference
 -- @column command text: its command line
 -- @column gpus bigint (GPUs): how many it held in the window
+-- @column runs bigint: in how many runs it held them in the window: over ten minutes without any lie between two, in which
+--     somebody looked at one of them
 -- @column from_ts timestamp: when it was first given a GPU
 -- @column from_is_bound boolean: its GPU's records begin with it, so that it may have held it before
 -- @column to_ts timestamp: when it gave back its last one
@@ -85,6 +87,26 @@ WITH sums AS (
         count(DISTINCT gpu_id) FILTER (WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)) AS gpus,
         max(l.ts) FILTER (WHERE still_held(to_ts, l.ts, l.width_ms)) AS measured_to
     FROM allocations SEMI JOIN sums USING (holder_id) LEFT JOIN latest AS l USING (gpu_id) GROUP BY holder_id
+), turns AS (
+    SELECT
+        holder_id, gpu_id, from_ts, max(coalesce(to_ts, $to_ts)) OVER (
+            PARTITION BY holder_id ORDER BY from_ts ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS ended_ts
+    FROM allocations SEMI JOIN sums USING (holder_id)
+    WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
+), breaks AS (
+    SELECT holder_id, gpu_id, from_ts, ended_ts FROM turns WHERE from_ts - ended_ts > INTERVAL 10 MINUTE
+), looked AS (  -- where nobody did it may have gone on
+    SELECT gpu_id, ts AS since_ts, ts + INTERVAL 1 MINUTE AS until_ts FROM rollup_1m
+    WHERE ts >= $from_ts AND ts < $to_ts AND gpu_id IN (SELECT gpu_id FROM breaks)
+        AND free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms + withheld_ms > 0
+    UNION ALL
+    SELECT gpu_id, from_ts, coalesce(to_ts, $to_ts) FROM allocations WHERE gpu_id IN (SELECT gpu_id FROM breaks)
+), runs AS (
+    SELECT holder_id, 1 + count(*) AS runs
+    FROM (
+        SELECT DISTINCT b.holder_id, b.from_ts FROM breaks AS b JOIN looked AS s ON s.gpu_id = b.gpu_id
+            AND s.until_ts > b.ended_ts + INTERVAL 1 MINUTE AND s.since_ts < b.from_ts - INTERVAL 1 MINUTE)
+    GROUP BY holder_id
 ), firsts AS (
     SELECT a.holder_id, bool_or(a.from_ts <= g.installed_from + INTERVAL 30 SECOND) AS from_is_bound
     FROM allocations AS a JOIN spans AS s ON s.holder_id = a.holder_id AND s.from_ts = a.from_ts
@@ -92,7 +114,7 @@ WITH sums AS (
     GROUP BY a.holder_id
 )
 SELECT
-    h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, a.from_ts, b.from_is_bound, a.to_ts, a.measured_to, s.gpu_hours,
+    h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, coalesce(r.runs, 1) AS runs, a.from_ts, b.from_is_bound, a.to_ts, a.measured_to, s.gpu_hours,
     s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes,
     s.unknown_gpu_hours, s.suspect_gpu_hours, s.busy_gpu_hours, s.engine_gpu_hours, u.gpus_used, u.rung::TINYINT AS rung, f.found, s.cost, s.currency,
     s.energy_kwh, s.energy_known_ratio, s.wasted_energy_kwh, s.wasted_energy_known_ratio
@@ -100,6 +122,7 @@ FROM sums AS s
 JOIN holders AS h USING (holder_id)
 LEFT JOIN spans AS a USING (holder_id)
 LEFT JOIN firsts AS b USING (holder_id)
+LEFT JOIN runs AS r USING (holder_id)
 LEFT JOIN used AS u USING (holder_id)
 LEFT JOIN said AS f USING (holder_id)
 ORDER BY s.wasted_gpu_hours DESC, s.gpu_hours DESC, h.job;

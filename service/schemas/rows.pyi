@@ -606,6 +606,7 @@ JobsRow = TypedDict(
         "kind": str | None,
         "command": str | None,
         "gpus": int | None,
+        "runs": int | None,
         "from_ts": str | None,
         "from_is_bound": bool | None,
         "to_ts": str | None,
@@ -642,6 +643,7 @@ JobsRecord = TypedDict(
         "kind": str | None,
         "command": str | None,
         "gpus": int | None,
+        "runs": int | None,
         "from_ts": pd.Timestamp | None,
         "from_is_bound": bool | None,
         "to_ts": pd.Timestamp | None,
@@ -676,6 +678,7 @@ class JobsTuple(Protocol):
     kind: str | None
     command: str | None
     gpus: int | None
+    runs: int | None
     from_ts: pd.Timestamp | None
     from_is_bound: bool | None
     to_ts: pd.Timestamp | None
