@@ -23,8 +23,8 @@ def of_socket(connection: socket.socket) -> int | None:
     """The account at the other end of a local socket: who called connect(2), or listen(2), there."""
     if not hasattr(socket, "SO_PEERCRED"):
         return None
-    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    return int(CREDENTIALS.unpack(told)[1])
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return int(CREDENTIALS.unpack(credentials)[1])
 
 
 def at_other_end(connection: socket.socket) -> int | None:
@@ -51,8 +51,8 @@ def of_process(pid: int) -> int | None:
         lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
     except OSError:
         return None
-    told = next((line.split()[1:] for line in lines if line.startswith("Uid:")), [])
-    return int(told[0]) if told and len(set(told)) == 1 else NOBODY
+    fields = next((line.split()[1:] for line in lines if line.startswith("Uid:")), [])
+    return int(fields[0]) if fields and len(set(fields)) == 1 else NOBODY
 
 
 def is_ours(account: int | None) -> bool:

@@ -108,7 +108,7 @@ class Mission:
             return  # the connection is gone
 
     def _obey(self, store: SealedStore) -> None:
-        asked, beat = 1, 0
+        number, beat = 1, 0
         while not (self.over or self.left or self._lost):
             self._heard_s, beat = time.monotonic(), beat + 1
             leaving = self._is_leaving()
@@ -117,10 +117,10 @@ class Mission:
             if leaving and not self._children:
                 self._say_left(store)
             slice_ = LEAVING_SLICE if leaving else SLICE
-            request = store.wait(protocol.request_key(self._name, asked), slice_)
+            request = store.wait(protocol.request_key(self._name, number), slice_)
             if request is not None:
-                self._do(store, json.loads(request), asked)
-                asked += 1
+                self._do(store, json.loads(request), number)
+                number += 1
 
     def _do(self, store: SealedStore, request: dict[str, Any], number: int) -> None:
         match request:
@@ -149,15 +149,15 @@ class Mission:
             code = child.poll()
             if code is not None:
                 del self._children[worker]
-                told = json.dumps({"code": code, "reason": child.reason})
-                store.set(protocol.ended_key(self._name, worker), told)
+                message = json.dumps({"code": code, "reason": child.reason})
+                store.set(protocol.ended_key(self._name, worker), message)
 
     def _is_leaving(self) -> bool:
         """Whether this machine was asked to leave; who takes too long over it is killed."""
-        asked = [s for s in (self._told_s, self._leave.asked_s) if s is not None]
-        if not asked:
+        times_s = [s for s in (self._told_s, self._leave.asked_s) if s is not None]
+        if not times_s:
             return False
-        late = self._leave.asked_again or time.monotonic() - min(asked) > self._leave_within_s
+        late = self._leave.asked_again or time.monotonic() - min(times_s) > self._leave_within_s
         if late and self._killed_s is None:
             self._killed_s = time.monotonic()
             for child in self._children.values():
@@ -194,10 +194,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     and 143 asked to end by Ctrl-C or another signal, before it had joined or before its workers had left.
     """
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a wait in slices logs two warnings a slice
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    place = given.index("--") if "--" in given else len(given)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    place = words.index("--") if "--" in words else len(words)
     parser = _parser()
-    options = parser.parse_args(given[:place])
+    options = parser.parse_args(words[:place])
     try:
         token = token_of(options.token_file, os.environ)
         gate = address(options.controller)
@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--slots must be 1 or more")
     offer = offer_here(options.slots, "", devices_here())
     offer = replace(offer, name=options.name or offer.name)
-    return _Visitor(gate, token, offer, given[place + 1 :], options).run()
+    return _Visitor(gate, token, offer, words[place + 1 :], options).run()
 
 
 class _Visitor:

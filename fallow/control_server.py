@@ -137,20 +137,20 @@ def quoted(words: Sequence[str]) -> str:
 
 def _answer(connection: socket.socket, path: Path) -> str:
     """All that is answered. Raises OSError for more than an answer has, TimeoutError for none in time."""
-    heard = b""
-    while len(heard) <= LONGEST_ANSWER_BYTES:
+    buffer = b""
+    while len(buffer) <= LONGEST_ANSWER_BYTES:
         try:
             part = connection.recv(65_536)
         except ConnectionResetError:
-            if not heard:
+            if not buffer:
                 raise
             break
-        heard += part
+        buffer += part
         if not part:
             break
-    if len(heard) > LONGEST_ANSWER_BYTES:
+    if len(buffer) > LONGEST_ANSWER_BYTES:
         raise OSError(errno.EMSGSIZE, f"the answer is longer than {LONGEST_ANSWER_BYTES} bytes", str(path))
-    return heard.decode(errors="replace").strip()
+    return buffer.decode(errors="replace").strip()
 
 
 def _guarded(waiting: Waiting, words: Sequence[str]) -> Waiting:
@@ -185,13 +185,13 @@ def _waits(client: socket.socket, waiting: Waiting) -> bool:
 
 def _request(client: socket.socket) -> str:
     """What the client says until it has no more to say. Raises OSError, TimeoutError included."""
-    heard = b""
-    while len(heard) <= LONGEST_REQUEST_BYTES:
+    buffer = b""
+    while len(buffer) <= LONGEST_REQUEST_BYTES:
         part = client.recv(4096)
-        heard += part
+        buffer += part
         if not part or part.endswith(b"\n"):
             break
-    return heard.decode(errors="replace")
+    return buffer.decode(errors="replace")
 
 
 def _tell(client: socket.socket, answer: Answer) -> None:

@@ -22,9 +22,9 @@ class LoopError(Mistake):
 class NotYetJoined(LoopError):
     """This worker has no place in the job yet, so it has no rank, world size, step or epoch."""
 
-    def __init__(self, asked: str) -> None:
+    def __init__(self, call: str) -> None:
         super().__init__(
-            f"{asked} was asked for before this worker was taken into the training, so there is none yet: "
+            f"{call} was asked for before this worker was taken into the training, so there is none yet: "
             "ask inside the loop over trainer.steps(...). What one worker does for all before the training "
             "(a download, say) belongs before the job is started, or behind a lock of its own"
         )

@@ -51,8 +51,8 @@ class Evaluator:
         loader = data if isinstance(data, DataLoader) else None
         if loader is not None and loader.batch_size:
             batch = loader.batch_size
-        asked = Asked(collate=collate, workers=workers, drop_last=False, shuffle=None if loader else False)
-        intake = take_in(data, asked, batch, 0, key)
+        request = Asked(collate=collate, workers=workers, drop_last=False, shuffle=None if loader else False)
+        intake = take_in(data, request, batch, 0, key)
         if intake.order.samples == ENDLESS:
             raise DataError(
                 "evaluate() got a stream without a length: give it a __len__, or a data set that can be "
@@ -74,10 +74,10 @@ class Evaluator:
     def part(self, group: Group) -> list[float]:
         """This worker's batches' numbers at their places, and zeros at those of others."""
         mine = self._share(group)
-        wanted = [
+        samples = [
             at for at in mine or (0,) if at not in self._known
         ]  # who has none learns the names from one
-        pieces = tuple([self._piece(at) for at in wanted])
+        pieces = tuple([self._piece(at) for at in samples])
         self._supply.aim((group.world_size, group.rank), 0, 1, lambda step: pieces if step == 0 else ())
         for piece in pieces:
             fetched = self._supply.fetch(piece)
@@ -118,8 +118,8 @@ class Evaluator:
         return Piece(step=0, micro=micro, epoch=0, where=range(micro.start, micro.stop))
 
     def _numbers(self, batch: Any, micro: MicroBatch) -> list[float | torch.Tensor]:
-        told = self._metric(batch)
-        named = dict(told) if isinstance(told, Mapping) else {ONE: told}
+        values = self._metric(batch)
+        named = dict(values) if isinstance(values, Mapping) else {ONE: values}
         names = tuple(named)
         if not names or (self.names and names != self.names):
             raise Mistake(
@@ -134,10 +134,10 @@ class Evaluator:
         rows = [self._known[at] for at in batches]
         flat = [value for row in rows for value in row]
         late = [value for value in flat if isinstance(value, torch.Tensor)]
-        told = iter(torch.stack(late).tolist() if late else ())
-        known = [next(told) if isinstance(value, torch.Tensor) else value for value in flat]
+        host_values = iter(torch.stack(late).tolist() if late else ())
+        numbers = [next(host_values) if isinstance(value, torch.Tensor) else value for value in flat]
         names = len(self.names)
-        return [known[at * names : (at + 1) * names] for at in range(len(rows))]
+        return [numbers[at * names : (at + 1) * names] for at in range(len(rows))]
 
 
 @contextmanager

@@ -184,11 +184,11 @@ class Job:
             )
         refusals.check_model(model)
         refusals.check_optimizer(optimizer)
-        found = next((parameter.device for parameter in model.parameters()), self.device)
-        if found.type != self.device.type:
+        device = next((parameter.device for parameter in model.parameters()), self.device)
+        if device.type != self.device.type:
             raise Mistake(
-                f"the model is on {found}, but this job was connected for {self.device}: call "
-                f"fallow.connect({found.type!r}), and move the model to job.device"
+                f"the model is on {device}, but this job was connected for {self.device}: call "
+                f"fallow.connect({device.type!r}), and move the model to job.device"
             )
 
 
@@ -207,15 +207,15 @@ def connect(device: torch.device | str = "cpu", environment: Mapping[str, str] |
     ``job.device`` says which. ``environment`` stands in for the process's own variables. Under torchrun it
     blocks until all workers have come. Raises Mistake for variables that make no sense.
     """
-    given = os.environ if environment is None else environment
-    founder = given.get(protocol.ENV_ROLE, protocol.FOUNDER) == protocol.FOUNDER
-    check_backend(given)
-    place = static.place(device, given)
-    channel = from_environment(given, place)
+    settings = os.environ if environment is None else environment
+    founder = settings.get(protocol.ENV_ROLE, protocol.FOUNDER) == protocol.FOUNDER
+    check_backend(settings)
+    place = static.place(device, settings)
+    channel = from_environment(settings, place)
     if channel is None:
-        listen(given)
+        listen(settings)
     else:
-        keep_to_share(given)
-    group = static.from_environment(given, place) if channel is None else None
+        keep_to_share(settings)
+    group = static.from_environment(settings, place) if channel is None else None
     tell_place = partial(variables.follow, os.environ if environment is None else {})
     return Job(channel, founder, place, group, tell_place)

@@ -62,36 +62,36 @@ def check_optimizer(optimizer: torch.optim.Optimizer) -> None:
     kind = type(optimizer)
     if (why := _why(kind, OPTIMIZERS)) is not None:
         raise Mistake(f"the optimizer is a {kind.__name__}, which {why}")
-    if kind.__module__.startswith("torchao.") and any(word in kind.__name__ for word in PACKED):
+    if kind.__module__.startswith("torchao.") and any(name in kind.__name__ for name in PACKED):
         raise Mistake(
             f"the optimizer is torchao's {kind.__name__}, whose packed states cannot be handed to a worker "
             "that joins: use torch.optim.AdamW, or another optimizer whose states are plain tensors"
         )
 
 
-def norm_limit(asked: float | None) -> float | None:
+def norm_limit(limit: float | None) -> float | None:
     """What ``max_grad_norm`` asks for; 0 clips nothing, as in Lightning's, Hugging Face's and many own loops.
 
     Raises Mistake for what is no norm.
     """
-    if asked is None:
+    if limit is None:
         return None
-    if isinstance(asked, bool) or not isinstance(asked, int | float) or not asked >= 0:
-        raise Mistake(f"max_grad_norm={asked!r} is no norm to clip to: pass a number above 0, or None")
-    return float(asked) if asked else None
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit >= 0:
+        raise Mistake(f"max_grad_norm={limit!r} is no norm to clip to: pass a number above 0, or None")
+    return float(limit) if limit else None
 
 
-def step_number(asked: int) -> int:
+def step_number(step: int) -> int:
     """``start_step`` as asked for. Raises Mistake for what is no number of steps."""
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
-        raise Mistake(f"start_step={asked!r} is no number of steps that were done before")
-    return asked
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise Mistake(f"start_step={step!r} is no number of steps that were done before")
+    return step
 
 
-def _why(kind: type, known: Mapping[tuple[str, str], str]) -> str | None:
+def _why(kind: type, reasons: Mapping[tuple[str, str], str]) -> str | None:
     """What is said of ``kind``, or of what it inherits from."""
     for base in kind.__mro__:
-        for (module, name), reason in known.items():
+        for (module, name), reason in reasons.items():
             if base.__name__ == name and base.__module__.startswith(module):
                 return reason
     return None

@@ -63,8 +63,8 @@ class SealedStore:
 
     def get(self, key: str) -> bytes | None:
         """The value at ``key``; ``None`` when there is none of this job's. Never waits for one."""
-        found = self._door.compare_set(key, ABSENT, ABSENT)
-        return None if found == ABSENT.encode() else self._opened(key, found)
+        value = self._door.compare_set(key, ABSENT, ABSENT)
+        return None if value == ABSENT.encode() else self._opened(key, value)
 
     def has(self, key: str) -> bool:
         """Whether there is a value of this job's at ``key``."""
@@ -89,12 +89,12 @@ class SealedStore:
         Of several who claim a key one succeeds.
         """
         for _ in range(CLAIMS):
-            found = self._door.compare_set(key, ABSENT, ABSENT)
-            absent = found == ABSENT.encode()
-            if not absent and self._opened(key, found) is not None:
+            current = self._door.compare_set(key, ABSENT, ABSENT)
+            absent = current == ABSENT.encode()
+            if not absent and self._opened(key, current) is not None:
                 return False
             sealed = self._sealed(key, value)
-            if self._door.compare_set(key, b"" if absent else found, sealed) == sealed:
+            if self._door.compare_set(key, b"" if absent else current, sealed) == sealed:
                 return True
         raise RuntimeError(f"the key {key!r} of the store cannot be had: something else writes to it")
 
@@ -104,8 +104,8 @@ class SealedStore:
             key, time.monotonic_ns(), value.encode() if isinstance(value, str) else value
         )
 
-    def _opened(self, key: str, found: bytes) -> bytes | None:
-        opened = self._secret.open(key, bytes(found))
+    def _opened(self, key: str, value: bytes) -> bytes | None:
+        opened = self._secret.open(key, bytes(value))
         if opened is None:
             self._doubt(key, "doesn't come from this job")
             return None

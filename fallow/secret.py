@@ -102,16 +102,16 @@ class Secret:
 
 def inherited(environment: Mapping[str, str]) -> Secret:
     """The secret that a controller left for this worker. Raises Mistake when it isn't here."""
-    told = environment.get(protocol.ENV_SECRET)
+    text = environment.get(protocol.ENV_SECRET)
     try:
-        secret = Secret.read(int(told or ""))
-        os.set_inheritable(int(told or ""), False)  # what a script starts need not know it
+        secret = Secret.read(int(text or ""))
+        os.set_inheritable(int(text or ""), False)  # what a script starts need not know it
         return secret
     except (OSError, ValueError, OverflowError) as error:
-        found = "is not set" if told is None else f"is {told}: {error}"
+        problem = "is not set" if text is None else f"is {text}: {error}"
         raise Mistake(
             f"{protocol.ENV_STORE} names a controller, but its job's secret cannot be read here: "
-            f"{protocol.ENV_SECRET}, the descriptor that it lies behind, {found}. A worker that starts "
+            f"{protocol.ENV_SECRET}, the descriptor that it lies behind, {problem}. A worker that starts "
             "another process to train in must hand the descriptor on: subprocess.run(..., pass_fds="
             f"[int(os.environ[{protocol.ENV_SECRET!r}])]). To train alone, unset {protocol.ENV_STORE}"
         ) from None
@@ -119,8 +119,8 @@ def inherited(environment: Mapping[str, str]) -> Secret:
 
 def to_inherit(variables: Mapping[str, str]) -> tuple[int, ...]:
     """The descriptors that a process with these variables must be started with."""
-    told = variables.get(protocol.ENV_SECRET)
-    return () if told is None else (int(told),)
+    text = variables.get(protocol.ENV_SECRET)
+    return () if text is None else (int(text),)
 
 
 def left_open(key: bytes) -> int:

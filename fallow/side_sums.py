@@ -68,11 +68,11 @@ class SideSums:
     def meet(self, group: Group) -> None:
         """After a recovery: all have the same side sums afterwards. Raises GroupBroken."""
         progress = self._progress
-        told = torch.zeros(2 * group.world_size, dtype=torch.int64, device=self._device)
-        told[2 * group.rank] = progress.sums
-        told[2 * group.rank + 1] = len(progress.last)
-        group.all_reduce([told])
-        numbers = told.tolist()
+        gathered = torch.zeros(2 * group.world_size, dtype=torch.int64, device=self._device)
+        gathered[2 * group.rank] = progress.sums
+        gathered[2 * group.rank + 1] = len(progress.last)
+        group.all_reduce([gathered])
+        numbers = gathered.tolist()
         group.settle()
         counts, lengths = numbers[0::2], numbers[1::2]
         newest = max(counts)
@@ -80,14 +80,14 @@ class SideSums:
             return
         giver = counts.index(newest)
         row = progress.last if group.rank == giver else [0.0] * lengths[giver]
-        given = self._reduced(group, row)
-        progress.sums, progress.last = newest, given
+        sums = self._reduced(group, row)
+        progress.sums, progress.last = newest, sums
 
     def _check_alike(self, group: Group, kind: str, length: int) -> None:
         mark = crc32(f"{kind}/{length}/{self._progress.sums}".encode())
-        told = torch.tensor([mark, mark >> 16], dtype=torch.int64, device=self._device)
-        group.all_reduce([told])
-        summed = told.tolist()
+        marks = torch.tensor([mark, mark >> 16], dtype=torch.int64, device=self._device)
+        group.all_reduce([marks])
+        summed = marks.tolist()
         group.settle()
         if summed != [group.world_size * mark, group.world_size * (mark >> 16)]:
             raise LoopError(
@@ -99,6 +99,6 @@ class SideSums:
         summed = torch.tensor(row, dtype=torch.float64).to(self._device)
         if len(row):
             group.all_reduce([summed])
-        found: list[float] = summed.tolist()
+        sums: list[float] = summed.tolist()
         group.settle()
-        return found
+        return sums

@@ -190,9 +190,9 @@ class StepRunner:
         """
         if self._notes is None:
             return
-        (flag, save, *told), self._notes = self._notes, None
+        (flag, save, *numbers), self._notes = self._notes, None
         self._gaps.begin_step()
-        self._balance.learn(told[choose.NOTES - 2 :])
+        self._balance.learn(numbers[choose.NOTES - 2 :])
         if save:
             self._keeper.follow_signal(self._seat.group.rank)
         self._wishes.grant(self._seat.group.rank)

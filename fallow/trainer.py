@@ -177,7 +177,7 @@ class Trainer:
         the step that the others do next. Raises Left when this worker has been let go, and
         DataMistake, BatchError or StateMistake before the first step for what cannot be trained on.
         """
-        asked = Asked(
+        request = Asked(
             collate=collate,
             shuffle=shuffle,
             drop_last=drop_last,
@@ -188,14 +188,14 @@ class Trainer:
             worker_init=worker_init,
             samples_per_epoch=samples_per_epoch,
         )
-        intake = take_in(data, asked, self.recipe.global_batch, self.recipe.seed, self._key)
+        intake = take_in(data, request, self.recipe.global_batch, self.recipe.seed, self._key)
         if self._last_epoch is not None and (total_steps is not None or epochs is not None):
             raise LoopError("within trainer.epochs(), steps(data) goes through one epoch: drop its number")
         self._total_steps = length(
             total_steps, epochs if self._last_epoch is None else self._last_epoch, intake.order
         )
-        kept = self._seat.driven or self.recipe.checkpoint is not None
-        self._replica.know(intake.order.identity, fixed=self._order is not None and self._started and kept)
+        keeps = self._seat.driven or self.recipe.checkpoint is not None
+        self._replica.know(intake.order.identity, fixed=self._order is not None and self._started and keeps)
         self._order = intake.order
         if self._last_epoch is None:
             self._check_goes_on(self._total_steps)
@@ -345,10 +345,10 @@ class Trainer:
             )
         return first + order.steps_per_epoch
 
-    def _check_between(self, asked: str = "") -> None:
+    def _check_between(self, call: str = "") -> None:
         """Raises LoopError within a step, NotYetJoined before there is a place."""
-        self._seat.check_joined(asked)
-        to = f" to {asked}" if asked else ""
+        self._seat.check_joined(call)
+        to = f" to {call}" if call else ""
         if self._runner.opened is not None:
             raise LoopError(
                 f"step {self.next_step}: the loop went on{to} without trainer.step(). {ONCE_EACH}"

@@ -74,8 +74,8 @@ def row_of(numbers: Sequence[torch.Tensor | float], dtype: torch.dtype, device: 
     """Numbers in a row on ``device``; those that are being computed there are not waited for."""
     if device.type == "cpu":
         return torch.tensor([float(number) for number in numbers], dtype=dtype)
-    known = [0.0 if isinstance(number, torch.Tensor) else float(number) for number in numbers]
-    row = to_device(known, dtype, device)
+    numbers_or_zero = [0.0 if isinstance(number, torch.Tensor) else float(number) for number in numbers]
+    row = to_device(numbers_or_zero, dtype, device)
     at = 0
     for kind, run in groupby(numbers, lambda number: getattr(number, "dtype", None)):
         alike = list(run)

@@ -43,9 +43,9 @@ def module(
     Raises: BadPlan for a plan of another model or a second one for a number of ranks, BadTable for a model
     whose layers don't run in a row, OSError for a file that cannot be read.
     """
-    given = [plans] if isinstance(plans, Plan | str | Path) else list(plans)
+    sources = [plans] if isinstance(plans, Plan | str | Path) else list(plans)
     by_world: dict[int, Plan] = {}
-    for each in given:
+    for each in sources:
         plan = each if isinstance(each, Plan) else read_plan(Path(each).read_text(encoding="utf-8"))
         if plan.gpus in by_world:
             raise BadPlan(f"two plans are for {plan.gpus} ranks: give one for each number of ranks")
@@ -203,18 +203,18 @@ def _run(layers: Sequence[nn.Module], x: torch.Tensor) -> torch.Tensor:
 
 def _traced(row: Sequence[Sequence[nn.Module]], x: torch.Tensor) -> Sequence[tuple[torch.Size, torch.dtype]]:
     """Runs the layers on tensors without data, two samples of them."""
-    found, given = [], torch.empty((2, *x.shape[1:]), dtype=x.dtype, device="meta")
+    results, sample = [], torch.empty((2, *x.shape[1:]), dtype=x.dtype, device="meta")
     for layers in row:
         for layer in layers:
             state = {
                 name: tensor.detach().to("meta")
                 for name, tensor in (*layer.named_parameters(), *layer.named_buffers())
             }
-            given = torch.func.functional_call(layer, state, (given,))
-        if given.shape[:1] != (2,):
+            sample = torch.func.functional_call(layer, state, (sample,))
+        if sample.shape[:1] != (2,):
             raise BadPlan("a layer changes the number of samples: profile the model, which names it")
-        found.append((given.shape[1:], given.dtype))
-    return found
+        results.append((sample.shape[1:], sample.dtype))
+    return results
 
 
 class _Skipped(torch.autograd.Function):  # type: ignore[misc]
@@ -222,10 +222,10 @@ class _Skipped(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any, anchor: torch.Tensor, given: torch.Tensor, shape: torch.Size, dtype: torch.dtype
+        ctx: Any, anchor: torch.Tensor, value: torch.Tensor, shape: torch.Size, dtype: torch.dtype
     ) -> Any:
-        ctx.given = given.shape, given.dtype
-        return given.new_empty((0, *shape), dtype=dtype)
+        ctx.given = value.shape, value.dtype
+        return value.new_empty((0, *shape), dtype=dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
@@ -234,7 +234,7 @@ class _Skipped(torch.autograd.Function):  # type: ignore[misc]
 
 
 def _skipped(
-    anchor: torch.Tensor, given: torch.Tensor, shape: torch.Size, dtype: torch.dtype
+    anchor: torch.Tensor, value: torch.Tensor, shape: torch.Size, dtype: torch.dtype
 ) -> torch.Tensor:
-    nothing: torch.Tensor = _Skipped.apply(anchor, given, shape, dtype)
+    nothing: torch.Tensor = _Skipped.apply(anchor, value, shape, dtype)
     return nothing

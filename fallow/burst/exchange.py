@@ -27,43 +27,43 @@ class Exchange:
         self._forth, self._back = moves(before, after, group.rank), moves(after, before, group.rank)
         self._before, self._after = before.count(group.rank), after.count(group.rank)
 
-    def forth(self, given: torch.Tensor) -> torch.Tensor:
-        """``given``'s samples as they lie after the exchange. Blocks. Raises GroupBroken."""
-        return self._move(given, self._forth, self._before, self._after)
+    def forth(self, rows: torch.Tensor) -> torch.Tensor:
+        """``rows``'s samples as they lie after the exchange. Blocks. Raises GroupBroken."""
+        return self._move(rows, self._forth, self._before, self._after)
 
     def back(self, gradient: torch.Tensor) -> torch.Tensor:
         """The gradient of what was given, from that of what came. Blocks. Raises GroupBroken."""
         return self._move(gradient, self._back, self._after, self._before)
 
-    def _move(self, given: torch.Tensor, plan: Moves, had: int, has: int) -> torch.Tensor:
-        given = given.detach().contiguous()
-        taken = given.new_empty((has, *given.shape[1:]))
+    def _move(self, rows: torch.Tensor, plan: Moves, had: int, has: int) -> torch.Tensor:
+        rows = rows.detach().contiguous()
+        out = rows.new_empty((has, *rows.shape[1:]))
         start, at, samples = plan.stays
-        taken[at : at + samples] = given[start : start + samples]
-        sends = [(_bytes(given[start:stop]), other) for other, start, stop in plan.sends]
-        receives = [(_bytes(taken[start:stop]), other) for other, start, stop in plan.receives]
+        out[at : at + samples] = rows[start : start + samples]
+        sends = [(_bytes(rows[start:stop]), other) for other, start, stop in plan.sends]
+        receives = [(_bytes(out[start:stop]), other) for other, start, stop in plan.receives]
         with nullcontext() if had else self._waiting():
             self._group.start_exchange(sends, receives).wait()
-        return taken
+        return out
 
 
 class _Exchanged(torch.autograd.Function):  # type: ignore[misc]
     """An exchange as a step of autograd."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: torch.Tensor, given: torch.Tensor, exchange: Exchange) -> torch.Tensor:
+    def forward(ctx: Any, anchor: torch.Tensor, rows: torch.Tensor, exchange: Exchange) -> torch.Tensor:
         ctx.exchange = exchange
-        return exchange.forth(given)
+        return exchange.forth(rows)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         return None, ctx.exchange.back(gradients[0]), None
 
 
-def exchanged(anchor: torch.Tensor, given: torch.Tensor, exchange: Exchange) -> torch.Tensor:
-    """``given`` after the exchange, with a gradient that goes back. ``anchor`` requires one. Blocks."""
-    taken: torch.Tensor = _Exchanged.apply(anchor, given, exchange)
-    return taken
+def exchanged(anchor: torch.Tensor, rows: torch.Tensor, exchange: Exchange) -> torch.Tensor:
+    """``rows`` after the exchange, with a gradient that goes back. ``anchor`` requires one. Blocks."""
+    out: torch.Tensor = _Exchanged.apply(anchor, rows, exchange)
+    return out
 
 
 def _bytes(samples: torch.Tensor) -> torch.Tensor:

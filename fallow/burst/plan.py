@@ -88,30 +88,30 @@ class Plan:
 def read_plan(text: str) -> Plan:
     """The plan in a file's text. Raises: BadPlan with what is wrong."""
     try:
-        told = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadPlan(f"not a burst plan: {error}") from error
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise BadPlan(f'not a burst plan: a file of "format": "{FORMAT}" is expected')
     try:
         return Plan(
-            model=str(told["model"]),
-            gpus=int(told["gpus"]),
-            global_batch=int(told["global_batch"]),
-            network=str(told["network"]),
-            overlap=bool(told["overlap"]),
+            model=str(document["model"]),
+            gpus=int(document["gpus"]),
+            global_batch=int(document["global_batch"]),
+            network=str(document["network"]),
+            overlap=bool(document["overlap"]),
             placements=tuple(
                 Placement(str(each["layer"]), int(each["first_rank"]), int(each["gpus"]))
-                for each in told["placements"]
+                for each in document["placements"]
             ),
-            predicted=_predicted(told["predicted"]),
-            busy_us=tuple(float(each) for each in told["busy_us"]),
-            aim=str(told["aim"]),
-            bound=float(told["bound"]),
-            one_gpu=_predicted(told["one_gpu"]),
-            uniform_gpus=int(told["uniform_gpus"]),
-            uniform=_predicted(told["uniform"]),
-            verdict=str(told["verdict"]),
+            predicted=_predicted(document["predicted"]),
+            busy_us=tuple(float(each) for each in document["busy_us"]),
+            aim=str(document["aim"]),
+            bound=float(document["bound"]),
+            one_gpu=_predicted(document["one_gpu"]),
+            uniform_gpus=int(document["uniform_gpus"]),
+            uniform=_predicted(document["uniform"]),
+            verdict=str(document["verdict"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, BadPlan):
@@ -119,5 +119,5 @@ def read_plan(text: str) -> Plan:
         raise BadPlan(f"a burst plan is incomplete: {type(error).__name__}: {error}") from error
 
 
-def _predicted(told: Mapping[str, Any]) -> Predicted:
-    return Predicted(time_us=float(told["time_us"]), gpu_time_us=float(told["gpu_time_us"]))
+def _predicted(document: Mapping[str, Any]) -> Predicted:
+    return Predicted(time_us=float(document["time_us"]), gpu_time_us=float(document["gpu_time_us"]))

@@ -40,8 +40,8 @@ def profile(
     if not batches or min(batches) < 1:
         raise BadTable("give the batches to measure at: whole numbers from 1 on")
     groups = layers_in_a_row(model)
-    kept_gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
-    for parameter, _ in kept_gradients:
+    old_gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    for parameter, _ in old_gradients:
         parameter.grad = None
     timings: list[list[Timing]] = [[] for _ in groups]
     sizes: list[tuple[int, int]] = []
@@ -51,12 +51,12 @@ def profile(
             x = x.to(_device(model)) if _device(model) is not None else x
             sizes = []
             for place, (title, layers) in enumerate(groups):
-                timing, y, held = _measured(title, layers, x)
+                timing, y, activations = _measured(title, layers, x)
                 timings[place].append(timing)
-                sizes.append((y[0].numel(), held // batch))
+                sizes.append((y[0].numel(), activations // batch))
                 x = y
     finally:
-        for parameter, gradient in kept_gradients:
+        for parameter, gradient in old_gradients:
             parameter.grad = gradient
     device = _device(model) or torch.device("cpu")
     return LayerTable(
@@ -68,9 +68,9 @@ def profile(
                 timings=tuple(timed),
                 parameters=sum(p.numel() for layer in layers for p in layer.parameters() if p.requires_grad),
                 output=output,
-                kept_bytes=held,
+                kept_bytes=activations,
             )
-            for (title, layers), timed, (output, held) in zip(groups, timings, sizes, strict=True)
+            for (title, layers), timed, (output, activations) in zip(groups, timings, sizes, strict=True)
         ),
     )
 
@@ -97,18 +97,18 @@ def _named(named: str) -> nn.Module:
         raise BadTable(f"{named!r} is not MODULE:NAME, as train:model is for the variable model in train.py")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError) as error:
         raise BadTable(f"{named} cannot be had: {error}") from error
     finally:
         sys.path.pop(0)
-    if not isinstance(found, nn.Module) and callable(found):
-        found = found()
-    if not isinstance(found, nn.Module):
-        raise BadTable(f"{named} is of {type(found)}, not a torch.nn.Module nor a function that returns one")
-    return found
+    if not isinstance(target, nn.Module) and callable(target):
+        target = target()
+    if not isinstance(target, nn.Module):
+        raise BadTable(f"{named} is of {type(target)}, not a torch.nn.Module nor a function that returns one")
+    return target
 
 
 def _device(model: nn.Module) -> torch.device | None:
@@ -117,9 +117,9 @@ def _device(model: nn.Module) -> torch.device | None:
 
 def _measured(title: str, layers: Sequence[nn.Module], x: torch.Tensor) -> tuple[Timing, torch.Tensor, int]:
     """A layer's median times on ``x``, its result, and the bytes that its backward pass needs."""
-    held = _Held(layers)
-    with torch.autograd.graph.saved_tensors_hooks(held.pack, held.unpack):
-        y = _forward(layers, _given(x))
+    activations = _Held(layers)
+    with torch.autograd.graph.saved_tensors_hooks(activations.pack, activations.unpack):
+        y = _forward(layers, _fresh_input(x))
     if y.ndim == 0 or y.shape[0] != x.shape[0]:
         raise BadTable(
             f"layer {title!r} makes {tuple(y.shape)} of {x.shape[0]} samples: a layer has to keep the first "
@@ -131,15 +131,15 @@ def _measured(title: str, layers: Sequence[nn.Module], x: torch.Tensor) -> tuple
         torch.get_device_module(x.device).synchronize(x.device)
     took = [(before.us_until(between), between.us_until(after)) for before, between, after in runs[WARM_UP:]]
     timing = Timing(x.shape[0], *(statistics.median(each) for each in zip(*took, strict=True)))
-    return timing, y.detach(), held.bytes
+    return timing, y.detach(), activations.bytes
 
 
-def _given(x: torch.Tensor) -> torch.Tensor:
+def _fresh_input(x: torch.Tensor) -> torch.Tensor:
     """What the layer before would give, with a gradient if it is floating. A copy: layers work in place."""
-    given = x.detach().clone()
-    if not given.is_floating_point():
-        return given
-    return given.requires_grad_().clone()
+    fresh = x.detach().clone()
+    if not fresh.is_floating_point():
+        return fresh
+    return fresh.requires_grad_().clone()
 
 
 def _forward(layers: Sequence[nn.Module], x: torch.Tensor) -> torch.Tensor:
@@ -156,9 +156,9 @@ def _one_run(
     """
     for layer in layers:
         layer.zero_grad()
-    given = _given(x)
+    x_fresh = _fresh_input(x)
     before = _Mark(x.device)
-    result = _forward(layers, given)
+    result = _forward(layers, x_fresh)
     between = _Mark(x.device)
     if result.requires_grad:
         result.backward(gradient)

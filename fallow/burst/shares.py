@@ -69,11 +69,11 @@ def moves(before: Shares, after: Shares, rank: int) -> Moves:
             sends.append((other, overlap[0] - mine_before[0], overlap[1] - mine_before[0]))
         if overlap := _overlap(before.of(other), mine_after):
             receives.append((other, overlap[0] - mine_after[0], overlap[1] - mine_after[0]))
-    kept = _overlap(mine_before, mine_after) or (mine_before[0], mine_before[0])
+    common = _overlap(mine_before, mine_after) or (mine_before[0], mine_before[0])
     return Moves(
         sends=tuple(sends),
         receives=tuple(receives),
-        stays=(kept[0] - mine_before[0], max(kept[0] - mine_after[0], 0), kept[1] - kept[0]),
+        stays=(common[0] - mine_before[0], max(common[0] - mine_after[0], 0), common[1] - common[0]),
     )
 
 

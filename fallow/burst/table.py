@@ -137,7 +137,7 @@ class LayerTable:
                 "format": FORMAT,
                 "model": self.model,
                 "hardware": self.hardware,
-                "layers": [_written(node) for node in self.layers],
+                "layers": [_to_node(node) for node in self.layers],
             },
             indent=1,
         )
@@ -156,16 +156,16 @@ def every_layer(layers: Sequence) -> Iterator[Layer]:
 def read_table(text: str) -> LayerTable:
     """The table in a file's text. Raises: BadTable with what is wrong and where."""
     try:
-        told = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadTable(f"not a layer table: {error}") from error
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise BadTable(f'not a layer table: a file of "format": "{FORMAT}" is expected')
     try:
         return LayerTable(
-            model=str(told["model"]),
-            hardware=str(told["hardware"]),
-            layers=tuple(_read(node) for node in told["layers"]),
+            model=str(document["model"]),
+            hardware=str(document["hardware"]),
+            layers=tuple(_read(node) for node in document["layers"]),
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         if isinstance(error, BadTable):
@@ -185,9 +185,9 @@ def _check_joined(layers: Sequence) -> None:
             _check_joined(branch)
 
 
-def _written(node: Layer | Fork) -> dict[str, Any]:
+def _to_node(node: Layer | Fork) -> dict[str, Any]:
     if isinstance(node, Fork):
-        return {"branches": [[_written(inner) for inner in branch] for branch in node.branches]}
+        return {"branches": [[_to_node(inner) for inner in branch] for branch in node.branches]}
     return {
         "name": node.name,
         "parameters": node.parameters,

@@ -215,27 +215,27 @@ class Controller:
             if before.stopping and member in membership.leavers(before) and code != 0:
                 self.unsaved = f"{member} {events.how(code, Phase.LEAVING, reason)}"
             self.view = events.ended(before, member, code, reason, now_ms)
-            said = None
+            remark = None
             if worker is not None and self.view.failures > before.failures:
-                said = f"{member} {events.how(code, worker.phase, reason)}"
+                remark = f"{member} {events.how(code, worker.phase, reason)}"
             elif self.view.finished and not before.finished and not before.generation:
-                said = ONCE.format(member=member, why=f" ({reason})" if reason else "")
-            self._note(f"{member} ended with {code}", said)
+                remark = ONCE.format(member=member, why=f" ({reason})" if reason else "")
+            self._note(f"{member} ended with {code}", remark)
 
     def _feel_pulses(self, now_ms: int) -> None:
         """Who was heard of, and who asks to leave; after a pause of our own everybody counts as heard."""
         paused = self._looked_ms is not None and now_ms - self._looked_ms > 1_000
         self._looked_ms = now_ms
-        heard = set()
+        alive = set()
         for member, worker in self.view.workers.items():
             pulse = self.box.get(protocol.pulse_key(member))
             if pulse is not None and (pulse != self._pulses.get(member) or (paused and worker.heard_ms)):
-                heard.add(member)
+                alive.add(member)
                 self._pulses[member] = pulse
-        if heard:
-            self.view = events.pulsed(self.view, frozenset(heard), now_ms)
+        if alive:
+            self.view = events.pulsed(self.view, frozenset(alive), now_ms)
         if (
-            leaving := frozenset(m for m in heard if protocol.is_leaving(self._pulses[m]))
+            leaving := frozenset(m for m in alive if protocol.is_leaving(self._pulses[m]))
             - self.view.unwanted
         ):
             self._note(f"leaving: {sorted(leaving)}", f"{' '.join(sorted(leaving))} asked to leave")
@@ -281,8 +281,8 @@ class Controller:
         return {m: int(step) for m, step in self._values(protocol.lost_key, generation, workers)}
 
     def _values(self, key: KeyOf, number: int, members: Iterable[MemberId]) -> list[tuple[MemberId, str]]:
-        found = [(member, self.box.get(key(number, member))) for member in members]
-        return [(member, value.decode()) for member, value in found if value is not None]
+        values = [(member, self.box.get(key(number, member))) for member in members]
+        return [(member, value.decode()) for member, value in values if value is not None]
 
     def _ended(self) -> bool:
         if self.exit_reason is not None:
@@ -334,8 +334,8 @@ class Controller:
                 assert_never(action)
 
     def _publish(self, plan: Plan, now_ms: int) -> None:
-        said = f"a group of {_workers(len(plan.members))} recovers" if plan.recover else None
-        self._note(f"Publish({plan})", said)
+        remark = f"a group of {_workers(len(plan.members))} recovers" if plan.recover else None
+        self._note(f"Publish({plan})", remark)
         self.box.set(protocol.plan_key(plan.number), protocol.encode_plan(plan))
         self.view = events.published(self.view, plan, now_ms)
 
@@ -350,16 +350,16 @@ class Controller:
             self.paused_s = max(pauses) / 1000
         paused = f", paused {max(pauses):.0f} ms" if pauses else ""
         names = f" ({' '.join(plan.members)})" if plan.members else ""
-        said = f"generation {plan.number}: {_workers(len(plan.members))}{names}{paused}"
-        self._note(f"Adopt({plan})", said if plan.members else "all workers have left")
+        remark = f"generation {plan.number}: {_workers(len(plan.members))}{names}{paused}"
+        self._note(f"Adopt({plan})", remark if plan.members else "all workers have left")
         self.view = events.adopted(self.view, plan, now_ms)
 
     def _start(self, founder: bool, now_ms: int) -> None:
         member = MemberId(f"w{self._born}")
         self._born += 1
-        taken = {self._ranks[each] for each in self.view.workers if each in self._ranks}
+        ranks = {self._ranks[each] for each in self.view.workers if each in self._ranks}
         least = 0 if founder else max(1, len(self.view.members))
-        rank = next(free for free in count(least) if free not in taken)
+        rank = next(free for free in count(least) if free not in ranks)
         self._ranks[member] = rank
         self.processes[member] = self._spawn(
             {
@@ -375,10 +375,10 @@ class Controller:
     def _doubt(self, sentence: str) -> None:
         self._note(sentence, sentence)
 
-    def _note(self, line: str, said: str | None = None) -> None:
+    def _note(self, line: str, remark: str | None = None) -> None:
         self.journal.append(f"{time.monotonic():.3f} {line}")
-        if said:
-            self._tell(said)
+        if remark:
+            self._tell(remark)
 
 
 def _workers(count: int) -> str:

@@ -40,25 +40,25 @@ def ended(view: View, member: MemberId, code: int, reason: str | None, now_ms: i
     worker = view.workers.get(member)
     if worker is None:
         return view
-    gone = replace(
+    ended_view = replace(
         view,
         workers={m: w for m, w in view.workers.items() if m != member},
         unwanted=view.unwanted - {member},
         condemned=view.condemned - {member},
     )
     if member in view.condemned:
-        return gone
+        return ended_view
     if worker.phase is Phase.STARTING:
-        return _never_trained(gone, worker, code, f"{member} {how(code, worker.phase, reason)}", now_ms)
+        return _never_trained(ended_view, worker, code, f"{member} {how(code, worker.phase, reason)}", now_ms)
     match worker.phase:
         case Phase.LEAVING:
-            return gone
+            return ended_view
         case Phase.MEMBER if member in (membership.leavers(view) if code else membership.left(view)):
-            return gone
+            return ended_view
         case Phase.MEMBER if code == 0:
-            return replace(gone, finished=True, members=tuple(m for m in view.members if m != member))
+            return replace(ended_view, finished=True, members=tuple(m for m in view.members if m != member))
         case _:
-            return failed(gone, f"{member} {how(code, worker.phase, reason)}", now_ms)
+            return failed(ended_view, f"{member} {how(code, worker.phase, reason)}", now_ms)
 
 
 def _never_trained(view: View, worker: Worker, code: int, what: str, now_ms: int) -> View:
@@ -149,8 +149,8 @@ def adopted(view: View, plan: Plan, now_ms: int) -> View:
 
 def asked(view: View, target: int, spare: int | None = None) -> View:
     """Somebody wants another size: what failed before may be tried again."""
-    wanted = view.spare if spare is None else spare
-    return replace(view, target=target, spare=wanted, failures=0, settled=None, over=None)
+    spare_target = view.spare if spare is None else spare
+    return replace(view, target=target, spare=spare_target, failures=0, settled=None, over=None)
 
 
 def reseated(view: View, going: frozenset[MemberId], target: int) -> View:
@@ -174,8 +174,8 @@ def settled(view: View, reason: str) -> View:
 
 def calmed(view: View, now_ms: int, limits: Limits) -> View:
     """A generation of the wanted size that has lived for a while forgives what failed before it."""
-    whole = view.pending is None and len(view.members) == view.target and view.failed_ms < view.adopted_ms
-    if view.failures and whole and now_ms - view.adopted_ms > limits.steady_ms:
+    settled = view.pending is None and len(view.members) == view.target and view.failed_ms < view.adopted_ms
+    if view.failures and settled and now_ms - view.adopted_ms > limits.steady_ms:
         return replace(view, failures=0)
     return view
 

@@ -42,8 +42,8 @@ LONGEST_S = 1e9
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    own, training = _split(given)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    own, training = _split(words)
     parser = _parser()
     options = parser.parse_args(own)
     if training:
@@ -155,16 +155,16 @@ def _token(options: argparse.Namespace, folder: Path, at_the_end: ExitStack) -> 
     """The token that was given, or a new one left in a file of ours; workers don't inherit it."""
     try:
         if options.token_file or os.environ.get(ENV_TOKEN):
-            known = f"the token in {options.token_file}" if options.token_file else f"${ENV_TOKEN}"
+            source = f"the token in {options.token_file}" if options.token_file else f"${ENV_TOKEN}"
             path = None if options.token_file in (None, "-") else Path(options.token_file).resolve()
-            return _Token(token_of(options.token_file, os.environ), known, path)
+            return _Token(token_of(options.token_file, os.environ), source, path)
         path = folder / f"fallow-token-{os.getpid()}"
-        made = _Token(make_token(path), f"the token in {path}", path)
+        new_token = _Token(make_token(path), f"the token in {path}", path)
     except (TokenMissing, OSError) as error:
         _tell(str(error))
         sys.exit(WRONG_USAGE)
     at_the_end.callback(path.unlink, missing_ok=True)
-    return made
+    return new_token
 
 
 def _open_gate(listens: tuple[str, int], controller: Controller, token: _Token) -> RelayServer:

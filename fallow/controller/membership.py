@@ -138,7 +138,7 @@ def decide(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     if view.pending is not None:
         return _advance(view, view.pending, now_ms, limits)
     if view.generation == 0:
-        return _found(view, limits)
+        return _first_group(view, limits)
     if view.stopping:
         return (_next_plan(view, (), ()),) if view.members else ()
     return _resize(view, now_ms, limits)
@@ -151,12 +151,12 @@ def losses(view: View) -> Mapping[MemberId, int]:
 
 def holders(view: View) -> tuple[MemberId, ...]:
     """Living workers that hold the training state, in rank order; a joiner counts once it has switched."""
-    known = list(view.members)
+    candidates = list(view.members)
     if view.pending is not None:
         plan, switched = view.pending.plan, view.pending.switched
-        known += [member for member in plan.members if plan.base == 0 or member in switched]
+        candidates += [member for member in plan.members if plan.base == 0 or member in switched]
     leaving = {m for m, w in view.workers.items() if w.phase is Phase.LEAVING} | left(view)
-    return tuple(m for m in dict.fromkeys(known) if m in view.workers and m not in leaving)
+    return tuple(m for m in dict.fromkeys(candidates) if m in view.workers and m not in leaving)
 
 
 def is_broken(view: View) -> bool:
@@ -231,9 +231,9 @@ def _recover(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
         return _advance(view, pending, now_ms, limits)
     survivors = holders(view)
     if not survivors:
-        return (GiveUp(_because("no worker that holds the training state is left alive", view)),)
+        return (GiveUp(_reason("no worker that holds the training state is left alive", view)),)
     if view.stalled >= limits.stalled:
-        return (GiveUp(_because(f"step {view.stalled_at} broke {view.stalled} times in a row", view)),)
+        return (GiveUp(_reason(f"step {view.stalled_at} broke {view.stalled} times in a row", view)),)
     step_of = _steps(view)
     unaware = [member for member in survivors if member not in step_of]
     if unaware:
@@ -314,11 +314,11 @@ def _alive(view: View, members: tuple[MemberId, ...]) -> bool:
     return all(member in view.workers for member in members)
 
 
-def _found(view: View, limits: Limits) -> tuple[Action, ...]:
+def _first_group(view: View, limits: Limits) -> tuple[Action, ...]:
     if view.over is not None:
         return (GiveUp(view.over),)
     if view.failures >= limits.failures:
-        return (GiveUp(_because(f"{view.failures} starts in a row failed", view)),)
+        return (GiveUp(_reason(f"{view.failures} starts in a row failed", view)),)
     unwelcome = view.unwanted - view.condemned
     if unwelcome:
         return tuple(Kill(member, "not needed any more", failure=False) for member in sorted(unwelcome))
@@ -339,8 +339,8 @@ def _resize(view: View, now_ms: int, limits: Limits) -> tuple[Action, ...]:
     if view.unhanded is not None:
         return (Settle(view.unhanded),)
     staying = tuple(member for member in view.members if member not in view.unwanted)[: view.target]
-    spoken_for = view.unwanted | view.condemned
-    ready = tuple(m for m, w in view.workers.items() if w.phase is Phase.READY and m not in spoken_for)
+    excluded = view.unwanted | view.condemned
+    ready = tuple(m for m, w in view.workers.items() if w.phase is Phase.READY and m not in excluded)
     missing = view.target - len(staying)
     joiners = ready[:missing]
     if len(joiners) == missing and (missing or len(staying) < len(view.members)):
@@ -367,7 +367,7 @@ def _staff(view: View, missing: int, ready: tuple[MemberId, ...], limits: Limits
     if view.over is not None:
         return (Settle(view.over),)
     if view.failures >= limits.failures:
-        return (Settle(_because(f"{view.failures} attempts in a row failed", view)),)
+        return (Settle(_reason(f"{view.failures} attempts in a row failed", view)),)
     return (Start(short, False),)
 
 
@@ -375,5 +375,5 @@ def _next_plan(view: View, members: tuple[MemberId, ...], joiners: tuple[MemberI
     return Publish(Plan(number=view.next_number, base=view.generation, members=members, receivers=joiners))
 
 
-def _because(what: str, view: View) -> str:
+def _reason(what: str, view: View) -> str:
     return f"{what}; the last: {view.last_failure}" if view.last_failure else what

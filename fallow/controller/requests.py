@@ -60,8 +60,8 @@ class Steering:
             case ["devices", names]:
                 return self._assign(tuple(name for name in names.split(",") if name))
             case ["status"]:
-                told = self._tally.status(controller, self._hosts)
-                return told | {"top_ups": None if self.growth is None else self.growth.status()}
+                report = self._tally.status(controller, self._hosts)
+                return report | {"top_ups": None if self.growth is None else self.growth.status()}
             case ["release", member] if member in controller.view.workers:
                 controller.release(MemberId(member))
                 return {"releasing": member}
@@ -119,13 +119,13 @@ class Steering:
         return lambda: self._assigned(number)
 
     def _refusal(self, names: tuple[str, ...], size: int) -> str | None:
-        asked = ",".join(names)
+        names_text = ",".join(names)
         if not self._hosts.seating():
             return "this training was started without devices: start it with --devices"
         if len(set(names)) < len(names):
-            return f"devices {asked}: one is named twice, and each takes one worker"
+            return f"devices {names_text}: one is named twice, and each takes one worker"
         if not self._minimum <= size <= self._maximum:
-            return f"devices {asked}: {size} workers lie outside --min {self._minimum} --max {self._maximum}"
+            return f"devices {names_text}: {size} workers lie outside --min {self._minimum} --max {self._maximum}"
         if self._controller.view.stopping or self._controller.view.finished:
             return "the training is coming to its end"
         return None
@@ -133,14 +133,14 @@ class Steering:
     def _assigned(self, number: int) -> Answer | None:
         """How the order went, once the devices that go are free and the others have their workers."""
         view, seating = self._controller.view, self._hosts.seating()
-        kept = [seat.device for seat in seating if seat.kept]
+        same = [seat.device for seat in seating if seat.kept]
         if number != self._orders:
-            return {"error": "another order of devices has come since", "devices": kept}
+            return {"error": "another order of devices has come since", "devices": same}
         if view.stopping or view.finished:
-            return {"error": "the training is coming to its end", "devices": kept}
+            return {"error": "the training is coming to its end", "devices": same}
         if self._failed is not None and all(seat.kept for seat in seating):
-            return {"error": f"the training stays on {','.join(kept)}: {self._failed}", "devices": kept}
-        return {"devices": kept, "workers": len(view.members)} if self._is_in_order() else None
+            return {"error": f"the training stays on {','.join(same)}: {self._failed}", "devices": same}
+        return {"devices": same, "workers": len(view.members)} if self._is_in_order() else None
 
     def _is_in_order(self) -> bool:
         """Whether no process is left on a device that goes, and as many compute as were asked for."""
@@ -151,13 +151,13 @@ class Steering:
     # -- wishes -----------------------------------------------------------------------------------------
 
     def _release_caches(self) -> Answer | Waiting:
-        asked = self._controller.view.members
+        members = self._controller.view.members
         number = self._wish(protocol.RELEASE_CACHES)
 
         def released() -> Answer | None:
-            told = self._granted(number, asked)
-            there = [member for member in asked if member in self._controller.view.members]
-            return {"workers": told} if all(member in told for member in there) else None
+            grants = self._granted(number, members)
+            there = [member for member in members if member in self._controller.view.members]
+            return {"workers": grants} if all(member in grants for member in there) else None
 
         return released
 
@@ -167,23 +167,25 @@ class Steering:
         if view.stopping or not view.generation:
             self._controller.ask_to_stop("suspended on request")
             return {"stopping": True, "saved_bytes": None}
-        asked: dict[MemberId, int] = {}
+        numbers: dict[MemberId, int] = {}
 
         def saved() -> Answer | None:
             view = self._controller.view
             if view.finished or not view.members:
                 return {"error": "the training is coming to its end"}
             saver = view.members[0]
-            if saver not in asked:
-                asked[saver] = self._wish(protocol.SAVE)
-            told = [t for member, number in asked.items() for t in self._granted(number, (member,)).values()]
-            if not told:
+            if saver not in numbers:
+                numbers[saver] = self._wish(protocol.SAVE)
+            grants = [
+                t for member, number in numbers.items() for t in self._granted(number, (member,)).values()
+            ]
+            if not grants:
                 return None
-            if "error" in told[-1]:
-                return told[-1]
+            if "error" in grants[-1]:
+                return grants[-1]
             self.suspended = True
             self._controller.ask_to_stop("suspended on request")
-            return {"stopping": True, "saved_bytes": told[-1]["bytes"]}
+            return {"stopping": True, "saved_bytes": grants[-1]["bytes"]}
 
         return saved
 
@@ -196,5 +198,5 @@ class Steering:
 
     def _granted(self, number: int, members: Sequence[MemberId]) -> dict[str, Answer]:
         box = self._controller.box
-        told = {member: box.get(protocol.granted_key(number, member)) for member in members}
-        return {member: json.loads(answer) for member, answer in told.items() if answer is not None}
+        grants = {member: box.get(protocol.granted_key(number, member)) for member in members}
+        return {member: json.loads(answer) for member, answer in grants.items() if answer is not None}

@@ -35,7 +35,7 @@ class Tally:
     def status(self, controller: Controller, hosts: Hosts) -> dict[str, Any]:
         """All that can be said of the training now."""
         self._read(controller)
-        view, told = controller.view, self._first
+        view, first = controller.view, self._first
         reports = {member: controller.report(member) for member in view.members}
         read = {member: json.loads(report) for member, report in reports.items() if report is not None}
         return {
@@ -60,14 +60,14 @@ class Tally:
                 }
                 for machine in hosts.guests()
             ],
-            "step": told.get("step"),
-            "steps_left": told.get("remaining_steps"),
+            "step": first.get("step"),
+            "steps_left": first.get("remaining_steps"),
             "step_s": {str(size): seconds for size, seconds in sorted(self._step_s.items())},
             "resize_s": controller.paused_s,
             "memory_held_bytes": _most(read, "memory_reserved_bytes"),
             "memory_needed_bytes": _most(read, "memory_peak_bytes"),
             "checkpoint_ms": self._checkpoint_ms,
-            "can_save": bool(told["can_save"]) if "can_save" in told else None,
+            "can_save": bool(first["can_save"]) if "can_save" in first else None,
             "failures": view.failures,
             "last_failure": view.last_failure,
             "settled": view.settled,
@@ -79,14 +79,14 @@ class Tally:
         report = controller.report(members[0]) if members else None
         if report is None:
             return
-        self._first = told = json.loads(report)
-        if told.get("step_time_s") is not None and told.get("world_size") is not None:
-            self._step_s[int(told["world_size"])] = told["step_time_s"]
-        saved = [ms for ms in (told.get("checkpoint_ms"), self._checkpoint_ms) if ms is not None]
+        self._first = document = json.loads(report)
+        if document.get("step_time_s") is not None and document.get("world_size") is not None:
+            self._step_s[int(document["world_size"])] = document["step_time_s"]
+        saved = [ms for ms in (document.get("checkpoint_ms"), self._checkpoint_ms) if ms is not None]
         self._checkpoint_ms = max(saved, default=None)
 
 
 def _most(reports: Mapping[MemberId, dict[str, Any]], name: str) -> int | None:
     """The most that any worker told, bytes on its device."""
-    told = [report[name] for report in reports.values() if report.get(name) is not None]
-    return max(told, default=None)
+    values = [report[name] for report in reports.values() if report.get(name) is not None]
+    return max(values, default=None)

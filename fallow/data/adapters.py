@@ -43,37 +43,37 @@ class Adapter:
     loading: Loading
 
 
-def take_in(source: Any, asked: Asked, global_batch: int, seed: int, key: int | None) -> Adapter:
+def take_in(source: Any, request: Asked, global_batch: int, seed: int, key: int | None) -> Adapter:
     """Understand ``source``; with ``key``, randomness in reading is keyed. Raises DataMistake, BatchError."""
     loader = source if isinstance(source, DataLoader) else None
     dataset = loader.dataset if loader is not None else source
     check_source(source)
-    _check_loader(loader, asked)
-    loading = _loading(loader, asked)
+    _check_loader(loader, request)
+    loading = _loading(loader, request)
     drops = getattr(loader.batch_sampler, "drop_last", None) if loader is not None else None
-    drop_last = _first(asked.drop_last, drops, False)
-    collate = asked.collate or (loader.collate_fn if loader is not None else None)
+    drop_last = _first(request.drop_last, drops, False)
+    collate = request.collate or (loader.collate_fn if loader is not None else None)
     if _is_stream(dataset):
-        if asked.shuffle or asked.order:
+        if request.shuffle or request.order:
             raise DataError(
                 "a stream is read in its own order: shuffle in the data set, and drop shuffle=, order="
             )
-        told = _told_length(dataset) if asked.samples_per_epoch is None else None
+        known_length = _declared_length(dataset) if request.samples_per_epoch is None else None
         order = Order(
-            samples=_first(asked.samples_per_epoch, told, ENDLESS),
+            samples=_first(request.samples_per_epoch, known_length, ENDLESS),
             global_batch=global_batch,
             seed=seed,
             shuffle=False,
             drop_last=drop_last,
         )
-        return Adapter(order=order, reader=StreamReader(dataset, collate, key, told), loading=loading)
+        return Adapter(order=order, reader=StreamReader(dataset, collate, key, known_length), loading=loading)
     order = Order(
-        samples=_length(dataset, asked),
+        samples=_length(dataset, request),
         global_batch=global_batch,
         seed=seed,
-        shuffle=_shuffles(loader, asked),
+        shuffle=_shuffles(loader, request),
         drop_last=drop_last,
-        visit=asked.order,
+        visit=request.order,
     )
     return Adapter(order=order, reader=MapReader(dataset, collate, key), loading=loading)
 
@@ -82,14 +82,14 @@ def length(total_steps: int | None, epochs: int | None, order: Order) -> int:
     """The steps of the whole training, asked for one way or the other. Raises LoopMistake."""
     if (total_steps is None) == (epochs is None):
         raise LoopError("steps() takes either total_steps or epochs")
-    asked = total_steps if epochs is None else epochs
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
-        raise LoopError(f"steps() cannot train for {asked!r} steps or epochs: pass a whole number")
+    limit = total_steps if epochs is None else epochs
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise LoopError(f"steps() cannot train for {limit!r} steps or epochs: pass a whole number")
     if epochs is None:
-        return asked
+        return limit
     if order.samples == ENDLESS:
         raise LoopError("this stream has no length, so no epochs: pass total_steps or samples_per_epoch")
-    return asked * order.steps_per_epoch
+    return limit * order.steps_per_epoch
 
 
 def _is_stream(dataset: Any) -> bool:
@@ -105,15 +105,15 @@ def _is_stream(dataset: Any) -> bool:
     )
 
 
-def _length(dataset: Any, asked: Asked) -> int:
-    if asked.order is not None:
-        return len(check_order(asked.order))
-    if asked.samples_per_epoch is not None:
+def _length(dataset: Any, request: Asked) -> int:
+    if request.order is not None:
+        return len(check_order(request.order))
+    if request.samples_per_epoch is not None:
         raise DataError("samples_per_epoch is for streams: this data set has a length of its own")
     return len(dataset)
 
 
-def _told_length(stream: Any) -> int | None:
+def _declared_length(stream: Any) -> int | None:
     """What a stream says of its length, if anything: one that is made of others may not know it."""
     try:
         return len(stream)
@@ -121,16 +121,16 @@ def _told_length(stream: Any) -> int | None:
         return None
 
 
-def _shuffles(loader: DataLoader[Any] | None, asked: Asked) -> bool:
-    if asked.shuffle is not None:
-        return asked.shuffle
-    if loader is None or asked.order is not None:
+def _shuffles(loader: DataLoader[Any] | None, request: Asked) -> bool:
+    if request.shuffle is not None:
+        return request.shuffle
+    if loader is None or request.order is not None:
         return True
     assert isinstance(loader.batch_sampler, BatchSampler)  # checked: one that can be followed
     return isinstance(loader.batch_sampler.sampler, RandomSampler)
 
 
-def _check_loader(loader: DataLoader[Any] | None, asked: Asked) -> None:
+def _check_loader(loader: DataLoader[Any] | None, request: Asked) -> None:
     """Refuse a loader whose samples would not be those that torch reads from it."""
     if loader is None:
         return
@@ -140,7 +140,7 @@ def _check_loader(loader: DataLoader[Any] | None, asked: Asked) -> None:
             "for another world. Let the data set give single samples and the loader have a batch size; if "
             "they are single samples, pass the data set itself to steps()"
         )
-    if asked.order is not None or _is_stream(loader.dataset):
+    if request.order is not None or _is_stream(loader.dataset):
         return
     unfollowed = _unfollowed(loader.batch_sampler, len(loader.dataset))
     if unfollowed is not None:
@@ -165,9 +165,9 @@ def _unfollowed(batched: Any, samples: int) -> str | None:
     return None if drawn == samples else f"{kind.__name__} of {drawn} out of {samples} samples"
 
 
-def _loading(loader: DataLoader[Any] | None, asked: Asked) -> Loading:
-    workers = _first(asked.workers, getattr(loader, "num_workers", None), 0)
-    prefetch = _first(asked.prefetch, getattr(loader, "prefetch_factor", None), 2)
+def _loading(loader: DataLoader[Any] | None, request: Asked) -> Loading:
+    workers = _first(request.workers, getattr(loader, "num_workers", None), 0)
+    prefetch = _first(request.prefetch, getattr(loader, "prefetch_factor", None), 2)
     if workers < 0 or prefetch < 1:
         raise BatchError(
             f"workers={workers} and prefetch={prefetch}: at least 0 processes, each 1 ahead or more"
@@ -175,8 +175,8 @@ def _loading(loader: DataLoader[Any] | None, asked: Asked) -> Loading:
     return Loading(
         workers=workers,
         prefetch=prefetch,
-        pin_memory=_first(asked.pin_memory, getattr(loader, "pin_memory", None), False),
-        worker_init=asked.worker_init or getattr(loader, "worker_init_fn", None),
+        pin_memory=_first(request.pin_memory, getattr(loader, "pin_memory", None), False),
+        worker_init=request.worker_init or getattr(loader, "worker_init_fn", None),
         context=getattr(loader, "multiprocessing_context", None),
         timeout_s=getattr(loader, "timeout", 0.0),
     )

@@ -70,8 +70,8 @@ class ContentCheck:
         """What all workers' notes came to. Says once where others have other samples."""
         if self._hash is None or self._is_told:
             return
-        known = round(summed[0])
-        if any(round(n) != known * (self._hash % m) for n, m in zip(summed[1:], MODULI, strict=False)):
+        result = round(summed[0])
+        if any(round(n) != result * (self._hash % m) for n, m in zip(summed[1:], MODULI, strict=False)):
             self._is_told = True
             LOG.warning(
                 "step %d: workers have different samples at the same places, so some samples are lost and "
@@ -116,10 +116,10 @@ def _hash_of(value: Any, depth: int = 0) -> int:
     elif hasattr(value, "dtype") and hasattr(value, "tobytes"):  # NumPy's
         exact = value.dtype.kind in "biuSU"
         return crc32(value.tobytes() if exact else b"", crc32(f"{kind} {value.dtype} {value.shape}".encode()))
-    found = crc32(f"{kind} {len(parts)}".encode())
+    digest = crc32(f"{kind} {len(parts)}".encode())
     for part in parts:
-        found = crc32(_hash_of(part, depth + 1).to_bytes(4, "little"), found)
-    return found
+        digest = crc32(_hash_of(part, depth + 1).to_bytes(4, "little"), digest)
+    return digest
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:

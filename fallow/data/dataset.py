@@ -93,9 +93,11 @@ class StreamReader:
     ``told`` is the length that the stream itself claims: where it ends is then compared with that.
     """
 
-    def __init__(self, source: Stream, collate: Collate | None, seed: int | None, told: int | None = None):
+    def __init__(
+        self, source: Stream, collate: Collate | None, seed: int | None, declared: int | None = None
+    ):
         self.source = source
-        self._told = told
+        self._told = declared
         self._collate = collate or torch.utils.data.default_collate
         self._seed = seed
         self._iterator: Iterator[Any] | None = None

@@ -116,7 +116,7 @@ class Ahead:
         goes_on = cut == self._cut and step == self._step + 1
         self._cut, self._step, self._wanted = cut, step, pieces_of
         if not goes_on:
-            self._stash = {key: value for key, value in self._stash.items() if self._is_wanted(key)}
+            self._stash = {key: value for key, value in self._stash.items() if self._is_useful(key)}
             self._upcoming = (piece for later in range(step, until) for piece in pieces_of(later))
 
     def fetch(self, piece: Piece) -> Any:
@@ -124,11 +124,11 @@ class Ahead:
         assert self._results is not None, "closed"
         key, idle = _key(piece), 0
         while key not in self._stash:
-            told, value = next(self._results)
-            if told is not None:
-                arrived = tuple(told)  # pinning makes a list of it
+            arrival, value = next(self._results)
+            if arrival is not None:
+                arrived = tuple(arrival)  # pinning makes a list of it
                 self._flying.discard(arrived)
-                if arrived == key or self._is_wanted(arrived):
+                if arrived == key or self._is_useful(arrived):
                     self._stash[arrived] = value
             idle = 0 if key in self._flying else idle + 1
             assert idle <= self._most_idle, f"{piece} was never asked for"
@@ -146,7 +146,7 @@ class Ahead:
                 return piece
         return None
 
-    def _is_wanted(self, key: Key) -> bool:
+    def _is_useful(self, key: Key) -> bool:
         return key[0] >= self._step and any(_key(piece) == key for piece in self._wanted(key[0]))
 
 
@@ -201,8 +201,10 @@ def _begin_process(worker_init: Callable[[int], None] | None, forked: bool, work
 
 def _forks(context: Any) -> bool:
     """Whether they are forks; ``context`` as torch's loader takes it: a method, its context, none."""
-    made = multiprocessing.get_context(context) if context is None or isinstance(context, str) else context
-    return bool(made.get_start_method() == "fork")
+    fork_context = (
+        multiprocessing.get_context(context) if context is None or isinstance(context, str) else context
+    )
+    return bool(fork_context.get_start_method() == "fork")
 
 
 def _let_go_of_gpus() -> None:

@@ -45,10 +45,10 @@ class SampleDigest:
         self._given: list[Piece] = []
         self._expected: int | None = None
 
-    def begin(self, shape: StepShape, whole: Callable[[], Sequence[Any]]) -> None:
-        """A step of ``shape`` begins (again); ``whole`` gives its samples, for all workers."""
+    def begin(self, shape: StepShape, samples: Callable[[], Sequence[Any]]) -> None:
+        """A step of ``shape`` begins (again); ``samples`` gives its samples, for all workers."""
         self._watches = shape.world_size > 1 or self._left > 0
-        self._shape, self._whole, self._given, self._expected = shape, whole, [], None
+        self._shape, self._whole, self._given, self._expected = shape, samples, [], None
 
     def add(self, piece: Piece) -> None:
         """The script got these samples."""
@@ -60,38 +60,38 @@ class SampleDigest:
         if not self._watches or not self._given:
             return [0.0] * NOTES
         mine = sum(hash_of(piece.where) for piece in self._given)
-        whole = self._hash_of_whole()
-        return [float(each % modulus) for each in (mine, whole) for modulus in MODULI]
+        total = self._hash_of_all()
+        return [float(each % modulus) for each in (mine, total) for modulus in MODULI]
 
     def check(self, summed: Sequence[float], step: int, group: Group, device: torch.device) -> None:
         """What all workers' notes came to, before anything is updated. Raises DataError in all of them."""
         if not self._watches or self._shape is None:
             return
         self._left -= self._left > 0
-        own = self._hash_of_whole()
+        own = self._hash_of_all()
         workers = sum(bool(rank) for rank in self._shape.ranks)
         for modulus, mine, theirs in zip(MODULI, summed, summed[len(MODULI) :], strict=False):
             expected = own % modulus
             if round(mine) % modulus != expected or round(theirs) != workers * expected:
-                raise DataError(self._told(step, group, device))
+                raise DataError(self._text(step, group, device))
 
-    def _hash_of_whole(self) -> int:
+    def _hash_of_all(self) -> int:
         if self._expected is None:
             self._expected = hash_of(self._whole())
         return self._expected
 
-    def _told(self, step: int, group: Group, device: torch.device) -> str:
+    def _text(self, step: int, group: Group, device: torch.device) -> str:
         """What was lost and what was doubled, as this worker sees it. All workers come here together."""
-        whole = [_number(sample) for sample in self._whole()]
+        hashes = [_number(sample) for sample in self._whole()]
         try:
             computed = Counter(self._of_all(group, device))
-            lost, more = Counter(whole) - computed, computed - Counter(whole)
+            lost, more = Counter(hashes) - computed, computed - Counter(hashes)
             what = f"{_named(lost)} were read by nobody, and {_named(more)} once too often, or wrongly"
         except GroupBroken:
             what = "some were read by nobody, and others twice"
         return (
             f"step {step}: the workers do not agree about its samples; nothing was updated. Of the "
-            f"{len(whole)} that rank {group.rank} knows, {what}. All workers must go through one data set in "
+            f"{len(hashes)} that rank {group.rank} knows, {what}. All workers must go through one data set in "
             "one order: let order= draw from a generator that is seeded with the epoch, and not go by what "
             "differs between processes (a set, a listed folder, the rank)"
         )
@@ -107,8 +107,8 @@ class SampleDigest:
         start = sum(lengths[: group.rank])
         samples[start : start + len(mine)] = torch.tensor(mine, dtype=torch.int64, device=device)
         group.all_reduce([samples])
-        told: list[int] = samples.tolist()
-        return told
+        numbers: list[int] = samples.tolist()
+        return numbers
 
 
 def hash_of(samples: Iterable[Any]) -> int:

@@ -22,8 +22,8 @@ def check_source(source: Any) -> None:
         return
     kind = type(source).__name__
     if not hasattr(type(source), "__getitem__"):
-        held = getattr(source, "__dict__", {})
-        name = next((name for name, value in held.items() if isinstance(value, DataLoader)), None)
+        attributes = getattr(source, "__dict__", {})
+        name = next((name for name, value in attributes.items() if isinstance(value, DataLoader)), None)
         if name is not None:
             raise DataError(
                 f"steps() got a {kind} around a DataLoader (.{name}), which gives ready batches, and those "

@@ -48,11 +48,11 @@ class OpenStep:
         self._check_count(count)
         micro, self._handed_out = self._handed_out, None
         self._done += 1
-        whole = self.shape.global_batch
-        fraction = micro.size / whole
+        global_batch = self.shape.global_batch
+        fraction = micro.size / global_batch
         if count is None:
             return Weighed(micro, fraction, fraction, None)
-        return Weighed(micro, count / whole, fraction, float(count))
+        return Weighed(micro, count / global_batch, fraction, float(count))
 
     def close(self) -> None:
         """The step is to be summed. Raises LoopMistake unless every micro-batch had its backward pass."""

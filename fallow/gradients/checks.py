@@ -23,10 +23,12 @@ from fallow.process_group.collectives import Group
 def checked(loss: torch.Tensor, micro: MicroBatch, step: int) -> torch.Tensor:
     """``loss`` if it is a scalar that hangs on a parameter. Raises LossMistake."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        found = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(type(loss).__name__)
+        problem = (
+            f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(type(loss).__name__)
+        )
         raise LossError(
             f"step {step}, micro-batch {micro.index}: the loss must be one number, the mean over the "
-            f"micro-batch, but has {found}. Use reduction='mean' or loss.mean()"
+            f"micro-batch, but has {problem}. Use reduction='mean' or loss.mean()"
         )
     if not loss.requires_grad:
         raise LossError(

@@ -167,8 +167,8 @@ class Tree:
         """Give up all parts. What still travels keeps its memory."""
         if self._exchanging:
             return []
-        held = [*self._spare, *[storage for _, storage in self._stack]]
-        return [bucket for storage in held for bucket in storage]
+        storages = [*self._spare, *[storage for _, storage in self._stack]]
+        return [bucket for storage in storages for bucket in storage]
 
     def _total(self, blocks: Sequence[tuple[int, int]]) -> Storage:
         """The root of the tree over all workers' parts, in memory of its own."""
@@ -210,10 +210,10 @@ class Tree:
         fresh = iter(self._landings(at, start, stop, sum(map(len, nodes)) - len(mine)))
         parts = [
             (node, mine[place][rank] if owner == rank else next(fresh))
-            for owner, held in enumerate(nodes)
-            for place, node in enumerate(held)
+            for owner, nodes_of in enumerate(nodes)
+            for place, node in enumerate(nodes_of)
         ]
-        owners = [owner for owner, held in enumerate(nodes) for _ in held]
+        owners = [owner for owner, nodes_of in enumerate(nodes) for _ in nodes_of]
         work = self._group.start_exchange(
             [(on_wire(part[peer]), peer) for peer in range(world) if peer != rank for part in mine],
             [(on_wire(part), owner) for owner, (_, part) in zip(owners, parts, strict=True) if owner != rank],
@@ -235,18 +235,18 @@ class Tree:
         if count == 0:
             return []
         key = (at, start)
-        held = self._landed.get(key)
-        if held is None or held.numel() < count * (stop - start):
+        landed = self._landed.get(key)
+        if landed is None or landed.numel() < count * (stop - start):
             dtype, device = self._flat.layout.dtypes[at], self._flat.device
-            held = self._landed[key] = torch.empty(count * (stop - start), dtype=dtype, device=device)
-        return list(held[: count * (stop - start)].view(count, -1))
+            landed = self._landed[key] = torch.empty(count * (stop - start), dtype=dtype, device=device)
+        return list(landed[: count * (stop - start)].view(count, -1))
 
     def _take(self) -> Storage:
         if self._spare:
             return self._spare.pop()
         storage = self._flat.allocate(self._group.world_size, self._left)
-        taken = {bucket.untyped_storage().data_ptr() for bucket in storage}
-        self._left = [bucket for bucket in self._left if bucket.untyped_storage().data_ptr() not in taken]
+        addresses = {bucket.untyped_storage().data_ptr() for bucket in storage}
+        self._left = [bucket for bucket in self._left if bucket.untyped_storage().data_ptr() not in addresses]
         return storage
 
     def _add(self, left: Storage, right: Storage) -> Storage:

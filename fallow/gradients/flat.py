@@ -167,9 +167,9 @@ class Flat:
 
         What fits of ``spare``, which nobody may need any more, is used again: fresh memory is slow.
         """
-        left = list(spare or ())
+        spare_storages = list(spare or ())
         return [
-            self._take(-(-size // multiple) * multiple, dtype, left)
+            self._take(-(-size // multiple) * multiple, dtype, spare_storages)
             for size, dtype in zip(self.layout.sizes, self.layout.dtypes, strict=True)
         ]
 
@@ -240,8 +240,8 @@ class Flat:
 
     def numbers(self, storage: Storage) -> list[float]:
         """What the tail says, to be looked at and given to ``read``. Waits for the device, once."""
-        told: list[float] = _view(storage, self.layout.tail).tolist()
-        return told
+        values: list[float] = _view(storage, self.layout.tail).tolist()
+        return values
 
     def read(self, storage: Storage, numbers: list[float]) -> Totals:
         """Give each parameter its summed gradient, if any worker had one, and settle the buffers, except for
@@ -270,11 +270,11 @@ class Flat:
         pairs = zip(self.buffers.statistics, self.layout.statistics, strict=True)
         return [_view(storage, place).view(like.shape) for like, place in pairs]
 
-    def _take(self, size: int, dtype: torch.dtype, left: Storage) -> torch.Tensor:
-        for at, tensor in enumerate(left):
-            whole = tensor.untyped_storage().nbytes() // dtype.itemsize
-            if tensor.dtype is dtype and size <= whole <= size + 4 * SLACK:
-                return left.pop(at).as_strided((size,), (1,), 0)
+    def _take(self, size: int, dtype: torch.dtype, rest: Storage) -> torch.Tensor:
+        for at, tensor in enumerate(rest):
+            elements = tensor.untyped_storage().nbytes() // dtype.itemsize
+            if tensor.dtype is dtype and size <= elements <= size + 4 * SLACK:
+                return rest.pop(at).as_strided((size,), (1,), 0)
         return torch.empty(size + SLACK, dtype=dtype, device=self.device)[:size]
 
 

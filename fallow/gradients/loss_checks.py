@@ -40,11 +40,11 @@ def doubt(
 
 def _ends(node: Any) -> Iterator[tuple[Any, float, bool]]:
     """The nodes that made one number of many, by what each is multiplied with, and whether it is alone."""
-    left = [(node, 1.0, True)]
+    pending = [(node, 1.0, True)]
     for _ in range(MOST_NODES):
-        if not left:
+        if not pending:
             return
-        node, factor, is_alone = left.pop()
+        node, factor, is_alone = pending.pop()
         if node is None:
             continue
         name = node.name()
@@ -59,7 +59,7 @@ def _ends(node: Any) -> Iterator[tuple[Any, float, bool]]:
             factor = factor * by if name.startswith("Mul") else factor / by
         elif name.startswith(("Mul", "Div")):
             continue  # a ratio or a product of what is learned: that is for the second derivatives to tell
-        left += [(each, factor, is_alone and len(following) == 1) for each in following]
+        pending += [(each, factor, is_alone and len(following) == 1) for each in following]
 
 
 def _number(value: Any) -> float | None:
@@ -123,9 +123,9 @@ def _coupled(loss: torch.Tensor, samples: int, outputs: Sequence[torch.Tensor]) 
         second = torch.autograd.grad(probe, outputs, retain_graph=True, allow_unused=True)
     except (RuntimeError, NotImplementedError):
         return None  # something on the way cannot be differentiated twice
-    found = [each.abs() for each in second if each is not None]
-    own = max((float(each[:half].max()) for each in found), default=0.0)
-    other = max((float(each[half:].max()) for each in found), default=0.0)
+    magnitudes = [each.abs() for each in second if each is not None]
+    own = max((float(each[:half].max()) for each in magnitudes), default=0.0)
+    other = max((float(each[half:].max()) for each in magnitudes), default=0.0)
     if other <= NEGLIGIBLE * max(own, other) or other == 0.0:
         return None
     return (
@@ -142,13 +142,13 @@ def _ramp(like: torch.Tensor) -> torch.Tensor:
 
 def _reaches(node: Any, outputs: Sequence[torch.Tensor]) -> bool:
     """Whether ``node`` was computed from one of ``outputs``: a penalty on parameters sums no samples."""
-    wanted = {output.grad_fn for output in outputs}
-    seen, left = {node}, [node]
-    while left and len(seen) < MOST_NODES:
-        for each, _ in left.pop().next_functions:
-            if each in wanted:
+    targets = {output.grad_fn for output in outputs}
+    visited, pending = {node}, [node]
+    while pending and len(visited) < MOST_NODES:
+        for each, _ in pending.pop().next_functions:
+            if each in targets:
                 return True
-            if each is not None and each not in seen:
-                seen.add(each)
-                left.append(each)
+            if each is not None and each not in visited:
+                visited.add(each)
+                pending.append(each)
     return False

@@ -103,7 +103,7 @@ class Plain:
             self._send()
         self._wait()
         numbers = flat.numbers(storage)
-        self._check_whole(numbers[TALLIES - 1], mark * self._group.world_size)
+        self._check_sum(numbers[TALLIES - 1], mark * self._group.world_size)
         totals = flat.read(storage, numbers)
         checks.complete(self._group, flat, storage, totals, late=late, sparse=self._sparse)
         self._absent = frozenset([n for n, has in enumerate(totals.present) if not has])
@@ -154,9 +154,9 @@ class Plain:
             except GroupBroken as error:
                 self._failure = str(error)  # not the error: its traceback would keep the group alive
 
-    def _check_whole(self, told: float, expected: float) -> None:
+    def _check_sum(self, value: float, expected: float) -> None:
         try:
-            check_whole(self._group, told, expected)
+            check_whole(self._group, value, expected)
         except GroupBroken as error:
             self._failure = str(error)
             raise
@@ -178,8 +178,8 @@ def _arrival(reducer: Plain, number: int) -> Callable[[torch.Tensor], None]:
     alive = weakref.ref(reducer)
 
     def arrived(_: torch.Tensor) -> None:
-        found = alive()
-        if found is not None:
-            found.arrived(number)
+        result = alive()
+        if result is not None:
+            result.arrived(number)
 
     return arrived

@@ -76,15 +76,15 @@ class Reducer(Protocol):
         ...
 
 
-def check_whole(group: Group, told: float, expected: float) -> None:
+def check_whole(group: Group, value: float, expected: float) -> None:
     """After a step's numbers were read, before any is used. Raises GroupBroken when they are no whole sum.
 
     NCCL ends an aborted sum as if well, and leaves whatever was in the buffer: a part of this sum, or the one
     before it. The marks of all are there only when everything before them is there too.
     """
     group.settle()
-    if told != expected:
-        raise GroupBroken(f"a step's marks came to {told:g}, not {expected:g}: its sum is not whole")
+    if value != expected:
+        raise GroupBroken(f"a step's marks came to {value:g}, not {expected:g}: its sum is not whole")
 
 
 class Local:

@@ -147,8 +147,8 @@ class Gate:
         """Whether it ends before the gap does, or soon enough after a gap that is longer than usual."""
         if self.page is None:
             return False
-        left_s, late_s = self.page.room_s()
-        return self._ahead_s + needed_s <= max(left_s, late_s)
+        rest_s, late_s = self.page.room_s()
+        return self._ahead_s + needed_s <= max(rest_s, late_s)
 
     def _hold(self, piece: Piece, needed_s: float) -> None:
         passed, last, longest_s = 0, 0, 0.0
@@ -157,10 +157,10 @@ class Gate:
             if self._fits(needed_s) and self._queue:
                 self._marks.wait(self._queue[0][0])
             else:
-                gap, left_s = (0, 0.0) if self.page is None else (self.page.gap, self.page.left_s())
+                gap, rest_s = (0, 0.0) if self.page is None else (self.page.gap, self.page.left_s())
                 if gap not in (0, last):
                     passed, last = passed + 1, gap
-                longest_s = max(longest_s, left_s)
+                longest_s = max(longest_s, rest_s)
                 if passed > patience and longest_s > 0:
                     needed_s = min(needed_s, BEGINNING * longest_s)
                 self._sleep(LOOK_S)

@@ -69,8 +69,8 @@ def put(gate: Gates) -> Callable[[], None]:
             return
         for parameter in module._parameters.values():
             if parameter is not None and parameter.requires_grad:
-                known = hooked.get(id(parameter))
-                if known is None or known() is not parameter:  # an address comes again
+                hooks = hooked.get(id(parameter))
+                if hooks is None or hooks() is not parameter:  # an address comes again
                     hooked[id(parameter)] = weakref.ref(parameter)
                     parameter.register_post_accumulate_grad_hook(after_gradient)
                 break

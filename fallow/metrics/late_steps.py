@@ -80,13 +80,13 @@ class LateSteps:
         skipped: bool | torch.Tensor,
     ) -> Step:
         """The step, of figures that may still lie on the device. Never blocks."""
-        asked = [loss, 0.0 if grad_norm is None else grad_norm, skipped]
-        if not any(isinstance(figure, torch.Tensor) for figure in asked):
+        row = [loss, 0.0 if grad_norm is None else grad_norm, skipped]
+        if not any(isinstance(figure, torch.Tensor) for figure in row):
             norm = None if grad_norm is None else float(grad_norm)
             return Step(
                 number=number, loss=float(loss), world_size=world_size, grad_norm=norm, skipped=bool(skipped)
             )
-        late = Late(asked, self._device)
+        late = Late(row, self._device)
         if isinstance(loss, torch.Tensor) and self._checks:
             self._behind.append((number, late))
         return LateStep(

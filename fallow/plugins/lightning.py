@@ -172,8 +172,8 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]
     def _update(self) -> None:
         """Lightning's update with the summed gradient: its hooks, clipping and unscaling come first."""
         optimizer, module = self.optimizers[0], self.lightning_module
-        taken = torch.zeros(())  # Lightning asks for the loss of a backward pass that was made already
-        self.precision_plugin.optimizer_step(optimizer, model=module, closure=lambda: taken)
+        no_loss = torch.zeros(())  # Lightning asks for the loss of a backward pass that was made already
+        self.precision_plugin.optimizer_step(optimizer, model=module, closure=lambda: no_loss)
 
     def _on_device(self, batch: Any) -> Any:
         module = self.lightning_module
@@ -213,9 +213,9 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]
             "it goes on from ckpt_path; give ElasticStrategy elastic={'checkpoint': PATH} to resume, at any "
             "world size": trainer.global_step > 0,
         }
-        found = [reason for reason, holds in refused.items() if holds]
-        if found:
-            raise Mistake(f"ElasticStrategy cannot train this: {'; '.join(found)}")
+        reasons = [reason for reason, holds in refused.items() if holds]
+        if reasons:
+            raise Mistake(f"ElasticStrategy cannot train this: {'; '.join(reasons)}")
 
 
 class StepBatch:

@@ -51,8 +51,8 @@ class Meeting(dist.Store):  # type: ignore[misc]  # torch is not checked
 
     def _awaited(self, key: str, timeout_s: float) -> bytes:
         until_s = time.monotonic() + timeout_s
-        while (left_s := until_s - time.monotonic()) > 0:
-            value = self._store.wait(self._named(key), timedelta(seconds=left_s))
+        while (rest_s := until_s - time.monotonic()) > 0:
+            value = self._store.wait(self._named(key), timedelta(seconds=rest_s))
             if value is not None:
                 return value
         raise dist.DistStoreError(f"nobody of this job left {key!r} under {self.prefix!r} in time")
@@ -86,8 +86,8 @@ def _copy_out(store: dist.Store, meeting: Meeting, until_s: float) -> None:
         if time.monotonic() > until_s:
             return
         time.sleep(LOOK_S)
-    made = {key: base64.b64encode(bytes(store.get(key))).decode() for key in store.list_keys()}
+    copies = {key: base64.b64encode(bytes(store.get(key))).decode() for key in store.list_keys()}
     try:
-        meeting.set(LOCAL_KEYS, json.dumps(made))
+        meeting.set(LOCAL_KEYS, json.dumps(copies))
     except RuntimeError:
         return  # the controller is gone, which the channel notices

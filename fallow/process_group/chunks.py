@@ -100,9 +100,9 @@ def _cut(tensors: Iterable[torch.Tensor], device: torch.device, *, sending: bool
         if size < ALONE_BYTES:
             small.append(tensor)
             continue
-        whole = tensor if _lies_ready(tensor, device) else _twin(tensor, device, filled=sending)
+        base = tensor if _lies_ready(tensor, device) else _twin(tensor, device, filled=sending)
         for start in range(0, size, PIECE_BYTES):
-            yield Piece(tensor=tensor, whole=whole, start=start, stop=min(size, start + PIECE_BYTES))
+            yield Piece(tensor=tensor, whole=base, start=start, stop=min(size, start + PIECE_BYTES))
     yield from _packs(small)
 
 

@@ -44,8 +44,8 @@ class Group(Protocol):
         """Give rank ``r`` the next ``send[r]`` elements, take ``receive[r]`` from it; flat tensors."""
         ...
 
-    def all_gather(self, whole: torch.Tensor, part: torch.Tensor) -> None:
-        """Fill ``whole`` with every rank's equally long ``part``, in rank order; flat tensors."""
+    def all_gather(self, full: torch.Tensor, part: torch.Tensor) -> None:
+        """Fill ``full`` with every rank's equally long ``part``, in rank order; flat tensors."""
         ...
 
     def send(self, tensor: torch.Tensor, to: int) -> None:
@@ -111,9 +111,9 @@ class Alone:
         """Everything goes to ourselves."""
         incoming.copy_(outgoing)
 
-    def all_gather(self, whole: torch.Tensor, part: torch.Tensor) -> None:
+    def all_gather(self, full: torch.Tensor, part: torch.Tensor) -> None:
         """Our part is the whole."""
-        whole.copy_(part)
+        full.copy_(part)
 
     def send(self, tensor: torch.Tensor, to: int) -> None:
         """Raises GroupBroken: there is nobody to send to."""

@@ -29,7 +29,7 @@ class Connections:
 
     def shut(self) -> int:
         """End all of this process; how many there were. Safe to repeat, and from any thread."""
-        return self._each(lambda found: found.shutdown(socket.SHUT_RDWR))
+        return self._each(lambda connection: connection.shutdown(socket.SHUT_RDWR))
 
     def watch(self, silence_s: int) -> int:
         """Have the kernel end those whose other machine acknowledges nothing for so long; how many there are.
@@ -44,18 +44,18 @@ class Connections:
             (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): silence_s * 1000,
         }
 
-        def keep(found: socket.socket) -> None:
+        def keep(connection: socket.socket) -> None:
             for (level, name), value in options.items():
-                found.setsockopt(level, name, value)
+                connection.setsockopt(level, name, value)
 
         return self._each(keep)
 
     def _each(self, act: Callable[[socket.socket], None]) -> int:
         count = 0
-        for found in _sockets():
+        for connection in _sockets():
             with suppress(OSError):  # it has ended meanwhile, or is connected to nobody
-                if {_address(found.getsockname()), _address(found.getpeername())} & self.listening:
-                    act(found)
+                if {_address(connection.getsockname()), _address(connection.getpeername())} & self.listening:
+                    act(connection)
                     count += 1
         return count
 
@@ -63,9 +63,9 @@ class Connections:
 def listener_of(make: Callable[[], Made]) -> tuple[Made, Address | None]:
     """What ``make`` makes, and where it listens from then on; ``None`` where that can't be told for sure."""
     before = set(_listening())
-    made = make()
+    listener = make()
     new = set(_listening()) - before
-    return made, new.pop() if len(new) == 1 else None
+    return listener, new.pop() if len(new) == 1 else None
 
 
 def written(address: Address | None) -> str:
@@ -80,10 +80,10 @@ def read(text: str) -> Address | None:
 
 
 def _listening() -> Iterator[Address]:
-    for found in _sockets():
+    for connection in _sockets():
         with suppress(OSError):
-            if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                yield _address(found.getsockname())
+            if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                yield _address(connection.getsockname())
 
 
 def _sockets() -> Iterator[socket.socket]:
@@ -99,12 +99,15 @@ def _sockets() -> Iterator[socket.socket]:
         try:
             if not str((FILES / str(number)).readlink()).startswith("socket:"):
                 continue
-            found = socket.socket(fileno=os.dup(number))
+            connection = socket.socket(fileno=os.dup(number))
         except OSError:
             continue
-        with closing(found):
-            if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM:
-                yield found
+        with closing(connection):
+            if (
+                connection.family in (socket.AF_INET, socket.AF_INET6)
+                and connection.type == socket.SOCK_STREAM
+            ):
+                yield connection
 
 
 def _address(name: tuple[str, int]) -> Address:

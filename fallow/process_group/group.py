@@ -72,10 +72,10 @@ def connect(
             met = local_copy(store, rank, CONNECT_TIMEOUT) if isinstance(store, Meeting) else store
             times = {"timeout_s": _step_timeout_s(), "connect_timeout_s": CONNECT_TIMEOUT.total_seconds()}
             return own_sums(met, rank, world_size, device, **times)
-        made, connected = _gloo(store, rank, world_size, host)
-        group = (TorchGroup if device.type == "cpu" else StagedGroup)(made, store, connected)
+        process_group, connected = _gloo(store, rank, world_size, host)
+        group = (TorchGroup if device.type == "cpu" else StagedGroup)(process_group, store, connected)
         _prove(group, prove)
-        made.set_timeout(timedelta(seconds=_step_timeout_s()))
+        process_group.set_timeout(timedelta(seconds=_step_timeout_s()))
         _connected.add(group)
         return group
     except RuntimeError as error:
@@ -84,9 +84,9 @@ def connect(
 
 def check_backend(environment: Mapping[str, str]) -> None:
     """Raises Mistake for a backend that isn't known, before anybody waits for this worker."""
-    asked = environment.get(ENV_BACKEND, BACKENDS[0])
-    if asked not in BACKENDS:
-        raise Mistake(f"{ENV_BACKEND}={asked!r}: set it to {' or '.join(BACKENDS)}, or unset it")
+    backend = environment.get(ENV_BACKEND, BACKENDS[0])
+    if backend not in BACKENDS:
+        raise Mistake(f"{ENV_BACKEND}={backend!r}: set it to {' or '.join(BACKENDS)}, or unset it")
 
 
 def _goes_over_the_host(store: dist.Store, rank: int, world_size: int, device: torch.device) -> bool:
@@ -95,9 +95,9 @@ def _goes_over_the_host(store: dist.Store, rank: int, world_size: int, device: t
     store.set(f"device/{rank}", f"{asks} {torch.cuda.get_device_properties(device).uuid}")
     keys = [f"device/{other}" for other in range(world_size)]
     store.wait(keys, CONNECT_TIMEOUT)
-    told = [bytes(store.get(key)).decode() for key in keys]
-    wanted, gpus = zip(*(each.split(" ", 1) for each in told), strict=True)
-    return "gloo" in wanted or (len(set(gpus)) < world_size and set(wanted) != {"nccl"})
+    answers = [bytes(store.get(key)).decode() for key in keys]
+    backends, gpus = zip(*(each.split(" ", 1) for each in answers), strict=True)
+    return "gloo" in backends or (len(set(gpus)) < world_size and set(backends) != {"nccl"})
 
 
 _connected: "WeakSet[TorchGroup]" = WeakSet()
@@ -143,13 +143,13 @@ def _gloo(
         device, own = connections.listener_of(lambda: dist.ProcessGroupGloo.create_device(hostname=host))
     options._devices = [device]
     store.set(f"listens/{rank}", connections.written(own))
-    made = dist.ProcessGroupGloo(store, rank, world_size, options)
+    process_group = dist.ProcessGroupGloo(store, rank, world_size, options)
     keys = [f"listens/{other}" for other in range(world_size)]
     store.wait(keys, CONNECT_TIMEOUT)
-    told = [connections.read(bytes(store.get(key)).decode()) for key in keys]
-    listening = frozenset(address for address in told if address is not None)
+    addresses = [connections.read(bytes(store.get(key)).decode()) for key in keys]
+    listening = frozenset(address for address in addresses if address is not None)
     if len(listening) < world_size:
-        return made, None
+        return process_group, None
     connected = Connections(listening=listening)
     connected.watch(PEER_SILENCE_S)
-    return made, connected
+    return process_group, connected

@@ -71,50 +71,50 @@ def offer(tensors: Sequence[torch.Tensor], environment: Mapping[str, str] = os.e
     return Offer(machine=_machine(), pid=os.getpid(), began=began, spans=spans)
 
 
-def to_json(made: Offer) -> dict[str, Any]:
+def to_json(offer: Offer) -> dict[str, Any]:
     """The offer as JSON has it."""
-    spans = [[place, *span] for place, span in made.spans.items()]
-    return {"machine": made.machine, "pid": made.pid, "began": made.began, "spans": spans}
+    spans = [[place, *span] for place, span in offer.spans.items()]
+    return {"machine": offer.machine, "pid": offer.pid, "began": offer.began, "spans": spans}
 
 
-def from_json(told: Any, into: Sequence[torch.Tensor]) -> Offer:
+def from_json(document: Any, into: Sequence[torch.Tensor]) -> Offer:
     """What ``to_json`` gave, for the tensors that it would fill, by their places. Raises ValueError."""
-    match told:
+    match document:
         case {"machine": str(machine), "pid": int(pid), "began": int(began), "spans": list(spans)}:
-            found = {place: (address, nbytes) for place, address, nbytes in spans}
-            if all(0 <= place < len(into) and _fits(span, into[place]) for place, span in found.items()):
-                return Offer(machine=machine, pid=pid, began=began, spans=found)
+            span_of = {place: (address, nbytes) for place, address, nbytes in spans}
+            if all(0 <= place < len(into) and _fits(span, into[place]) for place, span in span_of.items()):
+                return Offer(machine=machine, pid=pid, began=began, spans=span_of)
     raise ValueError("its offer of memory does not fit its tensors")
 
 
-def can_read(made: Offer) -> bool:
+def can_read(offer: Offer) -> bool:
     """Whether a byte of what was offered can be read from here."""
-    spans = [span for span in made.spans.values() if span[1]]
-    if not spans or made.machine != _machine() or not _is_ours(made):
+    spans = [span for span in offer.spans.values() if span[1]]
+    if not spans or offer.machine != _machine() or not _is_ours(offer):
         return False
     address, _ = spans[-1]
     byte = ctypes.create_string_buffer(1)
-    return _copy(made.pid, address, ctypes.addressof(byte), 1) == 1
+    return _copy(offer.pid, address, ctypes.addressof(byte), 1) == 1
 
 
-def read(made: Offer, into: Sequence[torch.Tensor]) -> None:
+def read(offer: Offer, into: Sequence[torch.Tensor]) -> None:
     """Fill ``into``, the offered tensors in the order of their places. Raises NeighbourGone."""
     wholes = [
         tensor if _is_plain(tensor) else torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in into
     ]
     pieces = [
-        (made.pid, address + start, whole.data_ptr() + start, min(PIECE_BYTES, nbytes - start))
-        for (address, nbytes), whole in zip(made.spans.values(), wholes, strict=True)
+        (offer.pid, address + start, target.data_ptr() + start, min(PIECE_BYTES, nbytes - start))
+        for (address, nbytes), target in zip(offer.spans.values(), wholes, strict=True)
         for start in range(0, nbytes, PIECE_BYTES)
     ]
     with ThreadPoolExecutor(READERS, "fallow-read") as readers:
-        for _ in readers.map(_copy_whole, pieces):
+        for _ in readers.map(_copy_piece, pieces):
             pass
-    if not _is_ours(made):
-        raise NeighbourGone(f"process {made.pid} ended while it was read")
-    for tensor, whole in zip(into, wholes, strict=True):
-        if whole is not tensor:
-            tensor.copy_(whole)
+    if not _is_ours(offer):
+        raise NeighbourGone(f"process {offer.pid} ended while it was read")
+    for tensor, target in zip(into, wholes, strict=True):
+        if target is not tensor:
+            tensor.copy_(target)
 
 
 @contextmanager
@@ -130,9 +130,9 @@ def letting_read() -> Iterator[None]:
             _allow(NOBODY)
 
 
-def _is_ours(made: Offer) -> bool:
+def _is_ours(offer: Offer) -> bool:
     """Whether the process is this account's, and the one that made the offer."""
-    return accounts.of_process(made.pid) == os.geteuid() and _began(made.pid) == made.began
+    return accounts.of_process(offer.pid) == os.geteuid() and _began(offer.pid) == offer.began
 
 
 def _began(pid: int) -> int | None:
@@ -157,7 +157,7 @@ class _Span(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
-def _copy_whole(piece: tuple[int, int, int, int]) -> None:
+def _copy_piece(piece: tuple[int, int, int, int]) -> None:
     """Copy one piece: process, where it lies there, where here, bytes. Raises NeighbourGone."""
     pid, theirs, ours, nbytes = piece
     done = 0

@@ -97,10 +97,10 @@ class MembershipClient:
         """Whether a controller may move this worker."""
         return self._channel is not None
 
-    def check_joined(self, asked: str) -> bool:
-        """True; raises NotYetJoined, which names what was ``asked`` for, while this worker has no place."""
+    def check_joined(self, call: str) -> bool:
+        """True; raises NotYetJoined, which names what was ``call`` for, while this worker has no place."""
         if not self.has_joined:
-            raise NotYetJoined(asked)
+            raise NotYetJoined(call)
         return True
 
     def flag(self) -> int:
@@ -229,18 +229,18 @@ class MembershipClient:
         worker, step = self._channel.member, self._holder.next_step
         if self.warming_up or self._generation == 0:
             return Abandoned(f"{where}; {worker} had not joined yet and ends")
-        kept = self._kept() if self.group.rank == 0 else None
-        if isinstance(kept, OSError):
-            resume = f"it could not be saved: {kept}"
-        elif kept is not None:
-            resume = f"saved to {kept}: start the same command again to go on from there"
+        keeper = self._keeper() if self.group.rank == 0 else None
+        if isinstance(keeper, OSError):
+            resume = f"it could not be saved: {keeper}"
+        elif keeper is not None:
+            resume = f"saved to {keeper}: start the same command again to go on from there"
         elif self.group.rank == 0:
             resume = "nothing is saved: give elastic() a checkpoint path to resume from another time"
         else:
             resume = "rank 0 saves where there is a checkpoint path; start the same command again to resume"
         return Abandoned(f"{where}; {worker} stopped after {step} steps; {resume}")
 
-    def _kept(self) -> object:
+    def _keeper(self) -> object:
         try:
             return self._keep()
         except OSError as error:
@@ -297,7 +297,7 @@ class MembershipClient:
         """Hand our state on. If it is one that cannot be, say so: then nobody joins, and all else goes on."""
         assert self._channel is not None
         try:
-            send_state(ready.group, onward, _whole_state(self._holder), self._holder.device)
+            send_state(ready.group, onward, _state_tree(self._holder), self._holder.device)
         except StateError as mistake:
             LOG.error("the training cannot be handed over, and goes on as it is", exc_info=mistake)
             key = protocol.unhanded_key(ready.plan.number, self._channel.member)
@@ -306,7 +306,7 @@ class MembershipClient:
         return True
 
 
-def _whole_state(holder: Holder) -> dict[str, Any]:
+def _state_tree(holder: Holder) -> dict[str, Any]:
     """The state; raises StateMistake for whatever the script's own objects raise."""
     try:
         return holder.state()

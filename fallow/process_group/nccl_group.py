@@ -85,10 +85,10 @@ class NcclGroup(TorchGroup):
         with self.in_time():
             super().all_to_all(incoming, outgoing, receive, send)
 
-    def all_gather(self, whole: torch.Tensor, part: torch.Tensor) -> None:
-        """Fill ``whole`` with every rank's equally long ``part``, in rank order; flat tensors."""
+    def all_gather(self, full: torch.Tensor, part: torch.Tensor) -> None:
+        """Fill ``full`` with every rank's equally long ``part``, in rank order; flat tensors."""
         with self.in_time():
-            super().all_gather(whole, part)
+            super().all_gather(full, part)
 
     def start_all_reduce(self, buffer: torch.Tensor) -> Work:
         """Queue the sum of one flat buffer over all workers, in place."""
@@ -234,9 +234,9 @@ def connect(
     trying.join(connect_timeout_s)
     if came != [float(world_size)]:
         # Before the abort, whose own word comes to the thread as well.
-        found = f"it summed {came[0]}" if came else f"nothing was summed within {connect_timeout_s:g} s"
+        result = f"it summed {came[0]}" if came else f"nothing was summed within {connect_timeout_s:g} s"
         group.abort()
-        raise GroupBroken(f"a communicator of {world_size} did not come about: {found}")
+        raise GroupBroken(f"a communicator of {world_size} did not come about: {result}")
     return group
 
 
@@ -246,9 +246,9 @@ def _try(group: NcclGroup, device: torch.device, module: Any, came: list[float |
         with module.stream(module.Stream(device)):
             one = torch.ones(1, device=device)
             group.all_reduce([one])
-            told = float(one)
+            mean = float(one)
             group.settle()
-        came.append(told)
+        came.append(mean)
     except (RuntimeError, GroupBroken) as error:
         came.append(RuntimeError(str(error)))
 

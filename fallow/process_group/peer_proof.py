@@ -37,10 +37,10 @@ def prove(group: Group, secret: Secret, name: str) -> None:
     def proof(by: Rank, to: Rank, challenge: bytes, answer_to: bytes) -> bytes:
         return hmac.digest(key, f"{name} {by} {to} ".encode() + challenge + answer_to, "sha256")
 
-    told = {rank: proof(group.rank, rank, ours[rank], theirs[rank]) for rank in others}
-    heard = _exchanged(group, told, PROOF_BYTES)
+    own_proofs = {rank: proof(group.rank, rank, ours[rank], theirs[rank]) for rank in others}
+    peer_proofs = _exchanged(group, own_proofs, PROOF_BYTES)
     for rank in others:
-        if not hmac.compare_digest(heard[rank], proof(rank, group.rank, theirs[rank], ours[rank])):
+        if not hmac.compare_digest(peer_proofs[rank], proof(rank, group.rank, theirs[rank], ours[rank])):
             raise GroupBroken(
                 f"who connected as rank {rank} does not know the job's secret; another account on this "
                 "machine may have taken its place"
@@ -49,7 +49,7 @@ def prove(group: Group, secret: Secret, name: str) -> None:
 
 def _exchanged(group: Group, words: dict[Rank, bytes], count: int) -> dict[Rank, bytes]:
     """What the others sent, each ``count`` bytes, while ``words`` went to them."""
-    sends = [(torch.frombuffer(bytearray(word), dtype=torch.uint8), rank) for rank, word in words.items()]
+    sends = [(torch.frombuffer(bytearray(text), dtype=torch.uint8), rank) for rank, text in words.items()]
     receives = [(torch.zeros(count, dtype=torch.uint8), rank) for rank in words]
     group.start_exchange(sends, receives).wait()
     return {rank: bytes(tensor.tolist()) for tensor, rank in receives}

@@ -183,23 +183,23 @@ class Rendezvous:
         try:
             self.announce(protocol.report_key(self.member), protocol.encode_report(measurements))
         except ControllerLost:
-            self._set_gone()
+            self._note_departure()
 
     def tell_calls(self, text: str) -> None:
         """Leave for joiners how the script calls its model; a lost controller is noticed elsewhere."""
         try:
             self.announce(protocol.CALLS, text)
         except ControllerLost:
-            self._set_gone()
+            self._note_departure()
 
     def told_calls(self) -> str | None:
         """What a member left with ``tell_calls``; ``None`` when there is nothing."""
         assert self._door is not None
         try:
-            found = self._door.get(protocol.CALLS)
+            text = self._door.get(protocol.CALLS)
         except RuntimeError:
             return None
-        return None if found is None else found.decode()
+        return None if text is None else text.decode()
 
     def close(self) -> None:
         """Stop listening and wait for the threads: one left in a C++ wait aborts the process at exit."""
@@ -251,7 +251,7 @@ class Rendezvous:
                     self._learn(protocol.decode_plan(plan.decode()))
                     number += 1
         except RuntimeError:
-            self._set_gone()
+            self._note_departure()
 
     def _guard(self) -> None:
         """When the controller is gone, and perhaps the peers with it, let nobody wait in a group for ever."""
@@ -261,8 +261,8 @@ class Rendezvous:
             lost_s = (lost_s or time.monotonic()) if self.lost else None
             if lost_s is not None and time.monotonic() - lost_s > STUCK_AFTER_S:
                 with self._changed:
-                    groups_left = [self._seated[1], *(ready.group for ready in self._agreed.values())]
-                for group in groups_left:
+                    groups = [self._seated[1], *(ready.group for ready in self._agreed.values())]
+                for group in groups:
                     group.abort()
                 return
 
@@ -322,7 +322,7 @@ class Rendezvous:
                 self._committed.add(plan.number)
                 self._changed.notify_all()
         except RuntimeError:
-            self._set_gone()
+            self._note_departure()
 
     def _connected(self, meeting: Meeting, rank: int, world_size: int) -> Group:
         def prove(group: Group) -> None:
@@ -337,7 +337,7 @@ class Rendezvous:
                 with self._changed:
                     self._committed.add(plan.number)
         except RuntimeError:
-            self._set_gone()
+            self._note_departure()
 
     def _decided(self, door: SealedStore, plan: Plan) -> bool:
         """Whether the plan is committed; blocks until it is or isn't."""
@@ -347,7 +347,7 @@ class Rendezvous:
                 return decision.decode() == protocol.COMMIT
         return False
 
-    def _set_gone(self) -> None:
+    def _note_departure(self) -> None:
         with self._changed:
             self._gone = True
             self._changed.notify_all()

@@ -28,11 +28,11 @@ class StagedGroup(TorchGroup):
         super().all_to_all(landing, _copied(outgoing), receive, send)
         _back([(incoming, landing)])
 
-    def all_gather(self, whole: torch.Tensor, part: torch.Tensor) -> None:
-        """Fill ``whole`` with every rank's equally long ``part``, in rank order; flat tensors."""
-        landing = _room(whole)
+    def all_gather(self, full: torch.Tensor, part: torch.Tensor) -> None:
+        """Fill ``full`` with every rank's equally long ``part``, in rank order; flat tensors."""
+        landing = _room(full)
         super().all_gather(landing, _copied(part))
-        _back([(whole, landing)])
+        _back([(full, landing)])
 
     def start_all_reduce(self, buffer: torch.Tensor) -> Work:
         """Begin to sum one flat buffer in place, once the device has computed it."""

@@ -75,11 +75,11 @@ def slots(node: Node, twins: Any) -> list[tuple[Slot, Any]]:
 
     Raises NotAState.
     """
-    found: dict[int, tuple[Slot, Any]] = {}
+    result: dict[int, tuple[Slot, Any]] = {}
     try:
         for slot, twin in _walk(node, twins):
-            found.setdefault(slot.index, (slot, twin))
-        return [found[index] for index in range(len(found))]
+            result.setdefault(slot.index, (slot, twin))
+        return [result[index] for index in range(len(result))]
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, RecursionError) as error:
         raise NotAState(f"{type(error).__name__}: {error}") from error
 
@@ -161,8 +161,8 @@ class _Writer:
             case bytes() | bytearray() if type(value) in (bytes, bytearray):
                 return [type(value).__name__, self._bytes(bytes(value))]
         if numpy is not None and type(value) is numpy.ndarray:
-            whole = value if value.flags.c_contiguous and value.flags.writeable else value.copy()
-            return ["array", self._tensor(torch.from_numpy(whole))]
+            contiguous = value if value.flags.c_contiguous and value.flags.writeable else value.copy()
+            return ["array", self._tensor(torch.from_numpy(contiguous))]
         if numpy is not None and isinstance(value, numpy.generic):
             return ["number", self._tensor(torch.from_numpy(value.reshape(1).copy()))]
         raise TypeError(f"only {HOLDABLE} can be")
@@ -214,8 +214,8 @@ def _is_plain(values: Iterable[Any]) -> bool:
     return kinds <= SINGLE | {int}
 
 
-def _name_of(kind: Any, known: dict[str, Any]) -> str:
-    for name, each in known.items():
+def _name_of(kind: Any, names: dict[str, Any]) -> str:
+    for name, each in names.items():
         if each is kind:
             return name
     raise TypeError(f"only {HOLDABLE} can be")
@@ -233,12 +233,12 @@ def _walk(node: Node, twin: Any) -> Iterator[tuple[Slot, Any]]:
                 yield from _walk(item, twin.get(key) if isinstance(twin, dict) else None)
         case ["list" | "tuple" | "size" | "deque", list(items), *_] | ["named", _, _, list(items)]:
             for place, item in enumerate(items):
-                known = isinstance(twin, list | tuple | collections.deque) and place < len(twin)
-                yield from _walk(item, twin[place] if known else None)
+                is_same = isinstance(twin, list | tuple | collections.deque) and place < len(twin)
+                yield from _walk(item, twin[place] if is_same else None)
         case ["dict" | "ordered" | "counter", list(pairs)] | ["default", _, list(pairs)]:
             for key, item in pairs:
-                known = isinstance(twin, dict)
-                yield from _walk(item, twin.get(_restored(key, ())) if known else None)
+                is_same = isinstance(twin, dict)
+                yield from _walk(item, twin.get(_restored(key, ())) if is_same else None)
         case ["plain", *_]:
             return
         case [_, *parts]:
@@ -261,8 +261,8 @@ def _restored(node: Node, tensors: Sequence[torch.Tensor]) -> Any:
         case ["named", str(module), str(name), list(items)]:
             return tuple.__new__(_named(module, name, len(items)), [_restored(i, tensors) for i in items])
         case ["default", factory, list(pairs)]:
-            made = None if factory is None else FACTORIES[factory]
-            return collections.defaultdict(made, _paired(pairs, tensors))
+            builder = None if factory is None else FACTORIES[factory]
+            return collections.defaultdict(builder, _paired(pairs, tensors))
         case [str(kind), list(items)] if kind in SEQUENCES:
             return SEQUENCES[kind](_restored(item, tensors) for item in items)
         case [str(kind), list(pairs)] if kind in MAPPINGS:
@@ -295,35 +295,35 @@ def _restored_single(kind: str, parts: list[Node], tensors: Sequence[torch.Tenso
         case "number", [held]:
             return _restored(held, tensors).numpy()[0]
         case "coo", [indices, values, shape, coalesced]:
-            made = [_restored(part, tensors) for part in (indices, values)]
-            return torch.sparse_coo_tensor(*made, shape, check_invariants=True, is_coalesced=coalesced)
+            restored = [_restored(part, tensors) for part in (indices, values)]
+            return torch.sparse_coo_tensor(*restored, shape, check_invariants=True, is_coalesced=coalesced)
         case "compressed", [layout, *three, shape]:
-            made = [_restored(part, tensors) for part in three]
+            restored = [_restored(part, tensors) for part in three]
             return torch.sparse_compressed_tensor(
-                *made, shape, layout=LAYOUTS[layout][0], check_invariants=True
+                *restored, shape, layout=LAYOUTS[layout][0], check_invariants=True
             )
     raise NotAState(f"{kind!r} is nothing that a state holds")
 
 
-def _restored_bytes(held: Node, tensors: Sequence[torch.Tensor]) -> bytes:
-    if isinstance(held, str):
-        return base64.b64decode(held)
-    tensor = _restored(held, tensors)
+def _restored_bytes(node: Node, tensors: Sequence[torch.Tensor]) -> bytes:
+    if isinstance(node, str):
+        return base64.b64decode(node)
+    tensor = _restored(node, tensors)
     return ctypes.string_at(tensor.data_ptr(), tensor.numel())
 
 
 def _dtype(name: str) -> torch.dtype:
-    found = vars(torch).get(name)
-    if not isinstance(found, torch.dtype):
+    value = vars(torch).get(name)
+    if not isinstance(value, torch.dtype):
         raise NotAState(f"{name!r} is no dtype")
-    return found
+    return value
 
 
 def _named(module: str, name: str, items: int) -> type[tuple[Any, ...]]:
     """A named tuple that is loaded already; nothing is imported for a peer."""
-    found = vars(sys.modules.get(module, object)).get(name)
-    if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
+    value = vars(sys.modules.get(module, object)).get(name)
+    if not (isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields")):
         raise NotAState(f"{module}.{name} is no named tuple that is known here")
-    if len(found._fields) != items:
-        raise NotAState(f"{module}.{name} has {len(found._fields)} fields, not {items}")
-    return found
+    if len(value._fields) != items:
+        raise NotAState(f"{module}.{name} has {len(value._fields)} fields, not {items}")
+    return value

@@ -74,16 +74,16 @@ def send_state(group: Group, to: int, state: Any, device: torch.device) -> int:
     """
     try:
         node, tensors = state_text.encode(state)
-        made = local_copy.offer(tensors) if device.type == "cpu" else None
-        header = json.dumps([node, None if made is None else local_copy.to_json(made)]).encode()
+        offer = local_copy.offer(tensors) if device.type == "cpu" else None
+        header = json.dumps([node, None if offer is None else local_copy.to_json(offer)]).encode()
     except Exception as error:  # whatever the script's own objects raise
         raise _unportable(state, error) from error
     with local_copy.letting_read():
         _send_header(group, to, header, device)
-        takes = made is not None and _hear(group, to, device)
-        offered, rest = _divided(tensors, made)
+        takes = offer is not None and _hear(group, to, device)
+        offered, rest = _divided(tensors, offer)
         _send_all(group, to, rest, device)
-        if made is not None:
+        if offer is not None:
             if not takes:
                 _send_all(group, to, offered, device)
             _hear(group, to, device)  # that all who read here have read
@@ -101,15 +101,15 @@ def receive_state(
     """
     header = _receive_header(group, source, device)
     with _sense_from(source):
-        node, told = json.loads(header)
+        node, offered = json.loads(header)
         tensors = [_target(slot, twin, device) for slot, twin in state_text.slots(node, twins)]
-        made = None if told is None else local_copy.from_json(told, tensors)
+        offer = None if offered is None else local_copy.from_json(offered, tensors)
     if onward is not None:
         _send_header(group, onward, header, device)
-    if made is None:
+    if offer is None:
         _pass_on(group, source, tensors, device, onward)
     else:
-        _take(group, Route(source=source, onward=onward), tensors, made, device)
+        _take(group, Route(source=source, onward=onward), tensors, offer, device)
     group.settle()
     with _sense_from(source):
         return state_text.restore(node, tensors)
@@ -125,19 +125,19 @@ def _sense_from(source: int) -> Iterator[None]:
 
 
 def _take(
-    group: Group, place: Route, tensors: Sequence[torch.Tensor], made: Offer, device: torch.device
+    group: Group, place: Route, tensors: Sequence[torch.Tensor], offer: Offer, device: torch.device
 ) -> None:
     """Fill ``tensors``, those in the offer by reading them where that can be; and see to those behind us."""
     source, onward = place.source, place.onward
     assert source is not None
-    takes = local_copy.can_read(made)
+    takes = local_copy.can_read(offer)
     _say(group, source, takes, device)
     onward_takes = onward is not None and _hear(group, onward, device)
-    offered, rest = _divided(tensors, made)
+    offered, rest = _divided(tensors, offer)
     _pass_on(group, source, rest, device, onward)
     if takes:
         try:
-            local_copy.read(made, offered)
+            local_copy.read(offer, offered)
         except NeighbourGone as error:
             raise GroupBroken(str(error)) from None
         if onward is not None and not onward_takes:
@@ -150,10 +150,10 @@ def _take(
 
 
 def _divided(
-    tensors: Sequence[torch.Tensor], made: Offer | None
+    tensors: Sequence[torch.Tensor], offer: Offer | None
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """What is offered, and the rest."""
-    places = made.spans if made is not None else {}
+    places = offer.spans if offer is not None else {}
     rest = [tensor for place, tensor in enumerate(tensors) if place not in places]
     return [tensors[place] for place in places], rest
 
@@ -216,10 +216,10 @@ def _unportable(state: Any, error: Exception) -> StateError:
     where, node = "", state
     for _ in range(DEEPEST):
         faulty = ((name, part, _trouble(part)) for name, part in _parts(where, node))
-        found = next(((name, part, why) for name, part, why in faulty if why is not None), None)
-        if found is None:
+        first = next(((name, part, why) for name, part, why in faulty if why is not None), None)
+        if first is None:
             break
-        where, node, error = found
+        where, node, error = first
     return StateError(
         f"{where or 'the state'} is a {type(node).__qualname__} that cannot be handed to a worker that joins "
         f"({type(error).__name__}: {error}): let its state_dict() give {state_text.HOLDABLE}, and its "
@@ -249,14 +249,14 @@ def _finish(works: deque[Work]) -> None:
         works.popleft().wait()
 
 
-def _say(group: Group, to: int, word: bool, device: torch.device) -> None:
-    group.send(torch.tensor([int(word)], dtype=torch.int64, device=device), to)
+def _say(group: Group, to: int, flag: bool, device: torch.device) -> None:
+    group.send(torch.tensor([int(flag)], dtype=torch.int64, device=device), to)
 
 
 def _hear(group: Group, source: int, device: torch.device) -> bool:
-    word = torch.zeros(1, dtype=torch.int64, device=device)
-    group.receive(word, source)
-    return bool(word)
+    flag = torch.zeros(1, dtype=torch.int64, device=device)
+    group.receive(flag, source)
+    return bool(flag)
 
 
 def _send_header(group: Group, to: int, header: bytes, device: torch.device) -> None:

@@ -85,16 +85,16 @@ def place(device: torch.device | str, environment: Mapping[str, str]) -> torch.d
     A GPU is this thread's current one afterwards: scripts and libraries that name none mean it. Raises
     Mistake for one that this process doesn't see.
     """
-    asked = torch.device(device)
-    if asked.type != "cuda":
-        return asked
-    index, seen = asked.index, torch.cuda.device_count()
+    wanted_device = torch.device(device)
+    if wanted_device.type != "cuda":
+        return wanted_device
+    index, count = wanted_device.index, torch.cuda.device_count()
     if index is None:
         local_rank = int(environment.get("LOCAL_RANK", "0"))
-        index = local_rank if local_rank < seen else torch.cuda.current_device()
-    elif index >= seen:
+        index = local_rank if local_rank < count else torch.cuda.current_device()
+    elif index >= count:
         raise Mistake(
-            f"connect({str(asked)!r}): this process sees {seen} GPUs, numbered from 0; name another"
+            f"connect({str(wanted_device)!r}): this process sees {count} GPUs, numbered from 0; name another"
         )
     torch.cuda.set_device(index)
     return torch.device("cuda", index)

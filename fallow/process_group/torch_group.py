@@ -55,10 +55,10 @@ class TorchGroup:
         with breaking():
             self._alive().alltoall_base(incoming, outgoing, list(receive), list(send)).wait()
 
-    def all_gather(self, whole: torch.Tensor, part: torch.Tensor) -> None:
-        """Fill ``whole`` with every rank's equally long ``part``, in rank order; flat tensors."""
+    def all_gather(self, full: torch.Tensor, part: torch.Tensor) -> None:
+        """Fill ``full`` with every rank's equally long ``part``, in rank order; flat tensors."""
         with breaking():
-            self._alive()._allgather_base(whole, part).wait()
+            self._alive()._allgather_base(full, part).wait()
 
     def send(self, tensor: torch.Tensor, to: int) -> None:
         """Hand a contiguous tensor to rank ``to``."""
@@ -111,8 +111,8 @@ class TorchGroup:
     def retire(self) -> None:
         """Gloo's end takes 20 ms, for which nobody need wait; NCCL frees a GPU's memory before it is used."""
         if isinstance(self._group, dist.ProcessGroupGloo):
-            held, self._group = [self._group], None
-            threading.Thread(target=_end_last, args=(held,), name="fallow-retire").start()
+            groups, self._group = [self._group], None
+            threading.Thread(target=_end_last, args=(groups,), name="fallow-retire").start()
         else:
             self.abort()
 
@@ -130,9 +130,9 @@ class TorchGroup:
         return GroupBroken("this group was aborted")
 
 
-def _end_last(held: list[dist.Backend]) -> None:
+def _end_last(groups: list[dist.Backend]) -> None:
     """Abort the group and let go of it: whoever does that waits for its threads."""
-    held.pop().abort()
+    groups.pop().abort()
 
 
 @contextmanager

@@ -60,10 +60,10 @@ class PendingRequests:
         except (OSError, StateError) as failure:
             return {"error": f"the training could not be saved, and goes on: {failure}"}
 
-    def _answer(self, number: int, told: dict[str, Any]) -> None:
+    def _answer(self, number: int, answer: dict[str, Any]) -> None:
         assert self._channel is not None
         try:
-            self._channel.announce(protocol.granted_key(number, self._channel.member), json.dumps(told))
+            self._channel.announce(protocol.granted_key(number, self._channel.member), json.dumps(answer))
         except ControllerLost:
             return  # the seat notices at this same boundary
 

@@ -101,12 +101,12 @@ def keep_to_share(environment: Mapping[str, str] = os.environ) -> float | None:
 
     What is no fraction is logged and left: a training is not ended for it.
     """
-    told = environment.get(ENV_FRACTION)
-    if told is None:
+    text = environment.get(ENV_FRACTION)
+    if text is None:
         return None
-    fraction = _fraction(told)
+    fraction = _fraction(text)
     if fraction is None:
-        LOG.warning("%s=%s is no fraction above 0 and up to 1: memory is not limited", ENV_FRACTION, told)
+        LOG.warning("%s=%s is no fraction above 0 and up to 1: memory is not limited", ENV_FRACTION, text)
         return None
     torch.cuda._lazy_call(lambda: _cap(fraction))  # at once, or with CUDA
     return fraction
@@ -121,9 +121,9 @@ def _cap(fraction: float) -> None:
             LOG.warning("cannot limit memory of device %d to %g of it: %s", device, fraction, error)
 
 
-def _fraction(told: str) -> float | None:
+def _fraction(text: str) -> float | None:
     try:
-        fraction = float(told)
+        fraction = float(text)
     except ValueError:
         return None
     return fraction if 0 < fraction <= 1 else None

@@ -38,11 +38,11 @@ class Buffers:
     """
 
     def __init__(self, model: nn.Module):
-        found = _distinct(model)
-        self._statistics = [b for b in found if b.like.is_floating_point() or b.like.is_complex()]
-        whole = [b for b in found if b not in self._statistics]
-        self._counters = [b for b in whole if b.like.numel() == 1 and b.like.dtype != torch.bool]
-        self._tables = [b for b in whole if b not in self._counters]
+        buffers = _distinct(model)
+        self._statistics = [b for b in buffers if b.like.is_floating_point() or b.like.is_complex()]
+        others = [b for b in buffers if b not in self._statistics]
+        self._counters = [b for b in others if b.like.numel() == 1 and b.like.dtype != torch.bool]
+        self._tables = [b for b in others if b not in self._counters]
         self._all = [*self._statistics, *self._tables, *self._counters]
         self._moved: dict[int, torch.Tensor] = {}
         self.statistics: list[torch.Tensor] = [buffer.like for buffer in self._statistics]
@@ -63,8 +63,8 @@ class Buffers:
         self._moved = {}
         for buffer in self._all:
             buffer.stood = buffer.now()
-        held = [buffer for buffer in self._all if buffer.stood is not None]
-        _copy([(buffer.memory(), buffer.stood) for buffer in held if buffer.stood is not None])
+        stale = [buffer for buffer in self._all if buffer.stood is not None]
+        _copy([(buffer.memory(), buffer.stood) for buffer in stale if buffer.stood is not None])
 
     def rewind(self) -> None:
         """All stand where ``keep`` saw them, in the tensors of then; safe when it was never called. One that
@@ -95,8 +95,8 @@ class Buffers:
 
     def values(self) -> list[torch.Tensor | None]:
         """The statistics as they are; ``None`` for one that is not here any more."""
-        found = [buffer.now() for buffer in self._statistics]
-        return [value.detach() if value is not None and value.requires_grad else value for value in found]
+        buffers = [buffer.now() for buffer in self._statistics]
+        return [value.detach() if value is not None and value.requires_grad else value for value in buffers]
 
     def settle(
         self, averages: Sequence[torch.Tensor], marks: Sequence[float], moves: Sequence[float]
@@ -129,20 +129,20 @@ class Buffers:
 
     def settle_tables(self, tables: Sequence[int], moved: torch.Tensor) -> None:
         """Take the movement of all workers; a yes or no that any of them turned over is turned over."""
-        held = [self._tables[number] for number in tables]
-        parts = moved.split([table.like.numel() for table in held])
+        changed = [self._tables[number] for number in tables]
+        parts = moved.split([table.like.numel() for table in changed])
         took = []
-        for table, part in zip(held, parts, strict=True):
-            kept = table.memory()
-            value = kept.to(torch.int64) + part.view(kept.shape).to(kept.device)
-            took.append((table, value.clamp(0, 1) if kept.dtype == torch.bool else value))
+        for table, part in zip(changed, parts, strict=True):
+            memory = table.memory()
+            value = memory.to(torch.int64) + part.view(memory.shape).to(memory.device)
+            took.append((table, value.clamp(0, 1) if memory.dtype == torch.bool else value))
         _put(took)
 
 
 def beside(model: nn.Module, named: Iterable[str]) -> dict[str, torch.Tensor]:
     """The buffers of ``model`` by their names, without those of ``named``: what ``state_dict`` leaves out."""
-    known = set(named)
-    return {name: buffer for name, buffer in model.named_buffers() if name not in known}
+    names = set(named)
+    return {name: buffer for name, buffer in model.named_buffers() if name not in names}
 
 
 def overlaps(tensor: torch.Tensor) -> bool:
@@ -161,14 +161,14 @@ def part(model: nn.Module, named: Iterable[str]) -> None:
             places[own] = buffer.clone(memory_format=torch.contiguous_format)
 
 
-def take_up(model: nn.Module, given: Mapping[str, torch.Tensor]) -> None:
+def take_up(model: nn.Module, values: Mapping[str, torch.Tensor]) -> None:
     """Take over what ``beside`` gave of another worker's model, where this one has a buffer of that shape.
 
     Others (a cache of another length, or one that is yet to be made) stay as they are.
     """
-    part(model, given)
+    part(model, values)
     here = dict(model.named_buffers(remove_duplicate=False))
-    for name, value in given.items():
+    for name, value in values.items():
         own = here.get(name)
         if own is not None and (own.shape, own.dtype) == (value.shape, value.dtype):
             own.detach().copy_(value)
@@ -188,13 +188,13 @@ class _Buffer:
 
     def now(self) -> torch.Tensor | None:
         """What is there, if it is as the model was built."""
-        found = self.module._buffers.get(self.name)
-        if found is None or found.shape != self.like.shape:
+        buffer = self.module._buffers.get(self.name)
+        if buffer is None or buffer.shape != self.like.shape:
             return None
-        if found is self.stood:
-            return found
-        fits = found.dtype == self.like.dtype and found.device == self.device
-        return found if fits and found.layout is torch.strided else None
+        if buffer is self.stood:
+            return buffer
+        fits = buffer.dtype == self.like.dtype and buffer.device == self.device
+        return buffer if fits and buffer.layout is torch.strided else None
 
     def is_here(self) -> bool:
         """Whether it was there when it was kept, and still is."""
@@ -219,22 +219,22 @@ class _Buffer:
         return self._there().to(wide) - self.memory().to(wide)
 
     def _there(self) -> torch.Tensor:
-        found = self.now()
-        assert found is not None
-        return found.detach() if found.requires_grad else found
+        buffer = self.now()
+        assert buffer is not None
+        return buffer.detach() if buffer.requires_grad else buffer
 
 
 def _distinct(model: nn.Module) -> list[_Buffer]:
     """Every buffer under the first of its names."""
-    seen: set[int] = set()
-    found = []
+    ids: set[int] = set()
+    result = []
     for module in model.modules():
         for name, buffer in module._buffers.items():
-            if buffer is not None and buffer.layout is torch.strided and id(buffer) not in seen:
-                seen.add(id(buffer))
+            if buffer is not None and buffer.layout is torch.strided and id(buffer) not in ids:
+                ids.add(id(buffer))
                 like = torch.empty(buffer.shape, dtype=buffer.dtype, device="meta")
-                found.append(_Buffer(module, name, like, buffer.device))
-    return found
+                result.append(_Buffer(module, name, like, buffer.device))
+    return result
 
 
 def _put(pairs: Sequence[tuple[_Buffer, torch.Tensor]]) -> None:

@@ -170,57 +170,55 @@ class _Summed(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, written: Any) -> int:
-        self.crc32 = zlib.crc32(written, self.crc32)
+    def write(self, data: Any) -> int:
+        self.crc32 = zlib.crc32(data, self.crc32)
         try:
-            return self._file.write(written)
+            return self._file.write(data)
         except OSError as failure:
             self._failure = failure
             raise
 
 
 def _check_sum(path: Path, file: IO[bytes]) -> None:
-    left = path.stat().st_size - TRAILER_BYTES
+    rest = path.stat().st_size - TRAILER_BYTES
     crc32 = 0
-    while left > 0:
-        chunk = file.read(min(CHUNK_BYTES, left))
+    while rest > 0:
+        chunk = file.read(min(CHUNK_BYTES, rest))
         if not chunk:
             break
         crc32 = zlib.crc32(chunk, crc32)
-        left -= len(chunk)
-    if left < 0 or file.read() != TRAILER + b"%08x\n" % crc32:
+        rest -= len(chunk)
+    if rest < 0 or file.read() != TRAILER + b"%08x\n" % crc32:
         raise _damaged(path, "its checksum does not fit, or it was cut short")
 
 
-def _check_owner(path: Path, found: os.stat_result) -> None:
+def _check_owner(path: Path, status: os.stat_result) -> None:
     """Raises StateMistake for a file that somebody may have planted: loading runs no code, but trains on it.
 
     A colleague's file in a folder that not everybody can write to is the site's own business.
     """
     folder = path.parent.stat()
-    accounts_known = {os.geteuid(), accounts.ROOT, folder.st_uid}
-    planted = (
-        bool(folder.st_mode & stat.S_IWOTH) and not {found.st_uid, path.lstat().st_uid} <= accounts_known
-    )
-    if planted or (found.st_mode & stat.S_IWOTH):
-        why = f"belongs to account {found.st_uid}, in a folder" if planted else "is a file"
+    trusted = {os.geteuid(), accounts.ROOT, folder.st_uid}
+    planted = bool(folder.st_mode & stat.S_IWOTH) and not {status.st_uid, path.lstat().st_uid} <= trusted
+    if planted or (status.st_mode & stat.S_IWOTH):
+        why = f"belongs to account {status.st_uid}, in a folder" if planted else "is a file"
         raise StateError(
             f"the checkpoint {path} {why} that every account of this machine can write to, so it may not be "
             "this training's. If it is, take it over (chown, chmod o-w); else choose a folder of your own"
         )
 
 
-def _damaged(path: Path, found: str) -> CheckpointDamaged:
+def _damaged(path: Path, problem: str) -> CheckpointDamaged:
     return CheckpointDamaged(
-        f"{path} cannot be read as a checkpoint: {found}. Put a copy there, or move it away to start anew"
+        f"{path} cannot be read as a checkpoint: {problem}. Put a copy there, or move it away to start anew"
     )
 
 
 def _sweep(path: Path) -> None:
     """Remove what was half written when a worker was killed while it saved."""
-    left_over = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}{re.escape(PART)}")
+    leftovers = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}{re.escape(PART)}")
     for entry in path.parent.iterdir():
-        if left_over.fullmatch(entry.name):
+        if leftovers.fullmatch(entry.name):
             entry.unlink(missing_ok=True)
 
 
@@ -243,9 +241,9 @@ class SaveSignal:
         self.asked = False
 
     @contextmanager
-    def heard(self, wanted: bool) -> Iterator[None]:
-        """Listen meanwhile, if ``wanted``; only a process's main thread can. The old handler comes back."""
-        if not wanted or threading.current_thread() is not threading.main_thread():
+    def heard(self, on: bool) -> Iterator[None]:
+        """Listen meanwhile, if ``on``; only a process's main thread can. The old handler comes back."""
+        if not on or threading.current_thread() is not threading.main_thread():
             yield
             return
         old = signal.signal(signal.SIGUSR1, self._arrived)
@@ -321,8 +319,8 @@ class PeriodicCheckpoint:
             return
         try:
             self.save()
-            if told := os.environ.get(ENV_SAVED):
-                Path(told).touch()
+            if folder := os.environ.get(ENV_SAVED):
+                Path(folder).touch()
         except (OSError, StateError) as failure:
             step = self._replica.next_step
             LOG.error("step %d: asked to save the training, but could not: %s", step, failure)

@@ -55,8 +55,8 @@ class Recorder:
             if self._depth > 1 or self._failed or len(self._calls) == LONGEST_CALLS:
                 return
             try:
-                said = {"arguments": _said(list(arguments), self._samples)}
-                self._calls.append({"module": name, **said, "options": _said(options, self._samples)})
+                record = {"arguments": _recorded(list(arguments), self._samples)}
+                self._calls.append({"module": name, **record, "options": _recorded(options, self._samples)})
             except Unrecordable:
                 self._failed = True
 
@@ -74,8 +74,8 @@ def replay(model: nn.Module, text: str, samples: int, device: torch.device) -> N
     modules = dict(model.named_modules())
     total = torch.zeros((), device=device)
     for call in json.loads(text):
-        arguments = _made(call["arguments"], samples, device)
-        output = modules[call["module"]](*arguments, **_made(call["options"], samples, device))
+        arguments = _rebuilt(call["arguments"], samples, device)
+        output = modules[call["module"]](*arguments, **_rebuilt(call["options"], samples, device))
         for tensor in floating(output):
             total = total + tensor.sum().to(total.dtype)
     if total.requires_grad:
@@ -95,7 +95,7 @@ def is_compiled_in_place(module: nn.Module) -> bool:
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
-def _said(node: Any, samples: int) -> Any:
+def _recorded(node: Any, samples: int) -> Any:
     if isinstance(node, torch.Tensor):
         if type(node) not in (torch.Tensor, nn.Parameter) or node.layout is not torch.strided:
             raise Unrecordable
@@ -104,13 +104,13 @@ def _said(node: Any, samples: int) -> Any:
     if node is None or type(node) in (bool, int, float, str):
         return {"is": node}
     if type(node) in (list, tuple):
-        return {type(node).__name__: [_said(item, samples) for item in node]}
+        return {type(node).__name__: [_recorded(item, samples) for item in node]}
     if isinstance(node, dict) and all(type(key) is str for key in node):
-        return {"dict": {key: _said(value, samples) for key, value in node.items()}}
+        return {"dict": {key: _recorded(value, samples) for key, value in node.items()}}
     raise Unrecordable
 
 
-def _made(node: Any, samples: int, device: torch.device) -> Any:
+def _rebuilt(node: Any, samples: int, device: torch.device) -> Any:
     match node:
         case {"tensor": shape, "dtype": name}:
             dtype = getattr(torch, name)
@@ -118,11 +118,11 @@ def _made(node: Any, samples: int, device: torch.device) -> Any:
             filling = FILLING if dtype.is_floating_point or dtype.is_complex else 0
             return torch.full(sizes, filling, dtype=dtype, device=device)
         case {"list": items}:
-            return [_made(item, samples, device) for item in items]
+            return [_rebuilt(item, samples, device) for item in items]
         case {"tuple": items}:
-            return tuple([_made(item, samples, device) for item in items])
+            return tuple([_rebuilt(item, samples, device) for item in items])
         case {"dict": pairs}:
-            return {key: _made(value, samples, device) for key, value in pairs.items()}
+            return {key: _rebuilt(value, samples, device) for key, value in pairs.items()}
     return node["is"]
 
 

@@ -29,26 +29,26 @@ from fallow.transfers import if_known
 from fallow.types import Recipe
 
 
-def take_up(optimizer: torch.optim.Optimizer, given: Mapping[str, Any]) -> None:
-    """Load ``given``, the state of such an optimizer. Raises what ``load_state_dict`` raises."""
-    optimizer.load_state_dict(given)
-    numbers = [number for group in given["param_groups"] for number in group["params"]]
+def take_up(optimizer: torch.optim.Optimizer, values: Mapping[str, Any]) -> None:
+    """Load ``values``, the state of such an optimizer. Raises what ``load_state_dict`` raises."""
+    optimizer.load_state_dict(values)
+    numbers = [number for group in values["param_groups"] for number in group["params"]]
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for number, parameter in zip(numbers, parameters, strict=True):
-        if number in given["state"]:
+        if number in values["state"]:
             mine = optimizer.state[parameter]
-            mine.update(_uncast(mine, given["state"][number]))
+            mine.update(_uncast(mine, values["state"][number]))
 
 
-def _uncast(now: Any, kept: Any) -> Any:
-    """``now``, with the tensors of ``kept`` where they are of another dtype, on the device of ``now``."""
-    if isinstance(kept, torch.Tensor):
-        cast = isinstance(now, torch.Tensor) and now.dtype != kept.dtype
-        return kept.to(now.device) if cast else now
-    if isinstance(kept, dict) and isinstance(now, dict):
-        return {key: _uncast(value, kept[key]) if key in kept else value for key, value in now.items()}
-    if type(kept) in (list, tuple) and isinstance(now, list | tuple) and len(kept) == len(now):
-        return type(kept)([_uncast(mine, theirs) for mine, theirs in zip(now, kept, strict=True)])
+def _uncast(now: Any, saved: Any) -> Any:
+    """``now``, with the tensors of ``saved`` where they are of another dtype, on the device of ``now``."""
+    if isinstance(saved, torch.Tensor):
+        cast = isinstance(now, torch.Tensor) and now.dtype != saved.dtype
+        return saved.to(now.device) if cast else now
+    if isinstance(saved, dict) and isinstance(now, dict):
+        return {key: _uncast(value, saved[key]) if key in saved else value for key, value in now.items()}
+    if type(saved) in (list, tuple) and isinstance(now, list | tuple) and len(saved) == len(now):
+        return type(saved)([_uncast(mine, theirs) for mine, theirs in zip(now, saved, strict=True)])
     return now
 
 
@@ -80,10 +80,10 @@ class Replica:
 
     def know(self, data: Identity, *, fixed: bool) -> None:
         """What a step's number means is part of the training's state, so it cannot change on the way."""
-        known = self.identity
-        if fixed and any(known[name] != data[name] for name in data):
+        identity = self.identity
+        if fixed and any(identity[name] != data[name] for name in data):
             raise LoopError(
-                f"steps() was called again with other data ({data}; before: {known}), but who joins or "
+                f"steps() was called again with other data ({data}; before: {identity}), but who joins or "
                 "resumes has seen only one: make one data set of both, or give the epochs with order="
             )
         self.identity |= data
@@ -120,9 +120,9 @@ class Replica:
         """Which of those that were not trainable ``before`` are now, and have a gradient; their names."""
         if self.trainable() == before:  # in nearly every step, and to go by names takes long
             return []
-        found = zip(before, self._bare.named_parameters(), strict=True)
+        pairs = zip(before, self._bare.named_parameters(), strict=True)
         return [
-            name for was, (name, each) in found if each.requires_grad and not was and each.grad is not None
+            name for was, (name, each) in pairs if each.requires_grad and not was and each.grad is not None
         ]
 
     def state(self, *, generators: bool = False) -> dict[str, Any]:
@@ -273,19 +273,19 @@ class Replica:
 
 def _scale(scaler: Any) -> float | torch.Tensor:
     """Its scale as it is now; ``get_scale`` would wait for the device."""
-    asked = getattr(scaler, "_get_scale_async", None)  # torch 2.11 to 2.13; other scalers may not have it
-    scale = None if asked is None else asked()
+    getter = getattr(scaler, "_get_scale_async", None)  # torch 2.11 to 2.13; other scalers may not have it
+    scale = None if getter is None else getter()
     return float(scaler.get_scale()) if scale is None else if_known(scale.clone())
 
 
-def _lies_in(given: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
-    """Whether ``given`` is nothing but the very tensors of ``own``: they were received in place."""
-    return given.keys() == own.keys() and all(
+def _lies_in(values: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Whether ``values`` is nothing but the very tensors of ``own``: they were received in place."""
+    return values.keys() == own.keys() and all(
         isinstance(value, torch.Tensor)
         and isinstance(own[name], torch.Tensor)
         and value.untyped_storage().data_ptr() == own[name].untyped_storage().data_ptr()
         and (value.storage_offset(), value.stride()) == (own[name].storage_offset(), own[name].stride())
-        for name, value in given.items()
+        for name, value in values.items()
     )
 
 
@@ -309,9 +309,9 @@ def _check(parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer) -> 
         raise Mistake(
             f"the model lies on {', '.join(devices)}: a worker trains on one device; move it to job.device"
         )
-    known = {id(parameter) for parameter in parameters}
-    given = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    strangers = sum(id(parameter) not in known for parameter in given)
+    ids = {id(parameter) for parameter in parameters}
+    parameters_used = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    strangers = sum(id(parameter) not in ids for parameter in parameters_used)
     if strangers:
         raise Mistake(
             f"the optimizer holds {strangers} parameters that are not the model's, so workers would drift "

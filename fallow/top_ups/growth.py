@@ -61,8 +61,8 @@ def refusal(look: Look, own: Collection[str], now: datetime) -> str | None:
     return None
 
 
-def rest_s(site: Site, known: Site | None, now: datetime) -> float:
-    """How long to leave Slurm alone: after a restart since ``known`` was seen. Seconds, 0 for not at all."""
-    if known is None or (site.boot == known.boot and site.next_job >= known.next_job):
+def rest_s(site: Site, newest: Site | None, now: datetime) -> float:
+    """How long to leave Slurm alone: after a restart since ``newest`` was seen. Seconds, 0 for not at all."""
+    if newest is None or (site.boot == newest.boot and site.next_job >= newest.next_job):
         return 0.0
     return max(0.0, REST_S - (now - datetime.fromisoformat(site.boot)).total_seconds())

@@ -103,7 +103,7 @@ class Slurm:
                 f"--Format={slurm_text.format_of(slurm_text.OWN, mark)}",
             ]
         )
-        jobs = self._read(lambda told: slurm_text.own_of(told, mark), text)
+        jobs = self._read(lambda output: slurm_text.own_of(output, mark), text)
         comments = {self._comment(nonce): nonce for nonce in nonces}
         ours = sorted(
             (job for job in jobs if job.comment in comments), key=lambda job: job.ended, reverse=True
@@ -145,18 +145,18 @@ class Slurm:
         cores = "${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"
         return f"#!/bin/sh\nexec srun --ntasks=1 {cores} {agent}\n"
 
-    def _run(self, words: Sequence[str], said: str = "") -> str:
-        done = self._done(words, said)
+    def _run(self, words: Sequence[str], input_text: str = "") -> str:
+        done = self._done(words, input_text)
         if done.returncode != 0 or (words[0] != "sbatch" and done.stderr.strip()):
             why = done.stderr.strip() or f"it ended with {done.returncode}"
             raise NoAnswer(f"{words[0]} failed: {why[:300]}")
         return done.stdout
 
-    def _done(self, words: Sequence[str], said: str) -> "subprocess.CompletedProcess[str]":
+    def _done(self, words: Sequence[str], input_text: str) -> "subprocess.CompletedProcess[str]":
         try:
             return subprocess.run(
                 list(words),
-                input=said,
+                input=input_text,
                 env=self._environment,
                 capture_output=True,
                 text=True,

@@ -76,16 +76,16 @@ def format_of(fields: tuple[str, ...], mark: str) -> str:
 def site_of(config: str) -> Site:
     """What ``scontrol show config`` says. Raises NotRead."""
     pairs = (line.partition("=") for line in config.splitlines())
-    said = {name.strip(): value.strip() for name, equals, value in pairs if equals}
-    if "BOOT_TIME" not in said or not said.get("NEXT_JOB_ID", "").isdigit():
+    values = {name.strip(): value.strip() for name, equals, value in pairs if equals}
+    if "BOOT_TIME" not in values or not values.get("NEXT_JOB_ID", "").isdigit():
         raise NotRead("scontrol show config has no BOOT_TIME or NEXT_JOB_ID")
-    wait = re.match(r"\d+", said.get("KillWait", ""))
+    wait = re.match(r"\d+", values.get("KillWait", ""))
     return Site(
-        hides_jobs="jobs" in said.get("PrivateData", "").split(","),
-        preempts=said.get("PreemptType", "(null)") not in ("preempt/none", "(null)", "none", ""),
+        hides_jobs="jobs" in values.get("PrivateData", "").split(","),
+        preempts=values.get("PreemptType", "(null)") not in ("preempt/none", "(null)", "none", ""),
         kill_wait_s=KILL_WAIT_S if wait is None else float(wait[0]),
-        boot=said["BOOT_TIME"],
-        next_job=int(said["NEXT_JOB_ID"]),
+        boot=values["BOOT_TIME"],
+        next_job=int(values["NEXT_JOB_ID"]),
     )
 
 
@@ -112,8 +112,8 @@ def own_of(text: str, mark: str) -> tuple[Own, ...]:
 
 def start_of(text: str) -> Start | None:
     """What ``sbatch --test-only`` says of a job that could be; ``None`` of one that couldn't."""
-    found = _START.search(text)
-    return None if found is None else Start(at=found["at"], partition=found["partition"])
+    match = _START.search(text)
+    return None if match is None else Start(at=match["at"], partition=match["partition"])
 
 
 def neighbours_of(text: str, partition: str) -> frozenset[str]:

@@ -103,8 +103,8 @@ class ForkServer:
             if done:
                 number, reason = self._children.pop(pid)
                 os.set_blocking(reason, False)
-                said = _read(reason)
-                self._tell({"number": number, "code": os.waitstatus_to_exitcode(status), "reason": said})
+                text = _read(reason)
+                self._tell({"number": number, "code": os.waitstatus_to_exitcode(status), "reason": text})
 
     def _tell(self, news: dict[str, Any]) -> None:
         try:

@@ -96,9 +96,9 @@ class Machine:
         """Have exactly these devices from now on; returns who sits on one that goes."""
         self._bury()
         slots = [*(sitter.slot for sitter in self._sitters), *self._slots]
-        known = {slot.device: slot for slot in slots}
+        by_device = {slot.device: slot for slot in slots}
         fresh = iter(sorted(set(range(len(slots) + len(devices))) - {slot.number for slot in slots}))
-        self._slots = [known.get(name) or Slot(number=next(fresh), device=name) for name in devices]
+        self._slots = [by_device.get(name) or Slot(number=next(fresh), device=name) for name in devices]
         return frozenset(s.member for s in self._sitters if s.slot not in self._slots)
 
     def seating(self) -> tuple[Seating, ...]:
@@ -114,8 +114,8 @@ class Machine:
 
     def _empty(self) -> list[Slot]:
         self._bury()
-        taken = {sitter.slot for sitter in self._sitters}
-        return [slot for slot in self._slots if slot not in taken]
+        slots = {sitter.slot for sitter in self._sitters}
+        return [slot for slot in self._slots if slot not in slots]
 
     def _bury(self) -> None:
         self._sitters = [sitter for sitter in self._sitters if sitter.worker.poll() is None]
@@ -201,8 +201,8 @@ class Hosts:
         ``broken`` says that a group is: then those that show no life are waited for less long. Returns who is
         on a machine that leaves: they are to leave with it.
         """
-        while (told := box.get(protocol.offer_key(len(self._agents) + 1))) is not None:
-            name, offer = decode_offer(told.decode())
+        while (text := box.get(protocol.offer_key(len(self._agents) + 1))) is not None:
+            name, offer = decode_offer(text.decode())
             offer = replace(offer, name=self._unlike_others(offer.name))
             agent = Agent(box, name, self._words)
             self._agents.append(agent)
@@ -240,9 +240,9 @@ class Hosts:
 
     def _unlike_others(self, name: str) -> str:
         """``name``, with a number behind it while another machine has it: so each can be told to leave."""
-        taken = {machine.offer.name for machine in self._machines}
-        names = [name, *(f"{name}.{number}" for number in range(2, len(taken) + 2))]
-        return next(free for free in names if free not in taken)
+        others = {machine.offer.name for machine in self._machines}
+        names = [name, *(f"{name}.{number}" for number in range(2, len(others) + 2))]
+        return next(free for free in names if free not in others)
 
     def dismiss(self) -> None:
         """Tell all agents that the training is over; blocks until they heard it, shortly at most."""
@@ -283,8 +283,8 @@ class Agent:
         ended = self._box.get(protocol.ended_key(self._name, worker))
         if ended is None:
             return None
-        told = json.loads(ended)
-        return told["code"], told["reason"]
+        record = json.loads(ended)
+        return record["code"], record["reason"]
 
     def reachable(self) -> bool:
         """Whether it showed life lately; one that has left, or was given up, counts as silent."""
@@ -324,8 +324,8 @@ class RemoteWorker:
             if ended is not None:
                 self._code, self.reason = ended
             elif not self._agent.reachable():
-                gone = "has left" if self._agent.left else "is out of reach"
-                self._code, self.reason = -signal.SIGKILL, f"its machine {gone}"
+                state = "has left" if self._agent.left else "is out of reach"
+                self._code, self.reason = -signal.SIGKILL, f"its machine {state}"
         return self._code
 
     def terminate(self) -> None:
@@ -346,25 +346,29 @@ class RemoteWorker:
 
 def encode_offer(agent: AgentId, offer: Offer) -> str:
     """The offer and who makes it, as one line of JSON."""
-    told = {"name": offer.name, "slots": offer.slots, "host": offer.host, "devices": list(offer.devices)}
-    return json.dumps({"agent": agent, "job": offer.job, **told})
+    record = {"name": offer.name, "slots": offer.slots, "host": offer.host, "devices": list(offer.devices)}
+    return json.dumps({"agent": agent, "job": offer.job, **record})
 
 
 def decode_offer(text: str) -> tuple[AgentId, Offer]:
     """What ``encode_offer`` wrote."""
-    told = json.loads(text)
-    devices = tuple(told["devices"])
+    record = json.loads(text)
+    devices = tuple(record["devices"])
     offer = Offer(
-        name=told["name"], slots=told["slots"], host=told["host"], devices=devices, job=told.get("job")
+        name=record["name"],
+        slots=record["slots"],
+        host=record["host"],
+        devices=devices,
+        job=record.get("job"),
     )
-    return AgentId(told["agent"]), offer
+    return AgentId(record["agent"]), offer
 
 
 def devices_here(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """This process's GPUs as CUDA_VISIBLE_DEVICES names them, else all that the driver lists."""
-    given = environment.get("CUDA_VISIBLE_DEVICES")
-    if given is not None:
-        return tuple(device.strip() for device in given.split(",") if device.strip() not in ("", "-1"))
+    devices = environment.get("CUDA_VISIBLE_DEVICES")
+    if devices is not None:
+        return tuple(device.strip() for device in devices.split(",") if device.strip() not in ("", "-1"))
     listed = Path("/proc/driver/nvidia/gpus")
     return tuple(str(index) for index in range(len(list(listed.iterdir())))) if listed.is_dir() else ()
 

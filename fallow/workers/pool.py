@@ -114,9 +114,9 @@ class WorkerPool:
 
     def code(self, number: int) -> int | None:
         """How child ``number`` ended, negative for a signal; ``None`` while it runs."""
-        known = self._codes.get(number)
-        if known is not None or self._parents[number].poll() is None:
-            return known
+        code = self._codes.get(number)
+        if code is not None or self._parents[number].poll() is None:
+            return code
         pid = self._pids.get(number)
         if pid is None:
             return -signal.SIGKILL  # the parent died before it could fork
@@ -155,11 +155,11 @@ class WorkerPool:
     def _listen(self, news: int, parent: "subprocess.Popen[bytes]") -> None:
         with os.fdopen(news, "rb") as lines:
             for line in lines:
-                told = json.loads(line)
-                if "pid" in told:
-                    self._born(told["number"], told["pid"])
+                event = json.loads(line)
+                if "pid" in event:
+                    self._born(event["number"], event["pid"])
                 else:
-                    self._end(told["number"], told["code"], told.get("reason"))
+                    self._end(event["number"], event["code"], event.get("reason"))
                 self._tell()
         parent.wait()
         self._tell()
@@ -307,8 +307,8 @@ def as_torchrun(host: str, port: int, rank: int, world_size: int) -> dict[str, s
 
 def reason(worker: Handle) -> str | None:
     """The exception that ended a worker, as one line, where its handle knows."""
-    told = getattr(worker, "reason", None)
-    return told if isinstance(told, str) else None
+    text = getattr(worker, "reason", None)
+    return text if isinstance(text, str) else None
 
 
 def stop(workers: Sequence[Handle], patience_s: float = 5.0) -> None:

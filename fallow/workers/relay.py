@@ -177,8 +177,8 @@ def _challenge(guest: socket.socket, token: str, secret: Secret) -> None:
     guest.sendall(masked + _proof(token, b"gate", ours + theirs + masked))
 
 
-def _proof(token: str, side: bytes, said: bytes) -> bytes:
-    return hmac.digest(token.encode(), side + said, "sha256")
+def _proof(token: str, side: bytes, message: bytes) -> bytes:
+    return hmac.digest(token.encode(), side + message, "sha256")
 
 
 def _masked(key: bytes, token: str, nonces: bytes) -> bytes:

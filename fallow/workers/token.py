@@ -26,16 +26,16 @@ def token_of(file: str | None, environment: MutableMapping[str, str]) -> str:
 
     It is in the environment no more afterwards: workers need not know it. Raises TokenMissing.
     """
-    given = environment.pop(protocol.ENV_TOKEN, "")
+    token = environment.pop(protocol.ENV_TOKEN, "")
     if file == STDIN:
-        given = sys.stdin.readline(LONGEST_BYTES)
+        token = sys.stdin.readline(LONGEST_BYTES)
     elif file is not None:
-        given = _read(Path(file))
-    if not given.strip():
+        token = _read(Path(file))
+    if not token.strip():
         raise TokenMissing(
             f"no token: give --token-file FILE (or - for the standard input), or set {protocol.ENV_TOKEN}"
         )
-    return given.strip()
+    return token.strip()
 
 
 def make_token(path: Path) -> str:
@@ -50,12 +50,12 @@ def make_token(path: Path) -> str:
 def _read(path: Path) -> str:
     try:
         with path.open() as file:
-            found = os.fstat(file.fileno())
-            if not accounts.is_ours(found.st_uid):
+            status = os.fstat(file.fileno())
+            if not accounts.is_ours(status.st_uid):
                 raise TokenMissing(
-                    f"{path} belongs to account {found.st_uid}: a token is read from a file of ours"
+                    f"{path} belongs to account {status.st_uid}: a token is read from a file of ours"
                 )
-            if stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+            if stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
                 raise TokenMissing(f"others may read or write {path}: chmod 600 {path}, and change the token")
             return file.readline(LONGEST_BYTES)
     except (OSError, UnicodeDecodeError) as error:
