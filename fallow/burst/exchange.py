@@ -28,7 +28,7 @@ class Exchange:
         self._before, self._after = before.count(group.rank), after.count(group.rank)
 
     def forth(self, rows: torch.Tensor) -> torch.Tensor:
-        """``rows``'s samples as they lie after the exchange. Blocks. Raises GroupBroken."""
+        """The samples of ``rows`` as they lie after the exchange. Blocks. Raises GroupBroken."""
         return self._move(rows, self._forth, self._before, self._after)
 
     def back(self, gradient: torch.Tensor) -> torch.Tensor:

@@ -117,7 +117,7 @@ def _device(model: nn.Module) -> torch.device | None:
 
 def _measured(title: str, layers: Sequence[nn.Module], x: torch.Tensor) -> tuple[Timing, torch.Tensor, int]:
     """A layer's median times on ``x``, its result, and the bytes that its backward pass needs."""
-    activations = _Held(layers)
+    activations = _Activations(layers)
     with torch.autograd.graph.saved_tensors_hooks(activations.pack, activations.unpack):
         y = _forward(layers, _fresh_input(x))
     if y.ndim == 0 or y.shape[0] != x.shape[0]:
@@ -191,7 +191,7 @@ class _Mark:
         return float(self._event.elapsed_time(later._event)) * 1000
 
 
-class _Held:
+class _Activations:
     """Counts the bytes that are kept for the backward pass, parameters aside, each storage once."""
 
     def __init__(self, layers: Sequence[nn.Module]) -> None:

@@ -125,7 +125,8 @@ class Steering:
         if len(set(names)) < len(names):
             return f"devices {names_text}: one is named twice, and each takes one worker"
         if not self._minimum <= size <= self._maximum:
-            return f"devices {names_text}: {size} workers lie outside --min {self._minimum} --max {self._maximum}"
+            bounds = f"--min {self._minimum} --max {self._maximum}"
+            return f"devices {names_text}: {size} workers lie outside {bounds}"
         if self._controller.view.stopping or self._controller.view.finished:
             return "the training is coming to its end"
         return None

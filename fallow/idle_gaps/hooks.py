@@ -69,8 +69,8 @@ def put(gate: Gates) -> Callable[[], None]:
             return
         for parameter in module._parameters.values():
             if parameter is not None and parameter.requires_grad:
-                hooks = hooked.get(id(parameter))
-                if hooks is None or hooks() is not parameter:  # an address comes again
+                reference = hooked.get(id(parameter))
+                if reference is None or reference() is not parameter:  # an address comes again
                     hooked[id(parameter)] = weakref.ref(parameter)
                     parameter.register_post_accumulate_grad_hook(after_gradient)
                 break

@@ -98,7 +98,7 @@ class MembershipClient:
         return self._channel is not None
 
     def check_joined(self, call: str) -> bool:
-        """True; raises NotYetJoined, which names what was ``call`` for, while this worker has no place."""
+        """True; raises NotYetJoined, which names ``call``, while this worker has no place."""
         if not self.has_joined:
             raise NotYetJoined(call)
         return True
@@ -229,18 +229,19 @@ class MembershipClient:
         worker, step = self._channel.member, self._holder.next_step
         if self.warming_up or self._generation == 0:
             return Abandoned(f"{where}; {worker} had not joined yet and ends")
-        keeper = self._keeper() if self.group.rank == 0 else None
-        if isinstance(keeper, OSError):
-            resume = f"it could not be saved: {keeper}"
-        elif keeper is not None:
-            resume = f"saved to {keeper}: start the same command again to go on from there"
+        saved = self._save_now() if self.group.rank == 0 else None
+        if isinstance(saved, OSError):
+            resume = f"it could not be saved: {saved}"
+        elif saved is not None:
+            resume = f"saved to {saved}: start the same command again to go on from there"
         elif self.group.rank == 0:
             resume = "nothing is saved: give elastic() a checkpoint path to resume from another time"
         else:
             resume = "rank 0 saves where there is a checkpoint path; start the same command again to resume"
         return Abandoned(f"{where}; {worker} stopped after {step} steps; {resume}")
 
-    def _keeper(self) -> object:
+    def _save_now(self) -> object:
+        """Where the state was saved, ``None`` where nothing saves it, or why it could not be."""
         try:
             return self._keep()
         except OSError as error:
