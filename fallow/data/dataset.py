@@ -90,7 +90,7 @@ class MapReader:
 class StreamReader:
     """Reads a stretch of a stream, going on from the last one where it can.
 
-    ``told`` is the length that the stream itself claims: where it ends is then compared with that.
+    ``declared`` is the length that the stream itself claims: where it ends is then compared with that.
     """
 
     def __init__(

@@ -92,8 +92,8 @@ class SampleDigest:
         return (
             f"step {step}: the workers do not agree about its samples; nothing was updated. Of the "
             f"{len(hashes)} that rank {group.rank} knows, {what}. All workers must go through one data set "
-            "in one order: let order= draw from a generator that is seeded with the epoch, and not go by what "
-            "differs between processes (a set, a listed folder, the rank)"
+            "in one order: let order= draw from a generator that is seeded with the epoch, and not go by "
+            "what differs between processes (a set, a listed folder, the rank)"
         )
 
     def _of_all(self, group: Group, device: torch.device) -> list[int]:

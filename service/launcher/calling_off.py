@@ -33,8 +33,8 @@ def why(error: BaseException) -> str:
     """The reason as the journal has it: one line."""
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return "fallow run was interrupted before it ran"
-    told = " ".join(str(error).split())
-    shown = "".join(each for each in told if each.isprintable())
+    message = " ".join(str(error).split())
+    shown = "".join(each for each in message if each.isprintable())
     return f"fallow run failed: {type(error).__name__}: {shown}"[:900]
 
 

@@ -67,7 +67,7 @@ def wakes_s(course: StateMachine) -> float | None:
 
 def _happened(course: StateMachine, event: model.Event, now_s: float) -> Transition:
     match event:
-        case model.CommandGiven(directive=directive):
+        case model.NewCommand(directive=directive):
             return _told(course, directive, now_s)
         case model.Signalled(number=number):
             return _signalled(course, number, now_s)
@@ -99,13 +99,13 @@ def _happened(course: StateMachine, event: model.Event, now_s: float) -> Transit
 
 
 def _told(course: StateMachine, directive: Command, now_s: float) -> Transition:
-    known = course.queue if course.doing is None else (course.doing, *course.queue)
-    if directive.number <= max(course.acknowledged, *(each.number for each in known), 0):
+    pending = course.queue if course.doing is None else (course.doing, *course.queue)
+    if directive.number <= max(course.acknowledged, *(each.number for each in pending), 0):
         return Transition(course=course)
     match directive:
         case CancelCommand(reason=reason):
             over = Exit(
-                exit_reason=ExitReason.CANCELLED, code=turns.CANCELLED, why=f"stopped{_because(reason)}"
+                exit_reason=ExitReason.CANCELLED, code=turns.CANCELLED, why=f"stopped{_with_reason(reason)}"
             )
             return _stopped(replace(course, doing=directive, queue=()), over, now_s)
         case (
@@ -146,10 +146,10 @@ def _take(course: StateMachine, directive: Command, now_s: float) -> Transition:
         case ReallocateCommand():
             return _reshaped(course, model.lease_of(directive), directive.reason, now_s)
         case PauseCommand():
-            return _left(course, model.Pause(), f"pausing{_because(directive.reason)}", now_s)
+            return _leave(course, model.Pause(), f"pausing{_with_reason(directive.reason)}", now_s)
         case RequeueCommand():
-            return _left(
-                course, model.Requeue(), f"going back to the queue{_because(directive.reason)}", now_s
+            return _leave(
+                course, model.Requeue(), f"going back to the queue{_with_reason(directive.reason)}", now_s
             )
         case CancelCommand():
             raise AssertionError("Cancel is carried out at once, never queued")
@@ -164,14 +164,14 @@ def _reshaped(course: StateMachine, lease: Lease, reason: str, now_s: float) -> 
     if course.phase is not Phase.RUNNING or course.lease is None:
         return turns.done(course, f"the job is {course.phase.value}: there is nothing to resize")
     count = len(lease.gpus)
-    text = f"changing to {count} GPU{'' if count == 1 else 's'}{_because(reason)}"
+    text = f"changing to {count} GPU{'' if count == 1 else 's'}{_with_reason(reason)}"
     if course.terms.mobility is Elasticity.ELASTIC and lease.settings == course.lease.settings:
         actions = (model.Notify(text=text), model.Reallocate(gpus=lease.gpus))
         return Transition(course=replace(course, phase=Phase.CHANGING), actions=actions)
     return turns.saving(course, model.Restart(lease=lease), now_s, text)
 
 
-def _left(course: StateMachine, after: model.Next, text: str, now_s: float) -> Transition:
+def _leave(course: StateMachine, after: model.Next, text: str, now_s: float) -> Transition:
     """Give the devices up: at once where nothing runs, else after the job has saved itself."""
     if course.phase is Phase.RUNNING and _in_gaps(course):
         # Its gate is shut, so it comes to no place where it could save itself when it is asked to.
@@ -241,9 +241,9 @@ def _lived(
 def _worker_ended(course: StateMachine, worker: int, code: int) -> Transition:
     """The last one's end, or the first one's failure, is the launch's: nothing of it may linger."""
     alive = course.alive - {worker}
-    left = replace(course, alive=alive, code=course.code or code, pids=course.pids if alive else ())
+    ended = replace(course, alive=alive, code=course.code or code, pids=course.pids if alive else ())
     goes_on = alive and (code == 0 or course.phase is Phase.ENDING)
-    return Transition(course=left) if goes_on or course.phase is Phase.SWEEPING else turns.swept(left)
+    return Transition(course=ended) if goes_on or course.phase is Phase.SWEEPING else turns.swept(ended)
 
 
 def _swept(course: StateMachine, by_force: bool, now_s: float) -> Transition:
@@ -260,7 +260,7 @@ def _swept(course: StateMachine, by_force: bool, now_s: float) -> Transition:
     )
     if isinstance(course.then, Exit):
         return turns.entered(course, course.then)
-    ready = course.saved or (course.code in (0, turns.STOPPED) and not turns.is_asked(course, now_s))
+    ready = course.saved or (course.code in (0, turns.STOPPED) and not turns.is_ended_by_user(course, now_s))
     if course.then is not None and ready:
         return turns.entered(course, course.then)
     if course.doing is None or not began:
@@ -294,8 +294,8 @@ def _changed(course: StateMachine, gpus: tuple[GpuUuid, ...], why: str | None) -
     granted = course.lease
     if why is None and isinstance(course.doing, ReallocateCommand):
         granted = model.lease_of(course.doing)
-    told = () if why is None else (model.Notify(text=f"not changed: {why}"),)
-    return turns.done(turns.back(replace(course, lease=replace(granted, gpus=gpus))), why, *told)
+    notices = () if why is None else (model.Notify(text=f"not changed: {why}"),)
+    return turns.done(turns.back(replace(course, lease=replace(granted, gpus=gpus))), why, *notices)
 
 
 # -- signals and time --------------------------------------------------------------------------------------
@@ -336,5 +336,5 @@ def _ticked(course: StateMachine, now_s: float) -> Transition:
             return Transition(course=replace(course, until_s=None))
 
 
-def _because(reason: str) -> str:
+def _with_reason(reason: str) -> str:
     return f": {reason}" if reason else ""

@@ -46,20 +46,20 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SignalAnswer:
     """Whether somebody listens to the signal that workers were to be asked with; if not, none was sent."""
 
     heard: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
+class AllEnded:
     """Nothing lives below the guard any more. ``guard_died``: because the guard itself was killed."""
 
     guard_died: bool = False
 
 
-News = Started | Unstartable | Ended | Asked | Gone
+News = Started | Unstartable | Ended | SignalAnswer | AllEnded
 
 
 class Supervisor:
@@ -69,7 +69,7 @@ class Supervisor:
     """
 
     def __init__(self) -> None:
-        _reap_what_is_left()
+        _become_subreaper()
         self._line, theirs = socket.socketpair()
         self._partial = b""
         self._guard_pid: int | None = None
@@ -105,15 +105,15 @@ class Supervisor:
         self._tell({"signal": int(number), "unless_heard": unless_heard})
 
     def ask(self, number: int) -> None:
-        """Send it to the processes that catch it, if each worker's tree has one; the answer is ``Asked``."""
+        """Send it to the processes that catch it, if each worker's tree has one; answers ``SignalAnswer``."""
         self._tell({"ask": int(number)})
 
     def sweep(self, patience_s: float) -> None:
-        """End all that lives below the guard, killed after ``patience_s``; the answer is ``Gone``."""
+        """End all that lives below the guard, killed after ``patience_s``; the answer is ``AllEnded``."""
         self._tell({"sweep": float(patience_s)})
 
     def news(self) -> tuple[News, ...]:
-        """What happened, if it is news; blocks for a word. There is none after ``Gone(guard_died=True)``."""
+        """What happened; blocks for a word. There is none after ``AllEnded(guard_died=True)``."""
         try:
             came = self._line.recv(1 << 16)
         except OSError:
@@ -121,7 +121,7 @@ class Supervisor:
         if not came:
             if self._guard.wait() != 0:  # the keeper was killed as well: what is left is this process's own
                 _end_own_descendants()
-            return (Gone(guard_died=True),)
+            return (AllEnded(guard_died=True),)
         *lines, self._partial = (self._partial + came).split(b"\n")
         return tuple(news for line in lines if (news := self._heard(json.loads(line))) is not None)
 
@@ -131,13 +131,13 @@ class Supervisor:
         if self._guard.wait() != 0 and self._guard_pid is not None:  # the keeper was killed
             _await(self._guard_pid)
 
-    def _heard(self, said: dict[str, object]) -> News | None:
-        match said:
+    def _heard(self, event: dict[str, object]) -> News | None:
+        match event:
             case {"guard": int(pid)}:
                 self._guard_pid = pid
                 return None
             case _:
-                return _read(said)
+                return _read(event)
 
     def _tell(self, order: dict[str, object]) -> None:
         try:
@@ -146,8 +146,8 @@ class Supervisor:
             return  # the guard is gone: ``news`` says so
 
 
-def _read(said: dict[str, object]) -> News:
-    match said:
+def _read(event: dict[str, object]) -> News:
+    match event:
         case {"started": int(worker), "pid": int(pid)}:
             return Started(worker=worker, pid=pid)
         case {"unstartable": int(worker), "why": str(why)}:
@@ -155,14 +155,14 @@ def _read(said: dict[str, object]) -> News:
         case {"ended": int(worker), "code": int(code)}:
             return Ended(worker=worker, code=code)
         case {"asked": bool(heard)}:
-            return Asked(heard=heard)
+            return SignalAnswer(heard=heard)
         case {"gone": True}:
-            return Gone()
+            return AllEnded()
         case other:
             raise AssertionError(f"the guard said {other!r}")
 
 
-def _reap_what_is_left() -> None:
+def _become_subreaper() -> None:
     """What a killed guard leaves becomes this process's own, instead of nobody's."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
@@ -179,8 +179,8 @@ def _await(guard: int) -> None:
 
 def _end_own_descendants() -> None:
     """Kill what a killed guard left. Each look may find children of what was just killed, so look again."""
-    while left := tree.descendants(os.getpid()):
-        for pid in left:
+    while children := tree.descendants(os.getpid()):
+        for pid in children:
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):

@@ -29,12 +29,12 @@ def run_here(order: Order, job: JobId, data: Path | None, met: StateDir) -> int:
             voice.say(str(error))
 
     def again(lost: JobId) -> JobId:
-        found = submit(connect_acting(data), order.submission, limit_s=0)
+        new_job = submit(connect_acting(data), order.submission, limit_s=0)
         try:
-            take_along(lost, found, nonce)
+            take_along(lost, new_job, nonce)
         except NoFolder as error:
             voice.say(str(error))
-        return found
+        return new_job
 
     return Running(
         order=order,
@@ -59,13 +59,13 @@ def is_original(log: Path) -> bool:
         return True
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
-    told = os.open(log, os.O_WRONLY | os.O_APPEND)
-    for number, file in ((0, nothing), (1, told), (2, told)):
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
+    for number, file in ((0, nothing), (1, descriptor), (2, descriptor)):
         os.dup2(file, number)
     try:
         sign_log(log, this_launcher())
     except NoFolder as error:
         TerminalOutput(sys.stderr).say(str(error))  # who follows the log misses it, the job doesn't
-    for each in (nothing, told, ready, done):
+    for each in (nothing, descriptor, ready, done):
         os.close(each)  # the reader sees the end: whoever started this may go
     return False

@@ -30,9 +30,9 @@ def objection(directive: Command) -> str | None:
             return None
 
 
-def job_id(said: object) -> JobId | None:
+def job_id(value: object) -> JobId | None:
     """The id of a submitted job, as a service says it; ``None`` for what is none."""
-    return JobId(said) if isinstance(said, str) and _JOB.fullmatch(said) else None
+    return JobId(value) if isinstance(value, str) and _JOB.fullmatch(value) else None
 
 
 def _device_objection(gpus: tuple[GpuUuid, ...]) -> str | None:

@@ -80,8 +80,8 @@ class StateDir:
     def mend(self) -> None:
         """Make it again where it was cleaned away. Raises ``OSError``, so where it is another user's now."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = self.path.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        status = self.path.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it is another user's now", str(self.path))
 
     def remove(self) -> None:
@@ -157,12 +157,12 @@ def sign_log(log: Path, launcher: Launcher) -> None:
 
 def about_log(log: Path) -> About:
     """What is said beside a log."""
-    said = _read(log.parent / ABOUT)
+    record = _read(log.parent / ABOUT)
     try:
-        launcher = Launcher(**said["launcher"])
+        launcher = Launcher(**record["launcher"])
     except (KeyError, TypeError):
         launcher = None
-    return About(nonce=said.get("nonce") or None, launcher=launcher)
+    return About(nonce=record.get("nonce") or None, launcher=launcher)
 
 
 def take_along(old: JobId, new: JobId, nonce: str) -> None:
@@ -172,12 +172,12 @@ def take_along(old: JobId, new: JobId, nonce: str) -> None:
     """
     to = log_file(new).parent
     try:
-        held = [each for each in _jobs().glob(f"{folder_name(old)}*") if _nonce(each / ABOUT) == nonce]
-        if not held or held[0] == to:
+        folders = [each for each in _jobs().glob(f"{folder_name(old)}*") if _nonce(each / ABOUT) == nonce]
+        if not folders or folders[0] == to:
             return
         if to.is_dir():
             to.rename(_aside(to))
-        held[0].rename(to)
+        folders[0].rename(to)
         _write(to / ABOUT, _read(to / ABOUT) | {"job": new})
     except OSError as error:
         raise NoFolder(f"cannot move the job's log to {to}: {error}") from error
@@ -212,15 +212,15 @@ def _meeting_in(place: Path) -> StateDir:
         fault := way_fault(place / "any")
     ) is not None:  # else somebody could put a job of theirs in its place
         raise PermissionError(errno.EPERM, fault)
-    made = StateDir(path=Path(tempfile.mkdtemp(prefix="fallow-", dir=place)))
+    state_dir = StateDir(path=Path(tempfile.mkdtemp(prefix="fallow-", dir=place)))
     try:
         with socket.socket(socket.AF_UNIX) as tried:
-            tried.bind(str(made.job(LAST_WORKER)))
-        made.clear()
+            tried.bind(str(state_dir.job(LAST_WORKER)))
+        state_dir.clear()
     except OSError:
-        made.remove()
+        state_dir.remove()
         raise
-    return made
+    return state_dir
 
 
 def _remove(path: Path) -> None:
@@ -237,15 +237,15 @@ def _nonce(about: Path) -> str | None:
 def _read(about: Path) -> dict[str, Any]:
     """What it says; nothing where it cannot be read."""
     try:
-        said = json.loads(about.read_text(encoding="utf-8"))
+        record = json.loads(about.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
-def _write(about: Path, said: Mapping[str, object]) -> None:
+def _write(about: Path, record: Mapping[str, object]) -> None:
     draft = about.with_name(f".{about.name}.writing")
-    draft.write_text(json.dumps(said), encoding="utf-8")
+    draft.write_text(json.dumps(record), encoding="utf-8")
     draft.replace(about)
 
 

@@ -76,9 +76,9 @@ def keep(guard: int) -> None:
     for pid in tree.descendants(os.getpid()):
         _kill(pid, signal.SIGTERM)
         _kill(pid, signal.SIGCONT)
-    while left := tree.descendants(os.getpid()):
+    while children := tree.descendants(os.getpid()):
         if time.monotonic() >= until:
-            for pid in left:
+            for pid in children:
                 _kill(pid, signal.SIGKILL)
         _reap()
         time.sleep(LOOK_S)
@@ -161,8 +161,8 @@ class SupervisorChild:
         if pid == 0:
             self._become(error, argv, env, death)
         os.close(error)
-        with os.fdopen(errors, "rb") as told:
-            why = told.read().decode(errors="replace")
+        with os.fdopen(errors, "rb") as problem:
+            why = problem.read().decode(errors="replace")
         if why:
             os.waitpid(pid, 0)
             self.say({"unstartable": worker, "why": why})
@@ -188,13 +188,13 @@ class SupervisorChild:
 
     def _forward(self, number: int, unless_heard: bool) -> None:
         """To each worker itself, but not to one that has it already because the whole group has."""
-        heard = False
+        by_group = False
         if unless_heard:
-            heard = signal.sigtimedwait([number], GROUP_S) is not None
+            by_group = signal.sigtimedwait([number], GROUP_S) is not None
         group = os.getpgrp()
         for pid in self._workers:
             try:
-                if not heard or os.getpgid(pid) != group:
+                if not by_group or os.getpgid(pid) != group:
                     os.kill(pid, number)
             except (ProcessLookupError, PermissionError):
                 continue
@@ -217,13 +217,13 @@ class SupervisorChild:
         self._sweeping = time.monotonic() + patience_s
 
     def _swept(self) -> bool:
-        left = tree.descendants(os.getpid())
-        if not left and not self._workers:
+        children = tree.descendants(os.getpid())
+        if not children and not self._workers:
             self._sweeping = None
             self.say({"gone": True})
             return True
         if self._sweeping is not None and time.monotonic() >= self._sweeping:
-            for pid in left:
+            for pid in children:
                 _kill(pid, signal.SIGKILL)
         return False
 

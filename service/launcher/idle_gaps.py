@@ -32,12 +32,12 @@ class IdleGapPages:
     """Those that this launcher made, or the one that its background job computes by."""
 
     def __init__(self, order: Order, memory: Path = MEMORY) -> None:
-        wanted = order.submission
-        alone = order.workers is Workers.ONE and wanted.max_gpus == 1 and wanted.share == 1
+        submission = order.submission
+        alone = order.workers is Workers.ONE and submission.max_gpus == 1 and submission.share == 1
         self._announces = (
-            not wanted.background
-            and ActionClass.BACKGROUND not in wanted.opted_out
-            and (wanted.mobility is Elasticity.ELASTIC or alone)
+            not submission.background
+            and ActionClass.BACKGROUND not in submission.opted_out
+            and (submission.mobility is Elasticity.ELASTIC or alone)
         )
         self._memory = memory
         self._folder: Path | None = None
@@ -64,7 +64,7 @@ class IdleGapPages:
             return
         try:
             if self._folder is None:
-                _remove_left(self._memory)
+                _remove_stale(self._memory)
                 prefix = f"fallow.{os.geteuid()}.{os.getpid()}."
                 self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self._memory))
             for gpu in gpus:
@@ -117,7 +117,7 @@ class IdleGapPages:
             self._others = None
 
 
-def _remove_left(memory: Path) -> None:
+def _remove_stale(memory: Path) -> None:
     """Folders of this account whose launcher is gone."""
     for each in memory.glob(f"fallow.{os.geteuid()}.*.*"):
         with suppress(OSError, ValueError):

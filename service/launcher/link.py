@@ -29,7 +29,7 @@ Connect = Callable[[], ActingClient]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandGiven:
+class NewCommand:
     """A directive."""
 
     directive: Command
@@ -65,7 +65,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Reconnected:
     """The service answers again."""
 
 
@@ -88,7 +88,7 @@ class JobOver:
     """The service says that this job has ended."""
 
 
-Word = CommandGiven | Leased | Opened | Placed | Lost | Found | Refused | Unknown | JobOver
+Word = NewCommand | Leased | Opened | Placed | Lost | Reconnected | Refused | Unknown | JobOver
 
 
 class Link:
@@ -174,7 +174,7 @@ class Link:
             case {"directive": dict(tree)}:
                 try:
                     directive = from_tree(Command, tree)
-                    self._say(CommandGiven(directive=directive))
+                    self._say(NewCommand(directive=directive))
                     self._knows(directive)
                 except Unreadable as error:
                     self._say(Refused(why=f"the service said what this launcher cannot read: {error}"))
@@ -256,7 +256,7 @@ class Link:
     def _is_well(self) -> None:
         if self._is_lost:
             self._is_lost = False
-            self._say(Found())
+            self._say(Reconnected())
 
     def _say(self, word: Word) -> None:
         self._words.append(word)

@@ -19,10 +19,10 @@ class Mailbox:
         """Readable when something came."""
         return self._woken
 
-    def put(self, launch: int, said: model.Event | Answer | None) -> None:
+    def put(self, launch: int, item: model.Event | Answer | None) -> None:
         """From any thread: what came of asking the workers of that launch; ``None``: it is no news."""
-        if said is not None:
-            self._said.append((launch, said))
+        if item is not None:
+            self._said.append((launch, item))
         try:
             os.write(self._wake, b".")
         except OSError:

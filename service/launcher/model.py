@@ -151,7 +151,7 @@ class StateMachine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandGiven:
+class NewCommand:
     """A directive came."""
 
     directive: Command
@@ -256,7 +256,7 @@ class Tick:
 
 
 Event = (
-    CommandGiven | Started | NotStarted | WorkerEnded | Saved | Unsaved | Reallocated | MemoryReleased | Swept
+    NewCommand | Started | NotStarted | WorkerEnded | Saved | Unsaved | Reallocated | MemoryReleased | Swept
     | Signalled | Resubmitted | TurnedAway | Leased | Disowned | Tick
 )  # fmt: skip
 

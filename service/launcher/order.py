@@ -54,13 +54,13 @@ class Order:
     @property
     def terms(self) -> Terms:
         """What its course depends on."""
-        wanted = self.submission
+        submission = self.submission
         return Terms(
-            mobility=wanted.mobility,
+            mobility=submission.mobility,
             workers=self.workers,
-            grace_s=wanted.grace_s,
-            restarts=wanted.restarts,
-            limit_s=wanted.limit_s,
+            grace_s=submission.grace_s,
+            restarts=submission.restarts,
+            limit_s=submission.limit_s,
         )
 
 
@@ -81,7 +81,7 @@ def read(
 
     Raises ``BadOrder``, ``BadSpan``.
     """
-    argv = tuple(_plain(word, "the command") for word in flags.command)
+    argv = tuple(_plain(argument, "the command") for argument in flags.command)
     if not argv:
         raise BadOrder(
             "there is no command to run; write it after --: fallow run --gpus 1 -- python train.py"
@@ -128,15 +128,15 @@ def read(
 
 def read_gpus(text: str) -> tuple[int, int, float]:
     """``2``, ``1-4``, ``0.5``, ``2x0.5`` as (fewest, most, share of each). Raises ``BadOrder``."""
-    if found := _COUNT.fullmatch(text):
-        least = int(found[1])
-        most = int(found[2] or found[1])
+    if match := _COUNT.fullmatch(text):
+        least = int(match[1])
+        most = int(match[2] or match[1])
         if not 1 <= least <= most:
             raise BadOrder(f"--gpus {text}: from at least one to no fewer than that, for example 1-4")
         share = 1.0
-    elif found := _SHARE.fullmatch(text):
-        least = most = int(found[1] or 1)
-        share = float(found[2])
+    elif match := _SHARE.fullmatch(text):
+        least = most = int(match[1] or 1)
+        share = float(match[2])
         if not least or not share:
             raise BadOrder(f"--gpus {text}: that is no GPU at all; write for example 0.5 or 2x0.5")
     else:
@@ -148,9 +148,9 @@ def read_gpus(text: str) -> tuple[int, int, float]:
 
 def read_memory(text: str) -> int:
     """``12GiB``, ``800M``, ``16 GB`` in bytes. Raises ``BadOrder``."""
-    found = _MEMORY.fullmatch(text.strip())
-    unit = _UNITS.get(found[2].upper()) if found else None
-    if found is None or unit is None or not (size := int(float(found[1]) * unit)):
+    match = _MEMORY.fullmatch(text.strip())
+    unit = _UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None or not (size := int(float(match[1]) * unit)):
         raise BadOrder(f"--memory {text!r} cannot be read; write for example 12GiB or 800MiB, for each GPU")
     return size
 
@@ -275,21 +275,21 @@ def shown_to_all(argv: Sequence[str], variables: Sequence[str]) -> str | None:
     if masked(argv) != tuple(argv):
         return "the command seems to hold a secret, and everybody on this machine can read it"
     pairs = (each.partition("=") for each in variables)
-    told = [
+    texts = [
         name
-        for name, given, value in pairs
-        if given and without_secrets(f"{name}={value}") != f"{name}={value}"
+        for name, equals, value in pairs
+        if equals and without_secrets(f"{name}={value}") != f"{name}={value}"
     ]
-    return f"everybody on this machine can read the value of {told[0]} in this command" if told else None
+    return f"everybody on this machine can read the value of {texts[0]} in this command" if texts else None
 
 
 def _variable(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    name, given, value = text.partition("=")
+    name, equals, value = text.partition("=")
     if not _VARIABLE.fullmatch(name):
         raise BadOrder(
             f"--env {name!r} cannot be read; write NAME=VALUE, or NAME for a variable that is set here"
         )
-    if not given:
+    if not equals:
         if name not in environment:
             raise BadOrder(f"--env {name}: it is not set here; export it first, or write {name}=VALUE")
         value = environment[name]

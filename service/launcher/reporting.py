@@ -12,7 +12,7 @@ LONGEST_WHY = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class OwnStatus:
     """A job's own word on itself; ``None`` where it has none."""
 
     pids: tuple[int, ...] = ()
@@ -26,26 +26,26 @@ class Known:
     checkpoint_ms: int | None = None
 
     @staticmethod
-    def of_status(told: Mapping[str, Any], before: "Known", at_ms: int) -> "Known":
+    def of_status(answer: Mapping[str, Any], before: "OwnStatus", at_ms: int) -> "OwnStatus":
         """What a controller, or the library in a plain job, answers to ``status`` at ``at_ms``, steady.
 
         What it measured once stays known when its workers have left or were started anew.
         """
-        sizes = {int(size): float(each) for size, each in (told.get("step_s") or {}).items()}
-        needed = (before.memory_needed_bytes, told.get("memory_needed_bytes", told.get("needed")))
-        return Known(
-            pids=tuple(int(pid) for pid in (told.get("pids") or {}).values() if pid),
-            step=told.get("step"),
-            counted_ms=None if told.get("step") is None else at_ms,
-            steps_left=told.get("steps_left"),
+        sizes = {int(size): float(each) for size, each in (answer.get("step_s") or {}).items()}
+        needed = (before.memory_needed_bytes, answer.get("memory_needed_bytes", answer.get("needed")))
+        return OwnStatus(
+            pids=tuple(int(pid) for pid in (answer.get("pids") or {}).values() if pid),
+            step=answer.get("step"),
+            counted_ms=None if answer.get("step") is None else at_ms,
+            steps_left=answer.get("steps_left"),
             step_s={**before.step_s, **sizes},
-            resize_s=before.resize_s if told.get("resize_s") is None else told["resize_s"],
-            memory_held_bytes=told.get("memory_held_bytes", told.get("held")),
+            resize_s=before.resize_s if answer.get("resize_s") is None else answer["resize_s"],
+            memory_held_bytes=answer.get("memory_held_bytes", answer.get("held")),
             memory_needed_bytes=max((each for each in needed if each is not None), default=None),
-            checkpoint_ms=told.get("checkpoint_ms") or before.checkpoint_ms,
+            checkpoint_ms=answer.get("checkpoint_ms") or before.checkpoint_ms,
         )
 
-    def with_saved(self, path: Path) -> "Known":
+    def with_saved(self, path: Path) -> "OwnStatus":
         """With the time at which the job last said that it saved itself."""
         try:
             saved_ms = path.stat().st_mtime_ns // 1_000_000
@@ -57,7 +57,7 @@ class Known:
 def report(
     course: StateMachine,
     launcher: Launcher,
-    known: Known,
+    own: OwnStatus,
     now_ms: int,
     *,
     quiet_s: float | None,
@@ -71,16 +71,16 @@ def report(
         state=course.state,
         acknowledged=course.acknowledged,
         failed=None if course.failed is None else course.failed[:LONGEST_WHY],
-        pids=tuple(dict.fromkeys((*course.pids, *known.pids))) if course.alive else (),
+        pids=tuple(dict.fromkeys((*course.pids, *own.pids))) if course.alive else (),
         gpus=() if course.lease is None or course.lease.page else course.lease.gpus,
-        step=known.step,
-        counted_ms=known.counted_ms,
-        steps_left=known.steps_left,
-        step_s=known.step_s,
-        resize_s=known.resize_s,
-        memory_held_bytes=known.memory_held_bytes,
-        memory_needed_bytes=known.memory_needed_bytes,
-        checkpoint_ms=known.checkpoint_ms,
+        step=own.step,
+        counted_ms=own.counted_ms,
+        steps_left=own.steps_left,
+        step_s=own.step_s,
+        resize_s=own.resize_s,
+        memory_held_bytes=own.memory_held_bytes,
+        memory_needed_bytes=own.memory_needed_bytes,
+        checkpoint_ms=own.checkpoint_ms,
         attached=quiet_s is not None,
         quiet_s=quiet_s,
         exit_reason=None if over is None else over.exit_reason,

@@ -27,7 +27,7 @@ from service.launcher.link import Link
 from service.launcher.mailbox import Mailbox
 from service.launcher.model import Phase, StateMachine
 from service.launcher.order import Order, signal_number
-from service.launcher.reporting import Known, report
+from service.launcher.reporting import OwnStatus, report
 from service.launcher.signals import Signals, stop_here
 from service.launcher.sitting import is_attached, quiet_s
 from service.launcher.steer import Answer
@@ -70,7 +70,7 @@ class Running:
         self._course: StateMachine = courses.begin(order.terms)
         self._crew: crews.Supervisor | None = None
         self._pids: dict[int, int] = {}
-        self._known = Known()
+        self._known = OwnStatus()
         self._mailbox, self._gaps = Mailbox(), IdleGapPages(order)
         self._report_at_s = 0.0
         self._asked_status = False
@@ -96,8 +96,8 @@ class Running:
 
     def _farewell(self, ears: Signals) -> None:
         """Tell a service that knows the job the end; for a while when it doesn't answer, or until Ctrl-C."""
-        asked = self._course.over is not None and self._course.over.exit_reason is ExitReason.CANCELLED
-        limit_s = DETACHED_FAREWELL_S if self._order.detach and not asked else FAREWELL_S
+        cancelled = self._course.over is not None and self._course.over.exit_reason is ExitReason.CANCELLED
+        limit_s = DETACHED_FAREWELL_S if self._order.detach and not cancelled else FAREWELL_S
         until_s = time.monotonic() + limit_s
         if self._link.settle(min(limit_s, AWAY_S)) or self._said_unknown:
             return
@@ -119,12 +119,12 @@ class Running:
                 self._signalled(number)
         if crew is not None and crew.fileno() in readable:
             for news in crew.news():
-                self._crew_said(news)
+                self._crew_event(news)
         link = self._link
         if link.fileno() in readable:
-            for word in link.words():
+            for event in link.words():
                 if link is self._link:  # else it is of a job that was submitted again since
-                    self._service_said(word)
+                    self._service_event(event)
         if self._mailbox.fileno() in readable:
             self._hear_answers()
         if touch and touch[0] in readable:
@@ -157,7 +157,7 @@ class Running:
         if number == signal.SIGTSTP:
             stop_here()
 
-    def _crew_said(self, news: crews.News) -> None:
+    def _crew_event(self, news: crews.News) -> None:
         match news:
             case crews.Started(worker=worker, pid=pid):
                 self._pids[worker] = pid
@@ -167,12 +167,12 @@ class Running:
                 self._happened(model.NotStarted(why=why, code=127 if "[Errno 2]" in why else 126))
             case crews.Ended(worker=worker, code=code):
                 self._happened(model.WorkerEnded(worker=worker, code=code))
-            case crews.Asked(heard=heard):
+            case crews.SignalAnswer(heard=heard):
                 if not heard:
                     name = self._order.submission.checkpoint_signal
                     why = f"no process of the job listens for SIG{name}, and it would end one that doesn't"
                     self._happened(model.Unsaved(why=why))
-            case crews.Gone(guard_died=died):
+            case crews.AllEnded(guard_died=died):
                 if died:
                     self._crew = None
                     self._voice.say("the guard of the job's processes was killed, and they with it")
@@ -180,11 +180,11 @@ class Running:
             case _:
                 assert_never(news)
 
-    def _service_said(self, word: links.Word) -> None:
+    def _service_event(self, event: links.Word) -> None:
         waits = self._course.phase in (Phase.WAITING, Phase.PAUSED)
-        match word:
-            case links.CommandGiven(directive=directive):
-                self._happened(model.CommandGiven(directive=directive))
+        match event:
+            case links.NewCommand(directive=directive):
+                self._happened(model.NewCommand(directive=directive))
             case links.Leased(number=number, proof=proof):
                 self._happened(model.Leased(number=number, proof=proof))
             case links.Opened(gpus=gpus):
@@ -196,20 +196,20 @@ class Running:
                 self._gaps.allow(())
                 goes_on = "it keeps its place" if waits else "the job goes on"
                 self._voice.say(f"{why}; {goes_on}, and the service is looked for")
-            case links.Found():
+            case links.Reconnected():
                 self._voice.say("the service answers again")
                 self._said_unknown = False
                 self._report(news=True)
             case links.Refused(why=why):
                 self._voice.say(f"{why}; the job goes on")
             case links.Unknown(why=why):
-                self._not_known(why)
+                self._job_unknown(why)
             case links.JobOver():
                 self._happened(model.Disowned())
             case _:
-                assert_never(word)
+                assert_never(event)
 
-    def _not_known(self, why: str) -> None:
+    def _job_unknown(self, why: str) -> None:
         """The service doesn't know this job: while nothing of it lives, it is handed in again."""
         if self._course.phase in courses.EMPTY:
             self._submit_again(why)
@@ -218,20 +218,20 @@ class Running:
         self._said_unknown = True
 
     def _submit_again(self, why: str) -> None:
-        known_as = self._job
+        old_job = self._job
         try:
-            self._job = self._again(known_as)
+            self._job = self._again(old_job)
         except (ServiceDown, ServiceBusy) as error:
             if not self._said_unknown:
                 self._voice.say(f"the service doesn't know this job: {why}; asking it again: {error}")
             return
         except ClientError as error:
-            self._happened(model.TurnedAway(why=f"the service has lost {known_as}, and refuses it: {error}"))
+            self._happened(model.TurnedAway(why=f"the service has lost {old_job}, and refuses it: {error}"))
             return
         self._link.close()
         self._link = self._line(self._job)
         self._link.open()
-        text = f"the service had lost {known_as}: it was submitted again, and is {self._job} now"
+        text = f"the service had lost {old_job}: it was submitted again, and is {self._job} now"
         self._happened(model.Resubmitted(text=text))
 
     def _happened(self, event: model.Event) -> None:
@@ -255,7 +255,7 @@ class Running:
             case model.Reallocate(gpus=gpus):
                 self._gaps.hold(gpus)
                 words = ("devices", ",".join(gpus))
-                self._ask(words, CHANGE_LIMIT_S, lambda answer: steer.changed(answer, gpus, self._held()))
+                self._ask(words, CHANGE_LIMIT_S, lambda answer: steer.changed(answer, gpus, self._leased()))
             case model.ReleaseMemory():
                 self._release()
             case model.Forward(number=number):
@@ -273,7 +273,7 @@ class Running:
         course = self._course
         assert course.lease is not None
         self._voice.over()
-        self._pids, self._known = {}, Known(checkpoint_ms=self._known.checkpoint_ms)
+        self._pids, self._known = {}, OwnStatus(checkpoint_ms=self._known.checkpoint_ms)
         user = {**os.environ, **self._order.environment}
         settings, remark = starting.without_strangers(course.lease.settings, user)
         if remark is not None:
@@ -281,7 +281,7 @@ class Running:
         try:
             self._meeting.clear()
             crew = self._crew_of_job()
-            made = starting.starts(
+            workers = starting.starts(
                 self._order,
                 replace(course.lease, settings=settings),
                 job=self._job,
@@ -297,7 +297,7 @@ class Running:
             self._happened(model.NotStarted(why=f"no process can be started: {error}", code=126))
             return
         death = signal.SIGTERM if course.lease.sharing is Sharing.MPS else signal.SIGKILL
-        for worker, start in enumerate(made):
+        for worker, start in enumerate(workers):
             crew.start(worker, start.argv, start.env, death)
 
     def _sweep(self, patience_s: float) -> None:
@@ -338,7 +338,7 @@ class Running:
             listening,
             ("release-caches",),
             RELEASE_LIMIT_S,
-            lambda told: self._mailbox.put(launch, steer.released(told)),
+            lambda answer: self._mailbox.put(launch, steer.released(answer)),
         )
 
     def _watches_for_saved(self) -> bool:
@@ -353,7 +353,7 @@ class Running:
     ) -> None:
         launch = self._course.launch
         steer.asking(
-            (self._meeting.control,), words, limit_s, lambda told: self._mailbox.put(launch, read(told))
+            (self._meeting.control,), words, limit_s, lambda answer: self._mailbox.put(launch, read(answer))
         )
 
     def _ask_status(self) -> None:
@@ -363,18 +363,18 @@ class Running:
             return
         self._asked_status = True
         launch = self._course.launch
-        steer.asking((path,), ("status",), REPORT_S, lambda told: self._mailbox.put(launch, told))
+        steer.asking((path,), ("status",), REPORT_S, lambda answer: self._mailbox.put(launch, answer))
 
     def _hear_answers(self) -> None:
-        for launch, said in self._mailbox.take():
-            if isinstance(said, dict):
+        for launch, answer in self._mailbox.take():
+            if isinstance(answer, dict):
                 self._asked_status = False
-                if "error" not in said and launch == self._course.launch:
-                    self._known = Known.of_status(said, self._known, time.monotonic_ns() // 1_000_000)
+                if "error" not in answer and launch == self._course.launch:
+                    self._known = OwnStatus.of_status(answer, self._known, time.monotonic_ns() // 1_000_000)
             elif launch == self._course.launch:
-                self._happened(said)  # type: ignore[arg-type]
+                self._happened(answer)  # type: ignore[arg-type]
 
-    def _held(self) -> tuple[GpuUuid, ...]:
+    def _leased(self) -> tuple[GpuUuid, ...]:
         return () if self._course.lease is None else self._course.lease.gpus
 
     # -- reports and touch -----------------------------------------------------------------------------------
@@ -383,9 +383,9 @@ class Running:
         self._report_at_s = time.monotonic() + REPORT_S
         self._known = self._known.with_saved(self._meeting.saved)
         now_ms = time.time_ns() // 1_000_000
-        gaps = self._gaps.counts(self._held())
-        told = report(self._course, self._launcher, self._known, now_ms, quiet_s=quiet_s(), idle_gaps=gaps)
-        self._link.report(told, news=news)
+        gaps = self._gaps.counts(self._leased())
+        current = report(self._course, self._launcher, self._known, now_ms, quiet_s=quiet_s(), idle_gaps=gaps)
+        self._link.report(current, news=news)
 
     def _touch(self) -> list[int]:
         """Standard input while a paused job's user sits before it."""

@@ -20,7 +20,7 @@ class Signals:
             end.setblocking(False)
         self._former_wake = signal.set_wakeup_fd(self._told.fileno(), warn_on_full_buffer=False)
         self._former = {
-            number: signal.signal(number, _told)
+            number: signal.signal(number, _note_signal)
             for number in HEARD
             if signal.getsignal(number) is not signal.SIG_IGN  # nohup(1), a shell's background
         }
@@ -50,5 +50,5 @@ def stop_here() -> None:
     signal.signal(signal.SIGTSTP, former)
 
 
-def _told(number: int, frame: FrameType | None) -> None:
+def _note_signal(number: int, frame: FrameType | None) -> None:
     """Python writes the number to the wake-up socket; nothing is done here."""

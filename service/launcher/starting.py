@@ -43,8 +43,8 @@ def starts(
     """A launch's workers in rank order; ``own`` is the launcher's environment, ``gaps`` says where idle gaps
     are told. Looks for free ports.
     """
-    given = {**own, **order.environment, JOB: job}
-    user = {name: each for name, each in given.items() if name not in (OWN_GAPS, OTHERS_GAPS)} | {**gaps}
+    variables = {**own, **order.environment, JOB: job}
+    user = {name: each for name, each in variables.items() if name not in (OWN_GAPS, OTHERS_GAPS)} | {**gaps}
     places = world.environments(
         order.workers,
         lease.gpus,
@@ -53,14 +53,14 @@ def starts(
         restarts=restarted,
         most_restarts=order.submission.restarts,
     )
-    made = []
+    result = []
     for index, place in enumerate(places):
         meets = {SAVED: str(meeting.saved), JOB_SOCKET: str(meeting.job(index))}
         if order.submission.mobility is Elasticity.ELASTIC:
             meets = {}
         env = world.joined(user, lease.settings, place | meets, threads=len(places) > 1)
-        made.append(Start(argv=command(order, lease, meeting), env=env))
-    return tuple(made)
+        result.append(Start(argv=command(order, lease, meeting), env=env))
+    return tuple(result)
 
 
 def command(order: Order, lease: Lease, meeting: StateDir) -> tuple[str, ...]:
@@ -107,11 +107,11 @@ def without_strangers(
 
 def free_ports(count: int) -> tuple[int, ...]:
     """Ports that nobody listens at now. They are not held, so another program may be faster."""
-    held = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
     try:
-        for each in held:
+        for each in sockets:
             each.bind((world.HOST, 0))
-        return tuple(int(each.getsockname()[1]) for each in held)
+        return tuple(int(each.getsockname()[1]) for each in sockets)
     finally:
-        for each in held:
+        for each in sockets:
             each.close()

@@ -29,12 +29,12 @@ def asking(
     """
 
     def ask_all() -> None:
-        told: Answer = {}
+        last: Answer = {}
         for path in paths:
-            told = answer(path, words, limit_s)
-            if "error" in told:
+            last = answer(path, words, limit_s)
+            if "error" in last:
                 break
-        then(told)
+        then(last)
 
     threading.Thread(target=ask_all, daemon=True, name=f"fallow-ask-{words[0]}").start()
 
@@ -44,8 +44,8 @@ def answer(path: Path, words: Sequence[str], limit_s: float) -> Answer:
     until_s = time.monotonic() + limit_s
     while True:
         try:
-            told = ask(path, words, timeout_s=max(0.1, until_s - time.monotonic()))
-            result = json.loads(told) if told else {"error": "it ended before it answered"}
+            text = ask(path, words, timeout_s=max(0.1, until_s - time.monotonic()))
+            result = json.loads(text) if text else {"error": "it ended before it answered"}
         except (ConnectionRefusedError, FileNotFoundError):
             result = {"error": NOT_READY}
         except TimeoutError:
@@ -57,23 +57,23 @@ def answer(path: Path, words: Sequence[str], limit_s: float) -> Answer:
         time.sleep(AGAIN_S)
 
 
-def suspended(told: Answer) -> model.Event:
+def suspended(answer: Answer) -> model.Event:
     """What an answer to ``suspend`` means for the job's course."""
-    if "error" in told:
-        return model.Unsaved(why=str(told["error"]))
+    if "error" in answer:
+        return model.Unsaved(why=str(answer["error"]))
     return model.Saved(ends_itself=True)
 
 
-def changed(told: Answer, wanted: tuple[GpuUuid, ...], held: tuple[GpuUuid, ...]) -> model.Event:
+def changed(answer: Answer, target: tuple[GpuUuid, ...], before: tuple[GpuUuid, ...]) -> model.Event:
     """What an answer to ``devices`` means for the course of a job that held GPUs and is to have others."""
-    why = told.get("error")
+    why = answer.get("error")
     if why is None:
-        return model.Reallocated(gpus=wanted)
-    kept = told.get("devices")
-    gpus = tuple(GpuUuid(str(each)) for each in kept) if isinstance(kept, list) and kept else held
+        return model.Reallocated(gpus=target)
+    devices = answer.get("devices")
+    gpus = tuple(GpuUuid(str(each)) for each in devices) if isinstance(devices, list) and devices else before
     return model.Reallocated(gpus=gpus, why=str(why))
 
 
-def released(told: Answer) -> model.Event:
+def released(answer: Answer) -> model.Event:
     """What an answer to ``release-caches`` means for the job's course."""
-    return model.MemoryReleased(why=None if "error" not in told else str(told["error"]))
+    return model.MemoryReleased(why=None if "error" not in answer else str(answer["error"]))

@@ -16,9 +16,9 @@ def descendants(root: int) -> list[int]:
     for pid in _pids():
         result = _kin(pid)
         if result is not None:
-            is_gone, parent = result
+            has_ended, parent = result
             children.setdefault(parent, []).append(pid)
-            if is_gone:
+            if has_ended:
                 dead.add(pid)
     below, waiting = [], list(children.get(root, ()))
     while waiting:

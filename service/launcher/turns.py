@@ -115,7 +115,7 @@ def ran_s(course: StateMachine, now_s: float) -> float:
     return course.ran_s + (0.0 if course.since_s is None else now_s - course.since_s)
 
 
-def is_asked(course: StateMachine, now_s: float) -> bool:
+def is_ended_by_user(course: StateMachine, now_s: float) -> bool:
     """Whether the user asked it to end lately: a Ctrl-C that it survived doesn't count for ever."""
     return course.asked is not None and now_s - course.asked_s <= course.terms.grace_s
 
@@ -128,7 +128,7 @@ def how(code: int) -> str:
 def _verdict(course: StateMachine, now_s: float) -> Exit:
     if course.code == 0:
         return Exit(exit_reason=ExitReason.DONE, code=0)
-    if is_asked(course, now_s):
+    if is_ended_by_user(course, now_s):
         return Exit(exit_reason=ExitReason.CANCELLED, code=course.code, why=f"ended by signal {course.asked}")
     return Exit(exit_reason=ExitReason.FAILED, code=course.code, why=f"a worker {how(course.code)}")
 
@@ -143,5 +143,5 @@ def _ended(course: StateMachine, over: Exit) -> Transition:
         failed=failed,
         until_s=None,
     )
-    told = () if failed is None else (model.Notify(text=failed),)
-    return Transition(course=course, actions=(*told, model.Announce(), model.Leave(code=code)))
+    notices = () if failed is None else (model.Notify(text=failed),)
+    return Transition(course=course, actions=(*notices, model.Announce(), model.Leave(code=code)))

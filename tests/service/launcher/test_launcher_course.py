@@ -108,7 +108,7 @@ def histories(draw: st.DrawFn) -> World:
         choice = draw(st.integers(0, 12))
         if choice <= 3:
             number += draw(st.integers(0, 2))
-            world.happens(model.CommandGiven(directive=_directive(draw, number)))
+            world.happens(model.NewCommand(directive=_directive(draw, number)))
         elif choice == 4:
             world.now_s += draw(st.sampled_from([0.5, 5.0, 70.0]))
             world.happens(model.Tick())
@@ -189,7 +189,7 @@ def test_whatever_was_handled_is_never_done_again(world: World, data: st.DataObj
     before = world.course
     newest = max([before.acknowledged, *(each.number for each in before.queue)])
     number = data.draw(st.integers(0, newest))
-    turn = courses.step(before, model.CommandGiven(directive=_directive(data.draw, number)), world.now_s)
+    turn = courses.step(before, model.NewCommand(directive=_directive(data.draw, number)), world.now_s)
     assert turn.course == before
     assert turn.actions == ()
 
@@ -197,7 +197,7 @@ def test_whatever_was_handled_is_never_done_again(world: World, data: st.DataObj
 @settings(max_examples=200)
 @given(histories())
 def test_a_stop_always_comes_to_an_end(world: World) -> None:
-    world.happens(model.CommandGiven(directive=CancelCommand(number=10_000)))
+    world.happens(model.NewCommand(directive=CancelCommand(number=10_000)))
     for _ in range(6):
         if world.left is not None:
             break
@@ -212,24 +212,24 @@ def test_a_stop_always_comes_to_an_end(world: World) -> None:
 def test_an_elastic_job_changes_devices_in_place_and_saves_only_for_other_settings() -> None:
     course = courses.begin(Terms(mobility=Elasticity.ELASTIC))
     world = World(course=course)
-    world.happens(model.CommandGiven(directive=StartCommand(number=1, gpus=UUIDS[:1])))
+    world.happens(model.NewCommand(directive=StartCommand(number=1, gpus=UUIDS[:1])))
     world.happens(model.Started(pids=(100,)))
-    world.happens(model.CommandGiven(directive=ReallocateCommand(number=2, gpus=UUIDS[:3])))
+    world.happens(model.NewCommand(directive=ReallocateCommand(number=2, gpus=UUIDS[:3])))
     assert world.course.phase is Phase.CHANGING
     world.happens(model.Reallocated(gpus=UUIDS[:3]))
     assert (world.course.phase, world.course.acknowledged, world.course.failed) == (Phase.RUNNING, 2, None)
     assert world.course.lease is not None and world.course.lease.gpus == UUIDS[:3]
     growth = (("TF_FORCE_GPU_ALLOW_GROWTH", "true"),)
-    world.happens(model.CommandGiven(directive=ReallocateCommand(number=3, gpus=UUIDS[:3], settings=growth)))
+    world.happens(model.NewCommand(directive=ReallocateCommand(number=3, gpus=UUIDS[:3], settings=growth)))
     assert world.course.phase is Phase.SAVING
     assert len(world.launches) == 1
 
 
 def test_what_an_elastic_job_could_not_change_to_is_told_with_what_it_holds() -> None:
     world = World(course=courses.begin(Terms(mobility=Elasticity.ELASTIC)))
-    world.happens(model.CommandGiven(directive=StartCommand(number=1, gpus=UUIDS[:2])))
+    world.happens(model.NewCommand(directive=StartCommand(number=1, gpus=UUIDS[:2])))
     world.happens(model.Started(pids=(100,)))
-    world.happens(model.CommandGiven(directive=ReallocateCommand(number=2, gpus=UUIDS[:3])))
+    world.happens(model.NewCommand(directive=ReallocateCommand(number=2, gpus=UUIDS[:3])))
     world.happens(model.Reallocated(gpus=UUIDS[:2], why="joiners failed"))
     assert world.reported[-1] == (JobState.RUNNING, 2, UUIDS[:2])
     assert world.course.failed == "joiners failed"
@@ -238,11 +238,11 @@ def test_what_an_elastic_job_could_not_change_to_is_told_with_what_it_holds() ->
 def test_time_on_devices_counts_towards_the_limit_and_time_in_the_queue_does_not() -> None:
     world = World(course=courses.begin(Terms(mobility=Elasticity.CHECKPOINTS, limit_s=100.0)))
     world.now_s = 5_000.0
-    world.happens(model.CommandGiven(directive=StartCommand(number=1, gpus=UUIDS[:1])))
+    world.happens(model.NewCommand(directive=StartCommand(number=1, gpus=UUIDS[:1])))
     world.happens(model.Started(pids=(100,)))
     assert courses.wakes_s(world.course) == 5_100.0
     world.now_s = 5_060.0
-    world.happens(model.CommandGiven(directive=RequeueCommand(number=2)))
+    world.happens(model.NewCommand(directive=RequeueCommand(number=2)))
     world.happens(model.Saved())
     world.living.clear()
     world.happens(model.WorkerEnded(worker=0, code=-15))
@@ -250,14 +250,14 @@ def test_time_on_devices_counts_towards_the_limit_and_time_in_the_queue_does_not
     assert world.course.phase is Phase.WAITING
     world.now_s = 9_000.0
     world.happens(model.Tick())
-    world.happens(model.CommandGiven(directive=StartCommand(number=3, gpus=UUIDS[:1])))
+    world.happens(model.NewCommand(directive=StartCommand(number=3, gpus=UUIDS[:1])))
     world.happens(model.Started(pids=(101,)))
     assert courses.wakes_s(world.course) == 9_040.0
 
 
 def test_who_is_turned_away_ends_only_where_nothing_of_it_lives() -> None:
     world = World(course=courses.begin(Terms()))
-    world.happens(model.CommandGiven(directive=StartCommand(number=1, gpus=UUIDS[:1])))
+    world.happens(model.NewCommand(directive=StartCommand(number=1, gpus=UUIDS[:1])))
     world.happens(model.Started(pids=(100,)))
     before = world.course
     world.happens(model.TurnedAway(why="no"))
@@ -270,7 +270,7 @@ def test_who_is_turned_away_ends_only_where_nothing_of_it_lives() -> None:
 
 def test_what_a_job_ran_and_failed_before_counts_on_when_it_is_submitted_again() -> None:
     world = World(course=courses.begin(Terms(restarts=1, limit_s=100.0)))
-    world.happens(model.CommandGiven(directive=StartCommand(number=5, gpus=UUIDS[:1])))
+    world.happens(model.NewCommand(directive=StartCommand(number=5, gpus=UUIDS[:1])))
     world.happens(model.Started(pids=(100,)))
     world.now_s = 60.0
     world.living.clear()
@@ -279,14 +279,14 @@ def test_what_a_job_ran_and_failed_before_counts_on_when_it_is_submitted_again()
     assert (world.course.phase, world.course.restarted) == (Phase.RESTING, 1)
     world.happens(model.Resubmitted(text="anew"))
     assert (world.course.phase, world.course.lease, world.course.restarted) == (Phase.WAITING, None, 1)
-    world.happens(model.CommandGiven(directive=StartCommand(number=1, gpus=UUIDS[1:2])))
+    world.happens(model.NewCommand(directive=StartCommand(number=1, gpus=UUIDS[1:2])))
     world.happens(model.Started(pids=(101,)))
     assert courses.wakes_s(world.course) == 100.0
 
 
 def test_a_survived_ctrl_c_does_not_excuse_a_later_failure() -> None:
     world = World(course=courses.begin(Terms(restarts=1, grace_s=10.0)))
-    world.happens(model.CommandGiven(directive=StartCommand(number=1, gpus=UUIDS[:1])))
+    world.happens(model.NewCommand(directive=StartCommand(number=1, gpus=UUIDS[:1])))
     world.happens(model.Started(pids=(100,)))
     world.happens(model.Signalled(number=2))
     world.now_s = 60.0
@@ -298,7 +298,7 @@ def test_a_survived_ctrl_c_does_not_excuse_a_later_failure() -> None:
 
 def test_a_guard_killed_while_starting_leaves_the_start_to_be_answered() -> None:
     world = World(course=courses.begin(Terms(restarts=1)))
-    world.happens(model.CommandGiven(directive=StartCommand(number=1, gpus=UUIDS[:1])))
+    world.happens(model.NewCommand(directive=StartCommand(number=1, gpus=UUIDS[:1])))
     world.living.clear()
     world.happens(model.Swept(by_force=True))
     assert (world.course.phase, world.course.acknowledged) == (Phase.RESTING, 0)
@@ -310,5 +310,5 @@ def test_a_guard_killed_while_starting_leaves_the_start_to_be_answered() -> None
 
 def test_a_launch_is_the_same_for_equal_courses() -> None:
     course = courses.begin(Terms())
-    told = model.CommandGiven(directive=StartCommand(number=1, gpus=UUIDS[:2]))
+    told = model.NewCommand(directive=StartCommand(number=1, gpus=UUIDS[:2]))
     assert courses.step(course, told, 1.0) == courses.step(replace(course), told, 1.0)

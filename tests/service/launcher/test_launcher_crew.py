@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 
 from service.launcher import tree
-from service.launcher.crew import Asked, Ended, Gone, News, Started, Supervisor, Unstartable
+from service.launcher.crew import AllEnded, Ended, News, SignalAnswer, Started, Supervisor, Unstartable
 from tests import headless
 
 LIMIT_S = 30.0
@@ -156,7 +156,7 @@ def test_nothing_lives_on_after_a_sweep_not_even_what_left_its_session(
     pid = started(heard, words)
     left = daemon(told)
     crew.sweep(5.0)
-    assert heard.next(Gone) == Gone(guard_died=False)
+    assert heard.next(AllEnded) == AllEnded(guard_died=False)
     assert not lives(pid)
     assert not lives(left)
 
@@ -168,7 +168,7 @@ def test_a_worker_whose_first_thread_has_ended_is_swept_too(crew: Supervisor) ->
     until(lambda: state(pid) == "Z", "its first thread has ended")
     assert pid in tree.descendants(os.getpid())
     crew.sweep(0.2)
-    assert heard.next(Gone) == Gone(guard_died=False)
+    assert heard.next(AllEnded) == AllEnded(guard_died=False)
     assert not Path(f"/proc/{pid}").exists()
 
 
@@ -180,7 +180,7 @@ def test_what_ignores_the_request_to_end_is_killed_after_its_patience(
     pid = started(heard, words)
     left = daemon(told)
     crew.sweep(0.2)
-    heard.next(Gone)
+    heard.next(AllEnded)
     assert (
         heard.next(Ended).code == -signal.SIGKILL
         if not any(isinstance(e, Ended) for e in heard.all)
@@ -195,7 +195,7 @@ def test_a_stopped_process_is_swept_too(crew: Supervisor) -> None:
     pid = started(heard, ["sleep", "600"])
     os.kill(pid, signal.SIGSTOP)
     crew.sweep(5.0)
-    heard.next(Gone)
+    heard.next(AllEnded)
     assert not lives(pid)
 
 
@@ -207,7 +207,7 @@ def test_a_killed_guard_takes_its_workers_along_and_what_they_left_is_ended(tmp_
     left = daemon(told)
     assert crew.guard_pid is not None
     os.kill(crew.guard_pid, signal.SIGKILL)
-    assert heard.next(Gone) == Gone(guard_died=True)
+    assert heard.next(AllEnded) == AllEnded(guard_died=True)
     assert not lives(pid)
     assert not lives(left)
 
@@ -267,7 +267,7 @@ def test_a_killed_keeper_changes_nothing_for_the_job_and_its_end(tmp_path: Path)
     until(lambda: not lives(crew.keeper_pid), "the keeper is gone")
     assert lives(pid) and lives(left) and guard is not None and lives(guard)
     crew.sweep(5.0)
-    heard.next(Gone)
+    heard.next(AllEnded)
     crew.close()
     assert not any(map(lives, (pid, left, guard)))
 
@@ -299,7 +299,7 @@ def test_a_signal_finds_the_one_who_listens_behind_a_shell(crew: Supervisor, tmp
     pid = started(heard, ["sh", "-c", f'"{sys.executable}" "{script}" "{told}"; exit 3'])
     until(lambda: told.exists() and told.read_text() == "ready", "it listens")
     crew.ask(signal.SIGUSR1)
-    assert heard.next(Asked).heard
+    assert heard.next(SignalAnswer).heard
     until(lambda: told.read_text() == "asked", "the listener was asked")
     assert lives(pid)
     assert len(tree.listeners(pid, signal.SIGUSR1)) == 1
@@ -309,7 +309,7 @@ def test_a_signal_that_nobody_listens_to_is_not_sent(crew: Supervisor) -> None:
     heard = Heard(crew)
     pid = started(heard, ["sleep", "600"])
     crew.ask(signal.SIGUSR1)
-    assert not heard.next(Asked).heard
+    assert not heard.next(SignalAnswer).heard
     assert lives(pid)
 
 

@@ -91,12 +91,12 @@ def test_what_brings_no_lease_is_no_matter() -> None:
 def test_a_refused_lease_starts_nothing_and_is_told_as_failed() -> None:
     course = courses.begin(Terms())
     bad = StartCommand(number=1, gpus=(A,), settings=(("LD_PRELOAD", "/tmp/evil.so"),))
-    turn = courses.step(course, model.CommandGiven(directive=bad), 0.0)
+    turn = courses.step(course, model.NewCommand(directive=bad), 0.0)
     assert (turn.course.phase, turn.course.acknowledged, turn.course.lease) == (Phase.WAITING, 1, None)
     assert turn.course.failed is not None and "LD_PRELOAD" in turn.course.failed
     kinds = [type(action) for action in turn.actions]
     assert model.Start not in kinds and kinds == [model.Notify, model.Announce]
-    good = courses.step(turn.course, model.CommandGiven(directive=StartCommand(number=2, gpus=(A,))), 1.0)
+    good = courses.step(turn.course, model.NewCommand(directive=StartCommand(number=2, gpus=(A,))), 1.0)
     assert good.course.phase is Phase.STARTING
 
 
