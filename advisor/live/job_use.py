@@ -59,6 +59,8 @@ def use_of(
 ) -> JobUse:
     """What a job made of its GPUs, a row each; ``working`` has a row of ``decide_controller`` a GPU.
 
+    That row is of the newest hours, which may be the quiet end of a long run: the memory's traffic is the
+    larger of theirs and that of all its minutes, which are only kept since store version 80.
     ``parts``: of each that is a MIG instance, its part of its device, by which its hours count.
     """
     from_ms = min(row["seen_from_ms"] for row in rows)
@@ -76,7 +78,12 @@ def use_of(
         idle_gpu_hours=sum(row["idle_ms"] * _part(parts, row) for row in rows) / HOUR_MS,
         utilization_mean_ratio=_mean([row["utilization_mean_ratio"] for row in rows]),
         utilization_p95_ratio=_largest([row["utilization_p95_ratio"] for row in rows]),
-        controller_p95_ratio=_largest([each.get("controller_p95_ratio") for each in lately]),
+        controller_p95_ratio=_largest(
+            [
+                _known_largest(row.get("controller_p95_ratio"), each.get("controller_p95_ratio"))
+                for row, each in zip(rows, lately, strict=True)
+            ]
+        ),
         kernels_ratio=_largest([each.get("kernels_ratio") for each in lately]),
         memory_peak_bytes=_largest([row["memory_peak_bytes"] for row in rows]),
         gpus_used=sum(row["busy_minutes"] >= 2 for row in rows),
@@ -101,3 +108,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _largest(values: Sequence[Any]) -> Any:
     """The largest; ``None`` as soon as one is not known: the unknown one may be the largest."""
     return None if None in values else max(values)
+
+
+def _known_largest(*values: float | None) -> float | None:
+    """The largest that is known; ``None`` of none."""
+    return max((value for value in values if value is not None), default=None)

@@ -21,7 +21,8 @@
 -- @column idle_ms bigint (ms): of that, empty or idle
 -- @column busy_minutes bigint: minutes with any work
 -- @column utilization_mean_ratio double (ratio): used over measured time
--- @column utilization_p95_ratio double (ratio): that 19 of 20 minutes with any work do not exceed; of measured ones, if none has
+-- @column utilization_p95_ratio double (ratio): that 19 of 20 minutes do not exceed in which it was over 1% busy; of measured ones, if it never was
+-- @column controller_p95_ratio double (ratio): the part of the time in which memory was read or written, as far as kept: that 19 of 20 of these minutes do not exceed in any sample
 -- @column engine_ms bigint (ms): measured in minutes whose work the SMs do not account for: video engines at a quarter or more
 -- @column uses_engines boolean: a video engine did more than noise, and more than the SMs, in one of these minutes
 -- @column memory_peak_bytes bigint (bytes): the most used
@@ -32,7 +33,7 @@ WITH claims AS (
     SELECT gpu_id, holder_id, share, from_ts FROM holds_at($as_of)
 ), rows AS (
     SELECT
-        *, low_saturation_ms + moderate_ms + good_ms AS work_ms,
+        *, low_saturation_ms + moderate_ms + good_ms AS work_ms, work_ms - faint_ms AS busy_ms,
         free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms AS own_ms,
         own_ms + withheld_ms + unknown_ms AS part_ms
     FROM rollup_1m
@@ -51,8 +52,9 @@ WITH claims AS (
         sum(allocated_empty_ms + held_idle_ms) AS idle_ms, count(*) FILTER (WHERE work_ms > 0) AS busy_minutes,
         ratio_of(sum(used_ms), sum(measured_ms)) AS mean_ratio,
         coalesce(
-            quantile_disc(least(1.0, used_ms / measured_ms), 0.95) FILTER (WHERE measured_ms > 0 AND work_ms > 0),
+            quantile_disc(least(1.0, used_ms / measured_ms), 0.95) FILTER (WHERE measured_ms > 0 AND busy_ms > 0),
             quantile_disc(least(1.0, used_ms / measured_ms), 0.95) FILTER (WHERE measured_ms > 0)) AS p95_ratio,
+        quantile_disc(controller_max_e4, 0.95) FILTER (WHERE busy_ms > 0) / 10000.0 AS controller_p95_ratio,
         sum(known_ms) FILTER (0.25 * moderate_ms + 0.5 * good_ms > 1.5 * (used_ms - engines_ms)) AS engine_ms,
         bool_or(engines_ms > 0.01 * measured_ms) AS uses_engines,
         max(memory_used_max_bytes) AS memory_peak_bytes,
@@ -71,7 +73,7 @@ SELECT
     epoch_ms(greatest(c.from_ts, $from_ts)) AS seen_from_ms, coalesce(s.measured_ms, 0)::BIGINT AS measured_ms,
     coalesce(s.idle_ms, 0)::BIGINT AS idle_ms,
     coalesce(s.busy_minutes, 0) AS busy_minutes, s.mean_ratio AS utilization_mean_ratio,
-    s.p95_ratio AS utilization_p95_ratio, coalesce(s.engine_ms, 0)::BIGINT AS engine_ms, coalesce(s.uses_engines, false) AS uses_engines, s.memory_peak_bytes, s.rung, coalesce(b.others, 0) AS others
+    s.p95_ratio AS utilization_p95_ratio, s.controller_p95_ratio, coalesce(s.engine_ms, 0)::BIGINT AS engine_ms, coalesce(s.uses_engines, false) AS uses_engines, s.memory_peak_bytes, s.rung, coalesce(b.others, 0) AS others
 FROM claims AS c
 JOIN gpus AS g USING (gpu_id)
 JOIN holders AS h USING (holder_id)

@@ -24,7 +24,7 @@
 -- @column idle_ms bigint (ms): empty or idle
 -- @column gpus_used bigint (GPUs): on how many it ever computed, of those at most
 -- @column utilization_mean_ratio double (ratio): used over measured time
--- @column utilization_p95_ratio double (ratio): that 19 of 20 minutes with any work do not exceed; of jobs on one GPU only
+-- @column utilization_p95_ratio double (ratio): that 19 of 20 minutes do not exceed in which it was over 1% busy; of jobs on one GPU only
 -- @column engine_ms bigint (ms): measured in minutes or hours whose work the SMs do not account for: video engines at a quarter or more
 -- @column memory_peak_bytes bigint (bytes): the most used
 -- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
@@ -108,7 +108,7 @@ WITH spells AS (
         m.gpu_id, m.holder_id,
         coalesce(
             quantile_disc(least(1.0, m.used_ms / m.measured_ms), 0.95)
-                FILTER (m.low_saturation_ms + m.moderate_ms + m.good_ms > 0),
+                FILTER (m.low_saturation_ms - m.faint_ms + m.moderate_ms + m.good_ms > 0),
             quantile_disc(least(1.0, m.used_ms / m.measured_ms), 0.95)) AS p95_ratio
     FROM rollup_1m AS m SEMI JOIN alone AS a ON a.gpu_id = m.gpu_id AND a.holder_id = m.holder_id
     WHERE m.ts >= $from_ts AND m.ts < $to_ts AND m.measured_ms > 0

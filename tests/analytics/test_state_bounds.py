@@ -22,14 +22,21 @@ END = BEGIN + timedelta(days=1)
 STATE = """
     SELECT gpu_state_name(gpu_state_of(
         true, true, $processes, true, greatest($busiest, $counted), $busiest, NULL, $counted, $power, 50000,
-        power_denies_idle(greatest($busiest, $counted), $power, 50000, $limit, NULL)
+        power_denies_idle(greatest($busiest, $counted), $power, 50000, $limit, NULL), $at_work
     ))
 """
 
 
 def states(tmp_path: Path, cases: "list[dict[str, object]]") -> list[str]:
     with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
-        nothing = {"processes": 1, "busiest": 0, "counted": None, "power": None, "limit": None}
+        nothing = {
+            "processes": 1,
+            "busiest": 0,
+            "counted": None,
+            "power": None,
+            "limit": None,
+            "at_work": False,
+        }
         return [str(reader.execute(STATE, nothing | case).fetchall()[0][0]) for case in cases]
 
 

@@ -554,7 +554,9 @@ CREATE TABLE rollup_1d (
     suspect_energy_mj BIGINT,
     withheld_energy_mj BIGINT,
     unknown_energy_mj BIGINT,
-    engines_ms INTEGER DEFAULT(0)
+    engines_ms INTEGER DEFAULT(0),
+    faint_ms INTEGER DEFAULT(0),
+    controller_max_e4 SMALLINT
 );
 
 CREATE TABLE rollup_1h (
@@ -590,7 +592,9 @@ CREATE TABLE rollup_1h (
     suspect_energy_mj BIGINT,
     withheld_energy_mj BIGINT,
     unknown_energy_mj BIGINT,
-    engines_ms INTEGER DEFAULT(0)
+    engines_ms INTEGER DEFAULT(0),
+    faint_ms INTEGER DEFAULT(0),
+    controller_max_e4 SMALLINT
 );
 
 CREATE TABLE rollup_1m (
@@ -626,7 +630,9 @@ CREATE TABLE rollup_1m (
     suspect_energy_mj BIGINT,
     withheld_energy_mj BIGINT,
     unknown_energy_mj BIGINT,
-    engines_ms INTEGER DEFAULT(0)
+    engines_ms INTEGER DEFAULT(0),
+    faint_ms INTEGER DEFAULT(0),
+    controller_max_e4 SMALLINT
 );
 
 CREATE TABLE samples (
@@ -894,7 +900,7 @@ WHERE rolled_ms + missing_ms > 0;
 
 CREATE MACRO gpu_state_of(
     held, present, process_count, memory_above_floor, busiest_e4, utilization_e4, engines_e4, gpu_utilization_e4,
-    power_mw, idle_power_mw, denies_idle
+    power_mw, idle_power_mw, denies_idle, sms_at_work
 ) AS
     CASE
         WHEN gpu_utilization_e4 >= 9000 AND process_count = 0 THEN 7
@@ -907,6 +913,7 @@ CREATE MACRO gpu_state_of(
                 WHEN greatest(coalesce(utilization_e4, busiest_e4), engines_e4) < 5000 THEN 5
                 ELSE 6
             END
+        WHEN held AND sms_at_work THEN 4
         WHEN present AND busiest_e4 IS NULL THEN 0
         WHEN present AND NOT held AND process_count IS NOT NULL AND NOT memory_above_floor THEN 1
         WHEN present THEN 3
@@ -960,7 +967,8 @@ CREATE MACRO gpu_state_code(
         utilization_e4, engines_e4, gpu_utilization_e4, power_mw, idle_power_mw,
         power_denies_idle(
             busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4), power_mw,
-            idle_power_mw, power_limit_mw, mig_profile)
+            idle_power_mw, power_limit_mw, mig_profile),
+        sm_active_e4 >= 1
     );
 
 CREATE VIEW latest AS
@@ -1528,4 +1536,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (75, 'node_marks'),
     (76, 'node_spools'),
     (77, 'one_end_of_a_hold'),
-    (78, 'head_terms');
+    (78, 'head_terms'),
+    (80, 'thin_work');

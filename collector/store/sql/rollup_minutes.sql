@@ -16,7 +16,9 @@
 -- whole: each instance has its share of the device of it, the board the rest.
 -- Where several hold a GPU, or an intruder is on it, each holder's state and use are those of its own processes, if
 -- the driver tells what each of them used; else all are charged alike, by share.
--- NULL: memory, energy, utilization_max: not measured.
+-- A bin of at most 1% in which SMs were active all the same is work, of low saturation, where they were so in a third of the
+-- ten minutes up to it, as far as measured; less are ticks that pass (docs/decisions/0116).
+-- NULL: memory, energy, utilization_max, controller_max: not measured.
 INSERT INTO rollup_1m BY NAME
 WITH wanted AS (
     SELECT gpu_id FROM gpus WHERE $gpu_ids IS NULL OR gpu_id IN (SELECT unnest($gpu_ids))
@@ -39,7 +41,7 @@ cuts AS (
 near AS (
     SELECT
         gpu_id, width_ms, rung, utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
-        encoder_e4, decoder_e4, jpeg_e4, ofa_e4, power_mw, memory_used_bytes, process_count,
+        encoder_e4, decoder_e4, jpeg_e4, ofa_e4, memory_controller_e4, power_mw, memory_used_bytes, process_count,
         epoch_ms(ts) AS end_ms,
         CASE
             WHEN lag(gpu_id) OVER by_time = gpu_id AND energy_mj - lag(energy_mj) OVER by_time >= 0
@@ -122,11 +124,49 @@ metered AS (
         max(memory_used_bytes) FILTER (ms IS NOT NULL) AS memory_used_max_bytes,
         max(process_count) FILTER (ms IS NOT NULL) AS process_count,
         max(utilization_e4) FILTER (ms IS NOT NULL) AS utilization_max_e4,
+        max(memory_controller_e4) FILTER (ms IS NOT NULL AND utilization_e4 > 100) AS controller_max_e4,
         min(rung) FILTER (utilization_e4 IS NOT NULL AND ms IS NOT NULL) AS rung,
         CAST(round(sum(used_energy_mj * CAST(within_ms AS DOUBLE) / width_ms)) AS BIGINT) AS energy_mj,
         least(30000, coalesce(sum(within_ms) FILTER (used_energy_mj IS NOT NULL), 0)) AS energy_ms
     FROM parts
     GROUP BY gpu_id, bin
+),
+-- SMs that were active in bins that are noise by the 1% (10,000 parts: 1 is the smallest that is kept), and in the bins of
+-- the 20 up to each in which they were measured, a third or more.
+faint AS (
+    SELECT gpu_id, bin
+    FROM metered
+    WHERE covered AND rung = 3 AND utilization_e4 >= 1
+        AND busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4) <= 100
+),
+levels AS (
+    SELECT gpu_id, bin, utilization_e4 >= 1 AS is_active
+    FROM metered SEMI JOIN faint USING (gpu_id)
+    WHERE rung = 3 AND utilization_e4 IS NOT NULL
+    UNION ALL  -- a sample is in the bin of its middle, a wider one than a bin in those whose middles it covers
+    SELECT gpu_id, bin, avg(utilization_e4) >= 1 AS is_active
+    FROM (
+        SELECT
+            gpu_id, utilization_e4,
+            unnest(CASE WHEN width_ms <= 30000 THEN [(end_ms - width_ms // 2 - 1) // 30000]
+                ELSE range((end_ms - width_ms + 14999) // 30000, (end_ms + 14999) // 30000) END) AS bin
+        FROM (
+            SELECT s.gpu_id, s.utilization_e4, s.width_ms, epoch_ms(s.ts) AS end_ms
+            FROM samples_all AS s SEMI JOIN faint USING (gpu_id)
+            WHERE s.ts > epoch_ms(CAST($from_ms - 600000 AS BIGINT))
+              AND s.ts < epoch_ms(CAST($from_ms + 30000 AS BIGINT)) AND s.rung = 3 AND s.utilization_e4 IS NOT NULL)
+    )
+    WHERE bin < $from_ms // 30000
+    GROUP BY gpu_id, bin
+),
+thin AS (
+    SELECT gpu_id, bin
+    FROM (
+        SELECT gpu_id, bin, avg(is_active::INTEGER) OVER (
+            PARTITION BY gpu_id ORDER BY bin RANGE BETWEEN 19 PRECEDING AND CURRENT ROW) AS active_ratio
+        FROM levels)
+    SEMI JOIN faint USING (gpu_id, bin)
+    WHERE active_ratio >= 0.333
 ),
 of_boards AS (
     SELECT
@@ -324,8 +364,10 @@ apart AS (
         CASE WHEN coalesce(engines_e4, 0) <= 100 THEN lower_work END AS lower_work,
         CASE WHEN coalesce(engines_e4, 0) <= 100 THEN upper_work END AS upper_work,
         CASE WHEN holder_id IS NOT NULL AND coalesce(engines_e4, 0) <= 100 AND all_work IS NOT NULL
-            THEN coalesce(own_work, 0) / all_work END AS part
+            THEN coalesce(own_work, 0) / all_work END AS part,
+        thin.bin IS NOT NULL AS is_thin
     FROM bins
+    LEFT JOIN thin USING (gpu_id, bin)
     LEFT JOIN claims USING (gpu_id, bin)
     LEFT JOIN all_work USING (gpu_id, bin)
     LEFT JOIN own_work USING (gpu_id, bin, holder_id)
@@ -351,7 +393,8 @@ seen AS (
                 engines_e4, gpu_utilization_e4 * coalesce(part, 1), power_mw, idle_power_mw,
                 power_denies_idle(
                     busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4),
-                    power_mw, idle_power_mw, power_limit_mw, mig_profile)
+                    power_mw, idle_power_mw, power_limit_mw, mig_profile),
+                is_thin AND utilization_e4 * coalesce(part, 1) >= 1
             )
             ELSE 0
         END AS seen_state,
@@ -395,6 +438,7 @@ made AS (
         sum(CASE WHEN state = 2 THEN part_ms ELSE 0 END) AS allocated_empty_ms,
         sum(CASE WHEN state = 3 THEN part_ms ELSE 0 END) AS held_idle_ms,
         sum(CASE WHEN state = 4 THEN part_ms ELSE 0 END) AS low_saturation_ms,
+        sum(CASE WHEN state = 4 AND own_busiest_e4 <= 100 THEN part_ms ELSE 0 END) AS faint_ms,
         sum(CASE WHEN state = 5 THEN part_ms ELSE 0 END) AS moderate_ms,
         sum(CASE WHEN state = 6 THEN part_ms ELSE 0 END) AS good_ms,
         sum(CASE WHEN state = 7 THEN part_ms ELSE 0 END) AS suspect_ms,
@@ -410,6 +454,7 @@ made AS (
                 - part_of(round(coalesce(utilization_e4, 0) * 3), lower_fraction, upper_fraction)
             ELSE 0 END) AS engines_ms,
         max(utilization_max_e4) AS utilization_max_e4,
+        max(controller_max_e4) AS controller_max_e4,
         coalesce(min(rung) FILTER (counts), 0) AS rung,
         CAST(avg(memory_used_bytes) AS BIGINT) AS memory_used_mean_bytes,
         max(memory_used_max_bytes) AS memory_used_max_bytes,

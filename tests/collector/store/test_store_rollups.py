@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.arrow import HeldInterval, History
-from collector.model import Allocation, ClaimSource, GpuSample
+from collector.model import Allocation, Basis, ClaimSource, GpuSample
 from collector.store.database import Store
 from tests.collector.store.store_parts import (
     GIB,
@@ -66,7 +66,17 @@ CASES = [
     ("allocated_empty", whole(0.0, **NOTHING), True, None),
     ("suspect", whole(0.0, memory_used_bytes=5 * GIB, process_count=0), False, None),
     ("allocated_empty", whole(0.0, memory_used_bytes=5 * GIB, process_count=0), True, None),
-    ("held_idle", whole(0.01, gpu_utilization_ratio=0.01), True, None),
+    ("held_idle", whole(0.0, gpu_utilization_ratio=0.01), True, None),
+    # GPU utilization of so little may be the reading itself; SMs that are active at all are at work.
+    (
+        "held_idle",
+        whole(0.01, rung=Basis.GPU_UTILIZATION, gpu_utilization_ratio=0.01, sm_active_ratio=None),
+        True,
+        None,
+    ),
+    ("held_idle", whole(0.00004, gpu_utilization_ratio=0.0), True, None),
+    ("low_saturation", whole(0.0001, gpu_utilization_ratio=0.0), True, None),
+    ("low_saturation", whole(0.01, gpu_utilization_ratio=0.01), True, None),
     ("low_saturation", whole(0.0, gpu_utilization_ratio=0.02), True, None),
     ("low_saturation", whole(0.2499), True, None),
     ("moderate", whole(0.25), True, None),
@@ -254,7 +264,7 @@ def stories(draw: st.DrawFn) -> tuple[list[GpuSample], list[HeldInterval]]:
         ends = draw(st.lists(st.integers(1_000, 600_000), max_size=25, unique=True))
         for end in ends:
             width = draw(st.sampled_from((1_000, 10_000, 30_000, 57_000, 60_000, 120_000)))
-            busy = draw(st.one_of(st.none(), st.floats(0, 1)))
+            busy = draw(st.one_of(st.none(), st.floats(0, 1), st.sampled_from((0.0, 0.0001, 0.004))))
             count = draw(st.sampled_from((None, 0, 1)))
             level: dict[str, Any] = {"width_ms": width, "process_count": count, "power_mw": 200_000}
             samples.append(sample(number, T0 + end, busy, **level))
@@ -314,6 +324,7 @@ def plain_minutes(samples: list[GpuSample], claims: list[HeldInterval]) -> dict[
     for number in (0, 1):
         own = [made for made in samples if made.uuid == uuid(number)]
         installed_ms = min((made.at_ms - made.width_ms for made in own), default=T0 + 780_000)
+        at_work: list[tuple[int, bool]] = []
         for start in range(T0 - 120_000, T0 + 780_000, BIN_MS):
             parts = [
                 (plain_weight(made, start, overlap), made)
@@ -323,7 +334,13 @@ def plain_minutes(samples: list[GpuSample], claims: list[HeldInterval]) -> dict[
             shares = plain_shares(number, start + BIN_MS // 2, claims)
             if not parts and (not shares or start < installed_ms):
                 continue
+            level = plain_mean([(ms, made.utilization_ratio) for ms, made in parts if ms])
+            at_work += [] if level is None else [(start, level >= 1)]
+            lately = [active for at, active in at_work if at > start - 20 * BIN_MS]
             state = plain_state(parts, is_held=bool(shares), idle_power_is_known=number in idle)
+            is_thin = level is not None and level >= 1 and 3 * sum(lately) >= len(lately)
+            if shares and is_thin and state in ("held_idle_ms", "allocated_empty_ms"):
+                state = "low_saturation_ms"
             for job, ms in plain_split(shares, order).items():
                 row = minutes.setdefault((uuid(number), job, start // 60_000 * 60_000), [0] * len(STATES))
                 row[STATES.index(state)] += ms
