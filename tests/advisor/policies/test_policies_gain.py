@@ -105,3 +105,19 @@ def test_hours_of_an_instance_are_its_part_of_the_device_live_and_past() -> None
     ).use
     for seen in (now, past):
         assert (seen.held_gpu_hours, seen.idle_gpu_hours) == pytest.approx((75 / 7, 3.0))
+
+
+@pytest.mark.parametrize(
+    ("kept", "newest", "known"), [(0.3, 0.02, 0.3), (0.02, 0.3, 0.3), (None, 0.02, 0.02), (None, None, None)]
+)
+def test_the_memorys_traffic_is_the_larger_of_all_minutes_and_the_newest_hours(
+    kept: float | None, newest: float | None, known: float | None
+) -> None:
+    """The newest two hours of a long run may be its quiet end; minutes of an older store have no traffic."""
+    row: dict[str, Any] = {
+        "job": "slurm:2", "uuid": "g", "seen_from_ms": 0, "share": 1.0, "measured_ms": 1, "idle_ms": 0,
+        "rung": 3, "utilization_mean_ratio": 0.5, "utilization_p95_ratio": 0.5, "memory_peak_bytes": 1,
+        "busy_minutes": 9, "others": 0, "engine_ms": 0, "controller_p95_ratio": kept,
+    }  # fmt: skip
+    lately = {} if newest is None else {"g": {"controller_p95_ratio": newest}}
+    assert use_of([row], lately, {}, 25 * 3_600_000).controller_p95_ratio == known
