@@ -2,8 +2,8 @@
 
 The fields of ``GpuSample`` are the list. Arrow's schema, the store's columns, ``/metrics``, the readers of
 NVML, dcgm-exporter and nvidia-smi's logs, the simulated cluster, the export, the timelines and ``fallow
-collect`` follow from what is declared beside each field; CONTRIBUTING says how to add one. Pure. The process
-that reads NVML imports this file: nothing but the standard library may be imported here.
+collect`` follow from what is declared beside each field; docs/dev/add-metric.md says how to add one. Pure.
+The process that reads NVML imports this file: nothing but the standard library may be imported here.
 """
 
 from dataclasses import dataclass, field

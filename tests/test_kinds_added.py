@@ -1,4 +1,4 @@
-"""A finding and an alert that are not there, added in a copy as CONTRIBUTING says, are seen everywhere."""
+"""A finding and an alert that are not there, added in a copy as docs/dev says, are seen everywhere."""
 
 import json
 import re
@@ -81,10 +81,7 @@ def inserted(path: Path, block: str, *, behind: str) -> None:
 
 def blocks(noun: str) -> list[str]:
     """What a checklist says to write, in its order: whole Python, and rows of a table as text."""
-    page = (ROOT / "CONTRIBUTING.md").read_text()
-    start = re.search(rf"^## Add an? {noun}$", page, flags=re.MULTILINE)
-    assert start is not None
-    checklist = page[start.end() :].partition("\n## ")[0]
+    checklist = (ROOT / "docs" / "dev" / f"add-{noun}.md").read_text()
     found = re.findall(r"^ *```(?:python|text)\n(.*?)^ *```", checklist, flags=re.DOTALL | re.MULTILINE)
     return [dedent(block) for block in found]
 

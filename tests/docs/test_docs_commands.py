@@ -28,10 +28,10 @@ READ_BY_OTHERS = ("docs/status.md", "docs/status/", "docs/performance.md", "docs
 
 FRAGMENTS = (
     *("elastic.md", "make-it-elastic.md", "elastic-frameworks.md", "launching.md", "sharing.md"),
-    "CONTRIBUTING.md",
+    *("add-metric.md", "add-finding.md", "add-alert.md"),
 )
 """Their Python shows lines for another program; examples/ has whole ones, which tests run, and
-tests/collector/test_metric_added.py puts CONTRIBUTING's where they belong."""
+tests/collector/test_metric_added.py puts those of the checklists where they belong."""
 
 COPIES = {"copied": "cp -a {data} {to}", "packed": "mkdir {to} && tar -C {data} -c . | tar -C {to} -xp"}
 

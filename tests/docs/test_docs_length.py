@@ -11,7 +11,6 @@ LONGEST = 1_200
 """Words of a page: some five minutes of reading."""
 
 LONGER = {
-    "CONTRIBUTING.md": 2_250,
     "docs/act.md": 1_250,
     "docs/advice.md": 3_000,
     "docs/alerts.md": 1_250,
