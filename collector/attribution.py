@@ -159,6 +159,7 @@ def attribute(
     here = users.keys() | set(owners.values())
     named = (*named, *(claim.holder for claim in elsewhere if claim.holder.job not in here))
     holding_jobs = {claim.holder.job for claims in holding.values() for claim in claims}
+    owners = {key: job for key, job in owners.items() if job in holding_jobs}  # a screen alone holds nothing
     left = on.keys() - owners.keys()
     unknown = frozenset(key for key in left if not _is_orphan(key, on[key], verdicts))
     return Attribution(

@@ -3,7 +3,8 @@
 Anybody may call a process ``Xorg`` and draw with a program that computes. So what counts is who runs it: root
 or an account of the system, a daemon that root's own daemon started, or a person whom logind has at one of
 the machine's seats, as long as the driver lists the process for graphics alone and it holds little memory.
-What is left is a process like any other. Where who runs it can't be seen, nobody is accused: it's doubtful.
+What is left is a process like any other. Where who runs it can't be seen, nobody is accused: it's doubtful,
+and a display server that only draws a little holds nothing then.
 """
 
 from collections import defaultdict
@@ -20,6 +21,10 @@ DESKTOP_BYTES = GIB
 """On one GPU. A compositor of two 4K screens holds 0.3 to 0.6 GiB, a browser's GPU process less; who draws
 with more is at work (a renderer, a game) and is told as that."""
 
+LEAST_CONTEXT_BYTES = 32 << 20
+"""A process that computes by CUDA holds more (docs/hardware.md). Desktops of today draw by Vulkan, and the
+driver lists their smaller programs as C+G, with 14 to 62 MiB each (pop-os/cosmic-epoch issue 1591)."""
+
 MPS_SERVERS = frozenset({"nvidia-cuda-mps-server", "nvidia-cuda-mps"})
 """The name, and as /proc/PID/comm cuts it to 15 characters; the control daemon's is cut to the same."""
 
@@ -29,7 +34,13 @@ DAEMONS = MPS_SERVERS | {
     "nv-fabricmanage",
     "nvidia-persiste",
 }
-DISPLAY_SERVERS = frozenset({"Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11"})
+DISPLAY_SERVERS = frozenset(
+    {
+        *("X", "Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "plasmashell", "mutter"),
+        *("cinnamon", "cosmic-comp", "Hyprland", "sway", "weston"),
+    }
+)
+"""As nvidia-smi lists them, by the name in /proc/PID/comm."""
 
 SYSTEM_ACCOUNTS = frozenset(
     {
@@ -53,7 +64,8 @@ class Presence:
     """The GPUs that each process is on, and the bystanders.
 
     Of ``doubtful`` processes nobody can tell what they are on that GPU. ``drawn`` are GPUs on which one that
-    computes elsewhere only draws a little: it doesn't hold those.
+    computes elsewhere only draws a little, or a display server of which nobody can tell who sits before it:
+    it doesn't hold those.
     """
 
     on: Where
@@ -76,7 +88,8 @@ def presence(samples: Sequence[ProcessSample], people: Mapping[ProcessKey, Proce
             continue
         seat, windows = None if process is None else process.at_seat, _drawn(own)
         on[key] = frozenset(each.uuid for each in own) - (windows if seat else frozenset())
-        drawn |= {(key, uuid) for uuid in windows}
+        screens = on[key] if what is Standing.DOUBTFUL and _shows_a_screen(process, own) else windows
+        drawn |= {(key, uuid) for uuid in screens}
         unsure = on[key] if what is Standing.DOUBTFUL else windows if seat is None else ()
         doubtful |= {(key, uuid) for uuid in unsure}
     served = {key for key in on if _serves_its_person(key, on, people)}
@@ -90,7 +103,7 @@ def presence(samples: Sequence[ProcessSample], people: Mapping[ProcessKey, Proce
 
 def standing(process: Process | None, samples: Sequence[ProcessSample]) -> Standing:
     """What a process with these samples, one a GPU, is."""
-    draws = all(sample.type is ProcessType.GRAPHICS for sample in samples)
+    draws = all(each.type is ProcessType.GRAPHICS or _is_a_little_drawing(each) for each in samples)
     name = None if process is None else process.name
     is_named = name in DAEMONS or name in DISPLAY_SERVERS
     if not draws and not is_named:
@@ -114,7 +127,16 @@ def _of_person(process: Process, samples: Sequence[ProcessSample]) -> Standing:
 
 
 def _is_a_little_drawing(sample: ProcessSample) -> bool:
+    if sample.type is ProcessType.BOTH:
+        return 0 < (sample.memory_used_bytes or 0) < LEAST_CONTEXT_BYTES
     return sample.type is ProcessType.GRAPHICS and (sample.memory_used_bytes or 0) <= DESKTOP_BYTES
+
+
+def _shows_a_screen(process: Process | None, samples: Sequence[ProcessSample]) -> bool:
+    """By its name and its little drawing, on the machine itself: in a container it's a person's."""
+    if process is None or process.container is not None or process.pod is not None:
+        return False
+    return process.name in DISPLAY_SERVERS and all(map(_is_a_little_drawing, samples))
 
 
 def _is_roots_server(process: Process) -> bool:

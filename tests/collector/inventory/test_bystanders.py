@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from collector.inventory.bystanders import DESKTOP_BYTES, SYSTEM_ACCOUNTS
+from collector.inventory.bystanders import (
+    DESKTOP_BYTES,
+    DISPLAY_SERVERS,
+    LEAST_CONTEXT_BYTES,
+    SYSTEM_ACCOUNTS,
+)
 from collector.model import Intrusion, Process, ProcessSample, ProcessType
 from tests.collector.attribution.test_attribution_cases import (
     CONTAINER,
@@ -36,7 +41,9 @@ def test_a_borrowed_name_forgives_nothing(name: str, kind: ProcessType, seat: bo
         assert (given.unknown, given.intrusions) == ({key(71)}, ())
     else:
         assert given.intrusions == (Intrusion(key=key(71), uuid=GPUS[0].uuid),)
-    assert [each.holder.user for each in free.allocations] == ["bob"]
+    # A display server that only draws is nobody's job where nobody can tell; a name alone spares no other.
+    is_screen = name in DISPLAY_SERVERS and kind is DRAWS and seat is None
+    assert [each.holder.user for each in free.allocations] == ([] if is_screen else ["bob"])
 
 
 @pytest.mark.parametrize(
@@ -50,6 +57,9 @@ def test_a_borrowed_name_forgives_nothing(name: str, kind: ProcessType, seat: bo
         (process(71, "bob", name="firefox", at_seat=True), DRAWS, DESKTOP_BYTES, True),
         (process(71, "bob", name="firefox", at_seat=True), DRAWS, DESKTOP_BYTES + 1, False),
         (process(71, "bob", name="Xorg", at_seat=True), BOTH, 0, False),
+        (process(71, "bob", name="cosmic-workspac", at_seat=True), BOTH, 14 << 20, True),
+        (process(71, "bob", name="cosmic-workspac", at_seat=True), BOTH, LEAST_CONTEXT_BYTES, False),
+        (process(71, "bob", name="cosmic-workspac", at_seat=False), BOTH, 14 << 20, False),
         (process(71, "bob", name="Xorg", at_seat=True), COMPUTES, 0, False),
         (process(71, "bob", name=CUT, parent_of_root="nvidia-cuda-mps"), COMPUTES, None, True),
         (process(71, "bob", name=CUT, parent_of_root="cron"), COMPUTES, None, False),
@@ -63,6 +73,17 @@ def test_who_runs_it_decides(
     found = run([who], holding(0, 71, kind, memory_bytes))
     assert (key(71) in found.bystanders) is forgiven
     assert (found.allocations == ()) is forgiven
+
+
+@pytest.mark.parametrize(("memory_bytes", "holders"), [(50 << 20, 0), (DESKTOP_BYTES + 1, 1)])
+def test_a_display_server_holds_nothing_where_nobody_knows_who_sits_there(
+    memory_bytes: int, holders: int
+) -> None:
+    """A service in a container sees the host's processes, and no logind: who sits there is not known."""
+    found = run([process(71, "bob", name="Xorg", at_seat=None)], holding(0, 71, DRAWS, memory_bytes))
+    assert len(found.allocations) == holders
+    assert (found.unknown == {key(71)}) is (holders == 0)
+    assert key(71) not in found.bystanders
 
 
 @pytest.mark.parametrize("kind", [DRAWS, COMPUTES])
