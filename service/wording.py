@@ -29,6 +29,10 @@ DOUBTS: Mapping[str, str] = {
     "named nobody.",
     "none-of-own-namespace-listed": "The driver lists this container's processes alone, and none of them "
     "is on this GPU: whether others hold it is not known.",
+    "process-memory-above-board": "One of them has more memory than the GPU: CUDA manages it and keeps a part "
+    "elsewhere; how much is on the GPU is not known.",
+    "process-list-of-unseen-pids": "The driver lists processes that nobody sees here, and the GPU is in use or "
+    "tells too little of them: who is on it is not known.",
     "gone-process-listed": "One of the processes that the driver listed exists no more; it is left out.",
     "process-shares-scaled": "The driver's shares added up to more than the GPU did; they are scaled down.",
     "processes-by-mig-instance": "A MIG instance tells no process's share of its time.",

@@ -3,6 +3,7 @@
 from analytics import text
 from analytics.findings.window import (
     MS_PER_S,
+    NOISE_RATIO,
     Doubt,
     bins_in,
     contradictions,
@@ -90,15 +91,20 @@ def unless_doubted(past: GpuPast, answer: Finding, t: Thresholds, *, is_idle: bo
 
 
 def zombie(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
-    """Memory above the idle floor on a GPU that nobody holds and no process is on."""
+    """Memory above the idle floor on a GPU that nobody holds, no process is on and that does nothing.
+
+    Who uses a GPU is alive, whatever a count of processes says.
+    """
     if past.claims:
         return None
     expected = bins_in(t.fault_window_s)
     window = past.bins.last(expected)
     floor = memory_floor_bytes(past)
     always = [
-        processes == 0 and memory is not None and memory > floor
-        for processes, memory in zip(past.bins.processes, past.bins.memory_bytes, strict=True)
+        processes == 0 and memory is not None and memory > floor and (busy is None or busy <= NOISE_RATIO)
+        for processes, memory, busy in zip(
+            past.bins.processes, past.bins.memory_bytes, past.bins.busiest, strict=True
+        )
     ]
     left = always[-expected:]
     if not left or not left[-1]:

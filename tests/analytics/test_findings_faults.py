@@ -119,6 +119,11 @@ def test_memory_at_its_floor_or_with_a_process_is_not_left_behind(
     assert judged(gpu) == Verdict()
 
 
+def test_who_uses_a_gpu_is_alive_though_nobody_counts_it() -> None:
+    works = bins(utilization=0.8, busiest=0.8, gpu_utilization=0.8, processes=0, memory_bytes=30 * GIB)
+    assert FindingKind.ZOMBIE_MEMORY not in kinds(judged(past(bins=works)))
+
+
 def test_memory_of_a_held_gpu_is_its_holders_affair() -> None:
     gpu = past(claim(), bins=bins(processes=0, memory_bytes=30 * GIB))
     assert FindingKind.ZOMBIE_MEMORY not in kinds(judged(gpu))

@@ -52,7 +52,7 @@ class Assembly:
             self._accumulate(uuid, values["gpu_utilization_ratio"], width_ms)
             count, flags = 0 if looked and uuid in self._parts else None, tuple(told)
             if entries is not None:
-                verdict = self._judge(values, entries)
+                verdict = self._judge(values, entries, uses)
                 shares, said = self._shares(uuid, verdict, uses)
                 said = (*said, *process_list.served(entries, verdict.held))
                 used += self._used(uuid, verdict, shares, at_ms, process_width_ms)
@@ -94,14 +94,32 @@ class Assembly:
         key = ProcessKey(node=self._node, pid=pid, started_ms=started_ms)
         return Process(key=key, unreadable=(HIDDEN,) if seen.presence is Presence.HIDDEN else ())
 
-    def _judge(self, values: Mapping[str, Any], entries: Sequence[process_list.Entry]) -> Verdict:
+    def _judge(
+        self,
+        values: Mapping[str, Any],
+        entries: Sequence[process_list.Entry],
+        uses: Sequence[tuple[int, float]] | None,
+    ) -> Verdict:
         return process_list.judge(
             entries,
             values["memory_total_bytes"],
             self._processes.keys(),
             host_pids=self._host_pids,
             memory_used_bytes=values["memory_used_bytes"],
+            busy_ratio=self._busiest(values, entries, uses),
         )
+
+    @staticmethod
+    def _busiest(
+        values: Mapping[str, Any],
+        entries: Sequence[process_list.Entry],
+        uses: Sequence[tuple[int, float]] | None,
+    ) -> float | None:
+        """What the busiest part of the GPU did, or the busiest of the processes that are listed."""
+        listed = {pid for pid, _, _ in entries}
+        own = [percent / 100 for pid, percent in uses or () if pid in listed]
+        parts = [values[name] for name in convert.ACTIVITY if values[name] is not None]
+        return max([*own, *parts], default=None)
 
     def _shares(
         self, uuid: GpuUuid, verdict: Verdict, uses: Sequence[tuple[int, float]] | None

@@ -24,7 +24,10 @@ BUSY_RATIO = 0.9
 
 _IDLE_POWER_SLACK = 1.1
 _PERCENTS = len(PERCENT)
+_VIDEO = ("encoder_ratio", "decoder_ratio", "jpeg_ratio", "ofa_ratio")
 _ACTIVITIES = tuple(each.name for each in METRICS if each.nvml and each.nvml.gpm is not None)
+ACTIVITY = ("gpu_utilization_ratio", *_ACTIVITIES, *_VIDEO, "memory_controller_ratio")
+"""What says that somebody uses a GPU; not the highest of its samples, which reading it alone sets off."""
 _NO_ACTIVITY = (None,) * len(_ACTIVITIES)
 _activities = itemgetter(*_ACTIVITIES)
 
@@ -189,12 +192,19 @@ def _instance(part: Mapping[str, Any], board: Gpu, slices: int) -> Gpu:
 
 
 LIBRARY_NOT_FOUND = 12
+DRIVER_NOT_LOADED = 9
+NAMELESS = -1
+"""As in ``library``, which only the child may import."""
+_VERSIONS = "have different versions"
+_BOTH = (("library", "library"), ("kernel", "loaded kernel module"))
 CONTAINER_ADVICE = (
     "in a container, `systemctl daemon-reload` on the host takes the GPUs away "
     "until the container is restarted"
 )
 
 _WORDS = {
+    NAMELESS: "the driver tells no UUID and no bus id that can be read: nothing names this GPU; update the "
+    "driver (of 555 under WSL this is known)",
     1: "the driver was unloaded or reset under us",
     3: "not supported by this device or driver",
     4: "no permission; run as a user who may open /dev/nvidiactl, or lift the driver's restriction",
@@ -205,7 +215,9 @@ _WORDS = {
     15: "the GPU is lost (fell off the bus); look for Xid 79 in the kernel log, then reset or reboot",
     16: "the GPU needs a reset (nvidia-smi --gpu-reset) or the machine a reboot",
     17: "the operating system blocked the request; look at device permissions and SELinux",
-    18: "library and kernel driver have different versions, as after an update; reboot or reload the driver",
+    18: "library and kernel driver have different versions, as after an update; reboot, or end what "
+    "uses the GPUs and load the driver's modules anew (`modprobe -r nvidia_uvm nvidia_drm nvidia_modeset "
+    "nvidia`, `modprobe nvidia`); a container has the library of when it was started: start it again",
     25: "this driver has another version of the structure",
     28: "the GPU is no longer found",
     999: "the driver answered 'unknown error'",
@@ -234,6 +246,14 @@ _XIDS = {
 def explain(code: int) -> str:
     """What a return code means and what to do about it."""
     return _WORDS.get(code, f"NVML error {code}")
+
+
+def explain_problem(problem: Mapping[str, Any]) -> str:
+    """``explain_call`` of what a child says; where versions differ, with both as far as they are told."""
+    told = problem.get("versions") or {}
+    both = ", ".join(f"{what} {told[key]}" for key, what in _BOTH if told.get(key))
+    words = explain_call(problem["call"], problem["code"])
+    return words.replace(_VERSIONS, f"{_VERSIONS} ({both})") if both else words
 
 
 def explain_call(call: str, code: int) -> str:

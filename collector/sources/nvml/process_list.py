@@ -5,7 +5,6 @@ shifted), stale samples with garbage in them, and, inside containers, pids of an
 cannot be true is dropped whole, and flagged: a wrong holder is worse than none.
 """
 
-import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
@@ -26,6 +25,12 @@ SCALED = "process-shares-scaled"
 USES_OF_STRANGERS = "uses-of-another-namespace"
 USES_BY_SERVER = "uses-by-mps-server"
 OWN_NAMESPACE = "none-of-own-namespace-listed"
+ABOVE_BOARD = "process-memory-above-board"
+MOST_MANAGED_BYTES = 1 << 40
+"""How much more than its board has a process is believed to hold, in memory that CUDA manages and moves: a
+Grace has 480 GB. A shifted entry has another number in its upper half: a pid above 255 is more."""
+NOISE_RATIO = 0.01
+"""Reading a GPU's counters alone shows as up to 1%."""
 LEAST_CONTEXT_BYTES = 32 << 20
 """No CUDA process holds less: a context takes 520 MiB of an H100, and idle it shows 0 (docs/hardware.md)."""
 
@@ -65,13 +70,14 @@ def judge(
     *,
     host_pids: bool | None = True,
     memory_used_bytes: int | None = None,
+    busy_ratio: float | None = None,
 ) -> Verdict:
     """Believe, drop or cut a list; ``there`` are the pids that exist, hidden ones included.
 
     ``host_pids`` says whether our pid namespace is the driver's; ``None``: not known. A single pid that is
-    gone has just ended, or died with its memory. Nothing but such pids: where pids are the host's and each of
-    them holds memory, no process is there; else the list is not about this machine, and nothing is concluded
-    from it.
+    gone has just ended, or died with its memory. Nothing but such pids: where pids are the host's, each of
+    them holds memory and the GPU does nothing (``busy_ratio``: its busiest part), no process is there; else
+    the list is not about this machine, and nothing is concluded from it: who uses a GPU is alive.
 
     In a pid namespace of its own the driver lists that namespace's processes alone (580.159 on an H100): an
     empty list then says that nobody is there only where next to no memory is used.
@@ -79,19 +85,42 @@ def judge(
     if not entries:
         empty = memory_used_bytes is not None and memory_used_bytes < LEAST_CONTEXT_BYTES
         return Verdict(total=None, flags=(OWN_NAMESPACE,)) if host_pids is False and not empty else Verdict()
-    room = math.inf if memory_total_bytes is None else memory_total_bytes
+    entries, above = _without_managed(entries, memory_total_bytes, there)
     for pid, memory, _ in entries:  # no process has such a pid, or more memory than there is
-        if not 0 < pid <= LARGEST_PID or (memory is not None and memory > room):
+        if not 0 < pid <= LARGEST_PID or _is_above(memory, memory_total_bytes):
             return Verdict(total=None, flags=(GARBLED,))
     held = union(entries)
     alive = tuple([one for one in held if one[0] in there])
     if alive:
-        return Verdict(alive, len(alive), () if len(alive) == len(held) else (GONE,))
+        return Verdict(alive, len(alive), above if len(alive) == len(held) else (GONE,))
     if host_pids is False:
         return Verdict(total=len(held), flags=(FOREIGN,))
-    if host_pids and all(one.memory_used_bytes for one in held):
+    works = busy_ratio is not None and busy_ratio > NOISE_RATIO
+    if host_pids and not works and all(one.memory_used_bytes for one in held):
         return Verdict(flags=(DEAD,))
     return Verdict(total=None, flags=(UNSEEN,))
+
+
+def _without_managed(
+    entries: Sequence[Entry], memory_total_bytes: int | None, there: Container[int]
+) -> tuple[Sequence[Entry], tuple[str, ...]]:
+    """The entries, with memory above the board's as not known, and a flag for that: it may be managed memory.
+
+    Only where every pid of the list exists, and none holds more than could be; else nothing is believed.
+    """
+    most = (memory_total_bytes or 0) + MOST_MANAGED_BYTES
+    above = [memory for _, memory, _ in entries if _is_above(memory, memory_total_bytes)]
+    if not above or not all(pid in there for pid, _, _ in entries) or max(m for m in above if m) > most:
+        return entries, ()
+    plain = [
+        (pid, None if _is_above(memory, memory_total_bytes) else memory, kind)
+        for pid, memory, kind in entries
+    ]
+    return plain, (ABOVE_BOARD,)
+
+
+def _is_above(memory: int | None, memory_total_bytes: int | None) -> bool:
+    return memory is not None and memory_total_bytes is not None and memory > memory_total_bytes
 
 
 def union(entries: Iterable[Entry]) -> list[Held]:

@@ -13,7 +13,17 @@ from collector.model import NodeName, ProcessType
 from collector.sources.nvml.assemble import Assembly
 from collector.sources.nvml.convert import UNIFIED
 from collector.sources.nvml.identity import ProcessStarts
-from collector.sources.nvml.process_list import DEAD, FOREIGN, GARBLED, GONE, SCALED, UNSEEN, Presence, judge
+from collector.sources.nvml.process_list import (
+    ABOVE_BOARD,
+    DEAD,
+    FOREIGN,
+    GARBLED,
+    GONE,
+    SCALED,
+    UNSEEN,
+    Presence,
+    judge,
+)
 from collector.sources.nvml.wire import MEASURES
 from tests.collector.nvml.conftest import Watch, of
 from tests.driver.driver import (
@@ -183,10 +193,51 @@ def test_entries_shifted_by_r535_drop_the_list_and_flag_it(watch: Watch, process
     assert GARBLED in reading.samples[0].flags
 
 
-def test_more_memory_than_the_gpu_has_drops_the_list(watch: Watch, process: Start) -> None:
+def test_more_memory_than_the_gpu_has_is_not_believed_of_a_process_that_is_there(
+    watch: Watch, process: Start
+) -> None:
+    # cudaMallocManaged may give more than the board has (CUDA guide, "GPU Memory Oversubscription").
     w = watch()
-    w.driver.gpu(0).process(process(), 81 * GIB)
-    assert GARBLED in w.sample().flags
+    pid = process()
+    w.driver.gpu(0).process(pid, 120 * GIB)
+    reading = w.read()
+    assert [row.memory_used_bytes for row in of(reading, pid)] == [None]
+    assert (reading.samples[0].process_count, ABOVE_BOARD in reading.samples[0].flags) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [(7, 81 * GIB, "C"), (8, GIB, "C")],  # 8 is not there
+        [(7, 300 << 32, "C")],  # the number of a process in the upper half
+        [(0, 81 * GIB, "C")],
+    ],
+)
+def test_more_memory_than_the_gpu_has_drops_a_list_that_is_wrong_elsewhere(
+    entries: list[tuple[int, int | None, str]],
+) -> None:
+    assert judge(entries, 80 * GIB, {7}).flags == (GARBLED,)
+
+
+@pytest.mark.parametrize(
+    ("busy", "total", "flag"), [(0.8, None, UNSEEN), (0.01, 0, DEAD), (None, 0, DEAD), (0.0, 0, DEAD)]
+)
+def test_who_uses_the_gpu_is_alive_though_nobody_sees_it(
+    busy: float | None, total: int | None, flag: str
+) -> None:
+    # nvidia-docker issue 1483: the driver lists pids that /proc does not show.
+    found = judge([(7, 10 * GIB, "C")], 80 * GIB, set(), host_pids=True, busy_ratio=busy)
+    assert (found.total, found.flags) == (total, (flag,))
+
+
+def test_a_process_that_nobody_sees_is_unknown_where_the_gpu_works(watch: Watch) -> None:
+    w = watch(host_pids=True)
+    gpu = w.driver.gpu(0)
+    gpu.process(UNUSED_PID, 10 * GIB)
+    gpu.utilization = 80
+    row = w.sample()
+    assert (row.process_count, row.gpu_utilization_ratio) == (None, 0.8)
+    assert UNSEEN in row.flags and DEAD not in row.flags
 
 
 def test_a_garbled_list_costs_only_its_own_gpu(watch: Watch, process: Start) -> None:
