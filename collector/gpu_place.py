@@ -58,6 +58,11 @@ def node_place(node: str | None, place: str | None, uuid: str) -> str:
     return f"{node or 'unknown'}:{place if place is not None else short_uuid(uuid)}"
 
 
+def is_named_by_place(uuid: str, node: str) -> bool:
+    """Whether it goes by node and bus id (or index), for want of a UUID: a name that CUDA does not know."""
+    return uuid.removeprefix("MIG-").startswith(f"{node}/")
+
+
 def short_uuid(uuid: str) -> str:
     """The start of a UUID as the driver makes them, random from the first digit on; any other name whole.
 

@@ -116,7 +116,7 @@ class Observing:
             here=self._here(state),
             by_launcher=self._by_launcher,
             absent=self._register.absent(self._config.acting.silent_s),
-            doubtful=self._register.doubtful(measured.newest_ms, measured.taken),
+            doubtful=self._register.doubtful(measured.newest_ms, measured.taken) | _nameless(state),
         )
         drawing = _Drawing(self._drawn)
         made = joined(state, self._register.entries().values(), look, drawing)
@@ -181,6 +181,13 @@ def _stale_ms(config: "Config") -> int:
     """In time of the calendar, which may hurry: a busy machine is late by its own clock."""
     ticks_s, least_s = STALE_TICKS * config.collect.tick_s, STALE_LEAST_S * config.rehearsal.speed
     return round(max(ticks_s, least_s) * 1000)
+
+
+def _nameless(state: "ClusterState") -> frozenset["GpuUuid"]:
+    """GPUs without a UUID: ``CUDA_VISIBLE_DEVICES`` can't name them to a job."""
+    from collector.gpu_place import is_named_by_place
+
+    return frozenset(uuid for uuid, gpu in state.gpus.items() if is_named_by_place(uuid, gpu.node))
 
 
 def _nothing_observed(now_ms: int) -> "Observed":

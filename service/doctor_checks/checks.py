@@ -202,7 +202,7 @@ def driver(*, wanted: bool) -> tuple[tuple[Finding, ...], str | None]:
         what, _, advice = presence.fault.partition(". ")
         return (Finding(subject="NVIDIA driver", verdict=Verdict.TROUBLE, found=what, advice=advice),), None
     found = probe()
-    if found.problem is not None and not presence.has_driver and not wanted:
+    if found.is_absent and not presence.has_driver and not wanted:
         absent = Finding(
             subject="NVIDIA driver",
             verdict=Verdict.ABSENT,
@@ -217,15 +217,20 @@ def driver(*, wanted: bool) -> tuple[tuple[Finding, ...], str | None]:
 def driver_findings(found: "Probe") -> Iterator[Finding]:
     """What a probe of the driver says: the driver, then each GPU with what it can't measure. Pure."""
     if found.problem is not None:
-        advice = "; ".join(found.advice)
-        yield Finding(subject="NVIDIA driver", verdict=Verdict.TROUBLE, found=found.problem, advice=advice)
+        what, _, remedy = found.problem.partition("; ")
+        advice = "; ".join(filter(None, (remedy, *found.advice)))
+        yield Finding(subject="NVIDIA driver", verdict=Verdict.TROUBLE, found=what, advice=advice)
         return
     boards = sum(gpu.parent_uuid is None for gpu in found.gpus)
     yield Finding(
         subject="NVIDIA driver",
         verdict=Verdict.TROUBLE if found.failed else Verdict.LIMITED if found.advice else Verdict.GOOD,
         found="; ".join(
-            (f"driver {found.driver_version}, CUDA {found.cuda_version}, {boards} GPUs", *found.failed)
+            (
+                f"driver {found.driver_version or 'of an unreadable version'}, "
+                f"CUDA {found.cuda_version or 'of an unknown version'}, {text.many(boards, 'GPU')}",
+                *found.failed,
+            )
         ),
         advice="; ".join(found.advice),
     )

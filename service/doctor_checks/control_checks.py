@@ -79,7 +79,11 @@ def checkpoint_found(host: "Host", *, on: bool) -> Finding:
     """What this machine means for checkpoints of foreign jobs. Pure."""
     from advisor.engines.cuda_checkpoint import TOLD_TO_FAIL, unfit_host
 
-    why = "no NVIDIA driver is loaded" if host.driver_major is None else unfit_host(host)
+    why = (
+        "no NVIDIA driver is loaded, or none that tells its version"
+        if host.driver_major is None
+        else unfit_host(host)
+    )
     if why is not None:
         verdict = Verdict.TROUBLE if on and host.driver_major is not None else Verdict.ABSENT
         advice = "set checkpoint = false under [foreign]: it can do nothing here" if on else ""

@@ -4,8 +4,9 @@ Kept apart because a lost GPU can crash or hang whoever asks the driver. Imports
 ``pynvml`` and the list of metrics alone, and stays small. Before a device is touched its index is noted in
 memory that the parent shares, so that after a crash the parent knows which GPU to leave alone.
 
-Requests: {"op": "start", "avoid": [index, ...], "row": [name, ...]}, then {"op": "read", "now_us",
-"width_us", "processes", "rescan", "known"} or {"op": "probe"}. An answer with "unusable" is the last one.
+Requests: {"op": "start", "avoid": [index, ...], "row": [name, ...], "node": name}, then {"op": "read",
+"now_us", "width_us", "processes", "rescan", "known"} or {"op": "probe"}. An answer with "unusable" is the
+last one.
 """
 
 import gc
@@ -14,12 +15,20 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from socket import gethostname
 from typing import Any
 
 from collector.sources.nvml import wire
 from collector.sources.nvml.device import Device, DeviceFailed, Reading
-from collector.sources.nvml.devices import Fleet, Whole, instance_went
-from collector.sources.nvml.library import LOST, UNINITIALIZED, Library, Unusable
+from collector.sources.nvml.devices import UUID_UNREADABLE, Fleet, Whole, instance_went
+from collector.sources.nvml.library import (
+    LOST,
+    UNINITIALIZED,
+    VERSIONS_DIFFER,
+    Library,
+    Unusable,
+    both_versions,
+)
 from collector.sources.nvml.readers import SLOT
 
 NOTHING = -1
@@ -34,7 +43,7 @@ def main(stdin: int = 0, stdout: int = 1) -> None:
     try:
         request = wire.receive(stdin)
         library = Library()
-        fleet = Fleet(library, mark, request["avoid"])
+        fleet = Fleet(library, mark, request["avoid"], node=request.get("node") or gethostname())
         fleet.rescan(thorough=True)
         _collect_rarely()
         wire.send(stdout, {"versions": versions(library)})
@@ -45,7 +54,10 @@ def main(stdin: int = 0, stdout: int = 1) -> None:
     except wire.PipeClosed:
         return
     except (Unusable, DeviceFailed) as problem:
-        wire.send(stdout, {"unusable": {"call": problem.call, "code": problem.code}})
+        said: dict[str, Any] = {"call": problem.call, "code": problem.code}
+        if problem.code == VERSIONS_DIFFER:
+            said["versions"] = both_versions()
+        wire.send(stdout, {"unusable": said})
 
 
 def versions(library: Library) -> dict[str, Any]:
@@ -106,6 +118,8 @@ def _read_whole(fleet: Fleet, whole: Whole, request: dict[str, Any]) -> list[tup
         _give_up(fleet, whole, failure)
         return []
     fleet.failed.pop(whole.index, None)
+    if whole.static["by_place"]:
+        reading.flags.append(UUID_UNREADABLE)
     out = [_line(whole.uuid, reading)]
     for uuid, device in tuple(whole.instances.items()):
         part = _read_instance(fleet, whole, uuid, device, request)

@@ -5,6 +5,7 @@ fresh one after a while. Child only.
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,17 +15,26 @@ from collector.sources.nvml.device import Device, DeviceFailed
 from collector.sources.nvml.library import (
     INVALID_ARGUMENT,
     LOST,
+    NAMELESS,
     NOT_FOUND,
     SUCCESS,
     UNKNOWN,
     Library,
     address,
+    readable,
 )
 
 XID_EVENT = 8
 _EVENTS_A_TICK = 64
 _MIG_ON = 1
 _USUAL_SLICES = 7
+UUID_UNREADABLE = "uuid-unreadable"
+_UUID = re.compile(r"(?:GPU|MIG)-[!-~]+")
+"""How every UUID of NVML begins (NVML API reference, nvmlDeviceGetUUID); garbage does not."""
+_BUS_ID = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
+_PCI_BYTES, _BUS_ID_AT = 68, 36
+"""``nvmlPciInfo_t`` of nvml.h: 16 bytes, five numbers of 4, and the bus id. The wrapper's own structure
+decodes it as it is read, and raises for garbage."""
 
 
 class Whole:
@@ -44,13 +54,16 @@ class Whole:
 class Fleet:
     """All devices of this machine; ``mark`` is told which index is being touched, for the post-mortem."""
 
-    def __init__(self, library: Library, mark: Callable[[int], None], avoid: Iterable[int]) -> None:
+    def __init__(
+        self, library: Library, mark: Callable[[int], None], avoid: Iterable[int], *, node: str = ""
+    ) -> None:
         self.wholes: dict[str, Whole] = {}
         self.failed: dict[int, dict[str, Any]] = {
             index: {"index": index, "uuid": None, "call": "avoided", "code": UNKNOWN} for index in avoid
         }
         self.generation = 0
         self._library = library
+        self._node = node
         self._mark = mark
         self._avoid = frozenset(avoid)
         self._count = -1
@@ -139,21 +152,37 @@ class Fleet:
             return None
 
     def _known(self, handle: Any, index: int) -> Whole:
-        buffer = pynvml.create_string_buffer(96)
-        code = self._library.call("nvmlDeviceGetUUID")(handle, buffer, 96)
-        if code != SUCCESS:
-            raise DeviceFailed("nvmlDeviceGetUUID", code)
-        uuid = buffer.value.decode()
+        uuid, by_place = self._name_of(handle)
         whole = self.wholes.get(uuid)
         if whole is None or address(whole.handle) != address(handle):
             whole = Whole(handle, index, uuid, Device(self._library, handle))
-        static = self._static(whole, index)
+        static = {**self._static(whole, index), "by_place": by_place}
         whole.index = index
         if static != whole.static:
             whole.static = static
             self.generation += 1
         self._find_instances(whole)
         return whole
+
+    def _name_of(self, handle: Any) -> tuple[str, bool]:
+        """The device's UUID; where the driver tells none that can be read, its place: node and bus id.
+
+        And whether it is the place. What such a driver writes may be other bytes at every call, and be the
+        same for all GPUs: it names nothing.
+        """
+        buffer = pynvml.create_string_buffer(96)
+        code = self._library.call("nvmlDeviceGetUUID")(handle, buffer, 96)
+        if code != SUCCESS:
+            raise DeviceFailed("nvmlDeviceGetUUID", code)
+        uuid = readable(buffer.value)
+        if uuid is not None and _UUID.fullmatch(uuid):
+            return uuid, False
+        pci = pynvml.create_string_buffer(_PCI_BYTES)
+        answered = self._library.call("nvmlDeviceGetPciInfo_v3")(handle, pci) == SUCCESS
+        bus_id = readable(pci.raw[_BUS_ID_AT:].partition(b"\0")[0]) if answered else None
+        if bus_id is None or not _BUS_ID.fullmatch(bus_id):
+            raise DeviceFailed("nvmlDeviceGetUUID", NAMELESS)
+        return f"{self._node}/{bus_id}", True
 
     def _static(self, whole: Whole, index: int) -> dict[str, Any]:
         library, handle = self._library, whole.handle
@@ -196,8 +225,11 @@ class Fleet:
         attributes = pynvml.c_nvmlDeviceAttributes()
         code = library.call("nvmlDeviceGetAttributes_v2")(handle, pynvml.byref(attributes))
         gpu_instance = library.number("nvmlDeviceGetGpuInstanceId", handle)
-        if uuid is None or code != SUCCESS or gpu_instance is None:
+        compute_instance = library.number("nvmlDeviceGetComputeInstanceId", handle)
+        if code != SUCCESS or gpu_instance is None:
             return None
+        if uuid is None or not _UUID.fullmatch(uuid):  # as drivers before 470 named it, by its numbers
+            uuid = f"MIG-{whole.uuid}/{gpu_instance}/{compute_instance or 0}"
         name = library.text("nvmlDeviceGetName", handle) or ""
         return {
             "uuid": uuid,
@@ -205,7 +237,7 @@ class Fleet:
             "model": name.split(" MIG ", maxsplit=1)[0] or None,
             "profile": name.rpartition(" MIG ")[2] or None,
             "gpu_instance": gpu_instance,
-            "compute_instance": library.number("nvmlDeviceGetComputeInstanceId", handle),
+            "compute_instance": compute_instance,
             "compute_slices": int(attributes.computeInstanceSliceCount),
         }
 

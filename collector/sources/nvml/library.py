@@ -5,7 +5,9 @@ only said "nothing new"; so the pointers it has looked up are called here direct
 kept. Codes and names: nvml.h, as nvidia-ml-py 13.615 has them.
 """
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -22,13 +24,22 @@ INSUFFICIENT_SIZE = 7
 TIMEOUT = 10
 FUNCTION_NOT_FOUND = 13
 GPU_IS_LOST = 15
+VERSIONS_DIFFER = 18
 UNKNOWN = 999
+NAMELESS = -1
+"""Ours, no code of NVML's: a device told neither a UUID nor a bus id that can be read."""
 
 REFUSED = frozenset({NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, 25, 26})
 """Answers that stay: not supported, no permission, no such function, struct version mismatch, deprecated."""
 
 LOST = frozenset({GPU_IS_LOST, 16, 28})
 """The GPU is lost, needs a reset, or is not found: its handle must not be used again."""
+
+
+_KERNEL_MODULE = Path("/sys/module/nvidia/version")
+"""The version of the module that is loaded, which may be older than the one on the disk."""
+_LIBRARY_FILE = re.compile(r"/libnvidia-ml\.so\.(\d+(?:\.\d+)+)$", re.MULTILINE)
+"""The library's file bears the driver's version in its name, and so stands in the list of what is mapped."""
 
 
 class Unusable(Exception):
@@ -62,11 +73,11 @@ class Library:
         return self.call(name) is not _absent
 
     def text(self, name: str, *first: Any) -> str | None:
-        """What a function that fills a text buffer says, or None."""
+        """What a function that fills a text buffer says, or None; also where that is no text."""
         buffer = pynvml.create_string_buffer(128)
         if self.call(name)(*first, buffer, 128) != SUCCESS:
             return None
-        return str(buffer.value.decode("utf-8", "replace"))
+        return readable(buffer.value)
 
     def number(self, name: str, *first: Any) -> int | None:
         """What a function that fills an unsigned integer says, or None."""
@@ -74,6 +85,36 @@ class Library:
         if self.call(name)(*first, pynvml.byref(cell)) != SUCCESS:
             return None
         return int(cell.value)
+
+
+def readable(raw: bytes) -> str | None:
+    """What the driver wrote, or None where it is no text.
+
+    Drivers 555 under WSL fill strings with bytes that mean nothing (gpustat issue 170, nvitop issue 127).
+    """
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text and text.isprintable() else None
+
+
+def both_versions(
+    kernel: Path = _KERNEL_MODULE, maps: Path = Path("/proc/self/maps")
+) -> dict[str, str | None]:
+    """The driver's version as the loaded library has it, and as the loaded kernel module has; None: not told.
+
+    NVML itself tells none where the two differ.
+    """
+    found = _LIBRARY_FILE.search(_said(maps))
+    return {"library": None if found is None else found[1], "kernel": _said(kernel).strip() or None}
+
+
+def _said(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def address(handle: Any) -> int:

@@ -4,6 +4,7 @@ Asks a child of its own once, through the same code as the source, so that what 
 source will do.
 """
 
+import socket
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from collector.metrics import METRICS
-from collector.sources.nvml.convert import CONTAINER_ADVICE, explain, explain_call
+from collector.sources.nvml.convert import (
+    CONTAINER_ADVICE,
+    DRIVER_NOT_LOADED,
+    LIBRARY_NOT_FOUND,
+    explain,
+    explain_call,
+    explain_problem,
+)
 from collector.sources.nvml.identity import HOST_PID_NAMESPACE, shares_host_pids
 from collector.sources.nvml.worker import ChildLost, Worker
 
@@ -55,6 +63,7 @@ class ProbedGpu:
     mig_profile: str | None
     persistence_mode: bool | None
     measures: tuple[Measure, ...]
+    is_named_by_place: bool = False
 
 
 _FIRST_NAMESPACES = (("pid", HOST_PID_NAMESPACE), ("uts", "uts:[4026531838]"), ("ipc", "ipc:[4026531839]"))
@@ -63,7 +72,10 @@ _FIRST_NAMESPACES = (("pid", HOST_PID_NAMESPACE), ("uts", "uts:[4026531838]"), (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What was found. ``problem`` says why there is no usable driver; ``advice`` what would help."""
+    """What was found. ``problem`` says why there is no usable driver; ``advice`` what would help.
+
+    ``is_absent``: there is none, or none is loaded; else one is here, and does not work.
+    """
 
     driver_version: str | None = None
     nvml_version: str | None = None
@@ -72,6 +84,7 @@ class Probe:
     failed: tuple[str, ...] = ()
     in_container: bool = False
     problem: str | None = None
+    is_absent: bool = False
     advice: tuple[str, ...] = ()
     resident_mib: float | None = None
 
@@ -80,14 +93,13 @@ def probe(root: Path = Path("/")) -> Probe:
     """Ask the driver once; blocks while it initializes, at most a minute. Never raises."""
     contained = in_container(root)
     try:
-        worker = Worker()
+        worker = Worker(node=socket.gethostname())
     except (ChildLost, OSError) as error:
         return _without(f"the process that reads NVML {error}", contained)
     try:
         hello = worker.receive(_START_S)
         if "unusable" in hello:
-            told = hello["unusable"]
-            return _without(explain_call(told["call"], told["code"]), contained)
+            return _unusable(hello["unusable"], contained)
         return _ask(worker, contained)
     except ChildLost as lost:
         where = "" if lost.touching is None else f" while it asked GPU {lost.touching}"
@@ -125,7 +137,7 @@ def _ask(worker: Worker, contained: bool) -> Probe:
     worker.ask({**request, "now_us": now_us}, _READ_S)
     found = worker.ask({"op": "probe"}, _READ_S)
     if "unusable" in found:
-        return _without(explain_call(found["unusable"]["call"], found["unusable"]["code"]), contained)
+        return _unusable(found["unusable"], contained)
     versions = found["versions"]
     gpus = tuple(_gpu(told) for told in found["devices"])
     failed = tuple(f"GPU {one['index']}: {explain_call(one['call'], one['code'])}" for one in found["failed"])
@@ -154,6 +166,7 @@ def _gpu(told: Mapping[str, Any]) -> ProbedGpu:
         mig=bool(told.get("mig")),
         mig_profile=told.get("profile"),
         persistence_mode=None if persistence is None else bool(persistence),
+        is_named_by_place=not instance and bool(told.get("by_place")),
         measures=tuple(_measure(name, words, told, instance=instance) for name, words in MEASURES),
     )
 
@@ -188,6 +201,12 @@ def _advice(gpus: Iterable[ProbedGpu], failed: Iterable[str], contained: bool) -
             "driver offers it): GPU utilization is an upper bound only; dcgm-exporter with "
             "DCGM_FI_PROF_SM_ACTIVE says more"
         )
+    nameless = [str(gpu.index) for gpu in boards if gpu.is_named_by_place]
+    if nameless:
+        yield (
+            f"the driver tells no readable UUID of GPU {', '.join(nameless)}: named by node and bus id, and "
+            "given to no job by Fallow, for CUDA knows no such name; update the driver"
+        )
     if any(failed):
         yield "a GPU does not answer: look for Xid messages in the kernel log (dmesg)"
     if contained:
@@ -200,6 +219,11 @@ def _has(gpu: ProbedGpu, name: str) -> bool:
     return any(measure.name == name and measure.by for measure in gpu.measures)
 
 
-def _without(problem: str, contained: bool) -> Probe:
+def _unusable(told: Mapping[str, Any], contained: bool) -> Probe:
+    is_absent = told["code"] in (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND)
+    return _without(explain_problem(told), contained, is_absent=is_absent)
+
+
+def _without(problem: str, contained: bool, *, is_absent: bool = False) -> Probe:
     advice = (CONTAINER_ADVICE,) if contained else ()
-    return Probe(problem=problem, in_container=contained, advice=advice)
+    return Probe(problem=problem, in_container=contained, advice=advice, is_absent=is_absent)

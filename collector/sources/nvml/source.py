@@ -26,7 +26,14 @@ from collector.model import (
 from collector.reading import Reading
 from collector.sources.nvml import device_changes
 from collector.sources.nvml.assemble import Assembly
-from collector.sources.nvml.convert import CONTAINER_ADVICE, explain_call, gpus, mig_places, with_memory
+from collector.sources.nvml.convert import (
+    CONTAINER_ADVICE,
+    explain_call,
+    explain_problem,
+    gpus,
+    mig_places,
+    with_memory,
+)
 from collector.sources.nvml.device_changes import Failure, Known
 from collector.sources.nvml.identity import ProcessStarts, shares_host_pids
 from collector.sources.nvml.worker import ChildLost, Worker
@@ -115,6 +122,8 @@ def _longer(held: Avoided, now_ms: int) -> Avoided:
 
 LOST_CODES = (15, 16, 28)
 HANDLE = "nvmlDeviceGetHandleByIndex"
+NO_GPU = -1
+"""The index in a problem that is not one GPU's."""
 _WIDEST_TICKS = 3
 
 
@@ -235,7 +244,7 @@ class NvmlSource:
         self._generation = -1
         self._asked_for_start = time.monotonic()
         try:
-            self._worker = Worker(avoid)
+            self._worker = Worker(avoid, node=self._node)
         except OSError as error:
             raise ChildLost(f"could not be started: {error}", None, silent=True) from error
         return self._worker
@@ -324,8 +333,9 @@ class NvmlSource:
         self._end()
 
     def _refused(self, now_ms: int, problem: Mapping[str, Any]) -> Unavailable:
-        self._last_reason = explain_call(problem["call"], problem["code"])
-        if problem["code"] in (1, 999):
+        held = self._restarts.avoided.get(problem.get("index", NO_GPU))
+        self._last_reason = explain_problem(problem) if held is None else held.reason
+        if held is None and problem["code"] in (1, 999):
             self._last_reason += f" ({CONTAINER_ADVICE})"
         self._restarts = failed(self._restarts, now_ms, touching=None, reason=self._last_reason)
         self._end()

@@ -38,10 +38,10 @@ class ChildLost(Exception):
 class Worker:
     """One child, from its start to its end; not to be used after an exception or in a forked copy.
 
-    Making one starts the process. Raises ChildLost.
+    Making one starts the process. ``node`` names GPUs of which the driver tells no UUID. Raises ChildLost.
     """
 
-    def __init__(self, avoid: Collection[int] = ()) -> None:
+    def __init__(self, avoid: Collection[int] = (), *, node: str = "") -> None:
         self.owner = os.getpid()
         self._note_fd = os.memfd_create("fallow-nvml") if hasattr(os, "memfd_create") else _unlinked()
         os.ftruncate(self._note_fd, _NOTE_BYTES)
@@ -54,7 +54,8 @@ class Worker:
             self._release()
             raise ChildLost(f"could not be started: {error}", None, silent=True) from error
         try:
-            self._send({"op": "start", "avoid": sorted(avoid), "row": list(wire.MEASURES)})
+            start = {"op": "start", "avoid": sorted(avoid), "row": list(wire.MEASURES), "node": node}
+            self._send(start)
         except ChildLost:
             self.end()
             raise

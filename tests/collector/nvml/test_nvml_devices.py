@@ -246,9 +246,3 @@ def test_a_name_or_a_version_that_is_no_text_costs_nothing_else(watch: Watch) ->
     w.driver.state.driver_version = b"\xf8\x01"
     furnish(w)
     assert w.sample().memory_used_bytes == 21 * GIB
-
-
-def test_a_gpu_whose_uuid_is_no_text_is_not_read_and_the_other_is(watch: Watch) -> None:
-    w = watch(gpus=2)
-    w.driver.state.gpus[0].uuid = b"\xf8\x95\xff\x01garb"
-    assert [row.uuid for row in w.read().samples] == [w.driver.gpu(1).uuid]
