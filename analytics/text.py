@@ -9,7 +9,7 @@ one unit each is read down at a glance and 80 columns are few (docs/decisions/00
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import SupportsFloat
 
 NOTHING = "\u2013"
@@ -193,7 +193,13 @@ def megahertz(value: float | None) -> str:
 
 def clock(at_ms: int) -> str:
     """A point of time in a sentence that is stored: ``2026-11-03 14:05 UTC``."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return whole(datetime.fromtimestamp(at_ms / 1000, UTC)).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def whole(at: datetime) -> datetime:
+    """The nearest second of a time that is shown to the minute: what ends at 01:00 is stored a moment before,
+    and would read as 00:59."""
+    return at if at.year == MAXYEAR else (at + timedelta(milliseconds=500)).replace(microsecond=0)
 
 
 def localized(sentence: str, written: Callable[[datetime], str]) -> str:

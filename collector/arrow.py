@@ -80,7 +80,7 @@ class History:
     ``samples`` has SAMPLE_SCHEMA (any column but ``uuid``, ``at_ms`` and ``width_ms`` may be missing and
     counts as not measured) and need not be sorted; ``holder_samples`` has HOLDER_SAMPLE_SCHEMA. ``owners``:
     the job of each process of which it is known. ``installed_ms``: since when a GPU without samples is there;
-    without it, since the first of all samples.
+    without it, since the first of all samples. ``removed_ms``: when a GPU was taken out, if told.
     """
 
     source: str
@@ -95,6 +95,7 @@ class History:
     owners: tuple[tuple[ProcessKey, JobId], ...] = ()
     holder_samples: pa.Table = field(default_factory=HOLDER_SAMPLE_SCHEMA.empty_table)
     installed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
+    removed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
 
 
 def to_table(samples: Iterable[GpuSample]) -> pa.Table:

@@ -78,7 +78,8 @@ class Reading:
     ``withheld``: what another collector says of GPUs that nobody holds. ``mig_places``: where its MIG
     instances lie, if it knows. ``look``: all that a workload manager showed, its queue with it.
     ``holder_samples``: what each holder of a shared GPU did, if that is told. ``marks`` and ``late`` are of
-    nodes that push: how far each is taken in with this reading, and what comes after its time.
+    nodes that push: how far each is taken in with this reading, and what comes after its time. ``removed``:
+    of GPUs that it names no more, when they were taken out (UTC ms), if that is told.
     """
 
     source: str
@@ -99,6 +100,7 @@ class Reading:
     marks: tuple[NodeMark, ...] = ()
     late: tuple[LateTicks, ...] = ()
     duration_ms: float = 0.0
+    removed: Mapping[GpuUuid, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,10 +29,10 @@ DOUBTS: Mapping[str, str] = {
     "named nobody.",
     "none-of-own-namespace-listed": "The driver lists this container's processes alone, and none of them "
     "is on this GPU: whether others hold it is not known.",
-    "process-memory-above-board": "One of them has more memory than the GPU: CUDA manages it and keeps a part "
-    "elsewhere; how much is on the GPU is not known.",
-    "process-list-of-unseen-pids": "The driver lists processes that nobody sees here, and the GPU is in use or "
-    "tells too little of them: who is on it is not known.",
+    "process-memory-above-board": "One of them has more memory than the GPU: CUDA manages it and keeps a "
+    "part elsewhere; how much is on the GPU is not known.",
+    "process-list-of-unseen-pids": "The driver lists processes that nobody sees here, and the GPU is in use, "
+    "or too little is told of them: who is on it is not known.",
     "gone-process-listed": "One of the processes that the driver listed exists no more; it is left out.",
     "process-shares-scaled": "The driver's shares added up to more than the GPU did; they are scaled down.",
     "processes-by-mig-instance": "A MIG instance tells no process's share of its time.",
@@ -88,7 +88,7 @@ def moment(at: datetime | None, zone: tzinfo = UTC) -> str:
     """A point in time in ``zone``: "21 Nov 09:30"; times without a zone are UTC."""
     if text.missing(at) or at is None:
         return text.NOTHING
-    return _aware(at).astimezone(zone).strftime("%d %b %H:%M").lstrip("0")
+    return text.whole(_aware(at)).astimezone(zone).strftime("%d %b %H:%M").lstrip("0")
 
 
 def so_far(measured_to: datetime | None, now: datetime, when: Callable[[datetime], str]) -> str:

@@ -36,6 +36,7 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
     if history.gpus or len(history.samples):
         claim(connection, live.origin, history.source, first_ms)
     _register_gpus(live, history, first_ms, last_ms)
+    _end_removed(connection, live, history)
     _merge_held(connection, live, history.held, gap_ms=_last_width_ms(history.samples, last_ms))
     for event in history.events:
         live.registry.register_uuids([event.uuid], history.source, first_ms)
@@ -116,6 +117,13 @@ def _register_gpus(live: Live, history: History, first_ms: int, last_ms: int) ->
         since.setdefault(max(first_ms, told_ms), []).append(gpu)
     for at_ms, gpus in sorted(since.items(), reverse=True):
         registry.register_gpus(gpus, history.source, at_ms, decide)
+
+
+def _end_removed(connection: duckdb.DuckDBPyConnection, live: Live, history: History) -> None:
+    """End the time of GPUs that were taken out; of one of which more was measured later it goes on."""
+    for uuid, to_ms in history.removed_ms.items():
+        if uuid in live.registry.gpu_ids:
+            connection.execute(statement("end_removed"), {"uuid": uuid, "to_ms": to_ms})
 
 
 def _cut_ms(live: Live, history: History, old: Gpu, _: Word, fresh: Mapping[str, Gpu]) -> int | None:

@@ -14,6 +14,8 @@ whole node     an hour, its source being read and       with its last sample: an
                naming other nodes
 =============  =======================================  ===================================================
 
+Where a source tells when a GPU was taken out, as a recording may, its time ends then, and nobody waits.
+
 What is listed again is installed again; the time between then counts as unknown. Pure decisions on top, the
 writing below, inside the caller's transaction.
 """
@@ -95,7 +97,11 @@ def changes(standings: Iterable[Standing], tick: Tick) -> Iterator[Change]:
         if each.uuid in sight.listed:
             if each.is_gone or each.unlisted_ms is not None:
                 yield Listed(uuid=each.uuid)
-        elif each.is_gone or not sight.tells_of(each):
+        elif each.is_gone:
+            continue
+        elif (to_ms := sight.removed.get(each.uuid)) is not None:
+            yield Gone(uuid=each.uuid, at_ms=to_ms, at_last_sample=False)
+        elif not sight.tells_of(each):
             continue
         elif each.unlisted_ms is None:
             yield Unlisted(uuid=each.uuid, since_ms=tick.at_ms)
@@ -136,6 +142,7 @@ class _Sight:
     silent: frozenset[str]
     blind: frozenset[tuple[str, str | None]]
     excused: frozenset[str]
+    removed: Mapping[str, int]
 
     @classmethod
     def of(cls, tick: Tick) -> "_Sight":
@@ -149,6 +156,7 @@ class _Sight:
             silent=frozenset(o.source for o in tick.outcomes if isinstance(o, Unavailable)),
             blind=frozenset((source, gap.node) for source, gap in told if gap.uuid is None),
             excused=frozenset(gap.uuid for _, gap in told if gap.uuid is not None),
+            removed={uuid: to_ms for reading in readings for uuid, to_ms in reading.removed.items()},
         )
 
     def tells_of(self, gpu: Standing) -> bool:

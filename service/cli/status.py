@@ -31,6 +31,7 @@ BAD = ("failing", "late")
 AGED = ("sampler", "source", "store", "cycle", "alerts", "delivery")
 """Components whose ages are shown while they are well; of the others only what is not well."""
 STALE = "Nothing was measured for {span}: what follows is how it was at {then}; how it is now is unknown."
+RECORDED = "{remark}: what follows is how it was at {then}."
 MOST_NODES = 5
 """Lines about nodes at the head of the screen; the query `nodes` has all of them."""
 RUNG_MARKS = {1: "≤", 2: "~"}
@@ -51,6 +52,8 @@ class Picture:
     """Machines that push what they measure."""
     components: "tuple[ComponentHealth, ...]" = ()
     """How each component of the service fares, as ``/healthz`` says it; none where no service runs."""
+    remark: str | None = None
+    """What a service that is well says of itself, as that the recording has ended."""
 
 
 def run_status(flags: argparse.Namespace) -> int:
@@ -85,6 +88,7 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
         at=datetime.now(UTC),
         nodes=tuple(client.rows_if_kept("nodes") or ()),
         components=health.components if health is not None else (),
+        remark=None if health is None else health.remark,
     )
 
 
@@ -168,7 +172,10 @@ def summary(picture: Picture, *, ages: bool = True) -> list[Text]:
         (f", {picture.late}" if picture.late else "", "yellow"),
     )
     since, at = text.length(age_s), words.clock_time(now["as_of"])
-    then = [Text(STALE.format(span=since, then=at), style="bold yellow")] if stale else []
+    says = STALE.format(span=since, then=at)
+    if picture.remark:
+        says = RECORDED.format(remark=picture.remark[0].upper() + picture.remark[1:], then=at)
+    then = [Text(says, style="bold yellow")] if stale else []
     return [
         head,
         *then,

@@ -69,4 +69,4 @@ def bar(ratio: float | None, width: int) -> str:
 
 def minute(at: datetime) -> str:
     """A time in the reader's own zone."""
-    return f"{at.astimezone():%Y-%m-%d %H:%M}"
+    return f"{text.whole(at).astimezone():%Y-%m-%d %H:%M}"

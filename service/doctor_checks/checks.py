@@ -151,7 +151,8 @@ def service(data: Path) -> Iterator[Finding]:
     try:
         with connect(data) as client:
             health = client.health()
-            found = f"{said.url}, process {said.pid}, version {health.version}: {health.status}"
+            remark = f", {health.remark}" if health.remark else ""
+            found = f"{said.url}, process {said.pid}, version {health.version}: {health.status}{remark}"
             well = health.status != "degraded"
             yield Finding(
                 subject="service",

@@ -173,7 +173,7 @@ def _list(scene: PageContext, jobs: pd.DataFrame) -> None:
         verdict=[verdict(row) or text.NOTHING for row in records(jobs)],
         from_note=["or earlier" if each else "" for each in earlier],
         from_ts=jobs["from_ts"].dt.tz_convert(scene.zone),
-        to_ts=jobs["to_ts"].dt.tz_convert(scene.zone),
+        to_ts=jobs["to_ts"].dt.round("s").dt.tz_convert(scene.zone),
     )
     picked = grid(
         shown[[name for name in COLUMNS if name in shown and name not in hidden]],

@@ -39,4 +39,4 @@ def period(report: Report) -> str:
 
 def day(at: datetime, zone: tzinfo) -> str:
     """A point of time with its year."""
-    return at.astimezone(zone).strftime("%d %b %Y %H:%M").lstrip("0")
+    return text.whole(at).astimezone(zone).strftime("%d %b %Y %H:%M").lstrip("0")

@@ -51,6 +51,11 @@ class Health(Answer):
     simulated: bool | None = None
     """Whether its GPUs, people and jobs are invented; null where it does not say."""
 
+    @property
+    def remark(self) -> str | None:
+        """What a service that is well says of itself: how far a recording is played, or that it has ended."""
+        return self.reason if self.status == "ok" else None
+
 
 @answer
 class HeadTerm(Answer):

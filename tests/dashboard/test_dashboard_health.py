@@ -20,6 +20,7 @@ def test_ages_are_told_of_what_people_ask_about() -> None:
     told = ages(WELL).replace("\N{NARROW NO-BREAK SPACE}", " ").replace("\N{NO-BREAK SPACE}", " ")
     assert "sampler" in told and "source:nvml" in told and "cycle not yet" in told and "findings" not in told
     assert unwell(WELL) == []
+    assert ages([component("findings")]) == "", "a replay has no component of these: then nothing is said"
 
 
 def test_what_is_not_well_is_named_with_its_reason() -> None:

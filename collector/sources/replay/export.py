@@ -27,8 +27,9 @@ def with_neighbours(recording: Recording, samples: Path) -> Recording:
     Raises RecordingUnreadable when a file is there and cannot be understood.
     """
     told = list(_read(samples, "gpus", _gpu_since))
-    known = {gpu.uuid: gpu for gpu, _ in told}
-    installed_ms = {gpu.uuid: from_ms for gpu, from_ms in told if from_ms is not None}
+    known = {gpu.uuid: gpu for gpu, _, _ in told}
+    installed_ms = {gpu.uuid: from_ms for gpu, from_ms, _ in told if from_ms is not None}
+    removed_ms = {gpu.uuid: to_ms for gpu, _, to_ms in told if to_ms is not None}
     gpus = tuple(known.get(gpu.uuid, gpu) for gpu in recording.gpus)
     extra = tuple(gpu for uuid, gpu in known.items() if uuid not in {g.uuid for g in recording.gpus})
     held = tuple(_read(samples, "allocations", _held))
@@ -40,6 +41,7 @@ def with_neighbours(recording: Recording, samples: Path) -> Recording:
         ends_are_told=bool(held),
         holder_samples=did,
         installed_ms=installed_ms,
+        removed_ms=removed_ms,
     )
 
 
@@ -78,8 +80,9 @@ def _holder_sample(row: Row) -> dict[str, object]:
     }
 
 
-def _gpu_since(row: Row) -> tuple[Gpu, int | None]:
-    return _gpu(row), _int(row, "installed_from_ms")
+def _gpu_since(row: Row) -> tuple[Gpu, int | None, int | None]:
+    """The GPU, since when it was installed, and until when; ``None``: not told, or still there."""
+    return _gpu(row), _int(row, "installed_from_ms"), _int(row, "installed_to_ms")
 
 
 def _gpu(row: Row) -> Gpu:

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from collector.arrow import SAMPLE_SCHEMA, HeldInterval
 from collector.model import Allocation, Basis, ClaimSource, Gap, Gpu, GpuUuid, Holder, JobId, NodeName
 from collector.sources.replay.cells import cell, is_missing, moments, numbers, words
-from collector.sources.replay.errors import BadMapping, Fault, RecordingUseless, Refused, refused
+from collector.sources.replay.errors import SET_BACK, BadMapping, Fault, RecordingUseless, Refused, refused
 from collector.sources.replay.file import Raw
 from collector.sources.replay.instants import HOLE_WIDTHS, of_one_instant
 from collector.sources.replay.mapping import ColumnMapping, HolderColumns, Measure, require_columns
 from collector.sources.replay.recording import Recording
+from collector.sources.replay.set_back import SetBack, overlapping, summed
 from collector.sources.replay.shared_rows import SharedRows, holder_samples, merged
 
 USUAL_WIDTH_MS = 60_000
@@ -38,6 +39,7 @@ def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
     rows.refuse_unplaced()
     _plausible(rows, mapping, path)
     rows.refuse_far()
+    rows.refuse_set_back()
     measured = {m.field: rows.measure(m) for m in mapping.measures}
     rows.join_instants()
     shared = rows.merge_holders(measured)
@@ -50,7 +52,7 @@ def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
     widths = np.where(np.isnan(width), usual, width).astype(np.int32)
     width_ms = widths[kept]
     samples = _table(rows, kept, width_ms, {name: values[kept] for name, values in measured.items()})
-    skipped = refused(rows.all_faults())
+    skipped = refused(rows.all_faults(), rows.set_back)
     jobs = rows.job_names()
     return Recording(
         path=path,
@@ -84,6 +86,7 @@ class _Rows:
         self.gpu_codes: Places = pc.fill_null(codes, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         self.jobs: Places = _jobs(raw.table, mapping)
         self.malformed: list[int] = []
+        self.set_back: tuple[SetBack, ...] = ()
 
     def all_faults(self) -> Iterable[Fault]:
         return (*self.raw.faults, *self.faults)
@@ -113,6 +116,12 @@ class _Rows:
         """A time that was never set would stretch the recording over decades."""
         far = (self.at_ms < _EARLIEST_MS) | (self.at_ms > _LATEST_MS)
         self.refuse(far, self.mapping.time, "lies outside the years 2000 to 2100", placed=False)
+
+    def refuse_set_back(self) -> None:
+        """Of two stretches of a log that have one time, as after its clock was set back, the first counts."""
+        over, steps = overlapping(self.gpu_codes, self.jobs, self.at_ms, self.good)
+        self.set_back = tuple(summed(steps, self.at_ms, over, self.raw.lines))
+        self.refuse(over, self.mapping.time, SET_BACK, placed=False)
 
     def measure(self, measure: Measure) -> Floats:
         """The field's values, NaN where not measured; rows with nonsense are refused."""

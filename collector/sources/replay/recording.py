@@ -36,6 +36,8 @@ class Recording:
     """An end in ``held`` is one; else it is where the rows of a holder end, of which the last may go on."""
     installed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
     """Since when each GPU was there, as far as that is told beside the samples."""
+    removed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
+    """When a GPU was taken out, as far as that is told beside the samples."""
 
     @property
     def source(self) -> str:
@@ -70,6 +72,12 @@ class Recording:
         told = {**parts, **self.installed_ms, **first}
         return tuple((gpu, told.get(gpu.uuid, self.from_ms)) for gpu in self.gpus)
 
+    def removals(self) -> dict[GpuUuid, int]:
+        """When each GPU was taken out: what is told, where no sample of it is newer."""
+        rows = self.samples.group_by("uuid").aggregate([("at_ms", "max")]).to_pylist()
+        newest = {GpuUuid(row["uuid"]): int(row["at_ms_max"]) for row in rows}
+        return {uuid: max(to_ms, newest.get(uuid, to_ms)) for uuid, to_ms in self.removed_ms.items()}
+
 
 def shifted(recording: Recording, by_ms: int) -> Recording:
     """The same recording, later by ``by_ms``: to let it begin now."""
@@ -83,6 +91,7 @@ def shifted(recording: Recording, by_ms: int) -> Recording:
         ),
         events=tuple(replace(event, at_ms=event.at_ms + by_ms) for event in recording.events),
         installed_ms={uuid: at_ms + by_ms for uuid, at_ms in recording.installed_ms.items()},
+        removed_ms={uuid: at_ms + by_ms for uuid, at_ms in recording.removed_ms.items()},
         gaps=tuple(replace(g, from_ms=g.from_ms + by_ms, to_ms=g.to_ms + by_ms) for g in recording.gaps),
     )
 
@@ -90,7 +99,7 @@ def shifted(recording: Recording, by_ms: int) -> Recording:
 def histories(recording: Recording, source: str | None = None) -> Iterator[History]:
     """The whole recording for the store, a UTC day at a time; each interval, event and gap comes once."""
     at_ms, name, since = times_of(recording), source or recording.source, recording.gpus_since()
-    all_held = _ended(recording)
+    all_held, gone = _ended(recording), recording.removals()
     day = recording.from_ms
     while day < recording.to_ms:
         end = min((day // DAY_MS + 1) * DAY_MS, recording.to_ms)
@@ -98,7 +107,8 @@ def histories(recording: Recording, source: str | None = None) -> Iterator[Histo
         first = day == recording.from_ms
         yield History(
             source=name,
-            gpus=tuple(gpu for gpu, from_ms in since if from_ms < end),
+            gpus=tuple(gpu for gpu, from_ms in since if from_ms < end and gone.get(gpu.uuid, end) > day),
+            removed_ms={uuid: to_ms for uuid, to_ms in gone.items() if to_ms <= end},
             installed_ms={gpu.uuid: from_ms for gpu, from_ms in since},
             samples=recording.samples.slice(int(low), int(high - low)),
             held=tuple(i for i in all_held if i.from_ms < end and (first or i.from_ms >= day)),

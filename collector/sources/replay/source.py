@@ -26,6 +26,7 @@ class ReplaySource:
         self._name = name or recording.source
         self._at_ms = times_of(recording)
         self._gpus = recording.gpus_since()
+        self._removed = recording.removals()
         self._to_ms = recording.to_ms
         self._last_ms = recording.from_ms - 1
 
@@ -50,7 +51,12 @@ class ReplaySource:
         return Reading(
             source=self._name,
             at_ms=now_ms,
-            gpus=tuple(gpu for gpu, from_ms in self._gpus if from_ms < now_ms),
+            gpus=tuple(
+                gpu
+                for gpu, from_ms in self._gpus
+                if from_ms < now_ms and self._removed.get(gpu.uuid, now_ms) >= now_ms
+            ),
+            removed={uuid: to_ms for uuid, to_ms in self._removed.items() if to_ms < now_ms},
             samples=_samples(recording, int(low), int(max(high, low))),
             allocations=tuple(
                 i.allocation

@@ -208,6 +208,14 @@ def components() -> tuple[ComponentHealth, ...]:
     return () if client.mode == "file" else client.health().components
 
 
+@st.cache_data(ttl=TICK_S, show_spinner=False)
+def remark() -> str | None:
+    """What a service that is well says of itself, as that its recording has ended; at most one tick old.
+    Raises ``ClientError``."""
+    client = _client()
+    return None if client.mode == "file" else client.health().remark
+
+
 def mode() -> str:
     """Who answers: ``service``, or ``file`` when nothing collects and the store is read as it lies."""
     return _client().mode

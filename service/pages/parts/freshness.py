@@ -67,6 +67,7 @@ def heard(colours: Theme, zone: tzinfo) -> Heard:
     try:
         last = queries.ask("span").iloc[0]["last_ts"]
         reads_file = queries.mode() == "file"
+        remark = queries.remark()
     except ClientError:
         return Heard(word="", told="service not reached", colour=bad)
     if text.missing(last):
@@ -75,6 +76,8 @@ def heard(colours: Theme, zone: tzinfo) -> Heard:
     ago = f"newest sample {text.length(max(0.0, behind.total_seconds()))} ago"
     if reads_file:
         return Heard(word="not running", told=ago, colour=bad, last=last, simulated=invented)
+    if behind > LATE and remark is not None:
+        return Heard(word="recorded", told=remark, colour=warn, last=last, simulated=invented)
     if behind > LATE:
         return Heard(word="late", told=ago, colour=warn, last=last, simulated=invented)
     return Heard(

@@ -24,8 +24,8 @@ def show_health() -> None:
     bad = unwell(components)
     if bad:
         st.error("  \n".join(plain(each) for each in bad), icon=":material/monitor_heart:")
-    if components:
-        st.caption(f"Last success: {plain(ages(components))}.")
+    if told := ages(components):
+        st.caption(f"Last success: {plain(told)}.")
 
 
 def unwell(components: Sequence[ComponentHealth]) -> list[str]:
@@ -38,7 +38,7 @@ def unwell(components: Sequence[ComponentHealth]) -> list[str]:
 
 
 def ages(components: Sequence[ComponentHealth]) -> str:
-    """How long ago each last succeeded, in a line. Pure."""
+    """How long ago each last succeeded, in a line; empty where none of them works, as in a replay. Pure."""
     return ", ".join(
         f"{each.name} {'not yet' if each.age_s is None else text.length(each.age_s) + ' ago'}"
         for each in components

@@ -1,11 +1,14 @@
 """A GPU of a recording is there since its first row, however early a list beside it names it."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from analytics.query import run
-from collector.reading import Reading
+from collector.model import GpuUuid
+from collector.reading import Reading, Tick
 from collector.sources.replay.read import open_recording
 from collector.sources.replay.recording import Recording, histories
 from collector.sources.replay.source import ReplaySource
@@ -59,6 +62,67 @@ def test_a_replay_names_a_gpu_no_earlier(tmp_path: Path) -> None:
         {"old", "named", "part", "board"},
         {"old", "named", "part", "board", "new"},
     ]
+
+
+def taken_out(folder: Path, to_hour: float) -> Recording:
+    """``old`` was taken out at ``to_hour``; ``fan`` too, and has no row at all."""
+    folder.mkdir()
+    recording(folder)
+    rows = (folder / "samples.csv").read_text().splitlines()
+    end_ms = BEGIN + round(to_hour * HOUR_MS)
+    kept = [row for row in rows[1:] if not (row.startswith("old,") and int(row.split(",")[2]) > end_ms)]
+    (folder / "samples.csv").write_text("\n".join([rows[0], *kept]) + "\n")
+    (folder / "gpus.csv").write_text(
+        f"uuid,node,installed_from_ms,installed_to_ms\nold,n,{BEGIN},{end_ms}\nnew,n,,\nfan,n,{BEGIN},{end_ms}\n"
+    )
+    return open_recording(folder)
+
+
+@pytest.mark.parametrize("to_hour", [10.0, 25.0])
+def test_a_gpu_that_was_taken_out_costs_until_then(tmp_path: Path, to_hour: float) -> None:
+    """On the first day, and on the second, after a midnight."""
+    told = taken_out(tmp_path / "told", to_hour)
+    with open_store(at_path(tmp_path / "store")) as store:
+        for history in histories(told):
+            store.write_history(history)
+        with store.reader() as reader:
+            window = {"from_ts": BEGIN, "to_ts": BEGIN + 26 * HOUR_MS}
+            rows = {row["key"]: row for row in run(reader, "ledger_by_gpu", window).to_pylist()}
+            here = {row["uuid"] for row in run(reader, "gpus_now", {}).to_pylist()}
+        store.export(tmp_path, "csv", BEGIN, BEGIN + 26 * HOUR_MS)
+    assert {uuid: rows[uuid]["gpu_hours"] for uuid in ("old", "fan", "new")} == {
+        "old": to_hour,
+        "fan": to_hour,
+        "new": 2.5,
+    }
+    assert rows["old"]["unknown_gpu_hours"] == 0
+    assert not {"old", "fan"} & here and "new" in here
+    again = open_recording(tmp_path).removed_ms
+    assert again == {"old": BEGIN + round(to_hour * HOUR_MS), "fan": BEGIN + round(to_hour * HOUR_MS)}
+
+
+def test_a_gpu_that_is_told_gone_and_has_newer_rows_stays_until_its_last(tmp_path: Path) -> None:
+    told = replace(recording(tmp_path), removed_ms={GpuUuid("old"): BEGIN + HOUR_MS})
+    assert told.removals() == {"old": BEGIN + 26 * HOUR_MS}
+
+
+def test_a_replay_tick_by_tick_names_no_gpu_that_was_taken_out(tmp_path: Path) -> None:
+    source = ReplaySource(taken_out(tmp_path / "told", 10.0))
+    with open_store(at_path(tmp_path / "store")) as store:
+        for minute in (0, 10, 600, 610):
+            at_ms = BEGIN + minute * 60_000 + 1
+            reading = source.read(at_ms)
+            assert isinstance(reading, Reading)
+            store.write_tick(Tick(at_ms=at_ms, width_ms=TEN_MIN_MS, outcomes=(reading,)))
+        assert "old" not in {str(gpu.uuid) for gpu in reading.gpus}
+        with store.reader() as reader:
+            gone = {row["uuid"]: row["to_ms"] for row in _installed(reader)}
+    assert gone == {"old": BEGIN + 10 * HOUR_MS, "fan": BEGIN + 10 * HOUR_MS}
+
+
+def _installed(reader: duckdb.DuckDBPyConnection) -> list[dict[str, object]]:
+    window = {"from_ts": BEGIN, "to_ts": BEGIN + 26 * HOUR_MS}
+    return [row for row in run(reader, "past_gpus", window).to_pylist() if row["to_ms"] is not None]
 
 
 def test_a_told_end_is_an_end_and_an_open_hold_goes_on(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The CSV log of nvidia-smi is read as it stands, without a mapping; what it did not measure is unknown."""
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,53 @@ def test_every_column_that_nvidia_smi_can_log_is_read_or_ignored(tmp_path: Path,
         second = ", ".join(known.get(name, "1") for name in logged).replace(":00.", ":10.")
         recording = recorded(tmp_path, "\n".join([", ".join(logged), first, second, ""]))
         assert recording.samples.num_rows >= 1, logged
+
+
+def log(*starts: str, rows: int = 60) -> str:
+    """Stretches of ``rows`` of two GPUs each 10 s, one after another in the file."""
+    lines = ["timestamp, uuid, utilization.gpu [%]"]
+    for start in starts:
+        at = datetime.fromisoformat(start)
+        lines += [
+            f"{at + timedelta(seconds=10 * row):%Y/%m/%d %H:%M:%S}.{at.microsecond // 1000:03}, {uuid}, 50 %"
+            for row in range(rows)
+            for uuid in ("GPU-aaa", "GPU-bbb")
+        ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("moment", ["10:05:00.490", "10:05:00.000"])
+def test_rows_of_a_clock_that_was_set_back_are_told_from_bad_ones(tmp_path: Path, moment: str) -> None:
+    """Ten minutes to 10:09:50, then the clock goes back to 10:05: 30 rows of each GPU are there twice."""
+    recording = recorded(tmp_path, log("2026-11-20T10:00:00", f"2026-11-20T{moment}"))
+    (step,) = recording.refused.set_back
+    twice = 60
+    assert (step.rows, recording.refused.rows, recording.samples.num_rows) == (twice, twice, 240 - twice)
+    assert step.line == 122, "1 of the header, 120 of the first stretch"
+    said = str(recording.refused)
+    assert "from 2026-11-20 10:09:50 to 2026-11-20 10:05:00" in said and "malformed" not in said
+    assert str(recording.refused) in recording.gaps[0].reason
+
+
+def test_bad_rows_and_a_clock_that_was_set_back_are_counted_apart(tmp_path: Path) -> None:
+    text = log("2026-11-20T10:00:00", "2026-11-20T10:05:00").replace("50 %", "many", 1)
+    refused = recorded(tmp_path, text).refused
+    assert "60 rows skipped because time runs back" in str(refused)
+    assert "1 malformed row skipped (line 2: " in str(refused)
+    assert refused.rows == 61
+
+
+def test_stretches_out_of_order_and_a_late_row_are_kept(tmp_path: Path) -> None:
+    """Yesterday's log behind today's, a row that came late, and a table from the newest row down."""
+    assert recorded(tmp_path, log("2026-11-20T10:00:00", "2026-11-19T10:00:00")).refused.rows == 0
+    lines = log("2026-11-20T10:00:00").splitlines()
+    late = [*lines[:21], *lines[23:41], *lines[21:23], *lines[41:]]
+    assert recorded(tmp_path, "\n".join(late) + "\n").refused.rows == 0
+    down = [lines[0], *reversed(lines[1:])]
+    assert recorded(tmp_path, "\n".join(down) + "\n").refused.rows == 0
+
+
+def test_each_time_that_a_clock_was_set_back_is_named(tmp_path: Path) -> None:
+    text = log("2026-11-20T10:00:00", "2026-11-20T10:09:00", "2026-11-20T10:15:00")
+    refused = recorded(tmp_path, text).refused
+    assert [(each.rows, each.line) for each in refused.set_back] == [(12, 122), (48, 242)]

@@ -42,6 +42,7 @@ PARAMETERS = {
     "end_believed": "",
     "end_cut": "former to_ms uuid",
     "end_installed": "at_last_sample to_ms uuid",
+    "end_removed": "to_ms uuid",
     "expire_alerts": "before_ms",
     "expire_allocations": "before_ms",
     "expire_days": "before_ms",
