@@ -341,9 +341,7 @@ def _state(app: FastAPI, answers: Answers) -> None:
         "/metrics",
         summary="What this service measured, in Prometheus text format",
         response_class=Response,
-        responses=stream(
-            "text/plain", "Prometheus text format; docs/metrics.md and docs/prometheus.md list the metrics"
-        ),
+        responses=stream("text/plain", "Prometheus text format; docs/metrics.md lists the metrics"),
     )
     def metrics(request: Request) -> Response:
         page = answers.metrics()
