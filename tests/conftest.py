@@ -2,10 +2,12 @@
 
 import gc
 import os
+import re
 import shutil
 import signal
 import tempfile
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,11 @@ PROCESS_FIXTURES = frozenset({"service", "door", "simulated", "dashboard"})
 BROWSER_FIXTURES = frozenset({"chromium", "look"})
 
 TESTS = Path(__file__).parent
+
+QUICK = "not slow and not process and not browser"
+"""What ``tests/run.sh quick`` gives to ``-m``."""
+NEVER_QUICK = re.compile(r"^pytestmark = \[?pytest\.mark\.(slow|process|browser|long|gpu)\b", re.MULTILINE)
+"""A module whose tests all bear such a marker, as their first."""
 
 
 def scrub(environment: "os._Environ[str]") -> None:
@@ -101,12 +108,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
-    """Reading hundreds of modules leaves next to nothing to collect, and each look at them takes longer."""
+    """Reading hundreds of modules leaves next to nothing to collect, and each look at them takes longer.
+
+    What is there then stays to the end: frozen, it isn't looked through again, six times at the end.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A quick run doesn't read files without a quick test: some import torch and what sits on it."""
+    is_quick_run = config.option.markexpr == QUICK and collection_path.suffix == ".py"
+    return True if is_quick_run and is_never_quick(collection_path) else None
+
+
+@cache
+def is_never_quick(path: Path) -> bool:
+    """Whether no test of this file can be quick: by the marker of its module, or by its folder."""
+    text = path.read_text(encoding="utf-8")
+    if NEVER_QUICK.search(text):
+        return True
+    return folder_of(path) in PROCESS_FOLDERS and "mark.quick" not in text
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -134,10 +160,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"long: set {LONG_VARIABLE}=1, or make test-all"))
 
 
+def folder_of(path: Path) -> str:
+    """The folder of a file, below that of all tests; empty for one from elsewhere."""
+    return path.relative_to(TESTS).parent.as_posix() if path.is_relative_to(TESTS) else ""
+
+
 def spoken_by(item: pytest.Item) -> set[str]:
     """The markers that a test has though it doesn't say so."""
     fixtures = set(getattr(item, "fixturenames", ()))
-    folder = item.path.relative_to(TESTS).parent.as_posix() if item.path.is_relative_to(TESTS) else ""
+    folder = folder_of(item.path)
     found = set()
     if fixtures & BROWSER_FIXTURES:
         found.add("browser")
