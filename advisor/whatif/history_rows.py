@@ -36,6 +36,7 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         idle_gpu_hours=row["idle_ms"] * part / HOUR_MS,
         utilization_mean_ratio=row["utilization_mean_ratio"],
         utilization_p95_ratio=row["utilization_p95_ratio"],
+        controller_p95_ratio=row.get("controller_p95_ratio"),
         memory_peak_bytes=row["memory_peak_bytes"],
         memory_needed_bytes=None if asked is None else asked.memory_needed_bytes,
         gpus_used=row["gpus_used"],

@@ -25,6 +25,7 @@
 -- @column gpus_used bigint (GPUs): on how many it ever computed, of those at most
 -- @column utilization_mean_ratio double (ratio): used over measured time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 minutes do not exceed in which it was over 1% busy; of jobs on one GPU only
+-- @column controller_p95_ratio double (ratio): the part of the time in which memory was read or written, as far as kept: that 19 of 20 of these minutes do not exceed in any sample; of jobs on one GPU only
 -- @column engine_ms bigint (ms): measured in minutes or hours whose work the SMs do not account for: video engines at a quarter or more
 -- @column memory_peak_bytes bigint (bytes): the most used
 -- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
@@ -109,7 +110,9 @@ WITH spells AS (
         coalesce(
             quantile_disc(least(1.0, m.used_ms / m.measured_ms), 0.95)
                 FILTER (m.low_saturation_ms - m.faint_ms + m.moderate_ms + m.good_ms > 0),
-            quantile_disc(least(1.0, m.used_ms / m.measured_ms), 0.95)) AS p95_ratio
+            quantile_disc(least(1.0, m.used_ms / m.measured_ms), 0.95)) AS p95_ratio,
+        quantile_disc(m.controller_max_e4, 0.95)
+            FILTER (m.low_saturation_ms - m.faint_ms + m.moderate_ms + m.good_ms > 0) / 10000.0 AS controller_p95_ratio
     FROM rollup_1m AS m SEMI JOIN alone AS a ON a.gpu_id = m.gpu_id AND a.holder_id = m.holder_id
     WHERE m.ts >= $from_ts AND m.ts < $to_ts AND m.measured_ms > 0
     GROUP BY ALL
@@ -129,7 +132,7 @@ SELECT
     sum(a.held_ms)::BIGINT AS expected_ms, sum(coalesce(s.idle_ms, 0))::BIGINT AS idle_ms,
     least(any_value(z.gpus), count(*) FILTER (WHERE s.busy_minutes >= 2)) AS gpus_used,
     avg(s.mean_ratio) AS utilization_mean_ratio,
-    max(q.p95_ratio) AS utilization_p95_ratio, sum(coalesce(s.engine_ms, 0))::BIGINT AS engine_ms, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
+    max(q.p95_ratio) AS utilization_p95_ratio, max(q.controller_p95_ratio) AS controller_p95_ratio, sum(coalesce(s.engine_ms, 0))::BIGINT AS engine_ms, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
     coalesce(any_value(b.others), 0) AS others, min(p.per_gpu_hour) AS per_gpu_hour, min(p.currency) AS currency
 FROM spells AS a
 JOIN gpus AS g USING (gpu_id)

@@ -1303,6 +1303,7 @@ PastJobsRow = TypedDict(
         "gpus_used": int | None,
         "utilization_mean_ratio": float | None,
         "utilization_p95_ratio": float | None,
+        "controller_p95_ratio": float | None,
         "engine_ms": int | None,
         "memory_peak_bytes": int | None,
         "rung": int | None,

@@ -113,6 +113,8 @@ def test_the_busiest_minutes_and_the_traffic_are_of_those_over_noise(ask: Connec
     assert told["bursts"]["utilization_p95_ratio"] == pytest.approx(0.6)
     assert told["bursts"]["controller_p95_ratio"] == pytest.approx(0.3)
     assert told["thin"]["controller_p95_ratio"] is None  # never over 1% busy
+    past = {row["job"]: row["controller_p95_ratio"] for row in run(ask, "past_jobs", ALL).to_pylist()}
+    assert (past["bursts"], past["thin"]) == (pytest.approx(0.3), None)
 
 
 @pytest.mark.slow
