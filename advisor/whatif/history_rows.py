@@ -42,6 +42,8 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         gpus_used=row["gpus_used"],
         others=not alone,
         by_engines=row["engine_ms"] > ENGINES_RATIO * max(1, row["measured_ms"]),
+        # Engines that did less than the SMs are in no roll-up, and a slice may have none: none is advised.
+        uses_engines=True,
     )
     names = {EVERYBODY, row["user_name"], row["project"]} - {None}
     held = None if asked is None else asked.job.memory_held_bytes

@@ -100,9 +100,11 @@ def test_hours_of_an_instance_are_its_part_of_the_device_live_and_past() -> None
             "to_ms": 25 * hour_ms,
             "expected_ms": 25 * hour_ms,
             "gpus_used": 1,
+            "controller_p95_ratio": 0.3,
         },
         Site(),
     ).use
+    assert (past.controller_p95_ratio, past.uses_engines) == (0.3, True)
     for seen in (now, past):
         assert (seen.held_gpu_hours, seen.idle_gpu_hours) == pytest.approx((75 / 7, 3.0))
 
