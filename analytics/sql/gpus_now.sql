@@ -88,7 +88,7 @@ WITH now_rows AS (
             WHEN 'allocated-empty' THEN known_ms > allocated_empty_ms
             ELSE known_ms > allocated_empty_ms + held_idle_ms END AS is_other
     FROM rollup_1m AS m
-    JOIN looked AS l ON l.gpu_id = m.gpu_id AND l.ts = time_bucket(INTERVAL 1 HOUR, m.ts)
+    JOIN looked AS l ON l.gpu_id = m.gpu_id AND m.ts >= l.ts AND m.ts < l.ts + INTERVAL 1 HOUR
     JOIN held AS h ON h.gpu_id = m.gpu_id
     WHERE m.ts >= $minutes_to - INTERVAL 25 HOUR AND m.ts < $hours_to
 ), spans AS (
