@@ -86,13 +86,13 @@ def kinds(row: Row) -> frozenset[str]:
 def efficiency(row: Row) -> str:
     """Given, used and wasted in one line, of one denominator, and the most memory on a GPU."""
     held, gpus = row["gpu_hours"] or 0.0, _count(row["gpus"])
-    doubted = f", {_suspect(row):,.1f} in doubt" if _suspect(row) > (1 - ENOUGH_MEASURED) * held else ""
+    doubted = f", {text.hours(_suspect(row))} in doubt" if _suspect(row) > (1 - ENOUGH_MEASURED) * held else ""
     memory = _count(row["memory_used_max_bytes"])
     peak = f" · most memory on a GPU {text.size(memory)}" if memory else ""
     return (
         f"{gpus} GPU{'' if gpus == 1 else 's'} · {text.gpu_hours(held)} given, "
         f"{_used(row, held)}, "
-        f"{row['wasted_gpu_hours'] or 0.0:,.1f} wasted{_of(row['wasted_gpu_hours'], held)}{doubted}{peak}"
+        f"{text.hours(row['wasted_gpu_hours'] or 0.0)} wasted{_of(row['wasted_gpu_hours'], held)}{doubted}{peak}"
     )
 
 
@@ -112,7 +112,7 @@ def _used(row: Row, held: float) -> str:
     if held > 0 and (unknown + _suspect(row) >= ENOUGH_MEASURED * held or _stands_still(row, held)):
         return "use not known"
     bound = "at most " if row["rung"] == Basis.GPU_UTILIZATION else ""
-    return f"{bound}{used or 0.0:,.1f} used{_of_share(used, held)}"
+    return f"{bound}{text.hours(used or 0.0)} used{_of_share(used, held)}"
 
 
 def _suspect(row: Row) -> float:
