@@ -86,13 +86,16 @@ def kinds(row: Row) -> frozenset[str]:
 def efficiency(row: Row) -> str:
     """Given, used and wasted in one line, of one denominator, and the most memory on a GPU."""
     held, gpus = row["gpu_hours"] or 0.0, _count(row["gpus"])
-    doubted = f", {text.hours(_suspect(row))} in doubt" if _suspect(row) > (1 - ENOUGH_MEASURED) * held else ""
+    doubted = (
+        f", {text.hours(_suspect(row))} in doubt" if _suspect(row) > (1 - ENOUGH_MEASURED) * held else ""
+    )
     memory = _count(row["memory_used_max_bytes"])
     peak = f" · most memory on a GPU {text.size(memory)}" if memory else ""
     return (
         f"{gpus} GPU{'' if gpus == 1 else 's'} · {text.gpu_hours(held)} given, "
         f"{_used(row, held)}, "
-        f"{text.hours(row['wasted_gpu_hours'] or 0.0)} wasted{_of(row['wasted_gpu_hours'], held)}{doubted}{peak}"
+        f"{text.hours(row['wasted_gpu_hours'] or 0.0)} wasted{_of(row['wasted_gpu_hours'], held)}"
+        f"{doubted}{peak}"
     )
 
 
