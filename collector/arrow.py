@@ -81,6 +81,7 @@ class History:
     counts as not measured) and need not be sorted; ``holder_samples`` has HOLDER_SAMPLE_SCHEMA. ``owners``:
     the job of each process of which it is known. ``installed_ms``: since when a GPU without samples is there;
     without it, since the first of all samples. ``removed_ms``: when a GPU was taken out, if told.
+    ``idle_power_mw``: the least that a GPU was ever seen to draw, if told.
     """
 
     source: str
@@ -96,6 +97,7 @@ class History:
     holder_samples: pa.Table = field(default_factory=HOLDER_SAMPLE_SCHEMA.empty_table)
     installed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
     removed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
+    idle_power_mw: Mapping[GpuUuid, int] = field(default_factory=dict)
 
 
 def to_table(samples: Iterable[GpuSample]) -> pa.Table:

@@ -37,6 +37,7 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
         claim(connection, live.origin, history.source, first_ms)
     _register_gpus(live, history, first_ms, last_ms)
     _end_removed(connection, live, history)
+    _note_idle_power(connection, live, history)
     _merge_held(connection, live, history.held, gap_ms=_last_width_ms(history.samples, last_ms))
     for event in history.events:
         live.registry.register_uuids([event.uuid], history.source, first_ms)
@@ -124,6 +125,13 @@ def _end_removed(connection: duckdb.DuckDBPyConnection, live: Live, history: His
     for uuid, to_ms in history.removed_ms.items():
         if uuid in live.registry.gpu_ids:
             connection.execute(statement("end_removed"), {"uuid": uuid, "to_ms": to_ms})
+
+
+def _note_idle_power(connection: duckdb.DuckDBPyConnection, live: Live, history: History) -> None:
+    """Keep what GPUs are told to draw when idle, before their samples are judged by it."""
+    for uuid, power_mw in history.idle_power_mw.items():
+        if uuid in live.registry.gpu_ids:
+            connection.execute(statement("note_idle_power"), {"uuid": uuid, "power_mw": power_mw})
 
 
 def _cut_ms(live: Live, history: History, old: Gpu, _: Word, fresh: Mapping[str, Gpu]) -> int | None:

@@ -7,7 +7,7 @@ of no known model. CSV cells are text, Parquet cells are typed; both are read he
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +19,8 @@ from collector.sources.replay.recording import DAY_MS, Recording
 
 Row = Mapping[str, object]
 _T = TypeVar("_T")
+MOST_MW = 10_000_000
+"""No board draws 10 kW: such a number is no power."""
 
 
 def with_neighbours(recording: Recording, samples: Path) -> Recording:
@@ -26,10 +28,11 @@ def with_neighbours(recording: Recording, samples: Path) -> Recording:
 
     Raises RecordingUnreadable when a file is there and cannot be understood.
     """
-    told = list(_read(samples, "gpus", _gpu_since))
-    known = {gpu.uuid: gpu for gpu, _, _ in told}
-    installed_ms = {gpu.uuid: from_ms for gpu, from_ms, _ in told if from_ms is not None}
-    removed_ms = {gpu.uuid: to_ms for gpu, _, to_ms in told if to_ms is not None}
+    told = list(_read(samples, "gpus", _told_gpu))
+    known = {each.gpu.uuid: each.gpu for each in told}
+    installed_ms = {each.gpu.uuid: each.from_ms for each in told if each.from_ms is not None}
+    removed_ms = {each.gpu.uuid: each.to_ms for each in told if each.to_ms is not None}
+    idle_power_mw = {each.gpu.uuid: each.idle_power_mw for each in told if each.idle_power_mw is not None}
     gpus = tuple(known.get(gpu.uuid, gpu) for gpu in recording.gpus)
     extra = tuple(gpu for uuid, gpu in known.items() if uuid not in {g.uuid for g in recording.gpus})
     held = tuple(_read(samples, "allocations", _held))
@@ -42,6 +45,7 @@ def with_neighbours(recording: Recording, samples: Path) -> Recording:
         holder_samples=did,
         installed_ms=installed_ms,
         removed_ms=removed_ms,
+        idle_power_mw=idle_power_mw,
     )
 
 
@@ -80,9 +84,23 @@ def _holder_sample(row: Row) -> dict[str, object]:
     }
 
 
-def _gpu_since(row: Row) -> tuple[Gpu, int | None, int | None]:
-    """The GPU, since when it was installed, and until when; ``None``: not told, or still there."""
-    return _gpu(row), _int(row, "installed_from_ms"), _int(row, "installed_to_ms")
+class _ToldGpu(NamedTuple):
+    """A GPU, since when it was installed and until when, and what it draws when idle; ``None``: not told."""
+
+    gpu: Gpu
+    from_ms: int | None
+    to_ms: int | None
+    idle_power_mw: int | None
+
+
+def _told_gpu(row: Row) -> _ToldGpu:
+    power_mw = _int(row, "idle_power_mw")
+    return _ToldGpu(
+        gpu=_gpu(row),
+        from_ms=_int(row, "installed_from_ms"),
+        to_ms=_int(row, "installed_to_ms"),
+        idle_power_mw=power_mw if power_mw is not None and 0 < power_mw < MOST_MW else None,
+    )
 
 
 def _gpu(row: Row) -> Gpu:

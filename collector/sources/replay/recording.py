@@ -38,6 +38,8 @@ class Recording:
     """Since when each GPU was there, as far as that is told beside the samples."""
     removed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
     """When a GPU was taken out, as far as that is told beside the samples."""
+    idle_power_mw: Mapping[GpuUuid, int] = field(default_factory=dict)
+    """What a GPU draws when idle, as far as that is told: its rows may all be of work."""
 
     @property
     def source(self) -> str:
@@ -108,6 +110,7 @@ def histories(recording: Recording, source: str | None = None) -> Iterator[Histo
         yield History(
             source=name,
             gpus=tuple(gpu for gpu, from_ms in since if from_ms < end and gone.get(gpu.uuid, end) > day),
+            idle_power_mw=recording.idle_power_mw,
             removed_ms={uuid: to_ms for uuid, to_ms in gone.items() if to_ms <= end},
             installed_ms={gpu.uuid: from_ms for gpu, from_ms in since},
             samples=recording.samples.slice(int(low), int(high - low)),

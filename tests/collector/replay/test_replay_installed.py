@@ -125,6 +125,24 @@ def _installed(reader: duckdb.DuckDBPyConnection) -> list[dict[str, object]]:
     return [row for row in run(reader, "past_gpus", window).to_pylist() if row["to_ms"] is not None]
 
 
+def test_what_a_board_draws_when_idle_is_known_though_all_its_rows_are_of_work(tmp_path: Path) -> None:
+    """100% at 66 W is at idle power (60 W, and a tenth): what an export says of it judges the replay too."""
+    rows = "".join(f"a,n,{BEGIN + (row + 1) * 30_000},30000,1.0,66000\n" for row in range(20))
+    (tmp_path / "samples.csv").write_text("uuid,node,at_ms,width_ms,gpu_utilization_ratio,power_mw\n" + rows)
+    (tmp_path / "gpus.csv").write_text("uuid,node,idle_power_mw\na,n,60000\nb,n,-3\nc,n,\n")
+    told = open_recording(tmp_path)
+    assert told.idle_power_mw == {"a": 60_000}
+    with open_store(at_path(tmp_path / "store")) as store:
+        for history in histories(told):
+            store.write_history(history)
+        with store.reader() as reader:
+            window = {"from_ts": BEGIN, "to_ts": BEGIN + 9 * 60_000}
+            states = {row["state"]: row for row in run(reader, "ledger_by_state", window).to_pylist()}
+        store.export(tmp_path / "again", "csv", BEGIN, BEGIN + 600_000)
+    assert states["suspect"]["gpu_hours"] == pytest.approx(9 / 60)
+    assert open_recording(tmp_path / "again").idle_power_mw == {"a": 60_000}
+
+
 def test_a_told_end_is_an_end_and_an_open_hold_goes_on(tmp_path: Path) -> None:
     """``fin`` gave its GPU back with the last row, ``goes`` has none; both are exported as they were told."""
     folder = tmp_path / "told"

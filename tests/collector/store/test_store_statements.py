@@ -43,6 +43,7 @@ PARAMETERS = {
     "end_cut": "former to_ms uuid",
     "end_installed": "at_last_sample to_ms uuid",
     "end_removed": "to_ms uuid",
+    "note_idle_power": "power_mw uuid",
     "expire_alerts": "before_ms",
     "expire_allocations": "before_ms",
     "expire_days": "before_ms",
