@@ -15,7 +15,7 @@ from advisor.actions import Action, Move, Start
 from advisor.cycle import Cycle
 from advisor.decide import decide
 from advisor.engines.brief import Brief
-from advisor.engines.launched import Given, LocalEngine, Patience
+from advisor.engines.launched import LocalEngine, Patience, SentCommand
 from advisor.jobs.gpu_sharing import Device, Mps, Terms, terms
 from advisor.jobs.job_store import Register, open_register
 from advisor.jobs.lifecycle import in_flight
@@ -69,7 +69,7 @@ class Rig:
     def made(self) -> SlowdownWatchdog:
         """A service that was just started."""
         book = SlowdownStore(self.store, self.clock)
-        brief = Brief[Given](self.engine, soon_s=SOON_S)
+        brief = Brief[SentCommand](self.engine, soon_s=SOON_S)
         return SlowdownWatchdog(self.register, brief, self.journal, self.clock, self.limits, book=book)
 
     def agree(self, entry: JobRecord, gpus: tuple[GpuUuid, ...], share: float) -> Terms:

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.engines.cuda_checkpoint import Deed, Host, Target
 from advisor.engines.cuda_checkpointer import NOT_SAID, Begun, Over
-from advisor.engines.gpu_room import Held
+from advisor.engines.gpu_room import ProcessMemory
 from advisor.engines.notify_owner import Notice, Told
 from advisor.jobs.external_jobs import Seen
 from advisor.serialize import to_tree
@@ -38,7 +38,7 @@ class StandIn:
     def __init__(self, deed: Deed | None = None) -> None:
         self.deed = deed or Deed(ok=True, found="paused")
         self.done: list[tuple[str, tuple[int, ...]]] = []
-        self.held: Held = {}
+        self.held: ProcessMemory = {}
         self.locks: list[int] = []
         self.begun_ms: Begun = NOT_SAID
         self.looked: Begun = NOT_SAID
@@ -49,13 +49,13 @@ class StandIn:
     def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:
         return tuple(Target(pid=each.pid, memory_bytes=each.memory_bytes) for each in seen)
 
-    def pause(self, pids: Sequence[int], held: Held, begun_ms: Begun = NOT_SAID) -> Over:
+    def pause(self, pids: Sequence[int], held: ProcessMemory, begun_ms: Begun = NOT_SAID) -> Over:
         self.begun_ms = begun_ms
         self.done.append(("pause", tuple(pids)))
         return Over(self.deed)
 
     def resume(
-        self, pids: Sequence[int], held: Held, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
+        self, pids: Sequence[int], held: ProcessMemory, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
     ) -> Over:
         self.begun_ms = begun_ms
         self.locks = [os.dup(each) for each in locks]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from advisor.engines.cuda_checkpointer import held_memory
-from advisor.engines.gpu_room import Held
+from advisor.engines.gpu_room import ProcessMemory
 from collector.procfs.checkpoint_blockers import owner
 from service.privileged.hand import Hand
 from service.privileged.journal import open_journal
@@ -29,7 +29,7 @@ def test_a_job_is_paused_looked_at_and_resumed_in_its_owners_name(
 ) -> None:
     driver.gpu(0).process(job.pid, GIB)
 
-    def measured(pids: Sequence[int]) -> Held:
+    def measured(pids: Sequence[int]) -> ProcessMemory:
         found = held_memory(pids)
         driver.gpu(0).no_processes()  # as a real GPU's list, once it was taken off
         return found
@@ -54,7 +54,7 @@ def test_a_pause_that_nvml_does_not_bear_out_can_still_be_brought_back(
     """The child is of the owner's account and says what it likes, so its word alone is not enough."""
     driver.gpu(0).process(job.pid, GIB)
 
-    def measured(pids: Sequence[int]) -> Held:
+    def measured(pids: Sequence[int]) -> ProcessMemory:
         found = held_memory(pids)
         driver.fail("nvmlDeviceGetCount_v2", 999)
         return found
