@@ -190,7 +190,13 @@ def _do(driver: Driver, verb: str, timeout_ms: int, pids: Sequence[int], memory:
         case "resume":
             return resume(driver, pids, time.monotonic, memory=memory, free=free_memory)
         case "look":
-            return _look(driver, pids)
+            states = {}
+            for pid in pids:
+                try:
+                    states[str(pid)] = driver.state(pid).name.lower()
+                except DriverRefused as refused:
+                    states[str(pid)] = f"unknown ({refused})"
+            return Deed(ok=True, found="looked", states=states)
         case _:
             raise SystemExit(f"{verb!r} is none of pause, resume, look")
 
@@ -206,16 +212,6 @@ def free_memory(uuids: Collection[GpuUuid]) -> Mapping[GpuUuid, int | None]:
     except (OSError, subprocess.SubprocessError, ValueError):
         return dict.fromkeys(uuids)
     return {uuid: answer.get(uuid) for uuid in uuids}
-
-
-def _look(driver: Driver, pids: Sequence[int]) -> Deed:
-    states = {}
-    for pid in pids:
-        try:
-            states[str(pid)] = driver.state(pid).name.lower()
-        except DriverRefused as refused:
-            states[str(pid)] = f"unknown ({refused})"
-    return Deed(ok=True, found="looked", states=states)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,9 @@ class ExternalEngine:
                 return self._tell(step)
             case Pause() | Resume():
                 with self._beginning:
-                    return self._begin(step, intent)
+                    if step.job in self._moving:
+                        return Stale(found=_under_way(self._moving[step.job]).found)
+                    return self._pause(step, intent) if isinstance(step, Pause) else self._resume(step)
             case Start() | Resize() | Move() | Requeue() | HoldForJob() | ReleaseMemory() | SetEnvAtRestart():
                 return Unsupported(why=beyond(step.job)[verb_of(step)])
             case Cancel() | StartBackground():
@@ -215,11 +217,6 @@ class ExternalEngine:
         if notice_result.reached:
             return Done(note=f"reached {', '.join(notice_result.reached)}")
         return Done(note=f"nobody was reached: {'; '.join(notice_result.missed)}")
-
-    def _begin(self, step: Pause | Resume, intent: int) -> Moving | Outcome:
-        if step.job in self._moving:
-            return Stale(found=_under_way(self._moving[step.job]).found)
-        return self._pause(step, intent) if isinstance(step, Pause) else self._resume(step)
 
     def preview(self, step: Action) -> Preview:
         """What the step would do. Reads /proc and the store; nothing is begun, told, kept or written."""

@@ -215,12 +215,14 @@ class SlurmEngine:
         forbidden = self._parts.against(one.job, intent)
         if forbidden is not None:
             return Stale(found=forbidden)
+        holder = one.job.holder
+        project = None if holder.project is None else ProjectName(holder.project)
         return Asked(
             job=step.job,
             verb="pause",
             run=run_of(one.job),
             target=one.target,
-            holder=_holder(one.job),
+            holder=Holder(user=holder.user, project=project, name=holder.name, kind=holder.kind),
             gpus=self._parts.gpus_of(step.job),
             began_ms=controller.began_ms,
         )
@@ -343,9 +345,3 @@ def _unfit(one: OneJob) -> str | None:
     if one.is_part:
         return "it is a part of a heterogeneous job, whose parts are not held one by one"
     return None
-
-
-def _holder(job: ManagedJob) -> Holder:
-    holder = job.holder
-    project = None if holder.project is None else ProjectName(holder.project)
-    return Holder(user=holder.user, project=project, name=holder.name, kind=holder.kind)

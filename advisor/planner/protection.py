@@ -65,7 +65,12 @@ def against_touching(
     if job.kind is JobKind.INFERENCE:
         return Objection(rule=Rule.INFERENCE, reason="it serves inference, which is never disturbed")
     if job.attached or (job.attached is None and job.kind in MAY_BE_SAT_AT):
-        return _sat_at(job)
+        unknown = "it is interactive" if job.kind is not None else "nobody knows what kind of job it is"
+        return Objection(
+            rule=Rule.ATTACHED,
+            reason="somebody sits at it" if job.attached else f"{unknown}, and nobody knows who sits at it",
+            would_change="the person leaving it" if job.attached else "knowing that nobody does",
+        )
     if action in job.opted_out:
         return Objection(
             rule=Rule.OPTED_OUT,
@@ -174,15 +179,6 @@ def against_disturbing(
 def disturbed_lately(state: ClusterState) -> int:
     """How many disturbing actions the last hour saw in the whole cluster."""
     return sum(1 for action in state.actions if state.as_of_ms - action.at_ms < 3_600_000)
-
-
-def _sat_at(job: Job) -> Objection:
-    unknown = "it is interactive" if job.kind is not None else "nobody knows what kind of job it is"
-    return Objection(
-        rule=Rule.ATTACHED,
-        reason="somebody sits at it" if job.attached else f"{unknown}, and nobody knows who sits at it",
-        would_change="the person leaving it" if job.attached else "knowing that nobody does",
-    )
 
 
 def _unseen(gpus: tuple[GpuUuid, ...], state: ClusterState) -> Objection | None:

@@ -51,7 +51,15 @@ def advise(
     """One answer for each waiting gang that the queue has no room for; the first in line first."""
     if not any(job.phase is Phase.PENDING and job.share >= 1 for job in state.jobs.values()):
         return ()
-    queue = WorkingState(state, _queue_alone(limits))
+    # The bounds with starts alone: nobody gives way, and nobody grows.
+    schedule = ActionClass.SCHEDULE
+    off = dict.fromkeys(ActionClass, Mode.OFF)
+    own = {
+        name: {schedule: modes[schedule]} for name, modes in limits.project_modes.items() if schedule in modes
+    }
+    queue = WorkingState(
+        state, replace(limits, modes={**off, schedule: limits.mode(schedule)}, project_modes=own)
+    )
     fill(queue)
     state = replay(state, queue.plan().steps)
     cover = quota_cover(state)
@@ -99,16 +107,6 @@ class _Place:
         return self.board.pool_of(uuid) is None or any(
             each != gang for each in self.board.promised_heads((uuid,))
         )
-
-
-def _queue_alone(limits: Limits) -> Limits:
-    """The bounds with starts alone: nobody gives way, and nobody grows."""
-    schedule = ActionClass.SCHEDULE
-    off = dict.fromkeys(ActionClass, Mode.OFF)
-    own = {
-        name: {schedule: modes[schedule]} for name, modes in limits.project_modes.items() if schedule in modes
-    }
-    return replace(limits, modes={**off, schedule: limits.mode(schedule)}, project_modes=own)
 
 
 def _crowded_out(queue: WorkingState) -> Iterator[Job]:
@@ -230,7 +228,7 @@ def _elsewhere(place: _Place, draft: Draft, both: tuple[JobId, JobId], spare: se
     tenant, gang = both
     job, own = draft.jobs[tenant], place.state.gpus[draft.placements[tenant].gpus[0]]
     offers = [
-        (-_allocated(draft, gpu.uuid), gpu.uuid)
+        (-sum(draft.placements[job].share for job in draft.on(gpu.uuid)), gpu.uuid)
         for gpu in place.state.gpus.values()
         if gpu.uuid not in spare
         and gpu.model == own.model
@@ -249,10 +247,6 @@ def _elsewhere(place: _Place, draft: Draft, both: tuple[JobId, JobId], spare: se
 
 def _friendly(job: Job, other: Job) -> bool:
     return may_share(job, other) and other.use is not Use.UNKNOWN
-
-
-def _allocated(draft: Draft, uuid: GpuUuid) -> float:
-    return sum(draft.placements[job].share for job in draft.on(uuid))
 
 
 def _accepted(place: _Place, gang: Job) -> list[list[GpuUuid]]:

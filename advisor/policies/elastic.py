@@ -106,7 +106,11 @@ class Sizes:
         most = min(job.max_gpus, before + self._free[pool], before + room)
         best: _Wish | None = None
         for after, gain in _gains(self._round, job, before, most):
-            borrowed = not self._deserved(job, after - before)
+            fair = self._round.fair
+            borrowed = not all(
+                self._given[name] + (after - before) <= fair[name] + SHARE_SLACK
+                for name in self._round.tree.paths[job.project]
+            )
             wish = _Wish(
                 borrowed=borrowed,
                 unmeasured=gain is None,
@@ -138,13 +142,6 @@ class Sizes:
             fair = min(fair, self._round.fair[name] - self._given[name])
             most = max(most, min(fair, self._round.tree.quotas[name] - self._given[name]))
         return most
-
-    def _deserved(self, job: Job, more: int) -> bool:
-        fair = self._round.fair
-        return all(
-            self._given[name] + more <= fair[name] + SHARE_SLACK
-            for name in self._round.tree.paths[job.project]
-        )
 
 
 def _growable(round: WorkingState) -> Iterator[tuple[Job, Pool]]:

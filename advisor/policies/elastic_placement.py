@@ -75,7 +75,8 @@ def _claims(round: WorkingState) -> list[Claim]:
     for job in sorted(state.jobs.values(), key=lambda job: (-job.priority, job.submitted_ms, job.id)):
         if job.phase is Phase.PAUSED or not job.preemptible or not _may_be_resized(round, job):
             continue
-        claim = claim_of(job, _gpu_count(state, job.id), limits)
+        placement = state.placements.get(job.id)
+        claim = claim_of(job, 0 if placement is None else len(placement.gpus), limits)
         if claim is not None:
             stays = claim.held and not _may_leave(round, job)
             result.append(replace(claim, floor=job.min_gpus) if stays else claim)
@@ -103,11 +104,6 @@ def _may_leave(round: WorkingState, job: Job) -> bool:
         return False
     gpus = round.state.placements[job.id].gpus
     return against_disturbing(job, gpus, ActionClass.RESIZE, round.state, round.limits) is None
-
-
-def _gpu_count(state: ClusterState, job: JobId) -> int:
-    placement = state.placements.get(job)
-    return 0 if placement is None else len(placement.gpus)
 
 
 def _sizes(round: WorkingState, claims: Sequence[Claim]) -> dict[JobId, int]:
@@ -180,7 +176,7 @@ class _Placing:
         if before is not None:
             self._board.vacate(job.id, before)
         gpus = self._board.find(job, size) or self._board.find_reserved(
-            job, size, end_by(job, self._began(job))
+            job, size, end_by(job, self._round.now_ms if job.started_ms is None else job.started_ms)
         )
         if before is not None:
             self._board.occupy(job, before)
@@ -194,9 +190,6 @@ class _Placing:
             self._round.resize(job, gpus, f"{size} GPUs pay for the resize")
         else:
             self._round.resize(job, gpus, "other jobs make more of its last GPUs")
-
-    def _began(self, job: Job) -> int:
-        return self._round.now_ms if job.started_ms is None else job.started_ms
 
     def _gather(self, claim: Claim) -> None:
         """A move onto fewer nodes when it brings the job on by more than it costs."""

@@ -147,16 +147,13 @@ class PreemptionTrial:
         board = self._round.board
         if self._on:
             return len(self._on) - len(board.free_on(self._on))
-        return max(self._job.min_gpus - board.free_beside(gpus), self._beyond_limits())
-
-    def _beyond_limits(self) -> int:
         projects, most = self._round.tree.projects, 0
         for name in self._round.tree.paths[self._job.project]:
             limit = projects[name].limit_gpus
             if limit is not None:
                 after = self._round.given[name] - self.freed[name] + self._size
                 most = max(most, ceil(after - limit - SHARE_SLACK))
-        return most
+        return max(self._job.min_gpus - board.free_beside(gpus), most)
 
     def _useful(self, before: Placement, keep: int) -> int:
         rest = shrunk(self._round.state, before.gpus, keep)

@@ -114,7 +114,14 @@ class _Desk:
                 "a smaller request, or more such GPUs",
             )
         elif limit is not None:
-            self._start_within(job, size, limit)
+            # Start it in the place of others below the same limit, or say that the limit is reached.
+            result = None
+            if self._firm.lack(job) is None:
+                result = self.reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
+            if result is None or isinstance(result, Short):
+                self._refuse_limit(job, size, limit)
+            else:
+                self._place(job, result, f"others below the limit of {limit} gave way")
         elif (lack := self._firm.lack(job)) is not None:
             free = sum(pool.free for pool in self.round.board.may_use(job))
             self.round.refuse(job, Rule.UNGUARANTEED, *refusal_reason(job, lack, free))
@@ -146,16 +153,6 @@ class _Desk:
             self._place(job, result, "others gave way")
         else:
             self._place(job, result, "its quota goes before what was promised beyond one")
-
-    def _start_within(self, job: Job, size: float, limit: ProjectName) -> None:
-        """Start it in the place of others below the same limit, or say that the limit is reached."""
-        result = None
-        if self._firm.lack(job) is None:
-            result = self.reclaimer.make_room(job, may_reclaim=job.project not in self._owed)
-        if result is None or isinstance(result, Short):
-            self._refuse_limit(job, size, limit)
-        else:
-            self._place(job, result, f"others below the limit of {limit} gave way")
 
     def _fits(self, job: Job) -> tuple[GpuUuid, ...] | None:
         board = self.round.board
@@ -215,7 +212,14 @@ class _Desk:
             return
         elsewhere = board.find(job, job.min_gpus)
         if elsewhere is not None and result.entitled and self._may_restart(job):
-            self._restart(job, elsewhere)
+            # Put a paused job back in the queue, and hold the place that it is to have there.
+            self.round.board.promise(job.id, self.round.now_ms, elsewhere)
+            self.round.disturbed += 1
+            reason = (
+                "where its state lies there is no room for it, elsewhere there is, and all it did is saved"
+            )
+            self.round.steps.append(Requeue(job=job.id, reason=reason))
+            self.round.refuse(job, Rule.STATE_ELSEWHERE, "it is put back in the queue first")
             return
         loss = (
             "" if elsewhere is None else "; there is room elsewhere, but it would lose what it has not saved"
@@ -238,14 +242,6 @@ class _Desk:
             and (bound is None or round.disturbed < bound)
             and not round.limits.is_off(ActionClass.FAIR_SHARE, job.project, round.state.projects)
         )
-
-    def _restart(self, job: Job, elsewhere: tuple[GpuUuid, ...]) -> None:
-        """Put a paused job back in the queue, and hold the place that it is to have there."""
-        self.round.board.promise(job.id, self.round.now_ms, elsewhere)
-        self.round.disturbed += 1
-        reason = "where its state lies there is no room for it, elsewhere there is, and all it did is saved"
-        self.round.steps.append(Requeue(job=job.id, reason=reason))
-        self.round.refuse(job, Rule.STATE_ELSEWHERE, "it is put back in the queue first")
 
     def _refuse_limit(self, job: Job, size: float, limit: ProjectName) -> None:
         bound, allocated = self.round.tree.projects[limit].limit_gpus, text.count(self.round.given[limit])

@@ -80,7 +80,13 @@ def simulate(
     while not world.finished:
         at = _next_tick(world, scheduler, tick_ms)
         if at is None or idle > STUCK_DECISIONS * (86_400 / (scheduler.again_s or 86_400)):
-            raise SimulationError(_stuck(world))
+            state: ClusterState = world.state
+            names = ", ".join(list(state.jobs)[:5])
+            raise SimulationError(
+                f"simulating at second {(world.now_ms() - START_MS) / MS:.0f}: {len(state.jobs)} jobs wait "
+                f"and nothing runs that could make room ({names}); give the cluster or their projects "
+                "more GPUs"
+            )
         happened = world.advance(at)
         steps = scheduler.decide(world)
         done = world.do_all(steps) if steps else []
@@ -140,15 +146,6 @@ def _note(run: Run, world: World) -> None:
             waiting_jobs=totals.waiting_jobs,
             waiting_gpus=round(totals.waiting_gpus, 6),
         )
-    )
-
-
-def _stuck(world: World) -> str:
-    state: ClusterState = world.state
-    names = ", ".join(list(state.jobs)[:5])
-    return (
-        f"simulating at second {(world.now_ms() - START_MS) / MS:.0f}: {len(state.jobs)} jobs wait and "
-        f"nothing runs that could make room ({names}); give the cluster or their projects more GPUs"
     )
 
 

@@ -155,7 +155,8 @@ def in_order(state: ClusterState, queue: Iterable[Job]) -> list[Action]:
     """Starts from the head of a queue, up to the first job that doesn't fit."""
     board: Board | None = None
     steps: list[Action] = []
-    free = _free(state)
+    occupied = {uuid for placement in state.placements.values() for uuid in placement.gpus}
+    free = sum(1 for uuid in state.gpus if uuid not in occupied)
     for job in queue:
         if job.share == 1 and job.max_gpus > free:
             break
@@ -192,11 +193,6 @@ def preempting(state: ClusterState, ranked: Sequence[Job]) -> list[Action]:
             board.occupy(job, Placement(gpus=gpus, share=job.share))
             steps.append(Start(job=job.id, gpus=gpus, share=job.share, reason="its turn"))
     return steps
-
-
-def _free(state: ClusterState) -> int:
-    occupied = {uuid for placement in state.placements.values() for uuid in placement.gpus}
-    return sum(1 for uuid in state.gpus if uuid not in occupied)
 
 
 def _within(state: ClusterState, own: Mapping[GpuUuid, Gpu]) -> dict[JobId, Placement]:

@@ -23,7 +23,7 @@ from advisor.sim.job import MS, Life
 from advisor.sim.usage import SAMPLE_S, UseMemory
 from advisor.sim.workload import TraceJob, Workload, packed
 from advisor.state.model import ClusterState, Job, Placement, Profile, ProjectName, Use
-from collector.model import GpuUuid, JobId
+from collector.model import JobId
 
 START_MS = 1_767_225_600_000
 """Second 0 of every workload: 2026-01-01, so that times read as times."""
@@ -226,7 +226,11 @@ class World:
             if placed is None:
                 life.stop()
                 continue
-            life.run_on(self._counts(placed.gpus), self.now_ms())
+            by_node: dict[str, int] = {}
+            for uuid in placed.gpus:
+                node = self._state.gpus[uuid].node
+                by_node[node] = by_node.get(node, 0) + 1
+            life.run_on(tuple(by_node.values()), self.now_ms())
             self.totals.used_gpus += life.used_gpus
             assert life.due_ms is not None
             heappush(self._due, (life.due_ms, name))
@@ -247,13 +251,6 @@ class World:
                 life.stop()
             case _:
                 assert_never(step)
-
-    def _counts(self, gpus: Sequence[GpuUuid]) -> tuple[int, ...]:
-        by_node: dict[str, int] = {}
-        for uuid in gpus:
-            node = self._state.gpus[uuid].node
-            by_node[node] = by_node.get(node, 0) + 1
-        return tuple(by_node.values())
 
     def _finish(self, at: int) -> int:
         done: list[JobId] = []
@@ -323,9 +320,16 @@ class World:
     def _profile(self, trace: TraceJob, limit: int) -> Profile:
         times, each = trace.work.times, self.cluster.gpus_per_node
         sizes = range(trace.smallest, limit + 1)
+        # Seconds a step with one node more than needed, where there is one.
+        result = {}
+        for gpus in sizes:
+            over = -(-gpus // each) + 1
+            if gpus >= over and over <= self.cluster.nodes:
+                base, rest = divmod(gpus, over)
+                result[gpus] = times.step_s((base + 1,) * rest + (base,) * (over - rest))
         return Profile(
             step_s={n: times.step_s(packed(n, each)) for n in sizes},
-            step_s_spread=_spread(times.step_s, sizes, each, self.cluster.nodes),
+            step_s_spread=result,
             steps_left=trace.work.steps if self.physics.reports_left else None,
             resize_s=self.physics.resize_s(trace),
         )
@@ -341,16 +345,3 @@ class World:
 
 def _size(placed: Placement | None) -> float:
     return 0.0 if placed is None else placed.size_gpus
-
-
-def _spread(
-    step_s: Callable[[tuple[int, ...]], float], sizes: Sequence[int], each: int, nodes: int
-) -> Mapping[int, float]:
-    """Seconds a step with one node more than needed, where there is one."""
-    result = {}
-    for gpus in sizes:
-        over = -(-gpus // each) + 1
-        if gpus >= over and over <= nodes:
-            base, rest = divmod(gpus, over)
-            result[gpus] = step_s((base + 1,) * rest + (base,) * (over - rest))
-    return result

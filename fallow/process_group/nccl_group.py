@@ -148,7 +148,9 @@ class NcclGroup(TorchGroup):
         """What is called and queued meanwhile has ``timeout_s`` to come about."""
         with self._returning():
             yield
-        self._note()
+        mark = self._mark()
+        with self._lock:
+            self._queued.append((time.monotonic() + self._timeout_s, mark))
 
     @contextmanager
     def _returning(self) -> Iterator[None]:
@@ -161,11 +163,6 @@ class NcclGroup(TorchGroup):
         finally:
             with self._lock:
                 self._calls.pop(key, None)
-
-    def _note(self) -> None:
-        mark = self._mark()
-        with self._lock:
-            self._queued.append((time.monotonic() + self._timeout_s, mark))
 
     def _broken(self) -> GroupBroken:
         return GroupBroken(self._reason)

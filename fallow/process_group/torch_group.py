@@ -123,11 +123,8 @@ class TorchGroup:
 
     def _alive(self) -> dist.Backend:
         if self._group is None:
-            raise self._broken()
+            raise GroupBroken("this group was aborted")
         return self._group
-
-    def _broken(self) -> GroupBroken:
-        return GroupBroken("this group was aborted")
 
 
 def _end_last(groups: list[dist.Backend]) -> None:

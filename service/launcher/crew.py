@@ -69,7 +69,10 @@ class Supervisor:
     """
 
     def __init__(self) -> None:
-        _become_subreaper()
+        # What a killed guard leaves becomes this process's own, instead of nobody's.
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "cannot become a subreaper (prctl)")
         self._line, theirs = socket.socketpair()
         self._partial = b""
         self._guard_pid: int | None = None
@@ -120,7 +123,16 @@ class Supervisor:
             came = b""
         if not came:
             if self._guard.wait() != 0:  # the keeper was killed as well: what is left is this process's own
-                _end_own_descendants()
+                # Kill what a killed guard left. Each look may find children of what was just killed, so
+                # look again.
+                while children := tree.descendants(os.getpid()):
+                    for pid in children:
+                        try:
+                            os.kill(pid, signal.SIGKILL)
+                        except (ProcessLookupError, PermissionError):
+                            continue
+                    _reap()
+                _reap()
             return (AllEnded(guard_died=True),)
         *lines, self._partial = (self._partial + came).split(b"\n")
         return tuple(news for line in lines if (news := self._heard(json.loads(line))) is not None)
@@ -162,31 +174,12 @@ def _read(event: dict[str, object]) -> News:
             raise AssertionError(f"the guard said {other!r}")
 
 
-def _become_subreaper() -> None:
-    """What a killed guard leaves becomes this process's own, instead of nobody's."""
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "cannot become a subreaper (prctl)")
-
-
 def _await(guard: int) -> None:
     """Until a guard that became this process's own child has ended what lives below it, and itself."""
     try:
         os.waitpid(guard, 0)
     except ChildProcessError:
         return
-
-
-def _end_own_descendants() -> None:
-    """Kill what a killed guard left. Each look may find children of what was just killed, so look again."""
-    while children := tree.descendants(os.getpid()):
-        for pid in children:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
-        _reap()
-    _reap()
 
 
 def _reap() -> None:

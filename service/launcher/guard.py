@@ -150,7 +150,14 @@ class SupervisorChild:
             case {"signal": int(number), "unless_heard": bool(unless_heard)}:
                 self._forward(number, unless_heard)
             case {"ask": int(number)}:
-                self._ask(number)
+                # A signal for who listens to it: if in any worker's tree nobody does, nobody gets it.
+                trees = [tree.listeners(pid, number) for pid in self._workers]
+                if all(trees) and trees:
+                    for pid in (pid for result in trees for pid in result):
+                        _kill(pid, number)
+                    self.say({"asked": True})
+                else:
+                    self.say({"asked": False})
             case {"sweep": float(patience_s)}:
                 self._sweep(patience_s)
 
@@ -198,16 +205,6 @@ class SupervisorChild:
                     os.kill(pid, number)
             except (ProcessLookupError, PermissionError):
                 continue
-
-    def _ask(self, number: int) -> None:
-        """A signal for who listens to it: if in any worker's tree nobody does, nobody gets it."""
-        trees = [tree.listeners(pid, number) for pid in self._workers]
-        if all(trees) and trees:
-            for pid in (pid for result in trees for pid in result):
-                _kill(pid, number)
-            self.say({"asked": True})
-        else:
-            self.say({"asked": False})
 
     def _sweep(self, patience_s: float) -> None:
         """Ask all that live below to end, and kill after ``patience_s`` whatever still does."""

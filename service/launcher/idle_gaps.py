@@ -64,7 +64,12 @@ class IdleGapPages:
             return
         try:
             if self._folder is None:
-                _remove_stale(self._memory)
+                # Folders of this account whose launcher is gone.
+                for each in self._memory.glob(f"fallow.{os.geteuid()}.*.*"):
+                    with suppress(OSError, ValueError):
+                        pid = int(each.name.split(".")[2])
+                        if each.lstat().st_uid == os.geteuid() and not Path(f"/proc/{pid}").exists():
+                            shutil.rmtree(each, ignore_errors=True)
                 prefix = f"fallow.{os.geteuid()}.{os.getpid()}."
                 self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self._memory))
             for gpu in gpus:
@@ -115,12 +120,3 @@ class IdleGapPages:
         if self._others is not None:
             self._others[2].close()
             self._others = None
-
-
-def _remove_stale(memory: Path) -> None:
-    """Folders of this account whose launcher is gone."""
-    for each in memory.glob(f"fallow.{os.geteuid()}.*.*"):
-        with suppress(OSError, ValueError):
-            pid = int(each.name.split(".")[2])
-            if each.lstat().st_uid == os.geteuid() and not Path(f"/proc/{pid}").exists():
-                shutil.rmtree(each, ignore_errors=True)

@@ -84,7 +84,11 @@ def read_rows(path: Path, columns: Sequence[str], job_of: Callable[[Row], TraceJ
     lines: dict[str, int] = {}
     for line, row in numbered(path, columns):
         try:
-            _check_length(row, columns)
+            cut = next((name for name in columns if row[name] is None), None)
+            if cut is not None:
+                raise Refused(f"the row ends before its column {cut}")
+            if None in row:
+                raise Refused("the row has more columns than the heading")
             job = job_of(row)
             if job.name and lines.setdefault(job.name, line) != line:
                 raise Refused(f"its job {job.name} is that of line {lines[job.name]} already")
@@ -181,14 +185,6 @@ def _check_heading(path: Path, columns: Sequence[str], heading: Sequence[str] | 
             f"reading {path}: it has no column {', '.join(missing)}, but {shown}{more}; "
             "is this the right --format?"
         )
-
-
-def _check_length(row: Row, columns: Sequence[str]) -> None:
-    cut = next((name for name in columns if row[name] is None), None)
-    if cut is not None:
-        raise Refused(f"the row ends before its column {cut}")
-    if None in row:
-        raise Refused("the row has more columns than the heading")
 
 
 def _open(path: Path) -> TextIO:
