@@ -35,12 +35,15 @@ from fallow.workers.pool import Child, WorkerPool, threads
 from fallow.workers.relay import Refused, Relay, address, enter
 from fallow.workers.token import TokenMissing, token_of
 
+# How late a request of the controller may be seen, at most.
 SLICE = timedelta(milliseconds=250)
 LEAVING_SLICE = timedelta(milliseconds=20)
 """Between two looks at workers that leave: whoever took the node back waits for them."""
+# Between two attempts to enter: a controller that restarts is back within seconds.
 RETRY_S = 2.0
 MANY = 2
 """There are other workers elsewhere; for equal bits all compute with as many threads."""
+# A controller that says nothing for so long counts as gone.
 LOST_AFTER_S = 15.0
 PATIENCE_S = 30.0
 """How long workers whose controller is gone may take to save and end, before they are ended."""
@@ -49,6 +52,7 @@ LEAVE_WITHIN_S = 25.0
 AT_ONCE_S = 2.0
 """How long the controller may take to hear how killed workers ended; unheard, it waits for 20 s."""
 LEAVE_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# As a shell reports them: 128 and the number of SIGINT or SIGTERM.
 INTERRUPTED, TERMINATED = 130, 143
 
 

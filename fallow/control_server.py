@@ -20,6 +20,7 @@ from typing import Any
 from fallow import accounts
 
 LOG = logging.getLogger("fallow")
+# A request is one line of words; a client must not fill our memory.
 LONGEST_REQUEST_BYTES = 65_536
 LONGEST_ANSWER_BYTES = 16 * 1024 * 1024
 """A status of a thousand workers takes a megabyte; whoever asks must not run out of memory for an answer."""

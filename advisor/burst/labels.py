@@ -14,6 +14,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
+# Columns of `Labels.costs`; memory is there only where the plan has a memory limit.
 TIME, GPU_TIME, MEMORY = 0, 1, 2
 
 BLOCK = 256

@@ -22,6 +22,7 @@ from analytics import text
 from collector.model import GpuUuid
 from collector.procfs.checkpoint_blockers import LOOK_LIMIT_S, MOST_DESCENDANTS, CheckpointBlocker
 
+# Major driver versions: the first with CUDA's checkpoint, and the first whose lock takes a time limit.
 FIRST_DRIVER, LOCK_TIMEOUT_DRIVER = 550, 570
 TRIED_DRIVERS = (570, 575, 580)
 """Major versions under which checkpoints and restores of one process are told to work (cuda-checkpoint issues

@@ -27,6 +27,7 @@ from advisor.serialize import to_text
 from collector.model import GpuUuid
 
 LIBRARY = "libcuda.so.1"
+# CUDA_SUCCESS of cuda.h.
 SUCCESS = 0
 CALLS = ("Lock", "Checkpoint", "Restore", "Unlock", "GetState")
 

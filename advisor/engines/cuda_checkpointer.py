@@ -30,6 +30,7 @@ from collector.procfs.proc_files import is_same_start
 CHILD = "advisor.engines.cuda_checkpoint_child"
 LONGEST_S = 900.0
 """After so long the child is left to itself: 80 GiB at 0.1 GiB/s. It is never killed: half-done is worse."""
+# A look only asks the driver for states; longer than this and the driver hangs.
 LOOK_S = 20.0
 HELD_MEMORY = "collector.sources.nvml.held_memory"
 ASK_S = 60.0

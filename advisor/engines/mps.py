@@ -48,6 +48,7 @@ MOST_PROGRAM_BYTES = 4096
 """Of a command line: the path of a program is no longer (PATH_MAX)."""
 MOST_ENVIRONMENT_BYTES = 1 << 18
 """More than a shell with an HPC site's modules has; who is told of a directory beyond that is no daemon."""
+# A pid has at most 7 digits (Linux: 2^22); what is longer is no pid file.
 MOST_PID_BYTES = 32
 PROCESS_S = 1.0
 """For a look at one process: a millisecond where its file system answers."""

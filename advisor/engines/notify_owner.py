@@ -15,7 +15,9 @@ from typing import Protocol
 from collector.model import JobId
 from collector.procfs.terminals import Terminal, terminals
 
+# A terminal shows this in eight lines: what is longer would push away what its user was reading.
 MESSAGE_CHARS = 600
+# Fits a terminal of 80 columns with a margin.
 COLUMNS = 76
 
 

@@ -35,6 +35,7 @@ RESTORE_S = 4 * LONGEST_S
 """The GPUs stay reserved meanwhile, and they are its own: one that is slow is not given up early."""
 MOST_STARTS = 3
 """Of children of one account in one act: whoever ends them all the time is not waited for."""
+# An answer is one short line; a child of another account must not fill our memory.
 MOST_ANSWER_BYTES = 4096
 MOST_WORDS = 300
 """Of a reason that is shown: the names of driver errors have a tenth of it."""

@@ -40,6 +40,7 @@ WATCH_S = 30.0
 FACTS_MS = 10_000
 """How old may be what is known of the controller when it is said what can be done; before an act it is read
 again."""
+# Rights change seldom, and asking for them is a command: so they are asked for every ten minutes.
 RIGHTS_MS = 600_000
 NAME = "Slurm"
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 HOUR_MS = 3_600_000
+# Rows of one answer; older ones are asked for by their time.
 MOST = 1_000
 
 

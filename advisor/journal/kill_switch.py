@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NAME = "acting"
 FILE_NAME = "stop-acting"
+# The file holds one sentence; more than this is read by nobody.
 MOST_BYTES = 65_536
 SIMULATED = "this cluster is simulated: no job is started, moved or paused on GPUs that are not there"
 

@@ -16,6 +16,7 @@ from advisor.statements import asked, rows_of, statement
 if TYPE_CHECKING:
     from collector.store.database import Store
 
+# Rows of one answer: more waiting plans than a person reads.
 MOST = 200
 
 

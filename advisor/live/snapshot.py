@@ -44,11 +44,13 @@ PAIRS_MS = 365 * DAY_MS
 """What was learnt of pairs is believed for so long: drivers and frameworks change."""
 RUNS_MS = 90 * DAY_MS
 """How long jobs ran is believed for so long: work changes sooner."""
+# What a job reads and writes now, not what it did in an earlier phase.
 CONTROLLER_WINDOW_MS = 2 * HOUR_MS
 EVERYBODY = "*"
 NO_PROJECT = ProjectName("unassigned")
 NEVER_COMPUTED = frozenset({FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP})
 """Told, and never acted upon: what such a job is doing is not known."""
+# Shorter rests are pauses between two steps of work, not idle times that predictions could learn from.
 STRETCH_LEAST_MINUTES = 10
 DIGITS = 9
 """Sums over rows come in any order: their last digits differ, and decisions must not."""

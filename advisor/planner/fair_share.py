@@ -202,6 +202,7 @@ def _beyond(claims: _Claims, name: ProjectName, room: float) -> float:
     return claims.jobs[name] * room / demand if demand > 0 else 0.0
 
 
+# Charges a held-idle hour once more: what `charging` compares with the charge of today.
 SURCHARGE = 1.0
 
 

@@ -24,6 +24,7 @@ import rustworkx as rx
 WEIGHT_SCALE = 1_000_000
 """rustworkx matches by whole numbers; a millionth of a GPU is below anything that is measured."""
 
+# Below this the cut normal's mean would be a quotient of two rounding errors.
 LEAST_CHANCE = 1e-6
 
 Couple = tuple[str, str]

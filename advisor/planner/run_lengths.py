@@ -21,12 +21,14 @@ from collector.model import JobKind
 MS_PER_S = 1000
 TYPICAL_S = 1800.0
 """As likely as not a batch job that just began runs so long: Philly's one-GPU jobs did (25 to 59 minutes)."""
+# The prior counts as much as so many recorded jobs: with less of them, the record says little.
 FEW = 5.0
 SHORTEST_S, STEPS_AN_OCTAVE, STEPS = 60.0, 8, 128
 """Steps of age: from a minute to 45 days. Older jobs are Gott's."""
 EDGES_S = (0.0, *(SHORTEST_S * 2 ** (at / STEPS_AN_OCTAVE) for at in range(STEPS)))
 GOTT = tuple(log(TYPICAL_S + edge) for edge in EDGES_S)
 """What his hazard sums up to at each of them, but for a constant."""
+# Instants on a logarithmic scale from the first: dense where waits are short, and few enough to sum.
 SOONEST_S, INSTANTS = 30.0, 48
 
 

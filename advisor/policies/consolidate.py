@@ -30,6 +30,7 @@ from analytics import text
 from analytics.model import Evidence
 from collector.model import GpuUuid, JobId, NodeName
 
+# The moves are certain; that the gang then starts depends on what others submit meanwhile.
 CONFIDENCE = 0.8
 
 _Shape = tuple[int, int | None, tuple[str, ...], tuple[GpuUuid, ...]]

@@ -25,7 +25,9 @@ from advisor.planner.throughput import step_s
 from advisor.state.model import Job, ProjectName
 from collector.model import JobId
 
+# The middle of the flat range that the module's docstring describes.
 SHORTNESS = 0.35
+# A held GPU is worth so much more: a gain below that would not pay for the resize.
 STICKINESS = 0.2
 LEAST_GPU_S = 60.0
 """No job counts as shorter than this: the last seconds of a job are not worth a resize of others."""

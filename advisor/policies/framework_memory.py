@@ -15,7 +15,9 @@ Facts, with their sources; nothing here is a guess:
 from dataclasses import dataclass
 
 GIB = 1 << 30
+# The release in which the option was seen; an older one that does not know it refuses to start.
 TORCH_WITH_FRACTION = (2, 13)
+# What JAX takes at its start unless XLA_PYTHON_CLIENT_MEM_FRACTION says otherwise (JAX documentation).
 JAX_DEFAULT_FRACTION = 0.75
 CANONICAL = {
     "tensorflow": "TensorFlow",

@@ -25,7 +25,9 @@ from advisor.state.model import ActionClass, ClusterState, Job, Phase
 from analytics import text
 from analytics.model import Evidence, Finding, FindingKind
 
+# From outside alone a cache and a need look the same.
 SUSPECTED_CONFIDENCE = 0.5
+# The job's own library told what it holds and what it needs.
 CONFIRMED_CONFIDENCE = 0.95
 
 

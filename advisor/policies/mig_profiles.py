@@ -6,6 +6,7 @@ Facts about hardware alone: whether a job fits one is ``advisor.policies.right_s
 from dataclasses import dataclass
 
 GIB = 1 << 30
+# All but the A30 have seven compute slices (NVIDIA, MIG User Guide).
 SEVENTHS = 7
 
 

@@ -26,9 +26,11 @@ from collector.model import Basis, GpuUuid
 
 PAIRING = PairingRules()
 """10% slower, three windows in a row."""
+# Both speeds were measured side by side; the jobs may still change.
 MEASURED_CONFIDENCE = 0.9
 SETTLES_S, UNDO_WINDOW_S = 60, 30
 """As ``register.pair_watch.Span`` has it."""
+# Nobody gets less than a tenth: a share that rounds to nothing would stop its job.
 LEAST_SHARE, MOST_SHARE = 0.1, 0.9
 
 

@@ -31,6 +31,7 @@ from collector.model import Basis, JobKind
 
 MIG_WORST = 0.9
 """The slowest that a job which passes these rules ran on its slice in MISO's measurements; see the tests."""
+# Shares are given in tenths.
 SMALLEST_SHARE = 0.1
 ALWAYS_RATIO = 0.9
 """Kernels that run for so much of the time leave no pauses in which a slower one would catch up: SMs that are
@@ -40,6 +41,7 @@ ENGINES = "; it uses video engines, and a neighbour may too"
 EXACT = 5
 """Decimals of a number of tenths: utilization is kept to a ten-thousandth, and 24% is no hair above three
 tenths of 80% because a computer has no exact 0.24."""
+# A smaller saving is not worth a person's time to change a script.
 LEAST_SAVING = 0.25
 
 

@@ -19,7 +19,9 @@ from advisor.policies.borrowing import Firm
 from advisor.policies.promised_starts import Promises
 from advisor.state.model import ActionClass, ClusterState, Job, Phase, ProjectName, Use
 
+# With more GPU time than this a job counts as old (docs/simulator.md, YOUNGEST).
 QUANTUM_GPU_S = 4 * 3600.0
+# So much work, at most, is lost by giving way.
 FRESH_S = 120.0
 
 

@@ -21,6 +21,7 @@ from advisor.planner.run_lengths import RunLengths, instants, integral
 from advisor.state.model import ClusterState, Job
 from collector.model import GpuUuid
 
+# A smaller variance is rounding: the count is certain, and the normal would divide by zero.
 CERTAIN = 1e-9
 NOBODY: Mapping[int, int] = MappingProxyType({})
 

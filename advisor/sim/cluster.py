@@ -10,7 +10,9 @@ from advisor.state.model import Gpu, Node, Project, ProjectName, Telemetry
 from collector.model import GpuUuid, NodeName
 
 GIB = 1024**3
+# More than any cluster has; a typing error should not fill the memory.
 MOST_GPUS = 1_000_000
+# Enough for any count; longer numbers are refused before they are read.
 MOST_DIGITS = 12
 
 

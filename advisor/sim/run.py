@@ -17,7 +17,9 @@ from advisor.sim.world import START_MS, Physics, World
 from advisor.state.model import ClusterState
 from collector.model import JobId
 
+# Shares are sums of floats.
 EPSILON = 1e-6
+# Days without any change, at the scheduler's own rhythm, after which nothing can change any more.
 STUCK_DECISIONS = 3
 
 

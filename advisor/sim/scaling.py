@@ -20,7 +20,9 @@ from math import ceil
 Point = tuple[int, float, float]
 """Samples a micro-batch, seconds a step, seconds of it spent in synchronisation."""
 
+# More nodes count as so many: the measured tables end there.
 MOST_NODES = 16
+# Even placements on so many nodes stand in the table of placements, not in that of scalability.
 NODES_IN_PLACEMENTS = 4
 
 

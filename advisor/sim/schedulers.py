@@ -66,6 +66,7 @@ class Scheduler(Protocol):
         ...
 
 
+# Where Tiresias divides its two queues here (docs/simulator.md).
 LAS_THRESHOLD_GPU_S = 16 * 3600.0
 LAS_ROUND_S = 60.0
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from advisor.planner.limits import Limits
 from advisor.state.model import ProjectName, Usage
 
+# As often as the service samples use (policy: each 5 minutes).
 SAMPLE_S = 300
 WINDOW_SAMPLES = round(Limits().window_s / SAMPLE_S)
 """A sample is forgotten when so many have come after it."""

@@ -28,6 +28,7 @@ from collector.model import JobId
 START_MS = 1_767_225_600_000
 """Second 0 of every workload: 2026-01-01, so that times read as times."""
 
+# As on real shared GPUs: `SHARED_RESERVE_BYTES` of the planner.
 MEMORY_KEPT_BYTES = 2 * 1024**3
 MOVING = (Start, Resize, Pause, Resume, Requeue, Move)
 Cost = Callable[[TraceJob], float]

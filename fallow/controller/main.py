@@ -34,9 +34,11 @@ from fallow.workers.token import TokenMissing, make_token, token_of
 
 STOPPED = 75
 """EX_TEMPFAIL: not finished, to be resumed."""
+# argparse's own code; the others as a shell reports SIGINT and SIGTERM.
 WRONG_USAGE, INTERRUPTED, TERMINATED = 2, 130, 143
 ENV_SLURM_JOB = "SLURM_JOB_ID"
 """The job around us, which Slurm says to every process of it."""
+# Over 30 years: what is longer is a typing error, and overflows a C time.
 LONGEST_S = 1e9
 
 

@@ -15,6 +15,7 @@ MEAN, SUM = 1, 2
 """ATen's ``Reduction`` (torch 2.13, ATen/core/Reduction.h)."""
 PASSED = ("Add", "Sub", "Neg", "Mul", "Div", "View", "Reshape", "Squeeze", "ToCopy", "Clone", "Alias")
 """How the names of nodes begin that leave a single number one: those between losses and their sum."""
+# Bounds the walk through the graph of a large model.
 MOST_NODES = 10_000
 MOST_NUMBERS = 1 << 22
 """Numbers in a model's outputs, up to which the loss is differentiated twice: 16 MB in float32. Beyond, the

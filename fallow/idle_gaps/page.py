@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+# More than are used, so that a later version may add some without another size.
 WORDS = 16
 SIZE = 8 * WORDS
 MARK = 0x46414C4C4F570001

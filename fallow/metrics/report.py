@@ -43,6 +43,7 @@ class Pace:
 Measurements = Mapping[str, float | int | None]
 Send = Callable[[Measurements], None]
 
+# A person looks at figures, and a step may take a millisecond.
 EVERY_S = 1.0
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 

@@ -14,6 +14,7 @@ PIECE_BYTES = 8 * 1024 * 1024
 """A chain forwards piece by piece; gloo over loopback was fastest at 2 to 32 MiB (2026-11-21)."""
 ALONE_BYTES = 256 * 1024
 """Below this, a message of its own costs more than packing the bytes."""
+# The widest element (complex128): a piece may be viewed as any dtype.
 ALIGNMENT = 16
 
 

@@ -28,10 +28,12 @@ PID_NAMESPACE = Path("/proc/self/ns/pid")
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 ENV_SWITCH = "FALLOW_READ_NEIGHBOURS"
 """With "0" nothing is offered, and all bytes travel over the group."""
+# Small enough that several threads share one tensor, large enough that a call costs nothing beside it.
 PIECE_BYTES = 32 * 1024 * 1024
 READERS = 2
 """Threads that copy. The kernel copies page by page, so one is slower than the memory; with more, several
 who join a machine of few processors keep the sources' own words waiting."""
+# linux/prctl.h; Yama's.
 PR_SET_PTRACER = 0x59616D61
 ANY = -1
 NOBODY = 0

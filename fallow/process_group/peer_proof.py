@@ -19,6 +19,7 @@ from fallow.process_group.collectives import Group, GroupBroken
 from fallow.secret import Secret
 
 CHALLENGE_BYTES = 32
+# The length of a SHA-256 digest.
 PROOF_BYTES = 32
 
 Rank = int

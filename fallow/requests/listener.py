@@ -84,6 +84,7 @@ ENV_SOCKET = "FALLOW_JOB_SOCKET"
 """Where this process is to listen; its launcher chose the path."""
 BOUNDARY_S = 3.0
 """How long the end of an optimizer's step is waited for."""
+# How late a request is seen while its asker waits for it.
 LOOK_S = 0.05
 
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from fallow.transfers import if_known
 
+# The integer type as wide as an element, to look at its bits.
 WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 UNFIT = -(2.0**20)
 """Outweighs what all workers together say of a buffer: it is left alone where one of them has lost it."""

@@ -35,6 +35,7 @@ from fallow.state.replica import Replica
 PART = ".part"
 TRAILER = b"\nfallow crc32 "
 TRAILER_BYTES = len(TRAILER) + 9
+# The sum is formed as the file is read, so a checkpoint larger than memory can be checked.
 CHUNK_BYTES = 8 * 1024 * 1024
 VALUES = {int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size}
 MAPPINGS = {dict, OrderedDict, Counter, defaultdict}

@@ -28,6 +28,7 @@ GRACE_S = 300.0
 """How long workers may go on after the controller died: each ends itself at its next step boundary."""
 SAFE_TO_FORK = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 """Asking for GPUs through NVML leaves CUDA untouched; once initialized it cannot be forked."""
+# One line of a message; what is longer is cut.
 REASON_CHARACTERS = 500
 
 

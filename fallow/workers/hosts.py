@@ -139,6 +139,7 @@ def _device(offer: Offer, number: int) -> str | None:
     return offer.devices[number] if offer.devices else None
 
 
+# Agents look every quarter of a second; who does not hear it in time sees that the controller is gone.
 DISMISSAL_S = 3.0
 AGENT_SILENCE_S = 20.0
 """A machine whose agent shows no life for so long is out of reach, and so are its workers."""

@@ -26,8 +26,11 @@ from fallow.secret import KEY_BYTES, Secret
 FAMILY = b"FALLOW"
 HELLO = FAMILY + b"2\n"
 """With the version of what follows: 2 since the gate hands out the job's secret."""
+# As long as the digest that answers it.
 NONCE_BYTES = 32
+# The length of a SHA-256 digest.
 PROOF_BYTES = 32
+# Two lines each way; who takes longer holds a place that another could have.
 HANDSHAKE_S = 5.0
 CUT_OFF_MS = 20_000
 """A connection whose other end acknowledges nothing for so long is closed."""

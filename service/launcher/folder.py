@@ -28,6 +28,7 @@ from service.errors import FallowError
 from service.trust.believed import way_fault
 
 ABOUT = "job.json"
+# Tried at once with the longest name that a socket of the job can get: Unix limits a path to 107 bytes.
 LAST_WORKER = 9999
 _SAFE = re.compile(r"[A-Za-z0-9_.-]")
 

@@ -34,9 +34,11 @@ sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH
 import tree  # type: ignore[import-not-found]
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+# Between SIGTERM and SIGKILL for what is left of a job.
 PATIENCE_S = 5.0
 GENTLE_S = 60.0
 """The same for clients of MPS: one that is killed takes down what shares the GPU with it."""
+# Children may have children meanwhile: how often they are looked for.
 LOOK_S = 0.05
 GROUP_S = 0.02
 """How long a signal to the group takes to reach all of it, for certain."""
@@ -44,6 +46,7 @@ FORWARDED = tuple(
     getattr(signal, f"SIG{name}")
     for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "TSTP", "TTIN", "TTOU", "CONT", "WINCH")
 )
+# As a shell says "not found".
 UNSTARTABLE = 127
 
 

@@ -19,6 +19,7 @@ from service.client.jobs import ActingClient, Told
 from service.errors import BadOrder, ClientError, JobEnded, UnknownJob
 from service.schemas.answer import Row
 
+# Doubled from the first to the longest while the service does not answer: 200 launchers must not flood it.
 FIRST_PATIENCE_S, LONGEST_PATIENCE_S = 0.5, 15.0
 BARE, RENAMED, TODAYS = 0, 2, 3
 """What a service understands of a report. 0: the names of before 0.1.0, no proof; 1: a proof; 2: today's

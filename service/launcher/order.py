@@ -19,7 +19,9 @@ from service.errors import FallowError
 from service.launcher.model import Terms
 from service.launcher.world import Workers
 
+# Names of GPUs have under 40 characters.
 LONGEST_MODEL = 64
+# More than any machine has: a typing error is told at once.
 MOST_GPUS = 1024
 CONTROLLER = "fallow.controller"
 PROJECT_VARIABLE = "FALLOW_PROJECT"

@@ -8,6 +8,7 @@ from typing import Any
 from advisor.jobs.model import IdleGapCounts, Launcher, Report
 from service.launcher.model import StateMachine
 
+# A traceback's worth; the service keeps it with the job.
 LONGEST_WHY = 1_000
 
 

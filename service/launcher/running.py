@@ -33,13 +33,13 @@ from service.launcher.sitting import is_attached, quiet_s
 from service.launcher.steer import Answer
 from service.launcher.voice import TerminalOutput
 
-REPORT_S = 5.0
+REPORT_S = 5.0  # how old what the service shows of a job can be
 LOOK_S = 0.1
 """Between two looks for the file that says that a job has saved itself."""
-CHANGE_LIMIT_S = 600.0
-RELEASE_LIMIT_S = 30.0
-FAREWELL_S = 10.0
-DETACHED_FAREWELL_S = 3600.0
+CHANGE_LIMIT_S = 600.0  # workers start, load their libraries and take over the state meanwhile
+RELEASE_LIMIT_S = 30.0  # memory is given back between two steps
+FAREWELL_S = 10.0  # somebody waits at the terminal
+DETACHED_FAREWELL_S = 3600.0  # nobody waits, and a service may be upgraded meanwhile
 AWAY_S = 1.0
 """How long the end is tried to be told to a service that doesn't answer."""
 

@@ -14,6 +14,7 @@ from collector.model import GpuUuid
 from fallow.control_server import ask
 from service.launcher import model
 
+# A training that only starts listens within seconds.
 AGAIN_S = 0.2
 NOT_READY = "not ready yet"
 

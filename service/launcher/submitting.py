@@ -9,6 +9,7 @@ from service.client.jobs import ActingClient
 from service.errors import QueryFailed, ServiceBusy, ServiceDown
 from service.launcher.fitness import job_id
 
+# Long enough for a service that restarts; then the user is told.
 SUBMIT_LIMIT_S = 10.0
 AGAIN_S = 0.5
 NOT_SENT = ("user", "uid")

@@ -17,6 +17,7 @@ STOPPED = 75
 """EX_TEMPFAIL: what ``fallow.controller`` ends with when it was stopped, and scripts that saved may."""
 TIME_IS_UP = 124
 """As timeout(1) ends."""
+# As a shell reports SIGTERM.
 CANCELLED = 143
 
 

@@ -19,6 +19,7 @@ COLUMNS = (
     "deletion_time",
     "scheduled_time",
 )
+# Latency-sensitive and guaranteed pods first, best effort last.
 PRIORITIES = {"LS": 2, "Guaranteed": 2, "Burstable": 1, "BE": 0}
 MILLI = 1000
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from advisor.sim.workload import BadRow, TraceJob, Work, Workload
 
+# A job of no length would end at its own start.
 LEAST_S = 1.0
 PARTS = 1000
 """Shares in whole thousandths, rounded down: seven sevenths still fit on one GPU."""

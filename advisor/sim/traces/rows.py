@@ -26,6 +26,7 @@ The traces that are read here span up to five months; a job of theirs runs for a
 MOST = 1e12
 """No number in a trace is larger: as seconds these are 31,689 years."""
 
+# More names than that hide the sentence.
 NAMED_COLUMNS = 12
 
 Row = dict[str, str]
