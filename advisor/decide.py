@@ -69,7 +69,7 @@ def decide(state: ClusterState, limits: Limits = DEFAULTS, advice: Sequence[Advi
     for least in (Mode.AUTO, Mode.ASK, Mode.ADVISE):
         bounds = replace(limits, least=least)
         now = tuple(each for each in remaining if _takes_part(each, state, bounds))
-        if not now and not any(least in limits.said(action) for action in QUEUES):
+        if not now and not any(least in limits.modes_of(action) for action in QUEUES):
             continue
         remaining = tuple(each for each in remaining if each not in now)
         state = replay(state, turns[-1][1].steps) if turns else state

@@ -177,7 +177,7 @@ def job_facts(job: Job, decisions: Decisions) -> tuple[str, ...]:
             f"{'all who hold it take' if use.others else 'takes'} {text.size(use.memory_peak_bytes)} "
             f"({measured} of its time was measured)."
         )
-    facts += decisions.observed.told_of(job.id)
+    facts += decisions.observed.sentences_of(job.id)
     return tuple(facts)
 
 

@@ -52,13 +52,13 @@ class Asked:
             raise NoPlan("a slowdown is 0 or more: 0.1 is a tenth above the least time")
 
 
-def plan(table: LayerTable, setting: Setting, asked: Asked) -> Plan:
+def plan(table: LayerTable, setting: Setting, request: Asked) -> Plan:
     """The plan, with the best uniform number of GPUs and a proven bound beside it. Raises: NoPlan,
     BadTable.
     """
     _check_measured(table, setting)
     planner = _Planner(table, setting)
-    return planner.plan(asked)
+    return planner.plan(request)
 
 
 def _check_measured(table: LayerTable, setting: Setting) -> None:
@@ -88,15 +88,15 @@ class _Planner:
         self._rows: dict[float, Row] = {}
         self._chain = all(isinstance(node, Layer) for node in table.layers)
 
-    def plan(self, asked: Asked) -> Plan:
+    def plan(self, request: Asked) -> Plan:
         """The plan for what was asked."""
         one = self._evaluated(uniform(self._table, 1)).predicted
         limits, aim = [float("inf"), float("inf")], TIME
-        if asked.amplification is not None:
-            limits[GPU_TIME] = asked.amplification * one.gpu_time_us
-        if asked.slowdown is not None:
+        if request.amplification is not None:
+            limits[GPU_TIME] = request.amplification * one.gpu_time_us
+        if request.slowdown is not None:
             fastest, _ = self._best(TIME, limits)
-            limits[TIME], aim = fastest.predicted.time_us * (1 + asked.slowdown), GPU_TIME
+            limits[TIME], aim = fastest.predicted.time_us * (1 + request.slowdown), GPU_TIME
         result, bound = self._best(aim, limits)
         plain = self._best_uniform(aim, limits)
         return Plan(

@@ -171,10 +171,10 @@ def held_memory(pids: Sequence[int]) -> ProcessMemory:
     """Bytes that each process holds on each GPU now, by NVML in a process of its own; empty: not known."""
     command = [sys.executable, "-P", "-m", HELD_MEMORY, *map(str, pids)]
     try:
-        asked = subprocess.run(
+        result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=ASK_S
         )
-        answer = json.loads(asked.stdout)
+        answer = json.loads(result.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return {pid: {} for pid in pids}
     return {pid: answer.get(str(pid)) or {} for pid in pids}

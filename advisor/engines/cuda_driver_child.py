@@ -22,7 +22,7 @@ POWERS = ("CapEff", "CapPrm", "CapAmb")
 
 def main(argv: Sequence[str]) -> int:
     """Answer until the input ends; another status than 0 where it is not what it should have become."""
-    powers = powers_left(int(argv[0]))
+    powers = remaining_powers(int(argv[0]))
     if powers is not None:
         return _report({"no_driver": powers}, 1)
     try:
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def powers_left(uid: int) -> str | None:
+def remaining_powers(uid: int) -> str | None:
     """What this process has beyond the account that it should be; ``None``: nothing. By the kernel's word."""
     if set(os.getresuid()) != {uid} or len(set(os.getresgid())) != 1:
         return f"it is uid {os.getresuid()} and gid {os.getresgid()}, and should be uid {uid}"

@@ -45,7 +45,7 @@ class Numbers:
         """What the next number must lie above, beside those in the store."""
         return max(self._proven, *self._beyond.values(), 0)
 
-    def given_again(self, job: JobId) -> int | None:
+    def reissued(self, job: JobId) -> int | None:
         """The number of a command that its launcher took for one of before a restore."""
         earlier = self._earlier.get(job)
         return None if earlier is None else earlier.again

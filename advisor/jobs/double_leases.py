@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from advisor.jobs.claims import displaced
 from advisor.jobs.leased_gpus import overfull
-from advisor.jobs.lifecycle import PLACING, shares_held
+from advisor.jobs.lifecycle import PLACING, leased_shares
 from advisor.jobs.model import JobRecord
 from advisor.jobs.repository import Change, read_directives, write_changes
 from advisor.jobs.signing import placed_ms
@@ -42,7 +42,7 @@ def without_doubles(
         ranked = sorted(jobs, key=lambda job: _rank(store, settled[job], uuid), reverse=True)
         rest = 1 + SHARE_SLACK
         for job in ranked:
-            share = shares_held(settled[job]).get(uuid, 0.0)
+            share = leased_shares(settled[job]).get(uuid, 0.0)
             if share <= rest:
                 rest -= share
                 continue

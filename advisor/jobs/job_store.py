@@ -52,16 +52,16 @@ def open_register(store: "Store", clock: Clock, signer: CommandSigner | None = N
 
     Without a ``signer`` it has a key of its own: then nothing proves what was said before it was opened.
     """
-    kept = read_register(store, ENDED_KEPT)
+    stored = read_register(store, ENDED_KEPT)
     entries = {
         entry.id: entry if entry.last_seen_ms is None else replace(entry, last_seen_ms=None)
-        for entry in kept.entries
+        for entry in stored.entries
     }
     entries, doubles = without_doubles(store, entries, clock.now_ms())
     strays = match_leases(store, entries, clock.now_ms())
     signer = signer or CommandSigner(secrets.token_bytes(KEY_BYTES))
-    kept = replace(kept, entries=tuple(entries.values()), remarks=(*kept.remarks, *strays))
-    return Register(store, clock, signer, kept, doubles=doubles)
+    stored = replace(stored, entries=tuple(entries.values()), remarks=(*stored.remarks, *strays))
+    return Register(store, clock, signer, stored, doubles=doubles)
 
 
 class Register:
@@ -72,18 +72,18 @@ class Register:
         store: "Store",
         clock: Clock,
         signer: CommandSigner,
-        kept: Kept,
+        stored: Kept,
         *,
         doubles: Sequence[Ended] = (),
     ) -> None:
-        entries = {entry.id: entry for entry in kept.entries}
+        entries = {entry.id: entry for entry in stored.entries}
         self.opened_ms = clock.now_ms()
-        self.remarks, self.doubles = kept.remarks, tuple(doubles)
+        self.remarks, self.doubles = stored.remarks, tuple(doubles)
         self.doubt: Doubter = lambda entry, report, claim: None
         self._store, self._clock, self._signer = store, clock, signer
         self._working, self._seen = dict(entries), dict(entries)
         self._nonces = {_nonce(entry.submission): entry.id for entry in entries.values()}
-        self._number = kept.number
+        self._number = stored.number
         self._ended = sum(1 for entry in entries.values() if entry.state is JobState.ENDED)
         self._guard = threading.Lock()
         self._changed = threading.Condition(self._guard)
@@ -92,7 +92,7 @@ class Register:
         self._listeners = Listeners()
         self._heard_ms: dict[JobId, int] = {}
         self._since_ms = clock.monotonic_ms()
-        self._numbers = Numbers(entries.values(), kept.given)
+        self._numbers = Numbers(entries.values(), stored.given)
         self._devices = Devices(entries.values(), store.is_simulated)
         self._reviewer = Reviewer(signer, self._numbers, self._devices)
 

@@ -7,7 +7,7 @@ whole GPU never has two holders, and a simulated one has none: nothing real can 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from advisor.jobs.lifecycle import Refused, leased, shares_held
+from advisor.jobs.lifecycle import Refused, leased, leased_shares
 from advisor.jobs.model import JobRecord
 from advisor.planner.transition import SHARE_SLACK
 from collector.model import GpuUuid, JobId
@@ -40,7 +40,7 @@ class Devices:
 
     def hold(self, entry: JobRecord) -> None:
         """The entry holds what is leased to it; unasked, as where a write that failed is undone for all."""
-        for uuid, share in shares_held(entry).items():
+        for uuid, share in leased_shares(entry).items():
             self._on[uuid][entry.id] = share
             self._doubted_ms.pop(uuid, None)
 
@@ -60,10 +60,10 @@ class Devices:
 
     def in_the_way(self, before: JobRecord | None, after: JobRecord) -> dict[GpuUuid, tuple[JobId, ...]]:
         """The GPUs of which ``after`` would hold more than others leave, and who those are."""
-        had = {} if before is None else shares_held(before)
+        had = {} if before is None else leased_shares(before)
         return {
             uuid: tuple(others)
-            for uuid, share in shares_held(after).items()
+            for uuid, share in leased_shares(after).items()
             if share > had.get(uuid, 0.0)
             and (others := {job: part for job, part in self._on[uuid].items() if job != after.id})
             and sum(others.values()) + share > 1 + SHARE_SLACK
@@ -88,6 +88,6 @@ def overfull(entries: Mapping[JobId, JobRecord]) -> dict[GpuUuid, tuple[JobId, .
     """The GPUs of which these entries together hold more than there is, and who holds them. Pure."""
     shares: defaultdict[GpuUuid, dict[JobId, float]] = defaultdict(dict)
     for entry in entries.values():
-        for uuid, share in shares_held(entry).items():
+        for uuid, share in leased_shares(entry).items():
             shares[uuid][entry.id] = share
     return {uuid: tuple(parts) for uuid, parts in shares.items() if sum(parts.values()) > 1 + SHARE_SLACK}

@@ -63,7 +63,7 @@ def leased(entry: JobRecord) -> tuple[GpuUuid, ...]:
     return entry.gpus
 
 
-def shares_held(entry: JobRecord) -> dict[GpuUuid, float]:
+def leased_shares(entry: JobRecord) -> dict[GpuUuid, float]:
     """The share of each leased GPU that is taken: the old one where it leaves, the larger where it stays."""
     if not (in_flight(entry) and isinstance(entry.directive, ReallocateCommand)):
         return dict.fromkeys(entry.gpus, entry.share)
@@ -72,9 +72,9 @@ def shares_held(entry: JobRecord) -> dict[GpuUuid, float]:
     return coming | shares
 
 
-def share_held(entry: JobRecord) -> float:
+def leased_share(entry: JobRecord) -> float:
     """One share for all leased GPUs: the smallest while it moves, so that none looks given away twice."""
-    return min(shares_held(entry).values(), default=entry.share)
+    return min(leased_shares(entry).values(), default=entry.share)
 
 
 def objection(entry: JobRecord, directive: Command) -> Refused | None:
@@ -131,7 +131,7 @@ def with_command(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord
         case CancelCommand() if not leased(entry) and entry.beside is None:
             return _ended(replace(entry, directive=directive), ExitReason.CANCELLED, now_ms, directive.reason)
         case CancelCommand():
-            return replace(entry, gpus=leased(entry), share=share_held(entry), directive=directive)
+            return replace(entry, gpus=leased(entry), share=leased_share(entry), directive=directive)
         case (
             ReallocateCommand() | PauseCommand() | RequeueCommand() | ReleaseMemoryCommand() | NotifyCommand()
         ):

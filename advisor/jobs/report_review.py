@@ -45,7 +45,7 @@ class Reviewer:
         self._numbers.hear(before.id, report.acknowledged)
         if proof is not None:
             self._numbers.prove(proof.number)
-        claim = claims.claim_of(before, report, proof, self._numbers.given_again(before.id))
+        claim = claims.claim_of(before, report, proof, self._numbers.reissued(before.id))
         report = replace(report, proof="")  # it has served, and would only make the entry longer
         after = claims.apply_claim(before, report, claim, now_ms)
         rivals = {job for jobs in self._devices.in_the_way(before, after).values() for job in jobs}

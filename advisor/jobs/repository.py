@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from advisor.jobs.lifecycle import shares_held
+from advisor.jobs.lifecycle import leased_shares
 from advisor.jobs.model import Command, JobRecord
 from advisor.serialize import Unreadable, from_text, to_text
 from advisor.statements import asked, statement
@@ -52,8 +52,8 @@ def read_register(store: "Store", ended: int) -> Kept:
         except Unreadable as error:
             unreadable.append(str(error))
     number = asked(store, "last_entry", {})[0]["number"]
-    given = asked(store, "next_number", {"above": 0})[0]["number"] - 1
-    return Kept(entries=tuple(entries), number=int(number), given=int(given), remarks=tuple(unreadable))
+    newest = asked(store, "next_number", {"above": 0})[0]["number"] - 1
+    return Kept(entries=tuple(entries), number=int(number), given=int(newest), remarks=tuple(unreadable))
 
 
 def read_entry(store: "Store", job: JobId) -> JobRecord | None:
@@ -97,7 +97,7 @@ def write_changes(store: "Store", changes: Sequence[Change], at_ms: int) -> None
     sums = tuple(net.values())
     tables = (
         ("put_entries", "coming", [_entry_row(each.after) for each in sums]),
-        ("put_directives", "telling", [row for each in changes for row in _told(each, at_ms)]),
+        ("put_directives", "telling", [row for each in changes for row in _command_rows(each, at_ms)]),
         ("settle_directives", "acknowledged", [row for each in sums for row in _handled(each, at_ms)]),
         ("release_leases", "releasing", [row for each in sums for row in _released(each, at_ms)]),
         ("grant_leases", "granting", [row for each in sums for row in _granted(each, at_ms)]),
@@ -196,7 +196,7 @@ def number_of(job: JobId) -> int:
     return int(job.partition(":")[2])
 
 
-def _told(change: Change, at_ms: int) -> Iterable[Row]:
+def _command_rows(change: Change, at_ms: int) -> Iterable[Row]:
     directive = change.after.directive
     earlier = None if change.before is None else change.before.directive
     if directive is not None and (earlier is None or earlier.number != directive.number):
@@ -211,7 +211,7 @@ def _handled(change: Change, at_ms: int) -> Iterable[Row]:
 
 
 def _holds(entry: JobRecord | None) -> dict[GpuUuid, float]:
-    return {} if entry is None else shares_held(entry)
+    return {} if entry is None else leased_shares(entry)
 
 
 def _released(change: Change, at_ms: int) -> Iterable[Row]:

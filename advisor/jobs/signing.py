@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from advisor.jobs.lifecycle import leased, share_held
+from advisor.jobs.lifecycle import leased, leased_share
 from advisor.jobs.model import (
     CancelCommand,
     Command,
@@ -76,7 +76,7 @@ class CommandSigner:
 
     def signed(self, entry: JobRecord, directive: Command, now_ms: int) -> Command:
         """The command as it is given at ``now_ms`` to the launcher of an entry that stands so."""
-        own_gpus, own_share = leased(entry), share_held(entry)
+        own_gpus, own_share = leased(entry), leased_share(entry)
         gpus, share = own_gpus, own_share
         if isinstance(directive, StartCommand | ResumeCommand | ReallocateCommand):
             gpus, share = directive.gpus, directive.share
@@ -97,7 +97,7 @@ class CommandSigner:
 
     def lease(self, entry: JobRecord) -> str:
         """A proof of how the entry stands since the newest command that its launcher has carried out."""
-        gpus, share = leased(entry), share_held(entry)
+        gpus, share = leased(entry), leased_share(entry)
         proof = CommandProof(
             number=entry.acknowledged,
             kind=LEASE,

@@ -233,11 +233,11 @@ def parting(
             action=ActionClass.PACK,
             reason=reason,
         ),
-        whole_again(host, reason),
+        unshared_move(host, reason),
     )
 
 
-def whole_again(host: JobRecord, reason: str) -> Move:
+def unshared_move(host: JobRecord, reason: str) -> Move:
     """What gives a host as much of its GPU as it asked for."""
     return Move(
         job=host.id, gpus=host.gpus, share=host.submission.share, action=ActionClass.PACK, reason=reason

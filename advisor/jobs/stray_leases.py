@@ -9,7 +9,7 @@ given out.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from advisor.jobs.lifecycle import shares_held
+from advisor.jobs.lifecycle import leased_shares
 from advisor.jobs.model import JobRecord
 from advisor.jobs.repository import put_leases, read_leases
 from advisor.planner.transition import SHARE_SLACK
@@ -28,7 +28,7 @@ def match_leases(store: "Store", jobs: Mapping[JobId, JobRecord], now_ms: int) -
     right, closing = set(), []
     for row in rows:
         key, job = (row["job"], row["gpu"]), jobs.get(row["job"])
-        share = None if job is None else shares_held(job).get(row["gpu"])
+        share = None if job is None else leased_shares(job).get(row["gpu"])
         if share is not None and abs(share - row["share"]) <= SHARE_SLACK and key not in right:
             right.add(key)
         else:
@@ -37,7 +37,7 @@ def match_leases(store: "Store", jobs: Mapping[JobId, JobRecord], now_ms: int) -
     opening = [
         (job, uuid, share)
         for job in jobs.values()
-        for uuid, share in shares_held(job).items()
+        for uuid, share in leased_shares(job).items()
         if (job.id, uuid) not in right or (job.id, uuid) in closing
     ]
     if closing or opening:

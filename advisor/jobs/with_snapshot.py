@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from advisor.jobs.lifecycle import attained_gpu_s, in_flight, lapsing, leased, share_held, shares_held
+from advisor.jobs.lifecycle import attained_gpu_s, in_flight, lapsing, leased, leased_share, leased_shares
 from advisor.jobs.model import (
     Elasticity,
     JobRecord,
@@ -83,7 +83,7 @@ def joined(
     stale = {uuid for uuid in live.gpus if look.now_ms - look.newest_ms.get(uuid, 0) > look.stale_ms}
     leases: defaultdict[GpuUuid, float] = defaultdict(float)
     for entry in holding.values():
-        for uuid, share in shares_held(entry).items():
+        for uuid, share in leased_shares(entry).items():
             leases[uuid] += share
     measured = [placement for id, placement in live.placements.items() if look.by_launcher(id)]
     measured_gpus = {uuid for placement in measured for uuid in placement.gpus}
@@ -105,7 +105,7 @@ def joined(
     ]
     ours.update({entry.id: replace(draw(entry), held=True) for entry in expected})
     placements = {
-        entry.id: Placement(gpus=leased(entry), share=share_held(entry)) for entry in holding.values()
+        entry.id: Placement(gpus=leased(entry), share=leased_share(entry)) for entry in holding.values()
     }
     busy = {live.gpus[uuid].node for entry in holding.values() if _disturbs(entry) for uuid in leased(entry)}
     state = replace(
@@ -138,7 +138,7 @@ def waiting_job(entry: JobRecord) -> Job:
     phase = Phase.PAUSED if entry.state is JobState.PAUSED else Phase.PENDING
     untouched = entry.paused_for_idling and entry.submission.kind is JobKind.INTERACTIVE
     return replace(
-        _asked(entry, None, 0),
+        _from_submission(entry, None, 0),
         phase=phase,
         paused_on=entry.paused_on,
         held=entry.held_by_user or untouched,
@@ -233,7 +233,7 @@ def _disturbs(entry: JobRecord) -> bool:
 def _running(entry: JobRecord, live: ClusterState, look: Look, stale: set[GpuUuid]) -> Job:
     """A job with a lease; while something is in flight, or its launcher is away, nothing is done to it."""
     submission, report, running = entry.submission, entry.report, live.jobs.get(entry.id)
-    job = _asked(entry, running, look.now_ms)
+    job = _from_submission(entry, running, look.now_ms)
     starting = entry.state is JobState.STARTING or entry.started_ms is None
     unseen = running is None or any(uuid in stale for uuid in leased(entry))
     job = replace(
@@ -276,7 +276,7 @@ def _untouchable(job: Job, size: int) -> Job:
     )
 
 
-def _asked(entry: JobRecord, running: Job | None, now_ms: int) -> Job:
+def _from_submission(entry: JobRecord, running: Job | None, now_ms: int) -> Job:
     """What was asked for, what is allowed, and what was done to it so far."""
     submission, report = entry.submission, entry.report
     moves = submission.mobility is not Elasticity.RIGID

@@ -24,7 +24,7 @@ from advisor.journal.records import (
     Stood,
     Undo,
     result_of,
-    stood_in,
+    state_before,
     undo_of,
 )
 from advisor.outcomes import Outcome
@@ -124,7 +124,7 @@ class StoreJournal:
 
     def intends(self, at_ms: int, step: Action, actor: str = FALLOW, plan: int | None = None) -> int:
         """Write down a step with how its job stands; the number of the intent. Raises StoreFull."""
-        before = None if self._seen is None else stood_in(self._seen, step.job)
+        before = None if self._seen is None else state_before(self._seen, step.job)
         row = {
             "plan": self._plan if plan is None and actor == FALLOW else plan,
             "job": step.job,

@@ -105,7 +105,7 @@ class Undo:
     why_not: str | None = None
 
 
-def stood_in(state: ClusterState, id: JobId) -> Stood | None:
+def state_before(state: ClusterState, id: JobId) -> Stood | None:
     """How a job stands in a snapshot; ``None`` for one that is not in it."""
     job = state.jobs.get(id)
     if job is None:

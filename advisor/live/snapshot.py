@@ -105,19 +105,19 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     # a judgement says nothing of what it has no samples of
     silent = [uuid for uuid, row in gpus.items() if row["newest_ms"] is None]
     judged = _Judged.of(analysis, gpus, silent)
-    given: dict[str, float] = defaultdict(float)
+    shares_of: dict[str, float] = defaultdict(float)
     for row in (row for rows in claims.values() for row in rows):
-        given[row["uuid"]] += row["share"]
-    facts = _Facts(gpus=gpus, judged=judged, site=site, given=given)
+        shares_of[row["uuid"]] += row["share"]
+    facts = _Facts(gpus=gpus, judged=judged, site=site, given=shares_of)
     jobs = [_job(rows, facts) for rows in claims.values()]
     jobs_read = [job for job in jobs if job is not None]
     state = ClusterState(
         as_of_ms=now_ms,
         nodes={NodeName(row["node"]): Node(name=NodeName(row["node"])) for row in gpu_rows},
-        gpus={GpuUuid(row["uuid"]): _gpu(row, judged, row["uuid"] in given) for row in gpu_rows},
+        gpus={GpuUuid(row["uuid"]): _gpu(row, judged, row["uuid"] in shares_of) for row in gpu_rows},
         projects=site.projects,
         jobs={job.id: job for job in jobs_read},
-        placements={job.id: _placement(claims[job.id], given) for job in jobs_read},
+        placements={job.id: _placement(claims[job.id], shares_of) for job in jobs_read},
         usage=usage_of(ask("project_use", window)),
     )
     places = {

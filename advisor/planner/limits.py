@@ -134,9 +134,9 @@ class Limits:
 
     def ever(self, action: ActionClass) -> bool:
         """Whether a class of action takes part in deciding at all: it is not OFF for everybody."""
-        return bool(self.said(action) - {Mode.OFF})
+        return bool(self.modes_of(action) - {Mode.OFF})
 
-    def said(self, action: ActionClass) -> frozenset[Mode]:
+    def modes_of(self, action: ActionClass) -> frozenset[Mode]:
         """All modes in which a class of action stands, for the site or for a project."""
         own = (modes[action] for modes in self.project_modes.values() if action in modes)
         return frozenset((self.mode(action), *own))

@@ -136,7 +136,7 @@ class Observed:
     prices: Mapping[str, Price] = field(default_factory=dict)
     experience: Mapping[str, Experience] = field(default_factory=dict)
 
-    def told_of(self, job: JobId, kinds: Container[FindingKind] = tuple(FindingKind)) -> tuple[str, ...]:
+    def sentences_of(self, job: JobId, kinds: Container[FindingKind] = tuple(FindingKind)) -> tuple[str, ...]:
         """A sentence for each of these kinds that was found of a job; how many more GPUs it is true of.
 
         That it uses a part of its GPUs names each idle one, and stands for them.
@@ -174,8 +174,8 @@ class Observed:
 
 def measured_since_ms(finding: Finding) -> int:
     """Since when the idleness that was found was measured without a gap that is too large to look across."""
-    known = {each.name: each.value for each in finding.evidence}
-    from_ms = known.get("measured_from_ms")
+    evidence = {each.name: each.value for each in finding.evidence}
+    from_ms = evidence.get("measured_from_ms")
     return max(finding.since_ms, int(from_ms)) if isinstance(from_ms, int | float) else finding.since_ms
 
 

@@ -103,12 +103,12 @@ def demand(state: ClusterState) -> dict[ProjectName, float]:
 
     Who asked for a part of a GPU and was given a MIG instance wants that instance.
     """
-    wanted: defaultdict[ProjectName, list[float]] = defaultdict(list)
+    by_project: defaultdict[ProjectName, list[float]] = defaultdict(list)
     for job in state.jobs.values():
         placement = state.placements.get(job.id)
         size = 0.0 if placement is None else held_gpus(placement, state.gpus)
-        wanted[job.project].append(max(job.max_gpus * job.share, size))
-    return {name: fsum(sizes) for name, sizes in wanted.items()}
+        by_project[job.project].append(max(job.max_gpus * job.share, size))
+    return {name: fsum(sizes) for name, sizes in by_project.items()}
 
 
 def asking(state: ClusterState) -> dict[ProjectName, float]:
@@ -118,10 +118,10 @@ def asking(state: ClusterState) -> dict[ProjectName, float]:
 
 def allocated(state: ClusterState) -> dict[ProjectName, float]:
     """GPUs that each project's own jobs were given."""
-    given: defaultdict[ProjectName, list[float]] = defaultdict(list)
+    by_project: defaultdict[ProjectName, list[float]] = defaultdict(list)
     for job, placement in state.placements.items():
-        given[state.jobs[job].project].append(held_gpus(placement, state.gpus))
-    return {name: fsum(sizes) for name, sizes in given.items()}
+        by_project[state.jobs[job].project].append(held_gpus(placement, state.gpus))
+    return {name: fsum(sizes) for name, sizes in by_project.items()}
 
 
 def is_usable(gpu: Gpu, state: ClusterState) -> bool:

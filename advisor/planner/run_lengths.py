@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import exp, expm1, log, log1p, log2, prod
 
-from advisor.planner.throughput import time_left_s
+from advisor.planner.throughput import remaining_s_of
 from advisor.state.model import ClusterState, Job
 from collector.model import JobKind
 
@@ -66,7 +66,7 @@ class RunLengths:
 
     def ended_by(self, state: ClusterState, job: Job, times_s: Sequence[float]) -> list[float]:
         """The chances 0..1 that a running job has ended so many seconds from now."""
-        rest_s = time_left_s(job, len(state.placements[job.id].gpus))
+        rest_s = remaining_s_of(job, len(state.placements[job.id].gpus))
         if rest_s is not None:
             return [float(at_s >= rest_s) for at_s in times_s]
         if job.started_ms is None:
@@ -76,7 +76,7 @@ class RunLengths:
 
     def lasts_after(self, job: Job, times_s: Sequence[float]) -> list[float]:
         """The chances 0..1 that a job which begins on its fewest GPUs still runs so many seconds later."""
-        reported = time_left_s(job, job.min_gpus)
+        reported = remaining_s_of(job, job.min_gpus)
         if reported is not None:
             return [float(at_s < reported) for at_s in times_s]
         return self._lasts(job, 0.0, times_s)
@@ -85,7 +85,7 @@ class RunLengths:
         """Expected seconds from now until the first of these running jobs ends, ``horizon_s`` at most."""
         horizons, guessed = [horizon_s], []
         for job in jobs:
-            rest_s = time_left_s(job, len(state.placements[job.id].gpus))
+            rest_s = remaining_s_of(job, len(state.placements[job.id].gpus))
             if rest_s is None:
                 guessed.append(job)
             else:

@@ -68,7 +68,7 @@ def base_gpus(job: Job) -> int:
     return min(job.profile.step_s)
 
 
-def time_left_s(job: Job, gpus: int) -> float | None:
+def remaining_s_of(job: Job, gpus: int) -> float | None:
     """Seconds until the job is done on ``gpus`` GPUs, by its own report; ``None`` without one."""
     if job.profile is None or job.profile.steps_left is None:
         return None
@@ -76,9 +76,9 @@ def time_left_s(job: Job, gpus: int) -> float | None:
     return None if step is None else step * job.profile.steps_left
 
 
-def gpu_time_left_s(job: Job) -> float | None:
+def remaining_gpu_s_of(job: Job) -> float | None:
     """GPU-seconds that the job still needs on its smallest world, by its own report."""
-    rest_s = time_left_s(job, job.min_gpus)
+    rest_s = remaining_s_of(job, job.min_gpus)
     return None if rest_s is None else rest_s * job.min_gpus * job.share
 
 
@@ -97,7 +97,7 @@ def growth_pays(job: Job, before: int, after: int, limits: Limits) -> bool | Non
     if grown > limits.amplification:
         return False
     cost = job.profile.resize_s if job.profile.resize_s is not None else limits.resize_s
-    rest_s, then = time_left_s(job, before), time_left_s(job, after)
+    rest_s, then = remaining_s_of(job, before), remaining_s_of(job, after)
     if rest_s is None or then is None:
         return gain * 0.9 >= limits.resize_speedup
     return rest_s >= limits.resize_costs_left * cost and rest_s / (then + cost) >= limits.resize_speedup

@@ -72,7 +72,7 @@ def advise(
     barren: dict[_Shape, Abstain | None] = {}
     answers: list[Advice | Abstain | None] = []
     before: dict[int, int] = {}
-    seen: Freeing | None = None
+    forecast: Freeing | None = None
     place = _Place(state, queue.board, rules, stuck, Draft(state))
     for gang in _crowded_out(queue):
         ahead = dict(before)
@@ -84,8 +84,8 @@ def advise(
             continue
         result = _cheapest(place, gang)
         if isinstance(result, Clearing):
-            seen = freeing(state, rules.horizon_s, observed.endings) if seen is None else seen
-            spared = (gang, spared_s(seen, gang, ahead))
+            forecast = freeing(state, rules.horizon_s, observed.endings) if forecast is None else forecast
+            spared = (gang, spared_s(forecast, gang, ahead))
             answers.append(_weighed(state, observed, rules, spared, result))
         else:
             answers.append(result)

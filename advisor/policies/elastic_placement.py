@@ -15,7 +15,7 @@ from advisor.actions import Action, Move, Requeue
 from advisor.planner.limits import Limits
 from advisor.planner.protection import against_disturbing, against_touching
 from advisor.planner.quota import is_usable, quota_cover
-from advisor.planner.throughput import growth_pays, step_s, time_left_s
+from advisor.planner.throughput import growth_pays, remaining_s_of, step_s
 from advisor.planner.working_state import WorkingState
 from advisor.policies.borrowing import Firm
 from advisor.policies.elastic_sizes import Claim, apportion, claim_of
@@ -221,7 +221,7 @@ class _Placing:
     def _move_pays(self, job: Job, size: int) -> bool:
         assert job.profile is not None
         apart, together = step_s(job.profile, size, spread=True), step_s(job.profile, size)
-        rest_s = time_left_s(job, size)
+        rest_s = remaining_s_of(job, size)
         if apart is None or together is None or rest_s is None:
             return False
         cost = self._round.limits.resize_s if job.profile.resize_s is None else job.profile.resize_s

@@ -140,7 +140,7 @@ def _what(state: ClusterState, job: Job, found: Standing) -> str:
 
 
 def _why(job: Job, idle: str, seen: IdlePrediction | None, observed: Observed) -> str:
-    result = next(iter(observed.told_of(job.id, IDLENESS)), None)
+    result = next(iter(observed.sentences_of(job.id, IDLENESS)), None)
     first = result or f"It has done nothing for {idle}."
     if job.protected:
         first = f"{first} {PROTECTED[0].upper()}{PROTECTED[1:]}."

@@ -22,7 +22,7 @@ from advisor.actions import Requeue
 from advisor.planner.limits import Order
 from advisor.planner.placement import share_on
 from advisor.planner.plan import Rule
-from advisor.planner.throughput import gpu_time_left_s
+from advisor.planner.throughput import remaining_gpu_s_of
 from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
 from advisor.policies.backfill import Ends
@@ -287,7 +287,7 @@ def _place_in_line(job: Job, order: Order) -> tuple[int, float, int, str]:
         case Order.ARRIVAL:
             first = 0.0
         case Order.SHORTEST | Order.GOODPUT:
-            rest_s = gpu_time_left_s(job)
+            rest_s = remaining_gpu_s_of(job)
             first = float("inf") if rest_s is None else rest_s
         case Order.YOUNGEST:
             first = 0.0 if is_young(job) else 1.0

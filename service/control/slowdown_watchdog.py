@@ -30,8 +30,8 @@ from advisor.jobs.slowdown_watchdog import (
     parting,
     too_slow,
     tried,
+    unshared_move,
     ways,
-    whole_again,
 )
 from advisor.journal.records import Result
 from advisor.outcomes import Done
@@ -221,11 +221,11 @@ class SlowdownWatchdog:
             if any(held[uuid] != 1 for uuid in entry.gpus) or not self._may(id, state):
                 continue
             if id in parted:
-                self._do(whole_again(entry, f"{parted[id]} has left it"))
+                self._do(unshared_move(entry, f"{parted[id]} has left it"))
             elif self._has_rested(entry) and misses(self._tracks.get(id), self._alone.get(id), PAIRING):
                 self._tried_ms[id] = self._clock.now_ms()
                 why = "nobody is beside it any more, and it has only a part of its GPU"
-                self._do(whole_again(entry, why))
+                self._do(unshared_move(entry, why))
 
     def _has_rested(self, entry: "JobRecord") -> bool:
         """Whether it may be disturbed again, as any job."""

@@ -94,7 +94,7 @@ def machine_state(now_ms: int) -> ClusterState:
 
 @dataclass
 class Story:
-    """A machine with one notebook; ``told_of`` what was done, as (minute, verb)."""
+    """A machine with one notebook; ``sentences_of`` what was done, as (minute, verb)."""
 
     clock: HandClock
     typed_ms: int = WORKED_MS

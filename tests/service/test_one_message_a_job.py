@@ -138,10 +138,10 @@ def test_reports_have_one_row_a_job(client: Client) -> None:
 def test_what_several_kinds_say_is_a_sentence_each(data: Path) -> None:
     with open_store(data / "fallow.duckdb") as store, store.reader() as connection:
         observed = Observed(analysis=assess(connection, END_MS, Thresholds(), MINUTE_MS))
-    (told,) = observed.told_of(JOB)
+    (told,) = observed.sentences_of(JOB)
     assert told.endswith("The same on 3 more of its GPUs.")
-    assert observed.told_of(JOB, (FindingKind.STRAGGLER,)) == ()
-    (alone,) = observed.told_of(ALONE)
+    assert observed.sentences_of(JOB, (FindingKind.STRAGGLER,)) == ()
+    (alone,) = observed.sentences_of(ALONE)
     assert "The same" not in alone
 
 

@@ -8,7 +8,7 @@ from advisor.actions import Move, Pause, Resize, Resume, Start
 from advisor.planner.fair_share import UsageSample, charging, fair_shares, remembered, water_fill
 from advisor.planner.limits import Lending, Limits
 from advisor.planner.placement import Board, shrunk
-from advisor.planner.throughput import amplification, growth_pays, hoped, speedup, step_s, time_left_s
+from advisor.planner.throughput import amplification, growth_pays, hoped, remaining_s_of, speedup, step_s
 from advisor.planner.transition import StepError, replay, transition
 from advisor.state.model import ClusterState, Gpu, Job, Phase, Placement, Profile, Project, Usage
 
@@ -175,7 +175,7 @@ def test_growth_pays_or_not(changes: dict, pays: bool | None) -> None:
 def test_gpu_time_may_double_and_no_more() -> None:
     job = Job(id="j", project="p", max_gpus=8, profile=Profile(step_s={1: 8.0, 8: 2.01}, steps_left=1e6))
     assert growth_pays(job, 1, 8, Limits()) is False
-    assert time_left_s(job, 1) == 8e6
+    assert remaining_s_of(job, 1) == 8e6
 
 
 def test_hope_goes_on_as_the_last_two_sizes_did_and_perfectly_from_one() -> None:

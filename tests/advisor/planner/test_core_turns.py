@@ -210,7 +210,7 @@ BOUNDS = st.builds(
 def test_what_is_planned_to_be_done_by_itself_is_what_is_done(state: ClusterState, bounds: Limits) -> None:
     plan = decide(state, bounds)
     approved = approve(plan, state, bounds).approved.steps
-    if any(Mode.AUTO in bounds.said(action) for action in QUEUES):
+    if any(Mode.AUTO in bounds.modes_of(action) for action in QUEUES):
         assert approved == plan.steps[: plan.alone]
     else:
         assert approved == ()
