@@ -260,9 +260,9 @@ class LocalEngine:
             reason=reason,
         )
 
-    def _timeout_s(self, directive: Command, entry: JobRecord) -> float:
+    def _timeout_s(self, command: Command, entry: JobRecord) -> float:
         patience, submission = self._patience, entry.submission
-        match directive:
+        match command:
             case StartCommand() | ReleaseMemoryCommand() | NotifyCommand():
                 return patience.answer_s
             case PauseCommand() | RequeueCommand() | CancelCommand():
@@ -271,7 +271,7 @@ class LocalEngine:
                 grace_s = 0.0 if submission.mobility is Elasticity.ELASTIC else submission.grace_s
                 return patience.reshape_s + grace_s
             case _:
-                assert_never(directive)
+                assert_never(command)
 
 
 def _promised(entry: JobRecord, step: HoldForJob) -> JobRecord:

@@ -61,11 +61,11 @@ def claim_of(
     if entry.state is JobState.ENDED or report.exit_reason is not None:
         return None
     proof = proof if proof is not None and proof.number == report.acknowledged else None
-    directive = entry.directive
-    answers = in_flight(entry) and directive is not None and directive.number == report.acknowledged
+    command = entry.directive
+    answers = in_flight(entry) and command is not None and command.number == report.acknowledged
     if answers and proof is None and again == report.acknowledged:
         return Void()
-    is_other = answers and proof is not None and directive is not None and report.proof != directive.proof
+    is_other = answers and proof is not None and command is not None and report.proof != command.proof
     if is_other or report.acknowledged > newest_number(entry):
         return _ahead(entry, report, proof)
     strange = [uuid for uuid in report.gpus if uuid not in leased(entry)]

@@ -136,7 +136,7 @@ class Register:
             self._commits.commit(batch)
         return self.entry(job), earlier is None
 
-    def give(self, job: JobId, directive: Command, also: Turn | None = None) -> JobRecord:
+    def give(self, job: JobId, command: Command, also: Turn | None = None) -> JobRecord:
         """Give a directive, its leases with it; ``also`` changes the entry further, in the same commit.
 
         Blocks. Raises ``UnknownJob``, ``Refused`` (it cannot take this), ``Taken`` (a GPU has a holder).
@@ -144,10 +144,10 @@ class Register:
 
         def turn(entry: JobRecord) -> JobRecord:
             now_ms = self._clock.now_ms()
-            after = lifecycle.with_command(entry, self._signer.signed(entry, directive, now_ms), now_ms)
+            after = lifecycle.with_command(entry, self._signer.signed(entry, command, now_ms), now_ms)
             self._devices.must_fit(entry, after)
-            self._numbers.must_reach(job, directive.number)
-            self._numbers.give(job, directive.number)
+            self._numbers.must_reach(job, command.number)
+            self._numbers.give(job, command.number)
             return after if also is None else also(after)
 
         return self.change(job, turn)

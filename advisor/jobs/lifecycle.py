@@ -77,67 +77,67 @@ def leased_share(entry: JobRecord) -> float:
     return min(leased_shares(entry).values(), default=entry.share)
 
 
-def objection(entry: JobRecord, directive: Command) -> Refused | None:
+def objection(entry: JobRecord, command: Command) -> Refused | None:
     """Why the entry cannot be given this directive now; ``None`` when it can."""
-    what = f"{verb_of(directive)} {entry.id}"
+    what = f"{verb_of(command)} {entry.id}"
     if entry.state is JobState.ENDED:
         return Refused(f"{what}: the job has ended")
     if lapsing(entry):
         return Refused(f"{what}: its launcher is gone; only its processes are awaited")
     if in_flight(entry) and (
-        isinstance(entry.directive, CancelCommand) or not isinstance(directive, CancelCommand)
+        isinstance(entry.directive, CancelCommand) or not isinstance(command, CancelCommand)
     ):
         doing = verb_of(entry.directive)
         return Refused(f"{what}: its launcher has not acknowledged {doing} yet; wait for that")
     newest = newest_number(entry)
-    if directive.number <= newest:
-        return Refused(f"{what}: number {directive.number} is not above {newest}, the newest one given")
-    return unable(entry, directive, what) or misplaced(entry, directive, what)
+    if command.number <= newest:
+        return Refused(f"{what}: number {command.number} is not above {newest}, the newest one given")
+    return unable(entry, command, what) or misplaced(entry, command, what)
 
 
-def with_command(entry: JobRecord, directive: Command, now_ms: int) -> JobRecord:
+def with_command(entry: JobRecord, command: Command, now_ms: int) -> JobRecord:
     """The entry with a directive in flight. Raises ``Refused`` (``Unable``: it never can)."""
-    refused = objection(entry, directive)
+    refused = objection(entry, command)
     if refused is not None:
         raise refused
-    match directive:
+    match command:
         case StartCommand(beside=str() as beside):
             return replace(
                 entry,
                 state=JobState.STARTING,
                 beside=beside,
-                beside_gpu=directive.gpus[0],
+                beside_gpu=command.gpus[0],
                 promised_ms=None,
                 held_by_user=False,
-                message=directive.reason,
-                directive=directive,
+                message=command.reason,
+                directive=command,
             )
         case StartCommand() | ResumeCommand():
             placed = replace(
                 entry,
                 state=JobState.STARTING,
-                gpus=directive.gpus,
-                share=directive.share,
-                sharing=directive.sharing,
+                gpus=command.gpus,
+                share=command.share,
+                sharing=command.sharing,
                 counted_ms=now_ms,
                 leased_ms=now_ms,
                 placed_ms=now_ms,
                 promised_ms=None,
                 promised_gpus=(),
                 held_by_user=False,
-                message=directive.reason,
+                message=command.reason,
             )
-            return replace(placed, directive=directive)
+            return replace(placed, directive=command)
         case CancelCommand() if not leased(entry) and entry.beside is None:
-            return _ended(replace(entry, directive=directive), ExitReason.CANCELLED, now_ms, directive.reason)
+            return _ended(replace(entry, directive=command), ExitReason.CANCELLED, now_ms, command.reason)
         case CancelCommand():
-            return replace(entry, gpus=leased(entry), share=leased_share(entry), directive=directive)
+            return replace(entry, gpus=leased(entry), share=leased_share(entry), directive=command)
         case (
             ReallocateCommand() | PauseCommand() | RequeueCommand() | ReleaseMemoryCommand() | NotifyCommand()
         ):
-            return replace(entry, directive=directive)
+            return replace(entry, directive=command)
         case _:
-            assert_never(directive)
+            assert_never(command)
 
 
 def with_report(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
@@ -147,9 +147,9 @@ def with_report(entry: JobRecord, report: Report, now_ms: int) -> JobRecord:
     """
     if entry.state is JobState.ENDED:
         return entry
-    entry, directive = with_sign_of_life(entry, report, now_ms), entry.directive
-    if directive is not None and in_flight(entry) and report.acknowledged == directive.number:
-        entry = _acknowledged(replace(entry, acknowledged=directive.number), directive, report, now_ms)
+    entry, command = with_sign_of_life(entry, report, now_ms), entry.directive
+    if command is not None and in_flight(entry) and report.acknowledged == command.number:
+        entry = _acknowledged(replace(entry, acknowledged=command.number), command, report, now_ms)
     elif entry.acknowledged < report.acknowledged < newest_number(entry):
         entry = replace(entry, acknowledged=report.acknowledged)
     if report.exit_reason is not None and entry.state is not JobState.ENDED:
@@ -188,24 +188,20 @@ def silent(entry: JobRecord, now_ms: int, why: str) -> JobRecord:
 
 def unlaunched(entry: JobRecord, now_ms: int) -> JobRecord:
     """A job that has just been told to stop is over where no launcher ever spoke: nothing of it can run."""
-    directive = entry.directive
-    if (
-        entry.launcher is not None
-        or entry.state is JobState.ENDED
-        or not isinstance(directive, CancelCommand)
-    ):
+    command = entry.directive
+    if entry.launcher is not None or entry.state is JobState.ENDED or not isinstance(command, CancelCommand):
         return entry
-    return _ended(entry, ExitReason.CANCELLED, now_ms, directive.reason)
+    return _ended(entry, ExitReason.CANCELLED, now_ms, command.reason)
 
 
-def forced(entry: JobRecord, directive: CancelCommand, now_ms: int) -> JobRecord:
+def forced(entry: JobRecord, command: CancelCommand, now_ms: int) -> JobRecord:
     """The entry, ended by an operator whatever its launcher says or does; it holds nothing any more.
 
     Raises ``Refused`` where it has ended already.
     """
     if entry.state is JobState.ENDED:
         raise Refused(f"cancel {entry.id}: the job has ended")
-    return _ended(replace(entry, directive=directive), ExitReason.CANCELLED, now_ms, directive.reason)
+    return _ended(replace(entry, directive=command), ExitReason.CANCELLED, now_ms, command.reason)
 
 
 def vacated(entry: JobRecord, now_ms: int) -> JobRecord:
@@ -234,12 +230,12 @@ def attained_gpu_s(entry: JobRecord, now_ms: int) -> float:
     return entry.attained_gpu_s + len(entry.gpus) * entry.share * max(0, now_ms - entry.counted_ms) / 1000
 
 
-def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: int) -> JobRecord:
+def _acknowledged(entry: JobRecord, command: Command, report: Report, now_ms: int) -> JobRecord:
     """The entry after its launcher has carried a directive out, or has said why it could not."""
     entry = replace(entry, failed=report.failed)
     if report.failed is not None:
-        return _unworked(entry, directive, report, now_ms)
-    match directive:
+        return _unworked(entry, command, report, now_ms)
+    match command:
         case StartCommand() | ResumeCommand():
             return replace(
                 entry,
@@ -248,10 +244,10 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
                 paused_on=(),
                 next_launch=(),
                 paused_for_idling=False,
-                message="" if entry.beside is None else directive.reason,
+                message="" if entry.beside is None else command.reason,
             )
         case ReallocateCommand():
-            return _reshaped(entry, directive, now_ms)
+            return _reshaped(entry, command, now_ms)
         case PauseCommand():
             emptied = _emptied(entry, now_ms)
             return replace(
@@ -259,8 +255,8 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
                 state=JobState.PAUSED,
                 paused_on=entry.gpus,
                 acted_ms=now_ms,
-                paused_for_idling=directive.for_idling,
-                message=directive.reason,
+                paused_for_idling=command.for_idling,
+                message=command.reason,
             )
         case RequeueCommand():
             emptied = _emptied(entry, now_ms)
@@ -270,7 +266,7 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
                 paused_on=(),
                 acted_ms=now_ms,
                 requeues=entry.requeues + 1,
-                message=directive.reason,
+                message=command.reason,
             )
         case NotifyCommand():
             first = entry.notified_ms if entry.notified_ms is not None else now_ms
@@ -279,47 +275,47 @@ def _acknowledged(entry: JobRecord, directive: Command, report: Report, now_ms: 
             return entry
         case CancelCommand():
             return _ended(
-                entry, report.exit_reason or ExitReason.CANCELLED, now_ms, directive.reason, report.exit_code
+                entry, report.exit_reason or ExitReason.CANCELLED, now_ms, command.reason, report.exit_code
             )
         case _:
-            assert_never(directive)
+            assert_never(command)
 
 
-def _unworked(entry: JobRecord, directive: Command, report: Report, now_ms: int) -> JobRecord:
+def _unworked(entry: JobRecord, command: Command, report: Report, now_ms: int) -> JobRecord:
     """What was to be done could not be; the cooldown runs all the same, so that it isn't tried at once."""
-    reason = f"{verb_of(directive)} did not work: {report.failed}"
-    match directive:
+    reason = f"{verb_of(command)} did not work: {report.failed}"
+    match command:
         case StartCommand():
             return replace(_emptied(entry, now_ms), state=JobState.PENDING, acted_ms=now_ms, message=reason)
         case ResumeCommand():
             return replace(_emptied(entry, now_ms), state=JobState.PAUSED, acted_ms=now_ms, message=reason)
         case ReallocateCommand():
-            had = set(entry.gpus) | set(directive.gpus)
+            had = set(entry.gpus) | set(command.gpus)
             gpus = report.gpus if report.gpus and set(report.gpus) <= had else entry.gpus
             counted = replace(entry, attained_gpu_s=attained_gpu_s(entry, now_ms), counted_ms=now_ms)
             return replace(counted, gpus=gpus, resized_ms=now_ms, message=reason)
         case PauseCommand():
             return replace(entry, acted_ms=now_ms, held_by_user=False, message=reason)
         case RequeueCommand() | CancelCommand() | ReleaseMemoryCommand() | NotifyCommand():
-            acted_ms = now_ms if isinstance(directive, RequeueCommand) else entry.acted_ms
+            acted_ms = now_ms if isinstance(command, RequeueCommand) else entry.acted_ms
             return replace(entry, acted_ms=acted_ms, message=reason)
         case _:
-            assert_never(directive)
+            assert_never(command)
 
 
-def _reshaped(entry: JobRecord, directive: ReallocateCommand, now_ms: int) -> JobRecord:
-    resized = len(directive.gpus) != len(entry.gpus)
+def _reshaped(entry: JobRecord, command: ReallocateCommand, now_ms: int) -> JobRecord:
+    resized = len(command.gpus) != len(entry.gpus)
     return replace(
         entry,
         attained_gpu_s=attained_gpu_s(entry, now_ms),
         counted_ms=now_ms,
         placed_ms=now_ms,
-        gpus=directive.gpus,
-        share=directive.share,
-        sharing=directive.sharing,
+        gpus=command.gpus,
+        share=command.share,
+        sharing=command.sharing,
         resized_ms=now_ms if resized else entry.resized_ms,
         acted_ms=entry.acted_ms if resized else now_ms,
-        next_launch=() if directive.settings else entry.next_launch,
+        next_launch=() if command.settings else entry.next_launch,
         message="",
     )
 

@@ -197,11 +197,11 @@ def number_of(job: JobId) -> int:
 
 
 def _command_rows(change: Change, at_ms: int) -> Iterable[Row]:
-    directive = change.after.directive
+    command = change.after.directive
     earlier = None if change.before is None else change.before.directive
-    if directive is not None and (earlier is None or earlier.number != directive.number):
-        body = to_text(directive, Command)
-        yield {"number": directive.number, "job": change.after.id, "given_ms": at_ms, "body": body}
+    if command is not None and (earlier is None or earlier.number != command.number):
+        body = to_text(command, Command)
+        yield {"number": command.number, "job": change.after.id, "given_ms": at_ms, "body": body}
 
 
 def _handled(change: Change, at_ms: int) -> Iterable[Row]:

@@ -74,26 +74,26 @@ class CommandSigner:
             raise ValueError(f"a key of {len(key)} bytes: at least {KEY_BYTES} are needed")
         self._key = key
 
-    def signed(self, entry: JobRecord, directive: Command, now_ms: int) -> Command:
+    def signed(self, entry: JobRecord, command: Command, now_ms: int) -> Command:
         """The command as it is given at ``now_ms`` to the launcher of an entry that stands so."""
         own_gpus, own_share = leased(entry), leased_share(entry)
         gpus, share = own_gpus, own_share
-        if isinstance(directive, StartCommand | ResumeCommand | ReallocateCommand):
-            gpus, share = directive.gpus, directive.share
-            if isinstance(directive, StartCommand) and directive.beside is not None:
+        if isinstance(command, StartCommand | ResumeCommand | ReallocateCommand):
+            gpus, share = command.gpus, command.share
+            if isinstance(command, StartCommand) and command.beside is not None:
                 gpus = ()  # it is no lease
-        elif type(directive) in LEAVING:
+        elif type(command) in LEAVING:
             gpus = ()
         proof = CommandProof(
-            number=directive.number,
-            kind=KINDS[type(directive)],
+            number=command.number,
+            kind=KINDS[type(command)],
             gpus=gpus,
             share=share,
             held=own_gpus,
             held_share=own_share,
             given_ms=now_ms,
         )
-        return replace(directive, proof=self.proof(entry, proof))
+        return replace(command, proof=self.proof(entry, proof))
 
     def lease(self, entry: JobRecord) -> str:
         """A proof of how the entry stands since the newest command that its launcher has carried out."""

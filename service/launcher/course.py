@@ -67,8 +67,8 @@ def wakes_s(course: StateMachine) -> float | None:
 
 def _happened(course: StateMachine, event: model.Event, now_s: float) -> Transition:
     match event:
-        case model.NewCommand(directive=directive):
-            return _told(course, directive, now_s)
+        case model.NewCommand(directive=command):
+            return _told(course, command, now_s)
         case model.Signalled(number=number):
             return _signalled(course, number, now_s)
         case model.Resubmitted(text=text):
@@ -98,16 +98,16 @@ def _happened(course: StateMachine, event: model.Event, now_s: float) -> Transit
 # -- directives --------------------------------------------------------------------------------------------
 
 
-def _told(course: StateMachine, directive: Command, now_s: float) -> Transition:
+def _told(course: StateMachine, command: Command, now_s: float) -> Transition:
     pending = course.queue if course.doing is None else (course.doing, *course.queue)
-    if directive.number <= max(course.acknowledged, *(each.number for each in pending), 0):
+    if command.number <= max(course.acknowledged, *(each.number for each in pending), 0):
         return Transition(course=course)
-    match directive:
+    match command:
         case CancelCommand(reason=reason):
             over = Exit(
                 exit_reason=ExitReason.CANCELLED, code=turns.CANCELLED, why=f"stopped{_with_reason(reason)}"
             )
-            return _stopped(replace(course, doing=directive, queue=()), over, now_s)
+            return _stopped(replace(course, doing=command, queue=()), over, now_s)
         case (
             StartCommand()
             | ResumeCommand()
@@ -117,20 +117,20 @@ def _told(course: StateMachine, directive: Command, now_s: float) -> Transition:
             | RequeueCommand()
             | NotifyCommand()
         ):
-            return Transition(course=replace(course, queue=(*course.queue, directive)))
+            return Transition(course=replace(course, queue=(*course.queue, command)))
         case _:
-            assert_never(directive)
+            assert_never(command)
 
 
-def _take(course: StateMachine, directive: Command, now_s: float) -> Transition:
+def _take(course: StateMachine, command: Command, now_s: float) -> Transition:
     phase = course.phase
-    match directive:
+    match command:
         case NotifyCommand(message=message):
             return turns.done(course, None, model.Notify(text=message))
         case StartCommand() if phase is Phase.WAITING:
-            return turns.launched(course, model.lease_of(directive))
+            return turns.launched(course, model.lease_of(command))
         case ResumeCommand() if phase is Phase.PAUSED:
-            return turns.launched(course, model.lease_of(directive))
+            return turns.launched(course, model.lease_of(command))
         case StartCommand() | ResumeCommand():
             return turns.done(course, f"the job is {phase.value}: it has not asked for devices")
         case ReleaseMemoryCommand() if phase is Phase.RUNNING:
@@ -144,17 +144,17 @@ def _take(course: StateMachine, directive: Command, now_s: float) -> Transition:
             why = "the job can neither be resized nor checkpointed; it only runs to its end"
             return turns.done(course, why)
         case ReallocateCommand():
-            return _reshaped(course, model.lease_of(directive), directive.reason, now_s)
+            return _reshaped(course, model.lease_of(command), command.reason, now_s)
         case PauseCommand():
-            return _leave(course, model.Pause(), f"pausing{_with_reason(directive.reason)}", now_s)
+            return _leave(course, model.Pause(), f"pausing{_with_reason(command.reason)}", now_s)
         case RequeueCommand():
             return _leave(
-                course, model.Requeue(), f"going back to the queue{_with_reason(directive.reason)}", now_s
+                course, model.Requeue(), f"going back to the queue{_with_reason(command.reason)}", now_s
             )
         case CancelCommand():
             raise AssertionError("Cancel is carried out at once, never queued")
         case _:
-            assert_never(directive)
+            assert_never(command)
 
 
 def _reshaped(course: StateMachine, lease: Lease, reason: str, now_s: float) -> Transition:

@@ -18,14 +18,14 @@ _PAGE = re.compile(r"/[A-Za-z0-9._:/@+-]{1,255}")
 _JOB = re.compile(r"[A-Za-z][A-Za-z0-9]*:[0-9]{1,19}")
 
 
-def objection(directive: Command) -> str | None:
+def objection(command: Command) -> str | None:
     """Why a directive's lease isn't taken; ``None`` for a directive that may be carried out."""
-    match directive:
+    match command:
         case StartCommand() | ResumeCommand() | ReallocateCommand():
-            page = directive.page if isinstance(directive, StartCommand) else ""
+            page = command.page if isinstance(command, StartCommand) else ""
             if page and not _PAGE.fullmatch(page):
                 return f"{page[:128]!r} is no page of idle gaps, so the background job is not started"
-            return _device_objection(directive.gpus) or _setting_objection(directive.settings)
+            return _device_objection(command.gpus) or _setting_objection(command.settings)
         case _:
             return None
 

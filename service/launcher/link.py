@@ -174,9 +174,9 @@ class Link:
         match item:
             case {"directive": dict(tree)}:
                 try:
-                    directive = from_tree(Command, tree)
-                    self._say(NewCommand(directive=directive))
-                    self._knows(directive)
+                    command = from_tree(Command, tree)
+                    self._say(NewCommand(directive=command))
+                    self._knows(command)
                 except Unreadable as error:
                     self._say(Refused(why=f"the service said what this launcher cannot read: {error}"))
             case {"lease": {"number": int(number), "proof": str(proof)}}:
@@ -188,11 +188,11 @@ class Link:
             case _:
                 return
 
-    def _knows(self, directive: Command) -> None:
+    def _knows(self, command: Command) -> None:
         """It need not be told again; only a stop may be, which says why the job has ended."""
         with self._changed:
-            if not isinstance(directive, CancelCommand):
-                self._known = max(self._known, directive.number)
+            if not isinstance(command, CancelCommand):
+                self._known = max(self._known, command.number)
 
     # -- telling ---------------------------------------------------------------------------------------------
 

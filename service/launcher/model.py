@@ -335,13 +335,13 @@ class Transition:
     actions: tuple[Action, ...] = field(default=())
 
 
-def lease_of(directive: StartCommand | ResumeCommand | ReallocateCommand) -> Lease:
+def lease_of(command: StartCommand | ResumeCommand | ReallocateCommand) -> Lease:
     """What a directive grants."""
     return Lease(
-        gpus=directive.gpus,
-        share=directive.share,
-        sharing=directive.sharing,
-        memory_bytes=directive.memory_bytes,
-        settings=directive.settings,
-        page=directive.page if isinstance(directive, StartCommand) else "",
+        gpus=command.gpus,
+        share=command.share,
+        sharing=command.sharing,
+        memory_bytes=command.memory_bytes,
+        settings=command.settings,
+        page=command.page if isinstance(command, StartCommand) else "",
     )

@@ -183,8 +183,8 @@ class Running:
     def _service_event(self, event: links.Word) -> None:
         waits = self._course.phase in (Phase.WAITING, Phase.PAUSED)
         match event:
-            case links.NewCommand(directive=directive):
-                self._happened(model.NewCommand(directive=directive))
+            case links.NewCommand(directive=command):
+                self._happened(model.NewCommand(directive=command))
             case links.Leased(number=number, proof=proof):
                 self._happened(model.Leased(number=number, proof=proof))
             case links.Opened(gpus=gpus):
