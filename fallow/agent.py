@@ -117,17 +117,9 @@ class Mission:
             self._heard_s, beat = time.monotonic(), beat + 1
             leaving = self._is_leaving()
             store.set(protocol.agent_pulse_key(self._name), protocol.pulse(beat, leaving))
-            for worker, child in list(self._children.items()):
-                code = child.poll()
-                if code is not None:
-                    del self._children[worker]
-                    message = json.dumps({"code": code, "reason": child.reason})
-                    store.set(protocol.ended_key(self._name, worker), message)
+            self._bury(store)
             if leaving and not self._children:
-                key = protocol.agent_pulse_key(self._name)
-                store.set(key, protocol.LEFT)
-                store.get(key)  # an answer means that it has arrived; ``set`` waits for none
-                self.left = True
+                self._say_left(store)
             slice_ = LEAVING_SLICE if leaving else SLICE
             request = store.wait(protocol.request_key(self._name, number), slice_)
             if request is not None:
@@ -156,6 +148,14 @@ class Mission:
                 self.over = True
                 store.set(protocol.agent_pulse_key(self._name), protocol.OVER)
 
+    def _bury(self, store: SealedStore) -> None:
+        for worker, child in list(self._children.items()):
+            code = child.poll()
+            if code is not None:
+                del self._children[worker]
+                message = json.dumps({"code": code, "reason": child.reason})
+                store.set(protocol.ended_key(self._name, worker), message)
+
     def _is_leaving(self) -> bool:
         """Whether this machine was asked to leave; who takes too long over it is killed."""
         times_s = [s for s in (self._told_s, self._leave.asked_s) if s is not None]
@@ -176,6 +176,12 @@ class Mission:
     def killed(self) -> bool:
         """Whether workers had to be killed for this machine to leave."""
         return self._killed_s is not None
+
+    def _say_left(self, store: SealedStore) -> None:
+        key = protocol.agent_pulse_key(self._name)
+        store.set(key, protocol.LEFT)
+        store.get(key)  # an answer means that it has arrived; ``set`` waits for none
+        self.left = True
 
     def _see_off(self) -> None:
         if self._killed_s is not None:

@@ -80,14 +80,7 @@ class ControlSocket:
             )
             return
         try:
-            # What the client says until it has no more to say. Raises OSError, TimeoutError included.
-            buffer = b""
-            while len(buffer) <= LONGEST_REQUEST_BYTES:
-                part = client.recv(4096)
-                buffer += part
-                if not part or part.endswith(b"\n"):
-                    break
-            words = buffer.decode(errors="replace").split()
+            words = _request(client).split()
         except OSError:
             client.close()
             return
@@ -189,6 +182,17 @@ def _waits(client: socket.socket, waiting: Waiting) -> bool:
     if answer is not None:
         _tell(client, answer)
     return answer is None
+
+
+def _request(client: socket.socket) -> str:
+    """What the client says until it has no more to say. Raises OSError, TimeoutError included."""
+    buffer = b""
+    while len(buffer) <= LONGEST_REQUEST_BYTES:
+        part = client.recv(4096)
+        buffer += part
+        if not part or part.endswith(b"\n"):
+            break
+    return buffer.decode(errors="replace")
 
 
 def _tell(client: socket.socket, answer: Answer) -> None:

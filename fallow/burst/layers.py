@@ -1,6 +1,6 @@
 """What one layer of a model is: a module in a row of them, with those that work on its result in place."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import torch
@@ -14,14 +14,7 @@ def layers_in_a_row(model: nn.Module) -> list[tuple[str, list[nn.Module]]]:
 
     Raises: BadTable for a model whose modules don't run in a row.
     """
-    # Each layer with those behind it that work in place on its result.
-    groups: list[tuple[str, list[nn.Module]]] = []
-    for name, layer in _in_a_row(model):
-        if groups and getattr(layer, "inplace", False):
-            groups[-1][1].append(layer)
-        else:
-            groups.append((f"{name} {type(layer).__name__}", [layer]))
-    return groups
+    return _groups(_in_a_row(model))
 
 
 def _in_a_row(model: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -56,3 +49,14 @@ def _flat(model: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module]]:
             yield from _flat(child, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", child
+
+
+def _groups(row: Sequence[tuple[str, nn.Module]]) -> list[tuple[str, list[nn.Module]]]:
+    """Each layer with those behind it that work in place on its result."""
+    groups: list[tuple[str, list[nn.Module]]] = []
+    for name, layer in row:
+        if groups and getattr(layer, "inplace", False):
+            groups[-1][1].append(layer)
+        else:
+            groups.append((f"{name} {type(layer).__name__}", [layer]))
+    return groups

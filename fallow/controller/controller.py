@@ -158,14 +158,7 @@ class Controller:
                 for listener in listeners:
                     listener.poll(self)
                 self.step()
-                view = self.view
-                waiting = view.pending is not None or len(view.members) != view.target or bool(view.lost)
-                pause_s = BUSY_S if waiting or view.stopping or view.finished else CALM_S
-                readable, _, _ = select.select(
-                    [self._woken, *(one.fileno() for one in listeners)], [], [], pause_s
-                )
-                if self._woken in readable:
-                    os.read(self._woken, 4096)
+                self._rest(listeners)
         finally:
             self.stop()
         return 0 if self.exit_reason is None else 1
@@ -183,6 +176,14 @@ class Controller:
         self.processes.clear()
 
     # -- looking ----------------------------------------------------------------------------------------
+
+    def _rest(self, listeners: Sequence[Listener]) -> None:
+        view = self.view
+        waiting = view.pending is not None or len(view.members) != view.target or bool(view.lost)
+        pause_s = BUSY_S if waiting or view.stopping or view.finished else CALM_S
+        readable, _, _ = select.select([self._woken, *(one.fileno() for one in listeners)], [], [], pause_s)
+        if self._woken in readable:
+            os.read(self._woken, 4096)
 
     def _observe(self, now_ms: int) -> None:
         self._bury(now_ms)
@@ -306,10 +307,7 @@ class Controller:
                 for _ in range(number):
                     self._start(founder, now_ms)
             case actions.Publish(plan=plan):
-                remark = f"a group of {_workers(len(plan.members))} recovers" if plan.recover else None
-                self._note(f"Publish({plan})", remark)
-                self.box.set(protocol.plan_key(plan.number), protocol.encode_plan(plan))
-                self.view = events.published(self.view, plan, now_ms)
+                self._publish(plan, now_ms)
             case actions.Commit(plan=plan):
                 self._note(str(action))
                 self.box.set(protocol.decision_key(plan.number), protocol.COMMIT)
@@ -334,6 +332,12 @@ class Controller:
                 self.exit_reason = reason
             case _:
                 assert_never(action)
+
+    def _publish(self, plan: Plan, now_ms: int) -> None:
+        remark = f"a group of {_workers(len(plan.members))} recovers" if plan.recover else None
+        self._note(f"Publish({plan})", remark)
+        self.box.set(protocol.plan_key(plan.number), protocol.encode_plan(plan))
+        self.view = events.published(self.view, plan, now_ms)
 
     def _adopt(self, plan: Plan, now_ms: int) -> None:
         before = self.view.members

@@ -104,7 +104,7 @@ def _drive_from(
         minimum=options.minimum,
         maximum=options.maximum,
         spare=options.spare,
-        limits=replace(Limits(), start_ms=int(options.start_timeout * 1000), failures=options.failures),
+        limits=_limits(options),
         room=hosts.room,
         tell=_tell,
     )
@@ -273,6 +273,10 @@ def _devices(text: str) -> tuple[str, ...]:
     if not all(names) or len(set(names)) < len(names):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of devices, each once, with commas between")
     return names
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    return replace(Limits(), start_ms=int(options.start_timeout * 1000), failures=options.failures)
 
 
 def _tell(line: str) -> None:

@@ -196,9 +196,7 @@ def _begin_process(worker_init: Callable[[int], None] | None, forked: bool, work
     if worker_init is not None:
         worker_init(worker)
     if isinstance(reader, StreamReader):
-        # Many streams share themselves out over the loader's processes; ours are told which samples to
-        # read.
-        torch.utils.data._utils.worker._worker_info = None
+        _hide_the_process()
 
 
 def _forks(context: Any) -> bool:
@@ -223,6 +221,11 @@ def _let_go_of_gpus() -> None:
         with contextlib.suppress(OSError):  # the one that listed them is gone
             if str(link.readlink()).startswith(GPU_DEVICES):
                 os.close(int(link.name))
+
+
+def _hide_the_process() -> None:
+    """Many streams share themselves out over the loader's processes; ours are told which samples to read."""
+    torch.utils.data._utils.worker._worker_info = None
 
 
 def die_with_parent() -> None:

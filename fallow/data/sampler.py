@@ -103,10 +103,12 @@ class Course:
 
     def _part(self, step: int, first: int, end: int) -> Sequence[int]:
         start = (step % self.order.steps_per_epoch) * self.order.global_batch
-        epoch = self.order.epoch(step)
+        part = self._permutation(self.order.epoch(step))[start + first : start + end]
+        return part.tolist() if isinstance(part, torch.Tensor) else part
+
+    def _permutation(self, epoch: int) -> Sequence[int] | torch.Tensor:
         if epoch not in self._permutations:
             if len(self._permutations) > 1:
                 del self._permutations[min(self._permutations)]
             self._permutations[epoch] = self.order.permutation(epoch)
-        part = self._permutations[epoch][start + first : start + end]
-        return part.tolist() if isinstance(part, torch.Tensor) else part
+        return self._permutations[epoch]

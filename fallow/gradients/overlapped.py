@@ -62,10 +62,7 @@ class Plain:
     def begin(self) -> None:
         """Drop all gradients."""
         self._flat.begin()
-        self._loss = self._count = self._fraction = 0.0
-        self._counted = 0
-        self._present = [False] * len(self._views)
-        self._sparse, self._waiting, self._sent = set(), [], 0
+        self._reset()
 
     def begin_micro_batch(self, last: bool) -> None:
         """From the last one on, whatever is complete travels."""
@@ -106,11 +103,7 @@ class Plain:
             self._send()
         self._wait()
         numbers = flat.numbers(storage)
-        try:
-            check_whole(self._group, numbers[TALLIES - 1], mark * self._group.world_size)
-        except GroupBroken as error:
-            self._failure = str(error)
-            raise
+        self._check_sum(numbers[TALLIES - 1], mark * self._group.world_size)
         totals = flat.read(storage, numbers)
         checks.complete(self._group, flat, storage, totals, late=late, sparse=self._sparse)
         self._absent = frozenset([n for n, has in enumerate(totals.present) if not has])
@@ -122,6 +115,12 @@ class Plain:
         for hook in self._hooks:
             hook.remove()
         return [] if self._works or self._failure is not None else self._storage
+
+    def _reset(self) -> None:
+        self._loss = self._count = self._fraction = 0.0
+        self._counted = 0
+        self._present = [False] * len(self._views)
+        self._sparse, self._waiting, self._sent = set(), [], 0
 
     def _is_sent(self, number: int) -> bool:
         return self._buckets[number] < self._sent
@@ -154,6 +153,13 @@ class Plain:
                 self._works.append(self._group.start_all_reduce(on_wire(bucket)))
             except GroupBroken as error:
                 self._failure = str(error)  # not the error: its traceback would keep the group alive
+
+    def _check_sum(self, value: float, expected: float) -> None:
+        try:
+            check_whole(self._group, value, expected)
+        except GroupBroken as error:
+            self._failure = str(error)
+            raise
 
     def _wait(self) -> None:
         """Until all sums are there. Keeps no work of a broken group: it would keep its sockets open."""

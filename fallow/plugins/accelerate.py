@@ -253,12 +253,15 @@ class ElasticLoader:
         count = trainer.micro_batches
         self._counted = count > 0
         if not self._counted:
-            dataset, limit = self.source.dataset, self._accelerator._asked["max_micro_batch"]
-            samples = zip(range(min(limit, self.global_batch)), dataset, strict=False)
-            batches = iter([self.source.collate_fn([sample for _, sample in samples])])
+            batches = iter([self._any_batch()])
         for at, batch in enumerate(batches, start=1):
             accelerator.sync_gradients = at >= count
             yield send_to_device(batch, accelerator.device, non_blocking=accelerator.non_blocking)
+
+    def _any_batch(self) -> Any:
+        dataset, limit = self.source.dataset, self._accelerator._asked["max_micro_batch"]
+        samples = zip(range(min(limit, self.global_batch)), dataset, strict=False)
+        return self.source.collate_fn([sample for _, sample in samples])
 
 
 class ElasticOptimizer(AcceleratedOptimizer):  # type: ignore[misc]

@@ -100,12 +100,7 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]
             state={"lightning": Progress(module.trainer)},
             **{"allow_non_finite": self._scale() is not None, **self._asked},
         )
-        trainer = module.trainer
-        by_epochs = -1 if trainer.max_epochs in (None, -1) else trainer.max_epochs * _length(self._source)
-        limits = [limit for limit in (trainer.max_steps, by_epochs) if 0 <= limit < float("inf")]
-        if not limits:
-            raise Mistake("an elastic training needs an end: pass max_epochs or max_steps to the Trainer")
-        self._steps = self._trainer.steps(self._source, int(min(limits)))
+        self._steps = self._trainer.steps(self._source, _total_steps(module.trainer, self._source))
 
     def on_train_end(self) -> None:
         """End the loader processes, if any."""
@@ -295,3 +290,11 @@ def _length(source: Any) -> float:
         return len(source)
     except TypeError:
         return float("inf")
+
+
+def _total_steps(trainer: Any, source: Any) -> int:
+    by_epochs = -1 if trainer.max_epochs in (None, -1) else trainer.max_epochs * _length(source)
+    limits = [limit for limit in (trainer.max_steps, by_epochs) if 0 <= limit < float("inf")]
+    if not limits:
+        raise Mistake("an elastic training needs an end: pass max_epochs or max_steps to the Trainer")
+    return int(min(limits))

@@ -74,12 +74,7 @@ def connect(
             return own_sums(met, rank, world_size, device, **times)
         process_group, connected = _gloo(store, rank, world_size, host)
         group = (TorchGroup if device.type == "cpu" else StagedGroup)(process_group, store, connected)
-        # A group that is not of the right ones ends at once: whoever waits in it is freed.
-        try:
-            prove(group)
-        except BaseException:
-            group.abort()
-            raise
+        _prove(group, prove)
         process_group.set_timeout(timedelta(seconds=_step_timeout_s()))
         _connected.add(group)
         return group
@@ -117,6 +112,15 @@ def _leave() -> None:
     """
     for group in list(_connected):
         group.leave()
+
+
+def _prove(group: TorchGroup, prove: Callable[[Group], None]) -> None:
+    """A group that is not of the right ones ends at once: whoever waits in it is freed."""
+    try:
+        prove(group)
+    except BaseException:
+        group.abort()
+        raise
 
 
 _making = threading.Lock()

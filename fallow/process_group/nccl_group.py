@@ -148,9 +148,7 @@ class NcclGroup(TorchGroup):
         """What is called and queued meanwhile has ``timeout_s`` to come about."""
         with self._returning():
             yield
-        mark = self._mark()
-        with self._lock:
-            self._queued.append((time.monotonic() + self._timeout_s, mark))
+        self._note()
 
     @contextmanager
     def _returning(self) -> Iterator[None]:
@@ -163,6 +161,11 @@ class NcclGroup(TorchGroup):
         finally:
             with self._lock:
                 self._calls.pop(key, None)
+
+    def _note(self) -> None:
+        mark = self._mark()
+        with self._lock:
+            self._queued.append((time.monotonic() + self._timeout_s, mark))
 
     def _broken(self) -> GroupBroken:
         return GroupBroken(self._reason)

@@ -123,8 +123,11 @@ class TorchGroup:
 
     def _alive(self) -> dist.Backend:
         if self._group is None:
-            raise GroupBroken("this group was aborted")
+            raise self._broken()
         return self._group
+
+    def _broken(self) -> GroupBroken:
+        return GroupBroken("this group was aborted")
 
 
 def _end_last(groups: list[dist.Backend]) -> None:

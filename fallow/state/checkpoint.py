@@ -77,11 +77,7 @@ def save(path: Path, state: Any) -> int:
     """
     check_holdable(state, "state")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Remove what was half written when a worker was killed while it saved.
-    leftovers = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}{re.escape(PART)}")
-    for entry in path.parent.iterdir():
-        if leftovers.fullmatch(entry.name):
-            entry.unlink(missing_ok=True)
+    _sweep(path)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -217,6 +213,14 @@ def _damaged(path: Path, problem: str) -> CheckpointDamaged:
     return CheckpointDamaged(
         f"{path} cannot be read as a checkpoint: {problem}. Put a copy there, or move it away to start anew"
     )
+
+
+def _sweep(path: Path) -> None:
+    """Remove what was half written when a worker was killed while it saved."""
+    leftovers = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}{re.escape(PART)}")
+    for entry in path.parent.iterdir():
+        if leftovers.fullmatch(entry.name):
+            entry.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -68,10 +68,7 @@ class Slurm:
 
     def look(self, site: Site) -> Look:
         """All that growth depends on. Raises NoAnswer."""
-        # What `sbatch --test-only` says, also of a job that cannot be. Raises NoAnswer.
-        words = ["sbatch", "--test-only", *self._options("test")]
-        done = self._done(words, self._script(site))
-        tried = done.stderr + done.stdout
+        tried = self._tried(site)
         start = slurm_text.start_of(tried)
         sinfo = ["sinfo", "--noheader", "--all", "--Node", "--format=%N|%R"]
         partition = "" if start is None else start.partition
@@ -116,6 +113,12 @@ class Slurm:
     def cancel(self, nonce: str) -> None:
         """End the job of this nonce, if there is one: by its name and owner, so it can be no other."""
         self._run(["scancel", f"--user={os.getuid()}", f"--name={_name(nonce)}"])
+
+    def _tried(self, site: Site) -> str:
+        """What ``sbatch --test-only`` says, also of a job that cannot be. Raises NoAnswer."""
+        words = ["sbatch", "--test-only", *self._options("test")]
+        done = self._done(words, self._script(site))
+        return done.stderr + done.stdout
 
     def _options(self, nonce: str) -> list[str]:
         """The site's and the person's first: what follows is not theirs to change."""

@@ -199,15 +199,7 @@ class TopUps:
                     return
                 self._ours.changed = False
             try:
-                # What Slurm shows of each; one that it doesn't show twice in a row is over.
-                with self._news:
-                    nonces = [job.nonce for job in self._ours.jobs if not job.ended]
-                shown = self._slurm.found(nonces)
-                now_s = time.monotonic()
-                with self._news:
-                    for job in self._ours.jobs:
-                        if job.nonce in nonces:
-                            self._note(job, shown.get(job.nonce), now_s)
+                self._see()
                 self._let_go()
                 if self._is_short():
                     self._grow()
@@ -222,6 +214,17 @@ class TopUps:
         if not jobs:
             return None
         return CALM_S if all(job.settled and not job.going for job in jobs) else self._sure_s
+
+    def _see(self) -> None:
+        """What Slurm shows of each; one that it doesn't show twice in a row is over."""
+        with self._news:
+            nonces = [job.nonce for job in self._ours.jobs if not job.ended]
+        shown = self._slurm.found(nonces)
+        now_s = time.monotonic()
+        with self._news:
+            for job in self._ours.jobs:
+                if job.nonce in nonces:
+                    self._note(job, shown.get(job.nonce), now_s)
 
     def _note(self, job: TopUp, shown: Own | None, now_s: float) -> None:
         if shown is None:

@@ -16,6 +16,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,7 @@ def main() -> None:
     )  # it is for the workers, who are to live until they have left
     warm = warmth == "warm"
     if warm:
-        for module in ("torch", "torch._dynamo", "fallow.trainer", *modules):
-            try:
-                importlib.import_module(module)
-            except ImportError as error:
-                sys.stderr.write(f"fallow: cannot preload {module}: {error}; workers will import it\n")
+        _import(("torch", "torch._dynamo", "fallow.trainer", *modules))
     ForkServer(int(requests), int(news), warm).run()
 
 
@@ -85,12 +82,7 @@ class ForkServer:
                 for line in lines:
                     self._bear(json.loads(line))
             self._bury()
-        deadline = time.monotonic() + GRACE_S
-        while self._children and time.monotonic() < deadline:
-            select.select([self._woken], [], [], 0.2)
-            self._bury()
-        for pid in self._children:
-            os.kill(pid, signal.SIGKILL)
+        self._see_off()
 
     def _bear(self, request: dict[str, Any]) -> None:
         reason, tell_reason = os.pipe()
@@ -121,6 +113,14 @@ class ForkServer:
         except BrokenPipeError:
             return  # the controller is dead; ``run`` sees it next
 
+    def _see_off(self) -> None:
+        deadline = time.monotonic() + GRACE_S
+        while self._children and time.monotonic() < deadline:
+            select.select([self._woken], [], [], 0.2)
+            self._bury()
+        for pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+
 
 def _live(request: dict[str, Any], tell_reason: int) -> None:
     """Become the worker in this very process; never returns."""
@@ -145,16 +145,16 @@ def _live(request: dict[str, Any], tell_reason: int) -> None:
             _say(tell_reason, end.code)
     except BaseException as error:
         sys.excepthook(*sys.exc_info())
-        # Whether the script asked for something that cannot be; nothing is imported to find out.
-        kinds = [("fallow.errors", "Mistake"), ("fallow.data.batch_plan", "BatchError")]
-        code = (
-            protocol.MISTAKE
-            if any(isinstance(error, getattr(sys.modules.get(module), name, ())) for module, name in kinds)
-            else 1
-        )
+        code = protocol.MISTAKE if _is_mistake(error) else 1
         _say(tell_reason, f"{type(error).__name__}: {error}")
     finally:
         _leave(code)
+
+
+def _is_mistake(error: BaseException) -> bool:
+    """Whether the script asked for something that cannot be; nothing is imported to find out."""
+    kinds = [("fallow.errors", "Mistake"), ("fallow.data.batch_plan", "BatchError")]
+    return any(isinstance(error, getattr(sys.modules.get(module), name, ())) for module, name in kinds)
 
 
 def _leave(code: int) -> None:
@@ -197,6 +197,14 @@ def _equip(request: dict[str, Any]) -> None:
     os.environ.update(request["environment"])
     if "secret" in request:
         os.environ[protocol.ENV_SECRET] = str(left_open(bytes.fromhex(request["secret"])))
+
+
+def _import(modules: Sequence[str]) -> None:
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            sys.stderr.write(f"fallow: cannot preload {module}: {error}; workers will import it\n")
 
 
 def _say(pipe: int, reason: str) -> None:

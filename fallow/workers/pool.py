@@ -157,17 +157,19 @@ class WorkerPool:
             for line in lines:
                 event = json.loads(line)
                 if "pid" in event:
-                    number, pid = event["number"], event["pid"]
-                    with self._changed:
-                        self._pids[number] = pid
-                        waiting = self._unborn.pop(number, None)
-                    if waiting is not None:
-                        _send(pid, waiting)
+                    self._born(event["number"], event["pid"])
                 else:
                     self._end(event["number"], event["code"], event.get("reason"))
                 self._tell()
         parent.wait()
         self._tell()
+
+    def _born(self, number: int, pid: int) -> None:
+        with self._changed:
+            self._pids[number] = pid
+            waiting = self._unborn.pop(number, None)
+        if waiting is not None:
+            _send(pid, waiting)
 
     def _tell(self) -> None:
         with self._changed:
