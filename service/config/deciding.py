@@ -23,7 +23,7 @@ class QuotaConfig:
 
     One table a project of the tree, and only the projects that need one: a project without a table has no
     quota and weight 1. `[projects]` says who works for which. What the numbers mean stands in
-    [decide](decide.md).
+    [projects and quotas](quotas.md).
     """
 
     gpus: float = bounded(
@@ -37,7 +37,7 @@ class QuotaConfig:
         (),
         'who may use it and the projects below it that list nobody: users, `"@group"`s of this machine, or '
         '`"*"`; `[projects]` and `[project_groups]` add to it ([who may use a '
-        "project](decide.md#who-may-use-a-project))",
+        "project](quotas.md#who-may-use-a-project))",
     )
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class MembershipConfig:
     """Who may use a project.
 
     A job runs on the guarantee of the project that it names, and is charged to it; so only members name it.
-    [Who they are](decide.md#who-may-use-a-project).
+    [Who they are](quotas.md#who-may-use-a-project).
     """
 
     rule: str = told(
