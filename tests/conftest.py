@@ -108,15 +108,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
-    """Reading hundreds of modules leaves next to nothing to collect, and each look at them takes longer.
-
-    What is there then stays to the end: frozen, it isn't looked through again, six times at the end.
-    """
+    """Reading hundreds of modules leaves next to nothing to collect, and each look at them takes longer."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
         gc.enable()
 
 
