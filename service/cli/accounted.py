@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from analytics import text
+from analytics.vocabulary.managers import is_imported, source_of
 from service.cli import words
 from service.cli.screen import Column, console, table
 from service.client import Client
@@ -45,7 +46,7 @@ def draw(client: Client, by: str, span: tuple[datetime, datetime], filters: dict
 
 def runs(client: Client, job: str) -> "list[AccountedRunsRow]":
     """The imported runs of a job, the newest person's alone: numbers are used again. Blocks."""
-    rows = (client.rows_if_kept("accounted_runs", job=job) or []) if accounted.is_imported(job) else []
+    rows = (client.rows_if_kept("accounted_runs", job=job) or []) if is_imported(job) else []
     return [row for row in rows if row["user_name"] == rows[0]["user_name"]]
 
 
@@ -64,7 +65,7 @@ def lines(runs: "Sequence[AccountedRunsRow]") -> tuple[str, ...]:
         f"{label} {name}" for label, name in (("partition", run["partition"]), ("QOS", run["qos"])) if name
     )
     cluster = f", cluster {run['cluster']}" if run["cluster"] else ""
-    stood = f"By {accounted.source_of(run['job'])}{cluster}{f', {where}' if where else ''}"
+    stood = f"By {source_of(run['job'])}{cluster}{f', {where}' if where else ''}"
     state = f" as {run['state_name']}" if run["state_name"] else ""
     ended = f"ended {words.clock_time(run['ended_at'])}{state}"
     if run["started_at"] is None:

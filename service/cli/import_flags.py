@@ -2,6 +2,7 @@
 
 import argparse
 
+from analytics.vocabulary.managers import MANAGERS
 from service.cli import credentials
 
 
@@ -17,7 +18,7 @@ def add(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--from",
         dest="origin_of",
-        choices=("slurm", "pbs", "lsf", "kueue", "ray", "table"),
+        choices=tuple(MANAGERS),
         metavar="MANAGER",
         help="whose jobs: slurm asks its accounting; pbs, lsf, kueue, ray or a table come as a --file, which "
         "says by itself whose it is",

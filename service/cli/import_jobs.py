@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics import text
+from analytics.vocabulary.managers import SLURM
 from service.cli.screen import console
 from service.client import Client, connect
 from service.config.flags import settle
@@ -228,7 +229,7 @@ def _parted(piece: "list[Record]") -> "tuple[list[tuple[int, Cells]], Counts]":
 @contextmanager
 def _opened(name: str, manager: str, zone: str) -> "Iterator[Past]":
     """A file's records, read as they are wanted. Raises NotImported."""
-    if manager == accounting.SLURM:
+    if manager == SLURM:
         with _sacct(name) as past:
             yield past
         return
@@ -266,7 +267,7 @@ def _manager_of(flags: argparse.Namespace) -> str:
 
     said: str | None = flags.origin_of
     if not flags.file or flags.file == "-":
-        if said != accounting.SLURM:
+        if said != SLURM:
             raise NotImported("jobs are asked of Slurm alone (--from slurm); others come as a --file")
         return said
     if said is not None:
@@ -283,7 +284,7 @@ def _manager_of(flags: argparse.Namespace) -> str:
         )
     if form is HistoryFormat.SACCT_JSON:
         raise NotImported(f"{flags.file} is sacct's JSON; save its text instead: sacct --parsable2")
-    return accounting.SLURM if form is HistoryFormat.SACCT else form.value
+    return SLURM if form is HistoryFormat.SACCT else form.value
 
 
 @contextmanager

@@ -14,26 +14,6 @@ if TYPE_CHECKING:
 
 HEADING = "From imported accounting, of time in which nothing was measured here"
 
-MANAGERS: Mapping[str, str] = {
-    "slurm": "Slurm's accounting",
-    "pbs": "the accounting of PBS",
-    "lsf": "the accounting of LSF",
-    "kueue": "Kueue's list of workloads",
-    "ray": "Ray's list of jobs",
-    "table": "an imported table",
-}
-"""Whose runs can be imported, and what they were read from."""
-
-
-def is_imported(job: str) -> bool:
-    """Whether a job's id may be of an imported run: a manager and its number."""
-    return job.partition(":")[0] in MANAGERS
-
-
-def source_of(job: str) -> str:
-    """What a run was read from, by its job's id."""
-    return MANAGERS.get(job.partition(":")[0], "imported accounting")
-
 
 def told(rows: Sequence[Mapping[str, object]]) -> str:
     """What is known of all rows (query ``accounted_use``) together, in sentences."""

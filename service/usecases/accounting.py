@@ -8,16 +8,13 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from analytics.vocabulary.managers import MANAGERS, SLURM
 from service.errors import FallowError
 from service.schemas.service import ImportedRanges, RunsCounted
 
 if TYPE_CHECKING:
     from collector.managers.slurm.sacct_text import AccountedRun
     from collector.store.database import Store
-
-SLURM = "slurm"
-MANAGERS = (SLURM, "pbs", "lsf", "kueue", "ray", "table")
-"""Whose runs are stored. A file of the Standard Workload Format counts processors, which are no GPUs."""
 
 MOST_NAMED = 5
 """Records that could not be read, named one by one; all are counted."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from analytics.query import run
+from collector.managers.histories.cells import COLUMNS, run_of
 from service.cli import main
 from tests.collector.store.store_parts import at_path
 from tests.stores import open_store
@@ -108,6 +109,17 @@ def test_times_of_no_calendar_are_refused(tmp_path: Path, capsys: pytest.Capture
     text = "job,user,submitted,started,ended,gpus\n1,ann,0,10,3610,2\n"
     _, told = imported(tmp_path, "relative.csv", text, capsys, "--yes")
     assert "0 new runs" in told and "line 2: its times are of no calendar" in told
+
+
+def test_a_row_without_a_number_is_no_run() -> None:
+    row = dict.fromkeys(COLUMNS, "") | {
+        "submitted": str(AT),
+        "started": str(AT),
+        "ended": str(AT + 9),
+        "gpus": "1",
+    }
+    assert run_of(row) == "without a number or name of its own"
+    assert not isinstance(run_of(row | {"number": "7"}), str)
 
 
 def test_a_list_of_kueue_is_stored_without_its_nodes(

@@ -29,6 +29,9 @@ def run_of(row: Mapping[str, str]) -> AccountedRun | str:
     except ValueError as error:
         return str(error)
     submitted_s, started_s, ended_s = times
+    number = word(row["number"])
+    if number is None:
+        return "without a number or name of its own"
     if submitted_s is None or started_s is None or ended_s is None:
         return "without a submission, a start or an end"
     if not EARLIEST_S <= submitted_s <= started_s < ended_s <= LATEST_S:
@@ -37,8 +40,8 @@ def run_of(row: Mapping[str, str]) -> AccountedRun | str:
         return "it held a part of a GPU, which is not told apart from a whole one"
     return AccountedRun(
         cluster="",
-        number=word(row["number"]) or "",
-        shown_id=word(row["number"]) or "",
+        number=number,
+        shown_id=number,
         user=word(row["user"]),
         project=word(row["project"]),
         name=word(row["name"]),
