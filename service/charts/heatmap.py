@@ -32,6 +32,8 @@ MOST_CELLS = 11_000
 NODE_GAP = 0.55
 HELD = 0.5
 PICK = "pick"
+UNMEASURED = f"!isValid(datum.utilization_ratio) || datum.state === '{GpuState.UNKNOWN}'"
+"""A step of which most is unknown is drawn so, whatever the rest of it was."""
 
 
 def most_steps(gpus: float, nodes: float) -> int:
@@ -66,6 +68,11 @@ def placed(cells: pd.DataFrame) -> pd.DataFrame:
         _row_label(row, bool(head), several=several) for row, head in zip(rows(gpus), first, strict=True)
     ]
     return gpus.assign(y=y, y2=y + 1.0, label=labels, gpu_text=names)
+
+
+def not_measured(cells: pd.DataFrame) -> "pd.Series[bool]":
+    """Which cells ``UNMEASURED`` is true of."""
+    return cells["utilization_ratio"].isna() | cells["state"].eq(GpuState.UNKNOWN.value)
 
 
 def held_stretches(cells: pd.DataFrame) -> pd.DataFrame:
@@ -105,7 +112,7 @@ def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Theme, *, whole: bool
     hatches = [
         _hatch(cell, axis, where, colour)
         for where, colour, some in (
-            ("!isValid(datum.utilization_ratio)", colours.stripe, full["utilization_ratio"].isna().any()),
+            (UNMEASURED, colours.stripe, bool(not_measured(full).any())),
             *(
                 (f"datum.state == '{state}'", colours.states[state], (full["state"] == state.value).any())
                 for state in (GpuState.SUSPECT, GpuState.WITHHELD)
@@ -115,10 +122,8 @@ def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Theme, *, whole: bool
     ]
     layers = (
         axis.anchors(),
-        cell.transform_filter("isValid(datum.utilization_ratio)")
-        .encode(color=_heat(colours))
-        .add_params(pick),
-        cell.transform_filter("!isValid(datum.utilization_ratio)").encode(color=alt.value(colours.paper)),
+        cell.transform_filter(f"!({UNMEASURED})").encode(color=_heat(colours)).add_params(pick),
+        cell.transform_filter(UNMEASURED).encode(color=alt.value(colours.paper)),
         *hatches,
         _outlines(stretches, axis, colours, y),
     )
@@ -177,10 +182,9 @@ def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Theme, y: alt.Y)
 
 def _heat(colours: Theme) -> alt.Color:
     """What is wasted or free in the colour of its state; what works by utilization."""
-    depth = alt.Scale(domain=[0, 1], range=list(colours.ramp), clamp=True)
     return alt.Color(
         "utilization_ratio:Q",
-        scale=depth,
+        scale=alt.Scale(domain=[0, 1], range=list(colours.ramp), clamp=True),
         legend=None,
         condition=[
             {"test": f"datum.state === '{state}'", "value": colours.states[state]} for state in NOT_AT_WORK

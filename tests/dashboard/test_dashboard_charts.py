@@ -403,6 +403,16 @@ def test_a_map_draws_waste_in_amber_and_free_apart_from_work_at_nothing(cells) -
     }
 
 
+def test_a_step_of_which_most_is_unknown_is_striped_not_drawn_as_unused(cells) -> None:
+    dark = cells.assign(state=cells["state"].where(cells["uuid"] != "GPU-b", "unknown"))
+    assert list(dark["uuid"][heatmap.not_measured(dark)].unique()) == ["GPU-b"]
+    spec = heatmap.heat_map(with_end(dark, WINDOW), AXIS, LIGHT, whole=False).to_dict()
+    filters = [each["transform"][-1]["filter"] for each in spec["layer"] if "transform" in each]
+    assert sum("datum.state === 'unknown'" in each for each in filters) == 3, "left out, paper, stripes"
+    plain = heatmap.heat_map(with_end(cells, WINDOW), AXIS, LIGHT, whole=False).to_dict()
+    assert len(plain["layer"]) == len(spec["layer"]) - 1, "no stripes where all was measured"
+
+
 def test_altair_checks_parts_again_after_a_chart_is_built(cells) -> None:
     heatmap.heat_map(cells, AXIS, LIGHT)
     with pytest.raises(SchemaValidationError, match="notamark"):
