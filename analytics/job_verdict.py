@@ -31,6 +31,11 @@ CONTRADICT = "its counters contradict each other"
 Row = Mapping[Any, Any]
 
 
+def is_upper_bound(row: Mapping[str, object]) -> bool:
+    """Whether what a job used (query ``jobs``) rests on GPU utilization, the time in which any kernel ran."""
+    return row.get("rung") == Basis.GPU_UTILIZATION
+
+
 def verdict(row: Row) -> str:
     """What became of a job's GPUs, in a few words without a subject: "used 1 of 4 GPUs", of all its runs.
 
@@ -114,7 +119,7 @@ def _used(row: Row, held: float) -> str:
     unknown, used = row["unknown_gpu_hours"] or 0.0, row["used_gpu_hours"]
     if held > 0 and (unknown + _suspect(row) >= ENOUGH_MEASURED * held or _stands_still(row, held)):
         return "use not known"
-    bound = "at most " if row["rung"] == Basis.GPU_UTILIZATION else ""
+    bound = "at most " if is_upper_bound(row) else ""
     return f"{bound}{text.hours(used or 0.0)} used{_of_share(used, held)}"
 
 

@@ -5,8 +5,9 @@ from datetime import datetime, tzinfo
 from analytics import text
 from service import energy
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
-from service.reports.sections import currency_of, energy_figures, wastes_section
+from service.reports.sections import currency_of, energy_figures, notes_on_use, wastes_section
 from service.reports.source import Source
+from service.summaries.recommendations import any_upper_bound
 
 COLUMNS = (
     Column(key="project", title="Project"),
@@ -32,11 +33,14 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     used = sum(row["used_gpu_hours"] or 0.0 for row in rows)
     costs = [cost for row in rows if (cost := row["cost"]) is not None]
     cost = sum(costs) if rows and len(costs) == len(rows) else None
+    jobs = source.rows("jobs")
+    most = "at most " if any_upper_bound(jobs) else ""
     return Report(
         kind=ReportKind.CHARGEBACK,
         title="GPU-hours and their price",
         opening=(
-            f"{text.many(len(rows), 'holder')} held {text.gpu_hours(held)} and used {text.gpu_hours(used)}."
+            f"{text.many(len(rows), 'holder')} held {text.gpu_hours(held)} and used {most}"
+            f"{text.gpu_hours(used)}."
             if rows
             else "Nobody held a GPU in this time."
         ),
@@ -53,11 +57,16 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             Section(
                 heading="By project and person", table=Table(name="chargeback", columns=COLUMNS, rows=rows)
             ),
-            wastes_section(source.rows("jobs"), "The ten largest wastes"),
+            wastes_section(jobs, "The ten largest wastes"),
         ),
         currency=currency_of(rows),
         made_at=made_at,
-        notes=()
-        if not rows or cost is not None
-        else ("Some hours have no price: see [prices] in the configuration.",),
+        notes=(
+            *(
+                ()
+                if not rows or cost is not None
+                else ("Some hours have no price: see [prices] in the configuration.",)
+            ),
+            *notes_on_use(jobs),
+        ),
     )

@@ -14,6 +14,7 @@ from service.reports.sections import (
     best_jobs,
     head_figures,
     head_of,
+    notes_on_use,
     priced,
     state_section,
     use_section,
@@ -107,6 +108,7 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         ),
         currency=head.currency,
         made_at=made_at,
+        notes=notes_on_use(jobs),
     )
 
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from service.client import ClientError
 from service.reports.accounted import accounted_section
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
-from service.reports.sections import HELD_COLUMNS, energy_figures, head_of, job_rows, priced, use_section
+from service.reports.sections import (
+    HELD_COLUMNS,
+    energy_figures,
+    head_of,
+    job_rows,
+    notes_on_use,
+    priced,
+    use_section,
+)
 from service.reports.source import Source
 from service.schemas.advice import AdviceRow
 from service.summaries.headline import USED
@@ -59,7 +67,10 @@ def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         ),
         currency=head.currency,
         made_at=made_at,
-        notes=("Only you and whoever runs the machines get these numbers from this report.",),
+        notes=(
+            "Only you and whoever runs the machines get these numbers from this report.",
+            *notes_on_use(jobs),
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from service.reports.model import Chart, Column, Figure, Keys, Measure, Section,
 from service.reports.source import Source
 from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline
 from service.summaries.job_verdicts import kinds, verdict
+from service.summaries.recommendations import any_upper_bound
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +46,10 @@ WORTH_GPU_HOURS = 1.0
 """A job that held less is not ranked among the best: an hour of luck proves nothing."""
 WORTH_RATIO = 0.25
 """Nor is one that was used less than this: the ledger calls that low saturation."""
+UPPER_BOUND = (
+    "Of some GPUs only GPU utilization is measured, the time in which any kernel ran: what is used there, "
+    "and its share, is an upper bound."
+)
 NONE_GOOD = "No job of a GPU-hour or more used a quarter of what it held."
 
 STATE_COLUMNS = (
@@ -255,15 +260,28 @@ def worst_jobs(rows: "Sequence[JobsRow]", top: int = TOP) -> "list[ReportedJob]"
 
 
 def best_jobs(rows: "Sequence[JobsRow]", top: int = TOP) -> "list[ReportedJob]":
-    """The ``top`` jobs by utilization among those that held and used enough to be named as good."""
+    """The ``top`` jobs by utilization among those that held and used enough to be named as good.
+
+    One of which GPU utilization alone is known stands behind all others: its use is an upper bound.
+    """
     worth = [
         row
         for row in job_rows(rows)
         if (row["utilization_ratio"] or 0) >= WORTH_RATIO and (row["gpu_hours"] or 0) >= WORTH_GPU_HOURS
     ]
-    return sorted(worth, key=lambda row: (-(row["utilization_ratio"] or 0.0), -(row["gpu_hours"] or 0.0)))[
-        :top
-    ]
+    return sorted(
+        worth,
+        key=lambda row: (
+            any_upper_bound([row]),
+            -(row["utilization_ratio"] or 0.0),
+            -(row["gpu_hours"] or 0.0),
+        ),
+    )[:top]
+
+
+def notes_on_use(jobs: "Sequence[JobsRow]") -> tuple[str, ...]:
+    """A note below a report in which some use is an upper bound; nothing where none is."""
+    return (UPPER_BOUND,) if any_upper_bound(jobs) else ()
 
 
 def priced(columns: tuple[Column, ...], rows: Sequence[Mapping[str, object]]) -> tuple[Column, ...]:

@@ -16,6 +16,7 @@ from shlex import quote
 import pandas as pd
 
 from analytics import text
+from analytics.job_verdict import is_upper_bound
 from analytics.vocabulary.actions import ActionClass
 from analytics.vocabulary.findings import IDLENESS, FindingKind
 from analytics.vocabulary.jobs import is_submitted
@@ -46,7 +47,10 @@ TOLD_BY: Mapping[str, Collection[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What somebody held in a window, in GPU-hours; ``measured_ratio`` is how much of it is known."""
+    """What somebody held in a window, in GPU-hours; ``measured_ratio`` is how much of it is known.
+
+    ``is_upper_bound``: of some of it GPU utilization alone is known, so less may have been used.
+    """
 
     jobs: int
     held_gpu_hours: float
@@ -56,6 +60,7 @@ class Held:
     measured_ratio: float | None
     energy: Energy
     wasted_energy: Energy
+    is_upper_bound: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +83,13 @@ def held_of(jobs: Iterable[Row], *, utilization: float | None, measured: float |
         measured_ratio=measured,
         energy=energy.used(rows),
         wasted_energy=energy.wasted(rows),
+        is_upper_bound=any_upper_bound(rows),
     )
+
+
+def any_upper_bound(jobs: Iterable[Row]) -> bool:
+    """Whether the use of any of these jobs (query ``jobs``) rests on GPU utilization, an upper bound."""
+    return any(is_upper_bound(row) for row in jobs)
 
 
 def told_held(held: Held, name: str | None) -> str:
@@ -87,12 +98,14 @@ def told_held(held: Held, name: str | None) -> str:
         return f"{name or 'You'} held no GPU in this time."
     many = "One job" if held.jobs == 1 else f"{held.jobs} jobs"
     whose = name or "yours"
-    used = text.gpu_hours(held.used_gpu_hours)
+    used = f"{'at most ' if held.is_upper_bound else ''}{text.gpu_hours(held.used_gpu_hours)}"
     of_them = " of them" if held.used_gpu_hours <= held.held_gpu_hours else ", more than their shares"
     said = f"{many} of {whose} held {text.gpu_hours(held.held_gpu_hours)} and used {used}{of_them}."
     if held.measured_ratio is not None and held.measured_ratio < ENOUGH_MEASURED:
         return f"{said} Only {text.percent(held.measured_ratio)} of that time was measured."
     if held.held_gpu_hours and held.wasted_gpu_hours / held.held_gpu_hours <= SMALL_WASTE:
+        if held.is_upper_bound:
+            return f"{said} By GPU utilization, which says that some kernel ran, next to nothing was wasted."
         return f"{said} Next to nothing was wasted: thank you."
     return f"{said} {text.gpu_hours(held.wasted_gpu_hours)} did nothing at all."
 

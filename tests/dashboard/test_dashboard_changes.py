@@ -137,6 +137,16 @@ def test_the_opening_thanks_and_does_not_praise_what_was_not_seen() -> None:
     assert told_held(held_of([], utilization=None, measured=None), None) == "You held no GPU in this time."
 
 
+def test_an_upper_bound_is_said_and_not_praised() -> None:
+    bound = held_of([job(rung=1), job("slurm:2", rung=3)], utilization=0.5, measured=1.0)
+    said = told_held(bound, None)
+    assert "used at most 10.0 GPU-hours of them" in said and "thank" not in said and "some kernel ran" in said
+    measured = held_of([job(rung=3)], utilization=0.5, measured=1.0)
+    assert told_held(measured, None).endswith(
+        "used 5.0 GPU-hours of them. Next to nothing was wasted: thank you."
+    )
+
+
 def test_cells_that_hold_nothing_count_nothing() -> None:
     row = job() | {"gpu_hours": float("nan"), "wasted_gpu_hours": None, "used_gpu_hours": None}
     assert held_of([row], utilization=None, measured=None).held_gpu_hours == 0.0

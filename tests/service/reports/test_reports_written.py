@@ -199,6 +199,8 @@ def test_a_job_that_did_nothing_is_among_no_best_uses() -> None:
 
     rows = [row("idle", 0.0), row("low", 0.24), row("fair", 0.25), row("good", 0.9), row("dark", None)]
     assert [each["job"] for each in best_jobs(rows)] == ["good", "fair"]
+    bound = row("bound", 1.0) | {"rung": 1}
+    assert [each["job"] for each in best_jobs([bound, *rows])] == ["good", "fair", "bound"], "no bound leads"
 
 
 def test_reports_about_one_ask_for_the_name(client: Client, span: Span) -> None:
