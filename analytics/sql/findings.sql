@@ -23,6 +23,7 @@
 -- @column project text: for which project
 -- @column job text: the job's id
 -- @column job_name text: the job's name
+-- @column job_kind text: interactive, batch or inference
 -- @column opened_at timestamp: first found
 -- @column last_seen_at timestamp: last found
 -- @column closed_at timestamp: over since
@@ -45,7 +46,7 @@ WITH chosen AS (
     SELECT
         f.*, g.uuid, g.node, g.gpu_index,
         gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
-        g.model, h.project, h.job, h.job_name,
+        g.model, h.project, h.job, h.job_name, h.kind AS job_kind,
         CASE WHEN f.kind = 'unproven-claim' THEN json_extract_string(f.evidence, '$.user') ELSE h.user_name END AS user_name,
         f.kind IN ('uses-part', 'straggler') AS is_of_job,
         f.kind IN ('suspect-counters', 'zombie-memory', 'falling-gpu', 'intruder', 'unproven-claim') AS is_no_waste
@@ -83,7 +84,7 @@ WITH chosen AS (
 )
 SELECT
     c.finding_id, c.kind, c.uuid, c.node, c.gpu_index, c.gpu_place, c.model, c.user_name, c.project, c.job, c.job_name,
-    c.opened_at, c.last_seen_at, c.closed_at, c.window_from, c.window_to, c.coverage, c.rung, s.wasted_gpu_hours,
+    c.job_kind, c.opened_at, c.last_seen_at, c.closed_at, c.window_from, c.window_to, c.coverage, c.rung, s.wasted_gpu_hours,
     s.low_saturation_gpu_hours, s.wasted_cost, s.currency,
     s.wasted_energy_kwh, s.wasted_energy_known_ratio, c.sentence, c.wasted_gpu_hours AS judged_gpu_hours, c.evidence
 FROM chosen AS c

@@ -4,10 +4,10 @@ A new kind is given its name and words here; tests/docs/test_docs_kinds.py names
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from collector.model import GpuState
+from collector.model import GpuState, JobKind
 
 
 class FindingKind(StrEnum):
@@ -61,7 +61,7 @@ class KindWords:
 
     ``is_waste``: hours on its GPUs may be wasted; else it is a fault, or a stranger's doing. ``is_of_job``:
     one finding a job, at the first of its GPUs. ``beyond`` says why no rule of ``packaging/prometheus``
-    stands for it; empty where one does.
+    stands for it; empty where one does. ``remedies`` are other ones for jobs of some kinds.
     """
 
     title: str
@@ -71,13 +71,26 @@ class KindWords:
     is_waste: bool = True
     is_of_job: bool = False
     beyond: str = ""
+    remedies: Mapping[str, str] = field(default_factory=dict)
+
+    def remedy_for(self, job_kind: str | None) -> str:
+        """What to do about a job of this kind (``JobKind``, ``None``: not known)."""
+        return self.remedies.get(job_kind or "", self.remedy)
 
 
 KINDS: Mapping[FindingKind, KindWords] = {
     FindingKind.HELD_IDLE: KindWords(
         title="Held, idle",
         says="somebody holds the GPU, and nothing has run on it for the whole window",
-        remedy="end the job, or keep it with `fallow keep JOB`; a notebook's kernel can be shut down",
+        remedy="end the job, or keep it with `fallow keep JOB`; a notebook's kernel can be shut down, "
+        "a server scaled to zero",
+        remedies={
+            JobKind.BATCH: "end the job, or keep it with `fallow keep JOB`",
+            JobKind.INTERACTIVE: "end it, or shut the notebook's kernel down, or keep it with "
+            "`fallow keep JOB`",
+            JobKind.INFERENCE: "scale it to zero between requests, hold it at fixed hours only, or take a "
+            "share of a GPU; or keep it with `fallow keep JOB`",
+        },
         like=GpuState.HELD_IDLE,
     ),
     FindingKind.ALLOCATED_EMPTY: KindWords(

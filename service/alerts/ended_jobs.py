@@ -50,7 +50,9 @@ def _condition(ended: Ended) -> Condition:
     row = ended.row
     whose = "somebody's" if row["user_name"] is None else f"{row['user_name']}'s"
     became = verdict(row)
-    found = [words.remedy for kind in sorted(kinds(row)) if (words := words_of_kind(kind))]
+    found = [
+        words.remedy_for(row.get("kind")) for kind in sorted(kinds(row)) if (words := words_of_kind(kind))
+    ]
     again = f" Next time: {'; or: '.join(found[:REMEDIES])}." if found else ""
     begun = text.clock(ended.from_ms)
     earlier = " or earlier" if row.get("from_is_bound") else ""

@@ -39,7 +39,7 @@ def run_tell(flags: argparse.Namespace) -> int:
     row, job = found[0], str(found[0]["job"])
     parts = by_kind(found, lambda each: str(each["kind"]), is_open=True)
     said = [Said(str(part[0]["kind"]), words.localized(part[0]["sentence"])) for part in parts]
-    written = message(row["user_name"], job, row["job_name"], said)
+    written = message(row["user_name"], job, row["job_name"], said, job_kind=row.get("job_kind"))
     if flags.json:
         print_json([{"job": job, "user": row["user_name"], "message": written}], flags)
     else:

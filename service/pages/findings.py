@@ -205,7 +205,7 @@ def _finding(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
                 for part in parts(group):
                     if words := words_of_kind(part[0].kind):
                         st.markdown(f"**{words.title}:** {spoken(words.says)}.")
-                        st.markdown(f"**To do:** {spoken(words.remedy)}.")
+                        st.markdown(f"**To do:** {spoken(words.remedy_for(_job_kind(group[0])))}.")
                     for what, much in told(part[0].evidence):
                         st.markdown(f"{plain(what)}: **{plain(much)}**")
             if text.missing(row.closed_at) and not text.missing(row.job) and is_own_doing(str(row.kind)):
@@ -222,7 +222,13 @@ def _to_owner(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
         name = None if text.missing(row.job_name) else str(row.job_name)
         user = None if text.missing(row.user_name) else str(row.user_name)
         st.caption("To copy into a mail or a chat; nothing is sent from here.")
-        st.code(in_lines(message(user, str(row.job), name, said)), language=None, wrap_lines=True)
+        written = message(user, str(row.job), name, said, job_kind=_job_kind(row))
+        st.code(in_lines(written), language=None, wrap_lines=True)
+
+
+def _job_kind(row: "FindingsTuple") -> str | None:
+    kind = getattr(row, "job_kind", None)  # none in an older service's answer
+    return None if text.missing(kind) else str(kind)
 
 
 def _facts(scene: PageContext, group: "Sequence[FindingsTuple]") -> list[tuple[str, str]]:

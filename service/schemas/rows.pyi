@@ -199,6 +199,7 @@ FindingsRow = TypedDict(
         "project": str | None,
         "job": str | None,
         "job_name": str | None,
+        "job_kind": str | None,
         "opened_at": str,
         "last_seen_at": str,
         "closed_at": str | None,
@@ -230,6 +231,7 @@ class FindingsTuple(Protocol):
     project: str | None
     job: str | None
     job_name: str | None
+    job_kind: str | None
     opened_at: pd.Timestamp
     last_seen_at: pd.Timestamp
     closed_at: pd.Timestamp | None

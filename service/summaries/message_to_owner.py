@@ -21,10 +21,14 @@ class Said(NamedTuple):
     sentence: str
 
 
-def message(user: str | None, job: str, name: str | None, found: Sequence[Said]) -> str:
+def message(
+    user: str | None, job: str, name: str | None, found: Sequence[Said], *, job_kind: str | None
+) -> str:
     """The message. ``found`` is the owner's own doing, what cost most first; it is not empty."""
     of = job if name is None or name == job else f"{name} ({job})"
-    remedies = [words.remedy for each in found if (words := words_of_kind(each.kind)) is not None]
+    remedies = [
+        words.remedy_for(job_kind) for each in found if (words := words_of_kind(each.kind)) is not None
+    ]
     lines = [f"Hello {user}," if user else "Hello,", "", f"about your job {of}:", ""]
     lines += [f"- {each.sentence}" for each in found]
     lines += ["", "What would help:"]

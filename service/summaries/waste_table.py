@@ -99,7 +99,7 @@ class Waste:
             return f"over: see `fallow job {self.worst['job']}`, and {TALK}"
         job, about = str(self.live["job"]), words_of_kind(self.live_reason or "")
         nothing = f"{self._why_nothing()}; see `fallow explain {job}`" if self.is_judged else UNJUDGED
-        done = nothing if about is None else about.remedy.replace("JOB", job)
+        done = nothing if about is None else about.remedy_for(self.live.get("kind")).replace("JOB", job)
         return done if job == self.worst["job"] else f"{self.live['job_name'] or job}: {done}"
 
     def _why_nothing(self) -> str:

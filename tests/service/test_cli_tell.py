@@ -48,19 +48,35 @@ def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
 
 
 def test_a_message_says_what_was_found_what_helps_and_how_to_object() -> None:
-    assert message("ana", "slurm:7", "train", [Said("held-idle", IDLE)]) == (
+    assert message("ana", "slurm:7", "train", [Said("held-idle", IDLE)], job_kind="batch") == (
         "Hello ana,\n\nabout your job train (slurm:7):\n\n"
         f"- {IDLE}\n\nWhat would help:\n"
-        "- end the job, or keep it with `fallow keep slurm:7`; a notebook's kernel can be shut down\n\n"
+        "- end the job, or keep it with `fallow keep slurm:7`\n\n"
         "Should it stay as it is, write back, or type `fallow keep slurm:7`, and nobody is told of it for a "
         "while.\nIf this is wrong, write back too: what is measured may not be all that the job does."
     )
 
 
 def test_whose_name_nobody_knows_is_greeted_without_one() -> None:
-    assert message(None, "pod:a", None, [Said("held-idle", IDLE)]).startswith(
+    assert message(None, "pod:a", None, [Said("held-idle", IDLE)], job_kind=None).startswith(
         "Hello,\n\nabout your job pod:a:"
     )
+
+
+@pytest.mark.parametrize(
+    ("job_kind", "helps"),
+    [
+        ("inference", "- scale it to zero between requests"),
+        ("interactive", "- end it, or shut the notebook's kernel down"),
+        (
+            None,
+            "- end the job, or keep it with `fallow keep pod:a`; a notebook's kernel can",
+        ),
+    ],
+)
+def test_what_helps_is_of_the_jobs_kind(job_kind: str | None, helps: str) -> None:
+    written = message("ana", "pod:a", None, [Said("held-idle", IDLE)], job_kind=job_kind)
+    assert helps in written and ("end the job" in written) == (job_kind is None)
 
 
 def test_one_job_by_id_or_name_whatever_was_found_of_it(typed) -> None:  # type: ignore[no-untyped-def]
