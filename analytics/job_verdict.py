@@ -54,7 +54,7 @@ def _verdict(row: Row) -> str:
     if why:
         return f"not judged: {why}"
     found = kinds(row)
-    gpus, used = _count(row["gpus"]), _count(row["gpus_used"])
+    gpus, used = _at_once(row), _count(row["gpus_used"])
     if FindingKind.CRASH_LOOP in found:
         return "crashed and started again and again" + ("" if used else ", and never computed")
     if not used and (level := _faint_level(row, held)):
@@ -67,6 +67,11 @@ def _verdict(row: Row) -> str:
     if FindingKind.STRAGGLER in found:
         return "worked unevenly: one part of its GPUs may wait for the other"
     return _worked(row, held)
+
+
+def _at_once(row: Row) -> int:
+    """How many GPUs it held at one time; one that moved held more in all. An older service tells all."""
+    return _count(row.get("gpus_at_once")) or _count(row["gpus"])
 
 
 def _faint_level(row: Row, held: float) -> float | None:
@@ -90,14 +95,15 @@ def kinds(row: Row) -> frozenset[str]:
 
 def efficiency(row: Row) -> str:
     """Given, used and wasted in one line, of one denominator, and the most memory on a GPU."""
-    held, gpus = row["gpu_hours"] or 0.0, _count(row["gpus"])
+    held, gpus, at_once = row["gpu_hours"] or 0.0, _count(row["gpus"]), _at_once(row)
+    moved = f" ({at_once} at a time)" if at_once < gpus else ""
     doubted = (
         f", {text.hours(_suspect(row))} in doubt" if _suspect(row) > (1 - ENOUGH_MEASURED) * held else ""
     )
     memory = _count(row["memory_used_max_bytes"])
     peak = f" · most memory on a GPU {text.size(memory)}" if memory else ""
     return (
-        f"{gpus} GPU{'' if gpus == 1 else 's'} · {text.gpu_hours(held)} given, "
+        f"{gpus} GPU{'' if gpus == 1 else 's'}{moved} · {text.gpu_hours(held)} given, "
         f"{_used(row, held)}, "
         f"{text.hours(row['wasted_gpu_hours'] or 0.0)} wasted{_of(row['wasted_gpu_hours'], held)}"
         f"{doubted}{peak}"

@@ -17,6 +17,7 @@
 -- @column kind text: interactive, batch or inference
 -- @column command text: its command line
 -- @column gpus bigint (GPUs): how many it held in the window
+-- @column gpus_at_once bigint (GPUs): of these, the most at one time
 -- @column runs bigint: in how many runs it held them in the window: over ten minutes without any lie between two, in which
 --     somebody looked at one of them
 -- @column from_ts timestamp: when it was first given a GPU
@@ -87,6 +88,18 @@ WITH sums AS (
         count(DISTINCT gpu_id) FILTER (WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)) AS gpus,
         max(l.ts) FILTER (WHERE still_held(to_ts, l.ts, l.width_ms)) AS measured_to
     FROM allocations SEMI JOIN sums USING (holder_id) LEFT JOIN latest AS l USING (gpu_id) GROUP BY holder_id
+), steps AS (
+    SELECT holder_id, from_ts AS ts, 1 AS step FROM allocations SEMI JOIN sums USING (holder_id)
+    WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
+    UNION ALL  -- a job that moves has one GPU, though its sources may see the old one for a minute more
+    SELECT holder_id, greatest(from_ts, to_ts - INTERVAL 1 MINUTE), -1 FROM allocations SEMI JOIN sums USING (holder_id)
+    WHERE from_ts < $to_ts AND to_ts > $from_ts
+), together AS (
+    SELECT holder_id, max(held) AS gpus_at_once
+    FROM (
+        SELECT holder_id, sum(step) OVER (PARTITION BY holder_id ORDER BY ts, step ROWS UNBOUNDED PRECEDING) AS held
+        FROM steps)
+    GROUP BY holder_id
 ), turns AS (
     SELECT
         holder_id, gpu_id, from_ts, max(coalesce(to_ts, $to_ts)) OVER (
@@ -114,7 +127,8 @@ WITH sums AS (
     GROUP BY a.holder_id
 )
 SELECT
-    h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus, coalesce(r.runs, 1) AS runs, a.from_ts, b.from_is_bound, a.to_ts, a.measured_to, s.gpu_hours,
+    h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus,
+    t.gpus_at_once::BIGINT AS gpus_at_once, coalesce(r.runs, 1) AS runs, a.from_ts, b.from_is_bound, a.to_ts, a.measured_to, s.gpu_hours,
     s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes,
     s.unknown_gpu_hours, s.suspect_gpu_hours, s.busy_gpu_hours, s.engine_gpu_hours, u.gpus_used, u.rung::TINYINT AS rung, f.found, s.cost, s.currency,
     s.energy_kwh, s.energy_known_ratio, s.wasted_energy_kwh, s.wasted_energy_known_ratio
@@ -123,6 +137,7 @@ JOIN holders AS h USING (holder_id)
 LEFT JOIN spans AS a USING (holder_id)
 LEFT JOIN firsts AS b USING (holder_id)
 LEFT JOIN runs AS r USING (holder_id)
+LEFT JOIN together AS t USING (holder_id)
 LEFT JOIN used AS u USING (holder_id)
 LEFT JOIN said AS f USING (holder_id)
 ORDER BY s.wasted_gpu_hours DESC, s.gpu_hours DESC, h.job;

@@ -608,6 +608,7 @@ JobsRow = TypedDict(
         "kind": str | None,
         "command": str | None,
         "gpus": int | None,
+        "gpus_at_once": int | None,
         "runs": int | None,
         "from_ts": str | None,
         "from_is_bound": bool | None,
@@ -645,6 +646,7 @@ JobsRecord = TypedDict(
         "kind": str | None,
         "command": str | None,
         "gpus": int | None,
+        "gpus_at_once": int | None,
         "runs": int | None,
         "from_ts": pd.Timestamp | None,
         "from_is_bound": bool | None,
@@ -680,6 +682,7 @@ class JobsTuple(Protocol):
     kind: str | None
     command: str | None
     gpus: int | None
+    gpus_at_once: int | None
     runs: int | None
     from_ts: pd.Timestamp | None
     from_is_bound: bool | None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.job_verdict import verdict
+from analytics.job_verdict import efficiency, verdict
 from analytics.query import run
 from collector.arrow import HeldInterval
 from collector.model import GpuSample
@@ -31,12 +31,25 @@ HELD: dict[str, tuple[tuple[int, int, int], ...]] = {  # GPU, from minute, to mi
     # somebody else had it between
     "between": ((6, 0, 60), (6, 240, 480)),
     "other": ((6, 100, 200),),
+    "pair": ((7, 0, 200), (8, 0, 480), (9, 150, 480)),
 }
-RUNS = {"whole": 1, "requeued": 3, "short": 1, "moved": 1, "unseen": 1, "between": 2, "other": 1}
+AT_ONCE = {
+    "whole": 1,
+    "requeued": 1,
+    "short": 1,
+    "moved": 1,
+    "unseen": 1,
+    "between": 1,
+    "other": 1,
+    "pair": 3,
+}
+"""Pair had two GPUs and got a third before it gave one of them back."""
+
+RUNS = {"whole": 1, "requeued": 3, "short": 1, "moved": 1, "unseen": 1, "between": 2, "other": 1, "pair": 1}
 
 
 def samples() -> Iterator[GpuSample]:
-    for number in range(7):
+    for number in range(10):
         for minute in range(1, LAST + 1):
             if number == 5 and 60 < minute <= 240:
                 continue
@@ -68,6 +81,19 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object
 def test_a_row_says_how_many_runs_it_is(rows: dict[str, dict[str, object]], name: str) -> None:
     assert rows[name]["runs"] == RUNS[name]
     assert verdict(rows[name]) == ("worked" if RUNS[name] == 1 else f"worked, in {RUNS[name]} runs")
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_a_row_says_how_many_gpus_it_held_at_one_time(rows: dict[str, dict[str, object]], name: str) -> None:
+    assert rows[name]["gpus_at_once"] == AT_ONCE[name]
+
+
+def test_one_that_moved_and_did_not_compute_on_its_last_gpu_used_no_part(
+    rows: dict[str, dict[str, object]],
+) -> None:
+    moved = rows["moved"] | {"gpus_used": 1}
+    assert verdict(moved) == "worked" and efficiency(moved).startswith("2 GPUs (1 at a time) ·")
+    assert verdict(rows["pair"] | {"gpus_used": 2}) == "used 2 of 3 GPUs"
 
 
 def test_a_row_of_an_older_service_tells_no_runs(rows: dict[str, dict[str, object]]) -> None:
