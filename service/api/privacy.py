@@ -47,6 +47,7 @@ SHOWN = frozenset(
         # words that Fallow chooses from a fixed list
         "is",
         "kind",
+        "job_kind",
         "kinds",
         "state",
         "mode",
