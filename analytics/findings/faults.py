@@ -46,8 +46,9 @@ def suspect(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
         window,
         since_ms=window.end_ms - _run_of(always) * BIN_MS,
         sentence=(
-            f"{gpu_name(past)} {_contradiction(past, which[-1], shown, power)}: its counters are not to be "
-            f"believed, and nothing is concluded from them."
+            f"{gpu_name(past)} {_contradiction(past, which[-1], shown, power)} over the last "
+            f"{text.length(t.fault_window_s)}: its counters are not to be believed, and nothing is concluded "
+            f"from them."
         ),
         evidence=(
             Evidence(name="gpu_utilization_mean_ratio", value=shown),
@@ -157,7 +158,7 @@ def falling(past: GpuPast, now_ms: int, t: Thresholds) -> Finding | None:
         how = "the driver reported it lost" if past.lost_ms is not None else "its driver told XID 79"
         how = how if past.newest_ms is not None else "it was never measured here"
         said = f"fell off the bus: {how}; silent since {silent}."
-    again = f" It fell {past.falls} times in the window." if past.falls > 1 else ""
+    again = f" It fell {past.falls} times in the last 24 h." if past.falls > 1 else ""
     holders = past.claims or past.last_claims
     names = " and ".join(holder_name(claim) for claim in holders)
     held = f", {'held' if past.claims else 'last held'} by {names}," if names else ""

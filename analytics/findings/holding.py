@@ -289,9 +289,10 @@ def _sentence(
     unseen = "" if there else "; whether a process sits there cannot be seen"
     if there is False:
         unseen = "; its processes have left"
+    lately = text.length(len(window.covered) * BIN_MS / 1000)
     return (
         f"{start}, and {what} {during}{kept}: {text.percent(busy)} busy "
-        f"over the window ({measured_by(past.rung)}){unseen}."
+        f"over the last {lately} ({measured_by(past.rung)}){unseen}."
     )
 
 

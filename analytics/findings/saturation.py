@@ -25,6 +25,7 @@ from collector.model import Basis, JobKind
 
 MS_PER_S = 1000
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 LOOKS_BUSY_RATIO = 0.5
 HARDLY_ANY_RATIO = 0.1
 UNSEEN = "no process of it is seen: a server would reserve its memory on purpose"
@@ -61,17 +62,18 @@ def low_saturation(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> F
         if not _is_recent(active, expected, t):
             return None
     wanted = bins_in(t.low_active_s)
-    values = known([window.utilization[place] for place in active])[-wanted:]
-    average = mean(values)
+    measured = [place for place in active if window.utilization[place] is not None]
+    newest_work = measured[-wanted:]
+    average = mean(known([window.utilization[place] for place in newest_work]))
     if average is None and len(active) >= wanted:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its utilization is not measured")
-    if len(values) < wanted or average is None or _of_share(average, claim) >= LOW_RATIO:
+    if len(newest_work) < wanted or average is None or _of_share(average, claim) >= LOW_RATIO:
         return None
     if _day_ratio(past, claim) >= LOW_RATIO:
         return None
     if average < STILL_RATIO:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason=STILL)
-    return _low_finding(past, claim, window, active, average)
+    return _low_finding(past, claim, window, (measured, newest_work), average)
 
 
 def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | Unknown | None:
@@ -194,44 +196,64 @@ def _is_recent(active: list[int], bins: int, t: Thresholds) -> bool:
     return bool(active) and bins - active[-1] <= bins_in(t.low_recent_s)
 
 
-def _low_finding(past: GpuPast, claim: Claim, window: Bins, active: list[int], average: float) -> Finding:
-    """``average`` is of the whole GPU; ``window`` the holder's own where several hold it."""
-    hours = len(active) * BIN_MS / HOUR_MS * past.share_of_device * claim.share
-    filled, others = _of_share(average, claim), len(past.claims) - 1
+def _low_finding(
+    past: GpuPast, claim: Claim, window: Bins, work: tuple[list[int], list[int]], average: float
+) -> Finding:
+    """``average`` is of the whole GPU over the newest active bins; ``window`` the holder's own where several
+    hold it; ``work`` all its active bins in which that was measured, and the newest of them.
+    """
+    active, newest_work = work
+    others, day = len(past.claims) - 1, claim.rhythm.busy_ratio
+    filled = _of_share(average, claim)
+    unused = sum(1.0 - _of_share(window.utilization[place] or 0.0, claim) for place in active)
     # Nobody tells a process's GPU utilization, only its part of the work.
-    shown = None if others else mean(known([window.gpu_utilization[place] for place in active]))
+    shown = None if others else mean(known([window.gpu_utilization[place] for place in newest_work]))
     looks_busy = (
         past.rung is Basis.SM_ACTIVE
         and shown is not None
         and shown >= LOOKS_BUSY_RATIO
         and average <= HARDLY_ANY_RATIO * shown
     )
-    held_for = text.length((window.end_ms - claim.from_ms) / 1000)
-    tail = (
-        f" It looks busy ({text.percent(shown)} GPU utilization), and is not." if looks_busy and shown else ""
-    )
-    by = f"{'by its own work ' if others else ''}fills {text.percent(average)} of it while it works"
-    of_share = f", {text.percent(filled)} of its share of {text.percent(claim.share)}"
     return _finding(
         past,
         claim,
         window,
         FindingKind.LOW_SATURATION,
-        sentence=(
-            f"{holder_name(claim)} has run on {gpu_name(past)}{_beside(past)} for {held_for} and "
-            f"{by}{of_share if claim.share < 1 else ''} ({measured_by(past.rung)}).{tail}"
-        ),
+        sentence=_low_sentence(past, claim, window, len(newest_work), average)
+        + (f" It looks busy ({text.percent(shown)} GPU utilization), and is not." if looks_busy else ""),
         evidence=(
             Evidence(name="utilization_active_mean_ratio", value=filled),
             Evidence(name="gpu_active_mean_ratio", value=average),
+            Evidence(name="day_active_mean_ratio", value=None if day is None else _of_share(day, claim)),
             Evidence(name="active_bins", value=len(active)),
-            Evidence(name="unused_gpu_hours", value=hours * (1.0 - filled)),
+            Evidence(
+                name="unused_gpu_hours",
+                value=unused * BIN_MS / HOUR_MS * past.share_of_device * claim.share,
+            ),
             Evidence(name="gpu_utilization_active_mean_ratio", value=shown),
             Evidence(name="looks_busy", value=looks_busy),
             Evidence(name="run_minutes", value=(window.end_ms - claim.from_ms) // 60_000),
             Evidence(name="share", value=claim.share),
             Evidence(name="others", value=others),
         ),
+    )
+
+
+def _low_sentence(past: GpuPast, claim: Claim, window: Bins, newest_bins: int, average: float) -> str:
+    """How long it has held the GPU, and what it filled of it in its newest work and in that of the day."""
+    held_for = text.length((window.end_ms - claim.from_ms) / MS_PER_S)
+    lately = text.length(newest_bins * BIN_MS / MS_PER_S)
+    by = " by its own work" if len(past.claims) > 1 else ""
+    share = f" of its share of {text.percent(claim.share)}"
+    of_share = f", {text.percent(_of_share(average, claim))}{share}" if claim.share < 1 else ""
+    day, is_young = claim.rhythm.busy_ratio, window.end_ms - claim.from_ms < DAY_MS
+    in_all = "all its work so far" if is_young else "all its work of the last 24 h"
+    of_day = share if claim.share < 1 else ""
+    whole = "" if day is None else f", and over {in_all} {text.percent(_of_share(day, claim))}{of_day}"
+    return (
+        f"{holder_name(claim)} has held {gpu_name(past)}{_beside(past)} for {held_for}, and{by} filled "
+        f"{text.percent(average)} of it over its last {lately} of work{of_share} "
+        f"({measured_by(past.rung)}){whole}."
     )
 
 
@@ -258,9 +280,9 @@ def _hog_finding(
         FindingKind.MEMORY_HOG,
         sentence=(
             f"{holder_name(claim)} keeps {text.percent(taken)} of the memory of "
-            f"{gpu_name(past)}{_beside(past)} and hardly touches it: {text.percent(used)} busy "
-            f"({measured_by(past.rung)}), memory read or written {text.percent(touched)} of the time at "
-            f"most. Suspected to need far less.{likeness}"
+            f"{gpu_name(past)}{_beside(past)} and hardly touches it: over the last {_length(window)} "
+            f"{text.percent(used)} busy ({measured_by(past.rung)}), memory read or written "
+            f"{text.percent(touched)} of the time at most. Suspected to need far less.{likeness}"
         ),
         evidence=(
             Evidence(name="memory_used_p5_ratio", value=taken),
@@ -288,9 +310,9 @@ def _reserved_finding(
         FindingKind.RESERVED_BY_DESIGN,
         sentence=(
             f"{holder_name(claim)} serves on {gpu_name(past)} and reserves {text.percent(taken)} of its "
-            f"memory, {design} by design: {text.percent(used)} busy ({measured_by(past.rung)}), memory "
-            f"read or written {text.percent(touched)} of the time. It would be freed by changing {remedy}, "
-            f"by a share of a GPU or by a scale to zero."
+            f"memory, {design} by design: over the last {_length(window)} {text.percent(used)} busy "
+            f"({measured_by(past.rung)}), memory read or written {text.percent(touched)} of the time. It "
+            f"would be freed by changing {remedy}, by a share of a GPU or by a scale to zero."
         ),
         evidence=(
             Evidence(name="memory_used_p5_ratio", value=taken),
@@ -302,6 +324,10 @@ def _reserved_finding(
             Evidence(name="share", value=claim.share),
         ),
     )
+
+
+def _length(window: Bins) -> str:
+    return text.length(len(window.covered) * BIN_MS / MS_PER_S)
 
 
 def _is_tensorflow_like(onset: Onset, t: Thresholds) -> bool:

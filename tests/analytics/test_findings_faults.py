@@ -61,7 +61,10 @@ def test_power_of_work_beside_no_activity_accuses_nobody(
     verdict = judged(past(claim(), bins=drawing, power_limit_mw=700_000))
     (finding,) = verdict.findings
     assert finding.kind is FindingKind.SUSPECT_COUNTERS
-    assert "draws 350 W, which no idle board of its kind does, and reports no activity" in finding.sentence
+    assert (
+        "draws 350 W, which no idle board of its kind does, and reports no activity over the last 10 min"
+        in finding.sentence
+    )
     assert {FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY} & {
         kind for entry in verdict.unknown for kind in entry.kinds
     }
@@ -160,7 +163,7 @@ def test_gpu_that_was_reported_lost_fell_off_even_without_neighbours() -> None:
     lost = past(newest_ms=five, lost_ms=five, falls=3, is_off_the_bus=True)
     (finding,) = judged(lost).findings
     assert "fell off the bus: the driver reported it lost" in finding.sentence
-    assert "fell 3 times" in finding.sentence
+    assert "fell 3 times in the last 24 h" in finding.sentence
 
 
 def test_gpu_that_was_lost_before_the_records_begin_is_found_too() -> None:

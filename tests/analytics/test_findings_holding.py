@@ -52,7 +52,7 @@ def test_gpu_with_a_still_process_for_an_hour_is_held_idle() -> None:
     assert finding.sentence == (
         "amara (job sweep) has held GPU 3 of node1 since 2026-10-28 02:00 UTC, and its processes have done "
         "nothing on it for 2 h (2.0 GPU-hours), keeping 20 GiB of its memory: 0% busy over the "
-        "window (SM active)."
+        "last 1 h (SM active)."
     )
 
 
@@ -70,7 +70,7 @@ def test_a_sentence_names_the_measure_of_its_figure() -> None:
     # 1% of GPU utilization is noise; what stands beside "SM active" is what the SMs did.
     gpu = past(claim(), bins=bins(utilization=(0.004, 0.0, 0.0, 0.0) * (BINS // 4), busiest=0.01))
     finding = only(judged(gpu))
-    assert "0.1% busy over the window (SM active)" in finding.sentence
+    assert "0.1% busy over the last 1 h (SM active)" in finding.sentence
     assert {e.name: e.value for e in finding.evidence}["utilization_max_ratio"] == 0.01
 
 

@@ -66,6 +66,37 @@ def test_low_saturation_needs_61_minutes_of_run_time(minutes: int, told: bool) -
     assert kinds(judged(gpu)) == ([FindingKind.LOW_SATURATION] if told else [])
 
 
+# By hand: 23 h at 20% and the last one at 5% are (23 x 20 + 5) / 24 = 19.4% of the day's work. The newest 60
+# of two hours of bins are told, and what went unused is summed over all of them: 1.5 h x 80% + 0.5 h x 95%.
+def test_each_level_is_told_with_the_span_that_it_is_of() -> None:
+    levels = then((BINS - 60, 0.2), (60, 0.05))
+    day = Rhythm(busy_ratio=0.194, busy_ms=86_400_000)
+    (finding,) = judged(past(claim(60, rhythm=day), bins=bins(utilization=levels))).findings
+    assert finding.sentence == (
+        "amara (job sweep) has held GPU 3 of node1 for 2 d 12 h, and filled 5.0% of it over its last 30 min "
+        "of work (SM active), and over all its work of the last 24 h 19%."
+    )
+    assert evidence(finding)["unused_gpu_hours"] == pytest.approx(1.5 * 0.8 + 0.5 * 0.95)
+
+
+def test_of_a_younger_job_all_its_work_is_told() -> None:
+    day = Rhythm(busy_ratio=0.07, busy_ms=1_800_000)
+    (finding,) = judged(past(claim(3, rhythm=day), bins=bins(utilization=0.1))).findings
+    assert finding.sentence.endswith("of work (SM active), and over all its work so far 7.0%.")
+
+
+def test_what_looks_busy_is_of_the_work_that_is_told() -> None:
+    kernels = then((BINS - 60, 0.2), (60, 1.0))
+    busy = bins(utilization=0.05, busiest=kernels, gpu_utilization=kernels)
+    (finding,) = judged(past(claim(), bins=busy)).findings
+    assert "It looks busy (100% GPU utilization), and is not." in finding.sentence
+
+
+def test_a_hogs_use_is_told_with_its_span() -> None:
+    finding = next(f for f in judged(hog()).findings if f.kind is FindingKind.MEMORY_HOG)
+    assert "hardly touches it: over the last 30 min 8.0% busy (SM active), memory read" in finding.sentence
+
+
 def test_low_saturation_ends_with_the_work() -> None:
     levels = then((BINS - 40, 0.1), (40, 0.0))
     assert FindingKind.LOW_SATURATION not in kinds(judged(past(claim(), bins=bins(utilization=levels))))

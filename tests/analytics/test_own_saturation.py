@@ -48,8 +48,8 @@ def test_who_hardly_adds_to_a_busy_gpu_is_told_so_and_the_other_is_not() -> None
     assert list(low(verdict)) == ["bob"] and not is_unknown(verdict)
     finding = low(verdict)["bob"]
     assert finding.sentence == (
-        "bob (job slurm:bob) has run on GPU 3 of node1, which 1 other holds too, for 10 h and by its own "
-        "work fills 5.0% of it while it works, 10% of its share of 50% (SM active)."
+        "bob (job slurm:bob) has held GPU 3 of node1, which 1 other holds too, for 10 h, and by its own work "
+        "filled 5.0% of it over its last 30 min of work, 10% of its share of 50% (SM active)."
     )
     numbers = {each.name: each.value for each in finding.evidence}
     assert numbers["utilization_active_mean_ratio"] == pytest.approx(0.1)
@@ -106,5 +106,6 @@ def test_a_share_without_a_neighbour_is_judged_as_the_share() -> None:
     assert not low(judged(claim(share=0.25), **quarter))
     (finding,) = low(judged(claim(share=0.5), **quarter)).values()
     assert (
-        "for 10 h and fills 10% of it while it works, 20% of its share of 50% (SM active)" in finding.sentence
+        "for 10 h, and filled 10% of it over its last 30 min of work, 20% of its share of 50% (SM active)"
+        in finding.sentence
     )
