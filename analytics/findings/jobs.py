@@ -21,6 +21,9 @@ WORKS_RATIO = 0.5
 """With so much of its SMs active the busier one of two works, and does not spin: `good` in the ledger."""
 ACTIVE_RATIO = 0.9
 """Each GPU takes part in so many bins of the window: one that is idle now and then is not in lock step."""
+HOT_RATIO = 0.1
+"""Heat that held clocks down for less of the window is no reason for a slow GPU. A GPU says why its clocks
+are down (NVML, clocks event reasons: software and hardware thermal slowdown)."""
 PARTS = 2
 """The halves of the window must say the same: where work moved between GPUs there is no straggler."""
 
@@ -185,8 +188,10 @@ def _straggler_finding(held: Sequence[_Held], windows: Sequence[Bins], found: _U
     few = [held[place] for place in sorted(found.few)]
     rest = len(held) - len(few)
     names = gpu_names([each.past for each in few])
+    heat = _heat(windows, found)
     minutes = f"the last {len(windows[0].covered) * BIN_MS // 60_000} min"
     others = f"the {rest} others" if rest > 1 else "the other one"
+    whose = "its" if len(few) == 1 else "their"
     waits = (f"those {rest} wait" if rest > 1 else "that one waits") + (
         " for it" if len(few) == 1 else " for them"
     )
@@ -204,6 +209,7 @@ def _straggler_finding(held: Sequence[_Held], windows: Sequence[Bins], found: _U
         sentence=(
             f"{holder_name(few[0].claim)} works on {len(held)} GPUs unevenly: {figures}"
             f"{text.percent(found.rest_level)}. If they work on one thing together, {waits}."
+            + (f" Heat held {whose} clocks down for {text.percent(heat)} of that time." if heat else "")
         ),
         evidence=(
             Evidence(name="gpus", value=len(held)),
@@ -212,8 +218,17 @@ def _straggler_finding(held: Sequence[_Held], windows: Sequence[Bins], found: _U
             Evidence(name="straggler_ratio", value=found.few_level),
             Evidence(name="others_ratio", value=found.rest_level),
             Evidence(name="by_kernel_time", value=found.by_kernels),
+            Evidence(name="held_down_by_heat_ratio", value=heat),
         ),
     )
+
+
+def _heat(windows: Sequence[Bins], found: _Uneven) -> float | None:
+    """How long heat held their clocks down; ``None``: hardly, or not twice as long as of the others."""
+    shares = [mean(known(window.hot)) for window in windows]
+    few = mean(known([share for place, share in enumerate(shares) if place in found.few]))
+    rest = mean(known([share for place, share in enumerate(shares) if place not in found.few])) or 0.0
+    return few if few is not None and few >= HOT_RATIO and rest < few / 2 else None
 
 
 def _is_used(held: _Held, t: Thresholds) -> bool:

@@ -70,6 +70,24 @@ def test_the_sentence_names_the_straggler_the_figures_and_what_is_not_known() ->
     assert "GPU 3 of node1 was 86% busy (SM active) in the last 60 min, the 3 others 44%" in slow.sentence
 
 
+# The one that works all the time at a low clock is hot. Where all are, or the others, heat explains nothing.
+@pytest.mark.parametrize(
+    ("few", "rest", "told"),
+    [(1.0, 0.0, "100%"), (0.2, None, "20%"), (0.09, 0.0, None), (1.0, 1.0, None), (None, 1.0, None)],
+)
+def test_a_straggler_that_heat_slows_is_told_so(
+    few: float | None, rest: float | None, told: str | None
+) -> None:
+    held = gpus(*[(0.99, 0.44)] * 3, (0.99, 0.86))
+    hot = [
+        replace(each, bins=replace(each.bins, hot=(few if each.uuid == "GPU-3" else rest,) * BINS))
+        for each in held
+    ]
+    (finding,) = said(hot)
+    heat = f" Heat held its clocks down for {told} of that time."
+    assert finding.sentence.endswith(f"those 3 wait for it.{heat if told else ''}")
+
+
 def test_servers_and_terminals_have_no_straggler() -> None:
     uneven = [(0.99, 0.42)] * 3 + [(0.34, 0.31)]
     for kind in (JobKind.INFERENCE, JobKind.INTERACTIVE):

@@ -59,6 +59,25 @@ def test_assess_bins_cover_half_of_a_bin_or_none(tmp_path: Path) -> None:
     assert rows[0]["utilization_ratio"] == pytest.approx(0.3)
 
 
+# NVML's clocks event reasons: 0x4 power cap, 0x8 slowdown of any cause, 0x20 and 0x40 heat.
+@pytest.mark.parametrize(
+    ("reasons", "hot"), [((0x4, 0x8), 0.0), ((0x40 | 0x8, 0x20), 1.0), ((0, 0x40), 0.5), ((None, None), None)]
+)
+def test_bins_tell_how_long_heat_held_the_clocks_down(
+    reasons: tuple[int | None, int | None], hot: float | None, tmp_path: Path
+) -> None:
+    gpu = Gpu(uuid=GpuUuid("GPU-x"), node=NodeName("n"))
+    samples = [
+        GpuSample(uuid=gpu.uuid, at_ms=NOON_MS + end_s * 1000, width_ms=15_000, throttle_reasons=reason)
+        for end_s, reason in zip((15, 30), reasons, strict=True)
+    ]
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(History(source="x", gpus=(gpu,), samples=to_table(samples)))
+        window = {"bins_from": NOON_MS, "bins_to": NOON_MS + MINUTE_MS, "as_of": NOON_MS + MINUTE_MS}
+        (row,) = run(reader, "assess_bins", window).to_pylist()
+    assert row["hot_ratio"] == hot
+
+
 def test_assess_claims(ask: Ask) -> None:
     rows = ask("assess_claims", as_of=HALF_ONE_MS)
     assert [(row["gpu_id"], row["job"], row["share"]) for row in rows if row["gpu_id"] == 1] == [
