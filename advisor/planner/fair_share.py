@@ -5,6 +5,7 @@ At each level of the tree, from the top, what the parent deserves is divided amo
     1. guaranteed   min(quota, demand, limit) each; if that exceeds what there is (GPUs broke), in proportion
     2. surplus      the highest priority first; within one priority by weight, again and again, until all
                     have their demand or limit, or nothing is left (water-filling: exact, one sort)
+    3. whole GPUs   rounded down, and what is left over one by one to the largest remainder (``whole_gpus``)
 
 Fairness remembers. A child's weight in step 2 is what KAI-Scheduler makes of it (its time-based fair share):
 with ``w`` its part of the bucket's weights, ``u`` its remembered use as a part of the cluster's capacity, and
@@ -26,7 +27,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from advisor.planner.limits import Lending, Limits
-from advisor.planner.quota import Tree, asking, capacity_gpus, demand, tree_of, upward
+from advisor.planner.quota import Tree, allocated, asking, capacity_gpus, demand, tree_of, upward
+from advisor.planner.transition import SHARE_SLACK
+from advisor.planner.whole_gpus import Part, takes_parts, waits_since, whole_shares
 from advisor.state.model import ClusterState, Project, ProjectName, Usage
 
 LEAST_WEIGHT = 1e-6
@@ -35,12 +38,16 @@ LEAST_WEIGHT = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """What every project of the tree deserves now, in GPUs, inner ones included."""
+    """What every project of the tree deserves now, in GPUs, inner ones included.
+
+    ``exact_gpus`` are the shares of those that were rounded to whole GPUs, as they were before.
+    """
 
     tree: Tree
     capacity_gpus: float
     fair_gpus: Mapping[ProjectName, float]
     demand_gpus: Mapping[ProjectName, float]
+    exact_gpus: Mapping[ProjectName, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +73,14 @@ def fair_shares(state: ClusterState, limits: Limits) -> Shares:
         charged=charged,
         limits=limits,
     )
-    _divide(claims, tree.roots, capacity)
-    return Shares(tree=tree, capacity_gpus=capacity, fair_gpus=claims.fair, demand_gpus=claims.wanted)
+    _divide(claims, tree.roots, capacity, _Rounding(state, tree))
+    return Shares(
+        tree=tree,
+        capacity_gpus=capacity,
+        fair_gpus=claims.fair,
+        demand_gpus=claims.wanted,
+        exact_gpus=claims.exact,
+    )
 
 
 def remembered(samples: Iterable[UsageSample], now_ms: int, limits: Limits) -> Usage:
@@ -135,6 +148,41 @@ class _Claims:
     charged: Mapping[ProjectName, float]
     limits: Limits
     fair: dict[ProjectName, float] = field(default_factory=dict)
+    exact: dict[ProjectName, float] = field(default_factory=dict)
+
+
+class _Rounding:
+    """What rounding to whole GPUs rests on, by subtree of the tree; looked up only where one is needed."""
+
+    def __init__(self, state: ClusterState, tree: Tree) -> None:
+        self._state, self._tree = state, tree
+        self._allocated: dict[ProjectName, float] | None = None
+        self._waits: dict[ProjectName, float] = {}
+        self._in_parts: set[ProjectName] = set()
+
+    def part(self, name: ProjectName, claims: "_Claims", least: float) -> Part:
+        """A project's share as it is to be rounded; ``least`` is guaranteed."""
+        if self._allocated is None:
+            self._look()
+        assert self._allocated is not None, "it was just looked up"
+        return Part(
+            name=name,
+            gpus=claims.fair[name],
+            least=least,
+            most=claims.wanted[name],
+            is_whole=name not in self._in_parts,
+            priority=self._tree.projects[name].priority,
+            allocated_gpus=self._allocated[name],
+            waits_since_ms=self._waits.get(name, float("inf")),
+        )
+
+    def _look(self) -> None:
+        state, paths = self._state, self._tree.paths
+        self._allocated = upward(self._tree, allocated(state))
+        for leaf, since_ms in waits_since(state.jobs.values()).items():
+            for name in paths[leaf]:
+                self._waits[name] = min(self._waits.get(name, float("inf")), since_ms)
+        self._in_parts = {name for leaf in takes_parts(state.jobs.values(), state) for name in paths[leaf]}
 
 
 def _charge(usage: Usage | None, limits: Limits) -> float:
@@ -153,17 +201,37 @@ def _capped(tree: Tree, leaves: Mapping[ProjectName, float]) -> dict[ProjectName
     return demand
 
 
-def _divide(claims: _Claims, siblings: Sequence[ProjectName], amount: float) -> None:
+def _divide(claims: _Claims, siblings: Sequence[ProjectName], amount: float, rounding: _Rounding) -> None:
     tree, fair = claims.tree, claims.fair
     guaranteed = [min(tree.quotas[name], claims.wanted[name]) for name in siblings]
-    total = sum(guaranteed)
+    total, least = sum(guaranteed), guaranteed
     if total > amount:
         guaranteed = [part * amount / total for part in guaranteed]
+        least = [0.0] * len(siblings)
     fair.update(zip(siblings, guaranteed, strict=True))
     _surplus(claims, siblings, max(0.0, amount - sum(guaranteed)))
+    _round(claims, siblings, least, rounding)
     for name in siblings:
         if tree.children[name]:
-            _divide(claims, tree.children[name], fair[name])
+            _divide(claims, tree.children[name], fair[name], rounding)
+
+
+def _round(
+    claims: _Claims, siblings: Sequence[ProjectName], least: Sequence[float], rounding: _Rounding
+) -> None:
+    """Make whole GPUs of the shares of those who don't get all that they want."""
+    fair = claims.fair
+    short = [
+        (name, sure)
+        for name, sure in zip(siblings, least, strict=True)
+        if fair[name] < claims.wanted[name] - SHARE_SLACK
+    ]
+    if all(abs(fair[name] - round(fair[name])) <= SHARE_SLACK for name, _ in short):
+        return
+    parts = [rounding.part(name, claims, sure) for name, sure in short]
+    for part, whole in zip(parts, whole_shares(parts), strict=True):
+        if abs(whole - part.gpus) > SHARE_SLACK:
+            claims.exact[part.name], fair[part.name] = part.gpus, whole
 
 
 def _surplus(claims: _Claims, siblings: Sequence[ProjectName], rest: float) -> None:

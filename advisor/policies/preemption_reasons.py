@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import floor
 
 from advisor.planner.plan import Rule
 from advisor.planner.transition import SHARE_SLACK
@@ -71,12 +72,13 @@ def why_short(round: WorkingState, job: Job, search: SearchResult) -> Short:
     guaranteed = round.guaranteed(job, start_gpus(job) * job.share) is not None
     if not search.entitled:
         allocated, fair = text.count(round.given[job.project]), text.count(round.fair[job.project])
-        more = _overcommitted(round, job) if guaranteed else ""
+        more = _rounded(round, job) + (_overcommitted(round, job) if guaranteed else "")
         return Short(
             rule=Rule.NO_ROOM,
             reason=f"{asks}; {job.project} has {allocated} of its fair share of {fair} GPUs{more}, "
             "so others need not give way",
-            would_change="jobs ending, or others wanting less" + (", or quotas that fit" if more else ""),
+            would_change="jobs ending, or others wanting less"
+            + (", or quotas that fit" if "add up" in more else ""),
             entitled=False,
         )
     return _why_entitled(round, job, search, asks, guaranteed=guaranteed)
@@ -164,6 +166,17 @@ def _at_rest(round: WorkingState, job: Job, search: SearchResult) -> str:
         f"{full} has {allocated} of its fair share of {fair} GPUs, so nobody outside it need give way, and "
         "within it nobody can"
     )
+
+
+def _rounded(round: WorkingState, job: Job) -> str:
+    """What its fair share was before it was rounded down, in words; nothing where that keeps no job out."""
+    exact, after = round.shares.exact_gpus, start_gpus(job) * job.share - SHARE_SLACK
+    for name in round.tree.paths[job.project]:
+        kept = name in exact and round.fair[name] < round.given[name] + after < floor(exact[name]) + 1
+        if kept:
+            where = "" if name == job.project else f"{name}: "
+            return f" ({where}{text.count(exact[name])} before rounding to whole GPUs)"
+    return ""
 
 
 def _overcommitted(round: WorkingState, job: Job) -> str:

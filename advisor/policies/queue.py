@@ -96,8 +96,11 @@ class _Desk:
                 continue
             if round.over_limit(job, _size(job)) is None and self._firm.lack(job) is None:
                 self._aged = job.id
-                if not self._fits(job):
+                place = self._fits(job)
+                if place is None:
                     self._ends.hold(job)
+                else:  # who comes before it in turn does not take it again
+                    self.round.board.promise(job.id, self.round.now_ms, place)
                 return
 
     def serve(self, job: Job) -> None:
@@ -155,10 +158,10 @@ class _Desk:
             self._place(job, result, "its quota goes before what was promised beyond one")
 
     def _fits(self, job: Job) -> tuple[GpuUuid, ...] | None:
-        board = self.round.board
-        return board.find(job, job.min_gpus) or board.find_reserved(
-            job, job.min_gpus, end_by(job, self.round.now_ms)
-        )
+        board, end_ms = self.round.board, end_by(job, self.round.now_ms)
+        if job.id == self._aged:  # what is held back for it is free to nobody else
+            return board.find_reserved(job, job.min_gpus, end_ms) or board.find(job, job.min_gpus)
+        return board.find(job, job.min_gpus) or board.find_reserved(job, job.min_gpus, end_ms)
 
     def _may_have(self, job: Job, gpus: tuple[GpuUuid, ...]) -> bool:
         """Whether what it would be given is within every limit: a MIG instance is more than was asked for."""
@@ -302,7 +305,7 @@ def _turn(round: WorkingState, job: Job) -> Turn:
 
 
 def _standing(round: WorkingState, name: ProjectName, job: Job) -> tuple[bool, int, float, int, str]:
-    allocated, fair = round.given[name], round.fair[name]
+    allocated, fair = round.given[name], round.shares.exact_gpus.get(name, round.fair[name])
     over = allocated + _size(job) > round.tree.quotas[name] + SHARE_SLACK
     ratio = allocated / fair if fair > 0 else float("inf")
     return (over, -round.tree.projects[name].priority, ratio, job.submitted_ms, name)

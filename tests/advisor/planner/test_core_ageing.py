@@ -30,14 +30,19 @@ def hour(state: ClusterState, at: int, *more: Job) -> ClusterState:
     return checked(replace(state, as_of_ms=at * HOUR_MS, jobs=jobs, placements=places))
 
 
-def start_of_the_gang(limits: Limits, hours: int, *owner: Job, until: int = 0) -> int | None:
-    """The hour in which the gang starts that came first; ``None`` when it does not."""
+def start_of_the_gang(
+    limits: Limits, hours: int, *owner: Job, until: int = 0, priority: int = 0
+) -> int | None:
+    """The hour in which the gang starts that came first; ``None`` when it does not.
+
+    ``priority`` is that of the project of the small jobs.
+    """
     state = ClusterState(
         as_of_ms=0,
         nodes={"n": Node(name="n")},
         gpus={f"n/{at}": Gpu(uuid=f"n/{at}", node="n", telemetry=Telemetry.GOOD) for at in range(GPUS)},
         projects={
-            "busy": Project(name="busy", weight=9),
+            "busy": Project(name="busy", weight=9, priority=priority),
             "wide": Project(name="wide"),
             "owner": Project(name="owner", quota_gpus=1),
         },
@@ -59,6 +64,11 @@ def start_of_the_gang(limits: Limits, hours: int, *owner: Job, until: int = 0) -
 def test_a_gang_starts_once_those_on_its_gpus_have_ended(aging_h: int, latest: int) -> None:
     start = start_of_the_gang(Limits(aging_s=aging_h * 3600.0), 60)
     assert start is not None and 1 + aging_h <= start <= latest
+
+
+def test_a_gang_of_a_project_that_deserves_nothing_is_reached_too() -> None:
+    start = start_of_the_gang(Limits(aging_s=6 * 3600.0), 60, priority=1)
+    assert start is not None and 7 <= start <= 1 + 6 + RUNS_H
 
 
 def test_without_ageing_it_would_wait_as_long_as_small_jobs_come() -> None:

@@ -45,7 +45,7 @@ def test_nobody_gets_more_than_he_asks_for() -> None:
 def test_surplus_goes_by_weight_and_what_one_cannot_take_goes_on() -> None:
     projects = [Project(name="a", weight=3), Project(name="b", weight=1), Project(name="c", weight=2)]
     assert fair(projects, {"a": 20, "b": 20, "c": 20}) == {"a": 6, "b": 2, "c": 4}
-    assert fair(projects, {"a": 2, "b": 20, "c": 20}) == {"a": 2, "b": 3.333333, "c": 6.666667}
+    assert fair(projects, {"a": 2, "b": 20, "c": 20}) == {"a": 2, "b": 3, "c": 7}, "3.33 and 6.67"
 
 
 def test_what_is_lent_to_jobs_goes_where_many_ask() -> None:
@@ -66,7 +66,7 @@ def test_what_is_lent_to_jobs_goes_where_many_ask() -> None:
 
 def test_a_higher_priority_has_the_surplus_first() -> None:
     projects = [Project(name="a", priority=1), Project(name="b", quota_gpus=2), Project(name="c")]
-    assert fair(projects, {"a": 7, "b": 20, "c": 20}) == {"a": 7, "b": 3.5, "c": 1.5}
+    assert fair(projects, {"a": 7, "b": 20, "c": 20}) == {"a": 7, "b": 4, "c": 1}, "3.5 and 1.5"
 
 
 def test_a_department_divides_what_it_deserves() -> None:
@@ -76,7 +76,7 @@ def test_a_department_divides_what_it_deserves() -> None:
         Project(name="b", parent="house"),
         Project(name="out", quota_gpus=4),
     ]
-    assert fair(projects, {"a": 9, "b": 9, "out": 9}) == {"house": 8, "a": 4.5, "b": 3.5, "out": 4}
+    assert fair(projects, {"a": 9, "b": 9, "out": 9}) == {"house": 8, "a": 5, "b": 3, "out": 4}, "4.5 and 3.5"
 
 
 def test_guarantees_shrink_in_proportion_when_gpus_broke() -> None:
