@@ -11,6 +11,7 @@ from typing import Any
 
 from analytics.bin_table import bins_by_gpu
 from analytics.findings import judge, judge_jobs
+from analytics.findings.lost import with_losses
 from analytics.findings.unproven import LASTS_S, unproven_claims
 from analytics.findings.window import newest, stale
 from analytics.model import (
@@ -20,13 +21,11 @@ from analytics.model import (
     Bins,
     Claim,
     Coverage,
-    Finding,
     GpuPast,
     Intruder,
     Onset,
     Pattern,
     UnprovenClaim,
-    Verdict,
 )
 from analytics.profiles import pattern_of
 from analytics.query import Connection, run
@@ -62,12 +61,16 @@ def assess(connection: Connection, now_ms: int, thresholds: Thresholds, tick_ms:
         connection, Moment(now_ms=now_ms, from_ms=from_ms, end_ms=end_ms, tick_ms=tick_ms), thresholds
     )
     verdicts = [judge(past, now_ms, thresholds, tick_ms) for past in pasts]
-    by_gpu = tuple(finding for verdict in verdicts for finding in _ordered(verdict))
+    dearest = (
+        sorted(verdict.findings, key=lambda each: -(each.wasted_gpu_hours or 0.0)) for verdict in verdicts
+    )
+    by_gpu = (finding for findings in dearest for finding in findings)
+    by_use = with_losses(pasts, verdicts, (*judge_jobs(pasts, verdicts, thresholds), *by_gpu))
     return Analysis(
         as_of_ms=now_ms,
         window_from_ms=from_ms,
         coverage=_coverage(pasts, now_ms, thresholds, tick_ms),
-        findings=(*unproven_claims(pasts), *judge_jobs(pasts, verdicts, thresholds), *by_gpu),
+        findings=(*unproven_claims(pasts), *by_use),
         unknown=tuple(entry for verdict in verdicts for entry in verdict.unknown),
         starting=tuple(entry for verdict in verdicts for entry in verdict.starting),
         patterns=patterns(connection, now_ms, thresholds),
@@ -224,6 +227,9 @@ def _past(row: Row, bins: Bins, claims: Iterable[Claim]) -> GpuPast:
         lost_ms=row["lost_ms"],
         falls=row["falls"],
         is_off_the_bus=row["is_off_the_bus"],
+        xid=row["xid"],
+        xid_ms=row["xid_ms"],
+        ecc_errors=row["ecc_errors"],
     )
 
 
@@ -371,10 +377,6 @@ def _coverage(pasts: list[GpuPast], now_ms: int, t: Thresholds, tick_ms: int) ->
     covered = sum(sum(past.bins.covered) for past in pasts)
     silent = sum(stale(past, now_ms, t, tick_ms) is not None for past in pasts)
     return Coverage(ratio=covered / bins if bins else 0.0, gpus=len(pasts), silent_gpus=silent)
-
-
-def _ordered(verdict: Verdict) -> list[Finding]:
-    return sorted(verdict.findings, key=lambda finding: -(finding.wasted_gpu_hours or 0.0))
 
 
 def _activity(row: Row) -> Activity:

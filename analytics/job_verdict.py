@@ -43,7 +43,8 @@ def verdict(row: Row) -> str:
     are one job, and its verdict says of how many runs it is.
     """
     runs = _count(row.get("runs"))
-    return _verdict(row) + (f", in {runs} runs" if runs > 1 else "")
+    lost = "; a GPU was lost under it" if FindingKind.FALLING_GPU in kinds(row) else ""
+    return _verdict(row) + (f", in {runs} runs" if runs > 1 else "") + lost
 
 
 def _verdict(row: Row) -> str:

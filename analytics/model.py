@@ -161,6 +161,8 @@ class GpuPast:
     ``gpu_place`` is what it is called on its node (``collector.gpu_place``).
     ``last_claims`` are those at its newest sample, of a GPU that fell silent and that nobody holds any more.
     ``memory_free_bytes`` is the least memory that was taken on it while nobody held it: the board's own.
+    ``xid`` is the newest XID of the board's own ("48: double-bit ECC error"), told at ``xid_ms``;
+    ``ecc_errors`` the uncorrected memory errors within the bins.
     """
 
     uuid: GpuUuid
@@ -188,6 +190,9 @@ class GpuPast:
     lost_ms: int | None = None
     falls: int = 0
     is_off_the_bus: bool = False
+    xid: str | None = None
+    xid_ms: int | None = None
+    ecc_errors: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

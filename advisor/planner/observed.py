@@ -11,6 +11,7 @@ from advisor.planner.pairing import Experience
 from advisor.planner.run_lengths import RunLengths
 from advisor.state.model import Job
 from analytics.model import IDLENESS, Analysis, Coverage, Finding, FindingKind
+from analytics.vocabulary.findings import LOST_ERROR, LOST_GPU
 from collector.model import Basis, JobId, JobKind
 
 ENGINES_RATIO = 0.05
@@ -155,6 +156,16 @@ class Observed:
             for finding in self.analysis.findings
             if finding.holder is not None and finding.holder.job == job
         )
+
+    def loss_of(self, job: JobId) -> str | None:
+        """Which GPU failed, or is not seen, so that the job does nothing, in a sentence; ``None``: none."""
+        for finding in self.findings_of(job):
+            evidence = {each.name: each.value for each in finding.evidence}
+            if evidence.get(LOST_GPU) is not None:
+                name, error = evidence[LOST_GPU], evidence.get(LOST_ERROR)
+                failed = "is not seen any more" if error is None else f"failed under it ({error})"
+                return f"{name} {failed}: it may wait for that."
+        return None
 
     def is_bound(self, job: JobId, since_ms: int | None) -> bool:
         """Whether it may have been idle for longer: its GPU's records begin, or a gap in them ends, then."""

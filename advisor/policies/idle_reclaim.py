@@ -96,7 +96,7 @@ def _advice(
         why=_why(job, idle, seen, observed),
         job=job.id,
         gpus=placement.gpus,
-        steps=_steps(job, found, (state.as_of_ms, idle), rules),
+        steps=_steps(job, found, (state.as_of_ms, idle, observed.loss_of(job.id)), rules),
         evidence=_evidence(job, idle_s, seen, found),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, placement.gpus, gain),
@@ -162,13 +162,15 @@ def _band(seen: IdlePrediction) -> str:
     return f"four of five went on for another {text.length(seen.low_s)} to {text.length(seen.high_s)}{more}"
 
 
-def _steps(job: Job, found: Standing, now: tuple[int, str], rules: PlannerConfig) -> tuple[Action, ...]:
-    """What is to be done; ``now`` is the instant, and for how long the job has been idle in words."""
-    now_ms, idle = now
+def _steps(
+    job: Job, found: Standing, now: tuple[int, str, str | None], rules: PlannerConfig
+) -> tuple[Action, ...]:
+    """What is to be done; ``now``: the instant, for how long it has been idle, and which GPU of it failed."""
+    now_ms, idle, lost = now
     reason = f"idle for {idle}"
     match found.due:
         case Rung.TELL:
-            message = _message(job, found, idle, rules)
+            message = _message(job, found, (idle, lost), rules)
             said = _is_to_be_told(job, now_ms) or _is_to_be_warned(job, found, now_ms, rules)
             return (Notify(job=job.id, message=message, reason=reason),) if said else ()
         case Rung.RELEASE:
@@ -186,9 +188,12 @@ def _steps(job: Job, found: Standing, now: tuple[int, str], rules: PlannerConfig
             return ()
 
 
-def _message(job: Job, found: Standing, idle: str, rules: PlannerConfig) -> str:
+def _message(job: Job, found: Standing, seen_of_it: tuple[str, str | None], rules: PlannerConfig) -> str:
     """What is told: what was seen, and the worst that may follow if nobody answers."""
+    idle, lost = seen_of_it
     seen = f"{job_name(job)} has held its GPUs without using them for {idle}."
+    if lost is not None:
+        seen += f" {lost}"
     skipped = dict(found.skipped)
     if skipped.get(Rung.TERMINATE) == warned_too_little(job, rules):
         return (

@@ -1,6 +1,7 @@
 """What is wrong with the machine: counters that contradict, memory left behind, a GPU that is gone."""
 
 from analytics import text
+from analytics.findings.lost import error_of
 from analytics.findings.window import (
     MS_PER_S,
     NOISE_RATIO,
@@ -158,6 +159,8 @@ def falling(past: GpuPast, now_ms: int, t: Thresholds) -> Finding | None:
         how = "the driver reported it lost" if past.lost_ms is not None else "its driver told XID 79"
         how = how if past.newest_ms is not None else "it was never measured here"
         said = f"fell off the bus: {how}; silent since {silent}."
+    told = error_of(past)
+    said += f" Its driver told {told}." if told is not None and not told.startswith("XID 79") else ""
     again = f" It fell {past.falls} times in the last 24 h." if past.falls > 1 else ""
     holders = past.claims or past.last_claims
     names = " and ".join(holder_name(claim) for claim in holders)
@@ -174,6 +177,7 @@ def falling(past: GpuPast, now_ms: int, t: Thresholds) -> Finding | None:
             Evidence(name="off_the_bus", value=past.is_off_the_bus),
             Evidence(name="siblings_answer", value=past.siblings_fresh),
             Evidence(name="falls", value=past.falls),
+            Evidence(name="error", value=told),
         ),
     )
 

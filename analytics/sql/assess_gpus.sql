@@ -21,10 +21,13 @@
 -- @column lost_ms bigint (ms): when it was last reported lost, or since when a gap says that it was never measured
 -- @column is_off_the_bus boolean: the driver says so: it reported the GPU lost, or XID 79 came within ten minutes of its newest sample, or later
 -- @column falls bigint: how often it was reported lost in the 24 hours before
--- @null lost_ms: it is not lost, as far as is known; else: not measured
+-- @column xid text: the newest XID of the GPU's own, no program's, as its driver's number and its meaning
+-- @column xid_ms bigint (ms): when that came
+-- @column ecc_errors bigint: uncorrected memory errors in the time that is judged
+-- @null lost_ms: it is not lost, as far as is known; xid, xid_ms: none came; else: not measured
 WITH newest AS (
     SELECT gpu_id, max(ts) AS ts, arg_max(width_ms, ts) AS width_ms,
-        min(rung) FILTER (WHERE utilization_e4 IS NOT NULL) AS rung
+        min(rung) FILTER (WHERE utilization_e4 IS NOT NULL) AS rung, max(ecc_uncorrected) - min(ecc_uncorrected) AS ecc_errors
     FROM samples_all
     WHERE ts > $bins_from AND ts <= $as_of
     GROUP BY gpu_id
@@ -39,7 +42,10 @@ WITH newest AS (
     SELECT
         gpu_id, max(ts) FILTER (WHERE kind = 'gpu-lost') AS lost, max(ts) FILTER (WHERE kind = 'gpu-returned') AS returned,
         count(*) FILTER (WHERE kind = 'gpu-lost' AND ts > $as_of - INTERVAL 24 HOUR) AS falls,
-        max(ts) FILTER (WHERE kind = 'xid' AND regexp_matches(detail, '^79\b')) AS off_the_bus  -- NVIDIA's XID catalogue
+        max(ts) FILTER (WHERE kind = 'xid' AND regexp_matches(detail, '^79\b')) AS off_the_bus,  -- NVIDIA's XID catalogue
+        -- Those that its catalogue ascribes to the hardware, the driver or a link, and to no program.
+        max(ts) FILTER (WHERE kind = 'xid' AND regexp_matches(detail, '^(48|62|64|74|79|92|94|95|119|120)\b')) AS failed,
+        arg_max(detail, ts) FILTER (WHERE kind = 'xid' AND regexp_matches(detail, '^(48|62|64|74|79|92|94|95|119|120)\b')) AS xid
     FROM events
     WHERE ts <= $as_of
     GROUP BY gpu_id
@@ -67,7 +73,7 @@ SELECT
     coalesce(e.lost > coalesce(e.returned, e.lost - INTERVAL 1 SECOND) AND e.lost >= coalesce(n.ts, e.lost), false)
         OR coalesce(epoch_ms(e.off_the_bus) >= coalesce(newest_ms, 0) - 600000, false) OR coalesce(lost_ms IS NOT NULL AND b.is_lost, false)
         AS is_off_the_bus,
-    coalesce(e.falls, 0) AS falls
+    coalesce(e.falls, 0) AS falls, e.xid, epoch_ms(e.failed) AS xid_ms, n.ecc_errors
 FROM gpus AS g
 LEFT JOIN newest AS n USING (gpu_id)
 LEFT JOIN latest AS l USING (gpu_id)

@@ -3,6 +3,7 @@
 A new kind is given its name and words here; tests/docs/test_docs_kinds.py names each page that would lack it.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -55,6 +56,10 @@ WASTE_REASONS = (
 waste."""
 
 
+LOST_GPU, LOST_ERROR = "lost_gpu", "lost_gpu_error"
+"""Evidence of a job that does nothing since a GPU of it was lost: which one, and what is known of it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindWords:
     """One kind. ``like`` is the state of a GPU that it resembles, whose colour it bears.
@@ -73,8 +78,14 @@ class KindWords:
     beyond: str = ""
     remedies: Mapping[str, str] = field(default_factory=dict)
 
-    def remedy_for(self, job_kind: str | None) -> str:
-        """What to do about a job of this kind (``JobKind``, ``None``: not known)."""
+    def remedy_for(self, job_kind: str | None, evidence: object = None) -> str:
+        """What to do about a job of this kind (``JobKind``, ``None``: not known).
+
+        ``evidence`` is that of the finding, as it is kept: JSON text, or the mapping in it.
+        """
+        told = json.loads(evidence) if isinstance(evidence, str) else evidence
+        if isinstance(told, Mapping) and told.get(LOST_GPU) is not None:
+            return lost_remedy(str(told[LOST_GPU]), told.get(LOST_ERROR))
         return self.remedies.get(job_kind or "", self.remedy)
 
 
@@ -193,6 +204,14 @@ KINDS: Mapping[FindingKind, KindWords] = {
         is_of_job=True,
     ),
 }
+
+
+def lost_remedy(gpu: str, error: object) -> str:
+    """What to do about a job that lost a GPU and waits; ``error``: what failed, ``None``: nobody says."""
+    again = "start the job again from its newest checkpoint, on other GPUs"
+    if error is None:
+        return f"look whether {gpu} failed, which is not seen any more; if it did, {again}"
+    return f"the fault is the machine's: {gpu} failed ({error}); {again}"
 
 
 def title_of_kind(kind: str) -> str:

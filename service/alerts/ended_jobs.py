@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from analytics import text
 from analytics.job_verdict import efficiency, kinds, verdict
 from analytics.model import Evidence
-from analytics.vocabulary.findings import words_of_kind
+from analytics.vocabulary.findings import FindingKind, words_of_kind
 from service.alerts.facts import Ended, Facts
 from service.alerts.messages import GIVEN
 from service.alerts.model import WORTH_A_WORD, AlertKind, Condition, Evaluation
@@ -54,6 +54,8 @@ def _condition(ended: Ended) -> Condition:
         words.remedy_for(row.get("kind")) for kind in sorted(kinds(row)) if (words := words_of_kind(kind))
     ]
     again = f" Next time: {'; or: '.join(found[:REMEDIES])}." if found else ""
+    if FindingKind.FALLING_GPU in kinds(row):
+        again = " A GPU was lost under it: start it again from its newest checkpoint, on other GPUs."
     begun = text.clock(ended.from_ms)
     earlier = " or earlier" if row.get("from_is_bound") else ""
     return Condition(

@@ -186,8 +186,11 @@ def _says(facts: Facts, job: Job, place: str) -> str:
     since = text.clock(job.idle_since_ms or facts.now_ms)
     bound = "at least " if facts.observed.is_bound(job.id, job.idle_since_ms) else ""
     hours = "" if job.idle_gpu_hours is None else f" ({text.gpu_hours(job.idle_gpu_hours)})"
+    failed = facts.observed.loss_of(job.id)
+    lost = "" if failed is None else f" {failed}"
     return (
         f"{job_name(job)} has done nothing on {place} since {since}, for {bound}{text.length(idle_s)}{hours}."
+        f"{lost}"
     )
 
 

@@ -36,9 +36,11 @@ def run_tell(flags: argparse.Namespace) -> int:
             f"nothing to tell about {flags.job!r}: {why}; `fallow findings` lists what is open, "
             "`fallow explain` says why nothing is"
         )
-    row, job = found[0], str(found[0]["job"])
+    job = str(found[0]["job"])
     parts = by_kind(found, lambda each: str(each["kind"]), is_open=True)
-    said = [Said(str(part[0]["kind"]), words.localized(part[0]["sentence"])) for part in parts]
+    firsts = [part[0] for part in parts]
+    said = [Said(str(row["kind"]), words.localized(row["sentence"]), row.get("evidence")) for row in firsts]
+    row = found[0]
     written = message(row["user_name"], job, row["job_name"], said, job_kind=row.get("job_kind"))
     if flags.json:
         print_json([{"job": job, "user": row["user_name"], "message": written}], flags)

@@ -205,7 +205,8 @@ def _finding(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
                 for part in parts(group):
                     if words := words_of_kind(part[0].kind):
                         st.markdown(f"**{words.title}:** {spoken(words.says)}.")
-                        st.markdown(f"**To do:** {spoken(words.remedy_for(_job_kind(group[0])))}.")
+                        remedy = words.remedy_for(_job_kind(group[0]), part[0].evidence)
+                        st.markdown(f"**To do:** {spoken(remedy)}.")
                     for what, much in told(part[0].evidence):
                         st.markdown(f"{plain(what)}: **{plain(much)}**")
             if text.missing(row.closed_at) and not text.missing(row.job) and is_own_doing(str(row.kind)):
@@ -217,7 +218,10 @@ def _finding(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
 def _to_owner(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
     """What to write to the job's owner, to be copied: the same as ``fallow tell``."""
     row = group[0]
-    said = [Said(str(part[0].kind), wording.localized(part[0].sentence, scene.zone)) for part in parts(group)]
+    firsts = [part[0] for part in parts(group)]
+    said = [
+        Said(str(each.kind), wording.localized(each.sentence, scene.zone), each.evidence) for each in firsts
+    ]
     with st.popover("Message", type="tertiary", icon=":material/mail:"):
         name = None if text.missing(row.job_name) else str(row.job_name)
         user = None if text.missing(row.user_name) else str(row.user_name)

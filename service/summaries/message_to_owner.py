@@ -15,10 +15,11 @@ DOUBT = "If this is wrong, write back too: what is measured may not be all that 
 
 
 class Said(NamedTuple):
-    """What was found of one kind."""
+    """What was found of one kind; ``evidence`` as it is kept, of which what to do may depend."""
 
     kind: str
     sentence: str
+    evidence: object = None
 
 
 def message(
@@ -27,7 +28,9 @@ def message(
     """The message. ``found`` is the owner's own doing, what cost most first; it is not empty."""
     of = job if name is None or name == job else f"{name} ({job})"
     remedies = [
-        words.remedy_for(job_kind) for each in found if (words := words_of_kind(each.kind)) is not None
+        words.remedy_for(job_kind, each.evidence)
+        for each in found
+        if (words := words_of_kind(each.kind)) is not None
     ]
     lines = [f"Hello {user}," if user else "Hello,", "", f"about your job {of}:", ""]
     lines += [f"- {each.sentence}" for each in found]

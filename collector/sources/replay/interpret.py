@@ -18,6 +18,7 @@ from collector.sources.replay.mapping import ColumnMapping, HolderColumns, Measu
 from collector.sources.replay.recording import Recording
 from collector.sources.replay.set_back import SetBack, overlapping, summed
 from collector.sources.replay.shared_rows import SharedRows, holder_samples, merged
+from collector.sources.replay.xid_events import xid_events
 
 USUAL_WIDTH_MS = 60_000
 """The width of rows when neither the mapping nor a second row says."""
@@ -60,6 +61,7 @@ def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
         gpus=tuple(_gpus(rows, kept, mapping)),
         held=() if mapping.holder is None else tuple(_held(rows, shared, widths, mapping.holder, jobs)),
         holder_samples=holder_samples(shared, rows.uuids, jobs, rows.at_ms, widths),
+        events=tuple(xid_events(samples)),
         gaps=(
             *_notice(skipped, int((rows.at_ms[kept] - width_ms).min()), usual),
             *_gaps(rows, kept, width_ms, usual),

@@ -280,3 +280,19 @@ def test_a_heading_that_never_ends_is_none(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"t" * (4 << 20)))
     with pytest.raises(RecordingUnreadable, match="its first line has more than 1 MiB"):
         file.read_raw(path)
+
+
+def test_a_new_xid_of_a_recording_is_an_event_and_the_one_it_begins_with_is_not(tmp_path: Path) -> None:
+    (tmp_path / "samples.csv").write_text(
+        "uuid,at_ms,width_ms,gpu_utilization_ratio,xid\n"
+        + "".join(
+            f"{uuid},{ORIGIN_MS + minute * 60_000},60000,0.5,{xid}\n"
+            for minute, row in enumerate([("", 31), ("", 31), (48, 31), (48, 79)])
+            for uuid, xid in zip("ab", row, strict=True)
+        )
+    )
+    events = open_recording(tmp_path).events
+    assert [(e.uuid, e.at_ms - ORIGIN_MS, e.kind, e.detail) for e in events] == [
+        ("a", 120_000, "xid", "48: double-bit ECC error"),
+        ("b", 180_000, "xid", "79: GPU has fallen off the bus"),
+    ]
