@@ -51,8 +51,9 @@ class Waste:
     ``jobs`` counts those that wasted anything, ``running`` those of them that still hold a GPU. ``worst`` is
     the row of ``jobs`` that wasted most; ``reasons`` are what was found of it, the dearest first. ``live`` is
     the worst of those that still run, of which something is found now, else of all that still run;
-    ``live_reason`` is what is found of it now, ``None``: nothing. ``told_at`` is when a message
-    about the key last arrived, in the API's form, ``None``: none did in the range; ``told`` is who got it.
+    ``live_reason`` is what is found of it now, ``None``: nothing; ``live_evidence`` is the evidence of that.
+    ``told_at`` is when a message about the key last arrived, in the API's form, ``None``: none did in the
+    range; ``told`` is who got it.
     Without ``is_judged`` nobody has looked for findings yet, so that none is open says nothing. Without
     ``reasons`` there was no finding of that job in the range, and ``found`` is the ledger's word for its
     hours, which blames nobody; ``is_mostly_empty``: in most of them no process was there.
@@ -71,6 +72,7 @@ class Waste:
     live_reason: str | None
     told_at: str | None
     told: str | None
+    live_evidence: object = None
     is_judged: bool = True
     is_mostly_empty: bool = False
 
@@ -99,7 +101,8 @@ class Waste:
             return f"over: see `fallow job {self.worst['job']}`, and {TALK}"
         job, about = str(self.live["job"]), words_of_kind(self.live_reason or "")
         nothing = f"{self._why_nothing()}; see `fallow explain {job}`" if self.is_judged else UNJUDGED
-        done = nothing if about is None else about.remedy_for(self.live.get("kind")).replace("JOB", job)
+        remedy = None if about is None else about.remedy_for(self.live.get("kind"), self.live_evidence)
+        done = nothing if remedy is None else remedy.replace("JOB", job)
         return done if job == self.worst["job"] else f"{self.live['job_name'] or job}: {done}"
 
     def _why_nothing(self) -> str:
@@ -123,12 +126,14 @@ def waste_table(
     *,
     newest: str | None,
     is_judged: bool = True,
+    open_now: "Sequence[FindingsRow] | None" = None,
 ) -> tuple[Waste, ...]:
     """Everybody who wasted anything, the largest first. ``by`` is ``user``, ``project`` or ``job``.
 
     ``newest`` is when anything was measured last, in the API's form; ``None``: never. ``is_judged``: somebody
-    has looked for findings.
+    has looked for findings. ``open_now`` are the findings that are open now, ``None``: those of the range.
     """
+    now = [each for each in findings if each["closed_at"] is None] if open_now is None else open_now
     column = OWNER_COLUMN[by]
     rows = [(row, hours) for row in ledger if (hours := row["wasted_gpu_hours"])]
     total = sum(hours for _, hours in rows)
@@ -142,6 +147,7 @@ def waste_table(
             [alert for alert in alerts if _cell(alert, column) == row["key"] is not None],
             newest=newest,
             is_judged=is_judged,
+            open_now=now,
         )
         for row, hours in rows
     ]
@@ -157,14 +163,12 @@ def _waste(
     *,
     newest: str | None,
     is_judged: bool,
+    open_now: "Sequence[FindingsRow]",
 ) -> Waste:
     row, hours = of
     worst = max(jobs, key=lambda job: job["wasted_gpu_hours"] or 0.0, default=None)
-    running = [job for job in jobs if _is_running(job, findings, newest)]
-    now = {
-        str(job["job"]): _found(job, [each for each in findings if each["closed_at"] is None])
-        for job in running
-    }
+    running = [job for job in jobs if _is_running(job, open_now, newest)]
+    now = {str(job["job"]): _found(job, open_now) for job in running}
     live = max(
         running, key=lambda job: (bool(now[str(job["job"])]), job["wasted_gpu_hours"] or 0.0), default=None
     )
@@ -184,6 +188,7 @@ def _waste(
         worst=worst,
         live=live,
         live_reason=next(iter(now[str(live["job"])]), None) if live is not None else None,
+        live_evidence=_evidence(live, now, open_now),
         is_judged=is_judged,
         told_at=None if told is None else told["told_at"],
         told=None if told is None else told["told"],
@@ -194,11 +199,20 @@ def _cell(row: Mapping[str, object], column: str) -> object:
     return row[column]
 
 
-def _is_running(job: "JobsRow", findings: "Sequence[FindingsRow]", newest: str | None) -> bool:
+def _evidence(
+    job: "JobsRow | None", now: Mapping[str, Sequence[str]], open_now: "Sequence[FindingsRow]"
+) -> object:
+    """The evidence of what is said first of a job that still runs."""
+    kind = None if job is None else next(iter(now[str(job["job"])]), None)
+    return next(
+        (each["evidence"] for each in open_now if job and (each["job"], each["kind"]) == (job["job"], kind)),
+        None,
+    )
+
+
+def _is_running(job: "JobsRow", open_now: "Sequence[FindingsRow]", newest: str | None) -> bool:
     """Whether it holds a GPU: what is known of an import or a recording ends with its newest sample."""
-    if job["to_ts"] is None or any(
-        each["job"] == job["job"] and each["closed_at"] is None for each in findings
-    ):
+    if job["to_ts"] is None or any(each["job"] == job["job"] for each in open_now):
         return True
     return (
         newest is not None and datetime.fromisoformat(job["to_ts"]) >= datetime.fromisoformat(newest) - NEWEST

@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from service.client.queries import Client
+    from service.schemas.rows import FindingsRow
     from service.summaries.waste_table import Ledger
+
+LATELY = timedelta(days=1)
+"""Of several kinds that are open about a job, the one with most hours of this time is named."""
 
 
 def wasted(
@@ -24,6 +28,8 @@ def wasted(
     # a finding, or a case of an alert, may be opened in the minute in which the range ends
     around = {"from_ts": span[0], "to_ts": span[1] + timedelta(minutes=1)}
     who = {name: value for name, value in filters.items() if name != "model"}
+    judged = client.rows_if_kept("judgement")
+    moments = [row["judged_at"] for row in judged or () if row["judged_at"]]
     return waste_table(
         by,
         _ledger(client, by, {**between, **filters}),
@@ -31,14 +37,21 @@ def wasted(
         client.rows("findings", **around, **filters),
         client.rows("alerts", **around, **who),
         newest=client.rows("span")[0]["last_ts"],
-        is_judged=_is_judged(client),
+        is_judged=judged is None
+        or bool(moments),  # an older store does not tell, and is believed to be judged
+        open_now=_open_now(client, span[1], filters, max(moments, default=None)),
     )
 
 
-def _is_judged(client: "Client") -> bool:
-    """Whether anybody has looked for findings; an older store does not tell, and is believed to be judged."""
-    rows = client.rows_if_kept("judgement")
-    return rows is None or any(row["judged_at"] for row in rows)
+def _open_now(
+    client: "Client", end: datetime, filters: Mapping[str, object], judged_at: str | None
+) -> "Sequence[FindingsRow] | None":
+    """What is open now, where the range ends before that; ``None``: it is in the range's own findings."""
+    if judged_at is None or (at := datetime.fromisoformat(judged_at)) <= end:
+        return None
+    now = at.replace(second=0, microsecond=0)
+    asked = {"from_ts": now - LATELY, "to_ts": now + timedelta(minutes=1), "open": True}
+    return client.rows("findings", **asked, **filters)
 
 
 def _ledger(client: "Client", by: str, asked: Mapping[str, object]) -> "Sequence[Ledger]":

@@ -16,7 +16,14 @@ def job(name: str, hours: float, to_ts: str | None = None) -> dict[str, Any]:
 
 
 def finding(name: str, kind: str = "held-idle", *, closed_at: str | None = None) -> dict[str, Any]:
-    return {"job": name, "uuid": "GPU-1", "kind": kind, "wasted_gpu_hours": 1.0, "closed_at": closed_at}
+    return {
+        "job": name,
+        "uuid": "GPU-1",
+        "kind": kind,
+        "wasted_gpu_hours": 1.0,
+        "closed_at": closed_at,
+        "evidence": None,
+    }
 
 
 def table(
@@ -25,6 +32,7 @@ def table(
     newest: str | None = NEWEST,
     *,
     empty: float = 0.0,
+    open_now: list[dict[str, Any]] | None = None,
 ) -> Waste:
     ledger = {
         **{"key": "ann", "wasted_gpu_hours": sum(each["wasted_gpu_hours"] for each in jobs)},
@@ -36,7 +44,9 @@ def table(
         },
     }
     given = cast("Any", (jobs, findings))  # rows of queries, with the columns that are read here
-    (row,) = waste_table("user", cast("Any", [ledger]), *given, [], newest=newest)
+    (row,) = waste_table(
+        "user", cast("Any", [ledger]), *given, [], newest=newest, open_now=cast("Any", open_now)
+    )
     return row
 
 
@@ -116,3 +126,24 @@ def test_who_holds_a_gpu_at_the_end_of_a_recording_is_not_over(to_ts: str, runni
 
 def test_without_any_measurement_who_gave_back_is_over() -> None:
     assert table([job("a", 3.0, NEWEST)], [], None).running == 0
+
+
+def test_of_a_range_that_ended_before_it_was_found_what_is_open_now_is_said() -> None:
+    """The hours of the range had no finding yet; what to do is about now."""
+    row = table([job("a", 2.0)], [], open_now=[finding("a")])
+    assert why(row, "user") == "Idle at times, no finding: a"
+    assert row.remedy == "end the job, or keep it with `fallow keep a`; " + row.remedy.split("; ", 1)[1]
+
+
+def test_what_was_open_in_the_range_and_is_over_is_not_open_now() -> None:
+    row = table([job("a", 2.0)], [finding("a")], open_now=[])
+    assert row.remedy.startswith("no finding is open")
+
+
+def test_who_waits_for_a_lost_gpu_is_not_told_to_end_the_job() -> None:
+    evidence = '{"lost_gpu": "GPU 1 of n1", "lost_gpu_error": "XID 79: GPU has fallen off the bus"}'
+    row = table([job("a", 2.0)], [finding("a") | {"evidence": evidence}])
+    assert row.remedy == (
+        "the fault is the machine's: GPU 1 of n1 failed (XID 79: GPU has fallen off the bus); start the job "
+        "again from its newest checkpoint, on other GPUs"
+    )
