@@ -108,6 +108,12 @@ class QuerySpec:
     marks: tuple[tuple[str, str], ...] = ()
     never_null: frozenset[str] = frozenset()
 
+    @property
+    def reads_samples(self) -> bool:
+        """Whether it reads samples of a window that the caller chooses, be it long ago."""
+        window = {parameter.name for parameter in self.parameters} >= {"from_ts", "to_ts"}
+        return window and "samples_all" in self.sql
+
 
 def run(
     connection: Connection,

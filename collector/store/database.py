@@ -19,6 +19,7 @@ from collector.model import Gap
 from collector.reading import Tick
 from collector.store import history as history_rows
 from collector.store import judgements, ledger_inputs, ticks
+from collector.store.archive import reaching
 from collector.store.connection import Limits, connect, transaction
 from collector.store.doubts import AttributionConflicts, read_doubts, write_doubts
 from collector.store.errors import StoreClosed, StoreMissing, StoreUnwritable, translated
@@ -257,7 +258,8 @@ class Store:
                     refuse_damaged(connection, self.folder, (from_ms, to_ms))
                 simulated = self.origin is Origin.SIMULATED
                 span = (from_ms, to_ms)
-                return export(connection, out, kind, span, simulated=simulated, bounds=bounds)
+                with reaching(connection, *span):
+                    return export(connection, out, kind, span, simulated=simulated, bounds=bounds)
 
     def write_judgement(self, judgement: Judgement, at_ms: int) -> FindingsWritten:
         """Make the newest judgement this one, all of it or nothing: findings are opened, refreshed or closed

@@ -9,6 +9,7 @@
     ├── StoreMissing      there is no store at this path, and reading does not make one
     ├── StoreMixed        real GPUs were to go into a simulated store, or simulated ones into a real one
     ├── StoreClosed       it was closed: what comes after that is not written
+    ├── ArchiveAway       archived days cannot be read, or sealed ones not be copied to the bucket, now
     ├── ExportTooLarge    an export would take more than it may; nothing of it is left
     ├── StoreShort        the engine needs more memory than it may take; what was committed before is safe
     └── StoreFull         no room on the disk; what was committed before is safe
@@ -68,6 +69,10 @@ class StoreClosed(StoreError):
 
 class StoreShort(StoreError):
     """The engine may not take as much memory as it needs: what was attempted did not happen."""
+
+
+class ArchiveAway(StoreError):
+    """The bucket of archived days fails, or holds something else than it was given."""
 
 
 class ExportTooLarge(StoreError):

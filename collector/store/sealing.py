@@ -105,10 +105,13 @@ def lies_within(path: str) -> bool:
 def broken_days(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, str]:
     """The recorded files that cannot be read, and what is wrong with each."""
     recorded = connection.execute("SELECT path, bytes FROM sealed ORDER BY day").fetchall()
-    looked = (
-        (path, _wrong(folder / path, size) if lies_within(path) else ELSEWHERE) for path, size in recorded
-    )
+    looked = ((path, wrong_with(folder, path, size)) for path, size in recorded)
     return {path: wrong for path, wrong in looked if wrong is not None}
+
+
+def wrong_with(folder: Path, path: str, size: int) -> str | None:
+    """What is wrong with a recorded file; ``None``: nothing, as far as its end tells."""
+    return _wrong(folder / path, size) if lies_within(path) else ELSEWHERE
 
 
 def days_to_seal(connection: duckdb.DuckDBPyConnection, before_ms: int) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from advisor.planner.limits import PlannerConfig
 from analytics.thresholds import Thresholds
 from service.config.alerting import AlertsConfig, ReceiverConfig
+from service.config.archive import ArchiveConfig
 from service.config.bounding import LimitsConfig
 from service.config.deciding import (
     ActingConfig,
@@ -317,6 +318,7 @@ class Config:
     collect: CollectConfig = field(default_factory=CollectConfig)
     simulated: SimulatedConfig = field(default_factory=SimulatedConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     prices: PricesConfig = field(default_factory=PricesConfig)
     projects: Mapping[str, str] = names(
         'Who works for which project. A user = "project". What Slurm or Kubernetes says of a job\'s project '

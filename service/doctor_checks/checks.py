@@ -47,6 +47,7 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
         lambda: slurm.slurm(config),
         lambda: disk(data),
         lambda: store(data),
+        *((lambda: archive(config),) if config.archive.address else ()),
     )
     for look in examinations:
         yield look()
@@ -137,6 +138,23 @@ def store(data: Path) -> Finding:
     sealed = sum(each.stat().st_size for each in (data / "sealed").rglob("*.parquet"))
     found = f"{text.size(path.stat().st_size)}, and {text.size(sealed)} of sealed days"
     return Finding(subject="store", verdict=Verdict.GOOD, found=found)
+
+
+def archive(config: "Config") -> Finding:
+    """Whether the bucket of archived days answers, with the credentials that are found here."""
+    from collector.store.bucket import ArchivePlace, Bucket
+    from collector.store.errors import ArchiveAway
+
+    wanted = config.archive
+    place = ArchivePlace(
+        address=wanted.address, endpoint=wanted.endpoint, region=wanted.region, ca_file=wanted.ca_file
+    )
+    try:
+        Bucket(place).answers()
+    except ArchiveAway as error:
+        advice = "the service needs the same AWS variables or files as this shell; see docs/store.md"
+        return Finding(subject="archive", verdict=Verdict.TROUBLE, found=str(error), advice=advice)
+    return Finding(subject="archive", verdict=Verdict.GOOD, found=f"{place.shown} answers")
 
 
 def service(data: Path) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from analytics.query import Connection
+from collector.store.errors import ArchiveAway
 from service.errors import QueryFailed
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Mending:
         try:
             return self._answer(connection, name, params)
         except QueryFailed as error:
-            if not may_be_damage(str(error)):
+            if isinstance(error.__cause__, ArchiveAway) or not may_be_damage(str(error)):
                 raise
             if STORE_SIGN in str(error):
                 raise QueryFailed(

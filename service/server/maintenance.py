@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.store.database import Store
-    from service.config.model import Config, RetentionConfig
+    from collector.store.retention import Retention
+    from service.config.model import Config
     from service.health.condition import MaintenanceTask
 
 DAY_MS = 86_400_000
@@ -50,7 +51,8 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Main
             name="sealing and retention",
             every_s=KEEPING_S,
             first_after_s=60,
-            work=lambda: _keep(config.retention, store, clock.now_ms()),
+            work=lambda: _keep(config, store, clock.now_ms()),
+            apart=bool(config.archive.address),
         ),
     )
 
@@ -75,17 +77,46 @@ def _checkpoint(store: "Store") -> None:
     give_back()
 
 
-def _keep(config: "RetentionConfig", store: "Store", now_ms: int) -> None:
+def _keep(config: "Config", store: "Store", now_ms: int) -> None:
+    from collector.store.errors import ArchiveAway
     from collector.store.retention import Retention
 
-    store.seal_days(seal_before_ms(now_ms, config.seal_after_days))
+    days = config.retention
+    store.seal_days(seal_before_ms(now_ms, days.seal_after_days))
     retention = Retention(
-        samples_days=config.samples_days,
-        process_samples_days=config.process_samples_days,
-        minutes_days=config.minutes_days,
-        hours_days=config.hours_days,
-        jobs_days=config.jobs_days,
-        consents_days=config.consents_days,
+        samples_days=days.samples_days,
+        process_samples_days=days.process_samples_days,
+        minutes_days=days.minutes_days,
+        hours_days=days.hours_days,
+        jobs_days=days.jobs_days,
+        consents_days=days.consents_days,
         settled_days=SETTLED_DAYS,
+        with_copy_only=bool(config.archive.address),
     )
+    away = None
+    try:
+        if retention.with_copy_only:
+            _archive(config, store, retention, now_ms)
+    except ArchiveAway as error:
+        away = error
     store.apply_retention(retention, now_ms)
+    if away is not None:
+        raise away
+
+
+def _archive(config: "Config", store: "Store", retention: "Retention", now_ms: int) -> None:
+    """Copy what the retention is about to let go of. Raises ArchiveAway."""
+    from collector.store.archive import archive_days
+    from collector.store.bucket import ArchivePlace
+    from collector.store.retention import cut_ms, is_settled
+
+    wanted = config.archive
+    place = ArchivePlace(
+        address=wanted.address, endpoint=wanted.endpoint, region=wanted.region, ca_file=wanted.ca_file
+    )
+    kept_from_ms = None
+    if wanted.keep_days:
+        with store.reader() as connection:
+            if is_settled(connection, retention, now_ms):
+                kept_from_ms = cut_ms(now_ms, wanted.keep_days)
+    archive_days(store, place, cut_ms(now_ms, retention.samples_days), kept_from_ms)

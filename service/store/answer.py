@@ -1,7 +1,9 @@
 """A named query on a connection, every failure made a reader's error; service and file share it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
 
 from service.errors import BadParameter, QueryFailed, StoreOlder, UnknownQuery
 
@@ -9,6 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from analytics.query import Connection, QuerySpec
+    from collector.store.archive import Reader
     from service.schemas.service import Query
 
 INTERRUPTED = "Query interrupted"
@@ -21,14 +24,19 @@ def answer(
     """The rows of a named query; blocks while it runs. Parameters may be text. Raises ``ClientError``, also
     for more than ``most_bytes`` of rows."""
     from analytics import query
+    from collector.store.errors import ArchiveAway
 
     try:
         spec = query.load(name)
-        return query.run(connection, name, _listed(spec, params), most_bytes)
+        given = _listed(spec, params)
+        with _archived(connection, spec, given):
+            return query.run(connection, name, given, most_bytes)
     except query.UnknownQueryError as error:
         raise UnknownQuery(str(error)) from error
     except query.BadParameterError as error:
         raise BadParameter(str(error)) from error
+    except ArchiveAway as error:
+        raise QueryFailed(f"query {name!r}: {error}") from error
     except Exception as error:
         if str(error) == INTERRUPTED:
             raise KeyboardInterrupt from error
@@ -63,6 +71,23 @@ def catalogue() -> "list[Query]":
         )
         for spec in query.catalogue().values()
     ]
+
+
+def _archived(
+    connection: "Connection", spec: "QuerySpec", given: Mapping[str, object]
+) -> "AbstractContextManager[None]":
+    """The archived days of the question's window in its reach, if it reads samples of one."""
+    from analytics.query import checked
+    from collector.store.archive import reaching
+
+    if not spec.reads_samples:
+        return nullcontext()
+    values = checked(spec, given)
+    bounds = [values[name] for name in ("from_ts", "to_ts")]
+    from_ms, to_ms = (
+        round(at.replace(tzinfo=UTC).timestamp() * 1000) for at in bounds if isinstance(at, datetime)
+    )
+    return reaching(cast("Reader", connection), from_ms, to_ms)
 
 
 def _listed(spec: "QuerySpec", params: Mapping[str, object]) -> dict[str, object]:

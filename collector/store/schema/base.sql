@@ -95,6 +95,25 @@ CREATE TABLE allocations (
     "source" VARCHAR NOT NULL
 );
 
+CREATE TABLE archive_place (
+    address VARCHAR NOT NULL,
+    endpoint VARCHAR NOT NULL,
+    region VARCHAR NOT NULL,
+    ca_file VARCHAR NOT NULL
+);
+
+CREATE TABLE archived (
+    "key" VARCHAR PRIMARY KEY,
+    "day" DATE NOT NULL,
+    path VARCHAR NOT NULL,
+    sealed_at TIMESTAMP NOT NULL,
+    samples BIGINT NOT NULL,
+    bytes BIGINT NOT NULL,
+    sha256 VARCHAR NOT NULL,
+    archived_at TIMESTAMP NOT NULL,
+    is_here BOOLEAN NOT NULL
+);
+
 CREATE TABLE checkpoints (
     job VARCHAR NOT NULL,
     intent BIGINT NOT NULL,
@@ -1537,4 +1556,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (76, 'node_spools'),
     (77, 'one_end_of_a_hold'),
     (78, 'head_terms'),
-    (80, 'thin_work');
+    (80, 'thin_work'),
+    (89, 'archived_days');

@@ -1,0 +1,2 @@
+-- Forgets one sealed file. Parameter: path.
+DELETE FROM sealed WHERE path = $path;
