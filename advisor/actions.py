@@ -109,7 +109,10 @@ class Notify:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldForJob:
-    """Promise the head of a queue its start; back-fill may not delay it past ``start_ms``."""
+    """Promise the head of a queue its start; back-fill may not delay it past ``start_ms``.
+
+    With no GPUs an earlier promise is taken back: it cannot be kept, and nothing is held back any more.
+    """
 
     job: JobId
     start_ms: int

@@ -277,7 +277,7 @@ class LocalEngine:
 def _promised(entry: JobRecord, step: HoldForJob) -> JobRecord:
     if entry.state not in (JobState.PENDING, JobState.PAUSED):
         raise Refused(f"HoldForJob {entry.id}: the job is {entry.state.value}, and waits no more")
-    return replace(entry, promised_ms=step.start_ms, promised_gpus=step.gpus)
+    return replace(entry, promised_ms=step.start_ms if step.gpus else None, promised_gpus=step.gpus)
 
 
 def _merged(

@@ -274,6 +274,8 @@ class Draft:
             case Notify():
                 first = job.notified_ms if job.notified_ms is not None else self._now
                 self._put(job, notified_ms=first, notifications=job.notifications + 1)
+            case HoldForJob(gpus=()):
+                self.reservations.pop(step.job, None)
             case HoldForJob():
                 self.reservations[step.job] = Reservation(start_ms=step.start_ms, gpus=step.gpus)
 

@@ -142,8 +142,11 @@ class WorkingState:
         self.steps.append(step)
 
     def promise(self, step: HoldForJob) -> None:
-        """Hold these GPUs back for the head of a queue."""
-        self.board.promise(step.job, step.start_ms, step.gpus)
+        """Hold these GPUs back for the head of a queue; none: no longer any."""
+        if step.gpus:
+            self.board.promise(step.job, step.start_ms, step.gpus)
+        else:
+            self.board.fulfil(step.job)
         self.steps.append(step)
 
     def refuse(

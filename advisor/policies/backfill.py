@@ -12,8 +12,8 @@ from itertools import islice, takewhile
 from advisor.actions import HoldForJob
 from advisor.planner.free_gpus import Pool
 from advisor.planner.working_state import WorkingState
-from advisor.policies.promised_starts import sure_end
-from advisor.state.model import Job, Telemetry
+from advisor.policies.promised_starts import is_unseen, sure_end
+from advisor.state.model import Job
 from analytics import text
 from collector.model import GpuUuid, JobId
 
@@ -33,11 +33,7 @@ class Ends:
             return f"; promised to start within {_minutes(reservation.start_ms - round.now_ms)}"
         if job.share < 1:
             return ""
-        if (
-            reservation is not None
-            and reservation.start_ms >= round.now_ms
-            and self._is_unseen(reservation.gpus)
-        ):
+        if reservation is not None and is_unseen(round, reservation):
             within = _minutes(reservation.start_ms - round.now_ms)
             return f"; promised to start within {within}, on GPUs that are not measured just now"
         best = self._earliest(job)
@@ -47,11 +43,6 @@ class Ends:
         reason = f"the jobs on these GPUs must end within {_minutes(start_ms - round.now_ms)}"
         round.promise(HoldForJob(job=job.id, start_ms=start_ms, gpus=gpus, reason=reason))
         return f"; promised to start within {_minutes(start_ms - round.now_ms)}"
-
-    def _is_unseen(self, gpus: tuple[GpuUuid, ...]) -> bool:
-        """Whether a promise cannot be judged, because a GPU of it is not measured; it stands meanwhile."""
-        result = (self._round.state.gpus.get(uuid) for uuid in gpus)
-        return any(gpu is not None and gpu.telemetry is Telemetry.UNKNOWN for gpu in result)
 
     def hold(self, job: Job) -> str:
         """Hold free GPUs back, in this round, for a head that is entitled to a place and gets one soon."""

@@ -14,9 +14,10 @@ ancestor count, as everywhere.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+from advisor.actions import HoldForJob
 from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
-from advisor.state.model import Job, ProjectName, Reservation
+from advisor.state.model import Job, ProjectName, Reservation, Telemetry
 from collector.model import GpuUuid, JobId
 
 
@@ -31,6 +32,14 @@ def sure_end(round: WorkingState, id: JobId) -> int | None:
     started_ms = round.now_ms if id in round.new else job.started_ms
     end_ms = None if started_ms is None else end_by(job, started_ms)
     return None if end_ms is None or end_ms <= round.now_ms else end_ms
+
+
+def is_unseen(round: WorkingState, reservation: Reservation) -> bool:
+    """Whether a promise cannot be judged, because a GPU of it is not measured; it stands until it is due."""
+    if reservation.start_ms < round.now_ms:
+        return False
+    result = (round.state.gpus.get(uuid) for uuid in reservation.gpus)
+    return any(gpu is not None and gpu.telemetry is Telemetry.UNKNOWN for gpu in result)
 
 
 class Promises:
@@ -69,10 +78,29 @@ class Promises:
             in_time = until_ms is not None and until_ms <= reservation.start_ms
             if in_time or lost.isdisjoint(reservation.gpus):
                 self._round.board.promise(head, reservation.start_ms, reservation.gpus)
+            else:
+                del self._kept[head]
 
     def is_guaranteed(self, job: Job) -> bool:
         """Whether its own project's quota covers the job beside all that the project has."""
         return self._is_within(job.project, job.min_gpus * job.share)
+
+    def take_back(self) -> None:
+        """Say of each promise that is not kept that it is none any more, unless a new one was made.
+
+        What cannot be judged because a GPU is not measured, or not there just now, stands until it is due;
+        what is held for a job for which others give way was promised by nobody.
+        """
+        round = self._round
+        anew = {step.job for step in round.steps if isinstance(step, HoldForJob)}
+        for head, reservation in round.state.reservations.items():
+            waits = head in round.state.jobs and head not in round.placements
+            if head in anew or head in self._kept or not waits or head in round.state.begun:
+                continue
+            away = any(uuid not in round.state.gpus for uuid in reservation.gpus)
+            if not is_unseen(round, reservation) and not (away and reservation.start_ms >= round.now_ms):
+                reason = "what was promised to it cannot be kept: its GPUs are not free by then"
+                round.promise(HoldForJob(job=head, start_ms=round.now_ms, gpus=(), reason=reason))
 
     def _keep(self) -> None:
         round, last = self._round, self._last_ends()

@@ -66,6 +66,7 @@ def fill(round: WorkingState) -> None:
             heappush(turns, (_turn(round, line[-1]), name))
     if not grown:
         grow_guaranteed(round, desk.reclaimer)
+    desk.promises.take_back()
 
 
 class _Desk:
@@ -74,9 +75,9 @@ class _Desk:
     def __init__(self, round: WorkingState) -> None:
         self.round = round
         self._firm = Firm(round)
-        self._promises = Promises(round)
+        self.promises = Promises(round)
         self._ends = Ends(round)
-        self.reclaimer = Reclaimer(round, self._promises)
+        self.reclaimer = Reclaimer(round, self.promises)
         self._heads: defaultdict[ProjectName, int] = defaultdict(int)
         self._owed: set[ProjectName] = set()
         self._aged: JobId | None = None
@@ -187,9 +188,9 @@ class _Desk:
         outlook = ""
         if self._heads[job.project] < round.limits.heads:
             self._heads[job.project] += 1
-            aside = self._promises.set_aside(job)
+            aside = self.promises.set_aside(job)
             outlook = self._ends.promise(job) if not short.soon else self._ends.hold(job)
-            self._promises.restore(aside, round.board.reserved_for(job.id))
+            self.promises.restore(aside, round.board.reserved_for(job.id))
         if job.id == self._aged:
             count, waits = len(round.board.reserved_for(job.id)), (round.now_ms - job.submitted_ms) / 1000
             outlook += (

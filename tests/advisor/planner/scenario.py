@@ -1,8 +1,8 @@
 """Reads the stories in ``tests/scenarios``: a cluster, and round by round what must be decided.
 
 A running job names what it runs ``on`` (GPUs, or whole nodes) and since how many minutes; a round may pass
-time, end jobs and submit others, then lists the plan's steps in words, in order, and the rule behind each
-refusal.
+time, end jobs, break GPUs and submit others, then lists the plan's steps in words, in order, and the rule
+behind each refusal.
 """
 
 import tomllib
@@ -42,6 +42,7 @@ class Round:
 
     after_min: float
     end: tuple[str, ...]
+    breaks: tuple[str, ...]
     submit: tuple[Job, ...]
     advised: bool
     steps: tuple[str, ...]
@@ -85,7 +86,9 @@ def advance(state: ClusterState, round: Round) -> ClusterState:
     jobs = {id: job for id, job in state.jobs.items() if id not in round.end}
     jobs |= {job.id: replace(job, submitted_ms=now) for job in round.submit}
     placements = {id: placed for id, placed in state.placements.items() if id not in round.end}
-    return checked(replace(state, as_of_ms=now, jobs=jobs, placements=placements))
+    broken = {uuid: replace(state.gpus[uuid], healthy=False) for uuid in round.breaks}
+    gpus = {**state.gpus, **broken}
+    return checked(replace(state, as_of_ms=now, jobs=jobs, placements=placements, gpus=gpus))
 
 
 def words(plan: Plan) -> tuple[str, ...]:
@@ -104,6 +107,8 @@ def _say(step: Action, now_ms: int) -> str:
             return f"resize {step.job} to {' '.join(step.gpus)}{taker}"
         case Pause() | Requeue():
             return f"{type(step).__name__.lower()} {step.job} for {step.for_job}"
+        case HoldForJob(gpus=()):
+            return f"take back the promise to {step.job}"
         case HoldForJob():
             return f"promise {step.job} in {(step.start_ms - now_ms) / MINUTE_MS:g} min"
         case _:
@@ -164,6 +169,7 @@ def _round(text: dict[str, Any]) -> Round:
     return Round(
         after_min=text.get("after_min", 0),
         end=tuple(text.get("end", ())),
+        breaks=tuple(text.get("breaks", ())),
         submit=tuple(map(_job, text.get("submit", ()))),
         advised=text.get("advised", False),
         steps=tuple(text.get("steps", ())),

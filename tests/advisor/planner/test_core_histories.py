@@ -133,4 +133,7 @@ def test_a_decision_is_made_whatever_happened_before(seed: int, order: Order) ->
         assert after.gpus == state.gpus and set(after.jobs) == set(state.jobs)
         held = [uuid for own in kept(after, limits).values() for uuid in own]
         assert len(held) == len(set(held)), "a GPU is promised to two heads"
+        assert set(kept(after, limits)) == set(after.reservations), (
+            "a promise that is none stays in the state"
+        )
         state = after
