@@ -37,6 +37,9 @@ WITH newest AS (
     SELECT gpu_id, max(ts) + INTERVAL 1 HOUR AS ts
     FROM rollup_1h
     WHERE ts < $bins_from AND gpu_id IN (SELECT gpu_id FROM silent)
+        -- a GPU that is given and silent has hours too, in which nothing was measured
+        AND (memory_used_max_bytes IS NOT NULL OR
+            free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms > 0)
     GROUP BY gpu_id
 ), happened AS (
     SELECT

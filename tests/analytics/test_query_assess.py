@@ -8,8 +8,8 @@ from analytics.assess import assess
 from analytics.model import FindingKind
 from analytics.query import run
 from analytics.thresholds import Thresholds
-from collector.arrow import History, to_table
-from collector.model import Basis, Event, Gap, Gpu, GpuSample, GpuUuid, NodeName
+from collector.arrow import HeldInterval, History, to_table
+from collector.model import Allocation, Basis, Event, Gap, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName
 from tests.analytics.conftest import Ask
 from tests.analytics.world import END_MS, GIB, MINUTE_MS, NOON_MS, ONE_MS, TWO_MS
 from tests.stores import open_store
@@ -145,6 +145,32 @@ def test_gpu_that_was_never_measured_is_found_by_its_gap(tmp_path: Path) -> None
         (FindingKind.FALLING_GPU, dark.uuid, NOON_MS)
     ]
     assert after.findings == ()
+
+
+def test_a_gpu_that_was_given_and_never_sent_a_row_is_said_to_have_sent_none(tmp_path: Path) -> None:
+    """Its hours are known to be unknown: they are no samples, though they are older than the newest bins."""
+    near, dark = (Gpu(uuid=GpuUuid(f"GPU-{n}"), node=NodeName(f"n{n}"), index=0) for n in range(2))
+    until_ms = NOON_MS + 360 * MINUTE_MS
+    samples = [
+        GpuSample(uuid=near.uuid, at_ms=at_ms, width_ms=MINUTE_MS, utilization_ratio=0.5)
+        for at_ms in range(NOON_MS + MINUTE_MS, until_ms + 1, MINUTE_MS)
+    ]
+    holder = Holder(job=JobId("slurm:1"), user="uli")
+    held = tuple(
+        HeldInterval(allocation=Allocation(uuid=gpu.uuid, holder=holder), from_ms=NOON_MS, to_ms=None)
+        for gpu in (near, dark)
+    )
+    history = History(source="x", gpus=(near, dark), samples=to_table(samples), held=held)
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(history)
+        unknown = assess(reader, until_ms, Thresholds(), MINUTE_MS).unknown
+        hours = reader.execute(
+            "SELECT count(*) FROM rollup_1h WHERE gpu_id = 2 AND unknown_ms > 0"
+        ).fetchone()
+    assert hours is not None and hours[0] > 0
+    assert [(each.uuid, each.reason) for each in unknown if each.uuid == dark.uuid] == [
+        (dark.uuid, "it was never measured")
+    ]
 
 
 def test_gpu_off_the_bus_is_found_until_it_returns(tmp_path: Path) -> None:
