@@ -14,13 +14,13 @@ from rich.padding import Padding
 from rich.text import Text
 
 from analytics import text
+from analytics.vocabulary.jobs import told_id
 from collector.model import Basis
 from service import energy, wording
 from service.cli import accounted, manager_job, words
 from service.cli.asking import asked
 from service.cli.job_words import job_id
 from service.cli.screen import Column, console, place, print_json, table
-from service.client import Client
 from service.durations import window
 from service.errors import FallowError
 from service.summaries.finding_groups import by_kind, grouped, others
@@ -63,7 +63,8 @@ def run_job(flags: argparse.Namespace) -> int:
         gaps = client.rows("harvests", from_ts=start)
         if _is_background(flags.job, gaps):
             return _in_gaps(flags, gaps)
-        row = _named(client, flags, span, [*runs, *past])
+        rows = client.rows("jobs", **span)
+        row = _named(rows, flags, [*runs, *past])
         if row is None:
             return _told_by_manager(flags, runs, past)
         gpus = client.rows("job_gpus", job=row["job"], **span)
@@ -75,6 +76,8 @@ def run_job(flags: argparse.Namespace) -> int:
         print_json([_record(row, gpus, found) | more | ({"idle_gaps": held} if held else {})], flags)
         return 0
     _draw(row, gpus, found, start, runs)
+    for line in _others_of(row, rows):
+        console().print(line, style="bright_black", markup=False)
     for line in sentences(gaps, row["job"]):
         console().print(line, markup=False)
     return 0
@@ -117,17 +120,30 @@ def _told_by_manager(
     return 0
 
 
+def _others_of(row: "JobsRow", rows: "list[JobsRow]") -> list[str]:
+    """A line for each job of another person that had the same id in this time."""
+    told = told_id(row["job"])
+    twins = [each for each in rows if each["job"] != row["job"] and told_id(each["job"]) == told]
+    return [
+        f"{each['user_name'] or 'somebody else'} had a job of this id too, from {words.began(each)}"
+        f"{_to(each)}: `fallow job {each['job']}`"
+        for each in twins
+    ]
+
+
+def _to(row: "JobsRow") -> str:
+    return "" if row["to_ts"] is None else f" to {words.clock_time(row['to_ts'])}"
+
+
 def _named(
-    client: Client,
-    flags: argparse.Namespace,
-    span: dict[str, datetime],
-    runs: "Sequence[ManagerRunsRow | AccountedRunsRow]",
+    rows: "list[JobsRow]", flags: argparse.Namespace, runs: "Sequence[ManagerRunsRow | AccountedRunsRow]"
 ) -> "JobsRow | None":
     """The job's row, by its id, or by its name where only one has it; ``None`` where only its manager knows
-    it. Raises ``NoSuchJob``.
+    it. Who used an id again is found by it where its first holder is not in the window. Raises ``NoSuchJob``.
     """
-    rows, name = client.rows("jobs", **span), job_id(flags.job)
+    name = job_id(flags.job)
     own = [row for row in rows if row["job"] in (name, flags.job, *(run["job"] for run in runs))]
+    own = own or [row for row in rows if told_id(row["job"]) in (name, flags.job)]
     own = own or [row for row in rows if row["job_name"] == flags.job]
     if len(own) == 1:
         return own[0]
