@@ -172,8 +172,8 @@ class Store:
             write_doubts(self._connection, self._live.registry, self._doubts, tick)
             write_standings(self._connection, len(self._live.registry.gpu_ids), self._standings, tick)
             write_marks(self._connection, tick)
-        if self._ownership is not None:
-            self._ownership.note_tick(tick.at_ms)
+        if self._ownership is not None and not tick.is_after_all:
+            self._ownership.note_tick(tick.at_ms)  # the same ticks as the store's own newest_tick
         if any_finished(self._live.marks, tick.at_ms):
             with self._writing("rolling up a minute"):
                 ticks.close_minutes(self._connection, self._live, tick.at_ms)

@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from collector.reading import Tick, Unavailable
 from collector.store.database import Store, open_read_only, open_store
 from collector.store.errors import StoreDamaged
 from collector.store.log_damage import log_path
@@ -196,3 +197,16 @@ def test_a_log_that_was_folded_in_is_not_said_to_be_short(killed: Path) -> None:
     assert not log_path(killed).exists()
     with open_store(killed) as store:
         assert store.remarks == () and ticks(store) == TICKS
+
+
+def test_a_tick_after_every_source_has_ended_is_missed_by_nobody(tmp_path: Path) -> None:
+    """A recording's last tick brings nothing; a restart after it said that measured data were lost."""
+    path = at_path(tmp_path)
+    ended = Unavailable(
+        source="nvml", at_ms=T0 + TICK_MS, duration_ms=1, reason="the recording has ended", is_over=True
+    )
+    with open_store(path) as store:
+        store.write_tick(tick(T0, [sample(0, T0)], source="nvml"))
+        store.write_tick(Tick(at_ms=T0 + TICK_MS, width_ms=TICK_MS, outcomes=(ended,)))
+    with open_store(path) as store:
+        assert (store.remarks, lost_gaps(store)) == ((), [])
