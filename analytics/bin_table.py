@@ -15,6 +15,7 @@ _FLOATS = {
     "video": "video_ratio",
     "gpu_utilization": "gpu_utilization_ratio",
     "memory_controller": "memory_controller_ratio",
+    "copies": "copies_ratio",
     "hot": "hot_ratio",
 }
 _WHOLE = {"memory_bytes": "memory_used_bytes", "power_mw": "power_mw", "processes": "process_count"}

@@ -141,7 +141,7 @@ def _stands_still(row: Row, held: float) -> bool:
     One warp on one of 192 SMs for 1% of the time, the least that is busy, is half of the smallest use that is
     kept (0.01%): what adds up to exactly nothing was never active.
     """
-    busy = row["busy_gpu_hours"] or 0.0
+    busy = _computed(row)
     if busy <= (1 - ENOUGH_MEASURED) * held or (row.get("engine_gpu_hours") or 0.0) >= ENGINES_RATIO * busy:
         return False
     return not row["used_gpu_hours"]
@@ -150,16 +150,28 @@ def _stands_still(row: Row, held: float) -> bool:
 def _worked(row: Row, held: float) -> str:
     if _stands_still(row, held):
         return f"not judged: {CONTRADICT} (kernels ran, and no SM was active)"
-    wasted, busy = row["wasted_gpu_hours"] or 0.0, row["busy_gpu_hours"] or 0.0
+    wasted, busy = row["wasted_gpu_hours"] or 0.0, _computed(row)
     level = (row["used_gpu_hours"] or 0.0) / busy if busy else 0.0
-    on_engines = (row.get("engine_gpu_hours") or 0.0) >= ENGINES_RATIO * busy
+    on_engines = busy > 0 and (row.get("engine_gpu_hours") or 0.0) >= ENGINES_RATIO * busy
     if wasted >= IDLE_RATIO * held:
         return f"idle for {text.percent(wasted / held)} of its time"
+    copied = row.get("copied_gpu_hours") or 0.0
+    if copied and not row["used_gpu_hours"] and not on_engines:
+        return "copied, and did not compute"
+    part = text.percent(copied / held)
+    also = (
+        f"; copied, and did not compute, for {part} of its time" if copied >= SOME_IDLE_RATIO * held else ""
+    )
     if level < LOW_RATIO and not on_engines:
-        return f"worked, and filled {text.percent(level)} of its GPUs while it did"
+        return f"worked, and filled {text.percent(level)} of its GPUs while it did{also}"
     if wasted >= SOME_IDLE_RATIO * held:
-        return f"worked, and was idle for {text.percent(wasted / held)} of its time"
-    return "worked, on video engines" if on_engines and busy else "worked"
+        return f"worked, and was idle for {text.percent(wasted / held)} of its time{also}"
+    return f"worked{', on video engines' if on_engines else ''}{also}"
+
+
+def _computed(row: Row) -> float:
+    """GPU-hours in which its GPUs were busy, but for copies; an older service does not tell these."""
+    return max(0.0, (row["busy_gpu_hours"] or 0.0) - (row.get("copied_gpu_hours") or 0.0))
 
 
 def _is_there(row: Row) -> bool:

@@ -93,7 +93,7 @@ class Bins:
     ``covered`` says whether samples cover at least half of the bin. ``utilization`` is on the best rung,
     ``busiest`` the largest on any rung, video engines that do more than noise included, ``video`` that of
     the busiest of these; ``processes`` the most that were counted; ``hot`` the part in which heat held the
-    clocks down.
+    clocks down, ``copies`` that in which memory was read or written while nothing on the board computed.
     """
 
     end_ms: int
@@ -103,6 +103,7 @@ class Bins:
     video: tuple[float | None, ...] = ()
     gpu_utilization: tuple[float | None, ...] = ()
     memory_controller: tuple[float | None, ...] = ()
+    copies: tuple[float | None, ...] = ()
     hot: tuple[float | None, ...] = ()
     memory_bytes: tuple[int | None, ...] = ()
     power_mw: tuple[int | None, ...] = ()
@@ -118,6 +119,7 @@ class Bins:
             video=self.video[-count:],
             gpu_utilization=self.gpu_utilization[-count:],
             memory_controller=self.memory_controller[-count:],
+            copies=self.copies[-count:],
             hot=self.hot[-count:],
             memory_bytes=self.memory_bytes[-count:],
             power_mw=self.power_mw[-count:],

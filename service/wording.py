@@ -46,6 +46,16 @@ def activity(utilization: float | None, engines: float | None) -> float | None:
     return max(known, default=None)
 
 
+def copies(ratio: float | None) -> str | None:
+    """What a GPU of ``gpus_now`` does that copies, as far as it is told; else ``None``."""
+    known = text.known(ratio)
+    return (
+        None
+        if known is None
+        else f"copies, does not compute: its memory is read or written {text.percent(known)} of the time"
+    )
+
+
 def measured_part(what: str, told: Energy) -> str:
     """What an energy is called where it stands alone, with the part of its hours that was measured."""
     part = told.partly_of

@@ -8,6 +8,7 @@ from analytics.findings.window import (
     Doubt,
     bins_in,
     contradictions,
+    copying,
     cover,
     doubt,
     doubts,
@@ -103,9 +104,13 @@ def zombie(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
     window = past.bins.last(expected)
     floor = memory_floor_bytes(past)
     always = [
-        processes == 0 and memory is not None and memory > floor and (busy is None or busy <= NOISE_RATIO)
-        for processes, memory, busy in zip(
-            past.bins.processes, past.bins.memory_bytes, past.bins.busiest, strict=True
+        processes == 0
+        and memory is not None
+        and memory > floor
+        and (busy is None or busy <= NOISE_RATIO)
+        and not copies
+        for processes, memory, busy, copies in zip(
+            past.bins.processes, past.bins.memory_bytes, past.bins.busiest, copying(past.bins), strict=True
         )
     ]
     left = always[-expected:]

@@ -9,6 +9,7 @@ thin (``analytics.findings.rare`` speaks of that), and so are SMs that work a li
 from analytics import text
 from analytics.findings.window import (
     bins_in,
+    copying,
     cover,
     doubt,
     faint_work,
@@ -88,11 +89,14 @@ def _quiet(
         return None
     if faint_work(past, window) is not None:  # thin, and work all the same
         return None
+    found = _kind(past, claim, kind, t)
+    if any(copying(window)) and found is not FindingKind.CRASH_LOOP:  # each try of a loop loads its model
+        return None
     if expected < quiet_ms // BIN_MS:
         answer = _earlier(past, claim, from_ms, t, kind)
         if answer is not None:
             return answer if isinstance(answer, Unknown) else None
-    return _finding(past, claim, _kind(past, claim, kind, t), (window, from_ms), t)
+    return _finding(past, claim, found, (window, from_ms), t)
 
 
 def idle_window_ms(claim: Claim, t: Thresholds, *, is_empty: bool = False) -> int:

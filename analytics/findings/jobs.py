@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analytics import text
-from analytics.findings.window import bins_in, contradictions, cover, faint_work, known, mean
+from analytics.findings.window import bins_in, contradictions, copying, cover, faint_work, known, mean
 from analytics.findings.words import by_place, gpu_names, holder_name, measured_by
 from analytics.model import BIN_MS, IDLENESS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
 from analytics.thresholds import IDLE_RATIO, Thresholds
@@ -235,7 +235,9 @@ def _is_used(held: _Held, t: Thresholds) -> bool:
     """Active within the idle window, by counters that are to be believed."""
     window = held.past.bins.last(bins_in(t.idle_window_s))
     odd = contradictions(held.past, window)
-    return faint_work(held.past, window) is not None or any(
+    if faint_work(held.past, window) is not None or any(copying(window)):
+        return True
+    return any(
         busy is not None and busy > IDLE_RATIO and not each
         for busy, each in zip(window.busiest, odd, strict=True)
     )

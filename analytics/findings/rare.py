@@ -5,9 +5,9 @@ It is use, so nobody pauses it. What fits it is a share of a GPU, a scale to zer
 
 from analytics import text
 from analytics.findings.holding import idle_window_ms
-from analytics.findings.window import MS_PER_S, cover, faint_work, known
+from analytics.findings.window import FAINT_PART, MS_PER_S, copying, cover, faint_work, known, mean
 from analytics.findings.words import gpu_name, holder_name, measured_by
-from analytics.model import BIN_MS, Claim, Evidence, Finding, FindingKind, GpuPast, Rhythm
+from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Rhythm
 from analytics.thresholds import IDLE_RATIO, Thresholds
 from collector.model import Basis
 
@@ -71,13 +71,29 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
 
 
 def _faintly_used(past: GpuPast, claim: Claim, from_ms: int, t: Thresholds) -> Finding | None:
-    """SMs that work a little in most bins and in none more than noise: a server of short requests."""
+    """SMs that work a little in many bins and in none more than noise: a server of short requests.
+
+    Or memory that is read or written in as many, while they don't: copies.
+    """
     window = past.bins.last(min(idle_window_ms(claim, t) // BIN_MS, len(past.bins.covered)))
-    level = faint_work(past, window)
-    if level is None or max(known(window.busiest), default=0.0) > IDLE_RATIO:
+    level, rhythm = faint_work(past, window), claim.rhythm
+    if max(known(window.busiest), default=0.0) > IDLE_RATIO:
         return None
     seen = text.length(len(window.covered) * BIN_MS / MS_PER_S)
-    rhythm = claim.rhythm
+    copied = (mean([each or 0.0 for each in window.copies]) or 0.0) if _copies_often(window) else None
+    if level is not None:
+        does = (
+            f"works on {gpu_name(past)} again and again, and uses next to nothing of it: "
+            f"{text.percent(level)} {measured_by(past.rung)} over the last {seen}, never more than "
+            f"{text.percent(IDLE_RATIO)}"
+        )
+    elif copied is not None:
+        does = (
+            f"computes nothing on {gpu_name(past)}, whose memory was read or written {text.percent(copied)} "
+            f"of the time over the last {seen}: copies, or the reads of another GPU"
+        )
+    else:
+        return None
     return Finding(
         kind=FindingKind.RARELY_USED,
         uuid=past.uuid,
@@ -91,18 +107,21 @@ def _faintly_used(past: GpuPast, claim: Claim, from_ms: int, t: Thresholds) -> F
         rung=past.rung,
         wasted_gpu_hours=rhythm.idle_gpu_hours,
         sentence=(
-            f"{holder_name(claim)} works on {gpu_name(past)} again and again, and uses next to nothing of "
-            f"it: {text.percent(level)} {measured_by(past.rung)} over the last {seen}, never more than "
-            f"{text.percent(IDLE_RATIO)}. It is in use, and a share of a GPU or a scale to zero would do."
+            f"{holder_name(claim)} {does}. It is in use, and a share of a GPU or a scale to zero would do."
         ),
         evidence=(
             Evidence(name="utilization_mean_ratio", value=level),
+            Evidence(name="memory_copied_mean_ratio", value=copied),
             Evidence(name="busy_minutes", value=round(_busy_ms(rhythm) / 60_000, 1)),
             Evidence(name="busy_ratio", value=_busy_ms(rhythm) / rhythm.known_ms),
             Evidence(name="newest_bins_covered_ratio", value=cover(past.bins, len(past.bins.covered))),
             Evidence(name="share", value=claim.share),
         ),
     )
+
+
+def _copies_often(window: Bins) -> bool:
+    return sum(copying(window)) >= FAINT_PART * max(1, len(window.covered))
 
 
 def _active_by(rung: Basis) -> str:

@@ -116,13 +116,22 @@ def presence(past: GpuPast, bins: Bins) -> Iterator[bool | None]:
     """
     floor = memory_floor_bytes(past)
     lowest = past.memory_free_bytes or 0
-    for processes, memory, busy in zip(bins.processes, bins.memory_bytes, bins.busiest, strict=True):
+    rows = zip(bins.processes, bins.memory_bytes, bins.busiest, copying(bins), strict=True)
+    for processes, memory, busy, copies in rows:
         if processes is not None:
             yield processes > 0
-        elif (busy is not None and busy > NOISE_RATIO) or (memory is not None and memory > floor):
+        elif copies or (busy is not None and busy > NOISE_RATIO) or (memory is not None and memory > floor):
             yield True
         else:
             yield False if memory is not None and memory <= lowest + SAME_MEMORY_BYTES else None
+
+
+def copying(bins: Bins) -> list[bool]:
+    """Bin by bin: was memory read or written while nothing computed? By copy engines, or by another GPU.
+
+    It is of the whole board, also where the bins are one holder's own: whose copies they are nobody tells.
+    """
+    return [level is not None for level in bins.copies] or [False] * len(bins.covered)
 
 
 def faint_work(past: GpuPast, window: Bins) -> float | None:

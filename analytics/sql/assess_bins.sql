@@ -12,11 +12,12 @@
 -- @column video_ratio float (ratio): the busiest engine beside the SMs: video encoder and decoder, JPEG, optical flow
 -- @column gpu_utilization_ratio float (ratio): share of time in which any kernel ran
 -- @column memory_controller_ratio float (ratio): share of time in which memory was read or written
+-- @column copies_ratio float (ratio): that, or the share of cycles in which memory was active, if more, in a bin in which nothing computed
 -- @column hot_ratio float (ratio): share of its samples in which heat held the clocks down: NVML's reasons 0x20 and 0x40
 -- @column memory_used_bytes bigint (bytes): the most used
 -- @column power_mw integer (mW): drawn
 -- @column process_count smallint: the most processes
--- @null not measured
+-- @null not measured; copies_ratio: it computed, or nothing was copied
 WITH near AS (
     SELECT *, epoch_ms(ts) - epoch_ms($bins_from) AS end_ms
     FROM samples_all
@@ -40,7 +41,7 @@ WITH near AS (
         sum(decoder_e4 * ms) / sum(ms) FILTER (WHERE decoder_e4 IS NOT NULL) AS decoder_e4,
         sum(jpeg_e4 * ms) / sum(ms) FILTER (WHERE jpeg_e4 IS NOT NULL) AS jpeg_e4,
         sum(ofa_e4 * ms) / sum(ms) FILTER (WHERE ofa_e4 IS NOT NULL) AS ofa_e4,
-        avg(memory_controller_e4) AS memory_controller_e4,
+        avg(memory_controller_e4) AS memory_controller_e4, greatest(avg(memory_controller_e4), avg(dram_active_e4)) AS traffic_e4,
         avg(((throttle_reasons & 96) <> 0)::INTEGER)::FLOAT AS hot_ratio, max(memory_used_bytes) AS memory_used_bytes,
         avg(power_mw)::INTEGER AS power_mw, max(process_count) AS process_count
     FROM parts
@@ -53,5 +54,8 @@ SELECT
         greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4)) / 10000)::FLOAT AS busiest_ratio,
     (greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4) / 10000)::FLOAT AS video_ratio,
     (gpu_utilization_e4 / 10000)::FLOAT AS gpu_utilization_ratio,
-    (memory_controller_e4 / 10000)::FLOAT AS memory_controller_ratio, hot_ratio, memory_used_bytes, power_mw, process_count
+    (memory_controller_e4 / 10000)::FLOAT AS memory_controller_ratio, CASE WHEN is_copying(
+        busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
+            greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4)), traffic_e4)
+        THEN (traffic_e4 / 10000)::FLOAT END AS copies_ratio, hot_ratio, memory_used_bytes, power_mw, process_count
 FROM bins;

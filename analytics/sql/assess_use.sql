@@ -42,14 +42,14 @@ WITH claims AS (
 ), minutes AS (
     SELECT
         u.ts, u.gpu_id, u.holder_id, low_saturation_ms + moderate_ms + good_ms + suspect_ms AS busy_ms,
-        allocated_empty_ms + held_idle_ms AS idle_ms
+        allocated_empty_ms + held_idle_ms AS idle_ms, busy_ms - copied_ms AS computed_ms
     FROM rollup_1m AS u
     WHERE u.ts >= time_bucket(INTERVAL 1 HOUR, greatest($use_from, $as_of - INTERVAL 24 HOUR)) AND u.ts < $as_of
         AND u.holder_id IN (SELECT holder_id FROM jobs)
 ), hours AS (
     SELECT
         u.ts, u.gpu_id, u.holder_id, low_saturation_ms + moderate_ms + good_ms + suspect_ms AS busy_ms,
-        allocated_empty_ms + held_idle_ms AS idle_ms, suspect_ms
+        allocated_empty_ms + held_idle_ms AS idle_ms, busy_ms - copied_ms AS computed_ms, suspect_ms
     FROM rollup_1h AS u
     WHERE u.ts >= time_bucket(INTERVAL 1 HOUR, $use_from) AND u.ts < $hours_to
         AND u.ts < time_bucket(INTERVAL 1 HOUR, greatest($use_from, $as_of - INTERVAL 24 HOUR))
@@ -59,10 +59,10 @@ WITH claims AS (
 ), computed AS (
     SELECT holder_id, min(first_ts) AS first_ts
     FROM (
-        SELECT holder_id, gpu_id, min(ts) FILTER (WHERE busy_ms > 0) AS first_ts, sum(busy_ms) AS busy_ms
+        SELECT holder_id, gpu_id, min(ts) FILTER (WHERE computed_ms > 0) AS first_ts, sum(computed_ms) AS computed_ms
         FROM all_rows ANTI JOIN shared USING (gpu_id, holder_id)
         GROUP BY holder_id, gpu_id)
-    WHERE busy_ms >= 120000
+    WHERE computed_ms >= 120000
     GROUP BY holder_id
 ), busy_minutes AS (
     SELECT gpu_id, holder_id, ts, lag(ts) OVER (PARTITION BY gpu_id, holder_id ORDER BY ts) AS before_ts

@@ -28,6 +28,7 @@
 -- @column framework text: the likeliest framework
 -- @column utilization_ratio double (ratio): on the best rung there is
 -- @column engines_ratio double (ratio): what the busiest engine beside the SMs did (encoder, decoder, JPEG, optical flow), if that is more than noise
+-- @column copies_ratio double (ratio): share of time or cycles with memory reads or writes, where there were any and nothing computed
 -- @column rung tinyint: which rung (1 GPU utilization: an upper bound; 2 graphics engine; 3 SM active)
 -- @column gpu_utilization_ratio double (ratio): share of time in which any kernel ran
 -- @column sm_active_ratio double (ratio): share of SMs with a warp resident
@@ -38,7 +39,7 @@
 -- @column process_count smallint: processes on it
 -- @column as_of timestamp: its newest sample
 -- @never_null uuid, node, state
--- @null state_reason: there is none; not measured, or too long ago to be so now; user_name to framework: nobody holds it; engines_ratio: no engine worked; state_since: the newest whole minute was in another state, or it was never measured
+-- @null state_reason: there is none; not measured, or too long ago to be so now; user_name to framework: nobody holds it; engines_ratio: no engine worked; copies_ratio: it computes, or copies nothing; state_since: the newest whole minute was in another state, or it was never measured
 WITH now_rows AS (
     SELECT * REPLACE (CASE WHEN state = 'held-idle' AND NOT is_held THEN 'suspect' ELSE state END AS state)
     FROM gpus_at_newest_tick($node, $project, $user, $model)
@@ -133,7 +134,9 @@ WITH now_rows AS (
 ), measured AS (
     SELECT
         n.gpu_id, l.utilization_e4, l.gpu_utilization_e4, l.sm_active_e4, l.memory_used_bytes, l.power_mw,
-        l.engines_e4, l.temperature_c, l.process_count
+        l.engines_e4, l.temperature_c, l.process_count, CASE WHEN is_copying(
+            busiest_of(l.utilization_e4, l.gpu_utilization_e4, l.graphics_active_e4, l.sm_active_e4, l.engines_e4),
+            l.traffic_e4) THEN l.traffic_e4 / 10000.0 END AS copies_ratio
     FROM now_rows AS n
     JOIN latest AS l USING (gpu_id)
     WHERE l.ts >= n.as_of - to_milliseconds(2 * greatest(l.width_ms, 10000)) AND l.ts >= coalesce(
@@ -150,7 +153,7 @@ SELECT
     END AS state_since,
     coalesce(n.state <> coalesce(n.withheld, '') AND m.gpu_id IS NOT NULL AND s.ts IS NOT NULL AND s.is_bound, false) AS state_since_is_bound,
     n.user_name, n.project, n.job, n.job_name, n.framework, m.utilization_e4 / 10000.0 AS utilization_ratio,
-    CASE WHEN m.engines_e4 > 100 THEN m.engines_e4 / 10000.0 END AS engines_ratio,
+    CASE WHEN m.engines_e4 > 100 THEN m.engines_e4 / 10000.0 END AS engines_ratio, m.copies_ratio,
     CASE WHEN m.gpu_id IS NOT NULL THEN n.rung END AS rung,
     m.gpu_utilization_e4 / 10000.0 AS gpu_utilization_ratio, m.sm_active_e4 / 10000.0 AS sm_active_ratio,
     m.memory_used_bytes, n.memory_total_bytes, m.power_mw / 1000.0 AS power_w, m.temperature_c, m.process_count,

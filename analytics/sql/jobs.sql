@@ -33,7 +33,8 @@
 -- @column suspect_gpu_hours double (GPU-hours): of those held, in which its counters contradict each other
 -- @column busy_gpu_hours double (GPU-hours): in which its GPUs were in use, however little
 -- @column engine_gpu_hours double (GPU-hours): of busy_gpu_hours, times whose work the SMs do not account for: video engines
--- @column gpus_used bigint (GPUs): on how many it computed for two minutes or more
+-- @column copied_gpu_hours double (GPU-hours): of busy_gpu_hours, in which memory was read or written and nothing computed
+-- @column gpus_used bigint (GPUs): on how many it computed for two minutes or more, or copied for a tenth of the time
 -- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
 -- @column found text: the kinds of what was found about it in the window, comma-separated
 -- @column cost double (currency): of gpu_hours
@@ -54,6 +55,7 @@ WITH sums AS (
         sum_hours(low_saturation_ms + moderate_ms + good_ms, share_of_device) AS busy_gpu_hours,
         sum_hours(CASE WHEN 0.25 * moderate_ms + 0.5 * good_ms > 1.5 * (used_ms - engines_ms)
             THEN low_saturation_ms + moderate_ms + good_ms ELSE 0 END, share_of_device) AS engine_gpu_hours,
+        sum_hours(copied_ms, share_of_device) AS copied_gpu_hours,
         sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost, one_currency(currency) AS currency,
         energy_kwh(energy_mj, energy_ms, total_ms) AS energy_kwh,
         sum_ratio(energy_ms, total_ms, share_of_device) AS energy_known_ratio,
@@ -65,8 +67,8 @@ WITH sums AS (
     GROUP BY holder_id
 ), each_gpu AS (
     SELECT
-        holder_id, gpu_id, sum(low_saturation_ms + moderate_ms + good_ms) AS busy_ms,
-        min(rung) FILTER (WHERE measured_ms > 0) AS rung
+        holder_id, gpu_id, sum(low_saturation_ms + moderate_ms + good_ms - copied_ms) AS busy_ms,
+        sum(copied_ms) >= 0.1 * sum(held_ms) AND sum(copied_ms) > 0 AS is_copying, min(rung) FILTER (WHERE measured_ms > 0) AS rung
     FROM usage($from_ts, $to_ts, $hours_to, $days_to) SEMI JOIN sums USING (holder_id)
     WHERE ($node IS NULL AND $model IS NULL) OR gpu_id IN (
         SELECT gpu_id FROM gpus WHERE ($node IS NULL OR node = $node) AND ($model IS NULL OR model = $model))
@@ -74,7 +76,7 @@ WITH sums AS (
 ), shares AS (
     SELECT holder_id, gpu_id, min(share) AS share FROM allocations SEMI JOIN sums USING (holder_id) GROUP BY ALL
 ), used AS (  -- the ledger counts a holder's part of the time: two minutes of the clock are less of it on a share
-    SELECT holder_id, count(*) FILTER (WHERE busy_ms >= 120000 * coalesce(share, 1)) AS gpus_used, min(rung) AS rung
+    SELECT holder_id, count(*) FILTER (WHERE is_copying OR busy_ms >= 120000 * coalesce(share, 1)) AS gpus_used, min(rung) AS rung
     FROM each_gpu LEFT JOIN shares USING (holder_id, gpu_id) GROUP BY holder_id
 ), said AS (
     SELECT holder_id, string_agg(DISTINCT kind, ', ' ORDER BY kind) AS found
@@ -130,7 +132,7 @@ SELECT
     h.job, h.job_name, h.user_name, h.project, h.framework, h.kind, h.command, a.gpus,
     t.gpus_at_once::BIGINT AS gpus_at_once, coalesce(r.runs, 1) AS runs, a.from_ts, b.from_is_bound, a.to_ts, a.measured_to, s.gpu_hours,
     s.used_gpu_hours, s.wasted_gpu_hours, s.utilization_ratio, s.memory_used_max_bytes,
-    s.unknown_gpu_hours, s.suspect_gpu_hours, s.busy_gpu_hours, s.engine_gpu_hours, u.gpus_used, u.rung::TINYINT AS rung, f.found, s.cost, s.currency,
+    s.unknown_gpu_hours, s.suspect_gpu_hours, s.busy_gpu_hours, s.engine_gpu_hours, s.copied_gpu_hours, u.gpus_used, u.rung::TINYINT AS rung, f.found, s.cost, s.currency,
     s.energy_kwh, s.energy_known_ratio, s.wasted_energy_kwh, s.wasted_energy_known_ratio
 FROM sums AS s
 JOIN holders AS h USING (holder_id)

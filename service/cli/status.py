@@ -19,7 +19,7 @@ from service.client import Client, connect
 from service.durations import STALE_S, parse_span, window
 from service.summaries import pushing_nodes
 from service.summaries.finding_groups import grouped
-from service.wording import activity
+from service.wording import activity, copies
 
 if TYPE_CHECKING:
     from service.cli.status_by import Key
@@ -112,7 +112,14 @@ def draw(picture: Picture, rows: int | None = None, by: "Key | None" = None) -> 
     more = [
         Text(f"and {left} more GPUs; a taller terminal, --node or --user shows them", style="bright_black")
     ]
-    return Group(*summary(picture), Text(), gpus_table(shown, _measured_at(picture)), *(more if left else []))
+    rows_shown = gpus_table(shown, _measured_at(picture))
+    return Group(*summary(picture), Text(), rows_shown, *copying_lines(shown), *(more if left else []))
+
+
+def copying_lines(gpus: "list[GpusNowRow]") -> list[Text]:
+    """A line for each GPU that shows no use and is not idle all the same; an older service tells of none."""
+    told = ((place(gpu), copies(gpu.get("copies_ratio"))) for gpu in gpus)
+    return [Text(f"{where} {what}", style="bright_black") for where, what in told if what]
 
 
 def _no_match(chosen: dict[str, object]) -> Text:

@@ -79,6 +79,7 @@ def _head(scene: PageContext, row: "GpusNowRecord") -> None:
                 f"{text.percent(row['utilization_ratio'])} ({RUNGS.get(row['rung'] or 0, 'no measure')})",
             ),
             ("memory", memory),
+            *([("activity", copying)] if (copying := wording.copies(row.get("copies_ratio"))) else []),
             ("power", text.watts(row["power_w"])),
             *(
                 []

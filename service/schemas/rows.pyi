@@ -381,6 +381,7 @@ GpusNowRow = TypedDict(
         "framework": str | None,
         "utilization_ratio": float | None,
         "engines_ratio": float | None,
+        "copies_ratio": float | None,
         "rung": int | None,
         "gpu_utilization_ratio": float | None,
         "sm_active_ratio": float | None,
@@ -413,6 +414,7 @@ GpusNowRecord = TypedDict(
         "framework": str | None,
         "utilization_ratio": float | None,
         "engines_ratio": float | None,
+        "copies_ratio": float | None,
         "rung": int | None,
         "gpu_utilization_ratio": float | None,
         "sm_active_ratio": float | None,
@@ -443,6 +445,7 @@ class GpusNowTuple(Protocol):
     framework: str | None
     utilization_ratio: float | None
     engines_ratio: float | None
+    copies_ratio: float | None
     rung: int | None
     gpu_utilization_ratio: float | None
     sm_active_ratio: float | None
@@ -623,6 +626,7 @@ JobsRow = TypedDict(
         "suspect_gpu_hours": float | None,
         "busy_gpu_hours": float | None,
         "engine_gpu_hours": float | None,
+        "copied_gpu_hours": float | None,
         "gpus_used": int | None,
         "rung": int | None,
         "found": str | None,
@@ -661,6 +665,7 @@ JobsRecord = TypedDict(
         "suspect_gpu_hours": float | None,
         "busy_gpu_hours": float | None,
         "engine_gpu_hours": float | None,
+        "copied_gpu_hours": float | None,
         "gpus_used": int | None,
         "rung": int | None,
         "found": str | None,
@@ -697,6 +702,7 @@ class JobsTuple(Protocol):
     suspect_gpu_hours: float | None
     busy_gpu_hours: float | None
     engine_gpu_hours: float | None
+    copied_gpu_hours: float | None
     gpus_used: int | None
     rung: int | None
     found: str | None

@@ -11,7 +11,7 @@ bursts  60% in the first minute of each half hour  good 12 min = 0.2, idle 5.8
 blunt   no SM active; GPU utilization 0.5%         idle 6.0: it may be the reading itself
 ======  =========================================  ==============================================
 
-Their memory's traffic: ``thin`` and ``bursts`` 2% in each row, but for 30% in the first hour of ``bursts``.
+Their memory's traffic: ``thin`` and ``bursts`` 2% in each row of work; 30% in the first hour of ``bursts``.
 """
 
 from collections.abc import Callable, Iterator
@@ -87,11 +87,18 @@ def rows(from_bin: int = 0, to_bin: int = BINS) -> Iterator[GpuSample]:
                 utilization_ratio=level(n),
                 gpu_utilization_ratio=level(n),
                 sm_active_ratio=None if is_blunt else level(n),
-                memory_controller_ratio=0.3 if name == "bursts" and n < 120 else 0.02,
+                memory_controller_ratio=traffic(name, n, level(n)),
                 memory_used_bytes=20 * GIB,
                 power_mw=90_000,
                 process_count=1,
             )
+
+
+def traffic(name: str, n: int, level: float) -> float:
+    """The part of a row in which memory was read or written: else than at work that would be copies."""
+    if name == "bursts" and n < 120:
+        return 0.3 if level else 0.0
+    return 0.02 if level >= 0.005 and name != "blunt" else 0.0
 
 
 def closing() -> tuple[GpuSample, ...]:

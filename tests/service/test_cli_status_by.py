@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from service.cli.parser import parse
+from service.cli.status import copying_lines
 from service.cli.status_by import Part, parts_of, parts_table, record_of
 from tests.service.test_keys_are_whole import printed
 
@@ -102,3 +103,12 @@ def test_a_record_has_its_key_and_plain_numbers() -> None:
 def test_it_is_typed_with_watch() -> None:
     flags = parse(["status", "--by", "user", "--watch"]).flags
     assert (flags.by, flags.watch) == ("user", True)
+
+
+def test_status_says_what_a_gpu_does_that_copies_and_shows_no_use() -> None:
+    copies = gpu("n1", "low-saturation", "ana", gpu_place="1", uuid="GPU-1", copies_ratio=0.3)
+    of_an_older_service = gpu("n1", "low-saturation", "ana", gpu_place="2", uuid="GPU-2")
+    lines = [
+        str(line) for line in copying_lines([copies, copies | {"copies_ratio": None}, of_an_older_service])
+    ]
+    assert lines == ["n1:1 copies, does not compute: its memory is read or written 30% of the time"]

@@ -314,7 +314,8 @@ CREATE TABLE latest_apart (
     temperature_c SMALLINT,
     process_count SMALLINT,
     flags VARCHAR,
-    engines_e4 SMALLINT
+    engines_e4 SMALLINT,
+    traffic_e4 SMALLINT
 );
 
 CREATE TABLE latest_times (
@@ -575,7 +576,8 @@ CREATE TABLE rollup_1d (
     unknown_energy_mj BIGINT,
     engines_ms INTEGER DEFAULT(0),
     faint_ms INTEGER DEFAULT(0),
-    controller_max_e4 SMALLINT
+    controller_max_e4 SMALLINT,
+    copied_ms INTEGER DEFAULT(0)
 );
 
 CREATE TABLE rollup_1h (
@@ -613,7 +615,8 @@ CREATE TABLE rollup_1h (
     unknown_energy_mj BIGINT,
     engines_ms INTEGER DEFAULT(0),
     faint_ms INTEGER DEFAULT(0),
-    controller_max_e4 SMALLINT
+    controller_max_e4 SMALLINT,
+    copied_ms INTEGER DEFAULT(0)
 );
 
 CREATE TABLE rollup_1m (
@@ -651,7 +654,8 @@ CREATE TABLE rollup_1m (
     unknown_energy_mj BIGINT,
     engines_ms INTEGER DEFAULT(0),
     faint_ms INTEGER DEFAULT(0),
-    controller_max_e4 SMALLINT
+    controller_max_e4 SMALLINT,
+    copied_ms INTEGER DEFAULT(0)
 );
 
 CREATE TABLE samples (
@@ -948,6 +952,11 @@ CREATE MACRO idle_memory_floor_bytes(memory_total_bytes) AS
 
 -- Whether a process is there: counted, or, when nobody counted, betrayed by its memory. NULL: no way to tell.;
 
+CREATE MACRO is_copying(busiest_e4, traffic_e4) AS
+    coalesce(busiest_e4 <= 100 AND traffic_e4 > 100, false);
+
+-- As before, and: what copies is at work.;
+
 CREATE MACRO power_denies_idle(busiest_e4, power_mw, idle_power_mw, power_limit_mw, mig_profile) AS
     mig_profile IS NULL AND busiest_e4 <= 100
     AND power_mw >= greatest(
@@ -974,7 +983,8 @@ CREATE MACRO process_is_present(
 
 CREATE MACRO gpu_state_code(
     held, process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes, utilization_e4, gpu_utilization_e4,
-    graphics_active_e4, sm_active_e4, engines_e4, power_mw, idle_power_mw, power_limit_mw, mig_profile
+    graphics_active_e4, sm_active_e4, engines_e4, traffic_e4, power_mw, idle_power_mw, power_limit_mw,
+    mig_profile
 ) AS
     gpu_state_of(
         held,
@@ -987,7 +997,9 @@ CREATE MACRO gpu_state_code(
         power_denies_idle(
             busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4), power_mw,
             idle_power_mw, power_limit_mw, mig_profile),
-        sm_active_e4 >= 1
+        sm_active_e4 >= 1 OR is_copying(
+            busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4),
+            traffic_e4)
     );
 
 CREATE VIEW latest AS
@@ -995,16 +1007,17 @@ FROM (
     SELECT
         ts, gpu_id, width_ms, rung, utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
         memory_used_bytes, power_mw, temperature_c, process_count, flags,
-        greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4) AS engines_e4
+        greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4) AS engines_e4,
+        greatest(memory_controller_e4, dram_active_e4) AS traffic_e4
     FROM samples JOIN latest_times USING (ts)
     UNION ALL BY NAME
     FROM latest_apart
 )
 QUALIFY row_number() OVER (PARTITION BY gpu_id ORDER BY ts DESC) = 1;
 
--- Whether a process is there: counted; or, when nobody counted, yes where the GPU is busy or its memory above the idle
--- floor, no where its memory is within 64 MiB of what it is when nobody holds it (a CUDA context takes more). NULL: no
--- way to tell.;
+-- Whether memory was read or written, by more than noise, while nothing computed; busiest_e4 is that of the whole board,
+-- as traffic_e4 is, the larger of the time in which memory was read or written and of the cycles in which it was active.
+-- False: not measured.;
 
 CREATE MACRO gpu_state_name(code) AS
     ['unknown', 'free', 'allocated-empty', 'held-idle', 'low-saturation', 'moderate', 'good', 'suspect'][code + 1];
@@ -1013,15 +1026,14 @@ CREATE MACRO gpu_state_name(code) AS
 
 CREATE MACRO gpu_state(
     held, process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes, utilization_e4, gpu_utilization_e4,
-    graphics_active_e4, sm_active_e4, engines_e4, power_mw, idle_power_mw, power_limit_mw, mig_profile
+    graphics_active_e4, sm_active_e4, engines_e4, traffic_e4, power_mw, idle_power_mw, power_limit_mw,
+    mig_profile
 ) AS
     gpu_state_name(gpu_state_code(
         held, process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes, utilization_e4,
-        gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4, power_mw, idle_power_mw, power_limit_mw,
-        mig_profile
+        gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4, traffic_e4, power_mw, idle_power_mw,
+        power_limit_mw, mig_profile
     ));
-
--- As before, with those two.;
 
 CREATE MACRO gpus_at_newest_tick(only_node, only_project, only_user, only_model) AS TABLE
 WITH newest AS (
@@ -1052,8 +1064,8 @@ WITH newest AS (
                 OR l.ts < n.ticked_at - to_milliseconds(3 * greatest(l.width_ms, 10000)) THEN 'unknown'
             ELSE gpu_state(
                 h.gpu_id IS NOT NULL, l.process_count, l.memory_used_bytes, g.memory_total_bytes, g.memory_free_bytes,
-                l.utilization_e4, l.gpu_utilization_e4, l.graphics_active_e4, l.sm_active_e4, l.engines_e4, l.power_mw,
-                g.idle_power_mw, g.power_limit_mw, g.mig_profile)
+                l.utilization_e4, l.gpu_utilization_e4, l.graphics_active_e4, l.sm_active_e4, l.engines_e4, l.traffic_e4,
+                l.power_mw, g.idle_power_mw, g.power_limit_mw, g.mig_profile)
         END AS state
     FROM gpus AS g
     CROSS JOIN newest AS n
@@ -1072,7 +1084,7 @@ SELECT * REPLACE (
     END AS state)
 FROM states;
 
--- A part of a whole, at most all of it. NULL: nothing was measured (least alone leaves a NULL out and would say all).;
+-- As before, with copied_ms.;
 
 CREATE MACRO holder_rows(
     window_from, window_to, hours_to, days_to, only_node, only_project, only_user, only_model
@@ -1093,7 +1105,7 @@ WITH chosen AS (
         sum(suspect_ms)::BIGINT AS suspect_ms, sum(withheld_ms)::BIGINT AS withheld_ms,
         sum(unknown_ms)::BIGINT AS unknown_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(measured_ms)::BIGINT AS measured_ms, sum(used_ms)::BIGINT AS used_ms,
-        sum(engines_ms)::BIGINT AS engines_ms, sum(energy_mj) AS energy_mj, sum(energy_ms) AS energy_ms,
+        sum(engines_ms)::BIGINT AS engines_ms, sum(copied_ms)::BIGINT AS copied_ms, sum(energy_mj) AS energy_mj, sum(energy_ms) AS energy_ms,
         sum(coalesce(allocated_empty_energy_mj, 0) + coalesce(held_idle_energy_mj, 0)) AS wasted_energy_mj,
         sum(wasted_energy_ms) AS wasted_energy_ms,
         max(memory_used_max_bytes) AS memory_used_max_bytes
@@ -1113,7 +1125,7 @@ WITH chosen AS (
     SELECT NULL::INTEGER AS holder_id, kind_id, 0 AS free_ms, 0 AS allocated_empty_ms,
         0 AS held_idle_ms, 0 AS low_saturation_ms, 0 AS moderate_ms, 0 AS good_ms, 0 AS suspect_ms, 0 AS withheld_ms,
         sum(missing_ms)::BIGINT AS unknown_ms, 0 AS held_ms, 0 AS measured_ms, 0 AS used_ms,
-        0 AS engines_ms, sum(missing_ms)::BIGINT AS total_ms
+        0 AS engines_ms, 0 AS copied_ms, sum(missing_ms)::BIGINT AS total_ms
     FROM missing GROUP BY ALL HAVING sum(missing_ms) > 0
 )
 SELECT
@@ -1557,4 +1569,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (77, 'one_end_of_a_hold'),
     (78, 'head_terms'),
     (80, 'thin_work'),
+    (81, 'copies_are_work'),
     (89, 'archived_days');

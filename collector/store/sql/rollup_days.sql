@@ -15,6 +15,7 @@ SELECT
     sum(held_idle_ms) AS held_idle_ms,
     sum(low_saturation_ms) AS low_saturation_ms,
     sum(faint_ms) AS faint_ms,
+    sum(copied_ms) AS copied_ms,
     sum(moderate_ms) AS moderate_ms,
     sum(good_ms) AS good_ms,
     sum(suspect_ms) AS suspect_ms,

@@ -18,6 +18,8 @@
 -- the driver tells what each of them used; else all are charged alike, by share.
 -- A bin of at most 1% in which SMs were active all the same is work, of low saturation, where they were so in a third of the
 -- ten minutes up to it, as far as measured; less are ticks that pass (docs/decisions/0116).
+-- A bin in which memory was read or written and nothing computed is work of low saturation too: copies
+-- (docs/decisions/0111).
 -- NULL: memory, energy, utilization_max, controller_max: not measured.
 INSERT INTO rollup_1m BY NAME
 WITH wanted AS (
@@ -41,7 +43,7 @@ cuts AS (
 near AS (
     SELECT
         gpu_id, width_ms, rung, utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
-        encoder_e4, decoder_e4, jpeg_e4, ofa_e4, memory_controller_e4, power_mw, memory_used_bytes, process_count,
+        encoder_e4, decoder_e4, jpeg_e4, ofa_e4, memory_controller_e4, dram_active_e4, power_mw, memory_used_bytes, process_count,
         epoch_ms(ts) AS end_ms,
         CASE
             WHEN lag(gpu_id) OVER by_time = gpu_id AND energy_mj - lag(energy_mj) OVER by_time >= 0
@@ -119,6 +121,10 @@ metered AS (
             sum(jpeg_e4 * ms) / sum(CASE WHEN jpeg_e4 IS NOT NULL THEN ms END),
             sum(ofa_e4 * ms) / sum(CASE WHEN ofa_e4 IS NOT NULL THEN ms END)
         ) AS engines_e4,
+        greatest(
+            sum(memory_controller_e4 * ms) / sum(CASE WHEN memory_controller_e4 IS NOT NULL THEN ms END),
+            sum(dram_active_e4 * ms) / sum(CASE WHEN dram_active_e4 IS NOT NULL THEN ms END)
+        ) AS traffic_e4,
         sum(power_mw * ms) / sum(CASE WHEN power_mw IS NOT NULL THEN ms END) AS power_mw,
         sum(memory_used_bytes * ms) / sum(CASE WHEN memory_used_bytes IS NOT NULL THEN ms END) AS memory_used_bytes,
         max(memory_used_bytes) FILTER (ms IS NOT NULL) AS memory_used_max_bytes,
@@ -378,6 +384,8 @@ seen AS (
         apart.*,
         busiest_of(utilization_e4 * coalesce(part, 1), gpu_utilization_e4 * coalesce(part, 1),
             graphics_active_e4 * coalesce(part, 1), sm_active_e4 * coalesce(part, 1), engines_e4) AS own_busiest_e4,
+        is_copying(busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4), traffic_e4)
+            AND NOT (is_thin AND coalesce(utilization_e4 >= 1, false)) AS is_copied,
         CASE
             -- idle by what was done on the GPU, low or good by how much of its share a holder filled
             WHEN covered THEN gpu_state_of(
@@ -394,7 +402,7 @@ seen AS (
                 power_denies_idle(
                     busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4),
                     power_mw, idle_power_mw, power_limit_mw, mig_profile),
-                is_thin AND utilization_e4 * coalesce(part, 1) >= 1
+                is_copied OR coalesce(is_thin AND utilization_e4 * coalesce(part, 1) >= 1, false)
             )
             ELSE 0
         END AS seen_state,
@@ -439,6 +447,7 @@ made AS (
         sum(CASE WHEN state = 3 THEN part_ms ELSE 0 END) AS held_idle_ms,
         sum(CASE WHEN state = 4 THEN part_ms ELSE 0 END) AS low_saturation_ms,
         sum(CASE WHEN state = 4 AND own_busiest_e4 <= 100 THEN part_ms ELSE 0 END) AS faint_ms,
+        sum(CASE WHEN state = 4 AND is_copied THEN part_ms ELSE 0 END) AS copied_ms,
         sum(CASE WHEN state = 5 THEN part_ms ELSE 0 END) AS moderate_ms,
         sum(CASE WHEN state = 6 THEN part_ms ELSE 0 END) AS good_ms,
         sum(CASE WHEN state = 7 THEN part_ms ELSE 0 END) AS suspect_ms,

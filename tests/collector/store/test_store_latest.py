@@ -29,7 +29,8 @@ LATEST = "SELECT * FROM latest ORDER BY gpu_id"
 NEWEST = """
 SELECT ts, gpu_id, width_ms, rung, utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4,
     memory_used_bytes, power_mw, temperature_c, process_count, flags,
-    greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4) AS engines_e4
+    greatest(encoder_e4, decoder_e4, jpeg_e4, ofa_e4) AS engines_e4,
+    greatest(memory_controller_e4, dram_active_e4) AS traffic_e4
 FROM samples_all QUALIFY row_number() OVER (PARTITION BY gpu_id ORDER BY ts DESC) = 1 ORDER BY gpu_id
 """
 GPUS = 12
