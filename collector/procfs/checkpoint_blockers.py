@@ -39,7 +39,12 @@ _MAP = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+\s+(\S.*)$", re.MUL
 _NCCL = re.compile(rb"^/dev/shm/nccl-")
 _NCCL_LIBRARY = re.compile(rb"^/.*/libnccl[^/]*\.so")
 _GPU_MAPPING = re.compile(rb"^/dev/nvidia")
-_SHARED_TENSORS = re.compile(rb"^/dev/shm/(?:torch_|cuda\.shm\.)")
+_SHARED_BY_CUDA = re.compile(rb"^/dev/shm/cuda\.shm\.")
+_SHARED_BY_TORCH = re.compile(rb"^/dev/shm/torch_(?:(\d+)_)?")
+"""The name that torch gives a segment begins with the process that made it (``NewProcessWideShmHandle``)."""
+_UNLINKED = b" (deleted)"
+"""Ends the line of a file without a name. torch takes the name of a CPU tensor's segment away at once, where
+files are handed over by descriptor (its default); the counters of shared CUDA memory keep theirs."""
 _MANAGED = b"/dev/nvidia-uvm"
 _MPS_NAMES = (b"nvidia-cuda-mps",)
 """/proc/PID/comm holds 15 characters: the control daemon and the server read the same."""
@@ -186,7 +191,7 @@ def _look(folder: Folder, looking: Looking, cgroups: Path) -> CheckpointBlocker 
         traced=None if isinstance(status, Denied) else _is_traced(status),
         nccl=None if maps is None else _maps_any(maps, _NCCL),
         nccl_library=None if maps is None else _maps_any(maps, _NCCL_LIBRARY),
-        shared_tensors=None if maps is None else _maps_any(maps, _SHARED_TENSORS),
+        shared_tensors=None if maps is None else _shares_gpu_memory(folder.pid, maps, looking),
         managed_bytes=None if maps is None else _managed(maps),
         others=others,
         inherited=inherited,
@@ -221,6 +226,30 @@ def _is_traced(status: bytes) -> bool | None:
 
 def _maps_any(maps: bytes, wanted: re.Pattern[bytes]) -> bool:
     return any(wanted.match(found[3]) for found in _MAP.finditer(maps))
+
+
+def _shares_gpu_memory(pid: int, maps: bytes, looking: Looking) -> bool:
+    """Whether it maps what counts the users of CUDA memory between processes.
+
+    Batches of a DataLoader lie in segments of the same kind: they have no name any more, or were made by a
+    worker that uses no GPU of its own. A named segment that the process made itself counts as a sign, for
+    what is in it cannot be told from outside.
+    """
+    for found in _MAP.finditer(maps):
+        if _SHARED_BY_CUDA.match(found[3]):
+            return True
+        segment = _SHARED_BY_TORCH.match(found[3])
+        if segment is None or found[3].endswith(_UNLINKED):
+            continue
+        maker = None if segment[1] is None else int(segment[1])
+        if maker is None or maker == pid or _may_use_gpu(maker, pid, looking):
+            return True
+    return False
+
+
+def _may_use_gpu(pid: int, beside: int, looking: Looking) -> bool:
+    """Whether a process may have a context of its own on a GPU; one that is gone has none."""
+    return _may_hold_gpu(pid, looking.proc) and _maps_its_own(pid, beside, looking)
 
 
 def _managed(maps: bytes) -> int:

@@ -43,7 +43,9 @@ def test_process_that_is_gone_is_none() -> None:
     ("line", "nccl", "tensors", "managed"),
     [
         ("7f00-7f10 rw-s 00000000 00:01 5  /dev/shm/nccl-a1b2c3", True, False, 0),
-        ("7f00-7f10 rw-s 00000000 00:01 5  /dev/shm/torch_123_456_0", False, True, 0),
+        ("7f00-7f10 rw-s 00000000 00:01 5  /dev/shm/torch_9_456_0", False, True, 0),
+        ("7f00-7f10 rw-s 00000000 00:01 5  /dev/shm/torch_unknown", False, True, 0),
+        ("7f00-7f10 rw-s 00000000 00:01 5  /dev/shm/torch_9_456_0 (deleted)", False, False, 0),
         ("7f00-7f10 rw-s 00000000 00:01 5  /dev/shm/cuda.shm.0.1a.1", False, True, 0),
         (f"10000000-50000000 rw-s 00000000 00:06 9  {UVM}", False, False, 1 << 30),
         ("7f00-7f10 r-xp 00000000 08:01 5  /usr/lib/libnccl.so.2", False, False, 0),
@@ -55,6 +57,59 @@ def test_signs_in_the_memory_map(tree: ProcTree, line: str, nccl: bool, tensors:
     found = entanglement(9, tree.root)
     assert found is not None
     assert (found.nccl, found.shared_tensors, found.managed_bytes) == (nccl, tensors, managed)
+
+
+@pytest.mark.parametrize(
+    ("maker_opens", "maker_maps", "shared"),
+    [
+        ((), None, False),  # a loader's worker
+        (("/dev/nvidia0",), "7f20-7f30 rw-s 00000000 00:06 9  /dev/nvidia0", False),  # by its fork alone
+        (("/dev/nvidia0",), "7f40-7f50 rw-s 00000000 00:06 9  /dev/nvidia0", True),  # a context of its own
+    ],
+)
+def test_a_named_segment_of_torch_is_of_gpu_memory_where_its_maker_uses_a_gpu(
+    tree: ProcTree, maker_opens: tuple[str, ...], maker_maps: str | None, shared: bool
+) -> None:
+    """``torch.multiprocessing``'s strategy file_system keeps the names of CPU batches too."""
+    segment = "7f00-7f10 rw-s 00000000 00:01 5  /dev/shm/torch_10_456_0"
+    maps(tree.add(9), "7f20-7f30 rw-s 00000000 00:06 9  /dev/nvidia0", segment)
+    maps(tree.add(10, parent=9, opens=maker_opens), *([] if maker_maps is None else [maker_maps]))
+    found = entanglement(9, tree.root)
+    assert found is not None and found.shared_tensors is shared
+
+
+def test_a_segment_whose_maker_is_gone_shares_no_gpu_memory(tree: ProcTree) -> None:
+    maps(tree.add(9), "7f00-7f10 rw-s 00000000 00:01 5  /dev/shm/torch_10_456_0")
+    found = entanglement(9, tree.root)
+    assert found is not None and found.shared_tensors is False
+
+
+LOADER = """
+import os, sys, torch
+from torch.utils.data import DataLoader, TensorDataset
+from collector.procfs.checkpoint_blockers import entanglement
+torch.multiprocessing.set_sharing_strategy(sys.argv[1])
+batches = iter(DataLoader(TensorDataset(torch.randn(4096, 64)), batch_size=32, num_workers=1))
+seen = 0
+for _ in range(5):
+    batch, found = next(batches), entanglement(os.getpid())
+    assert found is not None and found.shared_tensors is False, "a batch is no GPU memory"
+    seen += b"/dev/shm/torch_" in open("/proc/self/maps", "rb").read()
+assert seen, "no batch lay in shared memory: nothing was tried"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
+def test_the_batches_of_a_real_loader_are_no_shared_gpu_memory(strategy: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADER, strategy],
+        cwd=Path(__file__).parents[3],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
