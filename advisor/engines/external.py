@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
 from advisor.actions import (
@@ -37,7 +37,8 @@ from advisor.outcomes import SLICE_S, Done, Failed, Interrupted, Late, Outcome, 
 from advisor.tags import verb_of
 from collector.model import GpuUuid, JobId, NodeName
 
-UNDER_WAY = frozenset({"locked", "checkpointing", "restoring"})
+AT_REST = frozenset({"running", "checkpointed", "failed"})
+"""Any other state, or one that the driver does not say, may be a restore that goes on."""
 GIVEN_ELSEWHERE = "pod:"
 """Ids of jobs that Kubernetes gave their GPUs: what a pause frees there, nobody could use. Slurm's have an
 engine of their own."""
@@ -179,30 +180,56 @@ class ExternalEngine:
             self._forget(moving)
             if type(moving.step) is type(step):
                 return outcome
+        return self._by_states(step)
+
+    def _by_states(self, step: Pause | Resume) -> Outcome:
+        """What came of a step by what the driver says of each process now.
+
+        Its GPUs are kept for it until every state is known and none is on its way: a restore that meets too
+        little memory loses the job.
+        """
+        assert self._checkpointer is not None
         open_one = self._book.paused(step.job)
         if open_one is None:
             ended = isinstance(step, Resume)
             return Done(note="it was resumed") if ended else Failed(found="it was not paused")
         if isinstance(step, Resume) and self._lease.under_way(step.job, open_one.paused.gpus):
             return Late(found=f"{BEGUN_BEFORE}; look at {step.job}")
-        result = set(self._checkpointer.look(pids(open_one.paused.processes)).states.values())
-        if result & UNDER_WAY:  # begun by a service that ended since
-            self._lease.reserve(step.job, open_one.paused.gpus)
-        else:
+        targets = self._checkpointer.targets(open_one.paused.processes)
+        alive = [each.pid for each in targets if each.now is not None]
+        if not alive:
             self._lease.release(step.job)
-        if result == {"checkpointed"}:
-            return (
-                Done(note="it is off its GPUs")
-                if isinstance(step, Pause)
-                else Failed(found="it is still paused")
-            )
-        if result == {"running"}:
-            self._book.end(step.job, "failed" if isinstance(step, Pause) else "resumed")
-            return (
-                Failed(found="it runs as before") if isinstance(step, Pause) else Done(note="it runs again")
-            )
-        states = ", ".join(sorted(result))
-        return Late(found=f"the driver has not finished: its processes are {states}; look at {step.job}")
+            self._book.end(step.job, "gone")
+            return Failed(found=ENDED_MEANWHILE)
+        looked = self._checkpointer.look(alive)
+        states = set(looked.states.values())
+        if states and states <= AT_REST:
+            self._lease.release(step.job)
+        else:  # what a service that ended, or a child that was killed, began
+            self._lease.reserve(step.job, open_one.paused.gpus)
+        is_pause = isinstance(step, Pause)
+        if states == {"checkpointed"}:
+            return Done(note="it is off its GPUs") if is_pause else Failed(found="it is still paused")
+        if states == {"running"}:
+            self._book.end(step.job, "failed" if is_pause else "resumed")
+            return Failed(found="it runs as before") if is_pause else Done(note="it runs again")
+        if not states:
+            return Late(found=f"how its processes stand is not known: {looked.found}; look at {step.job}")
+        named = ", ".join(f"process {pid} is {state}" for pid, state in looked.states.items())
+        return Late(found=f"the driver has not finished: {named}; look at {step.job}")
+
+    def _came_of(self, step: Pause | Resume, deed: Deed) -> Outcome:
+        """The outcome of a failed step; where nobody said how its processes stand, the driver is asked."""
+        if not deed.states and not deed.undone:
+            outcome = self._by_states(step)
+            if isinstance(outcome, Failed | Late):
+                return replace(outcome, found=f"{deed.found}; {outcome.found}")
+            return outcome
+        if isinstance(step, Resume):
+            self._lease.release(step.job)
+        elif deed.undone:
+            self._book.end(step.job, "failed")
+        return Failed(found=deed.found)
 
     def _tell(self, step: Notify) -> Outcome:
         holder = self._book.holder(step.job)
@@ -261,9 +288,7 @@ class ExternalEngine:
         def conclude(deed: Deed) -> Outcome:
             if deed.ok:
                 return Done(took_s=_took(deed), note=_sentence(deed))
-            if deed.undone:
-                self._book.end(step.job, "failed")
-            return Failed(found=deed.found)
+            return self._came_of(step, deed)
 
         return self._follow(
             Moving(step, self._checkpointer.pause(pids(processes), _memory_held(processes)), conclude)
@@ -317,9 +342,9 @@ class ExternalEngine:
             return Stale(found=f"it stays paused: {refused}")
 
         def conclude(deed: Deed) -> Outcome:
-            self._lease.release(step.job)
             if not deed.ok:
-                return Failed(found=deed.found)
+                return self._came_of(step, deed)
+            self._lease.release(step.job)
             self._book.end(step.job, "resumed")
             return Done(took_s=_took(deed), note=_sentence(deed))
 

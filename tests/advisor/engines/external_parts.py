@@ -136,6 +136,10 @@ class FakeCheckpointer:
     gone: frozenset[int] = frozenset()
     looks: dict[int, CheckpointBlocker] = field(default_factory=dict)
     slow: threading.Event | None = None
+    killed: Deed | None = None
+    """What is heard where the child that asks the driver is killed: it began, and said nothing."""
+    locks: tuple[int, ...] = ()
+    """The descriptors that the last restore was given."""
     free: dict[GpuUuid, int | None] = field(default_factory=dict)
 
     def host(self) -> Host:
@@ -154,6 +158,8 @@ class FakeCheckpointer:
         )
 
     def pause(self, pids: Sequence[int], held: ProcessMemory, begun_ms: Begun = NOT_SAID) -> Ongoing:
+        if self.killed is not None:
+            return Over(self.killed)
         return self._begun(
             lambda: pause(self.driver, pids, 10_000, lambda: 0.0, memory=held, free=self.free_memory)
         )
@@ -161,6 +167,9 @@ class FakeCheckpointer:
     def resume(
         self, pids: Sequence[int], held: ProcessMemory, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
     ) -> Ongoing:
+        self.locks = tuple(locks)
+        if self.killed is not None:
+            return Over(self.killed)
         return self._begun(lambda: resume(self.driver, pids, lambda: 0.0, memory=held, free=self.free_memory))
 
     def free_memory(self, uuids: Collection[GpuUuid]) -> dict[GpuUuid, int | None]:
@@ -170,6 +179,8 @@ class FakeCheckpointer:
         return Slow(move, self.slow) if self.slow is not None else Over(move())
 
     def look(self, pids: Sequence[int], begun_ms: Begun = NOT_SAID) -> Deed:
+        if ("look", 0) in self.driver.refuses:
+            return Deed(ok=False, found=self.driver.refuses["look", 0])
         states = {str(pid): self.driver.state(pid).name.lower() for pid in pids}
         return Deed(ok=True, found="looked", states=states)
 

@@ -23,7 +23,7 @@ from advisor.actions import (
     Start,
 )
 from advisor.engines.brief import Brief
-from advisor.engines.cuda_checkpoint import ProcessState
+from advisor.engines.cuda_checkpoint import Deed, ProcessState
 from advisor.engines.external import ExternalEngine, ExternalEngineDependencies, Lease, NoLease, beyond
 from advisor.engines.memory_transfers import Moving
 from advisor.engines.notify_owner import Notice, Told
@@ -295,7 +295,7 @@ class Kept:
         self.held.pop(job, None)
 
     def descriptors(self, job: JobId) -> tuple[int, ...]:
-        return ()
+        return (7, 8) if job in self.held else ()
 
     def under_way(self, job: JobId, uuids: Sequence[GpuUuid]) -> bool:
         return False
@@ -331,6 +331,75 @@ def test_a_restore_that_outlived_its_service_keeps_its_gpus_again(world: World) 
     world.driver.states[71] = RUNNING
     assert isinstance(after_restart.settle(RESUME), Done)
     assert lease.held == {}
+
+
+def test_who_restores_gets_what_keeps_the_gpus_while_it_is_open(world: World) -> None:
+    """So they are kept also where the service that began it ends before."""
+    engine = world.made(world.checkpointer, Kept())
+    engine.do(PAUSE, 5)
+    engine.do(RESUME, 5)
+    assert world.checkpointer.locks == (7, 8)
+
+
+KILLED = Deed(ok=False, found="asking the driver ended with status -9: no word")
+
+
+def test_a_restore_whose_child_was_killed_keeps_its_gpus_until_the_driver_says_how_it_ended(
+    world: World,
+) -> None:
+    """The driver may go on restoring; a restore that meets too little memory loses the job."""
+    lease = Kept()
+    engine = world.made(world.checkpointer, lease)
+    engine.do(PAUSE, 5)
+    world.checkpointer.killed = KILLED
+    world.driver.states[71] = ProcessState.RESTORING
+    outcome = engine.do(RESUME, 5)
+    assert isinstance(outcome, Late) and "status -9" in outcome.found
+    assert "process 71 is restoring" in outcome.found
+    assert lease.held == {JOB: (GPU,)}
+    assert isinstance(engine.settle(RESUME), Late) and lease.held == {JOB: (GPU,)}
+    world.driver.states[71] = RUNNING
+    assert isinstance(engine.settle(RESUME), Done) and lease.held == {}
+    assert world.book.paused(JOB) is None
+
+
+def test_a_restore_whose_child_was_killed_before_it_began_may_be_tried_again(world: World) -> None:
+    lease = Kept()
+    engine = world.made(world.checkpointer, lease)
+    engine.do(PAUSE, 5)
+    world.checkpointer.killed = KILLED
+    outcome = engine.do(RESUME, 5)
+    assert outcome == Failed(found=f"{KILLED.found}; it is still paused") and lease.held == {}
+    world.checkpointer.killed = None
+    assert isinstance(engine.do(RESUME, 5), Done)
+
+
+def test_a_restore_of_which_nothing_can_be_learnt_keeps_its_gpus(world: World) -> None:
+    lease = Kept()
+    engine = world.made(world.checkpointer, lease)
+    engine.do(PAUSE, 5)
+    world.checkpointer.killed = KILLED
+    world.driver.refuses["look", 0] = "the driver has not finished after 20 s"
+    outcome = engine.do(RESUME, 5)
+    assert isinstance(outcome, Late) and "is not known" in outcome.found
+    assert lease.held == {JOB: (GPU,)}
+
+
+def test_a_job_that_ended_amid_its_restore_gives_its_gpus_back(world: World) -> None:
+    lease = Kept()
+    engine = world.made(world.checkpointer, lease)
+    engine.do(PAUSE, 5)
+    lease.reserve(JOB, (GPU,))
+    world.checkpointer.gone = frozenset({71})
+    assert isinstance(engine.settle(RESUME), Failed) and lease.held == {}
+    assert [each.ended_as for each in world.book.checkpoints(0)] == ["gone"]
+
+
+def test_a_pause_whose_child_was_killed_is_told_by_the_driver(world: World) -> None:
+    world.checkpointer.killed = KILLED
+    outcome = world.do(PAUSE)
+    assert outcome == Failed(found=f"{KILLED.found}; it runs as before")
+    assert world.book.paused(JOB) is None
 
 
 def test_where_it_could_not_come_back_its_gpus_are_free_again(world: World) -> None:
