@@ -11,6 +11,7 @@ from typing import Any
 
 from analytics.bin_table import bins_by_gpu
 from analytics.findings import judge, judge_jobs
+from analytics.findings.hang import without_hung
 from analytics.findings.lost import with_losses
 from analytics.findings.unproven import LASTS_S, unproven_claims
 from analytics.findings.window import newest, stale
@@ -27,6 +28,7 @@ from analytics.model import (
     Pattern,
     UnprovenClaim,
 )
+from analytics.power_falls import with_power_falls
 from analytics.profiles import pattern_of
 from analytics.query import Connection, run
 from analytics.rhythm import with_rhythm
@@ -65,12 +67,12 @@ def assess(connection: Connection, now_ms: int, thresholds: Thresholds, tick_ms:
         sorted(verdict.findings, key=lambda each: -(each.wasted_gpu_hours or 0.0)) for verdict in verdicts
     )
     by_gpu = (finding for findings in dearest for finding in findings)
-    by_use = with_losses(pasts, verdicts, (*judge_jobs(pasts, verdicts, thresholds), *by_gpu))
+    by_use = without_hung((*judge_jobs(pasts, verdicts, thresholds), *by_gpu))
     return Analysis(
         as_of_ms=now_ms,
         window_from_ms=from_ms,
         coverage=_coverage(pasts, now_ms, thresholds, tick_ms),
-        findings=(*unproven_claims(pasts), *by_use),
+        findings=(*unproven_claims(pasts), *with_losses(pasts, verdicts, by_use)),
         unknown=tuple(entry for verdict in verdicts for entry in verdict.unknown),
         starting=tuple(entry for verdict in verdicts for entry in verdict.starting),
         patterns=patterns(connection, now_ms, thresholds),
@@ -175,7 +177,7 @@ def _pasts(connection: Connection, at: Moment, t: Thresholds) -> list[GpuPast]:
         for row in gpus
     }
     used = with_rhythm(connection, now_ms, _with_use(connection, now_ms, plain, t), t)
-    used = with_own_bins(connection, window, used)
+    used = with_power_falls(connection, now_ms, with_own_bins(connection, window, used), t)
     onsets = _onsets(connection, now_ms, used, t)
     fresh = {gpu_id for gpu_id, past in used.items() if stale(past, now_ms, t, at.tick_ms) is None}
     whole = {

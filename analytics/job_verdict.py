@@ -43,8 +43,9 @@ def verdict(row: Row) -> str:
     are one job, and its verdict says of how many runs it is.
     """
     runs = _count(row.get("runs"))
+    hung = "; it may hang, or have hung" if FindingKind.MAY_HANG in kinds(row) else ""
     lost = "; a GPU was lost under it" if FindingKind.FALLING_GPU in kinds(row) else ""
-    return _verdict(row) + (f", in {runs} runs" if runs > 1 else "") + lost
+    return _verdict(row) + (f", in {runs} runs" if runs > 1 else "") + hung + lost
 
 
 def _verdict(row: Row) -> str:

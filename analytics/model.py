@@ -87,6 +87,19 @@ class Onset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PowerFall:
+    """When a GPU's power fell to where it is now under the same holder, and what it drew in the hour before.
+
+    ``measured_ratio``: how much of the time since then was measured.
+    """
+
+    fell_ms: int
+    before_mw: float
+    now_mw: float
+    measured_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bins:
     """Measures of consecutive bins, oldest first, all columns equally long; ``None``: no value in that bin.
 
@@ -188,6 +201,7 @@ class GpuPast:
     intruders: tuple[Intruder, ...] = ()
     unproven: tuple[UnprovenClaim, ...] = ()
     onset: Onset | None = None
+    power_fall: PowerFall | None = None
     siblings_fresh: bool | None = None
     lost_ms: int | None = None
     falls: int = 0

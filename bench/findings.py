@@ -97,6 +97,7 @@ UNSPOKEN = (
     FindingKind.CRASH_LOOP,
     FindingKind.STRAGGLER,
     FindingKind.USES_PART,
+    FindingKind.MAY_HANG,
 )
 """Kinds that no label speaks of."""
 SETTLE_MS = {LabelKind.NOTEBOOK_SESSION: 750_000, LabelKind.STARTING_UP: 0}

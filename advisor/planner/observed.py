@@ -157,6 +157,10 @@ class Observed:
             if finding.holder is not None and finding.holder.job == job
         )
 
+    def may_hang(self, job: JobId) -> bool:
+        """Whether it is found that the job may hang."""
+        return any(finding.kind is FindingKind.MAY_HANG for finding in self.findings_of(job))
+
     def loss_of(self, job: JobId) -> str | None:
         """Which GPU failed, or is not seen, so that the job does nothing, in a sentence; ``None``: none."""
         for finding in self.findings_of(job):

@@ -80,6 +80,8 @@ def _unfit(
     silent = silence(state, job, ActionClass.PACK, limits, rules)
     if silent is not None:
         return silent
+    if observed.may_hang(job.id):
+        return _load("it may hang: what it does now says nothing of what it needs")
     placement = state.placements[job.id]
     if len(placement.gpus) > 1:
         return _load(f"it runs on {len(placement.gpus)} GPUs: jobs that speak NCCL are never packed")

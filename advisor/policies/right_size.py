@@ -31,6 +31,7 @@ from collector.model import Basis, JobKind
 
 MIG_WORST = 0.9
 """The slowest that a job which passes these rules ran on its slice in MISO's measurements; see the tests."""
+HANGS = ("it may hang: what it does now says nothing of what it needs", "its work going on")
 # Shares are given in tenths.
 SMALLEST_SHARE = 0.1
 ALWAYS_RATIO = 0.9
@@ -72,6 +73,8 @@ def advise(
         thin = _thin(job, observed.uses.get(job_id), len(state.placements[job_id].gpus), rules)
         if silent is not None:
             answers.append(_abstain(state, job, silent.reason, silent.would_change))
+        elif observed.may_hang(job_id):
+            answers.append(_abstain(state, job, *HANGS))
         elif thin is not None:
             answers.append(_abstain(state, job, *thin))
         elif _is_one_instance(state, job):

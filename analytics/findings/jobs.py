@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analytics import text
+from analytics.findings.hang import Held, may_hang
 from analytics.findings.window import bins_in, contradictions, copying, cover, faint_work, known, mean
 from analytics.findings.words import by_place, gpu_names, holder_name, measured_by
 from analytics.model import BIN_MS, IDLENESS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
@@ -50,15 +51,20 @@ class _Uneven:
 def judge_jobs(
     pasts: Sequence[GpuPast], verdicts: Sequence[Verdict], thresholds: Thresholds
 ) -> tuple[Finding, ...]:
-    """What is to be said of jobs with several GPUs of their own; ``verdicts`` are those of ``pasts``."""
+    """What is to be said of jobs with GPUs of their own; ``verdicts`` are those of ``pasts``."""
     jobs: defaultdict[str, list[_Held]] = defaultdict(list)
     for past, verdict in zip(pasts, verdicts, strict=True):
         for claim in past.claims:
             jobs[claim.holder.job].append(_Held(past=past, claim=claim, verdict=verdict))
-    answers = []
+    answers: list[Finding | None] = []
     for job in sorted(jobs):
         held = sorted(jobs[job], key=lambda each: by_place(each.past))
-        if len(held) > 1 and all(len(each.past.claims) == 1 for each in held):
+        if any(len(each.past.claims) != 1 for each in held):
+            continue
+        hung = may_hang([Held(each.past, each.claim, each.verdict) for each in held], thresholds)
+        if hung is not None:
+            answers.append(hung)
+        elif len(held) > 1:
             answers.append(_uses_part(held, thresholds) or _straggler(held, thresholds))
     return tuple(answer for answer in answers if answer is not None)
 

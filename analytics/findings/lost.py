@@ -22,8 +22,8 @@ AFTER_MS = 60 * MINUTE_MS
 who works on for longer than twice that does without the GPU."""
 FALLING_MS = 10 * MINUTE_MS
 """An XID so long before a GPU's last sample is of its fall; ``assess_gpus`` has the same for XID 79."""
-WAITS = IDLENESS | {FindingKind.USES_PART}
-"""The kinds that say that GPUs of a job do nothing now."""
+WAITS = IDLENESS | {FindingKind.USES_PART, FindingKind.MAY_HANG}
+"""The kinds that say that GPUs of a job do nothing now, or nothing but wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

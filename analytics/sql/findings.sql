@@ -48,7 +48,7 @@ WITH chosen AS (
         gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
         g.model, h.project, h.job, h.job_name, h.kind AS job_kind,
         CASE WHEN f.kind = 'unproven-claim' THEN json_extract_string(f.evidence, '$.user') ELSE h.user_name END AS user_name,
-        f.kind IN ('uses-part', 'straggler') AS is_of_job,
+        f.kind IN ('uses-part', 'straggler', 'may-hang') AS is_of_job,
         f.kind IN ('suspect-counters', 'zombie-memory', 'falling-gpu', 'intruder', 'unproven-claim') AS is_no_waste
     FROM findings AS f
     JOIN gpus AS g USING (gpu_id)

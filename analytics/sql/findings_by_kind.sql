@@ -14,7 +14,7 @@
 -- @null wasted_gpu_hours: findings of this kind are about no waste
 WITH chosen AS (
     SELECT
-        finding_id, kind, gpu_id, holder_id, kind IN ('uses-part', 'straggler') AS is_of_job,
+        finding_id, kind, gpu_id, holder_id, kind IN ('uses-part', 'straggler', 'may-hang') AS is_of_job,
         kind IN ('suspect-counters', 'zombie-memory', 'falling-gpu', 'intruder', 'unproven-claim') AS is_no_waste
     FROM findings
     WHERE closed_at IS NULL

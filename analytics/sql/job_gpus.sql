@@ -96,7 +96,7 @@ WITH own AS (
     SELECT gpu_id, string_agg(DISTINCT kind, ', ' ORDER BY kind) AS found
     FROM findings SEMI JOIN own USING (holder_id)
     WHERE opened_at <= $to_ts AND (closed_at IS NULL OR closed_at > $from_ts)
-        AND kind NOT IN ('uses-part', 'straggler')
+        AND kind NOT IN ('uses-part', 'straggler', 'may-hang')
     GROUP BY gpu_id
 )
 SELECT

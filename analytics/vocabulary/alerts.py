@@ -28,6 +28,7 @@ class AlertKind(StrEnum):
     QUOTA_STARVED = "quota-starved"
     COLLECTOR_BLIND = "collector-blind"
     JOB_ENDED = "job-ended"
+    MAY_HANG = "may-hang"
 
 
 class Page(StrEnum):
@@ -134,5 +135,9 @@ ALERTS: Mapping[AlertKind, AlertWords] = {
         says="a job has ended that was given at least `ended_gpu_hours`",
         to_owner=True,
         is_event=True,
+    ),
+    AlertKind.MAY_HANG: AlertWords(
+        says="a job's GPUs run kernels without end at half the power that it drew before, for an hour",
+        to_owner=True,
     ),
 }

@@ -19,7 +19,8 @@ class FindingKind(StrEnum):
     RARELY_USED is activity that recurs and is thin; RESERVED_BY_DESIGN is a server's memory, which a
     MEMORY_HOG's is not. Nobody acts on these four. USES_PART and STRAGGLER are of a job over all its GPUs,
     one finding a job, at the first GPU that it is about: some of its GPUs do nothing while others work, or
-    all wait for one. They bear no hours, which are in the findings of the GPUs.
+    all wait for one. So is MAY_HANG: all of them run kernels without end. They bear no hours, which are in
+    the findings of the GPUs.
     """
 
     HELD_IDLE = "held-idle"
@@ -38,6 +39,7 @@ class FindingKind(StrEnum):
     UNPROVEN_CLAIM = "unproven-claim"
     USES_PART = "uses-part"
     STRAGGLER = "straggler"
+    MAY_HANG = "may-hang"
 
 
 IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
@@ -202,6 +204,15 @@ KINDS: Mapping[FindingKind, KindWords] = {
         remedy="even out the data and the loading for each worker, and look at the slow GPU's clocks",
         like=GpuState.LOW_SATURATION,
         is_of_job=True,
+    ),
+    FindingKind.MAY_HANG: KindWords(
+        title="May hang",
+        says="kernels run without end on all of a job's GPUs, at half the power that it drew before or less",
+        remedy="look at its log and its processes' stacks (`py-spy dump --pid PID`): if its ranks wait for "
+        "each other, start it again from its newest checkpoint",
+        like=GpuState.LOW_SATURATION,
+        is_of_job=True,
+        beyond="it is a suspicion, which its owner alone can look into",
     ),
 }
 

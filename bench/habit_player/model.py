@@ -41,7 +41,7 @@ FINDINGS = (
 )
 """Kinds of findings of a GPU and holder, by the names that findings are expected to bear."""
 
-JOB_FINDINGS = ("straggler", "uses-part")
+JOB_FINDINGS = ("straggler", "uses-part", "may-hang")
 """Kinds of findings of a whole job; they count once a job, whichever of its GPUs bears them."""
 
 KINDS = (*QUIET, *FINDINGS, *JOB_FINDINGS, "unknown")

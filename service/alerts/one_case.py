@@ -18,6 +18,7 @@ OF_A_JOB = (
     AlertKind.CRASH_LOOP,
     AlertKind.SLEEPING_BATCH,
     AlertKind.USES_PART,
+    AlertKind.MAY_HANG,
     AlertKind.STRAGGLER,
     AlertKind.MEMORY_HOG,
     AlertKind.RARELY_USED,

@@ -51,6 +51,13 @@ KINDS: Mapping[AlertKind, _Words] = {
         next="Fallow does nothing to it; see that GPU's data, clock and share of the work.",
         calm="its GPUs are used alike now",
     ),
+    AlertKind.MAY_HANG: _Words(
+        finding=FindingKind.MAY_HANG,
+        title="may hang",
+        next="Fallow does nothing to it. Look at its log and its processes' stacks; if its ranks wait for "
+        "each other, start it again from its newest checkpoint.",
+        calm="it works again, or its power has changed",
+    ),
     AlertKind.CRASH_LOOP: _Words(
         finding=FindingKind.CRASH_LOOP,
         title="crashes and starts again and again",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analytics.findings import judge, judge_jobs
 from analytics.findings.unproven import unproven_claims
-from analytics.model import Claim, Finding, FindingKind, GpuPast, Intruder, Rhythm, UnprovenClaim
+from analytics.model import Claim, Finding, FindingKind, GpuPast, Intruder, PowerFall, Rhythm, UnprovenClaim
 from analytics.text import percent
 from analytics.text import size as gib
 from analytics.thresholds import Thresholds
@@ -168,6 +168,23 @@ def silent(draw: st.DrawFn) -> GpuPast:
     return past(siblings_fresh=True, **known)
 
 
+def hung(draw: st.DrawFn) -> list[GpuPast]:
+    fell_ms = NOON_MS - draw(st.integers(61, 9_000)) * MINUTE_MS
+    held = claim(200.0, busy_until_ms=NOON_MS)
+    fall = PowerFall(fell_ms=fell_ms, before_mw=350_000.0, now_mw=95_000.0, measured_ratio=1.0)
+    levels = {"utilization": draw(st.floats(0.001, 0.24)), "gpu_utilization": 1.0, "busiest": 1.0}
+    return [
+        past(
+            held,
+            uuid=GpuUuid(f"GPU-{place}"),
+            gpu_index=place,
+            bins=bins(**levels, power_mw=95_000),
+            power_fall=fall,
+        )
+        for place in range(draw(st.integers(2, 8)))
+    ]
+
+
 MAKERS: dict[FindingKind, Callable[[st.DrawFn], GpuPast | list[GpuPast]]] = {
     KIND.HELD_IDLE: lambda draw: quiet(draw, processes=draw(st.sampled_from([None, 1]))),
     KIND.ALLOCATED_EMPTY: lambda draw: quiet(draw, processes=0, memory_bytes=0),
@@ -196,6 +213,7 @@ MAKERS: dict[FindingKind, Callable[[st.DrawFn], GpuPast | list[GpuPast]]] = {
     KIND.UNPROVEN_CLAIM: disputed,
     KIND.USES_PART: part_used,
     KIND.STRAGGLER: uneven,
+    KIND.MAY_HANG: hung,
 }
 
 
@@ -230,7 +248,7 @@ def holds_what_it_says(finding: Finding, gpus: list[GpuPast]) -> None:
         assert re.findall(told, sentence) in ([], [str(evidence.get(name))]), sentence
     for told in re.findall(r"since (\d{4}-\d\d-\d\d \d\d:\d\d) UTC", sentence):
         at_ms = datetime.strptime(told, "%Y-%m-%d %H:%M").replace(tzinfo=UTC).timestamp() * 1000
-        assert at_ms <= finding.since_ms
+        assert at_ms <= finding.since_ms + 500  # times are told from the nearest second (``text.whole``)
     if finding.holder is not None and finding.kind not in (KIND.INTRUDER, KIND.SUSPECT_COUNTERS):
         assert finding.holder.user is not None and finding.holder.user in sentence
     # Of an idle GPU the mean has a span of its own, at most the window; of low saturation two have.
@@ -251,6 +269,8 @@ def lengths_hold(
             return not told_ms or (max(told_ms) <= DAY_MS and min(told_ms) <= max(busiest, window_ms))
         case KIND.STRAGGLER:
             return told_ms == [window_ms]
+        case KIND.MAY_HANG:
+            return len(told_ms) == 2 and told_ms[1] == window_ms <= told_ms[0]
         case KIND.USES_PART:
             return told_ms != [] and told_ms[0] >= T.idle_window_s * 1000
         case KIND.SUSPECT_COUNTERS | KIND.MEMORY_HOG | KIND.RESERVED_BY_DESIGN:
