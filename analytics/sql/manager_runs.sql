@@ -14,6 +14,7 @@
 -- @column state text: pending, running, paused, ending or ended
 -- @column state_name text: the manager's word; empty: it was over before anybody looked
 -- @column reason text: why it waits, in the manager's words
+-- @column limit_met text: the limit that it waits for, a JSON object: name, user, what, most, used; or unseen: why its number isn't known
 -- @column restarts integer: how often it was put back into the queue before
 -- @column gpus integer (GPUs): asked for, of all its nodes together
 -- @column nodes integer: asked for
@@ -24,9 +25,9 @@
 -- @column started_at timestamp: when it began
 -- @column ended_at timestamp: when it was over
 -- @never_null job, shown_id, cluster, state, nodes, submitted_at
--- @null gpus: not said; given: it has some, nobody says which; limit_s: no limit; started_at, ended_at: it has not
+-- @null limit_met: it waits for none that has a number; gpus: not said; given: it has some, nobody says which; limit_s: no limit; started_at, ended_at: it has not
 SELECT
-    job, shown_id, user_name, project, job_name, kind, cluster, partition, qos, reservation, state, state_name, reason,
+    job, shown_id, user_name, project, job_name, kind, cluster, partition, qos, reservation, state, state_name, reason, limit_met,
     restarts, gpus, nodes, given, word, limit_s, submitted_at, started_at, ended_at
 FROM manager_jobs
 WHERE job = $job OR concat(manager, ':', shown_id) = $job

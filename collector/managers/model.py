@@ -110,14 +110,32 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A limit that keeps a job waiting. ``name``: of the account or QOS whose it is; ``user``: it is one of
+    this person's there. ``what`` it is of: gres/gpu, cpu, jobs; memory is in MB.
+
+    ``used``: how much of ``most`` is in use, by what the manager counts for it; ``None``: it is of each job.
+    ``unseen``: why the number isn't known; then nothing else is.
+    """
+
+    name: str
+    user: str = ""
+    what: str = ""
+    most: int | None = None
+    used: int | None = None
+    unseen: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ManagedJob:
     """A run of a job, as its manager shows it now.
 
     ``shown_id`` is what people call it (``4_[2-3]``); ``state_name`` and ``reason``, why it waits, are the
     manager's words. ``tasks``: how many a waiting array stands for. ``nodes``: where it is. ``given`` is
     ``None`` when it may hold GPUs and nobody says which. ``expected_ms``: when its manager expects a waiting
-    one to begin. ``word``: what its owner allows in its comment. A waiting job of ``priority`` 0 is held: its
-    manager doesn't start it before somebody releases it.
+    one to begin. ``limit``: the one that it waits for. ``uid``: its owner's, there. ``word``: what its owner
+    allows in its comment. A waiting job of ``priority`` 0 is held: its manager doesn't start it before
+    somebody releases it.
     """
 
     key: JobKey
@@ -141,6 +159,8 @@ class ManagedJob:
     cause: WaitCause | None = None
     ended_ms: int | None = None
     word: OwnerWord | None = None
+    limit: Limit | None = None
+    uid: int | None = None
 
     @property
     def is_held(self) -> bool:

@@ -6,7 +6,7 @@ written; a run that is not shown any more is over, at the latest since the look 
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -54,6 +54,7 @@ JOBS = pa.schema(
         ("gpu_type", _TEXT),
         ("cause", _TEXT),
         ("word", _TEXT),
+        ("limit_met", _TEXT),
     ]
 )
 NODES = pa.schema(
@@ -231,6 +232,7 @@ def _row(job: ManagedJob, manager: str) -> Row:
         "gpu_type": ask.gpu_type,
         "cause": None if job.cause is None else job.cause.value,
         "word": "" if job.word is None else job.word.text,
+        "limit_met": None if job.limit is None else json.dumps(asdict(job.limit)),
     }
 
 
@@ -252,6 +254,7 @@ def _over(row: Row, at_ms: int) -> Row:
         "state_name": "",
         "reason": "",
         "cause": None,
+        "limit_met": None,
         "expected_at": None,
         "ended_at": _time(at_ms),
     }

@@ -132,6 +132,8 @@ SHOWN = frozenset(
         "waited_causes.cause",
         "waited_causes.reason",
         "waited_causes.account",
+        "manager_queue.limit_met",  # QOS, account and owner, which the row has as well, and numbers
+        "manager_runs.limit_met",
         "unheld.why",
         "unheld.account",
         "accounted_runs.exit_code",

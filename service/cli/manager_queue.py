@@ -29,7 +29,8 @@ DAY_MS = 86_400_000
 def read(client: Client) -> "list[ManagerQueueRow]":
     """Who waits there; what an older service does not tell is not known. Blocks. Raises ``ClientError``."""
     rows = client.rows("manager_queue")
-    return [{**row, "cause": row.get("cause"), "expected_at": row.get("expected_at")} for row in rows]
+    added = ("cause", "expected_at", "limit_met")
+    return [{**row, **{name: row.get(name) for name in added}} for row in rows]  # type: ignore[typeddict-item]
 
 
 def as_json(rows: "list[ManagerQueueRow]") -> list[dict[str, object]]:
@@ -47,6 +48,7 @@ def as_json(rows: "list[ManagerQueueRow]") -> list[dict[str, object]]:
             "since_ms": round(words.moment(row["submitted_at"]).timestamp() * 1000),
             "waits_for": row["reason"],
             "cause": row["cause"],
+            "limit": waiting.met(row["limit_met"]),
             "expected_ms": None
             if row["expected_at"] is None
             else round(words.moment(row["expected_at"]).timestamp() * 1000),

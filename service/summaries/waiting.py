@@ -4,10 +4,11 @@ Slurm's words for a limit are made of parts (QOSMaxGRESPerUser), and told by the
 for stays as Slurm has it.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from analytics import text
 from analytics.vocabulary.states import GpuState
@@ -116,10 +117,20 @@ _PER = {
 
 
 def why(
-    reason: str, *, qos: str = "", account: str | None = None, partition: str = "", reservation: str = ""
+    reason: str,
+    *,
+    qos: str = "",
+    account: str | None = None,
+    partition: str = "",
+    reservation: str = "",
+    person: str = "",
 ) -> str:
-    """Why a job waits, in plain words; where there are none, in Slurm's own."""
+    """Why a job waits, in plain words; where there are none, in Slurm's own.
+
+    ``person``: whose in the account a limit of it is.
+    """
     told = {"qos": qos or "(none)", "account": account or "(none)", "partition": partition or "(none)"}
+    told["person"] = person
     if reason in _PLAIN:
         return _PLAIN[reason].format(**told)
     if reason == "Reservation":
@@ -139,14 +150,51 @@ def why(
 
 
 def why_of(row: "Queued | ManagerRunsRow") -> str:
-    """The same of a row of the query ``manager_queue`` or ``manager_runs``."""
-    return why(
-        row["reason"] or "",
-        qos=row["qos"] or "",
-        account=row["project"],
+    """The same of a row of the query ``manager_queue`` or ``manager_runs``, with the number of a limit."""
+    limit = met(row.get("limit_met"))
+    reason, name = row["reason"] or "", limit["name"] if limit else ""
+    is_account = reason.startswith("Assoc")
+    told = why(
+        reason,
+        qos=(not is_account and name) or row["qos"] or "",
+        account=(is_account and name) or row["project"],
         partition=row["partition"] or "",
         reservation=row["reservation"] or "",
+        person=limit["user"] if limit else "",
     )
+    return f"{told}{_number(reason, limit)}" if limit else told
+
+
+class Met(TypedDict):
+    """The limit that a job waits for (the column ``limit_met``; ``collector.managers.model.Limit``)."""
+
+    name: str
+    user: str
+    what: str
+    most: int | None
+    used: int | None
+    unseen: str
+
+
+def met(limit: str | None) -> Met | None:
+    """What the column says; ``None``: of no limit, or an older service doesn't."""
+    found: Met | None = json.loads(limit) if limit else None
+    return found
+
+
+def _number(reason: str, limit: Met) -> str:
+    """Behind the words for the reason: how much at most, and in use."""
+    if limit["most"] is None:
+        return f" (how much isn't known: {limit['unseen']})"
+    kind = limit["what"].partition(":")[2]
+    of = f" of {kind}" if kind else " MB" if limit["what"] == "mem" else ""
+    bound = "at least" if "Min" in reason and "Minutes" not in reason else "at most"
+    used = (
+        ""
+        if limit["used"] is None
+        else f", {text.count(limit['used'])} {'used' if 'Minutes' in reason else 'in use'}"
+    )
+    return f": {text.count(limit['most'])}{of} {bound}{used}"
 
 
 def manager_of(job: str) -> str:
@@ -232,6 +280,9 @@ def _limit(reason: str, told: Mapping[str, str]) -> str | None:
     if match["minutes"]:
         return f"the {what.removesuffix('s')}-minutes that {whose} allows are used up"
     per = _PER.get(match["per"] or "")
+    if told["person"]:
+        at = "at once" if per is None else f"in {per}"
+        return f"{whose} allows {told['person']} no more {what} {at}"
     if per is None:
         return f"{whose} may have no more {what} at once"
     return f"{whose} allows {per} no more {what}"

@@ -26,7 +26,15 @@ JOBS = (
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """Two looks at Slurm, ten minutes apart: 811 ran at the first, and is over at the second."""
-    world = World(nodes=[Node(used="gpu:a100:2(IDX:0-1)"), Node(name="gpu2", used="", gres="gpu:8")])
+    limit = (
+        "QOS=normal(1)",
+        "    User Limits",
+        "      1000",
+        "        MaxTRESPU=gres/gpu=3(2),gres/gpu:a100=N(2)",
+    )
+    world = World(
+        qos=limit, nodes=[Node(used="gpu:a100:2(IDX:0-1)"), Node(name="gpu2", used="", gres="gpu:8")]
+    )
     manager = ManagerSource(SlurmManager(run=world.run))
     measured = gpu(0, node="gpu1.lab.example")
     with open_store(at_path(tmp_path)) as store:
@@ -94,7 +102,8 @@ def test_free_gpus_that_a_limit_or_a_reservation_keeps_are_named_so(site: Path) 
     ]
     assert waiting.kept(rows, gpus, nodes) == (
         f"1 GPU is free and kept: {told}.",
-        "1 GPU is free, and 1 job waits all the same: QOS normal allows one person no more GPUs.",
+        "1 GPU is free, and 1 job waits all the same: QOS normal allows one person no more GPUs: "
+        "3 at most, 2 in use.",
     )
     rows[0]["cause"] = "resources"
     assert len(waiting.kept(rows, gpus, nodes)) == 1

@@ -1,13 +1,15 @@
 """A real Slurm with slurmdbd: hundreds of jobs imported once, limits named, no past where it is silent."""
 
+import json
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from collector.managers.model import Look, WaitCause
+from collector.managers.model import Limit, Look, WaitCause
 from collector.managers.slurm.reader import SlurmManager
 from collector.managers.slurm.sacct_text import FIELDS
 from service.cli import main
@@ -97,10 +99,13 @@ def test_free_gpus_that_a_limit_keeps_are_not_unwanted(cluster: SlurmCluster) ->
     (job,) = (each for each in look.jobs if each.key.id == waits)
     assert (job.cause, job.ask.gpus, job.qos) == (WaitCause.LIMIT, 2, LIMITED)
     row = {"cause": job.cause, "tasks": 1, "reason": job.reason, "qos": job.qos, "project": "root"}
+    assert job.limit == Limit(name=LIMITED, what="jobs", most=1, used=1)
     row |= {"partition": job.partition, "reservation": job.reservation}
+    row |= {"limit_met": json.dumps(asdict(job.limit))}
     free = [{"node": "n2", "state": "free", "state_reason": None}]
     assert waiting.kept([row], free, [{"node": "n2"}]) == (
-        "1 GPU is free, and 1 job waits all the same: QOS single allows one person no more running jobs.",
+        "1 GPU is free, and 1 job waits all the same: QOS single allows one person no more running jobs: "
+        "1 at most, 1 in use.",
     )
     cluster.ask("scancel", runs, waits)
 

@@ -1,5 +1,6 @@
 """Why a job waits, in plain words, and sentences about who waited beside whose idle GPUs."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,59 @@ PUBLISHED = (
 )
 def test_a_reason_is_told_in_plain_words(reason: str, told: str) -> None:
     assert waiting.why(reason, qos="gold", account="vision", partition="main", reservation="night") == told
+
+
+@pytest.mark.parametrize(
+    ("reason", "limit", "told"),
+    [
+        (
+            "QOSMaxGRESPerUser",
+            {"name": "small", "what": "gres/gpu", "most": 2, "used": 2},
+            "QOS small allows one person no more GPUs: 2 at most, 2 in use",
+        ),
+        (
+            "AssocGrpGRES",
+            {"name": "lab", "what": "gres/gpu:h200", "most": 1200, "used": 1196},
+            "account lab may have no more GPUs at once: 1,200 of h200 at most, 1,196 in use",
+        ),
+        (
+            "AssocMaxGRESPerJob",
+            {"name": "vision", "user": "ann", "what": "gres/gpu", "most": 4},
+            "account vision allows ann no more GPUs in one job: 4 at most",
+        ),
+        (
+            "AssocGrpGRESMinutes",
+            {"name": "vision", "what": "gres/gpu", "most": 1000, "used": 1003},
+            "the GPU-minutes that account vision allows are used up: 1,000 at most, 1,003 used",
+        ),
+        (
+            "QOSMinGRES",
+            {"name": "gold", "what": "gres/gpu", "most": 2},
+            "it asks for fewer GPUs than QOS gold allows: 2 at least",
+        ),
+        (
+            "AssocGrpMemLimit",
+            {"name": "vision", "what": "mem", "most": 64000, "used": 63000},
+            "account vision may have no more memory at once: 64,000 MB at most, 63,000 in use",
+        ),
+        (
+            "AssocGrpGRES",
+            {"name": "vision", "unseen": "Slurm doesn't show it"},
+            "account vision may have no more GPUs at once (how much isn't known: Slurm doesn't show it)",
+        ),
+        (
+            "AssocMaxJobsLimit",
+            {"name": "vision", "user": "ann", "what": "jobs", "most": 3, "used": 3},
+            "account vision allows ann no more running jobs at once: 3 at most, 3 in use",
+        ),
+        ("Resources", None, "not enough is free of what it asks for"),
+    ],
+)
+def test_a_limit_is_told_with_its_number(reason: str, limit: dict[str, object] | None, told: str) -> None:
+    whole = dict.fromkeys(("most", "used")) | dict.fromkeys(("name", "user", "what", "unseen"), "")
+    row = {"reason": reason, "qos": "gold", "project": "vision", "partition": "main", "reservation": ""}
+    row["limit_met"] = None if limit is None else json.dumps(whole | limit)
+    assert waiting.why_of(row) == told
 
 
 def test_every_published_limit_has_words() -> None:

@@ -128,6 +128,7 @@ def job_of(row: Mapping[str, str], cluster: str) -> ManagedJob:
         expected_ms=_ms(row["StartTime"]) if waits else None,
         ended_ms=_ms(row["EndTime"]) if state is JobState.ENDED else None,
         word=word_of(row["Comment"]),
+        uid=_number(row["UserID"]),
     )
 
 

@@ -29,6 +29,7 @@ from collector.managers.model import (
 )
 from collector.managers.slurm import node_text, queue_text, reservations
 from collector.managers.slurm.details import grants_of
+from collector.managers.slurm.limits_reader import LimitsReader
 from collector.managers.slurm.one_job import GONE
 from collector.managers.slurm.queue_text import NotQueue
 from collector.managers.slurm.reuse import Numbers
@@ -69,6 +70,7 @@ class SlurmManager:
         self._account: tuple[int, Account] | None = None
         self._grants: dict[Where, tuple[Grant, ...] | None] = {}
         self._granted_ms: int | None = None
+        self._limits = LimitsReader()
         self._reserved: tuple[int, tuple[Reservation, ...]] | None = None
 
     def look(self, now_ms: int) -> Look | Unavailable:
@@ -94,7 +96,7 @@ class SlurmManager:
         return Look(
             cluster=account.cluster,
             at_ms=now_ms,
-            jobs=jobs,
+            jobs=self._limits.told(ask, jobs, account.cluster, now_ms),
             nodes=tuple(_doubted(node, unshown) for node in told),
             reservations=reserved,
         )

@@ -380,7 +380,8 @@ CREATE TABLE manager_jobs (
     gpu_type VARCHAR DEFAULT(''),
     cause VARCHAR,
     expected_at TIMESTAMP,
-    word VARCHAR DEFAULT('')
+    word VARCHAR DEFAULT(''),
+    limit_met VARCHAR
 );
 
 CREATE TABLE manager_looks (
@@ -1570,4 +1571,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (78, 'head_terms'),
     (80, 'thin_work'),
     (81, 'copies_are_work'),
-    (89, 'archived_days');
+    (89, 'archived_days'),
+    (90, 'limits_with_numbers');

@@ -104,6 +104,8 @@ class World:
     private: str = "none"
     level: str = ""
     reservations: Sequence[str] = ()
+    qos: Sequence[str] = ()
+    """Lines about QOS of what `scontrol show assoc_mgr` prints."""
     began_s: int = SUBMITTED_S - 86_400
     next_number: int = 900
     """Of the controller: when it was started, and what the next job will be called."""
@@ -128,6 +130,8 @@ class World:
                 )
             case ["scontrol", *_, "reservation"]:
                 return "".join(f"{line}\n" for line in self.reservations or ["No reservations in the system"])
+            case ["scontrol", *_, "partition"] | ["scontrol", "show", "assoc_mgr", *_]:
+                return self._limits(command)
             case ["scontrol", *_, "job"]:
                 return "".join(job.detail() for job in self.jobs)
             case ["scontrol", "requeuehold" | "release", _]:
@@ -141,6 +145,12 @@ class World:
                 return f"{self.level}\n"
             case _:
                 raise AssertionError(command)
+
+    def _limits(self, command: Sequence[str]) -> str:
+        if command[-1] == "partition":
+            return "PartitionName=main QoS=N/A Nodes=gpu[1-2] State=UP\n"
+        lines = ["Current Association Manager state", "", "QOS Records", "", *self.qos]
+        return "".join(f"{line}\n" for line in lines)
 
     def _queue(self, command: Sequence[str]) -> str:
         wanted = [each.removeprefix("--jobs=") for each in command if each.startswith("--jobs=")]
