@@ -26,7 +26,7 @@ from collector.procfs.checkpoint_blockers import LOOK_LIMIT_S, MOST_DESCENDANTS,
 FIRST_DRIVER, LOCK_TIMEOUT_DRIVER = 550, 570
 TRIED_DRIVERS = (570, 575, 580)
 """Major versions under which checkpoints and restores of one process are told to work (cuda-checkpoint issues
-34 and 44): the default of ``foreign.drivers``. None was tried by us; docs/hardware.md says what is."""
+34 and 44): the default of ``foreign.drivers``. docs/hardware.md says which were seen here."""
 TOLD_TO_FAIL: Mapping[int, str] = {
     590: "two processes on two GPUs did not come back (cuda-checkpoint issue 27)",
     595: "a host stopped when a restored process was killed (cuda-checkpoint issue 53)",

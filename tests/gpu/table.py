@@ -89,7 +89,14 @@ STEPS: tuple[Step, ...] = (
         restores=True,
     ),
     Step("profile", 2, 35, FILLS, "whether a plan's input is right on a GPU", ("torch",)),
-    Step("two_gpus", 2, 30, TRAINS, "workers on two GPUs over NCCL", ("torch", "two GPUs")),
+    Step(
+        "two_gpus",
+        2,
+        190,
+        TRAINS,
+        "workers on two GPUs over NCCL: growing, shrinking, each one's death, GB/s of a hand-over",
+        ("torch", "two GPUs"),
+    ),
     Step(
         "move",
         3,

@@ -85,6 +85,31 @@ POINTS: tuple[Point, ...] = (
 )
 
 
+NO_STEP: tuple[tuple[str, str, str], ...] = (
+    (
+        "MIG: what an instance shows and holds, two workers on two instances of one board",
+        "no board cut into instances was at hand",
+        "CUDA_VISIBLE_DEVICES=MIG-... python -m tests.gpu.run --out hardware --part 1",
+    ),
+    (
+        "whether a service that was installed with `--as-root` may take jobs off their GPUs",
+        "the run is no installed service",
+        "fallow install --as-root, then fallow pause JOB",
+    ),
+    (
+        "frameworks with float16 and a gradient scaler, driven over NCCL: Accelerate, Lightning",
+        "no step plays a framework",
+        "fallow run --gpus 2 -- python examples/accelerated.py",
+    ),
+    (
+        "CUDA graphs that a script captures while a group of NCCL is driven",
+        "no step captures one",
+        "a driven training that calls torch.cuda.make_graphed_callables between two steps",
+    ),
+)
+"""What no step shows, why, and what would."""
+
+
 def open_points(documents: Sequence[Document], played: Sequence[str]) -> list[Point]:
     """Those of steps that were ``played`` which none of the runs has shown."""
     return [

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.gpu.answers import shown
 from tests.gpu.table import BUDGET_S, STEPS, Step
-from tests.gpu.unseen import open_points
+from tests.gpu.unseen import NO_STEP, open_points
 
 Document = Mapping[str, Any]
 HEAD = Path(__file__).with_name("hardware_head.txt")
@@ -107,15 +107,22 @@ def _unseen(documents: Sequence[Document]) -> str:
         if any(one.get("verdict") in ("held", "broke") for one in found):
             played.append(step.name)
             continue
-        why = next((one["why"] for one in found if one.get("why")), "no GPU was at hand")
+        why = next((one["why"] for one in found if one.get("why")), _not_played(step, documents))
         command = RUN.format(name=step.name)
         lines.append(f"| {_cell(step.settles)} | {_cell(why)} | `{command}` |")
     for point in open_points(documents, played):
         command = RUN.format(name=point.step)
         lines.append(f"| {_cell(point.settles)} | {_cell(point.why)} | `{command}` |")
-    if len(lines) == 3:
-        return "Everything was seen.\n"
+    lines += [f"| {_cell(settles)} | {_cell(why)} | `{command}` |" for settles, why, command in NO_STEP]
     return "\n".join(lines) + "\n"
+
+
+def _not_played(step: Step, documents: Sequence[Document]) -> str:
+    if not documents:
+        return "no GPU was at hand"
+    if "two GPUs" in step.needs:
+        return "no machine with two GPUs was at hand"
+    return "not played: the time on the GPU was over before"
 
 
 def _step_of(document: Document, name: str) -> Mapping[str, Any]:

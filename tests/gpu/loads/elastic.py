@@ -1,6 +1,6 @@
 """A small training by ``fallow``, as ``two`` and ``two_gpus`` drive it; a line of JSON for each step.
 
-python -m fallow.controller ... -- tests/gpu/loads/elastic.py LOG STEPS [deterministic]
+python -m fallow.controller ... -- tests/gpu/loads/elastic.py LOG STEPS [deterministic] [state=MIB]
 """
 
 import json
@@ -16,8 +16,11 @@ from tests.gpu import place
 WIDTH = 16 if place.dry else 2048
 
 
-def main(log: str, steps: int, *, deterministic: bool) -> None:
-    """Train; what each step came to goes to the log, a line by whoever is first."""
+def main(log: str, steps: int, *, deterministic: bool, state_mib: int = 0) -> None:
+    """Train; what each step came to goes to the log, a line by whoever is first.
+
+    ``state_mib`` of a buffer that no step reads: it is handed to whoever joins.
+    """
     torch, device = place.torch(), place.torch_device()
     import fallow
 
@@ -25,6 +28,8 @@ def main(log: str, steps: int, *, deterministic: bool) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(16, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 4)).to(
         device
     )
+    if state_mib:
+        net.register_buffer("ballast", torch.zeros(state_mib << 18, device=device))
     generator = torch.Generator().manual_seed(1)
     x, y = torch.randn(512, 16, generator=generator), torch.randint(0, 4, (512,), generator=generator)
     data = torch.utils.data.TensorDataset(x, y)
@@ -48,4 +53,5 @@ def main(log: str, steps: int, *, deterministic: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), deterministic="deterministic" in sys.argv)
+    sizes = [int(word.removeprefix("state=")) for word in sys.argv[3:] if word.startswith("state=")]
+    main(sys.argv[1], int(sys.argv[2]), deterministic="deterministic" in sys.argv, state_mib=sum(sizes))

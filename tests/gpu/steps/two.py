@@ -24,11 +24,13 @@ SCRIPT = place.ROOT / "tests" / "gpu" / "loads" / "elastic.py"
 class Driven:
     """A training under the controller, watched by its log."""
 
-    def __init__(self, folder: Path, *words: str, devices: str, environment: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, *words: str, devices: str, environment: dict[str, str], steps: int = STEPS
+    ) -> None:
         self.log, self.socket = folder / "log", folder / "socket"
         asked = ["--workers", "1", "--max", "2", "--socket", str(self.socket)]
         self.process = subprocess.Popen(
-            [*CONTROLLER, *asked, "--", str(SCRIPT), str(self.log), str(STEPS), *words],
+            [*CONTROLLER, *asked, "--", str(SCRIPT), str(self.log), str(steps), *words],
             env={**os.environ, "CUDA_VISIBLE_DEVICES": devices, "OMP_NUM_THREADS": "1", **environment},
             stdin=subprocess.DEVNULL,
             cwd=place.ROOT,
@@ -57,6 +59,31 @@ class Driven:
             time.sleep(0.05)
         return rows
 
+    def grow(self) -> float:
+        """To two workers; seconds from the order to the first step of two."""
+        before, asked_s = len(self.rows()), time.monotonic()
+        self.resize(2)
+        rows = self.until("it grows", lambda rows: any(row["world"] == 2 for row in rows[before:]))
+        return float(next(row["at_s"] for row in rows[before:] if row["world"] == 2)) - asked_s
+
+    def kill(self, which: Callable[[set[int]], int]) -> float:
+        """Kill one of the two; seconds until the other has done a step alone."""
+        pids = {row["pid"] for row in self.rows()[-10:] if row["world"] == 2}
+        os.kill(which(pids), signal.SIGKILL)
+        killed_s = time.monotonic()
+
+        def alone(rows: list[dict[str, Any]]) -> list[float]:
+            return [row["at_s"] for row in rows if row["at_s"] > killed_s and row["world"] == 1]
+
+        return alone(self.until("it goes on after a death", lambda rows: bool(alone(rows))))[0] - killed_s
+
+    def shrink(self) -> float:
+        """To one worker; seconds from the order to the first step of one."""
+        before, asked_s = len(self.rows()), time.monotonic()
+        self.resize(1)
+        rows = self.until("it shrinks", lambda rows: any(row["world"] == 1 for row in rows[before:]))
+        return float(next(row["at_s"] for row in rows[before:] if row["world"] == 1)) - asked_s
+
     def end(self) -> None:
         """SIGTERM, which the controller passes on."""
         self.process.terminate()
@@ -81,15 +108,7 @@ def story(devices: str, environment: dict[str, str], *words: str) -> list[Figure
         training = Driven(Path(folder), *words, devices=devices, environment=environment)
         try:
             training.until("it begins", lambda rows: len(rows) >= 3)
-            asked_s = time.monotonic()
-            training.resize(2)
-            rows = training.until("it grows", lambda rows: any(row["world"] == 2 for row in rows))
-            grown_s = next(row["at_s"] for row in rows if row["world"] == 2) - asked_s
-            pids = {row["pid"] for row in rows if row["world"] == 2}
-            os.kill(max(pids), signal.SIGKILL)
-            killed_s = time.monotonic()
-            rows = training.until("it goes on after a death", lambda rows: rows[-1]["at_s"] > killed_s)
-            pause_s = next(row["at_s"] for row in rows if row["at_s"] > killed_s) - killed_s
+            grown_s, pause_s = training.grow(), training.kill(max)
             training.process.wait(WAIT_S)
         finally:
             if training.process.poll() is None:
