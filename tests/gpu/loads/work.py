@@ -35,6 +35,7 @@ class Work:
         self._once, self._units, self._held, self._idle = once, units, held, idle
         self._done, self._since_s, self._rests = 0, time.monotonic(), False
         self.pinned: Any = None
+        self.batches: Any = None
 
     def work(self) -> None:
         """Ten times, and wait for the device; then rest for its share of the time, or all of it."""
@@ -99,7 +100,7 @@ def main(kind: str, *arguments: str) -> None:
         work = Work(lambda: None, 1.0, held)
         if kind == "loaders":
             place.synchronize()
-            _fork_two()
+            work.batches = _loader(torch)
         elif kind == "pinned" and not place.dry:
             work.pinned = torch.empty(mib * place.MIB, dtype=torch.uint8, pin_memory=True)
         elif kind == "managed" and not place.dry:
@@ -122,14 +123,11 @@ def _managed(mib: int) -> None:
         raise RuntimeError(f"cuMemAllocManaged: CUDA error {code}")
 
 
-def _fork_two() -> None:
-    """Two children that wait until this process is gone."""
-    parent = os.getpid()
-    for _ in range(2):
-        if os.fork() == 0:
-            while os.getppid() == parent:
-                time.sleep(0.2)
-            os._exit(0)
+def _loader(torch: Any) -> tuple[Any, Any]:
+    """A data loader whose two workers were forked with the GPU open, and one of its batches."""
+    rows = torch.utils.data.TensorDataset(torch.zeros(1 << 14, 16))
+    batches = iter(torch.utils.data.DataLoader(rows, batch_size=64, num_workers=2))
+    return batches, next(batches)
 
 
 def _random(torch: Any, device: Any, *shape: int) -> Any:
