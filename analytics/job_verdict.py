@@ -32,8 +32,11 @@ Row = Mapping[Any, Any]
 
 
 def is_upper_bound(row: Mapping[str, object]) -> bool:
-    """Whether what a job used (query ``jobs``) rests on GPU utilization, the time in which any kernel ran."""
-    return row.get("rung") == Basis.GPU_UTILIZATION
+    """Whether what a job used (query ``jobs``) rests on GPU utilization, the time in which any kernel ran.
+
+    Where none ran, nothing was used, and that is no bound.
+    """
+    return row.get("rung") == Basis.GPU_UTILIZATION and row.get("used_gpu_hours") != 0
 
 
 def verdict(row: Row) -> str:

@@ -46,6 +46,35 @@ def activity(utilization: float | None, engines: float | None) -> float | None:
     return max(known, default=None)
 
 
+AT_MOST = "≤"
+LEAST_BOUND_HOURS = 0.05
+"""Fewer GPU-hours show as 0.0."""
+
+
+def at_most(told: str, bound: float | None) -> str:
+    """A use as it is ``told``, marked where ``bound`` hours (or GPUs) of it rest on GPU utilization alone."""
+    return f"{AT_MOST}{told}" if is_bound(bound) else told
+
+
+def is_bound(bound: float | None) -> bool:
+    """Whether so many GPU-hours (or GPUs) are to be told as an upper bound; an older service tells none."""
+    return (text.known(bound) or 0.0) >= LEAST_BOUND_HOURS
+
+
+def at_least(bound: float | None) -> str:
+    """Before hours at low saturation, which is not seen where use rests on GPU utilization alone."""
+    return "at least " if is_bound(bound) else ""
+
+
+def upper_bound(gpu_hours: float | None = None, of: str = "the use") -> str:
+    """What a reader must know of use that rests on GPU utilization alone; of how much, where that is told."""
+    part = f"Some of {of} rests" if gpu_hours is None else f"{text.gpu_hours(gpu_hours)} of {of} rest"
+    return (
+        f"{part} on GPU utilization alone, the time in which any kernel ran: an upper bound ({AT_MOST}), and "
+        "low saturation is not seen there."
+    )
+
+
 def copies(ratio: float | None) -> str | None:
     """What a GPU of ``gpus_now`` does that copies, as far as it is told; else ``None``."""
     known = text.known(ratio)

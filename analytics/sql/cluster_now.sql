@@ -16,11 +16,12 @@
 -- @column withheld_because text: of these, how many are what, and why: "2 drained (bad DIMM by root); 1 reserved"
 -- @column unknown_gpus double (GPUs): no sample that is new enough
 -- @column used_gpus double (GPUs): GPUs times utilization
+-- @column bound_used_gpus double (GPUs): of these, by GPU utilization alone, an upper bound: less may be used
 -- @column utilization_ratio double (ratio): mean over the GPUs whose utilization is known
 -- @column power_w double (W): drawn together
 -- @column memory_used_bytes bigint (bytes): used together
 -- @column memory_total_bytes bigint (bytes): there together, where use is known
--- @null nothing was measured; withheld_because: none is
+-- @null nothing was measured; bound_used_gpus: all was measured better; withheld_because: none is
 WITH parts AS (
     SELECT
         g.gpu_id, g.uuid, g.parent_uuid, g.share_of_device, g.installed_to IS NULL AS is_installed,
@@ -64,6 +65,7 @@ SELECT
     (SELECT text FROM because) AS withheld_because,
     coalesce(sum(share_of_device) FILTER (WHERE NOT known), 0) AS unknown_gpus,
     sum(counted_e4 * share_of_device) / 10000.0 AS used_gpus,
+    sum(counted_e4 * share_of_device) FILTER (rung = 1) / 10000.0 AS bound_used_gpus,
     sum(counted_e4 * share_of_device) / 10000.0 / sum(share_of_device) FILTER (WHERE counted_e4 IS NOT NULL)
         AS utilization_ratio,
     sum(power_mw) FILTER (WHERE known) / 1000.0 AS power_w,

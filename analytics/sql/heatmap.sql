@@ -16,6 +16,7 @@
 -- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column ts timestamp: start of the step
 -- @column utilization_ratio double (ratio): used over measured time
+-- @column is_upper_bound boolean: some of it was used by GPU utilization alone: less may have been used
 -- @column held_ratio double (ratio): the part of the step in which somebody held it
 -- @column state text: the state it was in longest
 -- @null utilization_ratio: not measured; gpu_index, gpu_place: not known
@@ -30,6 +31,7 @@ WITH chosen AS (
 ), cells AS (
     SELECT
         place, step_start(ts, $from_ts, $step_s) AS ts, sum(used_ms)::BIGINT AS used_ms,
+        coalesce(bool_or(rung = 1 AND used_ms > 0), false) AS is_upper_bound,
         sum(measured_ms)::BIGINT AS measured_ms, sum(held_ms)::BIGINT AS held_ms, sum(free_ms)::BIGINT AS free_ms,
         sum(allocated_empty_ms)::BIGINT AS allocated_empty_ms, sum(held_idle_ms)::BIGINT AS held_idle_ms,
         sum(low_saturation_ms)::BIGINT AS low_saturation_ms, sum(moderate_ms)::BIGINT AS moderate_ms,
@@ -40,7 +42,7 @@ WITH chosen AS (
     GROUP BY ALL
 )
 SELECT
-    g.uuid, g.node, g.gpu_index, g.gpu_place, c.ts, c.used_ms / nullif(c.measured_ms, 0) AS utilization_ratio,
+    g.uuid, g.node, g.gpu_index, g.gpu_place, c.ts, c.used_ms / nullif(c.measured_ms, 0) AS utilization_ratio, c.is_upper_bound,
     c.held_ms / s.step_ms AS held_ratio,
     main_state(free_ms, allocated_empty_ms, held_idle_ms, low_saturation_ms, moderate_ms, good_ms, suspect_ms,
         withheld_ms, unknown_ms) AS state

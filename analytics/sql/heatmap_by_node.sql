@@ -13,6 +13,7 @@
 -- @column node text: the machine
 -- @column ts timestamp: start of the step
 -- @column utilization_ratio double (ratio): used over measured time of its GPUs
+-- @column is_upper_bound boolean: some of it was used by GPU utilization alone: less may have been used
 -- @column held_ratio double (ratio): the part of its GPUs' recorded time in which somebody held them
 -- @column state text: the state that its GPUs were in longest, together
 -- @null utilization_ratio: not measured
@@ -23,6 +24,7 @@ WITH chosen AS (
 ), cells AS ( -- two integers to group by: names and timestamps cost more than the sums
     SELECT
         node_id, epoch_us(u.ts) // ($step_s::BIGINT * 1000000) AS step, sum(used_ms)::BIGINT AS used_ms,
+        coalesce(bool_or(rung = 1 AND used_ms > 0), false) AS is_upper_bound,
         sum(measured_ms)::BIGINT AS measured_ms, sum(held_ms)::BIGINT AS held_ms,
         sum(free_ms)::BIGINT AS free_ms, sum(allocated_empty_ms)::BIGINT AS allocated_empty_ms,
         sum(held_idle_ms)::BIGINT AS held_idle_ms, sum(low_saturation_ms)::BIGINT AS low_saturation_ms,
@@ -34,7 +36,7 @@ WITH chosen AS (
 )
 SELECT
     n.node, greatest($from_ts, make_timestamp(step * $step_s::BIGINT * 1000000)) AS ts,
-    used_ms / nullif(measured_ms, 0) AS utilization_ratio,
+    used_ms / nullif(measured_ms, 0) AS utilization_ratio, is_upper_bound,
     held_ms / nullif(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms
         + withheld_ms + unknown_ms, 0) AS held_ratio,
     main_state(free_ms, allocated_empty_ms, held_idle_ms, low_saturation_ms, moderate_ms, good_ms, suspect_ms,

@@ -12,6 +12,7 @@
 -- @column gpu_hours double (GPU-hours): time held by the key; under NULL, what nobody held
 -- @column held_gpu_hours double (GPU-hours): of these, given to somebody
 -- @column used_gpu_hours double (GPU-hours): utilization times measured time
+-- @column bound_used_gpu_hours double (GPU-hours): of these, by GPU utilization alone, an upper bound: less may have been used
 -- @column free_gpu_hours double (GPU-hours): in state free
 -- @column allocated_empty_gpu_hours double (GPU-hours): held, and no process on it
 -- @column held_idle_gpu_hours double (GPU-hours): a process, and at most 1% busy

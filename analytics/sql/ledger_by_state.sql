@@ -10,6 +10,7 @@
 -- @mark days_to rollup_1d
 -- @column state text: free, allocated-empty, held-idle, low-saturation, moderate, good, suspect, withheld or unknown
 -- @column gpu_hours double (GPU-hours): time in this state
+-- @column bound_gpu_hours double (GPU-hours): of these, in low-saturation, moderate or good by GPU utilization alone, an upper bound
 -- @column share_ratio double (ratio): of all of them
 -- @column cost double (currency): of gpu_hours
 -- @column currency text: of the cost
@@ -57,6 +58,13 @@ WITH of_gpus AS (
         gpu_id, state, sum(mj) AS mj,
         sum(CASE WHEN mj IS NOT NULL THEN ms * (1 - greatest(rest_ms, 0) / nullif(told_ms, 0)) END) AS known_ms
     FROM cells JOIN gaps USING (row_id, is_wasted) GROUP BY ALL
+), bound AS (
+    SELECT state, sum_hours(ms, share_of_device) AS bound_gpu_hours
+    FROM measured JOIN of_gpus USING (gpu_id)
+    UNPIVOT (ms FOR state IN (
+        low_saturation_ms AS 'low-saturation', moderate_ms AS 'moderate', good_ms AS 'good'))
+    WHERE rung = 1
+    GROUP BY state
 ), told AS (
     SELECT
         state, sum(mj) / 3600000000.0 AS kwh,
@@ -64,12 +72,13 @@ WITH of_gpus AS (
     FROM states LEFT JOIN energy USING (gpu_id, state) GROUP BY state
 )
 SELECT
-    s.state, coalesce(gpu_hours, 0.0) AS gpu_hours,
+    s.state, coalesce(gpu_hours, 0.0) AS gpu_hours, coalesce(bound_gpu_hours, 0.0) AS bound_gpu_hours,
     gpu_hours / nullif(sum(gpu_hours) OVER (), 0) AS share_ratio, cost, currency,
     CASE WHEN coalesce(gpu_hours, 0) = 0 THEN coalesce(kwh, 0.0) ELSE kwh END AS energy_kwh,
     energy_known_ratio
 FROM (SELECT unnest(['free', 'allocated-empty', 'held-idle', 'low-saturation', 'moderate', 'good', 'suspect',
     'withheld', 'unknown']) AS state, unnest(range(9)) AS place) AS s
 LEFT JOIN hours USING (state)
+LEFT JOIN bound USING (state)
 LEFT JOIN told USING (state)
 ORDER BY place;

@@ -12,6 +12,7 @@
 -- @column project text: for which project
 -- @column gpu_hours double (GPU-hours): held
 -- @column used_gpu_hours double (GPU-hours): utilization times measured time
+-- @column bound_used_gpu_hours double (GPU-hours): of these, by GPU utilization alone, an upper bound: less may have been used
 -- @column wasted_gpu_hours double (GPU-hours): held, and empty or idle
 -- @column utilization_ratio double (ratio): used over measured time
 -- @column cost double (currency): of gpu_hours
@@ -25,7 +26,8 @@
 -- @null user_name, project: not known; utilization_ratio: nothing was measured; energy: not measured; ratios of energy: no hours; cost: no price
 SELECT
     user_name, project, sum_hours(total_ms, share_of_device) AS gpu_hours,
-    sum_hours(used_ms, share_of_device) AS used_gpu_hours, sum_hours(wasted_ms, share_of_device) AS wasted_gpu_hours,
+    sum_hours(used_ms, share_of_device) AS used_gpu_hours,
+    sum_hours(bound_used_ms, share_of_device) AS bound_used_gpu_hours, sum_hours(wasted_ms, share_of_device) AS wasted_gpu_hours,
     sum_ratio(used_ms, measured_ms, share_of_device) AS utilization_ratio,
     sum_money(total_ms, share_of_device, per_gpu_hour, currency) AS cost,
     sum_money(wasted_ms, share_of_device, per_gpu_hour, currency) AS wasted_cost,

@@ -13,6 +13,7 @@
 -- @column installed_gpus double (GPUs): there on average; with a project or user, what they held
 -- @column allocated_gpus double (GPUs): given to somebody
 -- @column used_gpus double (GPUs): GPUs times utilization
+-- @column bound_used_gpus double (GPUs): of used_gpus, by GPU utilization alone, an upper bound: less may have been used
 -- @column held_used_gpus double (GPUs): of these, by who was given them
 -- @column held_unknown_gpus double (GPUs): given to somebody, and not measured, or by counters that contradict each other
 -- @column unknown_gpus double (GPUs): not measured
@@ -28,6 +29,7 @@ WITH chosen AS (
         u.ts, c.share_of_device, sum(free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms
             + good_ms + suspect_ms + withheld_ms + unknown_ms)::BIGINT AS rolled_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(used_ms)::BIGINT AS used_ms,
+        (sum(used_ms) FILTER (rung = 1))::BIGINT AS bound_used_ms,
         sum(CASE WHEN holder_id IS NULL THEN 0 ELSE used_ms END)::BIGINT AS held_used_ms,
         sum(CASE WHEN holder_id IS NULL THEN 0 ELSE unknown_ms + suspect_ms END)::BIGINT AS held_unknown_ms,
         sum(unknown_ms)::BIGINT AS unknown_ms, sum(measured_ms)::BIGINT AS measured_ms
@@ -36,7 +38,7 @@ WITH chosen AS (
     GROUP BY ALL
 ), rolled AS (
     SELECT step_start(ts, $from_ts, $step_s) AS ts, share_of_device, sum(rolled_ms)::BIGINT AS rolled_ms,
-        sum(held_ms)::BIGINT AS held_ms, sum(used_ms)::BIGINT AS used_ms, sum(held_used_ms)::BIGINT AS held_used_ms,
+        sum(held_ms)::BIGINT AS held_ms, sum(used_ms)::BIGINT AS used_ms, sum(bound_used_ms)::BIGINT AS bound_used_ms, sum(held_used_ms)::BIGINT AS held_used_ms,
         sum(held_unknown_ms)::BIGINT AS held_unknown_ms, sum(unknown_ms)::BIGINT AS unknown_ms,
         sum(measured_ms)::BIGINT AS measured_ms
     FROM rows
@@ -55,7 +57,7 @@ WITH chosen AS (
 ), known AS (
     SELECT
         i.ts, i.step_ms, i.share_of_device, coalesce(r.rolled_ms, 0) AS rolled_ms, coalesce(r.held_ms, 0) AS held_ms,
-        coalesce(r.used_ms, 0) AS used_ms, coalesce(r.held_used_ms, 0) AS held_used_ms,
+        coalesce(r.used_ms, 0) AS used_ms, coalesce(r.bound_used_ms, 0) AS bound_used_ms, coalesce(r.held_used_ms, 0) AS held_used_ms,
         coalesce(r.held_unknown_ms, 0) AS held_unknown_ms, coalesce(r.measured_ms, 0) AS measured_ms,
         CASE WHEN $project IS NULL AND $user IS NULL
             THEN greatest(0, i.installed_ms - coalesce(r.rolled_ms, 0)) ELSE 0 END AS missing_ms,
@@ -67,6 +69,7 @@ SELECT
     ts, sum((rolled_ms + missing_ms) * share_of_device) / max(step_ms) AS installed_gpus,
     sum(held_ms * share_of_device) / max(step_ms) AS allocated_gpus,
     sum(used_ms * share_of_device) / max(step_ms) AS used_gpus,
+    sum(bound_used_ms * share_of_device) / max(step_ms) AS bound_used_gpus,
     sum(held_used_ms * share_of_device) / max(step_ms) AS held_used_gpus,
     sum(held_unknown_ms * share_of_device) / max(step_ms) AS held_unknown_gpus,
     sum((unknown_ms + missing_ms) * share_of_device) / max(step_ms) AS unknown_gpus,

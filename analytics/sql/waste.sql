@@ -16,6 +16,7 @@
 -- @column allocated_empty_gpu_hours double (GPU-hours): held, and no process on it
 -- @column held_idle_gpu_hours double (GPU-hours): a process, and at most 1% busy
 -- @column low_saturation_gpu_hours double (GPU-hours): busy, under 25%; no part of the waste
+-- @column bound_used_gpu_hours double (GPU-hours): used by GPU utilization alone, where low saturation is not seen
 -- @column wasted_cost double (currency): of wasted_gpu_hours
 -- @column currency text: of the cost
 -- @column open_gpu_hours double (GPU-hours): of the waste, by holders on GPUs of which a finding is open
@@ -23,7 +24,7 @@
 -- @column wasted_energy_kwh double (kWh): used while wasted
 -- @column wasted_energy_known_ratio double (ratio): the part of wasted_gpu_hours of which energy is known
 -- @never_null held_gpu_hours, wasted_gpu_hours, allocated_empty_gpu_hours, held_idle_gpu_hours,
---   low_saturation_gpu_hours, open_gpu_hours, found_gpu_hours
+--   low_saturation_gpu_hours, bound_used_gpu_hours, open_gpu_hours, found_gpu_hours
 -- @null wasted_cost: some of the hours have no price, or currencies differ; wasted_energy_kwh: not measured; its ratio: no waste
 WITH chosen AS (
     SELECT gpu_id, share_of_device FROM gpus
@@ -50,6 +51,7 @@ WITH chosen AS (
         coalesce(sum_hours(allocated_empty_ms, share_of_device), 0.0) AS allocated_empty_gpu_hours,
         coalesce(sum_hours(held_idle_ms, share_of_device), 0.0) AS held_idle_gpu_hours,
         coalesce(sum_hours(low_saturation_ms, share_of_device), 0.0) AS low_saturation_gpu_hours,
+        coalesce(sum_hours(bound_used_ms, share_of_device), 0.0) AS bound_used_gpu_hours,
         sum_money(wasted_ms, share_of_device, per_gpu_hour, currency) AS wasted_cost, one_currency(currency) AS currency,
         energy_kwh(wasted_energy_mj, wasted_energy_ms, wasted_ms) AS wasted_energy_kwh,
         sum_ratio(wasted_energy_ms, wasted_ms, share_of_device) AS wasted_energy_known_ratio

@@ -46,7 +46,8 @@ def every_cell(cells: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
     """The cells with a row for each GPU and step of the window; those that were missing are unknown."""
     gpus = cells[["uuid", "node", "gpu_index", "gpu_place"]].drop_duplicates("uuid")
     whole = gpus.merge(steps_of(axis.window), how="cross")
-    measured = cells[["uuid", "ts", "utilization_ratio", "held_ratio", "state"]]
+    told = ["is_upper_bound"] if "is_upper_bound" in cells else []
+    measured = cells[["uuid", "ts", "utilization_ratio", *told, "held_ratio", "state"]]
     return whole.merge(measured.astype({"ts": whole["ts"].dtype}), on=["uuid", "ts"], how="left")
 
 
@@ -82,6 +83,14 @@ def held_stretches(cells: pd.DataFrame) -> pd.DataFrame:
     same = (ordered["uuid"] == ordered["uuid"].shift()) & (held == held.shift())
     runs = ordered.assign(run=(~same).cumsum())[held]
     return runs.groupby(["run", "uuid"], as_index=False).agg(ts=("ts", "min"), end=("end", "max"))
+
+
+def upper_bounds(cells: pd.DataFrame) -> "pd.Series[bool]":
+    """Which cells were used by GPU utilization alone; those of ``job_timeline`` tell their rung."""
+    if "is_upper_bound" in cells:
+        return cells["is_upper_bound"].eq(True)
+    used = cells["utilization_ratio"].gt(0)
+    return used & cells["rung"].eq(1) if "rung" in cells else used & False
 
 
 @unchecked
@@ -131,7 +140,8 @@ def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Theme, *, whole: bool
 
 
 _TEXTS = {
-    "use_text": f"isValid(datum.utilization_ratio) ? {percent_of('utilization_ratio')} : 'not measured'",
+    "use_text": f"isValid(datum.utilization_ratio) ? (datum.is_upper_bound ? '{wording.AT_MOST}' : '') + "
+    f"{percent_of('utilization_ratio')} : 'not measured'",
     "held_text": f"{percent_of('held_ratio')} + ' of the time'",
 }
 
@@ -142,6 +152,8 @@ def _sent(full: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
     if full["state"].notna().any():
         named = full["state"].map(label_of, na_action="ignore")
         frame = frame.assign(state=full["state"], state_text=named.fillna(text.NOTHING))
+    bound = upper_bounds(full)
+    frame = frame.assign(is_upper_bound=bound) if bound.any() else frame
     nodes = bool((lines["uuid"] == lines["node"]).all())
     return frame.merge(lines[["uuid", "y", "y2", *([] if nodes else ["gpu_text"])]], on="uuid")
 

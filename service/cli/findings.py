@@ -15,7 +15,7 @@ from rich.text import Text
 
 from analytics import text
 from analytics.vocabulary.findings import KINDS, FindingKind
-from service import energy
+from service import energy, wording
 from service.cli import freshness, words
 from service.cli.asking import asked
 from service.cli.colours import FINDING_STYLES, PATTERN_STYLES, PLAIN
@@ -235,7 +235,7 @@ def _wasted(waste: "WasteRow", only_open: bool, of: str) -> str:
     wasted, low = text.hours(waste["wasted_gpu_hours"]), text.hours(waste["low_saturation_gpu_hours"])
     return (
         f"{of}: {wasted} GPU-hours wasted{priced}{metered}, {text.hours(named)} of them {about}; "
-        f"{low} GPU-hours at low saturation beside it"
+        f"{wording.at_least(waste.get('bound_used_gpu_hours'))}{low} GPU-hours at low saturation beside it"
     )
 
 

@@ -196,9 +196,7 @@ def _draw(
     screen.print(table(COLUMNS, [_line(each) for each in gpus]))
     screen.print("utilization is of the time that was measured, hours are of all time", style="bright_black")
     if any(each["rung"] == Basis.GPU_UTILIZATION for each in gpus):
-        screen.print(
-            "used and utilization marked ≤ are GPU utilization: an upper bound", style="bright_black"
-        )
+        screen.print(wording.upper_bound(), style="bright_black")
     if alike := [place(each) for each in gpus if each.get("is_told_apart") is False]:
         screen.print(
             f"{', '.join(alike)}: shared with other jobs, and nobody tells whose the use was: "

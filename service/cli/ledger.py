@@ -17,6 +17,7 @@ from service.cli.screen import Column, console, place, print_json, state_text, t
 from service.client import Client
 from service.durations import window
 from service.energy import WASTED
+from service.wording import at_most, is_bound, upper_bound
 
 if TYPE_CHECKING:
     from service.schemas.rows import ChargedAlikeRow
@@ -70,6 +71,7 @@ def _draw(rows: Sequence[Row], by: str, names: dict[str, str], alike: "Sequence[
         return
     if by == "state":
         screen.print(_states(rows))
+        _say_bound(rows, "bound_gpu_hours", "low-saturation, moderate and good")
         _say_measured(energy.used(rows), energy.used(row for row in rows if row["state"] in WASTED))
         _say_alike(alike)
         return
@@ -78,8 +80,16 @@ def _draw(rows: Sequence[Row], by: str, names: dict[str, str], alike: "Sequence[
         shown = [row for row in shown if row["gpu_hours"]]  # before anything was installed
     screen.print(_keys(shown, by))
     screen.print(OF_MEASURED, style="bright_black")
+    _say_bound(shown, "bound_used_gpu_hours", "the use")
     _say_measured(energy.used(shown), energy.wasted(shown))
     _say_alike(alike)
+
+
+def _say_bound(rows: Sequence[Row], column: str, of: str) -> None:
+    """How many hours rest on GPU utilization alone; an older service tells none."""
+    hours = sum(_number(row, column) or 0.0 for row in rows)
+    if is_bound(hours):
+        console().print(upper_bound(hours, of), style="bright_black")
 
 
 def _say_alike(rows: "Sequence[ChargedAlikeRow]") -> None:
@@ -219,11 +229,11 @@ def _key_line(row: Row, by: str, withheld: bool, metered: bool, priced: bool) ->
         *([str(row["name"])] if by == "job" else []),
         text.hours(_number(row, "gpu_hours")),
         *([text.hours(_number(row, "held_gpu_hours"))] if hardware else []),
-        text.hours(_number(row, "used_gpu_hours")),
+        at_most(text.hours(_number(row, "used_gpu_hours")), _number(row, "bound_used_gpu_hours")),
         Text(text.hours(_number(row, "wasted_gpu_hours")), style="red" if row["wasted_gpu_hours"] else ""),
         *([text.hours(_number(row, "withheld_gpu_hours"))] if withheld else []),
         text.hours(_number(row, "unknown_gpu_hours")),
-        text.percent(_number(row, "utilization_ratio")),
+        at_most(text.percent(_number(row, "utilization_ratio")), _number(row, "bound_used_gpu_hours")),
         Text(words.bar(_number(row, "utilization_ratio"), 10), style="green"),
         *(
             [text.kwh(_number(row, "energy_kwh")), text.kwh(_number(row, "wasted_energy_kwh"))]

@@ -19,7 +19,7 @@ from service.client import Client, connect
 from service.durations import STALE_S, parse_span, window
 from service.summaries import pushing_nodes
 from service.summaries.finding_groups import grouped
-from service.wording import activity, copies
+from service.wording import AT_MOST, activity, at_most, copies, is_bound, upper_bound
 
 if TYPE_CHECKING:
     from service.cli.status_by import Key
@@ -34,7 +34,7 @@ STALE = "Nothing was measured for {span}: what follows is how it was at {then}; 
 RECORDED = "{remark}: what follows is how it was at {then}."
 MOST_NODES = 5
 """Lines about nodes at the head of the screen; the query `nodes` has all of them."""
-RUNG_MARKS = {1: "≤", 2: "~"}
+RUNG_MARKS = {1: AT_MOST, 2: "~"}
 """GPU utilization is an upper bound, graphics-engine activity an approximation; SM active needs no mark."""
 
 
@@ -113,7 +113,20 @@ def draw(picture: Picture, rows: int | None = None, by: "Key | None" = None) -> 
         Text(f"and {left} more GPUs; a taller terminal, --node or --user shows them", style="bright_black")
     ]
     rows_shown = gpus_table(shown, _measured_at(picture))
-    return Group(*summary(picture), Text(), rows_shown, *copying_lines(shown), *(more if left else []))
+    return Group(
+        *summary(picture),
+        Text(),
+        rows_shown,
+        *copying_lines(shown),
+        *(more if left else []),
+        *_bounds(picture),
+    )
+
+
+def _bounds(picture: Picture) -> list[Text]:
+    """What the marks on use mean, where there are any."""
+    used = None if picture.cluster is None else picture.cluster.get("bound_used_gpus")
+    return [Text(upper_bound(), style="bright_black")] if is_bound(used) else []
 
 
 def copying_lines(gpus: "list[GpusNowRow]") -> list[Text]:
@@ -187,7 +200,7 @@ def summary(picture: Picture, *, ages: bool = True) -> list[Text]:
         head,
         *then,
         _meter("given out", now["held_gpus"], total, "blue"),
-        _meter("really used", now["used_gpus"], total, "green"),
+        _meter("really used", now["used_gpus"], total, "green", bound=now.get("bound_used_gpus")),
         counts,
         *([Text(f"withheld: {why}")] if (why := now.get("withheld_because")) else []),
         *_of_nodes(picture.nodes, picture.at),
@@ -207,9 +220,9 @@ def _of_nodes(nodes: "Sequence[NodesRow]", at: datetime) -> list[Text]:
     ]
 
 
-def _meter(name: str, part: float | None, total: float, style: str) -> Text:
+def _meter(name: str, part: float | None, total: float, style: str, *, bound: float | None = None) -> Text:
     ratio = None if part is None or not total else part / total
-    amount = f"{text.gpus(part)} of {text.gpus(total)}"
+    amount = f"{at_most(text.gpus(part), bound)} of {text.gpus(total)}"
     return Text.assemble(
         f"{name:12}", f"{amount:>12}  ", (words.bar(ratio, 40), style), f" {text.percent(ratio):>4}"
     )

@@ -142,7 +142,8 @@ def wasted(waste: pd.DataFrame | None, *, open_only: bool) -> str:
 def beside(waste: pd.DataFrame) -> str:
     """What the sum is made of, and the figure that is no part of it."""
     row: WasteRow = records(waste)[0]
-    low = text.gpu_hours(row["low_saturation_gpu_hours"])
+    least = wording.at_least(row.get("bound_used_gpu_hours"))
+    low = f"{least}{text.gpu_hours(row['low_saturation_gpu_hours'])}"
     drawn = energy.wasted([row]) if "wasted_energy_kwh" in row else None
     metered = f" What was wasted drew {energy.written(drawn)}." if drawn is not None and drawn.kwh else ""
     return (

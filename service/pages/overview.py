@@ -69,6 +69,8 @@ def _body(scene: PageContext) -> None:
     went = st.container()
     _hero(scene, usage, head)
     _figures(head)
+    if wording.is_bound(head.bound_used_gpu_hours):
+        st.caption(wording.upper_bound(head.bound_used_gpu_hours))
     show_health()
     left, right = st.columns([3, 2], gap="large")
     with left:
@@ -137,13 +139,13 @@ def _figures(head: Headline) -> None:
         [
             Figure(
                 label=USED,
-                much=text.percent(head.utilization_ratio),
-                told="Used over measured time, on the best measure each GPU has; an upper bound with the "
-                "lowest one.",
+                much=wording.at_most(text.percent(head.utilization_ratio), head.bound_used_gpu_hours),
+                told="Used over measured time, on the best measure each GPU has.",
             ),
             Figure(
                 label="Lay fallow",
-                much=text.gpu_hours(head.fallow_gpu_hours),
+                much=f"{'≥' if wording.is_bound(head.bound_used_gpu_hours) else ''}"
+                f"{text.gpu_hours(head.fallow_gpu_hours)}",
                 told="Allocated and not used, as far as it was measured: the area between the curves.",
             ),
             _money(head),

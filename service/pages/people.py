@@ -115,11 +115,12 @@ def _asked(scene: PageContext, who: Person) -> dict[str, object]:
 
 
 def _figures(sums: Held) -> list[tuple[str, str]]:
+    most = wording.AT_MOST if sums.is_upper_bound else ""
     return [
         ("held", text.gpu_hours(sums.held_gpu_hours)),
-        ("used", text.gpu_hours(sums.used_gpu_hours)),
+        ("used", f"{most}{text.gpu_hours(sums.used_gpu_hours)}"),
         ("did nothing", text.gpu_hours(sums.wasted_gpu_hours)),
-        ("utilization", text.percent(sums.utilization_ratio)),
+        ("utilization", f"{most}{text.percent(sums.utilization_ratio)}"),
         ("measured", text.percent(sums.measured_ratio)),
         *_energy(sums),
     ]

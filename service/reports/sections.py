@@ -46,10 +46,6 @@ WORTH_GPU_HOURS = 1.0
 """A job that held less is not ranked among the best: an hour of luck proves nothing."""
 WORTH_RATIO = 0.25
 """Nor is one that was used less than this: the ledger calls that low saturation."""
-UPPER_BOUND = (
-    "Of some GPUs only GPU utilization is measured, the time in which any kernel ran: what is used there, "
-    "and its share, is an upper bound."
-)
 NONE_GOOD = "No job of a GPU-hour or more used a quarter of what it held."
 
 STATE_COLUMNS = (
@@ -163,10 +159,12 @@ def _of_part(energy: Energy) -> str:
 def use_section(source: Source, usage: "pd.DataFrame", head: Headline, *, you: bool = False) -> Section:
     """Allocated against used over time, of a part of the GPUs where the source is; said to ``you``, if so."""
     who = "You" if you else source.about
-    between = f"{text.gpu_hours(head.fallow_gpu_hours)} lay fallow."
+    is_bound = wording.is_bound(head.bound_used_gpu_hours)
+    most, least = ("at most ", "at least ") if is_bound else ("", "")
+    between = f"{least}{text.gpu_hours(head.fallow_gpu_hours)} lay fallow."
     if who:
         allocated, used = text.some_gpus(head.allocated_gpus), text.gpus(head.used_gpus)
-        says = f"{who} held {allocated} on average and used {used}; {between}"
+        says = f"{who} held {allocated} on average and used {most}{used}; {between}"
     else:
         installed, given, used_gpus = (
             head.of_the_cluster(gpus)
@@ -174,7 +172,7 @@ def use_section(source: Source, usage: "pd.DataFrame", head: Headline, *, you: b
         )
         says = (
             f"On average, of {text.some_gpus(installed)}, {text.gpus_were(given)} allocated "
-            f"and {text.gpus_were(used_gpus)} used; {between}"
+            f"and {most}{text.gpus_were(used_gpus)} used; {between}"
         )
     return Section(
         heading="Allocated against used",
@@ -281,7 +279,7 @@ def best_jobs(rows: "Sequence[JobsRow]", top: int = TOP) -> "list[ReportedJob]":
 
 def notes_on_use(jobs: "Sequence[JobsRow]") -> tuple[str, ...]:
     """A note below a report in which some use is an upper bound; nothing where none is."""
-    return (UPPER_BOUND,) if any_upper_bound(jobs) else ()
+    return (wording.upper_bound(),) if any_upper_bound(jobs) else ()
 
 
 def priced(columns: tuple[Column, ...], rows: Sequence[Mapping[str, object]]) -> tuple[Column, ...]:

@@ -13,6 +13,7 @@ from service.charts.usage import step_hours
 from service.charts.window import Window
 from service.energy import WASTED, Energy
 from service.summaries.frames import records
+from service.wording import is_bound
 
 WHOLE = 0.995
 USED, ALLOCATED, MEASURED = (
@@ -31,12 +32,14 @@ class Headline:
     ``there_ratio`` is the part of the window in which there were GPUs at all (of somebody: in which they had
     some); before the first measurement there were none that anybody knows of. ``held_used_gpus``: used by who
     was given them; what lay fallow is what was given less these, and less what nobody can tell
-    of it (``held_unknown_gpus``: not measured, or by counters that contradict each other).
+    of it (``held_unknown_gpus``: not measured, or by counters that contradict each other). As many hours
+    of the use as ``bound_used_gpu_hours`` rest on GPU utilization alone: an upper bound.
     """
 
     installed_gpu_hours: float
     allocated_gpu_hours: float
     held_used_gpu_hours: float
+    bound_used_gpu_hours: float
     installed_gpus: float | None
     allocated_gpus: float | None
     used_gpus: float | None
@@ -92,6 +95,7 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
         installed_gpu_hours=float((installed * span).sum()),
         allocated_gpu_hours=float((allocated * span).sum()),
         held_used_gpu_hours=float((by_holders * span).sum()),
+        bound_used_gpu_hours=float((_bound(usage) * span).sum()),
         installed_gpus=_ratio(installed * span, span),
         allocated_gpus=_ratio(allocated * span, span),
         used_gpus=_ratio(used * span, span),
@@ -138,9 +142,10 @@ def sentence(head: Headline, of_whom: str | None) -> str:
     """The overview in one sentence."""
     if not head.measured_ratio or head.used_gpus is None:
         return "Nothing was measured in this time"
+    most, least = ("at most ", "at least ") if is_bound(head.bound_used_gpu_hours) else ("", "")
     if of_whom:
         held, used = text.some_gpus(head.allocated_gpus), text.gpus(head.used_gpus)
-        return f"{of_whom} held {held} on average and used {used}"
+        return f"{of_whom} held {held} on average and used {most}{used}"
     installed, allocated, worked, lay, unknown = (
         head.of_the_cluster(gpus)
         for gpus in (
@@ -154,8 +159,13 @@ def sentence(head: Headline, of_whom: str | None) -> str:
     untold = f", {text.gpus(unknown)} unknown" if unknown and unknown >= WORTH_TELLING_GPUS else ""
     return (
         f"Of {text.some_gpus(installed)}, {text.gpus_were(allocated)} handed out and "
-        f"{text.gpus(worked)} worked: {text.gpus(lay)} lay fallow{untold}"
+        f"{most}{text.gpus(worked)} worked: {least}{text.gpus(lay)} lay fallow{untold}"
     )
+
+
+def _bound(usage: pd.DataFrame) -> "pd.Series[float]":
+    """Used by GPU utilization alone, step by step; an older service does not tell it."""
+    return usage.get("bound_used_gpus", usage["used_gpus"] * 0.0).fillna(0.0)
 
 
 def _held_base(

@@ -149,6 +149,7 @@ def test_usage_over_time_sets_utilization_beside_allocation(ask: Ask) -> None:
         "installed_gpus": 2.0,
         "allocated_gpus": 2.0,
         "used_gpus": pytest.approx(1.2),
+        "bound_used_gpus": 0.0,
         "held_used_gpus": pytest.approx(1.2),
         "held_unknown_gpus": 0.0,
         "unknown_gpus": 0.0,

@@ -121,6 +121,26 @@ def test_time_before_the_first_gpu_was_seen_makes_the_cluster_no_smaller(usage, 
     assert head.there_ratio == pytest.approx(0.5, abs=0.1)
 
 
+def test_what_rests_on_gpu_utilization_alone_is_told_as_a_bound(usage, ledger) -> None:
+    whole = headline(usage, ledger, WINDOW)
+    assert whole.bound_used_gpu_hours == 0.0 and "at most" not in sentence(whole, None)  # an older service's
+    bound = headline(usage.assign(bound_used_gpus=usage["used_gpus"]), ledger, WINDOW)
+    # 1.0 GPU for 5 min, 1.5 for 10 and 4.0 for 10
+    assert bound.bound_used_gpu_hours == pytest.approx((1.0 * 5 + 1.5 * 10 + 4.0 * 10) / 60)
+    assert "handed out and at most" in sentence(bound, None) and ": at least " in sentence(bound, None)
+    assert " and used at most " in sentence(bound, "ann")
+
+
+def test_a_cell_of_gpu_utilization_alone_is_marked_where_it_is_pointed_at(cells) -> None:
+    assert not heatmap.upper_bounds(cells).any()
+    some = cells.assign(is_upper_bound=[True] + [False] * (len(cells) - 1))
+    assert heatmap.upper_bounds(some).sum() == 1
+    drawn = heatmap.heat_map(some, AXIS, LIGHT).to_dict()
+    assert any(row.get("is_upper_bound") for rows in drawn["datasets"].values() for row in rows)
+    job = cells.drop(columns="state").assign(rung=[1] * len(cells))
+    assert (heatmap.upper_bounds(job) == job["utilization_ratio"].gt(0)).all()
+
+
 def test_headline_has_no_cost_where_a_wasted_hour_has_no_price(usage, ledger) -> None:
     ledger.loc[ledger["state"] == "held-idle", "cost"] = None
     assert headline(usage, ledger, WINDOW).wasted_cost is None

@@ -888,6 +888,7 @@ WITH rolled AS (
         sum(suspect_ms)::BIGINT AS suspect_ms, sum(withheld_ms)::BIGINT AS withheld_ms,
         sum(unknown_ms)::BIGINT AS unknown_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(measured_ms)::BIGINT AS measured_ms, sum(used_ms)::BIGINT AS used_ms,
+        (sum(used_ms) FILTER (rung = 1))::BIGINT AS bound_used_ms,
         sum(energy_mj) AS energy_mj, sum(energy_ms) AS energy_ms,
         sum(coalesce(allocated_empty_energy_mj, 0) + coalesce(held_idle_energy_mj, 0)) AS wasted_energy_mj,
         sum(wasted_energy_ms) AS wasted_energy_ms
@@ -914,13 +915,11 @@ SELECT
     coalesce(withheld_ms, 0) AS withheld_ms,
     coalesce(unknown_ms, 0) + missing_ms AS unknown_ms, coalesce(held_ms, 0) AS held_ms,
     coalesce(measured_ms, 0) AS measured_ms, coalesce(used_ms, 0) AS used_ms,
+    coalesce(bound_used_ms, 0) AS bound_used_ms,
     energy_mj, coalesce(energy_ms, 0) AS energy_ms, wasted_energy_mj, coalesce(wasted_energy_ms, 0) AS wasted_energy_ms,
     coalesce(allocated_empty_ms, 0) + coalesce(held_idle_ms, 0) AS wasted_ms
 FROM totals
 WHERE rolled_ms + missing_ms > 0;
-
--- A row a holder and kind of GPU (share of a device, price). Under the holder NULL stands what nobody held, and there
--- the missing time.;
 
 CREATE MACRO gpu_state_of(
     held, present, process_count, memory_above_floor, busiest_e4, utilization_e4, engines_e4, gpu_utilization_e4,
@@ -1106,6 +1105,7 @@ WITH chosen AS (
         sum(suspect_ms)::BIGINT AS suspect_ms, sum(withheld_ms)::BIGINT AS withheld_ms,
         sum(unknown_ms)::BIGINT AS unknown_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(measured_ms)::BIGINT AS measured_ms, sum(used_ms)::BIGINT AS used_ms,
+        coalesce(sum(used_ms) FILTER (rung = 1), 0)::BIGINT AS bound_used_ms,
         sum(engines_ms)::BIGINT AS engines_ms, sum(copied_ms)::BIGINT AS copied_ms, sum(energy_mj) AS energy_mj, sum(energy_ms) AS energy_ms,
         sum(coalesce(allocated_empty_energy_mj, 0) + coalesce(held_idle_energy_mj, 0)) AS wasted_energy_mj,
         sum(wasted_energy_ms) AS wasted_energy_ms,
@@ -1125,7 +1125,7 @@ WITH chosen AS (
     UNION ALL BY NAME
     SELECT NULL::INTEGER AS holder_id, kind_id, 0 AS free_ms, 0 AS allocated_empty_ms,
         0 AS held_idle_ms, 0 AS low_saturation_ms, 0 AS moderate_ms, 0 AS good_ms, 0 AS suspect_ms, 0 AS withheld_ms,
-        sum(missing_ms)::BIGINT AS unknown_ms, 0 AS held_ms, 0 AS measured_ms, 0 AS used_ms,
+        sum(missing_ms)::BIGINT AS unknown_ms, 0 AS held_ms, 0 AS measured_ms, 0 AS used_ms, 0 AS bound_used_ms,
         0 AS engines_ms, 0 AS copied_ms, sum(missing_ms)::BIGINT AS total_ms
     FROM missing GROUP BY ALL HAVING sum(missing_ms) > 0
 )
@@ -1238,6 +1238,7 @@ CREATE MACRO ledger_by_hardware(
 SELECT
     key_column AS key, sum_hours(total_ms, share_of_device) AS gpu_hours,
     sum_hours(held_ms, share_of_device) AS held_gpu_hours, sum_hours(used_ms, share_of_device) AS used_gpu_hours,
+    sum_hours(bound_used_ms, share_of_device) AS bound_used_gpu_hours,
     sum_hours(free_ms, share_of_device) AS free_gpu_hours,
     sum_hours(allocated_empty_ms, share_of_device) AS allocated_empty_gpu_hours,
     sum_hours(held_idle_ms, share_of_device) AS held_idle_gpu_hours,
@@ -1258,15 +1259,13 @@ SELECT
 FROM gpu_rows(window_from, window_to, hours_to, days_to, only_node, only_project, only_user, only_model)
 GROUP BY key_column;
 
--- Hours and money for any key made of a holder's columns. Under the key NULL stand two rows where there are both: what
--- nobody held, and what somebody held of whom the key is not known.;
-
 CREATE MACRO ledger_by_holder(
     key_column, window_from, window_to, hours_to, days_to, only_node, only_project, only_user, only_model
 ) AS TABLE
 SELECT
     key_column AS key, sum_hours(total_ms, share_of_device) AS gpu_hours,
     sum_hours(held_ms, share_of_device) AS held_gpu_hours, sum_hours(used_ms, share_of_device) AS used_gpu_hours,
+    sum_hours(bound_used_ms, share_of_device) AS bound_used_gpu_hours,
     sum_hours(free_ms, share_of_device) AS free_gpu_hours,
     sum_hours(allocated_empty_ms, share_of_device) AS allocated_empty_gpu_hours,
     sum_hours(held_idle_ms, share_of_device) AS held_idle_gpu_hours,
@@ -1286,10 +1285,6 @@ SELECT
     sum_ratio(wasted_energy_ms, wasted_ms, share_of_device) AS wasted_energy_known_ratio
 FROM holder_rows(window_from, window_to, hours_to, days_to, only_node, only_project, only_user, only_model)
 GROUP BY key_column, holder_id IS NULL;
-
--- The ledger step by step, a row a step and kind of GPU (share of a device, price). Rows are summed by their own time
--- first, which is cheaper than finding each one's step. GPUs that were there all the time are one spell, whatever
--- their dates.;
 
 CREATE MACRO step_start(ts, window_from, step_s) AS
     greatest(window_from, time_bucket(to_seconds(step_s), ts, TIMESTAMP '1970-01-01'));
@@ -1313,6 +1308,7 @@ WITH chosen AS (
         sum(good_ms)::BIGINT AS good_ms, sum(suspect_ms)::BIGINT AS suspect_ms, sum(withheld_ms)::BIGINT AS withheld_ms,
         sum(unknown_ms)::BIGINT AS unknown_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(measured_ms)::BIGINT AS measured_ms, sum(used_ms)::BIGINT AS used_ms,
+        (sum(used_ms) FILTER (rung = 1))::BIGINT AS bound_used_ms,
         sum(energy_mj) AS energy_mj, sum(energy_ms) AS energy_ms,
         sum(coalesce(allocated_empty_energy_mj, 0) + coalesce(held_idle_energy_mj, 0)) AS wasted_energy_mj,
         sum(wasted_energy_ms) AS wasted_energy_ms
@@ -1328,6 +1324,7 @@ WITH chosen AS (
         sum(good_ms)::BIGINT AS good_ms, sum(suspect_ms)::BIGINT AS suspect_ms, sum(withheld_ms)::BIGINT AS withheld_ms,
         sum(unknown_ms)::BIGINT AS unknown_ms,
         sum(held_ms)::BIGINT AS held_ms, sum(measured_ms)::BIGINT AS measured_ms, sum(used_ms)::BIGINT AS used_ms,
+        sum(bound_used_ms)::BIGINT AS bound_used_ms,
         sum(energy_mj) AS energy_mj, sum(energy_ms) AS energy_ms,
         sum(wasted_energy_mj) AS wasted_energy_mj, sum(wasted_energy_ms) AS wasted_energy_ms
     FROM rows
@@ -1361,11 +1358,10 @@ SELECT
     coalesce(withheld_ms, 0) AS withheld_ms,
     coalesce(unknown_ms, 0) + missing_ms AS unknown_ms, coalesce(held_ms, 0) AS held_ms,
     coalesce(measured_ms, 0) AS measured_ms, coalesce(used_ms, 0) AS used_ms,
+    coalesce(bound_used_ms, 0) AS bound_used_ms,
     energy_mj, coalesce(energy_ms, 0) AS energy_ms, wasted_energy_mj, coalesce(wasted_energy_ms, 0) AS wasted_energy_ms,
     coalesce(allocated_empty_ms, 0) + coalesce(held_idle_ms, 0) AS wasted_ms
 FROM completed;
-
--- The same columns as ledger_by, a row a step.;
 
 CREATE MACRO ledger_by_step(
     window_from, window_to, hours_to, days_to, step_s, only_node, only_project, only_user, only_model
@@ -1373,6 +1369,7 @@ CREATE MACRO ledger_by_step(
 SELECT
     ts AS key, sum_hours(total_ms, share_of_device) AS gpu_hours,
     sum_hours(held_ms, share_of_device) AS held_gpu_hours, sum_hours(used_ms, share_of_device) AS used_gpu_hours,
+    sum_hours(bound_used_ms, share_of_device) AS bound_used_gpu_hours,
     sum_hours(free_ms, share_of_device) AS free_gpu_hours,
     sum_hours(allocated_empty_ms, share_of_device) AS allocated_empty_gpu_hours,
     sum_hours(held_idle_ms, share_of_device) AS held_idle_gpu_hours,
@@ -1392,8 +1389,6 @@ SELECT
     sum_ratio(wasted_energy_ms, wasted_ms, share_of_device) AS wasted_energy_known_ratio
 FROM ledger_steps(window_from, window_to, hours_to, days_to, step_s, only_node, only_project, only_user, only_model)
 GROUP BY ts;
-
--- As before; a minute in which the GPU was withheld is one in which somebody looked.;
 
 CREATE MACRO main_state(
     free_ms, allocated_empty_ms, held_idle_ms, low_ms, moderate_ms, good_ms, suspect_ms, withheld_ms, unknown_ms
@@ -1571,5 +1566,6 @@ INSERT INTO schema_migrations (number, name) VALUES
     (78, 'head_terms'),
     (80, 'thin_work'),
     (81, 'copies_are_work'),
+    (82, 'upper_bounds'),
     (89, 'archived_days'),
     (90, 'limits_with_numbers');

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from analytics import text
 from service.pages.parts.widgets import Figure
 from service.summaries.headline import SAME, Headline, change
+from service.wording import at_most
 
 
 class Part(NamedTuple):
@@ -14,6 +15,7 @@ class Part(NamedTuple):
     label: str
     told: str
     gpu_hours: Callable[[Headline], float]
+    mark: Callable[[Headline], str] = lambda head: ""
 
 
 PARTS = (
@@ -24,6 +26,7 @@ PARTS = (
         "Used",
         "What those who were given GPUs used of them, on the best measure each GPU has.",
         lambda head: head.held_used_gpu_hours,
+        lambda head: at_most("", head.bound_used_gpu_hours),
     ),
     Part(
         "Wasted outright",
@@ -39,7 +42,7 @@ def leading(head: Headline, before: Headline, seconds: float, of_whom: str | Non
     return [
         Figure(
             label=part.label,
-            much=text.gpu_hours(part.gpu_hours(head)),
+            much=f"{part.mark(head)}{text.gpu_hours(part.gpu_hours(head))}",
             beside=" · ".join(_beside(head, before, part, f"{text.length(seconds)} before", whole)),
             told=f"{part.told} Parts are of all GPU-hours that were {whole}, measured or not.",
         )

@@ -99,9 +99,11 @@ def projects(scene: PageContext) -> None:
     if frame.empty or not held:
         st.header("No project held a GPU in this time", anchor=False)
         return
+    bound = frame["bound_used_gpu_hours"].sum() if "bound_used_gpu_hours" in frame else None
+    most = "at most " if wording.is_bound(bound) else ""
     many = "1 project" if len(frame) == 1 else f"{len(frame)} projects"
     st.header(
-        f"{many} held {text.gpu_hours(held)} and used {text.percent(used / held)} of them", anchor=False
+        f"{many} held {text.gpu_hours(held)} and used {most}{text.percent(used / held)} of them", anchor=False
     )
     named_parts = zip(part_colours(scene.colours), PARTS, strict=True)
     keys([(swatch(colour), part, None) for colour, part in named_parts])
