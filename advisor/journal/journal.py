@@ -44,6 +44,8 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 HOUR_MS = 3_600_000
 # Rows of one answer; older ones are asked for by their time.
 MOST = 1_000
+NOTHING_DONE = (Result.STALE, Result.UNSUPPORTED, Result.UNDONE)
+"""What was refused before anything was begun: there is nothing to put back. A failed one may be half done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +261,8 @@ def boot_name() -> str | None:
 
 def deed_of(row: dict[str, Any]) -> ActionRecord:
     """A row of the journal as a value; a step or a stand that cannot be read is ``None``."""
+    result = None if row["outcome"] is None else Result(row["outcome"])
+    changed_nothing = result in NOTHING_DONE
     return ActionRecord(
         number=row["intent"],
         begun=Moment(at_ms=row["at_ms"], steady_ms=row["steady_ms"], boot=row["boot"]),
@@ -269,11 +273,11 @@ def deed_of(row: dict[str, Any]) -> ActionRecord:
         reason=row["reason"],
         step=_read(Action, row["step"]),
         stood=_read(Stood, row["stood"]),
-        result=None if row["outcome"] is None else Result(row["outcome"]),
+        result=result,
         found=row["found"],
         settled_ms=row["settled_ms"],
-        undo=row["undo"],
-        no_undo=row["no_undo"],
+        undo=None if changed_nothing else row["undo"],
+        no_undo="nothing was done" if changed_nothing else row["no_undo"],
         undone_by=row["undone_by"],
     )
 

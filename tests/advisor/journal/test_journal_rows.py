@@ -86,6 +86,27 @@ def test_what_came_of_an_intent_is_written_once(
         assert journal.unsettled() == ()
 
 
+@pytest.mark.parametrize(
+    ("outcome", "undo", "no_undo"),
+    [
+        (Done(), "fallow resume fallow:7", None),
+        (Failed(found="it may be half done"), "fallow resume fallow:7", None),
+        (Stale(found="it ended"), None, "nothing was done"),
+        (Unsupported(why="no driver"), None, "nothing was done"),
+    ],
+)
+def test_what_was_refused_offers_no_undo(
+    tmp_path: Path, outcome: Outcome, undo: str | None, no_undo: str | None
+) -> None:
+    with opened(tmp_path) as store:
+        journal = StoreJournal(store, Hands())
+        journal.watching(lambda: running("fallow:7", gpus=2))()
+        number = journal.intends(T0, Pause(job="fallow:7"))
+        journal.came_of(T0 + 5, number, outcome)
+        deed = journal.deed(number)
+        assert deed is not None and (deed.undo, deed.no_undo) == (undo, no_undo)
+
+
 def test_numbers_grow_across_restarts_and_beyond_directives(tmp_path: Path) -> None:
     numbers = []
     for _ in range(2):
