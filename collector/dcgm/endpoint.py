@@ -14,6 +14,7 @@ from hashlib import blake2b
 from collector.dcgm.crowd import Named
 from collector.dcgm.fetch import MOST_GPUS, place
 from collector.dcgm.labels import identity
+from collector.dcgm.own_pods import UP
 from collector.dcgm.readout import Readout, read_out
 from collector.dcgm.text import MalformedText, Row, names_in, parse
 from collector.dcgm.vocabulary import is_dcgm, is_known
@@ -187,8 +188,8 @@ def _rows(content: bytes) -> tuple[Row, ...]:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise MalformedText("it is not text in UTF-8") from error
-    rows = parse(text, is_known)
-    if rows:
+    rows = parse(text, lambda name: is_known(name) or name == UP)
+    if any(row.name != UP for row in rows):
         return rows
     found = names_in(text)
     if any(is_dcgm(name) for name in found):

@@ -2,12 +2,10 @@
 
 ``Hostname`` until 4.8.2 and ``hostname`` after; ``UUID`` and ``uuid``; pod labels absent, empty (free),
 ``pod_name`` in the old namespace, ``exported_pod`` after a Prometheus in between; ``hpc_job`` repeats a row
-for each job. Behind a Prometheus the bare ``pod`` can be the *exporter's own*: see ``sees_exported`` and
-``own_pods``.
+for each job. Behind a Prometheus the bare ``pod`` can be the *exporter's own*: see ``own_pods``.
 """
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from collector.inventory.kubernetes import is_uid, pod_holder
@@ -16,17 +14,17 @@ from collector.model import ClaimSource, GpuUuid, Holder, JobId, NodeName
 
 Labels = Mapping[str, str]
 
-_UUID = ("UUID", "uuid", "gpu_uuid")
+UUID = ("UUID", "uuid", "gpu_uuid")
 _NODE = ("Hostname", "hostname", "kubernetes_node", "node", "nodename")
 _INDEX = ("gpu", "gpu_id", "minor_number")
 _MODEL = ("modelName", "model_name", "model")
 _DRIVER = ("DCGM_FI_SYSTEM_DRIVER_VERSION", "DCGM_FI_DRIVER_VERSION", "driver_version")
 _INSTANCE = ("GPU_I_ID", "gpu_i_id", "gpu_instance_id")
 _PROFILE = ("GPU_I_PROFILE", "gpu_i_profile", "gpu_instance_profile")
-_EXPORTED_POD = ("exported_pod", "exported_pod_name")
+EXPORTED_POD = ("exported_pod", "exported_pod_name")
 _EXPORTED_NAMESPACE = ("exported_namespace", "exported_pod_namespace")
-_POD = ("pod_name", "pod")
-_NAMESPACE = ("pod_namespace", "namespace")
+POD = ("pod_name", "pod")
+NAMESPACE = ("pod_namespace", "namespace")
 _POD_UID = ("pod_uid",)
 """Of an exporter with ``--kubernetes-enable-pod-uid`` (dcgm-exporter, pull request 531, July 2025)."""
 _EXPORTED_POD_UID = ("exported_pod_uid", *_POD_UID)
@@ -34,12 +32,10 @@ _EXPORTED_POD_UID = ("exported_pod_uid", *_POD_UID)
 _JOB = ("hpc_job",)
 _NO_JOB = "0"
 """What a Slurm epilog writes into the exporter's job file for "nobody": NVIDIA's dashboards filter it out."""
-_EXPORTER = "dcgm-exporter"
-_INSTANCE_OF_TARGET = "instance"
-"""Prometheus puts it on every series that it scrapes, and an exporter on none."""
-_CONTAINER = ("container", "container_name")
-_GENERATED = re.compile(r".+-[bcdfghjklmnpqrstvwxz2456789]{5}")
-"""How Kubernetes names a DaemonSet's pods: five characters of apimachinery's alphabet (util/rand)."""
+EXPORTER = "dcgm-exporter"
+CONTAINER = ("container", "container_name")
+_CLUSTER = ("cluster", "k8s_cluster_name")
+"""Thanos', Mimir's and the operator's external label, and OpenTelemetry's ``k8s.cluster.name``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +66,18 @@ class Claim:
 
 def identity(labels: Labels, *, fallback_node: str) -> Identity | None:
     """The row's device, or ``None`` when no label names one (a switch, a CPU, the exporter itself)."""
-    uuid = _first(labels, _UUID)
+    uuid = first(labels, UUID)
     if not uuid:
         return None
-    instance = _first(labels, _INSTANCE)
+    instance = first(labels, _INSTANCE)
     return Identity(
         uuid=instance_uuid(uuid, instance) if instance else GpuUuid(uuid),
         node=NodeName(_node(labels) or fallback_node),
-        index=index_in(_first(labels, _INDEX).removeprefix("nvidia")),
-        model=_first(labels, _MODEL) or None,
-        driver_version=_first(labels, _DRIVER) or None,
+        index=index_in(first(labels, _INDEX).removeprefix("nvidia")),
+        model=first(labels, _MODEL) or None,
+        driver_version=first(labels, _DRIVER) or None,
         parent=GpuUuid(uuid) if instance else None,
-        profile=_first(labels, _PROFILE) or None,
+        profile=first(labels, _PROFILE) or None,
         instance=index_in(instance),
     )
 
@@ -100,76 +96,56 @@ def instance_uuid(parent: str, instance_id: str) -> GpuUuid:
     return GpuUuid(f"MIG-{parent}/{instance_id}")
 
 
-def sees_exported(every: Iterable[Labels]) -> bool:
-    """Whether a Prometheus renamed the workload's labels, so that a bare ``pod`` is the exporter's own."""
-    return any(name in labels for labels in every for name in _EXPORTED_POD)
-
-
-def own_pods(every: Iterable[Labels]) -> frozenset[str]:
-    """The pods that are an exporter itself: a Prometheus puts its target's pod where no other stands.
-
-    Without honor_labels a bare ``pod`` is always the target's, and with it wherever a GPU is free. One is
-    known by its service, job or container; or because every GPU behind one ``instance`` names it, with no
-    container (an exporter writes pod, namespace and container together) and a DaemonSet's kind of name.
-    Sources: Prometheus, scrape_config honor_labels; dcgm-exporter's internal/pkg/transformation.
-    """
-    by_instance: dict[str, set[tuple[str, str]]] = {}
-    found = set()
-    for labels in every:
-        pod = _first(labels, _POD)
-        if not labels.get(_INSTANCE_OF_TARGET) or not _first(labels, _UUID):
-            continue
-        by_instance.setdefault(labels[_INSTANCE_OF_TARGET], set()).add((pod, _first(labels, _CONTAINER)))
-        if pod and _is_target(labels, pod):
-            found.add(pod)
-    for together in by_instance.values():
-        ((pod, container), *others) = together
-        if not others and not container and _GENERATED.fullmatch(pod):
-            found.add(pod)
-    return frozenset(found)
-
-
-def claims(labels: Labels, *, exported: bool, own: frozenset[str] = frozenset()) -> tuple[Claim, ...] | None:
+def claims(labels: Labels, *, own: bool = False, cluster: str = "") -> tuple[Claim, ...] | None:
     """Who holds the row's device; empty when the labels are there and empty, ``None`` when there are none.
 
-    ``own`` are the pods of exporters (``own_pods``): they hold nothing.
+    ``own``: the bare pod is the exporter itself (``own_pods``) and holds nothing. ``cluster``: where the jobs
+    run, for their names, when others run elsewhere.
     """
-    pods = _EXPORTED_POD if exported else _POD
-    namespaces = _EXPORTED_NAMESPACE if exported else _NAMESPACE
+    exported = is_exported(labels)
+    pods = EXPORTED_POD if exported else POD
+    namespaces = _EXPORTED_NAMESPACE if exported else NAMESPACE
     if not any(name in labels for name in (*pods, *_JOB)):
         return None
-    pod, namespace = _first(labels, pods), _first(labels, namespaces)
+    pod, namespace = first(labels, pods), first(labels, namespaces)
     found = []
-    if pod and _EXPORTER not in pod and (exported or pod not in own):
-        uid = _first(labels, _EXPORTED_POD_UID if exported else _POD_UID)
+    if pod and EXPORTER not in pod and (exported or not own):
+        uid = first(labels, _EXPORTED_POD_UID if exported else _POD_UID)
+        holder = pod_holder(namespace, pod)
         found.append(
             Claim(
-                holder=pod_holder(namespace, pod),
+                holder=replace(holder, job=_job_in(holder.job, cluster)),
                 source=ClaimSource.KUBERNETES,
                 pod_uid=uid if is_uid(uid) else None,
             )
         )
-    if (job := _first(labels, _JOB).strip()) and job != _NO_JOB:
-        found.append(Claim(holder=Holder(job=JobId(f"slurm:{job}")), source=ClaimSource.SLURM))
+    if (job := first(labels, _JOB).strip()) and job != _NO_JOB:
+        number = _job_in(JobId(f"slurm:{job}"), cluster)
+        found.append(Claim(holder=Holder(job=number), source=ClaimSource.SLURM))
     return tuple(found)
 
 
-def _is_target(labels: Labels, pod: str) -> bool:
-    """Whether the pod or its container is called as the target that Prometheus scraped."""
-    service, job, container = labels.get("service", ""), labels.get("job", ""), _first(labels, _CONTAINER)
-    return (
-        _EXPORTER in container
-        or bool(service and pod.startswith(f"{service}-"))
-        or bool(container and container == service)
-        or bool(job and pod.startswith(f"{job}-") and _GENERATED.fullmatch(pod) and len(pod) == len(job) + 6)
-    )
+def is_exported(labels: Labels) -> bool:
+    """Whether a Prometheus renamed the row's workload, so that its bare ``pod`` is the exporter's own."""
+    return any(name in labels for name in EXPORTED_POD)
 
 
-def _first(labels: Labels, names: tuple[str, ...]) -> str:
+def cluster_of(labels: Labels) -> str:
+    """The cluster that a Prometheus of several names on its series; empty where none is named."""
+    return first(labels, _CLUSTER)
+
+
+def first(labels: Labels, names: tuple[str, ...]) -> str:
+    """The first of the labels that is there and not empty."""
     return next((labels[name] for name in names if labels.get(name)), "")
+
+
+def _job_in(job: JobId, cluster: str) -> JobId:
+    """The job's name with its cluster. A bare number after an @ is the time of a run, for other readers."""
+    return JobId(f"{job}@{f'cluster-{cluster}' if cluster.isdigit() else cluster}") if cluster else job
 
 
 def _node(labels: Labels) -> str:
     """The host's name; an exporter that was not told it says its pod's, believed only for want of another."""
     told = [labels[name] for name in _NODE if labels.get(name)]
-    return next((name for name in told if _EXPORTER not in name), told[0] if told else "")
+    return next((name for name in told if EXPORTER not in name), told[0] if told else "")

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from collector.dcgm.crowd import CROWDED, MOST_OF_ONE_GPU
-from collector.dcgm.labels import Claim, Identity, claims, identity, own_pods, parent_of, sees_exported
+from collector.dcgm.labels import Claim, Identity, cluster_of, identity, parent_of
 from collector.dcgm.mig import share_of
+from collector.dcgm.own_pods import UP, exporters, holders
 from collector.dcgm.text import Row
 from collector.dcgm.vocabulary import (
     BOARD_QUANTITIES,
@@ -69,8 +70,9 @@ class _Device:
 
 def read_out(rows: Iterable[Row], *, fallback_node: str, at_ms: int, width_ms: int) -> Readout:
     """The devices of one scrape, with samples for the ``width_ms`` that end at ``at_ms``."""
-    known = [(row, measure) for row in rows if (measure := measure_of(row.name)) is not None]
-    devices, looked = _devices(known, fallback_node)
+    every = tuple(rows)
+    known = [(row, measure) for row in every if (measure := measure_of(row.name)) is not None]
+    devices, looked = _devices(known, [row.labels for row in every if row.name == UP], fallback_node)
     told = tuple(each for device in devices.values() for each in _holder_samples(device, at_ms, width_ms))
     parents = {device.identity.parent for device in devices.values()} - {None}
     for uuid in parents:
@@ -85,11 +87,15 @@ def read_out(rows: Iterable[Row], *, fallback_node: str, at_ms: int, width_ms: i
     )
 
 
-def _devices(known: list[tuple[Row, Measure]], fallback_node: str) -> tuple[dict[GpuUuid, _Device], bool]:
+def _devices(
+    known: list[tuple[Row, Measure]], targets: list[Mapping[str, str]], fallback_node: str
+) -> tuple[dict[GpuUuid, _Device], bool]:
+    """The devices of the rows, and whether any row can name a holder; ``targets`` are the labels of UP."""
     blocks = {id(row.labels): row.labels for row, _ in known}
-    exported, own = sees_exported(blocks.values()), own_pods(blocks.values())
     identities = {key: identity(labels, fallback_node=fallback_node) for key, labels in blocks.items()}
-    holders = {key: claims(labels, exported=exported, own=own) for key, labels in blocks.items()}
+    clusters = {cluster_of(labels) for labels in blocks.values()} - {""}
+    claimed = holders(tuple(blocks.values()), exporters(targets, ()), several_clusters=len(clusters) > 1)
+    named_in = dict(zip(blocks, claimed, strict=True))
     scale = _scale_of(known)
     devices: dict[GpuUuid, _Device] = {}
     for row, measure in known:
@@ -99,13 +105,13 @@ def _devices(known: list[tuple[Row, Measure]], fallback_node: str) -> tuple[dict
         if who.parent is not None:
             devices.setdefault(who.parent, _Device(parent_of(who)))
         device = devices.setdefault(who.uuid, _Device(who))
-        named = holders[id(row.labels)] or ()
+        named = named_in[id(row.labels)] or ()
         for claim in named:
             _claim(device, claim)
         if who.parent is not None and measure.scope is Scope.BOARD:
             device = devices[who.parent]
         _note(device, measure, row.value, scale, named if measure.quantity in OF_HOLDERS else ())
-    return devices, any(found is not None for found in holders.values())
+    return devices, any(found is not None for found in claimed)
 
 
 def _claim(device: _Device, claim: Claim) -> None:

@@ -22,6 +22,7 @@ from service.client import Client, ImportFailed, NoData, connect
 from service.config.flags import Settings, settle
 from service.durations import window
 from service.errors import FallowError
+from service.usecases.imports import without_uuid
 
 if TYPE_CHECKING:
     from collector.sources.prometheus.import_history import Progress as Read
@@ -107,11 +108,20 @@ def _worth_doing(screen: Console, planned: "ImportPlan", *, yes: bool) -> bool:
         return False
     screen.print(
         f"{planned.origin}: {todo} to read, {len(planned.metrics)} metrics, "
-        f"{text.count(planned.series)} series, a sample every {planned.step_ms / 1000:g} s."
+        f"up to {text.count(planned.series)} series of each at a time, a sample every {_steps(planned)}."
     )
+    if planned.unnamed:
+        screen.print(without_uuid(planned.unnamed))
     if not yes:
         screen.print("Nothing was imported; add --yes to do it. It can be stopped and repeated at any time.")
     return yes
+
+
+def _steps(planned: "ImportPlan") -> str:
+    """The time between two samples, of the fastest and of the slowest target."""
+    fastest = f"{planned.step_ms / 1000:g}"
+    slower = planned.slowest_ms > planned.step_ms
+    return f"{fastest} to {planned.slowest_ms / 1000:g} s, by target" if slower else f"{fastest} s"
 
 
 def _bar(screen: Console) -> Progress:

@@ -144,9 +144,13 @@ class ImportPlan(Answer):
     metrics: tuple[str, ...] = ()
     """The metrics that the server has and Fallow keeps."""
     series: int = 0
-    """Time series to read."""
+    """The most time series that one of the metrics has at a time."""
     step_ms: int
-    """Time in ms from one sample to the next."""
+    """Time in ms from one sample to the next, of the target that is scraped most often."""
+    slowest_ms: int = 0
+    """Time in ms from one sample to the next, of the target that is scraped most seldom; 0: not told."""
+    unnamed: tuple[str, ...] = ()
+    """GPUs whose series have no UUID and are not read, by their target and number."""
     todo_ms: int
     """History in ms that was not imported before."""
 

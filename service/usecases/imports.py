@@ -5,7 +5,7 @@ The service owns the store, so while it runs it does the importing, in small pie
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 
 PIECE_ROWS = 50_000
 """Samples stored at once beside a running loop: a tick waits for one piece at most."""
+
+_NAMED = 3
+"""GPUs named in a sentence; a site may have thousands."""
 
 LEAVE_S = 2.0
 """How long the end of a service waits for a piece."""
@@ -68,6 +71,8 @@ def plan(store: "Store", order: ImportOrder) -> ImportPlan:
         metrics=found.metrics,
         series=found.series,
         step_ms=found.step_ms,
+        slowest_ms=found.slowest_ms,
+        unnamed=found.unnamed,
         todo_ms=total_ms(found.todo),
     )
 
@@ -91,6 +96,16 @@ def run(store: "Store", order: ImportOrder, progress: "Callable[[Progress], None
     return (
         f"{done.rows_added:,} new samples of {done.gpus} GPUs on {done.nodes} nodes, "
         f"from {done.samples_read:,} read{skipped}{_in_part(done)}"
+        f"{f'. {without_uuid(done.unnamed)}' if done.unnamed else ''}"
+    )
+
+
+def without_uuid(gpus: Sequence[str]) -> str:
+    """Of which GPUs nothing is imported, for want of a UUID, and what to do; without its full stop."""
+    named = ", ".join(gpus[:_NAMED]) + (f" and {len(gpus) - _NAMED} more" if len(gpus) > _NAMED else "")
+    return (
+        f"Nothing is imported of {text.count(len(gpus))} GPUs whose series have no label UUID ({named}): "
+        "without it a GPU cannot be told apart. Does a relabelling rule of Prometheus drop it?"
     )
 
 

@@ -11,14 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
 from collector.arrow import History
 from collector.dcgm.fetch import place
 from collector.dcgm.vocabulary import is_known
 from collector.sources.prometheus.convert import history_of
-from collector.sources.prometheus.series import devices
+from collector.sources.prometheus.series import Site, devices
 from collector.sources.prometheus.server import Access, ImportFailed, PrometheusServer, Series
+from collector.sources.prometheus.site import DCGM, HOUR_MS, MINUTE_MS, look_at, selector, without_uuid
 
 Range = tuple[int, int]
 
@@ -47,18 +46,12 @@ def total_ms(ranges: Iterable[Range]) -> int:
     return sum(end - start for start, end in ranges)
 
 
-MINUTE_MS = 60_000
-HOUR_MS = 60 * MINUTE_MS
 SETTLED_MS = 5 * MINUTE_MS
 """The newest minutes are read but not noted as done: a late scrape or remote write may still fill them."""
 POINTS = 11_000
 """The most points of one series that Prometheus gives at once (web/api/v1: maximum resolution)."""
-_USUAL_STEP_MS = 30_000
-_USUAL_SERIES = 100
-_LEAD_STEPS = 4
-_PROBES = 500
-_EXPORTED = "exported_pod"
-_DCGM = '__name__=~"(?i:dcgm)_.+"'
+_LEAD_STEPS = 5
+"""Scrapes before a piece that are read with it: enough for the step of its first."""
 
 
 class NoDcgmMetrics(ImportFailed):
@@ -97,6 +90,7 @@ class ImportSummary:
     """What an import did; ``skipped_ms`` had been imported before.
 
     Of ``partial_ms`` the server gave only a part, and said why in ``remark``: another import reads it again.
+    ``unnamed`` are GPUs without a UUID, which were not read.
     """
 
     origin: str
@@ -111,6 +105,7 @@ class ImportSummary:
     skipped_ms: int
     partial_ms: int = 0
     remark: str = ""
+    unnamed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,16 +120,19 @@ class ImportSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What a server has in a window: the metrics Fallow can use, their scrape step, the series of each.
+    """What a server has in a window: the metrics Fallow can use, the most series that one of them has.
 
-    ``todo`` is what was not imported before.
+    ``step_ms`` and ``slowest_ms`` are the shortest and the longest time between two scrapes of a target.
+    ``unnamed`` are GPUs without a UUID, which are not read. ``todo`` is what was not imported before.
     """
 
     origin: str
     metrics: tuple[str, ...]
     step_ms: int
+    slowest_ms: int
     series: int
-    exported: bool
+    site: Site
+    unnamed: tuple[str, ...]
     todo: tuple[Range, ...]
 
 
@@ -161,7 +159,7 @@ def survey(
 
 def dcgm_metrics(server: PrometheusServer, from_ms: int, to_ms: int) -> tuple[str, ...]:
     """The names of what Fallow can read of dcgm-exporter in a window. Raises NoDcgmMetrics, ImportFailed."""
-    metrics = tuple(sorted(name for name in server.names(_selector(_DCGM), from_ms, to_ms) if is_known(name)))
+    metrics = tuple(sorted(name for name in server.names(selector(DCGM), from_ms, to_ms) if is_known(name)))
     if not metrics:
         raise NoDcgmMetrics("there is nothing of dcgm-exporter")
     return metrics
@@ -209,6 +207,7 @@ def import_history(
         skipped_ms=window[1] - window[0] - whole,
         partial_ms=tally.partial_ms,
         remark=next(iter(server.partial), ""),
+        unnamed=found.unnamed,
     )
 
 
@@ -216,22 +215,27 @@ def _survey(
     server: PrometheusServer, access: Access, window: Range, store: ImportStore, settings: ImportSettings
 ) -> Survey:
     origin = _origin(access, settings.match)
-    every = server.names(_selector(_DCGM, settings.match), *window)
+    every = server.names(selector(DCGM, settings.match), *window)
     metrics = tuple(sorted(name for name in every if is_known(name)))
     if not metrics:
         raise NoDcgmMetrics(_nothing(server, origin, window))
-    series, step_ms = _probe(server, metrics, window, settings.match)
-    exported = server.label_values(_EXPORTED, _selector(_DCGM, settings.match), *window)
-    todo = remaining(window, store.imported_ranges(origin))
+    scrapes = look_at(server, metrics, window, settings.match)
     return Survey(
-        origin=origin, metrics=metrics, step_ms=step_ms, series=series, exported=bool(exported), todo=todo
+        origin=origin,
+        metrics=metrics,
+        step_ms=scrapes.fastest_ms,
+        slowest_ms=scrapes.slowest_ms,
+        series=scrapes.series,
+        site=scrapes.site,
+        unnamed=without_uuid(server, window, settings.match),
+        todo=remaining(window, store.imported_ranges(origin)),
     )
 
 
 def _origin(access: Access, match: str) -> str:
     """What was read, by name: another tenant or another selector is another origin."""
     told = [f"{name}: {value}" for name, value in sorted(access.headers.items())]
-    return " ".join([place(access.url), *([_selector(match)] if match else []), *told])
+    return " ".join([place(access.url), *([selector(match)] if match else []), *told])
 
 
 def _nothing(server: PrometheusServer, origin: str, window: Range) -> str:
@@ -243,24 +247,6 @@ def _nothing(server: PrometheusServer, origin: str, window: Range) -> str:
         f"{origin} has no metrics of dcgm-exporter in the window; it has {there}. Is it the right "
         "server, does --since reach back far enough, and do the label matchers fit?"
     )
-
-
-def _probe(server: PrometheusServer, metrics: tuple[str, ...], window: Range, match: str) -> tuple[int, int]:
-    """The most series of a metric at a time, and the time between two scrapes, read off raw samples."""
-    grid = max((window[1] - window[0]) // _PROBES, MINUTE_MS)
-    for name in metrics:
-        selector = _selector(f'__name__="{name}"', match)
-        counts = server.counts(f"count({selector})", *window, grid)
-        if counts:
-            there = counts[-1][0]
-            lengths = [
-                (len(series.at_ms), int(np.median(np.diff(series.at_ms))))
-                for series in server.samples(selector, there - HOUR_MS, there)
-                if len(series.at_ms) > 2
-            ]
-            step_ms = max(lengths, default=(0, _USUAL_STEP_MS))[1]
-            return int(max(count for _, count in counts)), step_ms
-    return _USUAL_SERIES, _USUAL_STEP_MS
 
 
 def _piece_ms(found: Survey, rows: int) -> int:
@@ -280,14 +266,14 @@ def _read(
     tally: _Tally,
 ) -> History:
     """All metrics of one piece; a few steps more at its beginning tell how wide the first samples are."""
-    lead_ms = _LEAD_STEPS * found.step_ms
+    lead_ms = _LEAD_STEPS * found.slowest_ms
 
     def read(name: str) -> list[Series]:
-        return server.samples(_selector(f'__name__="{name}"', settings.match), piece[0] - lead_ms, piece[1])
+        return server.samples(selector(f'__name__="{name}"', settings.match), piece[0] - lead_ms, piece[1])
 
     series = [each for many in pool.map(read, found.metrics) for each in many]
     history = history_of(
-        devices(series, step_ms=found.step_ms, exported=found.exported),
+        devices(series, found.site),
         source=settings.source,
         from_ms=piece[0],
     )
@@ -306,7 +292,3 @@ def _progress(tally: _Tally, whole_ms: int, at_ms: int) -> Progress:
         samples_read=tally.samples_read,
         at_ms=at_ms,
     )
-
-
-def _selector(*matchers: str) -> str:
-    return "{" + ",".join(matcher for matcher in matchers if matcher) + "}"

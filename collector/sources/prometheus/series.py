@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
-from collector.dcgm.labels import Claim, Identity, claims, identity, own_pods, parent_of
+from collector.dcgm.endpoint import STALE_MS
+from collector.dcgm.labels import Claim, Identity, identity, parent_of
+from collector.dcgm.own_pods import Exporters, holders
 from collector.dcgm.readout import OF_HOLDERS
 from collector.dcgm.vocabulary import (
     BLANKS,
@@ -33,8 +36,22 @@ _TARGET = ("job", "instance", "prometheus", "prometheus_replica", "replica", "cl
 _APART = 0.75
 _STRETCH = 1.5
 _ENOUGH = 4
-_STEPS_DIFFER = 4
+_AROUND = 4
+"""Scrapes to each side that tell a step: of nine, four may be late or missing."""
 _BLANKS = np.array(sorted(BLANKS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What is known of the targets before their series are read.
+
+    ``steps`` is the time between two scrapes of each, ``step_ms`` of one that is not in it.
+    """
+
+    step_ms: int
+    steps: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    exporters: Exporters = field(default_factory=Exporters)
+    several_clusters: bool = False
 
 
 @dataclass(slots=True)
@@ -70,27 +87,37 @@ class Device:
     of_holders: Mapping[Claim, Mapping[str, Values]] = field(default_factory=dict)
 
 
-def devices(series: Iterable[Series], *, step_ms: int, exported: bool) -> tuple[Device, ...]:
+def devices(series: Iterable[Series], site: Site) -> tuple[Device, ...]:
     """The devices that the series tell of; widths are the time since the scrape before, at a gap one step."""
-    collected = _collect([_without_blanks(each) for each in series], exported)
+    usable = [_without_blanks(each) for each in series]
+    named = holders([each.labels for each in usable], site.exporters, several_clusters=site.several_clusters)
+    collected = _collect(zip(usable, named, strict=True))
     for device in tuple(collected.values()):
         if device.identity.parent is not None:
             _leave_to_the_instance(collected[device.identity.parent], device)
-    grids = (_on_grid(found, step_ms) for found in collected.values())
+    grids = (_on_grid(found, site) for found in collected.values())
     return tuple(device for device in grids if len(device.at_ms))
 
 
-def _collect(series: list[Series], exported: bool) -> dict[GpuUuid, Collected]:
-    by_target: dict[tuple[str, ...], list[Series]] = {}
-    for each in series:
-        by_target.setdefault(_target(each.labels), []).append(each)
-    own = own_pods(each.labels for each in series)
+def target_of(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """The target that a series was scraped from, and by which server."""
+    return tuple(labels.get(name, "") for name in _TARGET)
+
+
+def usual_step_ms(at_ms: Times) -> int | None:
+    """The time between two of a series' scrapes in whole seconds, where it has enough of them."""
+    return max(round(np.median(np.diff(at_ms)) / 1000), 1) * 1000 if len(at_ms) > _ENOUGH else None
+
+
+def _collect(series: Iterable[tuple[Series, tuple[Claim, ...] | None]]) -> dict[GpuUuid, Collected]:
+    by_target: dict[tuple[str, ...], list[tuple[Series, tuple[Claim, ...] | None]]] = {}
+    for each, named in series:
+        by_target.setdefault(target_of(each.labels), []).append((each, named))
     found: dict[GpuUuid, Collected] = {}
     for target, group in by_target.items():
-        factors = scales(group)
-        for each in group:
-            held = claims(each.labels, exported=exported, own=own) or ()
-            _assign(found, each, target, factors, held=held)
+        factors = scales([each for each, _ in group])
+        for each, named in group:
+            _assign(found, each, target, factors, held=named or ())
     return found
 
 
@@ -145,7 +172,9 @@ def _leave_to_the_instance(board: Collected, instance: Collected) -> None:
             part.values = np.where(np.isin(part.at_ms, times), np.nan, part.values)
 
 
-def _on_grid(found: Collected, step_ms: int) -> Device:
+def _on_grid(found: Collected, site: Site) -> Device:
+    steps = [site.steps[part.target] for part in found.parts if part.target in site.steps]
+    step_ms = min(steps, default=site.step_ms)
     at = _grid(found.parts, step_ms)
     ranked: Ranked = {}
     of_holders: dict[Claim, Ranked] = {}
@@ -236,13 +265,19 @@ def _grid(parts: Iterable[Part], step_ms: int) -> Times:
 
 
 def _widths(at: Times, step_ms: int) -> Times:
-    """The time since the scrape before, and one step where that is long ago; the first has one step."""
+    """The time since the scrape before, and one step where that is long ago; the first has one step.
+
+    The step is that of the scrapes around: one target is scraped oftener than another, and than before.
+    """
     apart = np.diff(at)
-    local = float(step_ms)
-    if len(apart) >= _ENOUGH:
-        local = float(np.clip(np.median(apart), step_ms / _STEPS_DIFFER, step_ms * _STEPS_DIFFER))
-    widths = np.where(apart <= _STRETCH * local, apart, round(local))
-    return np.concatenate([[round(local)], widths]).astype(np.int64)[: len(at)]
+    if len(apart) < _ENOUGH:
+        steps = np.full(len(at), step_ms)
+    else:
+        around = sliding_window_view(np.pad(apart, _AROUND, mode="reflect"), 2 * _AROUND + 1)
+        local = np.minimum(np.median(around, axis=1), max(step_ms, STALE_MS))
+        steps = np.concatenate([local[:1], local])
+    widths = np.concatenate([steps[:1], np.where(apart <= _STRETCH * steps[1:], apart, steps[1:])])
+    return widths.round().astype(np.int64)[: len(at)]
 
 
 def _without_blanks(series: Series) -> Series:
@@ -253,10 +288,6 @@ def _without_blanks(series: Series) -> Series:
         return series
     known = np.where(fine, values, np.nan)
     return Series(name=series.name, labels=series.labels, at_ms=series.at_ms, values=known)
-
-
-def _target(labels: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(labels.get(name, "") for name in _TARGET)
 
 
 def _instance(labels: Mapping[str, str]) -> str:

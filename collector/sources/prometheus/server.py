@@ -124,6 +124,17 @@ class PrometheusServer:
         answer, _ = _skeleton(self._get(f"/api/v1/label/{label}/values", window))
         return tuple(str(value) for value in answer["data"] or ())
 
+    def labels(self, selector: str, from_ms: int, to_ms: int) -> tuple[Mapping[str, str], ...]:
+        """The labels of each series that ``selector`` picks in the window."""
+        window = {"start": _seconds(from_ms), "end": _seconds(to_ms), "match[]": selector}
+        answer, _ = _skeleton(self._get("/api/v1/series", window))
+        try:
+            return tuple({str(k): str(v) for k, v in each.items()} for each in answer["data"] or ())
+        except AttributeError as error:
+            raise NotPrometheus(
+                f"the answer to a query of labels is not a Prometheus' ({error}). {NOT_A_PROMETHEUS}"
+            ) from error
+
     def scraped_from(self, selector: str, from_ms: int, to_ms: int) -> tuple[str, ...]:
         """The addresses from which the targets of the series that ``selector`` picks are scraped.
 

@@ -19,7 +19,7 @@ from collector.model import ClaimSource, GpuUuid, Holder, JobId
 from collector.sources.prometheus.convert import held_intervals, history_of
 from collector.sources.prometheus.import_history import cut, remaining, total_ms
 from collector.sources.prometheus.scale import scales
-from collector.sources.prometheus.series import devices
+from collector.sources.prometheus.series import Site, devices
 from collector.sources.prometheus.server import Series
 from tests.collector.dcgm.dcgm_writer import DIALECTS, Board, Dialect, Facts, exposition
 from tests.collector.dcgm.test_dcgm_dialects import facts
@@ -57,9 +57,7 @@ def racks(draw: st.DrawFn) -> list[Board]:
 def test_history_says_what_a_live_scrape_of_the_same_says(boards: list[Board], dialect: Dialect) -> None:
     text = exposition(boards, dialect)
     live = read_out(parse(text, is_known), fallback_node="n", at_ms=AT_MS, width_ms=STEP_MS)
-    past = history_of(
-        devices(series_of(text), step_ms=STEP_MS, exported=False), source="prometheus", from_ms=AT_MS - 1
-    )
+    past = history_of(devices(series_of(text), Site(step_ms=STEP_MS)), source="prometheus", from_ms=AT_MS - 1)
     assert past.samples.schema == SAMPLE_SCHEMA
     assert _sorted(past.samples) == _sorted(to_table(live.samples))
     assert {gpu.uuid: gpu for gpu in past.gpus} == {gpu.uuid: gpu for gpu in live.gpus}
@@ -122,13 +120,13 @@ def test_blank_values_and_the_upgrade_of_an_exporter_are_seen_scrape_by_scrape()
         values=np.array([64.0, 2147483632.0, 0.64, 1.0]),
     )
     base = Series(name="DCGM_FI_DEV_FB_USED_BYTES", labels={"UUID": "GPU-a"}, at_ms=at[2:], values=np.ones(2))
-    (device,) = devices([util, base], step_ms=STEP_MS, exported=False)
+    (device,) = devices([util, base], Site(step_ms=STEP_MS))
     assert device.columns["gpu_utilization_ratio"] == pytest.approx([0.64, np.nan, 0.64, 1.0], nan_ok=True)
 
 
 def test_undecided_utilization_in_history_is_unknown_and_flagged() -> None:
     history = history_of(
-        devices(series_of('DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="a"} 1\n'), step_ms=STEP_MS, exported=False),
+        devices(series_of('DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="a"} 1\n'), Site(step_ms=STEP_MS)),
         source="prometheus",
         from_ms=0,
     )
@@ -143,9 +141,7 @@ def test_board_partitioned_on_the_way_counts_its_work_as_a_whole_before_and_in_p
         *series_of(exposition([whole], DIALECTS[0])),
         *series_of(exposition([whole, part], DIALECTS[0]), AT_MS + STEP_MS),
     ]
-    history = history_of(
-        devices(both, step_ms=STEP_MS, exported=False), source="prometheus", from_ms=AT_MS - 1
-    )
+    history = history_of(devices(both, Site(step_ms=STEP_MS)), source="prometheus", from_ms=AT_MS - 1)
     rows = {(row["uuid"], row["at_ms"]): row for row in history.samples.to_pylist()}
     assert rows["GPU-m", AT_MS]["utilization_ratio"] == pytest.approx(0.9)
     assert rows["GPU-m", AT_MS + STEP_MS]["utilization_ratio"] is None

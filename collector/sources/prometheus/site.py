@@ -1,0 +1,101 @@
+"""What a Prometheus knows of its exporters before their samples are read: how many series and how often
+scraped, which pods are exporters themselves, how many clusters, and GPUs that no UUID tells apart. Blocks.
+"""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector.dcgm.labels import EXPORTED_POD, UUID
+from collector.dcgm.own_pods import UP, exporters
+from collector.sources.prometheus.series import Site, target_of, usual_step_ms
+from collector.sources.prometheus.server import PrometheusServer
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DCGM = '__name__=~"(?i:dcgm)_.+"'
+_USUAL_STEP_MS = 30_000
+_USUAL_SERIES = 100
+_COARSE, _FINE = 60, 500
+"""Looks at each metric in the window; so many where the first find none: GPUs that were there briefly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scrapes:
+    """How much there is: the most series of a metric at a time, and the times between two scrapes.
+
+    ``fastest_ms`` and ``slowest_ms`` are of targets in the window's last hour with samples.
+    """
+
+    series: int
+    fastest_ms: int
+    slowest_ms: int
+    site: Site
+
+
+def selector(*matchers: str) -> str:
+    """The matchers that are not empty, in braces."""
+    return "{" + ",".join(matcher for matcher in matchers if matcher) + "}"
+
+
+def look_at(
+    server: PrometheusServer, metrics: tuple[str, ...], window: tuple[int, int], match: str
+) -> Scrapes:
+    """What is known of the site. Raises ImportFailed."""
+    name, series, last_ms = _largest(server, metrics, window, match)
+    of_name = f'__name__="{name}"'
+    steps: dict[tuple[str, ...], int] = {}
+    for each in server.samples(selector(of_name, match), last_ms - HOUR_MS, last_ms):
+        if (step_ms := usual_step_ms(each.at_ms)) is not None:
+            target = target_of(each.labels)
+            steps[target] = min(step_ms, steps.get(target, step_ms))
+    told = sorted(steps.values()) or [_USUAL_STEP_MS]
+    exported = server.labels(selector(of_name, match, f'{EXPORTED_POD[0]}!=""'), *window)
+    clusters = server.label_values("cluster", selector(DCGM, match), *window)
+    return Scrapes(
+        series=series,
+        fastest_ms=told[0],
+        slowest_ms=told[-1],
+        site=Site(
+            step_ms=int(np.median(told)),
+            steps=steps,
+            exporters=exporters(_up(server, window, match), exported),
+            several_clusters=len(set(clusters) - {""}) > 1,
+        ),
+    )
+
+
+def without_uuid(server: PrometheusServer, window: tuple[int, int], match: str) -> tuple[str, ...]:
+    """The GPUs that no UUID names, by their target and number (``node1:9400 gpu 0``). Raises ImportFailed."""
+    nameless = [f'{label}=""' for label in UUID]
+    found = server.labels(selector(DCGM, match, *nameless, 'gpu!=""'), *window)
+    return tuple(sorted({f"{each.get('instance', '')} gpu {each['gpu']}".strip() for each in found}))
+
+
+def _largest(
+    server: PrometheusServer, metrics: tuple[str, ...], window: tuple[int, int], match: str
+) -> tuple[str, int, int]:
+    """The metric with the most series at a time, that number, and when it had samples last."""
+    for looks in (_COARSE, _FINE):
+        grid = max((window[1] - window[0]) // looks, MINUTE_MS)
+        found = []
+        for name in metrics:
+            of_name = f'__name__="{name}"'
+            counts = server.counts(f"count({selector(of_name, match)})", *window, grid)
+            if counts:
+                found.append((int(max(count for _, count in counts)), name, counts[-1][0]))
+        if found:
+            series, name, last_ms = max(found)
+            return name, series, last_ms
+    return metrics[0], _USUAL_SERIES, window[1]
+
+
+def _up(server: PrometheusServer, window: tuple[int, int], match: str) -> tuple[dict[str, str], ...]:
+    """The labels of each target of the jobs that scrape GPUs, as Prometheus itself has them."""
+    jobs = server.label_values("job", selector(DCGM, match), *window)
+    return tuple(
+        dict(labels)
+        for job in jobs
+        for labels in server.labels(selector(f'__name__="{UP}"', f"job={json.dumps(job)}"), *window)
+    )

@@ -1,0 +1,127 @@
+"""Behind one Prometheus each target is set up in its own way: what one says of a pod is said of no other."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from collector.dcgm.own_pods import UP, exporters, holders
+from collector.dcgm.readout import read_out
+from collector.dcgm.text import Row, parse
+from collector.dcgm.vocabulary import is_known
+from collector.model import GpuUuid
+
+Labels = Mapping[str, str]
+
+
+def row(uuid: str, instance: str, **labels: str) -> Labels:
+    return {"UUID": uuid, "instance": instance, "job": "gpus"} | labels
+
+
+def pod(name: str, namespace: str = "lab", container: str = "main") -> Labels:
+    return {"pod": name, "namespace": namespace, "container": container}
+
+
+def exported(name: str, own: str = "gpu-metrics-x7k2p") -> Labels:
+    return pod(own, "ops", "exporter") | {"exported_pod": name, "exported_namespace": "lab"}
+
+
+def jobs(*rows: Labels, up: tuple[Labels, ...] = (), several_clusters: bool = False) -> list[list[str]]:
+    found = holders(rows, exporters(up, ()), several_clusters=several_clusters)
+    return [[claim.holder.job for claim in named or ()] for named in found]
+
+
+OWN = pod("gpu-metrics-x7k2p", "ops", "exporter")
+TARGET = {"job": "gpus", "instance": "b"}
+
+
+def test_one_target_whose_labels_are_renamed_takes_no_holder_from_another() -> None:
+    found = jobs(
+        row("A", "a", **pod("train-0")),
+        row("B", "b", **exported("train-1")),
+        row("C", "b", **OWN),
+        row("D", "a", **pod("train-2")),
+    )
+    assert found == [["pod:lab/train-0"], ["pod:lab/train-1"], [], ["pod:lab/train-2"]]
+
+
+def test_labels_honoured_for_half_a_month_name_the_same_job_in_both_halves() -> None:
+    before, after = row("A", "a", **pod("w1")), row("A", "a", **exported("w1"))
+    assert jobs(before, after) == [["pod:lab/w1"], ["pod:lab/w1"]]
+
+
+def test_an_exporter_known_on_one_node_is_known_on_the_next() -> None:
+    """A DaemonSet's pods differ in five characters: on a node that is all free no workload stands beside."""
+    free = row("C", "c", **pod("gpu-metrics-7z2bd", "ops", "exporter"))
+    same_name_elsewhere = row("D", "d", **pod("gpu-metrics-7z2bd", "lab", "torch"))
+    found = jobs(row("B", "b", **exported("train-1")), free, same_name_elsewhere)
+    assert found == [["pod:lab/train-1"], [], ["pod:lab/gpu-metrics-7z2bd"]]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        pod("gpu-metrics-7z2bd", "monitoring", "exporter") | {"job": "monitoring/gpu-metrics"},
+        {"pod": "gpu-metrics-7z2bd", "namespace": "monitoring", "job": "kubernetes-pods"},
+    ],
+    ids=["the operator's PodMonitor", "pods by annotation, with no container"],
+)
+def test_an_exporter_beside_one_busy_gpu_holds_no_other(own: Labels) -> None:
+    busy = row("A", "a", **{**pod("train-y"), "job": own["job"]})
+    assert jobs(busy, row("B", "a", **own)) == [["pod:lab/train-y"], []]
+
+
+def test_up_tells_the_pod_of_a_target_whatever_it_is_called() -> None:
+    up = TARGET | pod("board-watch-0", "ops", "agent")
+    free = row("A", "b", **pod("board-watch-0", "ops", "agent"))
+    busy = row("B", "b", **pod("gpu-metrics-7z2bd", "ops", "agent"))
+    assert jobs(free, busy) == [["pod:ops/board-watch-0"], ["pod:ops/gpu-metrics-7z2bd"]]
+    assert jobs(free, busy, up=(up,)) == [[], ["pod:ops/gpu-metrics-7z2bd"]]
+
+
+def test_where_up_names_no_pod_every_pod_is_a_workload() -> None:
+    """A static target: a pod on all GPUs, with no container and a generated name, is the exporter's word."""
+    rows = [row(uuid, "b", pod="train-x7k2p", namespace="lab") for uuid in "AB"]
+    assert jobs(*rows) == [[], []]
+    assert jobs(*rows, up=(TARGET,)) == [["pod:lab/train-x7k2p"]] * 2
+
+
+def test_jobs_of_one_name_in_two_clusters_are_two() -> None:
+    rows = [row(c, c, cluster=c, hpc_job="42", **pod("train-0")) for c in ("a", "b")]
+    assert jobs(*rows, several_clusters=True) == [
+        ["pod:lab/train-0@a", "slurm:42@a"],
+        ["pod:lab/train-0@b", "slurm:42@b"],
+    ]
+    assert jobs(rows[0]) == [["pod:lab/train-0", "slurm:42"]]
+    # job@1772438400 is how a run of a reused name is called
+    (numbered,) = jobs(row("A", "a", cluster="7", hpc_job="42"), several_clusters=True)
+    assert numbered == ["slurm:42@cluster-7"]
+
+
+def test_an_exporter_of_one_cluster_is_none_of_another() -> None:
+    known = row("A", "a", cluster="a", **exported("train-0"))
+    other = row("B", "b", cluster="b", **OWN)
+    assert jobs(known, other)[1] == ["pod:ops/gpu-metrics-x7k2p"]
+
+
+def _line(name: str, value: float, labels: Labels) -> str:
+    inside = ",".join(f'{key}="{said}"' for key, said in labels.items())
+    return f"{name}{{{inside}}} {value}\n"
+
+
+def test_a_federated_page_of_two_clusters_and_both_kinds_of_labels() -> None:
+    blocks = (
+        row("GPU-a", "fa:9400", cluster="a", **pod("live-a")),
+        row("GPU-b", "fb:9400", cluster="b", **exported("live-b")),
+        row("GPU-c", "fa:9400", cluster="a", **pod("live-c")),
+        row("GPU-d", "fd:9400", cluster="b", **pod("watch-0", "ops", "agent")),
+    )
+    up = _line(UP, 1, {"job": "gpus", "instance": "fd:9400", "cluster": "b"} | pod("watch-0", "ops", "agent"))
+    text = up + "".join(_line("DCGM_FI_DEV_GPU_UTIL", 50, labels) for labels in blocks)
+    rows: tuple[Row, ...] = parse(text, lambda name: is_known(name) or name == UP)
+    allocations = read_out(rows, fallback_node="n", at_ms=1, width_ms=1).allocations
+    assert allocations is not None
+    assert {each.uuid: each.holder.job for each in allocations} == {
+        GpuUuid("GPU-a"): "pod:lab/live-a@a",
+        GpuUuid("GPU-b"): "pod:lab/live-b@b",
+        GpuUuid("GPU-c"): "pod:lab/live-c@a",
+    }
