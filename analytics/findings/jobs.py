@@ -14,6 +14,7 @@ from analytics.findings.window import bins_in, contradictions, copying, cover, f
 from analytics.findings.words import by_place, gpu_names, holder_name, measured_by
 from analytics.model import BIN_MS, IDLENESS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
 from analytics.thresholds import IDLE_RATIO, Thresholds
+from analytics.vocabulary.findings import WORKED_BEFORE
 from collector.model import Basis, JobKind
 
 SPINS_RATIO = 0.9
@@ -70,7 +71,11 @@ def judge_jobs(
 
 
 def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
-    """Some of its GPUs are idle or empty, as each one's own finding says, while others are in use."""
+    """Some of its GPUs are idle or empty, as each one's own finding says, while others are in use.
+
+    What is looked at is the whole run: GPUs that have worked in it are needed, as far as anybody knows, and
+    their processes may be at work beside them.
+    """
     quiet = [(each, found) for each in held for found in each.verdict.findings if found.kind in IDLENESS]
     idle = [each for each, _ in quiet]
     used = [each for each in held if each not in idle and _is_used(each, t)]
@@ -84,6 +89,12 @@ def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
     have = "has" if len(idle) == 1 else "have"
     least, more = ("at least ", "") if _may_be_longer(quiet, since_ms) else ("", " or more")
     more = "" if len(idle) == 1 else more
+    worked = all(each.claim.busy_until_ms is not None for each in idle)
+    now, before, may = "", "", ""
+    if worked:
+        now, before = " now", ", which worked for it before,"
+        whose = "its process" if len(idle) == 1 else "their processes"
+        may = f" {whose[0].upper()}{whose[1:]} may be at work on the CPU, or have ended."
     tail = f" {unsure} more could not be judged." if unsure else ""
     return _finding(
         FindingKind.USES_PART,
@@ -91,8 +102,8 @@ def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
         window,
         since_ms=since_ms,
         sentence=(
-            f"{holder_name(idle[0].claim)} was given {len(held)} GPUs and uses {len(used)} of them: "
-            f"{names} {have} done nothing for it for {least}{quiet_for}{more}.{tail}"
+            f"{holder_name(idle[0].claim)} was given {len(held)} GPUs and uses {len(used)} of them{now}: "
+            f"{names}{before} {have} done nothing for it for {least}{quiet_for}{more}.{may}{tail}"
         ),
         evidence=(
             Evidence(name="gpus", value=len(held)),
@@ -100,6 +111,7 @@ def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
             Evidence(name="gpus_idle", value=len(idle)),
             Evidence(name="gpus_not_judged", value=unsure),
             Evidence(name="idle_gpus", value=names),
+            *((Evidence(name=WORKED_BEFORE, value=True),) if worked else ()),
         ),
     )
 

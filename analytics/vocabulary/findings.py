@@ -61,6 +61,13 @@ waste."""
 LOST_GPU, LOST_ERROR = "lost_gpu", "lost_gpu_error"
 """Evidence of a job that does nothing since a GPU of it was lost: which one, and what is known of it."""
 
+WORKED_BEFORE = "idle_gpus_worked"
+"""Evidence of a job that uses a part of its GPUs now: all of the others have worked for it in its run."""
+LOOK_BEFORE_LESS = (
+    "look what the processes of its idle GPUs do: an evaluation on the CPU will come back; one that died or "
+    "waits will not, and the job is best started again"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindWords:
@@ -88,6 +95,8 @@ class KindWords:
         told = json.loads(evidence) if isinstance(evidence, str) else evidence
         if isinstance(told, Mapping) and told.get(LOST_GPU) is not None:
             return lost_remedy(str(told[LOST_GPU]), told.get(LOST_ERROR))
+        if isinstance(told, Mapping) and told.get(WORKED_BEFORE):
+            return LOOK_BEFORE_LESS
         return self.remedies.get(job_kind or "", self.remedy)
 
 

@@ -13,6 +13,7 @@ from advisor.policies.phrases import job_name
 from advisor.state.model import ActionClass, Job
 from analytics import text
 from analytics.model import Evidence, Finding, FindingKind
+from analytics.vocabulary.findings import LOOK_BEFORE_LESS, WORKED_BEFORE
 from collector.model import JobId
 from service.alerts.facts import Facts
 from service.alerts.idle import ended
@@ -155,7 +156,9 @@ def _condition(facts: Facts, kind: AlertKind, job: Job, found: list[Finding]) ->
         since_ms=min(each.since_ms for each in found),
         title=f"{job_name(job)} {words.title}{cost}",
         says=told(found),
-        next=words.next,
+        next=f"Fallow takes no GPU from it. {_capital(LOOK_BEFORE_LESS)}."
+        if _has_worked(first)
+        else words.next,
         do=keeping(job.id),
         evidence=(
             *evidence,
@@ -168,3 +171,12 @@ def _condition(facts: Facts, kind: AlertKind, job: Job, found: list[Finding]) ->
         node=first.node,
         gpus=facts.state.placements[job.id].gpus,
     )
+
+
+def _has_worked(found: Finding) -> bool:
+    """Whether the GPUs that a job leaves idle have worked for it: it needs them, as far as anybody knows."""
+    return any(each.name == WORKED_BEFORE and each.value for each in found.evidence)
+
+
+def _capital(sentence: str) -> str:
+    return f"{sentence[0].upper()}{sentence[1:]}"

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from analytics import text
-from analytics.vocabulary.findings import KINDS, FindingKind
+from analytics.vocabulary.findings import KINDS, FindingKind, words_of_kind
 from service import energy, wording
 from service.cli import freshness, words
 from service.cli.asking import asked
@@ -128,7 +128,8 @@ def run_findings(flags: argparse.Namespace) -> int:
         screen.print(_wasted(waste[0], bool(only_open), of))
     for group in groups:
         screen.print(_draw(group, now))
-    for line in what_to_do({str(row["kind"]) for row in rows}):
+    shown = [part[0] for group in groups for part in _parts(group)]
+    for line in what_to_do({str(row["kind"]) for row in shown if _own_remedy(row) is None}):
         screen.print(line, style="bright_black")
     screen.print(not_judged(unjudged), style="bright_black")
     return 0
@@ -242,7 +243,7 @@ def _wasted(waste: "WasteRow", only_open: bool, of: str) -> str:
 def _draw(group: "list[FindingsRow]", now: datetime) -> RenderableType:
     """One message a job: for each kind the first GPU's sentence, and on which others it is the same."""
     row = group[0]
-    parts = by_kind(group, lambda each: str(each["kind"]), is_open=row["closed_at"] is None)
+    parts = _parts(group)
     more = len({each["uuid"] for each in group}) - 1
     lasted = text.length(words.since(min(each["opened_at"] for each in group), now))
     over = "" if row["closed_at"] is None else f" · over since {words.clock_time(row['closed_at'])}"
@@ -262,7 +263,22 @@ def _draw(group: "list[FindingsRow]", now: datetime) -> RenderableType:
     return Group(head, *said)
 
 
+def _parts(group: "list[FindingsRow]") -> "list[list[FindingsRow]]":
+    return by_kind(group, lambda each: str(each["kind"]), is_open=group[0]["closed_at"] is None)
+
+
 def _said(part: "list[FindingsRow]") -> str:
     row, *more = part
     same = others([place(each) for each in more if each["uuid"] != row["uuid"]])
-    return f"{words.localized(row['sentence'])}{f' {same}' if same else ''}"
+    remedy = _own_remedy(row)
+    to_do = "" if remedy is None else f" To do: {remedy}."
+    return f"{words.localized(row['sentence'])}{f' {same}' if same else ''}{to_do}"
+
+
+def _own_remedy(row: "FindingsRow") -> str | None:
+    """What to do where it is another thing than about its kind in general: a GPU of the job was lost, say."""
+    about = words_of_kind(row["kind"])
+    if about is None:
+        return None
+    remedy = about.remedy_for(None, row.get("evidence"))
+    return None if remedy == about.remedy_for(None) else remedy

@@ -8,6 +8,7 @@ import pytest
 from analytics.findings import judge, judge_jobs
 from analytics.model import Claim, Finding, FindingKind, GpuPast
 from analytics.thresholds import Thresholds
+from analytics.vocabulary.findings import KINDS, LOOK_BEFORE_LESS
 from collector.model import GpuUuid, JobKind, NodeName
 from tests.analytics.pasts import BINS, NOON_MS, TICK_MS, bins, claim, past, then
 
@@ -136,6 +137,26 @@ def test_a_job_that_uses_one_of_four_is_one_finding_beside_its_gpus() -> None:
         "gpus_not_judged": 0,
         "idle_gpus": "GPU 1, 2 and 3 of node1",
     }
+
+
+def test_gpus_that_have_worked_in_its_run_are_no_reason_to_ask_for_fewer() -> None:
+    """One of eight evaluates on its CPU for an hour, after hours of work on all: the job needs eight."""
+    held = claim(8.0, busy_until_ms=NOON_MS - 62 * 60_000, idle_gpu_hours=1.0)
+    (found,) = said([*gpus(*[(0.99, 0.5)] * 7), replace(quiet(7), claims=(held,), bins=bins())])
+    assert found.sentence == (
+        "amara (job sweep) was given 8 GPUs and uses 7 of them now: GPU 7 of node1, which worked for it "
+        "before, has done nothing for it for 1 h 2 min. Its process may be at work on the CPU, or have ended."
+    )
+    evidence = {each.name: each.value for each in found.evidence}
+    assert KINDS[found.kind].remedy_for("batch", evidence) == LOOK_BEFORE_LESS
+    assert KINDS[found.kind].remedy_for("batch", {}).startswith("ask for as many GPUs as it uses")
+
+
+def test_one_that_never_worked_among_those_that_did_is_told_as_a_part() -> None:
+    held = claim(8.0, busy_until_ms=NOON_MS - 62 * 60_000, idle_gpu_hours=1.0)
+    rested = replace(quiet(1), claims=(held,), bins=bins())
+    (found,) = said([*gpus((0.99, 0.5)), rested, quiet(2)])
+    assert "uses 1 of them: GPU 1 and 2 of node1 have done nothing" in found.sentence
 
 
 def test_a_job_that_uses_none_or_all_of_its_gpus_uses_no_part() -> None:

@@ -102,3 +102,11 @@ def test_nobody_is_written_to_about_a_fault_or_a_stranger(typed, kind: str) -> N
 def test_before_the_first_judgement_that_is_said(typed) -> None:  # type: ignore[no-untyped-def]
     status, said = typed([], "slurm:7", judged=False)
     assert status == 2 and "nothing was judged yet" in said
+
+
+def test_what_to_do_is_of_what_was_found_where_that_is_told() -> None:
+    """Who waits for a lost GPU is not told to end the job."""
+    evidence = '{"lost_gpu": "GPU 1 of n1", "lost_gpu_error": "XID 79: GPU has fallen off the bus"}'
+    written = message("ana", "slurm:7", None, [Said("held-idle", IDLE, evidence)], job_kind="batch")
+    assert "GPU 1 of n1 failed (XID 79: GPU has fallen off the bus); start the job again" in written
+    assert "end the job" not in written
