@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from advisor.state.model import ActionClass, ProjectName
+from advisor.state.model import ActionClass, ProjectName, Topology
 from collector.model import GpuUuid, JobId, JobKind, NodeName
 
 
@@ -88,6 +88,7 @@ class Submission:
     restarts: int = 0
     memory_defaults: bool = True
     gpu_models: tuple[str, ...] = ()
+    topology: Topology = Topology.ANY
     limit_s: float | None = None
     opted_out: frozenset[ActionClass] = frozenset()
     nonce: str = ""

@@ -292,6 +292,7 @@ def _from_submission(entry: JobRecord, running: Job | None, now_ms: int) -> Job:
         max_gpus=submission.max_gpus,
         share=submission.share,
         gpu_models=submission.gpu_models,
+        topology=submission.topology,
         submitted_ms=entry.submitted_ms,
         limit_s=submission.limit_s,
         preemptible=submission.preemptible and moves,

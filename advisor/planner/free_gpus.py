@@ -51,10 +51,14 @@ def takes(job: Job, kind: Kind, *, only_instances: bool = False) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """One node's free GPUs of one kind, in order; ``at`` is the node's rank, which settles ties."""
+    """One node's free GPUs of one kind, in order; ``at`` is the node's rank, which settles ties.
+
+    ``size`` counts all that it has of the kind, free or not.
+    """
 
     node: NodeName
     at: int
+    size: int = 0
     free: list[GpuUuid] = field(default_factory=list)
 
 
@@ -69,7 +73,7 @@ class Pool:
     ) -> None:
         self.model, self.memory_bytes, self.part_of_device = model, memory_bytes, part_of_device
         self.kind: Kind = (model, memory_bytes, part_of_device)
-        self.free = self.size = 0
+        self.free = self.size = self.largest = 0
         self.cells: list[Cell] = []
         self._buckets: dict[int, _Bucket] = {}
 
@@ -79,12 +83,17 @@ class Pool:
             cell.at = at
             cell.free.sort()
             self.free += len(cell.free)
+            self.largest = max(self.largest, cell.size)
             self._bucket(len(cell.free)).add(at)
 
-    def pick(self, count: int) -> tuple[GpuUuid, ...] | None:
+    def most(self, job: Job) -> int:
+        """The most GPUs that the job could ever have of this kind at once: of one node, where it must."""
+        return self.largest if job.on_one_node else self.size
+
+    def pick(self, count: int, *, on_one_node: bool = False) -> tuple[GpuUuid, ...] | None:
         """``count`` free GPUs: all on the fullest node that fits, else on as few nodes as can be.
 
-        Nothing is taken. ``None`` when fewer are free.
+        Nothing is taken. ``None`` when fewer are free, or with ``on_one_node`` no node has so many.
         """
         if self.free < count:
             return None
@@ -92,7 +101,11 @@ class Pool:
             at = self._buckets[size].least()
             if at is not None:
                 return tuple(self.cells[at].free[:count])
-        return self._pick_spread(count)
+        return None if on_one_node else self._pick_spread(count)
+
+    def freest(self) -> int:
+        """How many GPUs the node has free that has most."""
+        return max((size for size, bucket in self._buckets.items() if bucket.members), default=0)
 
     def last(self, most: int) -> list[GpuUuid]:
         """Up to ``most`` free GPUs, the last first, wherever they lie; nothing is taken."""

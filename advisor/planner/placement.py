@@ -16,7 +16,7 @@ finds places and keeps the books; whether somebody *should* get a place is decid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from advisor.planner.free_gpus import Cell, Fractions, Pool, Tenant, takes
+from advisor.planner.free_gpus import Cell, Fractions, Kind, Pool, Tenant, takes
 from advisor.planner.reservations import JobReservations, Waiting
 from advisor.planner.transition import SHARED_RESERVE_BYTES, memory_beside
 from advisor.state.model import ClusterState, Gpu, Job, Placement
@@ -66,6 +66,12 @@ def _kind(gpu: Gpu) -> _Kind:
     return (gpu.model or "", gpu.memory_bytes or 0, gpu.part_of_device or 0.0)
 
 
+def _key(kind: Kind) -> _Kind:
+    """The same of a pool's kind."""
+    model, memory_bytes, part = kind
+    return (model or "", memory_bytes or 0, part or 0.0)
+
+
 class Board:
     """What is free, and what is held back for whom, during one decision."""
 
@@ -111,14 +117,26 @@ class Board:
         """Where ``count`` GPUs for the job are free, nothing taken; ``None`` when there is no such place."""
         if job.share < 1:
             return self._find_instances(job, count) or self._find_shared(job, count)
-        picks = (pool.pick(count) for pool in self._in_reach(job, count))
-        return next((pick for pick in picks if pick is not None), None)
+        kinds = self._in_reach(job, count)
+        for on_one_node in (True,) if job.on_one_node else (True, False) if job.prefers_node else (False,):
+            for pool in kinds:
+                pick = pool.pick(count, on_one_node=on_one_node)
+                if pick is not None:
+                    return pick
+        return None
+
+    def find_at(self, job: Job, node: NodeName, count: int) -> tuple[GpuUuid, ...] | None:
+        """The same on this node, whole GPUs of one kind."""
+        cells = (self._at.get((node, _key(pool.kind))) for pool in self._in_reach(job, count))
+        fit = (cell for cell in cells if cell is not None and len(cell.free) >= count)
+        return next((tuple(cell.free[:count]) for cell in fit), None)
 
     def fits(self, job: Job, count: int) -> bool:
         """Whether ``find`` would find a place."""
         if job.share < 1:
             return self.find(job, count) is not None
-        return any(pool.free >= count for pool in self._in_reach(job, count))
+        kinds = self._in_reach(job, count)
+        return any((pool.freest() if job.on_one_node else pool.free) >= count for pool in kinds)
 
     def is_useful(self, gpus: tuple[GpuUuid, ...], job: Job) -> bool:
         """Whether the job could use any of these GPUs if they were free: of its kind, promised to nobody."""
@@ -163,10 +181,19 @@ class Board:
             near += cell.free[: more - len(near)]
         if len(near) == more:
             return tuple(near)
+        if job.on_one_node:
+            return None
         self._take_gpus(near)
         rest = pool.pick(more - len(near))
         self._put_gpus(near)
         return None if rest is None else (*near, *rest)
+
+    def room_beside(self, own: tuple[GpuUuid, ...], *, ever: bool = False) -> int:
+        """GPUs of their kind that are free on the node of these; ``ever``: that there are beside them."""
+        cell = next((self._cells[uuid][1] for uuid in own if uuid in self._cells), None)
+        if cell is None:
+            return 0
+        return cell.size - len(own) if ever else len(cell.free)
 
     def find_on(self, before: tuple[GpuUuid, ...]) -> tuple[GpuUuid, ...] | None:
         """As many free GPUs of the same kind on each node that ``before`` lies on, the very same if free."""
@@ -284,6 +311,7 @@ class Board:
                 pool.cells.append(cell)
             self._cells[gpu.uuid] = (pools[kind], cell)
             pools[kind].size += 1
+            cell.size += 1
             if gpu.uuid not in allocated:
                 cell.free.append(gpu.uuid)
         for pool in pools.values():
@@ -334,6 +362,8 @@ class Board:
 
     def _find_shared(self, job: Job, count: int) -> tuple[GpuUuid, ...] | None:
         kinds = [pool for pool in self.may_use(job) if pool.part_of_device is None]
+        if job.on_one_node and count > 1:
+            return self._find_shared_on_node(job, count, kinds)
         picked: list[GpuUuid] = []
         for uuid in self._shared.with_room(job.share):
             if len(picked) == count:
@@ -345,6 +375,17 @@ class Board:
         rest = (pool.pick(count - len(picked)) for pool in kinds)
         more = next((pick for pick in rest if pick is not None), None)
         return None if more is None else (*picked, *more)
+
+    def _find_shared_on_node(self, job: Job, count: int, kinds: list[Pool]) -> tuple[GpuUuid, ...] | None:
+        """Parts of ``count`` GPUs of one node, of one kind, where most of them are shared already."""
+        shared: defaultdict[Cell, list[GpuUuid]] = defaultdict(list)
+        for uuid in self._shared.with_room(job.share):
+            if self._fits_beside(job, self._gpus[uuid]):
+                shared[self._cells[uuid][1]].append(uuid)
+        cells = (cell for pool in kinds for cell in pool.cells)
+        fit = [cell for cell in cells if len(shared.get(cell, ())) + len(cell.free) >= count]
+        best = max(fit, key=lambda cell: len(shared.get(cell, ())), default=None)
+        return None if best is None else tuple((*shared.get(best, ()), *best.free)[:count])
 
     def _fits_beside(self, job: Job, gpu: Gpu) -> bool:
         need = memory_beside(job, gpu, job.share)

@@ -289,6 +289,8 @@ class Draft:
     def _settle(self, step: Action, job: Job, placement: Placement) -> None:
         if not placement.gpus or len(set(placement.gpus)) != len(placement.gpus):
             raise StepError(f"{_verb(step)} {job.id}: a job needs GPUs, each named once: {placement.gpus}")
+        if job.on_one_node and len({self._node(uuid) for uuid in placement.gpus}) > 1:
+            raise StepError(f"{_verb(step)} {job.id}: it runs on one node only, not on {placement.gpus}")
         if not 0 < placement.share <= 1:
             raise StepError(f"{_verb(step)} {job.id}: a share is above 0 and at most 1: {placement.share}")
         for uuid in placement.gpus:

@@ -15,7 +15,7 @@ from advisor.planner.working_state import WorkingState
 from advisor.policies.promised_starts import is_unseen, sure_end
 from advisor.state.model import Job
 from analytics import text
-from collector.model import GpuUuid, JobId
+from collector.model import GpuUuid, JobId, NodeName
 
 
 class Ends:
@@ -49,8 +49,8 @@ class Ends:
         board = self._round.board
         if board.reserved_for(job.id) or job.share < 1:
             return ""
-        for pool in [pool for pool in board.may_use(job) if pool.size >= job.min_gpus][:1]:
-            free = board.free_in(pool, job.min_gpus)
+        for pool in [pool for pool in board.may_use(job) if pool.most(job) >= job.min_gpus][:1]:
+            free = _on_the_freest(pool, job) if job.on_one_node else board.free_in(pool, job.min_gpus)
             board.promise(job.id, self._round.now_ms, free)
             if free:
                 return f"; {len(free)} free GPUs are held back for it"
@@ -58,6 +58,8 @@ class Ends:
 
     def _earliest(self, job: Job) -> tuple[int, tuple[GpuUuid, ...]] | None:
         board = self._round.board
+        if job.on_one_node:
+            return self._earliest_on_a_node(job)
         best: tuple[int, Pool] | None = None
         for pool in board.may_use(job):
             missing = job.min_gpus - pool.free
@@ -71,6 +73,24 @@ class Ends:
         ending = [uuid for _, uuid in islice(by_then, job.min_gpus)]
         free = board.free_in(pool, job.min_gpus - len(ending))
         return start_ms, (*ending, *free)
+
+    def _earliest_on_a_node(self, job: Job) -> tuple[int, tuple[GpuUuid, ...]] | None:
+        """The same on one node: the first on which enough GPUs are free by then."""
+        best: tuple[int, tuple[GpuUuid, ...]] | None = None
+        for pool in self._round.board.may_use(job):
+            cells = {cell.node: cell for cell in pool.cells if cell.size >= job.min_gpus}
+            ending: dict[NodeName, list[GpuUuid]] = {}
+            for end_ms, uuid in self._ends(pool):
+                cell = cells.get(self._round.state.gpus[uuid].node)
+                if cell is None:
+                    continue
+                own = ending.setdefault(cell.node, [])
+                own.append(uuid)
+                if len(own) + len(cell.free) >= job.min_gpus:
+                    if best is None or end_ms < best[0]:
+                        best = end_ms, (*own, *cell.free[: job.min_gpus - len(own)])
+                    break
+        return best
 
     def _ends(self, pool: Pool) -> Iterator[tuple[int, GpuUuid]]:
         """GPUs of a kind that come free for sure, the earliest first; none that is promised already."""
@@ -100,6 +120,13 @@ class Ends:
         for own in ends.values():
             own.sort(reverse=True)
         return ends
+
+
+def _on_the_freest(pool: Pool, job: Job) -> list[GpuUuid]:
+    """What is free on the node that has most free: what is held there stays, so it gets no fewer later."""
+    fit = [cell for cell in pool.cells if cell.size >= job.min_gpus]
+    best = max(fit, key=lambda cell: len(cell.free), default=None)
+    return [] if best is None else best.free[: job.min_gpus]
 
 
 def _minutes(ms: float) -> str:

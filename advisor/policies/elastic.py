@@ -104,6 +104,9 @@ class Sizes:
         before = self.size[id]
         room = self._room(job)
         most = min(job.max_gpus, before + self._free[pool], before + room)
+        if job.on_one_node:
+            own = self._round.placements[id].gpus
+            most = min(most, len(own) + self._round.board.room_beside(own, ever=self._guaranteed))
         best: _Wish | None = None
         for after, gain in _gains(self._round, job, before, most):
             fair = self._round.fair
@@ -176,7 +179,7 @@ def _awaited(round: WorkingState) -> set[Pool]:
     for job in _refused(round):
         size = job.min_gpus * job.share
         if round.given[job.project] + size <= round.tree.quotas[job.project] + SHARE_SLACK:
-            awaited.update(pool for pool in round.board.may_use(job) if pool.size >= job.min_gpus)
+            awaited.update(pool for pool in round.board.may_use(job) if pool.most(job) >= job.min_gpus)
     return awaited
 
 

@@ -77,6 +77,10 @@ def _claims(round: WorkingState) -> list[Claim]:
             continue
         placement = state.placements.get(job.id)
         claim = claim_of(job, 0 if placement is None else len(placement.gpus), limits)
+        if claim is not None and job.on_one_node:
+            largest = max((pool.largest for pool in round.board.may_use(job)), default=0)
+            claim = replace(claim, speeds={n: speed for n, speed in claim.speeds.items() if n <= largest})
+            claim = claim if claim.speeds else None
         if claim is not None:
             stays = claim.held and not _may_leave(round, job)
             result.append(replace(claim, floor=job.min_gpus) if stays else claim)

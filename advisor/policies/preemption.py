@@ -36,12 +36,14 @@ from advisor.policies.preemption_reasons import SearchResult, Short, eviction_re
 from advisor.policies.preemption_trial import PreemptionTrial
 from advisor.policies.promised_starts import Promises, end_by
 from advisor.state.model import ActionClass, Job, Placement, Reservation
-from collector.model import GpuUuid, JobId
+from collector.model import GpuUuid, JobId, NodeName
 
 PEERS = 64
 """Of so many equals the least harm is looked for: enough for a choice, and few enough to try."""
 BEYOND_H = 4.0
 """Hours that a GPU given up counts beside the work lost: over so long gains are reckoned elsewhere."""
+NODES = 64
+"""On so many nodes room is looked for, for a job that must lie on one: each is a search of its own."""
 TRIES = 4
 """How often moves alone are tried, each time without those who found no place elsewhere."""
 
@@ -117,22 +119,69 @@ class Reclaimer:
         own = round.state.reservations.get(job.id)
         board.fulfil(job.id)
         aside = self._promises.set_aside(job) if may_reclaim else {}
-        room, search = PreemptionTrial(round, job, beside=beside), _Search(may_reclaim=may_reclaim)
-        if (aside and room.is_enough()) or self._search(job, room, search):
-            room.undo()
-            return self._settled(job, room, {}, aside)
-        search.reach = room.reach()
-        room.undo()
-        if may_reclaim:
-            for movable in (True, False):
-                result = self._guaranteed_room(job, search, beside, movable=movable)
-                if result is not None:
-                    return self._settled(job, *result, aside)
+        nodes, search = self._nodes(job, beside), _Search(may_reclaim=may_reclaim)
+        found = [
+            (room, dict[JobId, Placement]())
+            for node in nodes
+            if (room := self._room(job, search, beside, node, enough=bool(aside))) is not None
+        ]
+        for movable in (True, False) if may_reclaim and not found else ():
+            rooms = (self._guaranteed_room(job, search, beside, node, movable=movable) for node in nodes)
+            found = found or [each for each in rooms if each is not None]
+        if found:
+            return self._settled(job, *min(found, key=lambda each: self._cost(each[0])), aside)
         self._promises.restore(aside)
         if own_hold:
             board.promise(job.id, round.now_ms if own is None else own.start_ms, own_hold)
         self._hopeless[shape] = why_short(round, job, search.result(entitled))
         return self._hopeless[shape]
+
+    def _nodes(self, job: Job, beside: tuple[GpuUuid, ...]) -> tuple[NodeName | None, ...]:
+        """The nodes to look for room on, one by one; ``None`` alone for a job that may lie on several.
+
+        Those first that lack fewest GPUs, none where not enough could ever give way.
+        """
+        round, board = self._round, self._round.board
+        if not job.on_one_node or job.share < 1 or job.paused_on or (job.min_gpus == 1 and not beside):
+            return (None,)
+        if beside:
+            return (round.state.gpus[beside[0]].node,)
+        might: Counter[NodeName] = Counter()
+        for id, placement in round.placements.items():
+            runs = round.state.jobs[id]
+            if (runs.preemptible or runs.elastic) and placement.share == 1:
+                might.update(round.state.gpus[uuid].node for uuid in placement.gpus)
+            elif runs.preemptible:
+                might.update({round.state.gpus[uuid].node for uuid in placement.gpus})
+        cells = [
+            (job.min_gpus - len(cell.free), cell.node)
+            for pool in board.may_use(job)
+            for cell in pool.cells
+            if cell.size >= job.min_gpus and len(cell.free) + might[cell.node] >= job.min_gpus
+        ]
+        return tuple(dict.fromkeys(node for _, node in sorted(cells)))[:NODES] or (None,)
+
+    def _cost(self, room: PreemptionTrial) -> tuple[bool, float]:
+        """Sorts first where nobody leaves, then where least is lost."""
+        return any(True for _ in room.leaving()), self._harm(room)
+
+    def _room(
+        self,
+        job: Job,
+        search: _Search,
+        beside: tuple[GpuUuid, ...],
+        node: NodeName | None,
+        *,
+        enough: bool,
+    ) -> PreemptionTrial | None:
+        """Who gives way by shares and priorities; nobody where it is ``enough`` to set promises aside."""
+        room, own = PreemptionTrial(self._round, job, beside=beside, node=node), _Search(search.may_reclaim)
+        result = room if (enough and room.is_enough()) or self._search(job, room, own) else None
+        if result is None:
+            search.reach = max(search.reach, room.reach())
+            search.note(own)
+        room.undo()
+        return result
 
     def _settled(
         self,
@@ -149,7 +198,13 @@ class Reclaimer:
         return place
 
     def _guaranteed_room(
-        self, job: Job, before: _Search, beside: tuple[GpuUuid, ...], *, movable: bool
+        self,
+        job: Job,
+        before: _Search,
+        beside: tuple[GpuUuid, ...],
+        node: NodeName | None = None,
+        *,
+        movable: bool,
     ) -> tuple[PreemptionTrial, dict[JobId, Placement]] | None:
         """A place that its guarantee gives it out of borrowers who are within their fair shares.
 
@@ -161,7 +216,7 @@ class Reclaimer:
             return None
         staying: set[JobId] = set()
         for _ in range(TRIES if movable else 1):
-            room = PreemptionTrial(self._round, job, guaranteed=True, beside=beside)
+            room = PreemptionTrial(self._round, job, guaranteed=True, beside=beside, node=node)
             search = _Search(may_reclaim=True, movable=movable, staying=staying)
             if not self._search(job, room, search):
                 room.undo()
@@ -186,7 +241,7 @@ class Reclaimer:
         search.line.join(self._victims.sources(job, reach, guaranteed=guaranteed))
         turn, chosen = iter(search.line), list[Candidate]()
         for victim in turn:
-            if not self._may_ask(victim, job, room, search):
+            if not room.touches(victim.job.id) or not self._may_ask(victim, job, room, search):
                 continue
             if victim.floor == 0 and braked:
                 search.braked = True
@@ -199,6 +254,7 @@ class Reclaimer:
                 if victim.floor == 0:
                     rank, others = victim.rank, islice(turn, PEERS)
                     peers = [each for each in (*chosen, *others) if each.rank == rank]
+                    peers = [each for each in peers if room.touches(each.job.id)]
                     self._least_harm(
                         job,
                         room,
@@ -319,6 +375,7 @@ def _shape(job: Job) -> tuple[object, ...]:
         job.min_gpus,
         job.share,
         job.gpu_models,
+        job.topology,
         job.memory_bytes,
         job.paused_on,
         (job.user, job.may_share) if job.share < 1 else None,

@@ -147,6 +147,12 @@ def _asks(round: WorkingState, job: Job) -> str:
         return "no GPU of the cluster has the model and memory it asks for"
     free = sum(pool.free for pool in board.may_use(job))
     asks = f"it needs {job.min_gpus * job.share:g} GPUs at once and {free} that it can use are free whole"
+    if job.on_one_node and job.min_gpus > 1:
+        most = max(pool.freest() for pool in board.may_use(job))
+        asks = (
+            f"it needs {job.min_gpus * job.share:g} GPUs at once on one node, and no node has more than "
+            f"{most} free that it can use"
+        )
     waiting = board.waiting_for(job, NAMED)
     if waiting.own:
         asks += f", {waiting.own} more are free and held back for it"

@@ -8,14 +8,14 @@ from advisor.planner.placement import shrunk, works
 from advisor.planner.transition import SHARE_SLACK
 from advisor.planner.working_state import WorkingState
 from advisor.state.model import Job, Phase, Placement, ProjectName, held_gpus
-from collector.model import GpuUuid, JobId
+from collector.model import GpuUuid, JobId, NodeName
 
 
 class PreemptionTrial:
     """The place that is being made for one job, and who gives way for it, in the order of asking.
 
     A paused job fits nowhere but on the nodes that hold its state, and what a running one wants more nowhere
-    but ``beside`` its own GPUs, among those of their kind.
+    but ``beside`` its own GPUs, among those of their kind. With ``node`` all of it must be there.
     """
 
     def __init__(
@@ -25,8 +25,10 @@ class PreemptionTrial:
         *,
         guaranteed: bool = False,
         beside: tuple[GpuUuid, ...] = (),
+        node: NodeName | None = None,
     ) -> None:
         self._round, self._job, self.guaranteed, self._beside = round, job, guaranteed, beside
+        self._node = node
         self._on = job.paused_on if job.phase is Phase.PAUSED else ()
         self._size = (len(self._on) or job.min_gpus) * job.share
         self._before: dict[JobId, Placement] = {}
@@ -64,7 +66,7 @@ class PreemptionTrial:
         return (self._round.state.jobs[id] for id, after in self._after.items() if after is None)
 
     def _fits(self) -> bool:
-        if self._on or self._beside:
+        if self._on or self._beside or self._node is not None:
             return self.place() is not None
         return self._round.board.fits(self._job, self._job.min_gpus)
 
@@ -74,7 +76,13 @@ class PreemptionTrial:
             return self._round.board.find_on(self._on)
         if self._beside:
             return self._round.board.find_beside(self._job, self._beside, self._job.min_gpus)
+        if self._node is not None:
+            return self._round.board.find_at(self._job, self._node, self._job.min_gpus)
         return self._round.board.find(self._job, self._job.min_gpus)
+
+    def touches(self, id: JobId) -> bool:
+        """Whether a running job has GPUs where the place is to be."""
+        return self._node is None or bool(self._near(self._round.state.placements[id].gpus))
 
     def shrink(self, victim: Job, floor: int, depth: int = 0) -> float:
         """Have a running job go down towards ``floor`` GPUs, no further than is needed; GPUs freed.
@@ -153,7 +161,9 @@ class PreemptionTrial:
             if limit is not None:
                 after = self._round.given[name] - self.freed[name] + self._size
                 most = max(most, ceil(after - limit - SHARE_SLACK))
-        return max(self._job.min_gpus - board.free_beside(gpus), most)
+        near = self._near(gpus)
+        free = board.free_beside(gpus) if self._node is None else board.room_beside(near)
+        return max(self._job.min_gpus - free, most)
 
     def _useful(self, before: Placement, keep: int) -> int:
         rest = shrunk(self._round.state, before.gpus, keep)
@@ -168,9 +178,12 @@ class PreemptionTrial:
 
     def _near(self, gpus: Iterable[GpuUuid]) -> tuple[GpuUuid, ...]:
         """Those of these GPUs that lie where the job may."""
+        if not self._on and self._node is None:
+            return tuple(gpus)
         all_gpus = self._round.state.gpus
-        nodes = {all_gpus[uuid].node for uuid in self._on if uuid in all_gpus}
-        return tuple(uuid for uuid in gpus if not self._on or all_gpus[uuid].node in nodes)
+        nodes: set[NodeName | None] = {all_gpus[uuid].node for uuid in self._on if uuid in all_gpus}
+        nodes = nodes or {self._node}
+        return tuple(uuid for uuid in gpus if all_gpus[uuid].node in nodes)
 
     def _now(self, id: JobId) -> Placement | None:
         return self._after[id] if id in self._after else self._round.placements.get(id)

@@ -49,6 +49,7 @@ class Promises:
         self._round = round
         self._on: dict[JobId, tuple[JobId, ...]] = {}
         self._kept: dict[JobId, Reservation] = {}
+        self._lost: set[JobId] = set()
         if round.state.reservations:
             self._keep()
 
@@ -80,6 +81,7 @@ class Promises:
                 self._round.board.promise(head, reservation.start_ms, reservation.gpus)
             else:
                 del self._kept[head]
+                self._lost.add(head)
 
     def is_guaranteed(self, job: Job) -> bool:
         """Whether its own project's quota covers the job beside all that the project has."""
@@ -98,7 +100,8 @@ class Promises:
             if head in anew or head in self._kept or not waits or head in round.state.begun:
                 continue
             away = any(uuid not in round.state.gpus for uuid in reservation.gpus)
-            if not is_unseen(round, reservation) and not (away and reservation.start_ms >= round.now_ms):
+            unknown = is_unseen(round, reservation) or (away and reservation.start_ms >= round.now_ms)
+            if head in self._lost or not unknown:
                 reason = "what was promised to it cannot be kept: its GPUs are not free by then"
                 round.promise(HoldForJob(job=head, start_ms=round.now_ms, gpus=(), reason=reason))
 

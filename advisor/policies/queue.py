@@ -92,7 +92,7 @@ class _Desk:
         for job in sorted(heads, key=lambda each: (each.submitted_ms, each.id)):
             if job.submitted_ms > late_ms:
                 return
-            fits = any(pool.size >= job.min_gpus for pool in round.board.may_use(job))
+            fits = any(pool.most(job) >= job.min_gpus for pool in round.board.may_use(job))
             if job.share < 1 or job.phase is not Phase.PENDING or not fits:
                 continue
             if round.over_limit(job, _size(job)) is None and self._firm.lack(job) is None:
@@ -108,14 +108,15 @@ class _Desk:
         """Start the job, or refuse it with the reason."""
         size = _size(job)
         limit = self.round.over_limit(job, size)
-        most = max((pool.size for pool in self.round.board.may_use(job)), default=0)
+        most = max((pool.most(job) for pool in self.round.board.may_use(job)), default=0)
         if job.min_gpus > most:
+            has = f"no node has more than {most}" if job.on_one_node else f"the cluster has {most}"
             self.round.refuse(
                 job,
                 Rule.NEVER_FITS,
-                f"it needs {_request(job)} of one kind at once{_such(job)}, and the cluster has {most} for it"
+                f"it needs {_request(job)} of one kind at once{_such(job)}, and {has} for it"
                 + self._cut(job),
-                "a smaller request, or more such GPUs",
+                "a smaller request, or more such GPUs" + (" on one node" if job.on_one_node else ""),
             )
         elif limit is not None:
             # Start it in the place of others below the same limit, or say that the limit is reached.
@@ -269,7 +270,8 @@ def _request(job: Job) -> str:
 
 def _such(job: Job) -> str:
     """What else the GPUs must be."""
-    models = f", {' or '.join(job.gpu_models)}" if job.gpu_models else ""
+    models = " on one node" if job.on_one_node else ""
+    models += f", {' or '.join(job.gpu_models)}" if job.gpu_models else ""
     return models if job.memory_bytes is None else f"{models} with {text.size(job.memory_bytes)} of memory"
 
 

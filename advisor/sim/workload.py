@@ -7,6 +7,8 @@ and named, never silently. Times are seconds from the start of the workload; wha
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from advisor.state.model import Topology
+
 
 class StepTimes(Protocol):
     """How long one step of a job takes, by where it runs."""
@@ -45,7 +47,7 @@ class TraceJob:
     """One job as its trace has it: ``gpus`` asked for and ``share`` of each; elastic with ``min_gpus``..
 
     ``memory_bytes`` on each GPU and ``gpu_models`` (none named: any) where the trace says so; ``priority``
-    where it has a quality of service.
+    where it has a quality of service. ``topology``: whether its GPUs must lie on one node.
     """
 
     name: str
@@ -58,6 +60,7 @@ class TraceJob:
     share: float = 1.0
     memory_bytes: int | None = None
     gpu_models: tuple[str, ...] = ()
+    topology: Topology = Topology.ANY
     priority: int = 0
     user: str | None = None
     label: str | None = None

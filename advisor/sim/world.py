@@ -22,7 +22,7 @@ from advisor.sim.cluster import Cluster, gpus_of, nodes_of, projects_of
 from advisor.sim.job import MS, Life
 from advisor.sim.usage import SAMPLE_S, UseMemory
 from advisor.sim.workload import TraceJob, Workload, packed
-from advisor.state.model import ClusterState, Job, Placement, Profile, ProjectName, Use
+from advisor.state.model import ClusterState, Job, Placement, Profile, ProjectName, Topology, Use
 from collector.model import JobId
 
 START_MS = 1_767_225_600_000
@@ -305,6 +305,7 @@ class World:
             memory_bytes=self._memory(trace),
             may_share=trace.share < 1,
             gpu_models=(),
+            topology=self._topology(trace),
             submitted_ms=at,
             preemptible=True,
             checkpointable=True,
@@ -312,6 +313,11 @@ class World:
             use=Use.ACTIVE,
             profile=profile,
         )
+
+    def _topology(self, trace: TraceJob) -> Topology:
+        """What it asked for; on smaller nodes than it had, where none holds it, on as few as can be."""
+        fits = (trace.smallest if self.physics.elastic else trace.gpus) <= self.cluster.gpus_per_node
+        return trace.topology if fits or trace.topology is Topology.ANY else Topology.PREFER_NODE
 
     def _memory(self, trace: TraceJob) -> int | None:
         if trace.memory_bytes is not None or trace.share >= 1:

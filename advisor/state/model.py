@@ -46,6 +46,17 @@ class Phase(StrEnum):
     PAUSED = "paused"
 
 
+class Topology(StrEnum):
+    """Where the GPUs of one job must lie to each other. NODE: all on one machine, or it waits.
+
+    PREFER_NODE: on one machine where one has room, else on as few as can be.
+    """
+
+    ANY = "any"
+    PREFER_NODE = "prefer-node"
+    NODE = "node"
+
+
 class Use(StrEnum):
     """What a running job makes of its GPUs, as analytics judged it. UNKNOWN is never idle."""
 
@@ -149,6 +160,7 @@ class Job:
     It runs on ``min_gpus`` to ``max_gpus`` GPUs at once or not at all (a gang), taking ``share`` of each;
     elastic when the two differ. ``memory_bytes`` is its peak need on each GPU, ``memory_held_bytes`` what it
     holds there now, caches included. ``gpu_models`` are the models it accepts; none named is any.
+    ``topology``: how its GPUs lie to each other.
     ``limit_s`` is a hard upper bound of its run time. ``started_ms`` is the start of the current run,
     ``acted_ms`` the last time it was paused, requeued or moved, ``resized_ms`` the last resize.
     ``paused_on`` are the GPUs that it left when it was paused: its state lies in those nodes' memory.
@@ -181,6 +193,7 @@ class Job:
     memory_bytes: int | None = None
     memory_held_bytes: int | None = None
     gpu_models: tuple[str, ...] = ()
+    topology: Topology = Topology.ANY
     submitted_ms: int = 0
     started_ms: int | None = None
     limit_s: float | None = None
@@ -219,6 +232,16 @@ class Job:
     def elastic(self) -> bool:
         """Whether it may run on more than one world size."""
         return self.max_gpus > self.min_gpus
+
+    @property
+    def on_one_node(self) -> bool:
+        """Whether all its GPUs must lie on one machine."""
+        return self.topology is Topology.NODE
+
+    @property
+    def prefers_node(self) -> bool:
+        """Whether one machine is better than several, and several are better than to wait."""
+        return self.topology is Topology.PREFER_NODE
 
     @property
     def demand_gpus(self) -> float:

@@ -24,7 +24,7 @@ from advisor.jobs.model import (
     Submission,
 )
 from advisor.planner.consent import Kind
-from advisor.state.model import ActionClass, ProjectName
+from advisor.state.model import ActionClass, ProjectName, Topology
 from collector.model import JobId, JobKind, NodeName
 from service import names
 from service.control.interface import Caller, OwnWord
@@ -148,6 +148,7 @@ class SubmissionOrder(Order):
         list[Annotated[str, Field(strict=True, min_length=1, max_length=64, pattern=SENTENCE)]],
         Field(max_length=16),
     ] = []
+    topology: Topology = Topology.ANY
     limit_s: Annotated[float, Field(strict=True, gt=0, le=YEAR_S)] | None = None
     opted_out: Annotated[list[ActionClass], Field(max_length=16)] = []
     nonce: Annotated[str, Field(strict=True, max_length=64, pattern=NONCE)] = ""
@@ -188,6 +189,7 @@ class SubmissionOrder(Order):
             restarts=self.restarts,
             memory_defaults=self.memory_defaults,
             gpu_models=tuple(self.gpu_models),
+            topology=self.topology,
             limit_s=self.limit_s,
             opted_out=frozenset(self.opted_out),
             nonce=self.nonce,

@@ -54,6 +54,7 @@ SHOWN = frozenset(
         "modes",
         "project_modes",
         "mobility",
+        "topology",
         "sharing",
         "origin",
         "exit_reason",

@@ -8,6 +8,7 @@ AddVerb = Callable[[str, str], argparse.ArgumentParser]
 
 STATES = ("pending", "starting", "running", "paused", "ended")
 LAYOUTS = ("torchrun", "tensorflow")
+TOPOLOGIES = ("node", "prefer-node", "any")
 
 
 def add_verbs(add: AddVerb) -> None:
@@ -58,10 +59,7 @@ def _run(add: AddVerb) -> None:
         metavar="torchrun|tensorflow",
         help="a process a GPU, with the variables that torchrun sets, or TF_CONFIG (default: one process)",
     )
-    verb.add_argument("--share-ok", action="store_true", help="others may use the same GPUs beside it")
-    verb.add_argument(
-        "--gpu-model", action="append", default=[], metavar="MODEL", help="only this; may be repeated"
-    )
+    _placing(verb)
     verb.add_argument(
         "--env",
         action="append",
@@ -79,6 +77,20 @@ def _run(add: AddVerb) -> None:
         "nobody in this one's",
     )
     verb.add_argument("--detach", action="store_true", help="leave it to itself, output to a log")
+
+
+def _placing(verb: argparse.ArgumentParser) -> None:
+    """On which GPUs, and beside whom."""
+    verb.add_argument("--share-ok", action="store_true", help="others may use the same GPUs beside it")
+    verb.add_argument(
+        "--gpu-model", action="append", default=[], metavar="MODEL", help="only this; may be repeated"
+    )
+    verb.add_argument(
+        "--topology",
+        choices=TOPOLOGIES,
+        metavar="|".join(TOPOLOGIES),
+        help="its GPUs on one machine, or on one where one has room (default: one for a single process)",
+    )
 
 
 def _lists(add: AddVerb) -> None:

@@ -91,7 +91,10 @@ def never_fits(wanted: Submission, state: ClusterState | None) -> str | None:
     job: Job = waiting_job(JobRecord(id=JobId("fallow:0"), submission=wanted))
     only_instances = all(gpu.part_of_device is not None for gpu in state.gpus.values())
     kinds = Counter(map(kind_of, state.gpus.values()))
-    fitting = {kind: n for kind, n in kinds.items() if takes(job, kind, only_instances=only_instances)}
+    by_node = Counter((kind_of(gpu), gpu.node) for gpu in state.gpus.values())
+    largest = {kind: max(n for (each, _), n in by_node.items() if each == kind) for kind in kinds}
+    there_are = largest if job.on_one_node else kinds
+    fitting = {kind: n for kind, n in there_are.items() if takes(job, kind, only_instances=only_instances)}
     most = max(fitting.values(), default=0)
     if job.min_gpus <= most:
         return None
@@ -99,4 +102,9 @@ def never_fits(wanted: Submission, state: ClusterState | None) -> str | None:
     such = f" {' or '.join(wanted.gpu_models)}" if wanted.gpu_models else ""
     memory = f" with {text.size(wanted.memory_bytes)}" if wanted.memory_bytes else ""
     gpus = f"{wanted.min_gpus}{such} GPU{'' if wanted.min_gpus == 1 else 's'}{memory}"
+    if job.on_one_node and sum(kinds[kind] for kind in fitting) >= job.min_gpus:
+        return (
+            f"{gpus} of one kind on one node are more than any node here has, which is {most}; "
+            "`--topology prefer-node` takes several where it must"
+        )
     return f"{gpus} of one kind at once are more than there ever are here ({there})"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.jobs.model import Elasticity, Submission
-from advisor.state.model import ActionClass, ProjectName
+from advisor.state.model import ActionClass, ProjectName, Topology
 from collector.model import JobKind, NodeName
 from collector.procfs.job_root import masked, without_secrets
 from service import names
@@ -89,8 +89,7 @@ def read(
             "there is no command to run; write it after --: fallow run --gpus 1 -- python train.py"
         )
     least, most, share = read_gpus(flags.gpus)
-    mobility = _mobility(flags, argv)
-    workers = Workers(flags.workers or Workers.ONE)
+    mobility, workers = _mobility(flags, argv), Workers(flags.workers or Workers.ONE)
     _agree(flags, mobility, workers, share)
     submission = Submission(
         command=argv,
@@ -114,6 +113,7 @@ def read(
         restarts=flags.restarts,
         memory_defaults=not flags.no_memory_defaults,
         gpu_models=tuple(_model(each) for each in flags.gpu_model),
+        topology=_topology(flags, least, workers, mobility),
         limit_s=None if flags.time_limit is None else parse_span(flags.time_limit).total_seconds(),
         opted_out=frozenset({ActionClass.BACKGROUND}) if flags.background is False else frozenset(),
         nonce=nonce,
@@ -207,6 +207,14 @@ def _mobility(flags: argparse.Namespace, argv: Sequence[str]) -> Elasticity:
     if flags.elastic or is_driven(argv):
         return Elasticity.ELASTIC
     return Elasticity.RIGID if flags.checkpoint_signal is None else Elasticity.CHECKPOINTS
+
+
+def _topology(flags: argparse.Namespace, least: int, workers: Workers, mobility: Elasticity) -> Topology:
+    """What was asked for; of one process with several GPUs one machine, which is all that it can use."""
+    if flags.topology is not None:
+        return Topology(flags.topology)
+    alone = workers is Workers.ONE and mobility is not Elasticity.ELASTIC
+    return Topology.NODE if alone and least > 1 else Topology.ANY
 
 
 def _agree(flags: argparse.Namespace, mobility: Elasticity, workers: Workers, share: float) -> None:

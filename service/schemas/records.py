@@ -174,6 +174,8 @@ class Submission(Answer):
     """Whether Fallow sets what keeps its memory from fragmenting."""
     gpu_models: tuple[str, ...] = ()
     """Models of GPU that will do; empty where any will."""
+    topology: Literal["any", "prefer-node", "node"] = "any"
+    """node: all its GPUs are on one machine, or it waits; prefer-node: where one machine has room."""
     limit_s: float | None = None
     """Seconds that it runs at most; null where it has no limit."""
     opted_out: tuple[str, ...] = ()

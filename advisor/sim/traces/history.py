@@ -13,6 +13,7 @@ from pathlib import Path
 from advisor.sim.cluster import MOST_GPUS
 from advisor.sim.traces.rows import Refused, TraceError, lasting, near
 from advisor.sim.workload import BadRow, TraceJob, Work, Workload
+from advisor.state.model import Topology
 from collector.managers.histories.model import HistoryError, LeftOut, PastJob, Unreadable
 from collector.managers.histories.read import REMARKS, HistoryFormat, opened
 
@@ -72,6 +73,7 @@ def _job(past: PastJob, run: int) -> TraceJob:
         gpus=int(past.gpus) if is_whole else 1,
         share=1.0 if is_whole else max(floor(past.gpus * PARTS), 1) / PARTS,
         gpu_models=past.gpu_models,
+        topology=Topology(past.topology),
         work=Work(steps=lasting(past.ended_s - past.started_s)),
     )
 

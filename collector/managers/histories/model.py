@@ -9,7 +9,8 @@ class PastJob:
 
     ``key`` is its number as the file writes it, the task of an array included. ``gpus`` is a whole number,
     or a part of one GPU below 1. ``gpu_models`` are those that it asked for; none named is any. ``nodes`` are
-    where it ran, none where the file doesn't say.
+    where it ran, none where the file doesn't say. ``topology`` is "node" where it had to lie on
+    one, "prefer-node" where it had better, else "any".
     """
 
     key: str
@@ -22,6 +23,7 @@ class PastJob:
     name: str | None = None
     gpu_models: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
+    topology: str = "any"
 
 
 @dataclass(frozen=True, slots=True)

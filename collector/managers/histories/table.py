@@ -7,9 +7,10 @@ start and its end, or one of them and how long it ran.
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, tzinfo
 
-from collector.managers.histories.model import NOT_OVER, HistoryError, Record, Unreadable
+from collector.managers.histories.model import NOT_OVER, HistoryError, PastJob, Record, Unreadable
 from collector.managers.histories.values import gpus_in, job, length_s, moment_s, nodes_in, word
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -23,11 +24,14 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "length": ("duration", "duration_s", "runtime", "run_time", "elapsed", "elapsed_s"),
     "gpus": ("gpus", "num_gpus", "gpu_count", "n_gpus", "ngpus", "num_gpu", "gpu"),
     "gpu_model": ("gpu_model", "gpu_type"),
+    "topology": ("topology",),
     "state": ("state", "status"),
     "nodes": ("nodes", "node", "node_list", "nodelist", "hosts", "host", "hostname"),
 }  # fmt: skip
 """Ours, and what they are called; the first that a table has is taken. Spaces and case don't matter."""
 
+TOPOLOGIES = ("node", "prefer-node", "any")
+"""Whether its GPUs had to lie on one node; nothing said is any."""
 STILL_RUNNING = frozenset({"running", "pending", "queued", "waiting", "starting"})
 
 
@@ -102,7 +106,10 @@ def _job(row: Mapping[str, str], key: str, zone: tzinfo) -> Record:
     if ran_s is not None and started_s is not None:
         ended_s = started_s + ran_s
     model = word(row.get("gpu_model", ""))
-    return job(
+    topology = row.get("topology", "").strip().lower() or "any"
+    if topology not in TOPOLOGIES:
+        raise ValueError(f"the topology {topology[:20]!r}: it is one of {', '.join(TOPOLOGIES)}")
+    past = job(
         key=word(row.get("job", "")) or key,
         submitted_s=submitted_s,
         started_s=started_s,
@@ -112,3 +119,4 @@ def _job(row: Mapping[str, str], key: str, zone: tzinfo) -> Record:
         gpu_models=(model,) if model else (),
         nodes=nodes_in(row.get("nodes", "")),
     )
+    return replace(past, topology=topology) if isinstance(past, PastJob) else past

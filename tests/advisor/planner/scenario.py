@@ -26,6 +26,7 @@ from advisor.state.model import (
     Profile,
     Project,
     Telemetry,
+    Topology,
     Use,
 )
 from collector.model import JobKind
@@ -152,6 +153,8 @@ def _job(text: dict[str, Any]) -> Job:
         given["profile"] = Profile(
             step_s=table, steps_left=text.get("steps_left"), resize_s=text.get("resize_s")
         )
+    if "topology" in text:
+        given["topology"] = Topology(text["topology"])
     if "gpu_models" in text:
         given["gpu_models"] = tuple(text["gpu_models"])
     if "on" in text:

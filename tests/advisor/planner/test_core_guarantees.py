@@ -18,7 +18,7 @@ from advisor.planner.plan import Plan
 from advisor.planner.quota import allocated, quota_cover, upward
 from advisor.planner.transition import Draft, replay
 from advisor.planner.validate import checked
-from advisor.state.model import ClusterState, Gpu, Job, Node, Phase, Project, Telemetry
+from advisor.state.model import ClusterState, Gpu, Job, Node, Phase, Project, Telemetry, Topology
 
 GIB = 1 << 30
 NOW_MS = 100 * 3_600_000
@@ -87,6 +87,7 @@ def jobs(draw: st.DrawFn, name: str, projects: tuple[str, ...]) -> Job:
         max_gpus=least + 2 if elastic else least,
         priority=draw(st.sampled_from([0, 0, 1])),
         memory_bytes=draw(st.sampled_from([None, 10 * GIB, 50 * GIB])),
+        topology=draw(st.sampled_from([Topology.ANY, Topology.ANY, *Topology])),
         submitted_ms=NOW_MS - 1000,
         preemptible=True,
         attached=False,
@@ -127,7 +128,7 @@ def held_small(state: ClusterState) -> list[str]:
         job = state.jobs[id]
         if len(placement.gpus) >= job.max_gpus or job.project in waiting:
             continue
-        left = without_borrowers(state, job, 1.0, set())
+        left = without_borrowers(state, job, 1.0, set(), state.gpus[placement.gpus[0]].model)
         if left is None or id not in left.placements:
             continue
         if Board(left).find_beside(job, placement.gpus, 1) is not None:
@@ -135,9 +136,12 @@ def held_small(state: ClusterState) -> list[str]:
     return found
 
 
-def without_borrowers(state: ClusterState, job: Job, size: float, below: set[str]) -> ClusterState | None:
+def without_borrowers(
+    state: ClusterState, job: Job, size: float, below: set[str], model: str | None = None
+) -> ClusterState | None:
     """The cluster without those who borrow what the job's project is guaranteed, and without ``below``.
 
+    Whoever borrows GPUs of a model that is of no use to it is not put back only to make its share larger.
     ``None`` where that much more for the job is not within guarantee and fair share then, on every level.
     """
     shares = fair_shares(state, ANY)
@@ -145,7 +149,9 @@ def without_borrowers(state: ClusterState, job: Job, size: float, below: set[str
     gone = below | {
         id
         for id in state.placements
-        if state.jobs[id].project != job.project and cover.gpus(state.jobs[id], job.project) == 0
+        if state.jobs[id].project != job.project
+        and cover.gpus(state.jobs[id], job.project) == 0
+        and state.gpus[state.placements[id].gpus[0]].model in ((model,) if model else job.gpu_models or "AB")
     }
     for id in gone:
         for name in tree.paths[state.jobs[id].project]:

@@ -18,7 +18,18 @@ from advisor.planner.transition import replay
 from advisor.planner.validate import checked
 from advisor.planner.working_state import WorkingState
 from advisor.policies.promised_starts import Promises
-from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Node, Phase, Profile, Project, Telemetry
+from advisor.state.model import (
+    ActionClass,
+    ClusterState,
+    Gpu,
+    Job,
+    Node,
+    Phase,
+    Profile,
+    Project,
+    Telemetry,
+    Topology,
+)
 
 HOUR_MS = 3_600_000
 START_MS = 1000 * HOUR_MS
@@ -43,6 +54,7 @@ def comer(chance: Random, name: str) -> Job:
         share=share,
         memory_bytes=chance.choice([None, 10 * GIB, 30 * GIB]),
         gpu_models=chance.choice([(), (), (), ("A",), ("B",)]),
+        topology=chance.choice([Topology.ANY, Topology.ANY, *Topology]),
         limit_s=chance.choice([None, 3600.0, 2 * 3600.0, 5 * 3600.0, 12 * 3600.0]),
         preemptible=chance.choice([True, True, True, False]),
         checkpointable=chance.random() < 0.5,

@@ -11,7 +11,7 @@ from advisor.decide import decide
 from advisor.planner.limits import Limits
 from advisor.planner.transition import replay
 from advisor.planner.validate import checked
-from advisor.state.model import ClusterState, Gpu, Job, Phase, Project
+from advisor.state.model import ClusterState, Gpu, Job, Phase, Project, Topology
 
 STEP_MS = 600_000
 FREE = Limits(actions_per_hour=None)
@@ -32,6 +32,7 @@ def arrivals(draw: st.DrawFn) -> list[tuple[int, Job, int]]:
             max_gpus=gpus,
             limit_s=None if limit is None else limit * STEP_MS / 1000,
             preemptible=draw(st.booleans()),
+            topology=draw(st.sampled_from([Topology.ANY, Topology.NODE])) if gpus < 3 else Topology.ANY,
             attached=False,
         )
         found.append((draw(st.integers(0, 6)), job, runs))
@@ -69,7 +70,7 @@ def test_a_promised_start_is_kept(coming: list[tuple[int, Job, int]], quota: flo
     runs = {job.id: ticks for _, job, ticks in coming}
     state = ClusterState(
         as_of_ms=0,
-        gpus={f"n/{at}": Gpu(uuid=f"n/{at}", node="n") for at in range(4)},
+        gpus={f"n{at // 2}/{at}": Gpu(uuid=f"n{at // 2}/{at}", node=f"n{at // 2}") for at in range(4)},
         projects={name: Project(name=name, quota_gpus=quota) for name in ("alpha", "beta")},
     )
     promised: dict[str, int] = {}
@@ -78,7 +79,9 @@ def test_a_promised_start_is_kept(coming: list[tuple[int, Job, int]], quota: flo
         promised = {id: start_ms for id, start_ms in promised.items() if is_firm(state, id, quota)}
         plan = decide(state, FREE)
         for step in plan.steps:
-            if isinstance(step, HoldForJob):
+            if isinstance(step, HoldForJob) and not step.gpus:
+                assert step.job not in promised, "a promise was taken back"
+            elif isinstance(step, HoldForJob):
                 assert step.job not in promised or step.start_ms <= promised[step.job], (
                     "a promise was put off"
                 )

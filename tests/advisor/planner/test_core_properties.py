@@ -72,6 +72,8 @@ def test_a_gang_runs_whole_or_not_at_all(state: ClusterState, limits: Limits) ->
         assert after.jobs[id].min_gpus <= len(placement.gpus) <= after.jobs[id].max_gpus
         kinds = {(after.gpus[uuid].model, after.gpus[uuid].memory_bytes) for uuid in placement.gpus}
         assert len(kinds) == 1 or placement == state.placements.get(id)
+        nodes = {after.gpus[uuid].node for uuid in placement.gpus}
+        assert len(nodes) == 1 or not after.jobs[id].on_one_node
 
 
 @given(clusters(), LIMITS)
@@ -224,7 +226,7 @@ def test_nobody_waits_for_want_of_a_turn_while_a_gpu_is_free(state: ClusterState
         job = after.jobs[refusal.job]
         if refusal.rule == "no-room" and job.phase is Phase.PENDING and job.share == 1:
             free = Counter(
-                (gpu.model, gpu.memory_bytes)
+                (gpu.model, gpu.memory_bytes, gpu.node if job.on_one_node else None)
                 for gpu in after.gpus.values()
                 if gpu.healthy
                 and not gpu.occupied

@@ -18,6 +18,7 @@ from advisor.state.model import (
     Profile,
     Project,
     Telemetry,
+    Topology,
     Usage,
     Use,
 )
@@ -111,6 +112,9 @@ def jobs(draw: st.DrawFn, name: str, leaves: list[str], awkward: bool) -> Job:
         use=draw(st.sampled_from([Use.ACTIVE, Use.IDLE])),
         idle_gpu_hours=draw(st.sampled_from([None, 0.0, 3.0])),
         profile=draw(profiles(least, most)) if elastic else None,
+        topology=draw(st.sampled_from([Topology.ANY, Topology.ANY, *Topology]))
+        if share == 1
+        else Topology.ANY,
     )
     return draw(protected(calm)) if awkward else calm
 

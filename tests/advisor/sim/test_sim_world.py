@@ -16,7 +16,7 @@ from advisor.sim.run import SimulationError, simulate
 from advisor.sim.score import jct_s
 from advisor.sim.workload import SteadySteps, TraceJob, Work, Workload
 from advisor.sim.world import START_MS, Physics, World
-from advisor.state.model import Phase
+from advisor.state.model import Phase, Topology
 from collector.model import GpuUuid, JobId
 
 
@@ -188,6 +188,29 @@ def test_the_same_input_gives_the_same_result_to_the_byte(policy: str) -> None:
         return json.dumps([asdict(found.scores[policy]), [asdict(p) for p in found.runs[policy].points]])
 
     assert once() == once()
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fallow"])
+@pytest.mark.parametrize(
+    ("topology", "gpus", "early"),
+    [
+        (Topology.ANY, 2, True),
+        (Topology.NODE, 2, False),
+        (Topology.PREFER_NODE, 2, True),
+        (Topology.NODE, 3, False),  # no node has three here: it is played on several
+    ],
+)
+def test_a_job_that_needs_one_node_waits_for_one(
+    policy: str, topology: Topology, gpus: int, early: bool
+) -> None:
+    """After 10 s one GPU of each node is free, after 100 s all of them."""
+    rest = [job("a", 0, 1, 100), job("b", 0, 1, 10), job("c", 0, 1, 100), job("d", 0, 1, 10)]
+    last = job("last", 1, gpus, 5, topology=topology)
+    setting = Setting(cluster=Cluster(nodes=2, gpus_per_node=2), tick_s=1.0, grace_s=0.0)
+    found = compare(Workload(origin="test", jobs=(*rest, last)), [policy], setting)
+    lives = {life.job.name: life for life in found.runs[policy].lives.values()}
+    first_ms = lives["last"].first_start_ms
+    assert first_ms is not None and (first_ms < START_MS + 100_000) is early
 
 
 def test_the_shortest_first_oracle_lets_a_short_job_overtake_and_fifo_does_not() -> None:

@@ -238,6 +238,14 @@ def test_a_table_is_known_by_what_its_columns_are_called(tmp_path: Path) -> None
     assert (job.submitted_s, job.started_s, job.ended_s) == (0, 60, 3660)
 
 
+def test_a_table_says_which_jobs_had_to_lie_on_one_node(tmp_path: Path) -> None:
+    text = "submitted,duration,gpus,topology\n0,60,4,Node\n0,60,4,\n0,60,4,rack\n"
+    first, second, third = read(tmp_path, text)
+    assert isinstance(first, PastJob) and first.topology == "node"
+    assert isinstance(second, PastJob) and second.topology == "any"
+    assert isinstance(third, Unreadable) and "'rack': it is one of node, prefer-node, any" in third.reason
+
+
 def test_an_export_of_runs_is_a_table(tmp_path: Path) -> None:
     text = (
         "Name,State,Created,Runtime,User,GPU Count,GPU Type\n"

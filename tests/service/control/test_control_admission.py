@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from advisor.state.model import ClusterState, Gpu, Topology
 from collector.model import JobId
 from service.config.model import LimitsConfig
+from service.control.admission import never_fits
 from service.control.errors import BadOrder, OverLimit
 from service.control.interface import Caller, Role
 from tests.service.control.control_world import ANNA, BO, CONFIG, ROOT, StandIn, stage, until, wanted
@@ -75,4 +77,16 @@ def test_what_could_never_run_is_refused_where_the_cluster_is_known(tmp_path: Pa
             there.desk.submit(ROOT, wanted(nonce="n", gpu_models=("A100",)))
         with pytest.raises(BadOrder, match="with 200 GiB"):
             there.desk.submit(ANNA, wanted(nonce="n", memory_bytes=200 << 30))
+        with pytest.raises(BadOrder, match="5 GPUs of one kind at once are more than there ever are"):
+            there.desk.submit(ANNA, wanted(nonce="n", min_gpus=5, max_gpus=5, topology=Topology.NODE))
         assert there.desk.submit(ANNA, wanted(nonce="n", min_gpus=4, max_gpus=64))[1], "from what there is"
+
+
+def test_more_gpus_than_one_machine_has_are_refused_to_who_needs_one() -> None:
+    gpus = {f"{node}/{at}": Gpu(uuid=f"{node}/{at}", node=node) for node in ("a", "b") for at in range(2)}
+    state = ClusterState(as_of_ms=0, gpus=gpus)
+    asked = wanted(min_gpus=3, max_gpus=3)
+    assert never_fits(asked, state) is None
+    why = never_fits(replace(asked, topology=Topology.NODE), state)
+    assert why is not None and "on one node are more than any node here has, which is 2" in why
+    assert never_fits(replace(asked, min_gpus=2, topology=Topology.NODE), state) is None

@@ -43,6 +43,23 @@ def test_gpus_are_read_as_people_write_them(text: str, gpus: tuple[int, int, flo
 
 
 @pytest.mark.parametrize(
+    ("words", "topology"),
+    [
+        (["--gpus", "2", "--", "python", "t.py"], "node"),  # one process: it can use those of one machine
+        (["--gpus", "1", "--", "python", "t.py"], "any"),
+        (["--gpus", "2", "--workers", "torchrun", "--", "python", "t.py"], "any"),
+        (["--gpus", "2-4", "--elastic", "--", "python", "t.py"], "any"),
+        (["--gpus", "2-4", "--elastic", "--topology", "node", "--", "python", "t.py"], "node"),
+        (["--gpus", "2", "--topology", "prefer-node", "--", "python", "t.py"], "prefer-node"),
+    ],
+)
+def test_gpus_of_one_machine_are_asked_for_or_follow_from_one_process(
+    words: list[str], topology: str
+) -> None:
+    assert ordered(*words).submission.topology == topology
+
+
+@pytest.mark.parametrize(
     "text", ["0", "4-1", "0-2", "1.5", "0.0", "2x1", "0x0.5", "two", "", "-1", "1-", "99999", "1e3"]
 )
 def test_gpus_that_make_no_sense_are_refused_with_an_example(text: str) -> None:
