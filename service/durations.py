@@ -1,7 +1,7 @@
 """Lengths and points of time as people type them, and the window they make. Pure: ``now`` is handed in."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from service.errors import FallowError
 
@@ -40,10 +40,13 @@ def is_length(text: str) -> bool:
         return False
 
 
-def parse_point(text: str, now: datetime) -> datetime:
-    """A point of time: ``24h`` means so long before ``now``; else ISO 8601 (UTC unless it says otherwise)."""
+def parse_point(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
+    """A point of time: ``24h`` means so long before ``now``; else ISO 8601.
+
+    A date that names no zone is of ``zone``, ``None``: of the machine's own, in which verbs print times too.
+    """
     try:
-        at = _point(text, now)
+        at = _point(text, now, zone)
         if _FIRST <= at <= _LAST:
             return at
     except OverflowError:
@@ -51,11 +54,11 @@ def parse_point(text: str, now: datetime) -> datetime:
     raise BadSpan(f"{text!r} lies outside the calendar; write for example 30d or 2026-11-21")
 
 
-def _point(text: str, now: datetime) -> datetime:
+def _point(text: str, now: datetime, zone: tzinfo | None) -> datetime:
     """The point of time, in UTC. Raises ``BadSpan``, and OverflowError for one outside the calendar."""
     try:
         at = datetime.fromisoformat(text)
-        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        at = (at.replace(tzinfo=zone) if at.tzinfo is None else at).astimezone(UTC)
     except ValueError:
         try:
             return now - parse_span(text)
@@ -67,10 +70,14 @@ def _point(text: str, now: datetime) -> datetime:
     return at
 
 
-def window(since: str, until: str | None, now: datetime) -> tuple[datetime, datetime]:
-    """Whole minutes from ``since`` to ``until`` (``now`` when not given). Raises ``BadSpan``."""
-    end = _minute(parse_point(until, now) if until else now)
-    start = _minute(parse_point(since, end))
+def window(
+    since: str, until: str | None, now: datetime, zone: tzinfo | None = None
+) -> tuple[datetime, datetime]:
+    """Whole minutes from ``since`` to ``until`` (``now`` when not given), in UTC; ``zone`` as in
+    ``parse_point``. Raises ``BadSpan``.
+    """
+    end = _minute(parse_point(until, now, zone) if until else now)
+    start = _minute(parse_point(since, end, zone))
     if start >= end:
         raise BadSpan(f"--since {since} is not before --until {until or 'now'}")
     return start, end

@@ -93,12 +93,11 @@ def _make(flags: argparse.Namespace, drawings: "Drawings | None") -> "Report":
             drawings.begin(chart, Form.SVG if flags.pictures == Pictures.SVG else Form.PNG)
 
     now = datetime.now(UTC)
-    start, end = window(flags.since, flags.until, now)
+    zone = _zone(flags.zone)
+    start, end = window(flags.since, flags.until, now, zone)
     kind = ReportKind(flags.kind)
     user = flags.user or (whose_uid(os.getuid()) if kind is ReportKind.MY_WEEK else None)
-    wanted = Wanted(
-        kind=kind, span=Span(start=start, end=end), zone=_zone(flags.zone), user=user, project=flags.project
-    )
+    wanted = Wanted(kind=kind, span=Span(start=start, end=end), zone=zone, user=user, project=flags.project)
     with asked(flags, sys.stderr) as client, client.holding():
         known = client.rows("span")
         measured = bool(known) and known[0]["last_ts"] is not None

@@ -21,7 +21,10 @@ def add_flags(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--user", help="whose report (my-week: default you)")
     verb.add_argument("--project", help="which project's")
     verb.add_argument(
-        "--zone", default="", metavar="ZONE", help="times in it, e.g. Europe/Berlin (default UTC)"
+        "--zone",
+        default="",
+        metavar="ZONE",
+        help="times and bare dates in it, e.g. Europe/Berlin (default UTC)",
     )
     verb.add_argument(
         "--pictures",

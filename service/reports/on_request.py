@@ -94,11 +94,11 @@ def made(
 ) -> Report:
     """The report of a window of whole minutes, as ``fallow report`` makes it. Blocks. Raises ``ClientError``.
 
-    Times without a zone are UTC.
+    Times without a zone are of ``zone``.
     """
     from service.reports.build import Wanted, make
 
-    start, end = (at.replace(tzinfo=UTC) if at.tzinfo is None else at for at in window)
+    start, end = ((at.replace(tzinfo=zone) if at.tzinfo is None else at).astimezone(UTC) for at in window)
     wanted = Wanted(
         kind=ReportKind(kind), span=Span(start=start, end=end), zone=zone, user=user, project=project
     )

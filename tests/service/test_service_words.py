@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -55,6 +56,20 @@ def test_window_is_whole_minutes_and_ends_now() -> None:
 
 def test_since_counts_back_from_until() -> None:
     assert window("1h", "2026-11-20T12:00", NOW)[0] == datetime(2026, 11, 20, 11, 0, tzinfo=UTC)
+
+
+def test_bare_dates_are_of_the_zone_that_times_are_printed_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An October of Berlin begins at 22:00 UTC in summer time, and ends at 23:00 UTC in winter time."""
+    october = (datetime(2026, 9, 30, 22, 0, tzinfo=UTC), datetime(2026, 10, 31, 23, 0, tzinfo=UTC))
+    assert window("2026-10-01", "2026-11-01", NOW, ZoneInfo("Europe/Berlin")) == october
+    assert window("2026-10-01T00:00Z", None, NOW, ZoneInfo("Europe/Berlin"))[0].hour == 0
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        assert window("2026-10-01", "2026-11-01", NOW) == october
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(
