@@ -75,7 +75,7 @@ class GpuSample:
         ),
     )
     utilization_ratio: float | None = ratio(
-        exposed=Exposed("utilization_ratio", "Mean utilization on the best rung there is."),
+        exposed=Exposed("utilization_ratio", "Mean on the best rung there is; with rung 1 an upper bound."),
         simulated=_PLAYED,
         timeline=Timeline(("avg",), ("on the best rung there is",), "Utilization", "best measure"),
     )

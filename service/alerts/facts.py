@@ -35,13 +35,15 @@ class Away:
 class Day:
     """The cluster over ``[from_ms, to_ms)``: used over measured time, and how much of it was measured.
 
-    ``utilization_ratio`` is ``None`` where nothing was.
+    ``utilization_ratio`` is ``None`` where nothing was. ``bound_used_gpu_hours`` were used by GPU utilization
+    alone: an upper bound.
     """
 
     from_ms: int
     to_ms: int
     utilization_ratio: float | None
     measured_ratio: float
+    bound_used_gpu_hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

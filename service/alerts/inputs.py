@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from advisor.live.stored_analysis import moment_ms
 from advisor.planner.limits import Limits
@@ -111,6 +111,7 @@ class _DayOfUse(TypedDict):
     gpu_hours: float
     unknown_gpu_hours: float
     used_gpu_hours: float
+    bound_used_gpu_hours: NotRequired[float]
     suspect_gpu_hours: float
     utilization_ratio: float | None
 
@@ -124,7 +125,8 @@ def places_of(gpus: Iterable[_Gpu]) -> dict[GpuUuid, str]:
 def day_of(rows: Iterable[_DayOfUse], from_ms: int, to_ms: int) -> Day:
     """The cluster's use from the rows of ``ledger_by_day``: used over measured time, as on the overview."""
     used = measured = unknown = whole = 0.0
-    for row in rows:
+    days = tuple(rows)
+    for row in days:
         whole += row["gpu_hours"]
         unknown += row["unknown_gpu_hours"]
         ratio = row["utilization_ratio"]
@@ -138,6 +140,7 @@ def day_of(rows: Iterable[_DayOfUse], from_ms: int, to_ms: int) -> Day:
         to_ms=to_ms,
         utilization_ratio=used / measured if measured > 0 else None,
         measured_ratio=1 - unknown / whole if whole > 0 else 0.0,
+        bound_used_gpu_hours=sum(row.get("bound_used_gpu_hours") or 0.0 for row in days),
     )
 
 

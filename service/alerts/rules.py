@@ -28,6 +28,7 @@ from service.alerts.strangers import strangers
 from service.alerts.whole_jobs import KINDS as KINDS_OF_JOBS
 from service.alerts.whole_jobs import told_once, whole_jobs
 from service.config.alerting import AlertsConfig
+from service.wording import is_bound
 
 Evaluate = Callable[[Facts, AlertsConfig, Iterable[str]], Evaluation]
 """A rule: from a look, the configuration and the keys of the open cases to what holds."""
@@ -107,16 +108,17 @@ def low_utilization(facts: Facts, config: AlertsConfig) -> Evaluation:
         return Evaluation(at_ms=facts.now_ms, calm={key: f"it was {text.percent(used)} over the last day"})
     if used >= target:
         return Evaluation(at_ms=facts.now_ms, unknown=frozenset({key}))
+    use = f"{'at most ' if is_bound(day.bound_used_gpu_hours) else ''}{text.percent(used)}"
     found = Condition(
         key=key,
         kind=AlertKind.LOW_UTILIZATION,
         level=WORTH_A_WORD,
         rung="under-target",
         since_ms=day.from_ms,
-        title=f"The cluster was used {text.percent(used)} over a day; the target is {text.percent(target)}",
+        title=f"The cluster was used {use} over a day; the target is {text.percent(target)}",
         says=(
             f"From {text.clock(day.from_ms)} to {text.clock(day.to_ms)} the GPUs were used "
-            f"{text.percent(used)} of the time that was measured; the target is {text.percent(target)}."
+            f"{use} of the time that was measured; the target is {text.percent(target)}."
         ),
         next="Nothing is done because of this; `fallow advise` says what would give GPU-hours back.",
         do="fallow advise",

@@ -15,7 +15,6 @@ from rich.text import Text
 
 from analytics import text
 from analytics.vocabulary.jobs import told_id
-from collector.model import Basis
 from service import energy, wording
 from service.cli import accounted, manager_job, words
 from service.cli.asking import asked
@@ -180,7 +179,7 @@ def _draw(
     start: datetime,
     runs: "list[ManagerRunsRow]",
 ) -> None:
-    from analytics.job_verdict import efficiency, verdict
+    from analytics.job_verdict import efficiency, is_upper_bound, verdict
 
     screen = console()
     who = " · ".join(str(each) for each in (row["user_name"], row["project"], row["kind"]) if each)
@@ -195,7 +194,7 @@ def _draw(
         screen.print(f"  {line}")
     screen.print(table(COLUMNS, [_line(each) for each in gpus]))
     screen.print("utilization is of the time that was measured, hours are of all time", style="bright_black")
-    if any(each["rung"] == Basis.GPU_UTILIZATION for each in gpus):
+    if any(is_upper_bound(each) for each in gpus):
         screen.print(wording.upper_bound(), style="bright_black")
     if alike := [place(each) for each in gpus if each.get("is_told_apart") is False]:
         screen.print(
@@ -250,7 +249,9 @@ def _when(row: "JobsRow", start: datetime) -> str:
 
 
 def _line(row: "JobGpusRow") -> tuple[str, ...]:
-    bound = "≤" if row["rung"] == Basis.GPU_UTILIZATION else ""
+    from analytics.job_verdict import is_upper_bound
+
+    bound = wording.AT_MOST if is_upper_bound(row) else ""
     return (
         place(row),
         text.hours(row["gpu_hours"]),

@@ -38,7 +38,7 @@ from service.pages.parts.url_state import UrlState
 from service.pages.parts.widgets import facts, heat_keys, kind_label, plain
 from service.summaries.frames import records
 from service.summaries.job_verdicts import efficiency, verdict
-from service.summaries.recommendations import pattern_of_job
+from service.summaries.recommendations import any_upper_bound, pattern_of_job
 
 if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
@@ -317,6 +317,8 @@ def _each_gpu(scene: PageContext, job: str) -> None:
         key="job-each-gpu",
         alt="What the job made of each of its GPUs in this time range",
     )
+    if any_upper_bound(records(gpus)):
+        st.caption(wording.upper_bound())
     alike = gpus[gpus["shared_with"].gt(0) & gpus["is_told_apart"].eq(False)]
     if not alike.empty:
         names = ", ".join(wording.short_gpu(row.node, row.gpu_place, row.uuid) for row in rows(alike))

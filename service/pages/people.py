@@ -315,6 +315,9 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
         (OF_MANAGER if by in MANAGED else OF_HOLDERS)
         + (wording.energy_measured(records(frame)) if metered else "")
     )
+    bound = float(frame["bound_used_gpu_hours"].sum()) if "bound_used_gpu_hours" in frame else 0.0
+    if wording.is_bound(bound):
+        st.caption(wording.upper_bound(bound))
     _habits(frame, patterns)
     chosen = [] if by in MANAGED else picked["selection"]["rows"]
     if chosen:

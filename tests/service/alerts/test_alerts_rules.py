@@ -119,6 +119,15 @@ def test_a_day_under_the_target_is_a_case_until_it_is_well_above_it(found: Day |
     assert sum(map(bool, (seen.holds, seen.unknown, seen.calm))) == 1
 
 
+def test_a_day_by_gpu_utilization_alone_is_told_as_a_bound() -> None:
+    row = {"gpu_hours": 10.0, "unknown_gpu_hours": 0.0, "suspect_gpu_hours": 0.0}
+    row |= {"used_gpu_hours": 3.0, "utilization_ratio": 0.3}
+    for bound, told in ((3.0, "used at most 30% over"), (0.0, "used 30% over")):
+        found = day_of([{**row, "bound_used_gpu_hours": bound}], NOW_MS - 24 * HOUR_MS, NOW_MS)
+        (case,) = low_utilization(facts(state(), day=found), CONFIG).holds.values()
+        assert told in case.title
+
+
 def test_without_a_target_no_day_is_a_case() -> None:
     assert low_utilization(facts(state(), day=day(0.0)), AlertsConfig()).holds == {}
 
