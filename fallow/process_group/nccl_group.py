@@ -96,14 +96,16 @@ class NcclGroup(TorchGroup):
             return _Queued(self, super().start_all_reduce(buffer))
 
     def start_send(self, tensor: torch.Tensor, to: int) -> Work:
-        """Queue a contiguous tensor for rank ``to``."""
-        with self._returning():
-            return _Queued(self, super().start_send(tensor, to))
+        """Queue a contiguous tensor for rank ``to``.
+
+        As a batch of one, over the communicator that all connected: for a message by itself torch would first
+        make another of the two alone, whose id not every store carries, by a call that no abort ends.
+        """
+        return self.start_exchange([(tensor, to)], ())
 
     def start_receive(self, tensor: torch.Tensor, source: int) -> Work:
-        """Queue that a contiguous tensor be filled from rank ``source``."""
-        with self._returning():
-            return _Queued(self, super().start_receive(tensor, source))
+        """Queue that a contiguous tensor be filled from rank ``source``; a batch of one as well."""
+        return self.start_exchange((), [(tensor, source)])
 
     def start_exchange(
         self, sends: Sequence[tuple[torch.Tensor, int]], receives: Sequence[tuple[torch.Tensor, int]]

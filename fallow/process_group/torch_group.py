@@ -90,12 +90,15 @@ class TorchGroup:
         tensors = [tensor for tensor, _ in (*sends, *receives)]
         with breaking():
             group = self._alive()
-            together = bool(group.supports_coalescing) and bool(tensors)
-            if together:
-                group._start_coalescing()
-            works = [group.send([tensor], to, 0) for tensor, to in sends]
-            works += [group.recv([tensor], source, 0) for tensor, source in receives]
-            return Started([group._end_coalescing()] if together else works, *tensors)
+            if not group.supports_coalescing or not tensors:
+                return Started(_begun(group, sends, receives), *tensors)
+            group._start_coalescing()
+            try:
+                _begun(group, sends, receives)
+            finally:
+                # Else every later call of this thread into NCCL, in whatever group, would be put off for ever.
+                work = group._end_coalescing()
+            return Started([work], *tensors)
 
     def settle(self) -> None:
         """Nothing: what gloo's ``wait`` returned from is whole, even if the group was aborted since."""
@@ -128,6 +131,16 @@ class TorchGroup:
 
     def _broken(self) -> GroupBroken:
         return GroupBroken("this group was aborted")
+
+
+def _begun(
+    group: dist.Backend,
+    sends: Sequence[tuple[torch.Tensor, int]],
+    receives: Sequence[tuple[torch.Tensor, int]],
+) -> list[dist.Work]:
+    """The exchanges, begun one by one; within a batch of NCCL's there is nothing to wait for until its end."""
+    works = [group.send([tensor], to, 0) for tensor, to in sends]
+    return works + [group.recv([tensor], source, 0) for tensor, source in receives]
 
 
 def _end_last(groups: list[dist.Backend]) -> None:

@@ -43,7 +43,9 @@ def grouped(
     kind: Callable[..., Any] = StandIn, *, timeout_s: float = 30.0, mark: Any = Passed
 ) -> list[NcclGroup]:
     store = torch.distributed.HashStore()
-    return [NcclGroup(kind(store, rank, 2), store, timeout_s, mark) for rank in range(2)]
+    backends = [kind(store, rank, 2) for rank in range(2)]
+    side_by_side(2, lambda rank: backends[rank].allreduce([torch.ones(1)]).wait())  # as ``connect`` does
+    return [NcclGroup(backend, store, timeout_s, mark) for backend in backends]
 
 
 @pytest.fixture
