@@ -7,8 +7,10 @@ only what this job's workers sealed.
 
 import base64
 import json
+import os
 import threading
 import time
+from collections.abc import MutableMapping
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -21,6 +23,13 @@ LONGEST_S = 30.0
 LOOK_S = 0.005
 """Between two looks whether NCCL has made its id: its making takes milliseconds."""
 LOCAL_KEYS = "local"
+RANKS_PER_ID = "TORCH_NCCL_RANKS_PER_ROOT"
+"""For so many ranks one of them makes an id; torch takes 128 where it isn't set, and looks at it in the call
+that connects, not when a group is made."""
+
+
+ANY_NUMBER = str(2**31 - 1)
+"""The largest that torch reads there (a C ``int``)."""
 
 
 class Meeting(dist.Store):  # type: ignore[misc]  # torch is not checked
@@ -61,13 +70,20 @@ class Meeting(dist.Store):  # type: ignore[misc]  # torch is not checked
         return f"{self.prefix}/{key}"
 
 
-def local_copy(meeting: Meeting, rank: int, timeout: timedelta) -> dist.Store:
+def local_copy(
+    meeting: Meeting,
+    rank: int,
+    timeout: timedelta,
+    environment: MutableMapping[str, str] = os.environ,
+) -> dist.Store:
     """A store in this process's memory that gets what rank 0 first leaves in its own; blocks in other ranks.
 
     For NCCL, whose threads go on looking at the store that they were given: one written in Python would have
     them wait for the interpreter's lock while whoever holds that lock waits for their end. All that its ranks
-    exchange there is the id that rank 0 makes. Raises dist.DistStoreError when it doesn't come in time.
+    exchange there is the id that rank 0 makes, and RANKS_PER_ID is set to have it stay the only one. Raises
+    dist.DistStoreError when it doesn't come in time.
     """
+    environment[RANKS_PER_ID] = ANY_NUMBER
     store = dist.HashStore()
     store.set_timeout(timeout)
     if rank == 0:

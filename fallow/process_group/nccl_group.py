@@ -14,13 +14,14 @@
 Written by the documentation of torch 2.11 to 2.13, and tried with a stand-in: no GPU has run it.
 """
 
+import ctypes
 import os
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -45,6 +46,8 @@ ABORT_S = 3.0
 """One that works should take a second (not seen yet); the thread that shows that we live may call it."""
 LOOK_S = 0.25
 """Between two looks at what is under way; a timeout is seconds at least."""
+CAPTURE_MODE_RELAXED = 2
+"""``CU_STREAM_CAPTURE_MODE_RELAXED`` (cuda.h): nothing is forbidden to a thread for another one's capture."""
 
 _making = threading.Lock()  # the settings are the process's, and groups are made in threads
 
@@ -117,9 +120,14 @@ class NcclGroup(TorchGroup):
     def settle(self) -> None:
         """Wait until the device has come past all exchanges, and believe them if nobody aborted meanwhile."""
         with self._lock:
-            last = self._queued[-1][1] if self._queued else None
-        if last is not None and not last.query():
-            last.synchronize()
+            last = self._queued[-1] if self._queued else None
+        if last is not None:
+            until_s, mark = last
+            if not mark.query():
+                mark.synchronize()
+            with self._lock:
+                while self._queued and self._queued[0][0] <= until_s:
+                    self._queued.popleft()
         self._alive()
 
     def abort(self) -> None:
@@ -137,10 +145,16 @@ class NcclGroup(TorchGroup):
         with self._lock:
             if self._group is None:
                 return False
-            while self._queued and _has_come(self._queued[0][1]):
-                self._queued.popleft()
-            until_s = [*self._calls.values(), *[until_s for until_s, _ in self._queued]]
-        if until_s and now_s > min(until_s):
+            late = any(until_s < now_s for until_s in self._calls.values())
+            # Not before: ``settle`` takes off what came in time, and a look costs who captures a graph.
+            while not late and self._queued and self._queued[0][0] < now_s:
+                come = _has_come(self._queued[0][1])
+                if come is None:
+                    break  # looked at again
+                late = not come
+                if come:
+                    self._queued.popleft()
+        if late:
             self._reason = f"an exchange was not over within {self._timeout_s:g} s, and was aborted"
             self.abort()
         return True
@@ -186,16 +200,30 @@ class _Queued:
             self._work.wait()
 
 
-def _has_come(mark: Event) -> bool:
-    """Whether there is nothing to wait for; a device that failed tells the loop so by itself."""
+def _has_come(mark: Event) -> bool | None:
+    """Whether the device has come past it; ``None`` where it doesn't say: amid the capture of a graph, or
+    because it failed, which it tells the loop by itself.
+    """
     try:
         return mark.query()
     except RuntimeError:
-        return True
+        return None
+
+
+def _look_without_disturbing() -> None:
+    """From now on this thread may look at the device while another one captures a CUDA graph.
+
+    Otherwise CUDA refuses the look and ends the capture too, with torch's default mode (PyTorch issue 104487).
+    Torch's watchdog has done the same since pull request 148594. Nothing happens where there is no driver.
+    """
+    with suppress(OSError, AttributeError):
+        mode = ctypes.c_int(CAPTURE_MODE_RELAXED)
+        ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
 
 def _guard(alive: "weakref.ref[NcclGroup]") -> None:
     """Look after a group until it is aborted or nobody needs it."""
+    _look_without_disturbing()
     while (group := alive()) is not None and group.check():
         del group
         time.sleep(LOOK_S)
@@ -228,7 +256,7 @@ def connect(
         return event  # type: ignore[no-any-return]
 
     group = NcclGroup(backend, store, timeout_s, mark)
-    came: list[float | RuntimeError] = []
+    came: list[float | Exception] = []
     trying = threading.Thread(
         target=_try, args=(group, device, module, came), name="fallow-connect", daemon=True
     )
@@ -236,13 +264,19 @@ def connect(
     trying.join(connect_timeout_s)
     if came != [float(world_size)]:
         # Before the abort, whose own word comes to the thread as well.
-        result = f"it summed {came[0]}" if came else f"nothing was summed within {connect_timeout_s:g} s"
+        match came:
+            case [float(mean)]:
+                result = f"it summed {mean:g}"
+            case [error]:
+                result = f"{type(error).__name__}: {error}"
+            case _:
+                result = f"nothing was summed within {connect_timeout_s:g} s"
         group.abort()
         raise GroupBroken(f"a communicator of {world_size} did not come about: {result}")
     return group
 
 
-def _try(group: NcclGroup, device: torch.device, module: Any, came: list[float | RuntimeError]) -> None:
+def _try(group: NcclGroup, device: torch.device, module: Any, came: list[float | Exception]) -> None:
     """Sum one number, on a stream of its own: the training's goes on meanwhile."""
     try:
         with module.stream(module.Stream(device)):
@@ -251,13 +285,20 @@ def _try(group: NcclGroup, device: torch.device, module: Any, came: list[float |
             mean = float(one)
             group.settle()
         came.append(mean)
-    except (RuntimeError, GroupBroken) as error:
-        came.append(RuntimeError(str(error)))
+    except Exception as error:  # whatever torch and NCCL raise: it is told where others wait for us
+        came.append(error)
 
 
 def _backend(store: dist.Store, rank: int, world_size: int) -> dist.Backend:
+    if not dist.is_nccl_available():
+        raise GroupBroken(
+            "this torch was built without NCCL, over which workers on several GPUs meet: install one that has "
+            "it, or set FALLOW_BACKEND=gloo"
+        )
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = NEVER
+    # Said here, it counts before TORCH_NCCL_USE_COMM_NONBLOCKING: else the first sum fails for who sets that.
+    options.config.blocking = 1
     return dist.ProcessGroupNCCL(store, rank, world_size, options)
 
 

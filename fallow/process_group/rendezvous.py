@@ -7,6 +7,7 @@ to follow it, ``membership_client`` decides.
 """
 
 import atexit
+import logging
 import signal
 import sys
 import threading
@@ -30,6 +31,7 @@ from fallow.secret import Secret, inherited
 from fallow.workers.fork_server import survive_parent
 from fallow.workers.leave_signal import LeaveSignal
 
+LOG = logging.getLogger("fallow")
 SLICE = timedelta(milliseconds=250)
 """How long a thread waits in C++ before it looks whether it should end; also the pulse."""
 STORE_TIMEOUT = timedelta(seconds=30)
@@ -312,6 +314,11 @@ class Rendezvous:
                 group = self._connected(meeting, rank, len(plan.members))
             except GroupBroken as error:
                 door.set(protocol.connected_key(plan.number, self.member), f"failed: {error}")
+                return
+            except Exception as error:  # nobody expected it: said, lest the controller wait for its limit
+                LOG.exception("this worker cannot connect to the others")
+                reason = f"failed: {type(error).__name__}: {error}"
+                door.set(protocol.connected_key(plan.number, self.member), reason)
                 return
             door.set(protocol.connected_key(plan.number, self.member), protocol.CONNECTED)
             if not self._decided(door, plan):

@@ -66,7 +66,8 @@ def from_environment(environment: Mapping[str, str], device: torch.device) -> Gr
             f"rank {rank} waited {MEET_TIMEOUT} for the other workers of {world_size}: {error}"
         ) from error
     host = LOOPBACK if _is_one_machine(environment) else None
-    return groups.connect(meeting, rank, world_size, device, host)
+    # A miss ends the training here, and nobody waits for another try.
+    return groups.connect(meeting, rank, world_size, device, host, nccl_timeout=MEET_TIMEOUT)
 
 
 def spread(group: Group, holder: Holder) -> None:
@@ -89,6 +90,11 @@ def place(device: torch.device | str, environment: Mapping[str, str]) -> torch.d
     if wanted_device.type != "cuda":
         return wanted_device
     index, count = wanted_device.index, torch.cuda.device_count()
+    if count == 0:
+        raise Mistake(
+            f"connect({str(wanted_device)!r}): this process sees no GPU; look at CUDA_VISIBLE_DEVICES, the "
+            'driver (nvidia-smi) and whether this torch was built for GPUs, or train with connect("cpu")'
+        )
     if index is None:
         local_rank = int(environment.get("LOCAL_RANK", "0"))
         index = local_rank if local_rank < count else torch.cuda.current_device()

@@ -118,7 +118,7 @@ class StandIn:
         self, store: torch.distributed.Store, rank: int, world_size: int, options: Options | None = None
     ):
         self._store, self._rank, self._size = store, rank, world_size
-        self._blocking = (options or Options()).config.blocking
+        self.options = options or Options()
         self._communicators: dict[str, Fabric] = {}
         self._count = itertools.count()
         self._collected: list[Work] | None = None
@@ -229,6 +229,7 @@ class StandIn:
 
     def _connects_later(self) -> bool:
         """Whether it is non-blocking: then the first call doesn't wait for the communicator."""
-        if self._blocking != UNDEFINED:
-            return self._blocking == 0
+        blocking = self.options.config.blocking
+        if blocking != UNDEFINED:
+            return blocking == 0
         return os.environ.get("TORCH_NCCL_USE_COMM_NONBLOCKING", "0") == "1"

@@ -46,6 +46,15 @@ def test_a_gpu_that_is_named_becomes_the_current_one(monkeypatch: pytest.MonkeyP
         static.place("cuda:2", {})
 
 
+@pytest.mark.parametrize("wanted", ["cuda", "cuda:0", "cuda:1"])
+def test_a_gpu_where_there_is_none_is_named_and_not_asserted(
+    monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(Mistake, match=f"connect.'{wanted}'.: this process sees no GPU; look at CUDA_VISIBLE"):
+        static.place(wanted, {})
+
+
 def test_dropout_is_keyed_on_the_gpu_that_computes_it(gpus: "list[torch.Generator]") -> None:
     before = torch.get_rng_state()
     try:

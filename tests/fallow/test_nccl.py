@@ -1,9 +1,11 @@
 """Groups over NCCL, by a stand-in that fails as NCCL does: nothing that an abort left is taken for a sum."""
 
+import itertools
 import os
+import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,12 +16,13 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 from fallow.gradients.deterministic import Tree  # noqa: E402
 from fallow.gradients.overlapped import Plain  # noqa: E402
 from fallow.process_group import group as groups  # noqa: E402
-from fallow.process_group import nccl_group  # noqa: E402
+from fallow.process_group import address_store, nccl_group  # noqa: E402
 from fallow.process_group.collectives import Alone, GroupBroken  # noqa: E402
 from fallow.process_group.membership_client import Proof  # noqa: E402
 from fallow.process_group.nccl_group import NcclGroup  # noqa: E402
 from tests.fallow.crew import Outcome, run, training  # noqa: E402
-from tests.fallow.nccl_stand_in import StandIn  # noqa: E402
+from tests.fallow.nccl_stand_in import Options, StandIn  # noqa: E402
+from tests.fallow.gpus import a_gpu  # noqa: E402
 from tests.fallow.ranks import side_by_side  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -157,6 +160,117 @@ def test_a_device_that_does_not_come_past_a_sum_is_noticed_as_well() -> None:
     second.abort()
 
 
+class Capturing:
+    """A device while the training's thread captures a graph: a look from any other one ruins that."""
+
+    def __init__(self) -> None:
+        self.looks: list[str] = []
+        self.refuses = 0
+        self.come = True
+
+    def query(self) -> bool:
+        self.looks.append(threading.current_thread().name)
+        if threading.current_thread() is not threading.main_thread() and self.refuses > 0:
+            self.refuses -= 1
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        return self.come
+
+    def synchronize(self) -> None:
+        self.looks.append("synchronize")
+
+
+def summed(group: NcclGroup) -> None:
+    group.start_all_reduce(torch.ones(1)).wait()
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[NcclGroup, Capturing]]]:
+    """A group of one rank that is looked after often, and its device."""
+    monkeypatch.setattr(nccl_group, "LOOK_S", 0.01)
+    made: list[NcclGroup] = []
+
+    def make(timeout_s: float) -> tuple[NcclGroup, Capturing]:
+        store, device = torch.distributed.HashStore(), Capturing()
+        made.append(NcclGroup(StandIn(store, 0, 1), store, timeout_s, lambda: device))
+        return made[-1], device
+
+    yield make
+    for each in made:
+        each.abort()
+
+
+@pytest.mark.quick
+def test_nobody_looks_at_a_device_whose_exchanges_are_settled(alone: Any) -> None:
+    """A graph that is captured after a step is left in peace, however long that takes."""
+    group, device = alone(0.05)
+    summed(group)
+    group.settle()
+    before = len(device.looks)
+    time.sleep(0.15)
+    assert device.looks[before:] == []
+    summed(group)
+
+
+@pytest.mark.quick
+def test_a_look_that_the_device_refuses_says_nothing(alone: Any) -> None:
+    """Neither that the exchange is over, which then would never be late, nor that it is late."""
+    group, device = alone(0.05)
+    device.refuses = 5
+    summed(group)
+    until_s = time.monotonic() + 20
+    while device.refuses and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert device.refuses == 0
+    summed(group)  # not aborted
+    device.come = False
+    while time.monotonic() < until_s:
+        try:
+            summed(group)
+        except GroupBroken as broken:
+            assert "not over within" in str(broken)
+            return
+        time.sleep(0.01)
+    pytest.fail("an exchange that never came was forgotten")
+
+
+@pytest.mark.quick
+def test_the_thread_that_looks_may_do_so_amid_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2 is CU_STREAM_CAPTURE_MODE_RELAXED in cuda.h; the mode is a thread's own, so that thread must set it."""
+    modes: list[tuple[str, int]] = []
+
+    def exchange(mode: Any) -> int:
+        modes.append((threading.current_thread().name, mode._obj.value))
+        return 0
+
+    loaded: list[str] = []
+
+    def load(name: str) -> Any:
+        loaded.append(name)
+        return SimpleNamespace(cuThreadExchangeStreamCaptureMode=exchange)
+
+    monkeypatch.setattr(nccl_group.ctypes, "CDLL", load)
+    store = torch.distributed.HashStore()
+    group = NcclGroup(StandIn(store, 0, 1), store, 30.0, Passed)
+    until_s = time.monotonic() + 20
+    while not modes and time.monotonic() < until_s:
+        time.sleep(0.01)
+    group.abort()
+    assert (loaded, modes) == (["libcuda.so.1"], [("fallow-nccl", 2)])
+
+
+@pytest.mark.quick
+def test_to_settle_is_to_wait_for_the_device() -> None:
+    """Where the host has read a number of the last sum but one, the last is not over yet."""
+    store, device = torch.distributed.HashStore(), Capturing()
+    group = NcclGroup(StandIn(store, 0, 1), store, 30.0, lambda: device)
+    device.come = False
+    summed(group)
+    device.looks.clear()
+    group.settle()
+    assert device.looks == [threading.current_thread().name, "synchronize"]
+    group.abort()
+
+
 @pytest.mark.quick
 def test_an_abort_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging(StandIn):
@@ -175,17 +289,22 @@ def test_torchs_watchdog_is_off_for_our_groups_and_stays_as_it_was_for_the_scrip
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun does
-    monkeypatch.delenv("TORCH_NCCL_ENABLE_MONITORING", raising=False)
+    for name in ("ENABLE_MONITORING", "RANKS_PER_ROOT"):
+        monkeypatch.delenv(f"TORCH_NCCL_{name}", raising=False)
     seen: list[dict[str, str | None]] = []
 
     def make(store: Any, rank: int, world_size: int) -> StandIn:
-        seen.append({name: os.environ.get(name) for name in nccl_group.SETTINGS})
+        seen.append({name: value for name, value in os.environ.items() if name.startswith("TORCH_NCCL_")})
         return StandIn(store, rank, world_size)
 
     for each in connected(make):
         assert isinstance(each, NcclGroup), each
         each.abort()
-    assert seen == [nccl_group.SETTINGS] * 2
+    # By their names in ProcessGroupNCCL.hpp: what ends the process, or a communicator, without our doing.
+    off = {f"TORCH_NCCL_{name}": "0" for name in ("ASYNC_ERROR_HANDLING", "ENABLE_MONITORING")}
+    off |= {f"TORCH_NCCL_{name}": "0" for name in ("RETHROW_CUDA_ERRORS", "BLOCKING_WAIT")}
+    off |= {f"TORCH_NCCL_{name}": "0" for name in ("PROPAGATE_ERROR", "DUMP_ON_TIMEOUT")}
+    assert seen == [off] * 2
     assert os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "1"
     assert "TORCH_NCCL_ENABLE_MONITORING" not in os.environ
 
@@ -211,6 +330,79 @@ def test_a_group_has_summed_before_it_counts_as_connected() -> None:
         assert "nothing was summed within 0.3 s" in str(each)
 
 
+@pytest.fixture
+def torchs(monkeypatch: pytest.MonkeyPatch) -> type[StandIn]:
+    """Torch's own class, stood in for: the options that are made for it count."""
+
+    class ProcessGroupNCCL(StandIn):
+        Options = Options
+
+    monkeypatch.setattr(torch.distributed, "ProcessGroupNCCL", ProcessGroupNCCL, raising=False)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
+    return ProcessGroupNCCL
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("variable", ["1", "0", None])
+def test_the_first_sum_waits_for_the_communicator_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, torchs: type[StandIn], variable: str | None
+) -> None:
+    """Torch looks at the variable in the first sum, and only where the options leave it open."""
+    if variable is not None:
+        monkeypatch.setenv("TORCH_NCCL_USE_COMM_NONBLOCKING", variable)
+    ends = connected(None)
+    for each in ends:
+        assert isinstance(each, NcclGroup), each
+        assert isinstance(each._group, torchs)
+        each.abort()
+    assert os.environ.get("TORCH_NCCL_USE_COMM_NONBLOCKING") == variable
+
+
+@pytest.mark.quick
+def test_a_torch_without_nccl_is_named_as_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: False)
+    for each in connected(None):
+        assert isinstance(each, GroupBroken), each
+        assert "built without NCCL" in str(each)
+        assert "FALLOW_BACKEND=gloo" in str(each)
+
+
+@pytest.mark.quick
+def test_whatever_the_first_sum_raises_is_told() -> None:
+    class Odd(StandIn):
+        def allreduce(self, tensors: Any) -> Any:
+            raise TypeError("unsupported device")
+
+    for each in connected(Odd):
+        assert isinstance(each, GroupBroken), each
+        assert "did not come about: TypeError: unsupported device" in str(each)
+
+
+@pytest.mark.quick
+def test_torch_is_told_a_time_that_never_comes(torchs: type[StandIn]) -> None:
+    ends = connected(None)
+    assert [each._group.options._timeout for each in ends] == [timedelta(days=30)] * 2
+    for each in ends:
+        each.abort()
+
+
+@pytest.mark.quick
+def test_connecting_leaves_the_stream_of_the_training_alone() -> None:
+    """What the training queued would have to end first, and what it queues next would wait for the peers."""
+    streams: list[Any] = []
+
+    class Looking(StandIn):
+        def allreduce(self, tensors: Any) -> Any:
+            streams.append(torch.cpu.current_stream())
+            return super().allreduce(tensors)
+
+    store = torch.distributed.HashStore()
+    times = {"timeout_s": 30.0, "connect_timeout_s": 10.0}
+    nccl_group.connect(store, 0, 1, CPU, make=Looking, **times).abort()
+    assert len(streams) == 1
+    assert streams[0] is not torch.cpu.current_stream()
+
+
 class Faltering(StandIn):
     """As NCCL when a peer dies in a step: no word of it, and after the abort its own part for the sum."""
 
@@ -221,14 +413,15 @@ class Faltering(StandIn):
 def test_a_worker_that_dies_amid_a_sum_never_has_garbage_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole training over the stand-in: grows, loses a worker without a word, and learns the same."""
 
+    buses = itertools.count(1)
+
     def over_stand_in(*where: Any, **times: Any) -> Any:
         return nccl_group.connect(*where, make=Faltering, **times)
 
     monkeypatch.setitem(groups.OWN_SUMS, "cpu", over_stand_in)
-    monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid=uuid.uuid4())
-    )
-    steps, born = 40, []
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: a_gpu(next(buses)))
+    monkeypatch.setenv(address_store.RANKS_PER_ID, "128")
+    steps, born = 40, list[Outcome]()
 
     def train(environment: Any, outcome: Outcome) -> None:
         born.append(outcome)
@@ -251,3 +444,18 @@ def test_a_worker_that_dies_amid_a_sum_never_has_garbage_committed(monkeypatch: 
     for outcome in done.finished:
         for name, value in reference.parameters.items():
             assert torch.allclose(outcome.parameters[name], value, rtol=0, atol=1e-12), name
+
+
+def test_a_worker_that_cannot_connect_says_why_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its thread ends without a word, and the controller waits for its limit and blames the time."""
+
+    def refuse(*where: Any, **times: Any) -> Any:
+        raise TypeError("an odd version of torch")
+
+    buses = itertools.count(1)
+    monkeypatch.setitem(groups.OWN_SUMS, "cpu", refuse)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: a_gpu(next(buses)))
+    monkeypatch.setenv(address_store.RANKS_PER_ID, "128")
+    done = run(training(30, each_step=lambda: time.sleep(0.02)), 1, {4: 2})
+    assert done.exit_code == 0, done.journal
+    assert any("could not connect: failed: TypeError: an odd version of torch" in line for line in done.journal)

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -17,6 +16,7 @@ from fallow.process_group.address_store import Meeting  # noqa: E402
 from fallow.process_group.collectives import Group, GroupBroken  # noqa: E402
 from fallow.process_group.state_transfer import receive_state, send_state  # noqa: E402
 from fallow.secret import Secret  # noqa: E402
+from tests.fallow.gpus import a_gpu  # noqa: E402
 from tests.fallow.nccl_stand_in import GARBAGE, StandIn  # noqa: E402
 from tests.fallow.ranks import side_by_side  # noqa: E402
 
@@ -27,17 +27,17 @@ T = TypeVar("T")
 
 
 @pytest.fixture(autouse=True)
-def _no_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def _as_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies on a GPU is never read from a neighbour's memory."""
     monkeypatch.setenv("FALLOW_READ_NEIGHBOURS", "0")
+    monkeypatch.setenv("TORCH_NCCL_RANKS_PER_ROOT", "128")
 
 
 def driven(
     monkeypatch: pytest.MonkeyPatch, world: int, work: Callable[[Group], T], make: Any = StandIn
 ) -> list[T | BaseException]:
     """What each rank's ``work`` gave, over NCCL's stand-in, in a group that met in the controller's store."""
-    gpus = [SimpleNamespace(uuid=f"GPU-{rank}") for rank in range(world)]
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpus[device.index or 0])
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: a_gpu(device.index))
     monkeypatch.setitem(
         groups.OWN_SUMS,
         "cuda",
@@ -151,7 +151,6 @@ class _Passed:
 def test_a_world_with_several_ids_meets_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond 128 ranks torch has several of them make an id; a driven group's ranks learn rank 0's alone."""
     monkeypatch.setenv("TORCH_NCCL_RANKS_PER_ROOT", "1")
-    monkeypatch.setattr(groups, "CONNECT_TIMEOUT", groups.CONNECT_TIMEOUT / 5)
 
     def work(group: Group) -> float:
         row = torch.ones(1)
