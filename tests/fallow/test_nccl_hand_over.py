@@ -1,7 +1,6 @@
 """A state handed over NCCL, by a stand-in that makes its communicators as torch's ProcessGroupNCCL does."""
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ dist = torch.distributed
 from fallow.process_group import group as groups  # noqa: E402
 from fallow.process_group import nccl_group  # noqa: E402
 from fallow.process_group.address_store import Meeting  # noqa: E402
-from fallow.process_group.collectives import Group, GroupBroken  # noqa: E402
+from fallow.process_group.collectives import Done, Group, GroupBroken  # noqa: E402
 from fallow.process_group.state_transfer import receive_state, send_state  # noqa: E402
 from fallow.secret import Secret  # noqa: E402
 from tests.fallow.gpus import a_gpu  # noqa: E402
@@ -82,45 +81,58 @@ def test_a_state_goes_from_one_to_the_next_and_on(monkeypatch: pytest.MonkeyPatc
         assert [part.tolist() for part in each["momentum"]] == [[1.0] * 3, [0.0] * 2]
 
 
-def test_a_state_that_was_cut_off_is_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The header came, and the tensors are what the abort left: neither side takes that for a hand-over."""
-    begun = threading.Event()
+class Cut:
+    """A group that sends the first ``messages``, and no more; ``then`` is done in their stead."""
 
-    def work(group: Group) -> Any:
-        try:
-            if group.rank == 0:
-                group_that_stops = _Stopping(group, after=2)
-                return send_state(group_that_stops, 1, state(), CPU)
-            threading.Thread(target=_abort_soon, args=(group, begun), daemon=True).start()
-            return receive_state(group, 0, None, CPU)
-        finally:
-            begun.set()
-
-    sent, received = driven(monkeypatch, 2, work)
-    assert isinstance(sent, GroupBroken), sent
-    assert isinstance(received, GroupBroken), received
-
-
-class _Stopping:
-    """A group that swallows what is sent after the first few messages, as a peer that died amid sending."""
-
-    def __init__(self, group: Group, after: int):
-        self._group, self._left = group, after
+    def __init__(self, group: Group, messages: int, then: Callable[[], None]):
+        self._group, self._left, self._then = group, messages, then
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._group, name)
 
-    def start_send(self, tensor: torch.Tensor, to: int) -> Any:
-        raise GroupBroken("gone")
-
     def send(self, tensor: torch.Tensor, to: int) -> None:
-        self._group.send(tensor, to)
+        self.start_send(tensor, to).wait()
+
+    def start_send(self, tensor: torch.Tensor, to: int) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            self._then()
+            return Done()
+        return self._group.start_send(tensor, to)
 
 
-def _abort_soon(group: Group, begun: threading.Event) -> None:
-    begun.wait(20)
-    time.sleep(0.05)
-    group.abort()
+def test_a_state_that_was_cut_off_is_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it is came, and its tensors are what an abort left: nobody takes that for a state."""
+    cut = threading.Event()
+
+    def work(group: Group) -> Any:
+        if group.rank == 0:
+            send_state(Cut(group, 2, cut.set), 1, state(), CPU)  # its length and its header
+            return "sent"
+        threading.Thread(target=lambda: (cut.wait(20), group.abort()), daemon=True).start()
+        return receive_state(group, 0, None, CPU)
+
+    sent, received = driven(monkeypatch, 2, work)
+    assert sent == "sent", sent
+    assert isinstance(received, GroupBroken), received
+    assert "was aborted" in str(received)
+
+
+def test_a_state_that_did_not_leave_counts_as_not_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sends only queue: the last one ends well though the group was aborted under it."""
+    over = threading.Event()
+
+    def work(group: Group) -> Any:
+        try:
+            if group.rank == 0:
+                return send_state(Cut(group, 2, group.abort), 1, {"weights": torch.ones(3)}, CPU)
+            over.wait(20)
+            return None
+        finally:
+            over.set()
+
+    sent, _ = driven(monkeypatch, 2, work)
+    assert isinstance(sent, GroupBroken), sent
 
 
 def test_a_batch_that_broke_off_leaves_the_thread_free_for_another_group() -> None:
