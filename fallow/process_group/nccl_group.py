@@ -10,8 +10,10 @@
 - A communicator comes into being in the first sum, and a peer's death meanwhile can block for ever. So one
   number is summed before a group counts as connected, in a thread of its own that can be left behind.
 - An abort itself can hang (NCCL issue 1013): it is given ABORT_S.
+- Only that communicator is used: a message by itself would have torch make another of two ranks, unseen
+  (docs/decisions/0134).
 
-Written by the documentation of torch 2.11 to 2.13, and tried with a stand-in: no GPU has run it.
+Written by the documentation and source of torch 2.11 to 2.13, and tried with a stand-in; one rank ran on a GPU.
 """
 
 import ctypes
