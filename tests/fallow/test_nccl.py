@@ -458,4 +458,6 @@ def test_a_worker_that_cannot_connect_says_why_whatever_it_is(monkeypatch: pytes
     monkeypatch.setenv(address_store.RANKS_PER_ID, "128")
     done = run(training(30, each_step=lambda: time.sleep(0.02)), 1, {4: 2})
     assert done.exit_code == 0, done.journal
-    assert any("could not connect: failed: TypeError: an odd version of torch" in line for line in done.journal)
+    assert any(
+        "could not connect: failed: TypeError: an odd version of torch" in line for line in done.journal
+    )
