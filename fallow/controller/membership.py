@@ -105,8 +105,8 @@ class Limits:
 
     ``start_ms`` is for joiners, and only for those of whom nothing is heard: who tokenizes for an hour isn't
     stuck, and a script that isn't elastic never says anything.
-    ``connect_ms`` is more than NCCL takes to give up by itself (``group.NCCL_TIMEOUT``) and say why; with gloo
-    workers do so within 10 s.
+    ``connect_ms`` is more than workers take to give up NCCL by themselves (``group.NCCL_TIMEOUT``) and say
+    why; gloo they give up within 10 s.
     ``switch_ms`` counts from the first member's switch, and covers handing the state over. ``report_ms`` is
     for a member that is alive and doesn't come to the end of its step, ``silence_ms`` for a process that
     doesn't even pulse: stopped, or out of reach; ``idle_silence_ms`` for one that is ready and only waits.

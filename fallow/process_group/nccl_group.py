@@ -13,7 +13,8 @@
 - Only that communicator is used: a message by itself would have torch make another of two ranks, unseen
   (docs/decisions/0134).
 
-Written by the documentation and source of torch 2.11 to 2.13, and tried with a stand-in; one rank ran on a GPU.
+Written by the documentation and source of torch 2.11 to 2.13, and tried with a stand-in. On a GPU one rank
+ran alone; no two have.
 """
 
 import ctypes
@@ -215,7 +216,7 @@ def _has_come(mark: Event) -> bool | None:
 def _look_without_disturbing() -> None:
     """From now on this thread may look at the device while another one captures a CUDA graph.
 
-    Otherwise CUDA refuses the look and ends the capture too, with torch's default mode (PyTorch issue 104487).
+    Otherwise CUDA refuses the look and ends the capture too, in torch's default mode (PyTorch issue 104487).
     Torch's watchdog has done the same since pull request 148594. Nothing happens where there is no driver.
     """
     with suppress(OSError, AttributeError):
@@ -294,8 +295,8 @@ def _try(group: NcclGroup, device: torch.device, module: Any, came: list[float |
 def _backend(store: dist.Store, rank: int, world_size: int) -> dist.Backend:
     if not dist.is_nccl_available():
         raise GroupBroken(
-            "this torch was built without NCCL, over which workers on several GPUs meet: install one that has "
-            "it, or set FALLOW_BACKEND=gloo"
+            "this torch was built without NCCL, over which workers on several GPUs meet: install one that "
+            "has it, or set FALLOW_BACKEND=gloo"
         )
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = NEVER

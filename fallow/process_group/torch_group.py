@@ -96,7 +96,7 @@ class TorchGroup:
             try:
                 _begun(group, sends, receives)
             finally:
-                # Else every later call of this thread into NCCL, in whatever group, would be put off for ever.
+                # Else every later call of this thread into NCCL, in whatever group, is put off for ever.
                 work = group._end_coalescing()
             return Started([work], *tensors)
 
@@ -138,7 +138,7 @@ def _begun(
     sends: Sequence[tuple[torch.Tensor, int]],
     receives: Sequence[tuple[torch.Tensor, int]],
 ) -> list[dist.Work]:
-    """The exchanges, begun one by one; within a batch of NCCL's there is nothing to wait for until its end."""
+    """The exchanges, begun one by one; a batch of NCCL's gives nothing to wait for until its end."""
     works = [group.send([tensor], to, 0) for tensor, to in sends]
     return works + [group.recv([tensor], source, 0) for tensor, source in receives]
 

@@ -65,7 +65,7 @@ def test_one_gpu_under_two_numbers_is_one_gpu(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_two_instances_of_one_gpu_are_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under MIG each has a UUID of its own; NCCL goes by the place on the bus, and refuses (NCCL issue 1716)."""
+    """Under MIG each has a UUID of its own; NCCL goes by the place on the bus (NCCL issue 1716)."""
     gpus = [a_gpu(7, "MIG-a"), a_gpu(7, "MIG-b")]
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpus[device.index])
     ends = connected(["cuda:0", "cuda:1"])

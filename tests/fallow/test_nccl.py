@@ -15,14 +15,14 @@ torch = pytest.importorskip("torch", reason="torch is not installed; pip install
 
 from fallow.gradients.deterministic import Tree  # noqa: E402
 from fallow.gradients.overlapped import Plain  # noqa: E402
-from fallow.process_group import group as groups  # noqa: E402
 from fallow.process_group import address_store, nccl_group  # noqa: E402
+from fallow.process_group import group as groups  # noqa: E402
 from fallow.process_group.collectives import Alone, GroupBroken  # noqa: E402
 from fallow.process_group.membership_client import Proof  # noqa: E402
 from fallow.process_group.nccl_group import NcclGroup  # noqa: E402
 from tests.fallow.crew import Outcome, run, training  # noqa: E402
-from tests.fallow.nccl_stand_in import Options, StandIn  # noqa: E402
 from tests.fallow.gpus import a_gpu  # noqa: E402
+from tests.fallow.nccl_stand_in import Options, StandIn  # noqa: E402
 from tests.fallow.ranks import side_by_side  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -235,7 +235,7 @@ def test_a_look_that_the_device_refuses_says_nothing(alone: Any) -> None:
 
 @pytest.mark.quick
 def test_the_thread_that_looks_may_do_so_amid_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2 is CU_STREAM_CAPTURE_MODE_RELAXED in cuda.h; the mode is a thread's own, so that thread must set it."""
+    """2 is CU_STREAM_CAPTURE_MODE_RELAXED in cuda.h; it is each thread's own, so this thread must set it."""
     modes: list[tuple[str, int]] = []
 
     def exchange(mode: Any) -> int:

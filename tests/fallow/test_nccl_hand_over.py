@@ -136,7 +136,7 @@ def test_a_state_that_did_not_leave_counts_as_not_handed_over(monkeypatch: pytes
 
 
 def test_a_batch_that_broke_off_leaves_the_thread_free_for_another_group() -> None:
-    """NCCL counts a thread's open batches over all groups: in one left open, the next sum would never begin."""
+    """A thread's open batches are counted over all groups: with one left open, no sum would begin."""
     store = dist.HashStore()
     first = nccl_group.NcclGroup(StandIn(store, 0, 1), store, 5.0, _Passed)
     first.all_reduce([torch.ones(1)])

@@ -4,6 +4,7 @@ With gloo that is nothing, so only these tests show where it was forgotten; over
 garbage from being taken for a sum.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_two_steps_that_follow_each_other_have_other_marks(monkeypatch: pytest.M
             trainer.backward(model(batch).sum())
         trainer.step()
     assert len(marks) == 5
-    assert all(before != after for before, after in zip(marks, marks[1:], strict=False))
+    assert all(before != after for before, after in itertools.pairwise(marks))
     assert all(1 <= mark <= MARKS for mark in marks)
 
 
