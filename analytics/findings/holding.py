@@ -20,7 +20,7 @@ from analytics.findings.window import (
     presence,
     since,
 )
-from analytics.findings.words import gpu_name, holder_name, measured_by
+from analytics.findings.words import gpu_name, holder_name, measured_by, read_seldom
 from analytics.model import (
     BIN_MS,
     Bins,
@@ -39,6 +39,9 @@ MS_PER_S = 1000
 HOUR_MS = 3_600_000
 ROLLED_UP_MS = 120_000
 """A minute is rolled up when it is over: the newest two may be missing, and are no hole."""
+LOOKS = 60
+"""So many samples that show nothing exclude use of 5% of the time with 95% (0.95^60 = 0.046), each an
+instant of the time that it stands for, as where Prometheus scrapes seldom: an hour of one a minute."""
 LOOP_PROCESSES = 4
 """So many starts in six hours are a loop: a job, its restart after a failure and one more try are three."""
 NEVER_COMPUTED = frozenset({FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP})
@@ -54,7 +57,8 @@ def held(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | U
     is_empty = newest(tuple(presence(past, past.bins))) is False
     if is_empty and not has_computed(past, claim):  # between two tries of a loop nobody is there either
         is_empty = _is_empty(past, past.bins.last(bins_in(t.empty_window_s)))
-    quiet_ms = idle_window_ms(claim, t, is_empty=is_empty)
+    looks_ms = LOOKS * past.newest_width_ms // BIN_MS * BIN_MS
+    quiet_ms = max(idle_window_ms(claim, t, is_empty=is_empty), looks_ms)
     found = _quiet(past, claim, quiet_ms, t, is_empty=is_empty)
     if (
         found is None and is_empty
@@ -214,7 +218,7 @@ def _finding(
         coverage=cover(window, len(window.covered)),
         rung=past.rung,
         wasted_gpu_hours=None if kind is FindingKind.NOT_STARTED else hours,
-        sentence=_sentence(past, claim, kind, window, (since_ms, hours, t)),
+        sentence=_sentence(past, claim, kind, window, (since_ms, hours, t)) + read_seldom((past,)),
         evidence=(*_evidence(past, claim, window, hours), _measured_from(claim, since_ms)),
     )
 

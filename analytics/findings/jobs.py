@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from analytics import text
 from analytics.findings.hang import Held, may_hang
 from analytics.findings.window import bins_in, contradictions, copying, cover, faint_work, known, mean
-from analytics.findings.words import by_place, gpu_names, holder_name, measured_by
+from analytics.findings.words import by_place, gpu_names, holder_name, measured_by, read_seldom
 from analytics.model import BIN_MS, IDLENESS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
 from analytics.thresholds import IDLE_RATIO, Thresholds
 from analytics.vocabulary.findings import WORKED_BEFORE
@@ -96,6 +96,7 @@ def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
         whose = "its process" if len(idle) == 1 else "their processes"
         may = f" {whose[0].upper()}{whose[1:]} may be at work on the CPU, or have ended."
     tail = f" {unsure} more could not be judged." if unsure else ""
+    tail += read_seldom([each.past for each in idle])
     return _finding(
         FindingKind.USES_PART,
         idle[0],

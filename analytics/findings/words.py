@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+from analytics import text
 from analytics.model import Claim, GpuPast
 from collector.model import Basis
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+_LATE_MS = 15_000
+"""A scrape each minute (Prometheus' default) that is late is still one each minute."""
 MOST_NAMES = 8
 """So many GPUs are named one by one: a whole node of them."""
 
@@ -43,6 +46,14 @@ def holder_name(claim: Claim) -> str:
     holder = claim.holder
     job = holder.name or holder.job
     return f"job {job}" if holder.user is None else f"{holder.user} (job {job})"
+
+
+def read_seldom(pasts: Sequence[GpuPast]) -> str:
+    """That work between two samples is not seen, as a sentence after another, where they are far apart."""
+    apart_ms = max(past.newest_width_ms for past in pasts)
+    if apart_ms <= MINUTE_MS + _LATE_MS:
+        return ""
+    return f" It is read every {text.length(apart_ms / 1000)}: work between two readings is not seen."
 
 
 def measured_by(rung: Basis) -> str:

@@ -440,3 +440,22 @@ def test_idle_hours_fall_back_to_the_time_that_was_quiet() -> None:
     finding = only(judged(past(claim(share=0.5, idle_gpu_hours=None))))
     assert finding.wasted_gpu_hours == pytest.approx(1.0)
     assert finding.since_ms == NOON_MS - 2 * HOUR_MS
+
+
+@pytest.mark.parametrize(("held_h", "found"), [(4, []), (10, [FindingKind.HELD_IDLE])])
+def test_who_is_read_every_five_minutes_is_idle_after_sixty_readings(
+    held_h: int, found: list[FindingKind]
+) -> None:
+    # 12 readings an hour miss use of a fifth of the time in one hour of 14 (0.8^12), 60 use of 5% (0.95^60)
+    whole = Rhythm(known_since_ms=held_h * HOUR_MS)
+    holder = claim(from_ms=NOON_MS - held_h * HOUR_MS, rhythm=whole)
+    verdict = judged(past(holder, newest_width_ms=5 * MINUTE_MS))
+    assert kinds(verdict) == found
+    if found:
+        said = " It is read every 5 min: work between two readings is not seen."
+        assert only(verdict).sentence.endswith(said)
+
+
+def test_nothing_is_said_of_readings_a_minute_apart() -> None:
+    finding = only(judged(past(claim(), newest_width_ms=MINUTE_MS + 5_000)))
+    assert "It is read" not in finding.sentence
