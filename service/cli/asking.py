@@ -7,6 +7,7 @@ Each verb that shows what a store or a service holds comes through here, so that
 """
 
 import argparse
+import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import IO
@@ -17,6 +18,10 @@ from service.client.jobs import ActingClient, connect_acting
 SIMULATED = "SIMULATED: these GPUs, people and jobs are invented"
 MARK = "simulated"
 """The key of a row in JSON, where its values are invented; rows of real GPUs don't have it."""
+FILTERS = ("node", "project", "user", "model")
+"""The flags that narrow an answer down, as the query `options` calls them."""
+NEAREST = 3
+"""So many near names are a choice; more are a list."""
 
 
 def asked(flags: argparse.Namespace, aside: IO[str] | None = None) -> Client:
@@ -27,7 +32,27 @@ def asked(flags: argparse.Namespace, aside: IO[str] | None = None) -> Client:
     """
     client = connect(flags.data)
     _prepare(client, flags, aside)
+    for line in unknown_names(flags, client):
+        print(line, file=sys.stderr)
     return client
+
+
+def unknown_names(flags: argparse.Namespace, client: Client) -> list[str]:
+    """A line for each filter whose value nothing recorded has, with the nearest that are. Blocks.
+
+    An answer of nothing is right of it, and would read as if there were nothing to see.
+    """
+    asked_for = {name: value for name in FILTERS if isinstance(value := getattr(flags, name, None), str)}
+    rows = (client.rows_if_kept("options") or ()) if asked_for else ()
+    lines = []
+    for name, value in asked_for.items():
+        known = [str(row["value"]) for row in rows if row["dimension"] == name]
+        if known and value not in known:
+            near = [each for each in known if value.casefold() in each.casefold()][:NEAREST]
+            near = near or difflib.get_close_matches(value, known, n=NEAREST, cutoff=0.5)
+            nearest = f"; nearest: {', '.join(near)}" if near else ""
+            lines.append(f"No {name} {value!r} is recorded here{nearest}.")
+    return lines
 
 
 def asked_to_act(flags: argparse.Namespace, aside: IO[str] | None = None) -> ActingClient:

@@ -46,6 +46,8 @@ def silent_end(client: Client, start: datetime, end: datetime) -> str | None:
     if last is None or end - words.moment(last) < SILENT:
         return None
     until = words.moment(last).replace(second=0, microsecond=0) + timedelta(minutes=1)
+    if start > datetime.now(UTC):  # an earlier end alone would lie before its begin
+        return f"This time is yet to come: the last sample is of {words.clock_time(last)}."
     what = "in this time" if words.moment(last) < start else f"after {words.clock_time(last)}"
     return (
         f"Nothing was measured {what}: `--until {until:%Y-%m-%dT%H:%M}` ends the range with the last sample."

@@ -37,6 +37,7 @@ def said(data: Path, job: str, since: str = "2026-09-20") -> str:
     return verb("job", job, "--since", since, "--until", "2026-09-22", data=data).stdout
 
 
+@pytest.mark.slow
 def test_the_other_persons_job_of_the_same_id_is_named(two_people: Path) -> None:
     first = said(two_people, "slurm:500")
     assert first.startswith("slurm:500 · yara")
@@ -47,6 +48,7 @@ def test_the_other_persons_job_of_the_same_id_is_named(two_people: Path) -> None
     assert "yara had a job of this id too, from 2026-09-21 14:00" in second
 
 
+@pytest.mark.slow
 def test_who_used_an_id_again_is_found_by_it_alone(two_people: Path) -> None:
     assert said(two_people, "slurm:500", "2026-09-21T15:30").startswith(f"slurm:500@{SECOND} · zeno")
 

@@ -53,3 +53,11 @@ def test_the_hint_is_in_utc_whatever_the_readers_zone(
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_a_time_to_come_is_said_to_be_one(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An earlier end would lie before its begin: that is no hint."""
+    to_come = ["--since", "2126-11-01", "--until", "2126-11-02"]
+    assert main(["waste", *to_come, "--data", str(data)]) == 0
+    out = capsys.readouterr().out
+    assert "This time is yet to come: the last sample is of 2026-11-01 15:03." in out and "--until" not in out
