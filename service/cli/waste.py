@@ -18,6 +18,7 @@ from service.cli.ledger import NOT_KNOWN
 from service.cli.screen import Column, console, print_csv, print_json, table
 from service.client import Client
 from service.durations import window
+from service.summaries import accounted
 from service.summaries.waste_table import Waste
 from service.usecases.wasted import wasted
 
@@ -43,6 +44,7 @@ def run_waste(flags: argparse.Namespace) -> int:
             rows = wasted(client, by, (start, end), filters)
         (sums,) = client.rows("waste", from_ts=start, to_ts=end, **filters)
         silent = freshness.silent_end(client, start, end)
+        nothing = "" if rows else _nothing(client, sums, (start, end), filters)
     if flags.json:
         print_json([_record(each, by) for each in rows], flags)
         return 0
@@ -55,7 +57,7 @@ def run_waste(flags: argparse.Namespace) -> int:
     if silent is not None:
         screen.print(silent, style="yellow")
     if not rows:
-        screen.print(_nothing(sums))
+        screen.print(nothing)
         return 0
     if flags.by is None and by != USER:
         screen.print(NAMELESS, style="bright_black")
@@ -140,9 +142,18 @@ def heading(sums: "WasteRow", of: str) -> str:
     return f"{of}: {text.gpu_hours(lost)} wasted{priced}{part}"
 
 
-def _nothing(sums: "WasteRow") -> str:
+def _nothing(
+    client: Client, sums: "WasteRow", span: tuple[datetime, datetime], filters: Mapping[str, object]
+) -> str:
     if not sums["held_gpu_hours"]:
-        return "Nobody is known to have held a GPU in this time; see `fallow status` and `fallow doctor`."
+        asked_of = {name: filters[name] for name in ("node", "project", "user")}
+        rows = (
+            client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], **asked_of, by="all")
+            if filters["model"] is None
+            else ()
+        )
+        none = "Nobody is known to have held a GPU in this time; see `fallow status` and `fallow doctor`."
+        return accounted.instead(rows or (), none)
     return "Whoever held a GPU worked on it."
 
 

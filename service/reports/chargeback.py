@@ -4,9 +4,11 @@ from datetime import datetime, tzinfo
 
 from analytics import text
 from service import energy
+from service.reports.accounted import accounted_rows, accounted_section
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import currency_of, energy_figures, notes_on_use, wastes_section
 from service.reports.source import Source
+from service.summaries import accounted
 from service.summaries.recommendations import any_upper_bound
 
 COLUMNS = (
@@ -34,6 +36,9 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     costs = [cost for row in rows if (cost := row["cost"]) is not None]
     cost = sum(costs) if rows and len(costs) == len(rows) else None
     jobs = source.rows("jobs")
+    none_held = "Nobody held a GPU in this time."
+    opening = none_held if rows else accounted.instead(accounted_rows(source, "user"), none_held)
+    is_measured = opening == none_held
     most = "at most " if any_upper_bound(jobs) else ""
     return Report(
         kind=ReportKind.CHARGEBACK,
@@ -42,22 +47,26 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             f"{text.many(len(rows), 'holder')} held {text.gpu_hours(held)} and used {most}"
             f"{text.gpu_hours(used)}."
             if rows
-            else "Nobody held a GPU in this time."
+            else opening
         ),
         span=source.span,
         zone=zone,
         subject=source.filters.get("project"),
         figures=(
-            Figure(key="gpu_hours", label="Held", value=held, measure=Measure.HOURS),
-            Figure(key="used_gpu_hours", label="Used", value=used, measure=Measure.HOURS),
-            *energy_figures(energy.used(rows), energy.wasted(rows)),
+            Figure(key="gpu_hours", label="Held", value=held if is_measured else None, measure=Measure.HOURS),
+            Figure(
+                key="used_gpu_hours", label="Used", value=used if is_measured else None, measure=Measure.HOURS
+            ),
+            *(energy_figures(energy.used(rows), energy.wasted(rows)) if is_measured else ()),
             Figure(key="cost", label="Price", value=cost, measure=Measure.MONEY),
         ),
         sections=(
             Section(
                 heading="By project and person", table=Table(name="chargeback", columns=COLUMNS, rows=rows)
             ),
-            wastes_section(jobs, "The ten largest wastes"),
+            *accounted_section(source, "project"),
+            *accounted_section(source, "user"),
+            *((wastes_section(jobs, "The ten largest wastes"),) if is_measured else ()),
         ),
         currency=currency_of(rows),
         made_at=made_at,

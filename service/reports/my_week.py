@@ -5,7 +5,7 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from service.client import ClientError
-from service.reports.accounted import accounted_section
+from service.reports.accounted import accounted_rows, accounted_section
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import (
     HELD_COLUMNS,
@@ -18,6 +18,7 @@ from service.reports.sections import (
 )
 from service.reports.source import Source
 from service.schemas.advice import AdviceRow
+from service.summaries import accounted
 from service.summaries.headline import USED
 from service.summaries.recommendations import Held, changes, held_of, measured_of, told_held
 from service.usecases.advised import advised
@@ -44,11 +45,12 @@ def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     head, usage, _ = head_of(source)
     jobs = job_rows(source.rows("jobs"))
     held = held_of(jobs, utilization=head.utilization_ratio, measured=head.measured_ratio)
+    none_held = accounted.instead(accounted_rows(source, "user"), told_held(held, None)) if not jobs else ""
     shown = sorted(jobs, key=lambda row: -(row["gpu_hours"] or 0.0))[:SHOWN]
     return Report(
         kind=ReportKind.MY_WEEK,
         title=f"Your GPUs, {user}",
-        opening=told_held(held, None),
+        opening=told_held(held, None) if jobs else none_held,
         span=source.span,
         zone=zone,
         subject=user,
@@ -58,9 +60,7 @@ def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             _changes(source, jobs),
             Section(
                 heading="Your jobs",
-                table=Table(
-                    name="jobs", columns=priced(JOBS, jobs), rows=shown, empty="You held no GPU in this time."
-                ),
+                table=Table(name="jobs", columns=priced(JOBS, jobs), rows=shown, empty=none_held),
                 sentences=(f"The {SHOWN} largest of {len(jobs)}.",) if len(jobs) > SHOWN else (),
             ),
             *accounted_section(source, "user"),

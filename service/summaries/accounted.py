@@ -32,6 +32,16 @@ def told(rows: Sequence[Mapping[str, object]]) -> str:
     )
 
 
+def instead(rows: Sequence[Mapping[str, object]], else_said: str) -> str:
+    """What is said where nothing that was measured names a holder: what accounting gave out (query
+    ``accounted_use``), ``else_said`` where it knows of nothing either.
+    """
+    given = sum(text.known(row["gpu_hours"]) or 0.0 for row in rows)
+    if not given:
+        return else_said
+    return f"{text.gpu_hours(given)} were given out, by imported accounting; nothing was measured here then."
+
+
 def gpus_used(run: "AccountedRunsRow") -> str | None:
     """The means of one run (query ``accounted_runs``) in a sentence; ``None`` where nobody measured it."""
     if run["utilization_ratio"] is None:

@@ -243,3 +243,24 @@ def test_a_service_stores_them_for_operators(service: Running, capsys: pytest.Ca
     since = datetime.fromtimestamp(BEGAN_S, UTC).date().isoformat()
     assert main(["ledger", "--by", "project", "--since", since, "--data", str(service.data)]) == 0
     assert "vision" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_what_accounting_gave_out_is_never_told_as_nobody_held_a_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two runs: ann an hour on 2 GPUs, bob an hour on 8; nothing was measured in that time."""
+    imported(tmp_path, ROWS[:2], capsys, "--yes")
+    asked = ["--data", str(tmp_path), "--since", "2025-11-25", "--until", "2025-11-26"]
+    paper = ["--format", "md", "--out", "-"]
+    assert main(["report", "chargeback", *asked, *paper]) == 0
+    told = capsys.readouterr().out
+    assert "10.0 GPU-hours were given out, by imported accounting" in told
+    assert "Held: **\N{EN DASH}**" in told and "Nobody held" not in told and "0.0 kWh" not in told
+    assert "| speech | 1 | 8.0 GPU-hours" in told and "| bob | 1 | 8.0 GPU-hours" in told
+    assert main(["report", "my-week", "--user", "bob", *asked, *paper]) == 0
+    told = capsys.readouterr().out
+    assert "8.0 GPU-hours were given out" in told and "held no GPU" not in told
+    assert main(["waste", *asked]) == 0
+    told = capsys.readouterr().out
+    assert "10.0 GPU-hours were given out" in told and "Nobody is known" not in told
