@@ -72,6 +72,8 @@ ENV_ROLE = "FALLOW_ROLE"
 """``founder`` starts training at once, ``joiner`` warms up and waits to be taken in."""
 ENV_HOST = "FALLOW_HOST"
 """The address at which workers on other machines reach this one; absent where all share a machine."""
+ENV_INTERFACE = "FALLOW_INTERFACE"
+"""The network interface of that address, where GLOO_SOCKET_IFNAME was set to it and not by a person."""
 FOUNDER = "founder"
 JOINER = "joiner"
 

@@ -28,6 +28,7 @@ from fallow.protocol import ENV_TOKEN
 from fallow.top_ups.slurm import Slurm, TopUpJob
 from fallow.top_ups.top_ups import TopUps
 from fallow.workers.hosts import Hosts, devices_here, offer_here
+from fallow.workers.interfaces import only_here, route_address
 from fallow.workers.pool import WorkerPool, threads
 from fallow.workers.relay import RelayServer, address
 from fallow.workers.token import TokenMissing, make_token, token_of
@@ -255,6 +256,11 @@ def _address(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(str(error)) from None
     if host in ("0.0.0.0", "*"):
         raise argparse.ArgumentTypeError(f"{text!r} is not ADDR:PORT with an address of this machine")
+    if (loopback := only_here(host)) is not None:
+        raise argparse.ArgumentTypeError(
+            f"{host} is {loopback} here, where no other machine can join: give an address of this machine, "
+            f"for example {route_address() or 'the one that they know it by'}:{port}"
+        )
     return host, port
 
 

@@ -28,6 +28,7 @@ from fallow.process_group.collectives import Alone, Group, GroupBroken
 from fallow.process_group.connections import Connections
 from fallow.process_group.staged_group import StagedGroup
 from fallow.process_group.torch_group import TorchGroup
+from fallow.workers.interfaces import was_chosen
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
 """For gloo, and for what is told before anybody connects."""
@@ -68,10 +69,10 @@ def connect(
 ) -> Group:
     """Build the group of ``world_size`` workers that meet in ``store``; blocks until all are there.
 
-    ``host`` is the address at which the others reach this worker, for gloo; without it GLOO_SOCKET_IFNAME
-    decides, else whatever the machine's name resolves to. ``prove`` finds out whether gloo has connected the
-    right ones, before anything else goes over it. Raises GroupBroken when they are not there within
-    CONNECT_TIMEOUT, or ``nccl_timeout`` over NCCL, and what ``prove`` raises.
+    ``host`` is the address at which the others reach this worker, for gloo; without it, or where a person
+    chose GLOO_SOCKET_IFNAME, that decides, else whatever the machine's name resolves to. ``prove`` finds out
+    whether gloo has connected the right ones, before anything else goes over it. Raises GroupBroken when they
+    are not there within CONNECT_TIMEOUT, or ``nccl_timeout`` over NCCL, and what ``prove`` raises.
     """
     if world_size == 1:
         return Alone()
@@ -176,7 +177,7 @@ def _gloo(
     store: dist.Store, rank: int, world_size: int, host: str | None
 ) -> tuple[dist.ProcessGroupGloo, Connections | None]:
     """The group, and its connections where all members tell at which port they listen."""
-    if host is None or "GLOO_SOCKET_IFNAME" in os.environ:
+    if host is None or was_chosen(os.environ):
         return dist.ProcessGroupGloo(store, rank, world_size, CONNECT_TIMEOUT), None
     options = dist.ProcessGroupGloo._Options()
     options._timeout = CONNECT_TIMEOUT

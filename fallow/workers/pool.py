@@ -26,6 +26,7 @@ from typing import Protocol
 from fallow import protocol
 from fallow.secret import inherited, to_inherit
 from fallow.workers import fork_server
+from fallow.workers.interfaces import socket_variables
 from fallow.workers.leave_signal import AGAIN_S
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -70,7 +71,8 @@ class WorkerPool:
             self._open()
         number, self._asked = self._asked, self._asked + 1
         self._parents[number] = self._parent
-        request = {"number": number, "words": self._words, "environment": dict(variables)}
+        interface = socket_variables(variables.get(protocol.ENV_HOST, ""), {**os.environ, **variables})
+        request = {"number": number, "words": self._words, "environment": {**variables, **interface}}
         if protocol.ENV_SECRET in variables:
             request["secret"] = inherited(variables).key.hex()
         try:

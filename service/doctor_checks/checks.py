@@ -63,6 +63,7 @@ def acting(config: "Config", driver_version: str | None) -> Iterator[Finding]:
     yield control_checks.checkpoint(config, driver_version)
     yield from slurm.engine(config)
     yield control_checks.mps()
+    yield control_checks.elastic_network(config)
 
 
 def processes(proc: Path = PROC) -> Finding:

@@ -5,8 +5,10 @@ Asked by ``service.doctor_checks.checks``; nothing is written, and nobody is tol
 
 import os
 import platform
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from analytics import text
 from service.doctor_checks.results import Finding, Verdict
@@ -135,3 +137,35 @@ def _may_write(terminal: "Terminal", uid: int, groups: list[int]) -> bool:
         return uid in (0, terminal.uid) or terminal.path.stat().st_gid in groups
     except OSError:
         return False
+
+
+def elastic_network(config: "Config", environment: Mapping[str, str] = os.environ) -> Finding:
+    """Over which interface further machines of an elastic training would reach this one. Sends nothing."""
+    from fallow.workers.interfaces import ELSEWHERE, GLOO, NCCL, interface_of, only_here, route_address
+
+    chosen = {name: environment[name] for name in (GLOO, NCCL) if environment.get(name)}
+    there = {name for _, name in socket.if_nameindex()}
+    for variable, value in chosen.items():
+        names = set(value.removeprefix("=").split(","))
+        wrong = "loopback, where no other machine is" if names == {"lo"} else "no interface of this machine"
+        if names == {"lo"} or (variable == GLOO and names - there):
+            return Finding(
+                subject="elastic network",
+                verdict=Verdict.TROUBLE,
+                found=f"{variable}={value} is {wrong}: a training over several machines cannot connect",
+                advice=f"unset {variable}: the interface of the route to the controller is taken",
+            )
+    head = urlsplit(config.node.head).hostname if config.node.head else None
+    address = route_address(head or ELSEWHERE)
+    name = None if address is None else interface_of(address)
+    if address is None or name in (None, "lo"):
+        found = "no route to other machines: elastic trainings stay on this one"
+        return Finding(subject="elastic network", verdict=Verdict.ABSENT, found=found)
+    own = socket.gethostname()
+    loopback = only_here(own)
+    told = f"{address} ({name}) leads to other machines; sums take the interface that leads to the controller"
+    if chosen:
+        told += f", but for {', '.join(f'{key}={value}' for key, value in chosen.items())}"
+    if loopback is not None:
+        told += f". {own} is {loopback} here: give `--listen` the address, not the name"
+    return Finding(subject="elastic network", verdict=Verdict.GOOD, found=told)

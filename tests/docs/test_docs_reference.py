@@ -18,6 +18,7 @@ PAGE = ROOT / "docs" / "configuration.md"
 SET_BY_FALLOW = {
     "FALLOW_DASHBOARD_CODE",
     "FALLOW_HOST",
+    "FALLOW_INTERFACE",
     "FALLOW_IDLE_GAPS",
     "FALLOW_JOB",
     "FALLOW_JOB_SOCKET",

@@ -8,7 +8,9 @@ import pytest
 
 from advisor.engines.cuda_checkpoint import Host
 from collector.procfs.terminals import Terminal
-from service.doctor_checks.control_checks import checkpoint_found, mps, terminals_found
+from fallow.workers import interfaces
+from service.config.model import Config
+from service.doctor_checks.control_checks import checkpoint_found, elastic_network, mps, terminals_found
 from service.doctor_checks.results import Verdict
 from tests.service.conftest import verb
 
@@ -71,4 +73,30 @@ def test_mps_says_how_sharers_are_kept_apart() -> None:
 def test_doctor_prints_them(tmp_path: Path) -> None:
     rows = json.loads(verb("doctor", "--json", data=tmp_path).stdout)
     subjects = [row["subject"] for row in rows]
-    assert subjects[-3:] == ["terminals", "checkpoint", "MPS"]
+    assert subjects[-4:] == ["terminals", "checkpoint", "MPS", "elastic network"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"GLOO_SOCKET_IFNAME": "lo"}, "GLOO_SOCKET_IFNAME=lo is loopback"),
+        ({"NCCL_SOCKET_IFNAME": "=lo"}, "NCCL_SOCKET_IFNAME==lo is loopback"),
+        ({"GLOO_SOCKET_IFNAME": "lo,none0"}, "GLOO_SOCKET_IFNAME=lo,none0 is no interface of this machine"),
+    ],
+)
+def test_an_interface_on_which_no_other_machine_is_is_trouble(variables: dict[str, str], said: str) -> None:
+    found = elastic_network(Config(), variables)
+    assert found.verdict is Verdict.TROUBLE and said in found.found and "unset" in found.advice
+
+
+def test_the_way_to_other_machines_is_said_or_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interfaces, "route_address", lambda towards: "10.9.0.5")
+    monkeypatch.setattr(interfaces, "interface_of", lambda address: "fabric")
+    monkeypatch.setattr(interfaces, "only_here", lambda name: "127.0.1.1")
+    found = elastic_network(Config(), {"NCCL_SOCKET_IFNAME": "^docker"})
+    assert found.verdict is Verdict.GOOD
+    assert found.found.startswith("10.9.0.5 (fabric) leads to other machines")
+    assert "but for NCCL_SOCKET_IFNAME=^docker" in found.found
+    assert "127.0.1.1 here: give `--listen` the address" in found.found
+    monkeypatch.setattr(interfaces, "route_address", lambda towards: None)
+    assert elastic_network(Config(), {}).verdict is Verdict.ABSENT
