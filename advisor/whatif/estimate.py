@@ -66,10 +66,14 @@ def error_of(cases: Sequence[Foreseen]) -> Earned:
 
 
 def bounded(row: Given, earned: Earned) -> Given:
-    """The row with what its kind of expectation has earned; as it is, where nothing came of any."""
+    """The row with what its kind of expectation has earned; as it is, where nothing came of any.
+
+    Cases that came out exactly as expected earn no bar without width: of n of these the next one may not,
+    with 1 / (n + 2) (Laplace's rule of succession), and the bar is never narrower than that part.
+    """
     if earned.total_error is None:
         return replace(row, earned=earned)
-    error = abs(earned.total_error)
+    error = max(abs(earned.total_error), 1 / (earned.cases + 2))
     low, high = row.gpu_hours * (1 - min(1.0, error)), row.gpu_hours * (1 + error)
     return replace(row, low=low, high=high, earned=earned)
 
