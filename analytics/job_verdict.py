@@ -158,7 +158,10 @@ def _worked(row: Row, held: float) -> str:
     level = (row["used_gpu_hours"] or 0.0) / busy if busy else 0.0
     on_engines = busy > 0 and (row.get("engine_gpu_hours") or 0.0) >= ENGINES_RATIO * busy
     if wasted >= IDLE_RATIO * held:
-        return f"idle for {text.percent(wasted / held)} of its time"
+        # It was found not to have started yet, and nobody is accused of that: it may have staged its data.
+        began = ", before it first computed too: it may have been preparing"
+        staged = began if FindingKind.NOT_STARTED in kinds(row) else ""
+        return f"idle for {text.percent(wasted / held)} of its time{staged}"
     copied = row.get("copied_gpu_hours") or 0.0
     if copied and not row["used_gpu_hours"] and not on_engines:
         return "copied, and did not compute"

@@ -36,6 +36,12 @@ ALL = {"gpus_used": 4, "wasted_gpu_hours": 0.0, "busy_gpu_hours": 36.0, "used_gp
         (ALL, "worked"),
         (ALL | {"found": "straggler"}, "worked unevenly: one part of its GPUs may wait for the other"),
         (ALL | {"wasted_gpu_hours": 20.0, "busy_gpu_hours": 16.0}, "idle for 56% of its time"),
+        (  # three hours of staging, and then work: found not to have started meanwhile
+            ALL | {"wasted_gpu_hours": 20.0, "busy_gpu_hours": 16.0, "found": "not-started"},
+            "idle for 56% of its time, before it first computed too: it may have been preparing",
+        ),
+        (ALL | {"found": "may-hang"}, "worked; it may hang, or have hung"),
+        (ALL | {"found": "falling-gpu, held-idle"}, "worked; a GPU was lost under it"),
         (ALL | {"wasted_gpu_hours": 7.2}, "worked, and was idle for 20% of its time"),
         (ALL | {"used_gpu_hours": 3.6}, "worked, and filled 10% of its GPUs while it did"),
         (ALL | {"used_gpu_hours": 0.0, "engine_gpu_hours": 36.0}, "worked, on video engines"),
