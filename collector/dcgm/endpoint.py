@@ -6,14 +6,14 @@ no new sample. A new one covers the time since the last, which is the exporter's
 after a hole it covers one interval and the rest stays unknown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 
 from collector.dcgm.crowd import Named
 from collector.dcgm.fetch import MOST_GPUS, place
-from collector.dcgm.labels import identity
+from collector.dcgm.labels import identity, without_uuid
 from collector.dcgm.own_pods import UP
 from collector.dcgm.readout import Readout, read_out
 from collector.dcgm.text import MalformedText, Row, names_in, parse
@@ -130,7 +130,7 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str = "dcgm")
         samples=fresh,
         allocations=after.allocations,
         events=tuple(_events(endpoint.samples, fresh)),
-        gaps=_gaps(endpoint, unseen, source, now_ms),
+        gaps=(*_gaps(endpoint, unseen, source, now_ms), *_unnamed_gaps(endpoint, rows, source, now_ms)),
         withheld=nobody_says(endpoint, after, UNNAMED) if unnamed else (),
         holder_samples=_of_holders(readout, fresh),
     )
@@ -284,6 +284,23 @@ def _gaps(
         Gap(source=source, from_ms=since, to_ms=now_ms, reason=reason, uuid=uuid, node=node)
         for uuid, (node, reason) in unseen.items()
     )
+
+
+def _unnamed_gaps(endpoint: Endpoint, rows: tuple[Row, ...], source: str, now_ms: int) -> Iterator[Gap]:
+    """A gap for each node with GPUs that have no UUID beside others that have one."""
+    blocks = {id(row.labels): row.labels for row in rows}
+    found: dict[NodeName, set[str]] = {}
+    for labels in blocks.values():
+        unnamed = without_uuid(labels, fallback_node=endpoint.fallback_node)
+        if unnamed is not None and (unnamed[0] in found or len(found) < endpoint.most_gpus):
+            found.setdefault(unnamed[0], set()).add(unnamed[1])
+    since = endpoint.read_ms if 0 < endpoint.read_ms < now_ms else now_ms - endpoint.interval_ms
+    for node, gpus in found.items():
+        reason = (
+            f"{place(endpoint.url)} tells of {len(gpus)} GPUs of {node} without the label UUID: they cannot "
+            "be told apart and are not read. Does a relabelling rule of Prometheus drop it?"
+        )
+        yield Gap(source=source, from_ms=since, to_ms=now_ms, reason=reason, node=node)
 
 
 def _believed(

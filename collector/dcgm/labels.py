@@ -82,6 +82,12 @@ def identity(labels: Labels, *, fallback_node: str) -> Identity | None:
     )
 
 
+def without_uuid(labels: Labels, *, fallback_node: str) -> tuple[NodeName, str] | None:
+    """The node and the number of a GPU that a row speaks of with no UUID; ``None`` for any other row."""
+    index = first(labels, _INDEX)
+    return None if first(labels, UUID) or not index else (NodeName(_node(labels) or fallback_node), index)
+
+
 def parent_of(instance: Identity) -> Identity:
     """The board that a MIG instance is part of, as far as the instance's row tells."""
     assert instance.parent is not None

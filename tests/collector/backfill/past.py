@@ -28,8 +28,9 @@ class Life:
     target: Mapping[str, str] = field(default_factory=lambda: {"job": "dcgm", "instance": "10.0.0.1:9400"})
 
 
-def openmetrics(lives: Iterable[Life]) -> Iterator[str]:
-    """The lives as OpenMetrics lines, one life and metric after the other."""
+def openmetrics(lives: Iterable[Life], more: Iterable[str] = ()) -> Iterator[str]:
+    """The lives as OpenMetrics lines, one life and metric after the other, and ``more`` lines."""
+    yield from more
     for life in lives:
         labels = {k: v for k, v in (labels_of(life.board, life.dialect) | dict(life.target)).items() if v}
         inside = ",".join(f'{name}="{value}"' for name, value in labels.items())
@@ -43,12 +44,12 @@ def openmetrics(lives: Iterable[Life]) -> Iterator[str]:
     yield "# EOF\n"
 
 
-def write_blocks(lives: Iterable[Life], folder: Path) -> Path:
+def write_blocks(lives: Iterable[Life], folder: Path, more: Iterable[str] = ()) -> Path:
     """A Prometheus' data folder with the lives in it."""
     promtool = program("promtool", "prometheus")
     text = folder / "history.txt"
     with text.open("w") as file:
-        file.writelines(openmetrics(lives))
+        file.writelines(openmetrics(lives, more))
     blocks = folder / "data"
     command = [promtool, "tsdb", "create-blocks-from", "openmetrics", str(text), str(blocks)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)

@@ -8,7 +8,7 @@ import pytest
 from analytics.query import run as ask
 from collector.sources.prometheus.import_history import ImportSettings, import_history
 from collector.sources.prometheus.server import Access
-from tests.collector.backfill.past import Life, prometheus, write_blocks
+from tests.collector.backfill.past import Life, MemoryStore, prometheus, write_blocks
 from tests.collector.dcgm.dcgm_writer import CLASSIC, MIB, Board, Facts
 from tests.stores import open_store
 
@@ -51,3 +51,51 @@ def test_what_each_pod_of_a_shared_gpu_did_is_charged_to_it(tmp_path: Path) -> N
             assert ann["used_gpu_hours"] == pytest.approx(0.95 * 2, rel=0.02)
             assert (bob["used_gpu_hours"], bob["wasted_gpu_hours"]) == (0, pytest.approx(1.0, rel=0.02))
             assert alike["shared_gpu_hours"] == pytest.approx(2.0, rel=0.02) and alike["alike_gpu_hours"] == 0
+
+
+HALF = START + HOUR
+
+
+def life(uuid: str, instance: str, at_ms: range, step_ms: int = STEP, **labels: str) -> Life:
+    return Life(
+        board=Board(uuid=uuid, holders={"namespace": "lab", "container": "main"} | labels),
+        dialect=CLASSIC,
+        at_ms=tuple(at_ms)[:: step_ms // STEP],
+        facts=lambda _: Facts(gpu_utilization_ratio=0.5, memory_used_bytes=20_000 * MIB),
+        target={"job": "pods", "instance": instance},
+    )
+
+
+def one_site() -> Iterator[Life]:
+    """Targets that are set up each in its own way, behind one server."""
+    exporter = {"pod": "board-watch-0", "namespace": "ops"}
+    renamed = exporter | {"exported_pod": "w1", "exported_namespace": "lab"}
+    every = range(START + STEP, END + 1, STEP)
+    yield life("GPU-a", "a", every, pod="train-0", cluster="east")
+    yield life("GPU-b", "b", every, pod="train-0", cluster="west", step_ms=4 * STEP)
+    yield life("GPU-c", "c", range(START + STEP, HALF + 1, STEP), pod="w1")
+    yield life("GPU-c", "c", range(HALF + STEP, END + 1, STEP), **renamed)
+    yield life("GPU-d", "d", every, **exporter)
+    yield life("", "e", every, pod="nameless")
+
+
+def test_each_target_behind_a_prometheus_is_judged_by_its_own_labels(tmp_path: Path) -> None:
+    """Cut into pieces that see one half of it each: what is known of the targets is known in all."""
+    up = (
+        f'up{{job="pods",instance="d",pod="board-watch-0",namespace="ops",container="main"}} 1 {at / 1000}\n'
+        for at in AT
+    )
+    store = MemoryStore()
+    with prometheus(write_blocks(one_site(), tmp_path, up)) as url:
+        done = import_history(Access(url=url), (START, END), store=store, settings=ImportSettings(rows=300))
+    assert done.pieces > 2 and done.unnamed == ("e gpu 0",)
+    hours: dict[tuple[str, str], float] = {}
+    for held in (each for history in store.histories for each in history.held):
+        assert held.to_ms is not None
+        key = held.allocation.uuid, held.allocation.holder.job
+        hours[key] = hours.get(key, 0.0) + (held.to_ms - held.from_ms) / HOUR
+    assert hours == {
+        ("GPU-a", "pod:lab/train-0@east"): pytest.approx(2, abs=0.01),
+        ("GPU-b", "pod:lab/train-0@west"): pytest.approx(2, abs=0.04),
+        ("GPU-c", "pod:lab/w1"): pytest.approx(2, abs=0.01),
+    }

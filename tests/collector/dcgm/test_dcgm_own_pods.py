@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from collector.dcgm.endpoint import Endpoint, heard
 from collector.dcgm.own_pods import UP, exporters, holders
 from collector.dcgm.readout import read_out
 from collector.dcgm.text import Row, parse
@@ -125,3 +126,17 @@ def test_a_federated_page_of_two_clusters_and_both_kinds_of_labels() -> None:
         GpuUuid("GPU-b"): "pod:lab/live-b@b",
         GpuUuid("GPU-c"): "pod:lab/live-c@a",
     }
+
+
+def test_gpus_without_a_uuid_beside_others_are_a_gap_of_their_node_that_says_why() -> None:
+    rows = (
+        {"UUID": "GPU-a", "Hostname": "fa", "gpu": "0"},
+        *({"Hostname": "omi", "gpu": str(i)} for i in (0, 1)),
+        {"nvswitch": "3", "Hostname": "sw"},
+    )
+    page = "".join(_line("DCGM_FI_DEV_GPU_TEMP", 40, labels) for labels in rows)
+    endpoint = Endpoint(url="http://prom:9090/federate", fallback_node="prom", interval_ms=30_000)
+    _, news = heard(endpoint, page.encode(), 1_790_000_000_000)
+    (gap,) = news.gaps
+    assert (gap.node, gap.uuid, gap.to_ms - gap.from_ms) == ("omi", None, 30_000)
+    assert "tells of 2 GPUs of omi without the label UUID" in gap.reason
