@@ -3,7 +3,7 @@
 How a number with a unit reads is ``analytics.text``'s to say.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
@@ -73,6 +73,12 @@ def upper_bound(gpu_hours: float | None = None, of: str = "the use") -> str:
         f"{part} on GPU utilization alone, the time in which any kernel ran: an upper bound ({AT_MOST}), and "
         "low saturation is not seen there."
     )
+
+
+def bounds(rows: Iterable[Mapping[str, float | None]]) -> str:
+    """The same of the use in rows of ``people`` or a ledger, after a space; nothing where there is none."""
+    hours = sum(text.known(row.get("bound_used_gpu_hours")) or 0.0 for row in rows)
+    return f" {upper_bound(hours)}" if is_bound(hours) else ""
 
 
 def copies(ratio: float | None) -> str | None:

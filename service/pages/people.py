@@ -115,12 +115,11 @@ def _asked(scene: PageContext, who: Person) -> dict[str, object]:
 
 
 def _figures(sums: Held) -> list[tuple[str, str]]:
-    most = wording.AT_MOST if sums.is_upper_bound else ""
     return [
         ("held", text.gpu_hours(sums.held_gpu_hours)),
-        ("used", f"{most}{text.gpu_hours(sums.used_gpu_hours)}"),
+        ("used", f"{sums.mark}{text.gpu_hours(sums.used_gpu_hours)}"),
         ("did nothing", text.gpu_hours(sums.wasted_gpu_hours)),
-        ("utilization", f"{most}{text.percent(sums.utilization_ratio)}"),
+        ("utilization", f"{sums.mark}{text.percent(sums.utilization_ratio)}"),
         ("measured", text.percent(sums.measured_ratio)),
         *_energy(sums),
     ]
@@ -314,10 +313,8 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
     st.caption(
         (OF_MANAGER if by in MANAGED else OF_HOLDERS)
         + (wording.energy_measured(records(frame)) if metered else "")
+        + wording.bounds(records(frame))
     )
-    bound = float(frame["bound_used_gpu_hours"].sum()) if "bound_used_gpu_hours" in frame else 0.0
-    if wording.is_bound(bound):
-        st.caption(wording.upper_bound(bound))
     _habits(frame, patterns)
     chosen = [] if by in MANAGED else picked["selection"]["rows"]
     if chosen:

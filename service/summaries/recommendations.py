@@ -26,6 +26,7 @@ from service.energy import Energy
 from service.schemas.advice import AdviceRow
 from service.summaries.finding_groups import by_kind, grouped
 from service.summaries.frames import records
+from service.wording import AT_MOST
 
 Row = Mapping[str, object]
 
@@ -61,6 +62,11 @@ class Held:
     energy: Energy
     wasted_energy: Energy
     is_upper_bound: bool
+
+    @property
+    def mark(self) -> str:
+        """Before what was used: that less may have been."""
+        return AT_MOST if self.is_upper_bound else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
