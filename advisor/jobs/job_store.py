@@ -348,11 +348,10 @@ class Register:
                     self._numbers.forget(change.after)
             self._forget(batch)
             batch.settle()
-            calls = [(self._listeners.of(change.after.id), change) for change in batch.changes]
+            calls = [(call, each) for each in batch.changes for call in self._listeners.of(each.after.id)]
             self._changed.notify_all()
-        for listeners, change in calls:
-            for listener in listeners:
-                listener(change.before, change.after)
+        for listener, change in calls:
+            listener(change.before, change.after)
 
     def _undo(self, batch: Batch, error: BaseException) -> None:
         """Back to what is committed; the caller has the guard."""
@@ -374,10 +373,11 @@ class Register:
         self._ended += sum(1 for each in batch.changes if each.after.state is JobState.ENDED)
         if self._ended < ENDED_KEPT + FORGOTTEN_AT_ONCE:
             return
+        awaited = {job for each in self._seen.values() if not each.ended_ms for job in each.submission.after}
         ended = [entry for entry in self._seen.values() if entry.state is JobState.ENDED]
         self._ended = len(ended)
         for entry in sorted(ended, key=lambda each: each.ended_ms or 0)[: max(0, len(ended) - ENDED_KEPT)]:
-            if entry.id not in self._open.jobs:
+            if entry.id not in self._open.jobs and entry.id not in awaited:
                 self._ended -= 1
                 del self._seen[entry.id], self._working[entry.id]
                 self._heard_ms.pop(entry.id, None)

@@ -91,6 +91,8 @@ class Submission:
     topology: Topology = Topology.ANY
     limit_s: float | None = None
     opted_out: frozenset[ActionClass] = frozenset()
+    after: tuple[JobId, ...] = ()
+    """Jobs that must end well before its first start."""
     nonce: str = ""
     """Made by the launcher: the same submission sent twice is one job."""
     step_s_predicted: Mapping[int, float] = field(default_factory=dict)

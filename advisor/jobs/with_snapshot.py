@@ -8,12 +8,13 @@ before the measuring stopped says nothing of now.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from advisor.jobs.lifecycle import attained_gpu_s, in_flight, lapsing, leased, leased_share, leased_shares
 from advisor.jobs.model import (
     Elasticity,
+    ExitReason,
     JobRecord,
     JobState,
     NotifyCommand,
@@ -71,7 +72,7 @@ class Look:
 
 def joined(
     live: ClusterState,
-    entries: Iterable[JobRecord],
+    entries: Collection[JobRecord],
     look: Look,
     waiting_as: Callable[[JobRecord], Job] | None = None,
 ) -> ClusterState:
@@ -99,7 +100,7 @@ def joined(
     ]
     ours = {entry.id: _running(entry, live, look, stale) for entry in holding.values()}
     draw = waiting_as or waiting_job
-    ours.update({entry.id: draw(entry) for entry in waiting})
+    ours.update(_dependent({entry.id: draw(entry) for entry in waiting}, waiting, entries))
     expected = [
         entry for entry in present if entry.submission.project not in inner and _is_expected(entry, look)
     ]
@@ -129,6 +130,29 @@ def joined(
         },
     )
     return housed(state)
+
+
+def _dependent(
+    jobs: dict[JobId, Job], waiting: Iterable[JobRecord], entries: Iterable[JobRecord]
+) -> dict[JobId, Job]:
+    """Those that wait, each with the jobs before it that have not ended well.
+
+    Only a job's first start waits. Of a job that is not known any more nobody knows how it ended.
+    """
+    early = [entry for entry in waiting if entry.submission.after and entry.started_ms is None]
+    if not early:
+        return jobs
+    known = {entry.id: entry for entry in entries}
+    for entry in early:
+        firsts = {job: known.get(job) for job in entry.submission.after}
+        left = tuple(job for job, first in firsts.items() if first is None or not _ended_well(first))
+        failed = tuple(job for job in left if (first := firsts[job]) is None or first.state is JobState.ENDED)
+        jobs[entry.id] = replace(jobs[entry.id], after=left, after_failed=failed)
+    return jobs
+
+
+def _ended_well(entry: JobRecord) -> bool:
+    return entry.state is JobState.ENDED and entry.exit_reason is ExitReason.DONE
 
 
 def waiting_job(entry: JobRecord) -> Job:

@@ -90,6 +90,7 @@ class Rule(StrEnum):
     LIMIT = "limit"
     UNGUARANTEED = "unguaranteed"
     STATE_ELSEWHERE = "state-elsewhere"
+    AFTER = "after"
     DOES_NOT_PAY = "does-not-pay"
     NOT_MEASURED = "not-measured"
     STALE = "stale"

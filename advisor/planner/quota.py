@@ -106,6 +106,8 @@ def demand(state: ClusterState) -> dict[ProjectName, float]:
     by_project: defaultdict[ProjectName, list[float]] = defaultdict(list)
     for job in state.jobs.values():
         placement = state.placements.get(job.id)
+        if placement is None and job.after:
+            continue
         size = 0.0 if placement is None else held_gpus(placement, state.gpus)
         by_project[job.project].append(max(job.max_gpus * job.share, size))
     return {name: fsum(sizes) for name, sizes in by_project.items()}
@@ -113,7 +115,10 @@ def demand(state: ClusterState) -> dict[ProjectName, float]:
 
 def asking(state: ClusterState) -> dict[ProjectName, float]:
     """How many jobs of its own each project has: running, pending and paused ones."""
-    return {name: float(jobs) for name, jobs in Counter(job.project for job in state.jobs.values()).items()}
+    return {
+        name: float(jobs)
+        for name, jobs in Counter(job.project for job in state.jobs.values() if not job.after).items()
+    }
 
 
 def allocated(state: ClusterState) -> dict[ProjectName, float]:

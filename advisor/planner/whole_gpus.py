@@ -89,7 +89,7 @@ def waits_since(jobs: Iterable[Job]) -> dict[ProjectName, int]:
     """When the first of each project's waiting jobs was submitted."""
     since: dict[ProjectName, int] = {}
     for job in jobs:
-        if job.phase is not Phase.RUNNING:
+        if job.phase is not Phase.RUNNING and not job.after:
             since[job.project] = min(since.get(job.project, job.submitted_ms), job.submitted_ms)
     return since
 

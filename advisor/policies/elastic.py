@@ -20,6 +20,7 @@ from heapq import heapify, heappop, heappush
 from advisor.planner.free_gpus import Pool
 from advisor.planner.limits import Mode
 from advisor.planner.placement import works
+from advisor.planner.plan import Rule
 from advisor.planner.protection import against_touching
 from advisor.planner.throughput import amplification, base_gpus, growth_pays, hoped, speedup
 from advisor.planner.transition import SHARE_SLACK
@@ -185,7 +186,9 @@ def _awaited(round: WorkingState) -> set[Pool]:
 
 def _refused(round: WorkingState) -> Iterator[Job]:
     """Who is told to go on waiting."""
-    refused = (each for each in round.refused if each.action is ActionClass.SCHEDULE)
+    refused = (
+        each for each in round.refused if each.action is ActionClass.SCHEDULE and each.rule is not Rule.AFTER
+    )
     return (round.state.jobs[each.job] for each in refused)
 
 

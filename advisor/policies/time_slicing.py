@@ -39,7 +39,7 @@ def stands_in_line(round: WorkingState, job: Job) -> bool:
 
 def rests(round: WorkingState, job: Job) -> bool:
     """Whether it is held, or was disturbed just now; one paused for idling rests for the whole cooldown."""
-    if job.held:
+    if job.held or job.after:
         return True
     if job.acted_ms is None:
         return False

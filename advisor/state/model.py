@@ -160,7 +160,8 @@ class Job:
     It runs on ``min_gpus`` to ``max_gpus`` GPUs at once or not at all (a gang), taking ``share`` of each;
     elastic when the two differ. ``memory_bytes`` is its peak need on each GPU, ``memory_held_bytes`` what it
     holds there now, caches included. ``gpu_models`` are the models it accepts; none named is any.
-    ``topology``: how its GPUs lie to each other.
+    ``topology``: how its GPUs lie to each other. ``after`` are the jobs that must end well before it starts
+    and have not; ``after_failed`` those of them that never will.
     ``limit_s`` is a hard upper bound of its run time. ``started_ms`` is the start of the current run,
     ``acted_ms`` the last time it was paused, requeued or moved, ``resized_ms`` the last resize.
     ``paused_on`` are the GPUs that it left when it was paused: its state lies in those nodes' memory.
@@ -194,6 +195,8 @@ class Job:
     memory_held_bytes: int | None = None
     gpu_models: tuple[str, ...] = ()
     topology: Topology = Topology.ANY
+    after: tuple[JobId, ...] = ()
+    after_failed: tuple[JobId, ...] = ()
     submitted_ms: int = 0
     started_ms: int | None = None
     limit_s: float | None = None

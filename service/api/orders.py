@@ -31,6 +31,7 @@ from service.control.interface import Caller, OwnWord
 
 NODE = "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$"
 JOB = "^[A-Za-z0-9][A-Za-z0-9:/@._-]{0,252}$"
+SUBMITTED_JOB = "^fallow:[0-9]{1,18}$"
 DEVICE = "^[A-Za-z0-9][A-Za-z0-9/._-]{0,127}$"
 SENTENCE = "^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"
 NONCE = "^[A-Za-z0-9_-]*$"
@@ -151,6 +152,9 @@ class SubmissionOrder(Order):
     topology: Topology = Topology.ANY
     limit_s: Annotated[float, Field(strict=True, gt=0, le=YEAR_S)] | None = None
     opted_out: Annotated[list[ActionClass], Field(max_length=16)] = []
+    after: Annotated[
+        list[Annotated[str, Field(strict=True, pattern=SUBMITTED_JOB)]], Field(max_length=64)
+    ] = []
     nonce: Annotated[str, Field(strict=True, max_length=64, pattern=NONCE)] = ""
     background: Truth = False
     step_s_predicted: Annotated[
@@ -190,6 +194,7 @@ class SubmissionOrder(Order):
             memory_defaults=self.memory_defaults,
             gpu_models=tuple(self.gpu_models),
             topology=self.topology,
+            after=tuple(JobId(job) for job in dict.fromkeys(self.after)),
             limit_s=self.limit_s,
             opted_out=frozenset(self.opted_out),
             nonce=self.nonce,

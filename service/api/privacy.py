@@ -21,6 +21,7 @@ SHOWN = frozenset(
         # whose, where, on what
         "job",
         "job_id",
+        "after",
         "id",
         "user",
         "user_name",

@@ -80,7 +80,14 @@ def _run(add: AddVerb) -> None:
 
 
 def _placing(verb: argparse.ArgumentParser) -> None:
-    """On which GPUs, and beside whom."""
+    """After whom, on which GPUs, and beside whom."""
+    verb.add_argument(
+        "--after",
+        action="append",
+        default=[],
+        metavar="JOB",
+        help="start when this one has ended well; may be repeated",
+    )
     verb.add_argument("--share-ok", action="store_true", help="others may use the same GPUs beside it")
     verb.add_argument(
         "--gpu-model", action="append", default=[], metavar="MODEL", help="only this; may be repeated"

@@ -14,7 +14,7 @@ from advisor.actions import Cancel, Pause, Resize, Resume
 from advisor.jobs import lifecycle
 from advisor.jobs.job_store import UnknownJob as NoEntry
 from advisor.jobs.lifecycle import Refused, in_flight
-from advisor.jobs.model import Command, JobRecord, JobState, Report, Submission
+from advisor.jobs.model import Command, ExitReason, JobRecord, JobState, Report, Submission
 from advisor.jobs.repository import read_directives, read_leases
 from advisor.outcomes import Done, Outcome, Stale
 from advisor.serialize import to_tree
@@ -103,9 +103,20 @@ class JobCommands:
         if self._register.is_known(own):  # a launcher that asks again for what it has is answered
             entry, new = self._register.submit(own)
         else:
+            for job in own.after:
+                self._must_be_awaitable(job)
             with self._organs.admission.admitting(caller, own):
                 entry, new = self._register.submit(own)
         return self._row(entry, caller), new
+
+    def _must_be_awaitable(self, job: JobId) -> None:
+        """Raise ``BadOrder`` unless the job may yet end well, or has."""
+        try:
+            entry = self._register.entry(job)
+        except NoEntry as error:
+            raise BadOrder(f"--after {job}: {error}") from error
+        if entry.state is JobState.ENDED and entry.exit_reason is not ExitReason.DONE:
+            raise BadOrder(f"--after {job}: it has ended already, and not well; leave --after out")
 
     def jobs(self, caller: Caller, which: Which, limit: int) -> Listed:
         """Entries, the newest first."""

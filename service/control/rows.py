@@ -45,6 +45,8 @@ def unfit(wanted: Submission, inner_projects: frozenset[str] = frozenset()) -> s
         return f"{wanted.memory_bytes} bytes of memory: leave it out when it is not known"
     if wanted.limit_s is not None and wanted.limit_s <= 0:
         return f"a time limit of {wanted.limit_s:g} s: leave it out when there is none"
+    if wanted.background and wanted.after:
+        return "a background job is given no GPU, and starts after nobody: leave --after or --background out"
     if wanted.grace_s < 0 or wanted.restarts < 0:
         return "a grace and a number of restarts are 0 or more"
     if wanted.mobility is Elasticity.CHECKPOINTS and not wanted.checkpoint_signal:

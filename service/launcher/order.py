@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from advisor.jobs.model import Elasticity, Submission
 from advisor.state.model import ActionClass, ProjectName, Topology
-from collector.model import JobKind, NodeName
+from analytics.vocabulary.jobs import submitted_id
+from collector.model import JobId, JobKind, NodeName
 from collector.procfs.job_root import masked, without_secrets
 from service import names
 from service.durations import parse_span
@@ -80,7 +81,6 @@ def read(
     """The order behind the flags; ``project`` where none is named: $FALLOW_PROJECT, or the user's own.
 
     ``environment`` is that of who asks: there ``--env NAME`` takes its value.
-
     Raises ``BadOrder``, ``BadSpan``.
     """
     argv = tuple(_plain(argument, "the command") for argument in flags.command)
@@ -114,6 +114,7 @@ def read(
         memory_defaults=not flags.no_memory_defaults,
         gpu_models=tuple(_model(each) for each in flags.gpu_model),
         topology=_topology(flags, least, workers, mobility),
+        after=tuple(dict.fromkeys(_submitted(each) for each in flags.after)),
         limit_s=None if flags.time_limit is None else parse_span(flags.time_limit).total_seconds(),
         opted_out=frozenset({ActionClass.BACKGROUND}) if flags.background is False else frozenset(),
         nonce=nonce,
@@ -207,6 +208,17 @@ def _mobility(flags: argparse.Namespace, argv: Sequence[str]) -> Elasticity:
     if flags.elastic or is_driven(argv):
         return Elasticity.ELASTIC
     return Elasticity.RIGID if flags.checkpoint_signal is None else Elasticity.CHECKPOINTS
+
+
+def _submitted(text: str) -> JobId:
+    """``7`` and ``fallow:7`` as the id of a submitted job. Raises ``BadOrder``."""
+    number = text.rpartition(":")[2]
+    job = submitted_id(number)
+    if text not in (number, job) or re.fullmatch("[0-9]+", number) is None:
+        raise BadOrder(
+            f"--after {text!r}: give the number of a job that `fallow run` submitted, for example 7"
+        )
+    return JobId(job)
 
 
 def _topology(flags: argparse.Namespace, least: int, workers: Workers, mobility: Elasticity) -> Topology:

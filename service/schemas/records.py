@@ -180,6 +180,8 @@ class Submission(Answer):
     """Seconds that it runs at most; null where it has no limit."""
     opted_out: tuple[str, ...] = ()
     """Classes of action that must not be done to it."""
+    after: tuple[str, ...] = ()
+    """Ids of jobs that must end well before its first start."""
     nonce: str = ""
     """The launcher's own name for this submission: sent twice, it is one job. Empty to others."""
     step_s_predicted: Mapping[str, float] = field(default_factory=dict)

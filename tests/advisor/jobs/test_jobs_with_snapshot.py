@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.jobs import lifecycle
 from advisor.jobs.model import (
     Elasticity,
+    ExitReason,
     JobRecord,
     JobState,
     Launcher,
@@ -68,6 +70,10 @@ def entry(number: int = 1, **asked: object) -> JobRecord:
 def running(number: int = 1, gpus: tuple[GpuUuid, ...] = GPUS[:1], **asked: object) -> JobRecord:
     begun = lifecycle.with_command(entry(number, **asked), StartCommand(number=number, gpus=gpus), 2_000)
     return lifecycle.with_report(begun, word(JobState.RUNNING, number), 3_000)
+
+
+def ended_as(reason: ExitReason) -> JobRecord:
+    return replace(running(2), state=JobState.ENDED, exit_reason=reason, gpus=(), ended_ms=4_000)
 
 
 def on_a_share(number: int, gpu: GpuUuid, share: float) -> JobRecord:
@@ -274,3 +280,28 @@ def test_only_a_job_whose_library_says_what_it_holds_and_needs_has_a_cache_to_gi
     told = word(JobState.RUNNING, 1, memory_held_bytes=9 * GIB, memory_needed_bytes=2 * GIB)
     says = joined(live(), (lifecycle.with_report(plain, told, 4_000),), look()).jobs[JobId("fallow:1")]
     assert (says.cannot, says.memory_held_bytes, says.memory_bytes) == ({}, 9 * GIB, 2 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("first", "after", "failed"),
+    [
+        (running(2), ("fallow:2",), ()),
+        (entry(2), ("fallow:2",), ()),
+        (ended_as(ExitReason.DONE), (), ()),
+        (ended_as(ExitReason.FAILED), ("fallow:2",), ("fallow:2",)),
+        (ended_as(ExitReason.CANCELLED), ("fallow:2",), ("fallow:2",)),
+        (ended_as(ExitReason.LOST), ("fallow:2",), ("fallow:2",)),
+        (entry(3), ("fallow:2",), ("fallow:2",)),  # nobody knows how 2 ended
+    ],
+)
+def test_a_job_that_starts_after_another_waits_for_its_good_end(
+    first: JobRecord, after: tuple[str, ...], failed: tuple[str, ...]
+) -> None:
+    state = checked(joined(live(), (entry(1, after=(JobId("fallow:2"),)), first), look()))
+    job = state.jobs[JobId("fallow:1")]
+    assert (job.after, job.after_failed) == (after, failed)
+
+
+def test_only_a_first_start_waits_for_other_jobs() -> None:
+    again = replace(entry(1, after=(JobId("fallow:2"),)), started_ms=1_500)
+    assert joined(live(), (again, running(2)), look()).jobs[JobId("fallow:1")].after == ()

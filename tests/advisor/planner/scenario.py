@@ -153,6 +153,7 @@ def _job(text: dict[str, Any]) -> Job:
         given["profile"] = Profile(
             step_s=table, steps_left=text.get("steps_left"), resize_s=text.get("resize_s")
         )
+    given |= {key: tuple(text[key]) for key in ("after", "after_failed") if key in text}
     if "topology" in text:
         given["topology"] = Topology(text["topology"])
     if "gpu_models" in text:

@@ -102,6 +102,7 @@ def jobs(draw: st.DrawFn, name: str, leaves: list[str], awkward: bool) -> Job:
         priority=draw(rarely(1, 0)),
         min_gpus=least,
         max_gpus=most,
+        after=draw(rarely(("j00",), ())) if name != "j00" else (),
         share=share,
         memory_bytes=draw(st.sampled_from([None, 8 * GIB, 20 * GIB])),
         submitted_ms=draw(st.integers(0, 5)) * 60_000,

@@ -59,6 +59,14 @@ def test_gpus_of_one_machine_are_asked_for_or_follow_from_one_process(
     assert ordered(*words).submission.topology == topology
 
 
+def test_jobs_that_it_starts_after_are_named_by_number_or_id() -> None:
+    submission = ordered("--after", "7", "--after", "fallow:9", "--after", "7", "--", "true").submission
+    assert submission.after == ("fallow:7", "fallow:9")
+    for wrong in ("slurm:7", "fallow:x", "", "-1"):
+        with pytest.raises(BadOrder, match="for example 7"):
+            ordered(f"--after={wrong}", "--", "true")
+
+
 @pytest.mark.parametrize(
     "text", ["0", "4-1", "0-2", "1.5", "0.0", "2x1", "0x0.5", "two", "", "-1", "1-", "99999", "1e3"]
 )
