@@ -12,7 +12,7 @@ dist = torch.distributed
 from fallow.process_group import group as groups  # noqa: E402
 from fallow.process_group import nccl_group  # noqa: E402
 from fallow.process_group.address_store import Meeting  # noqa: E402
-from fallow.process_group.collectives import Done, Group, GroupBroken  # noqa: E402
+from fallow.process_group.collectives import Group, GroupBroken, Work  # noqa: E402
 from fallow.process_group.state_transfer import receive_state, send_state  # noqa: E402
 from fallow.secret import Secret  # noqa: E402
 from tests.fallow.gpus import a_gpu  # noqa: E402
@@ -82,10 +82,10 @@ def test_a_state_goes_from_one_to_the_next_and_on(monkeypatch: pytest.MonkeyPatc
 
 
 class Cut:
-    """A group that sends the first ``messages``, and no more; ``then`` is done in their stead."""
+    """A group that is aborted when so many messages were begun: all that is to come of them is garbage."""
 
-    def __init__(self, group: Group, messages: int, then: Callable[[], None]):
-        self._group, self._left, self._then = group, messages, then
+    def __init__(self, group: Group, messages: int):
+        self._group, self._left = group, messages
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._group, name)
@@ -93,27 +93,46 @@ class Cut:
     def send(self, tensor: torch.Tensor, to: int) -> None:
         self.start_send(tensor, to).wait()
 
+    def receive(self, tensor: torch.Tensor, source: int) -> None:
+        self.start_receive(tensor, source).wait()
+
     def start_send(self, tensor: torch.Tensor, to: int) -> Any:
+        return self._counted(self._group.start_send(tensor, to))
+
+    def start_receive(self, tensor: torch.Tensor, source: int) -> Any:
+        return self._counted(self._group.start_receive(tensor, source))
+
+    def _counted(self, work: Work) -> Work:
         self._left -= 1
-        if self._left < 0:
-            self._then()
-            return Done()
-        return self._group.start_send(tensor, to)
+        if self._left == 0:
+            self._group.abort()
+        return work
+
+
+def a_tensor() -> dict[str, Any]:
+    return {"weights": torch.ones(3)}
+
+
+LENGTH_HEADER_AND_TENSOR = 3
+"""The messages in which it travels."""
 
 
 def test_a_state_that_was_cut_off_is_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it is came, and its tensors are what an abort left: nobody takes that for a state."""
-    cut = threading.Event()
+    """What it is came, and its tensor is what an abort left: nobody takes that for a state."""
+    over = threading.Event()
 
     def work(group: Group) -> Any:
-        if group.rank == 0:
-            send_state(Cut(group, 2, cut.set), 1, state(), CPU)  # its length and its header
-            return "sent"
-        threading.Thread(target=lambda: (cut.wait(20), group.abort()), daemon=True).start()
-        return receive_state(group, 0, None, CPU)
+        try:
+            if group.rank == 1:
+                return receive_state(Cut(group, LENGTH_HEADER_AND_TENSOR), 0, None, CPU)
+            sent = send_state(group, 1, a_tensor(), CPU)
+            over.wait(20)
+            return sent
+        finally:
+            over.set()
 
     sent, received = driven(monkeypatch, 2, work)
-    assert sent == "sent", sent
+    assert sent == 4 * 3, sent
     assert isinstance(received, GroupBroken), received
     assert "was aborted" in str(received)
 
@@ -125,7 +144,7 @@ def test_a_state_that_did_not_leave_counts_as_not_handed_over(monkeypatch: pytes
     def work(group: Group) -> Any:
         try:
             if group.rank == 0:
-                return send_state(Cut(group, 2, group.abort), 1, {"weights": torch.ones(3)}, CPU)
+                return send_state(Cut(group, LENGTH_HEADER_AND_TENSOR), 1, a_tensor(), CPU)
             over.wait(20)
             return None
         finally:
