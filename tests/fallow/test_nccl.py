@@ -212,6 +212,15 @@ def test_nobody_looks_at_a_device_whose_exchanges_are_settled(alone: Any) -> Non
 
 
 @pytest.mark.quick
+def test_nobody_looks_at_a_device_before_something_is_late(alone: Any) -> None:
+    """What a script does after a step's last exchange, a graph, say, may come before the next ``settle``."""
+    group, device = alone(30.0)
+    summed(group)
+    time.sleep(0.1)
+    assert device.looks == []
+
+
+@pytest.mark.quick
 def test_a_look_that_the_device_refuses_says_nothing(alone: Any) -> None:
     """Neither that the exchange is over, which then would never be late, nor that it is late."""
     group, device = alone(0.05)
