@@ -51,7 +51,7 @@ def exporters(up: Iterable[Labels], rows: Iterable[Labels]) -> Exporters:
     told = tuple(up)
     beside = (labels for labels in rows if is_exported(labels))
     named = {_pod(labels) for labels in (*told, *beside) if first(labels, POD)}
-    return Exporters(pods=frozenset(named), told=frozenset(_target(labels) for labels in told))
+    return Exporters(pods=frozenset(named), told=frozenset(target_of(labels) for labels in told))
 
 
 def holders(
@@ -70,7 +70,7 @@ def holders(
 
     def is_own(labels: Labels) -> bool:
         pod = _pod(labels)
-        if _target(labels) in known.told:
+        if target_of(labels) in known.told:
             return pod in pods
         cluster, namespace, name = pod
         return pod in guessed or (_is_generated(name) and (cluster, namespace, name[:-_TAIL]) in bases)
@@ -85,22 +85,27 @@ def holders(
     )
 
 
+def target_of(labels: Labels) -> Target:
+    """The target that a row was scraped from; of an exporter's own page all rows have one."""
+    return labels.get("job", ""), labels.get(_INSTANCE_OF_TARGET, ""), cluster_of(labels)
+
+
 def _by_name(rows: Iterable[Labels]) -> frozenset[Pod]:
     return frozenset(
         _pod(labels)
         for labels in rows
-        if _is_scraped(labels) and not is_exported(labels) and _is_called_as_target(labels)
+        if _is_scraped(labels) and not is_exported(labels) and _is_called_astarget_of(labels)
     )
 
 
 def _without_container(rows: Sequence[Labels]) -> frozenset[Pod]:
     """Pods with no container where the target's other rows have one: an exporter writes both or neither."""
     bare = [labels for labels in rows if _is_scraped(labels) and not is_exported(labels)]
-    whole = {_target(labels) for labels in bare if first(labels, CONTAINER)}
+    whole = {target_of(labels) for labels in bare if first(labels, CONTAINER)}
     return frozenset(
         _pod(labels)
         for labels in bare
-        if first(labels, POD) and not first(labels, CONTAINER) and _target(labels) in whole
+        if first(labels, POD) and not first(labels, CONTAINER) and target_of(labels) in whole
     )
 
 
@@ -109,12 +114,12 @@ def _on_every_gpu(rows: Iterable[Labels]) -> frozenset[Pod]:
     by_target: dict[Target, set[tuple[Pod, str]]] = {}
     for labels in rows:
         if _is_scraped(labels) and not is_exported(labels):
-            by_target.setdefault(_target(labels), set()).add((_pod(labels), first(labels, CONTAINER)))
+            by_target.setdefault(target_of(labels), set()).add((_pod(labels), first(labels, CONTAINER)))
     alone = (next(iter(found)) for found in by_target.values() if len(found) == 1)
     return frozenset(pod for pod, container in alone if not container and _is_generated(pod[2]))
 
 
-def _is_called_as_target(labels: Labels) -> bool:
+def _is_called_astarget_of(labels: Labels) -> bool:
     """Whether the pod or its container is called as the target that Prometheus scraped.
 
     The operator calls the job of a PodMonitor by namespace and name (``monitoring/gpu-metrics``).
@@ -139,7 +144,3 @@ def _is_generated(pod: str) -> bool:
 
 def _pod(labels: Labels) -> Pod:
     return cluster_of(labels), first(labels, NAMESPACE), first(labels, POD)
-
-
-def _target(labels: Labels) -> Target:
-    return labels.get("job", ""), labels.get(_INSTANCE_OF_TARGET, ""), cluster_of(labels)

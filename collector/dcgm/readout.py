@@ -15,7 +15,7 @@ from typing import Any, cast
 from collector.dcgm.crowd import CROWDED, MOST_OF_ONE_GPU
 from collector.dcgm.labels import Claim, Identity, cluster_of, identity, parent_of
 from collector.dcgm.mig import share_of
-from collector.dcgm.own_pods import UP, exporters, holders
+from collector.dcgm.own_pods import UP, Target, exporters, holders, target_of
 from collector.dcgm.text import Row
 from collector.dcgm.vocabulary import (
     BOARD_QUANTITIES,
@@ -96,7 +96,8 @@ def _devices(
     clusters = {cluster_of(labels) for labels in blocks.values()} - {""}
     claimed = holders(tuple(blocks.values()), exporters(targets, ()), several_clusters=len(clusters) > 1)
     named_in = dict(zip(blocks, claimed, strict=True))
-    scale = _scale_of(known)
+    targets_of = {key: target_of(labels) for key, labels in blocks.items()}
+    scales = _scales(known, targets_of)
     devices: dict[GpuUuid, _Device] = {}
     for row, measure in known:
         who = identities[id(row.labels)]
@@ -110,6 +111,7 @@ def _devices(
             _claim(device, claim)
         if who.parent is not None and measure.scope is Scope.BOARD:
             device = devices[who.parent]
+        scale = scales[targets_of[id(row.labels)]]
         _note(device, measure, row.value, scale, named if measure.quantity in OF_HOLDERS else ())
     return devices, any(found is not None for found in claimed)
 
@@ -124,13 +126,20 @@ def _claim(device: _Device, claim: Claim) -> None:
         device.claims[claim] = replace(known, pod_uid=None)
 
 
-def _scale_of(rows: Iterable[tuple[Row, Measure]]) -> float | None:
-    """The factor that this scrape's undecided utilization has."""
+def _scales(known: list[tuple[Row, Measure]], targets_of: Mapping[int, Target]) -> dict[Target, float | None]:
+    """The factor of undecided utilization in this scrape of each target: exporters differ by version."""
+    by_target: dict[Target, list[tuple[float, Measure]]] = {}
+    for row, measure in known:
+        by_target.setdefault(targets_of[id(row.labels)], []).append((row.value, measure))
+    return {target: _scale_of(rows) for target, rows in by_target.items()}
+
+
+def _scale_of(rows: Iterable[tuple[float, Measure]]) -> float | None:
     undecided, dialects = [], set()
-    for row, measure in rows:
+    for value, measure in rows:
         dialects.add(measure.unit.dialect)
         if measure.unit is Unit.UNDECIDED:
-            undecided.append(row.value)
+            undecided.append(value)
     return utilization_scale(undecided, frozenset(dialects - {Dialect.NEUTRAL}))
 
 

@@ -140,3 +140,18 @@ def test_gpus_without_a_uuid_beside_others_are_a_gap_of_their_node_that_says_why
     (gap,) = news.gaps
     assert (gap.node, gap.uuid, gap.to_ms - gap.from_ms) == ("omi", None, 30_000)
     assert "tells of 2 GPUs of omi without the label UUID" in gap.reason
+
+
+def test_two_versions_of_exporters_on_one_page_have_each_its_own_unit() -> None:
+    """4.9.0's new name bears a ratio beside bytes, and a percentage beside the old names."""
+    old = {"UUID": "GPU-a", "instance": "a", "job": "gpus", "gpu": "0"}
+    new = old | {"UUID": "GPU-b", "instance": "b"}
+    page = (
+        _line("DCGM_FI_DEV_GPU_UTIL_RATIO", 64, old)
+        + _line("DCGM_FI_DEV_MEM_COPY_UTIL", 5, old)
+        + _line("DCGM_FI_DEV_GPU_UTIL_RATIO", 0.6, new)
+        + _line("DCGM_FI_DEV_FB_USED_BYTES", 5e9, new)
+    )
+    found = read_out(parse(page, is_known), fallback_node="n", at_ms=1, width_ms=1)
+    used = {sample.uuid: sample.gpu_utilization_ratio for sample in found.samples}
+    assert used == pytest.approx({GpuUuid("GPU-a"): 0.64, GpuUuid("GPU-b"): 0.6})
