@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import duckdb
 
-from collector.store.bucket import ArchivePlace, Bucket, sha256_of
+from collector.store.bucket import ArchivePlace, Bucket, reason_of, sha256_of
 from collector.store.errors import ArchiveAway
 from collector.store.sealed_check import damaged_groups
 from collector.store.sealing import wrong_with
@@ -103,7 +103,7 @@ def reaching(connection: Reader, from_ms: int, to_ms: int) -> Iterator[None]:
     except (duckdb.Error, OSError) as error:
         if isinstance(error, duckdb.InterruptException) or SCANNED not in str(error):
             raise
-        raise _unread(bucket.place, found, str(error).partition("\n")[0]) from error
+        raise _unread(bucket.place, found, reason_of(error)) from error
     finally:
         connection.execute("DROP VIEW IF EXISTS temp.samples_all")
         connection.unregister(SCANNED)
@@ -146,7 +146,7 @@ def _must_be_whole(bucket: Bucket, found: list[tuple[str, str, int]]) -> None:
     try:
         sizes = bucket.sizes([key for _, key, _ in found])
     except ArchiveAway as error:
-        raise _unread(bucket.place, found, str(error.__cause__)) from error
+        raise _unread(bucket.place, found, reason_of(error.__cause__ or error)) from error
     wrong = [(day, key, size) for day, key, size in found if sizes[key] != size]
     if wrong:
         _, key, size = wrong[0]

@@ -18,6 +18,7 @@ from collector.store.errors import ArchiveAway
 CONNECT_S, REQUEST_S = 3.0, 20.0
 """A bucket in reach connects in milliseconds; a part of 10 MB over 10 Mbit/s takes 8 s."""
 TRIES = 2
+SAID_CHARS = 160
 CHUNK_BYTES = 8 * 2**20
 ANY_REGION = "us-east-1"
 """What servers of one's own take where no region is named."""
@@ -125,11 +126,18 @@ def sha256_of(file: Path) -> str:
 
 def away(place: ArchivePlace, doing: str, error: Exception) -> ArchiveAway:
     """What to tell of a bucket that failed."""
-    said = str(error).partition("\n")[0]
     return ArchiveAway(
-        f"the archive {place.shown} {doing}: {said}. Nothing is lost: days that are not there yet stay on "
-        "this disk. `fallow doctor` tries it; credentials are taken from the usual AWS variables and files"
+        f"the archive {place.shown} {doing}: {reason_of(error)}. Nothing is lost: what is not there stays "
+        "on this disk; `fallow doctor` tries it"
     )
+
+
+def reason_of(error: BaseException) -> str:
+    """The end of what the client says, on one line of a screen: before that it names our own keys."""
+    said = str(error).partition("\n")[0]
+    for sign in ("Details: ", "AWS Error "):
+        said = said.rpartition(sign)[2]
+    return said[:SAID_CHARS]
 
 
 def _sha256(chunks: Iterator[bytes]) -> str:
