@@ -34,7 +34,7 @@ from collector.model import (
     ProcessSample,
 )
 from collector.store.database import Store
-from tests.stores import open_store
+from tests.stores import copy_of, open_store
 
 GIB = 1 << 30
 MINUTE_MS = 60_000
@@ -68,7 +68,16 @@ PROCESS = Process(
 
 def fill(path: Path) -> Store:
     """The store, open for writing; the caller closes it."""
-    store = open_store(path / "fallow.duckdb")
+    copy_of(path, _write)
+    return open_store(path / "fallow.duckdb")
+
+
+def _write(path: Path) -> None:
+    with open_store(path / "fallow.duckdb") as store:
+        _write_into(store)
+
+
+def _write_into(store: Store) -> None:
     store.write_history(
         History(
             source="hand",
@@ -112,7 +121,6 @@ def fill(path: Path) -> Store:
         )
     )
     store.set_prices({"H100": (4.0, "EUR")})
-    return store
 
 
 def _until_one() -> Iterator[GpuSample]:

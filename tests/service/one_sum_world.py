@@ -43,7 +43,7 @@ from collector.model import (
     NodeName,
 )
 from collector.store.judgements import Judgement
-from tests.stores import open_store
+from tests.stores import copy_of, open_store
 
 GIB, MINUTE_MS = 1 << 30, 60_000
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -76,7 +76,11 @@ POWER_MW = {0.8: 500_000, 0.1: 200_000}
 
 def fill(folder: Path) -> Path:
     """The data folder with the store in it, judged once with everything open, and once more."""
-    folder.mkdir(exist_ok=True)
+    copy_of(folder, _fill)
+    return folder
+
+
+def _fill(folder: Path) -> None:
     with open_store(folder / "fallow.duckdb") as store:
         store.write_history(
             History(
@@ -104,7 +108,6 @@ def fill(folder: Path) -> Path:
         over = _finding(2, "allocated-empty", BO, 1.0)
         store.write_judgement(Judgement(findings=[*still, over]), NOON_MS + 80 * MINUTE_MS)
         store.write_judgement(Judgement(findings=still), END_MS)
-    return folder
 
 
 NIGHTS = datetime(2026, 11, 2, 8, tzinfo=UTC)
@@ -112,7 +115,11 @@ NIGHTS = datetime(2026, 11, 2, 8, tzinfo=UTC)
 
 def fill_late(folder: Path) -> Path:
     """One GPU that is recorded from noon on, and given to Bo at one."""
-    folder.mkdir(exist_ok=True)
+    copy_of(folder, _fill_late)
+    return folder
+
+
+def _fill_late(folder: Path) -> None:
     held = HeldInterval(
         allocation=Allocation(uuid=GPUS[0], holder=BO, source=ClaimSource.SLURM),
         from_ms=NOON_MS + 60 * MINUTE_MS,
@@ -129,12 +136,14 @@ def fill_late(folder: Path) -> Path:
                 held=(held,),
             )
         )
-    return folder
 
 
 def fill_nights(folder: Path, days: int) -> None:
     """One GPU, from eight in the morning: twelve hours at 80%, twelve with a process that does nothing."""
-    folder.mkdir(exist_ok=True)
+    copy_of(folder, _fill_nights, days)
+
+
+def _fill_nights(folder: Path, days: int) -> None:
     start_ms = int(NIGHTS.timestamp() * 1000)
     notebook = Holder(job=JobId("pod:lab/nb"), user="ana", project="lab", kind=JobKind.INTERACTIVE)
     minutes = range(1, days * 1440 + 4)
