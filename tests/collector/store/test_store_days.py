@@ -11,7 +11,7 @@ from collector.model import GpuSample
 from collector.store.database import Store
 from collector.store.retention import Retention
 from tests.collector.store.store_parts import ask, at_path, held, history, sample, tick
-from tests.stores import open_store
+from tests.stores import copy_of, open_store
 
 DAY_MS = 86_400_000
 D0 = 1_790_000_000_000 // DAY_MS * DAY_MS
@@ -50,10 +50,15 @@ def past() -> list[GpuSample]:
     return [*rows(0, 3.9), *rows(0.4, 3.5, number=1)]
 
 
+def write_past(folder: Path) -> None:
+    with open_store(at_path(folder)) as opened:
+        opened.write_history(history(past(), holds(0)))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
+    copy_of(tmp_path, write_past)
     with open_store(at_path(tmp_path)) as opened:
-        opened.write_history(history(past(), holds(0)))
         yield opened
 
 

@@ -8,7 +8,7 @@ import pytest
 from collector.store.database import Store
 from collector.store.retention import Retention
 from tests.collector.store.store_parts import ask, at_path, empty, held, history, sample, tick
-from tests.stores import open_store
+from tests.stores import copy_of, open_store
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 D0 = 1_790_000_000_000 // DAY_MS * DAY_MS
@@ -22,10 +22,15 @@ def rows(first_day: int, days: int, number: int = 0) -> list[object]:
     return [sample(number, at, (at // STEP_MS % 97) / 97, width_ms=STEP_MS) for at in ends]
 
 
+def write_past(folder: Path) -> None:
+    with open_store(at_path(folder)) as opened:
+        opened.write_history(history(rows(0, 6)))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
+    copy_of(tmp_path, write_past)
     with open_store(at_path(tmp_path)) as opened:
-        opened.write_history(history(rows(0, 6)))
         yield opened
 
 

@@ -11,7 +11,7 @@ from collector.store.database import Store, open_read_only
 from collector.store.errors import StoreDamaged
 from collector.store.sealed_check import ASIDE, damaged_groups
 from tests.collector.store.store_parts import ask, at_path, history, sample
-from tests.stores import open_store
+from tests.stores import copy_of, open_store
 
 DAY_MS, STEP_MS, GPUS = 86_400_000, 60_000, 4
 D0 = 1_790_000_000_000 // DAY_MS * DAY_MS
@@ -19,19 +19,25 @@ ROWS = 500
 COUNT = "SELECT gpu_id, count(*), sum(power_mw) FROM samples_all GROUP BY ALL ORDER BY 1"
 
 
-@pytest.fixture
-def sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Store, Path]]:
-    """A store with one sealed day of several row groups, and its file."""
-    monkeypatch.setattr(sealing, "ROW_GROUP_ROWS", ROWS)
+def write_sealed(folder: Path) -> None:
     rows = [
         sample(gpu, D0 + n * STEP_MS, (n % 97) / 97, width_ms=STEP_MS, power_mw=100_000 + n * 7 % 9_973)
         for n in range(1, DAY_MS // STEP_MS)
         for gpu in range(GPUS)
     ]
-    with open_store(at_path(tmp_path)) as store:
+    with open_store(at_path(folder)) as store:
         store.write_history(history(rows, source="nvml"))
-        (day,) = store.seal_days(D0 + DAY_MS)
-        yield store, store.folder / day.path
+        assert len(store.seal_days(D0 + DAY_MS)) == 1
+
+
+@pytest.fixture
+def sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Store, Path]]:
+    """A store with one sealed day of several row groups, and its file."""
+    monkeypatch.setattr(sealing, "ROW_GROUP_ROWS", ROWS)
+    copy_of(tmp_path, write_sealed)
+    with open_store(at_path(tmp_path)) as store:
+        ((path,),) = ask(store, "SELECT path FROM sealed")
+        yield store, store.folder / path
 
 
 def spoil(file: Path, group: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from collector.store.database import Store
 from tests.collector.store.store_parts import ask, at_path, empty, history, sample, tick
-from tests.stores import open_store
+from tests.stores import copy_of, open_store
 
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 D0 = 1_790_000_000_000 // DAY_MS * DAY_MS
@@ -31,10 +31,15 @@ def rows(first_ms: int = D0, days: float = 3) -> list[object]:
     ]
 
 
+def write_past(folder: Path) -> None:
+    with open_store(at_path(folder)) as opened:
+        opened.write_history(history(rows()))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
+    copy_of(tmp_path, write_past)
     with open_store(at_path(tmp_path)) as opened:
-        opened.write_history(history(rows()))
         yield opened
 
 
