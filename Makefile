@@ -72,4 +72,6 @@ chaos: $(VENV)/.tested ## random faults on a busy queue for MINUTES minutes, as 
 	@tests/real_parts.sh
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-check: lint types test test-slow ## all that CI asks for
+check: lint ## all that CI asks for; types beside the quick tests, which leave a core idle now and then
+	@$(BIN)/mypy & types=$$!; $(MAKE) test; tests=$$?; wait $$types && exit $$tests
+	@$(MAKE) test-slow

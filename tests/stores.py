@@ -1,8 +1,8 @@
 """Stores for tests that only need one: made once a run, then copied.
 
 To make an empty one takes 120 ms of processor time, for all the schema, and to open a copy of it 45; each
-history written into it 100 to 300 more. Tests of the making itself, of what crashes, and of who owns a file use
-the program's own ``open_store``.
+history written into it takes 150 or more. Tests of the making itself, of what crashes, and of who owns a file
+use the program's own ``open_store``.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def template_store() -> Path | None:
 
 
 def copy_of(folder: Path, make: Callable[..., object], *words: object) -> None:
-    """Put into ``folder``, made if missing, what ``make(folder, *words)`` writes: called once a run, then copied.
+    """Put into ``folder``, made if missing, what ``make(folder, *words)`` writes once a run.
 
     ``make`` is a module's own function that writes the same each time for the same words (they are told apart
     by ``repr``) and leaves nothing open. In processes that tests start it is called each time.
