@@ -131,6 +131,7 @@ def metrics() -> Iterator[str]:
         server.server_close()
 
 
+@pytest.mark.slow
 def test_promtool_accepts_the_rules_and_what_they_say() -> None:
     tool = program("promtool", "prometheus")
     for order in (["check", "rules", RULES.name], ["test", "rules", "fallow-rules-test.yml"]):

@@ -24,6 +24,7 @@ def test_the_newest_sample(data: Path) -> None:
         assert str(client.rows("span")[0]["last_ts"]).startswith("2026-11-01T15:03")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["waste", "ledger", "findings"])
 def test_an_old_recording_is_not_taken_for_a_quiet_week(
     data: Path, capsys: pytest.CaptureFixture[str], verb: str

@@ -52,6 +52,7 @@ def racks(draw: st.DrawFn) -> list[Board]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(boards=racks(), dialect=st.sampled_from(DIALECTS))
 def test_history_says_what_a_live_scrape_of_the_same_says(boards: list[Board], dialect: Dialect) -> None:

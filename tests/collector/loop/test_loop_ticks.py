@@ -286,6 +286,7 @@ def test_close_closes_every_source_but_one_that_is_stuck() -> None:
     assert (fine.closed, stuck.closed) == (1, 0)
 
 
+@pytest.mark.slow
 def test_simulated_cluster_through_the_loop_into_the_store(tmp_path: Path) -> None:
     from collector.sources.simulated.cluster import SimulatedCluster
     from collector.store.database import open_store

@@ -185,6 +185,7 @@ def test_a_store_that_had_hours_before_there_were_days_gets_them_as_a_minute_clo
         assert_days_are_their_hours(again)
 
 
+@pytest.mark.slow
 def test_where_many_days_are_due_a_closing_makes_some_of_them(store: Store) -> None:
     days = ask(store, DAYS)
     forget_days(store)

@@ -13,6 +13,7 @@ DAY_MS = 86_400_000
 COUNT = "SELECT count(*) FROM samples_all"
 
 
+@pytest.mark.slow
 def test_a_reader_sees_whole_ticks_only(tmp_path: Path) -> None:
     odd: list[int] = []
     with open_store(at_path(tmp_path)) as store:

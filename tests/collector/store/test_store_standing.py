@@ -182,6 +182,7 @@ def test_node_whose_source_is_configured_no_more_keeps_its_seven_days(store: Sto
     assert ask(store, GONE) == []
 
 
+@pytest.mark.slow
 def test_a_tick_without_any_gpu_says_nothing(store: Store) -> None:
     store.write_tick(listing(T0, [gpu(0)]))
     for day in range(1, 20):

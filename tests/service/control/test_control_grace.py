@@ -3,11 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from advisor.jobs.model import Elasticity, ReallocateCommand, StartCommand
 from advisor.state.model import ProjectName
 from collector.model import JobId
 from service.config.deciding import ModesConfig, QuotaConfig
 from tests.service.control.control_world import ANNA, CONFIG, ROOT, Stage, StandIn, stage, until, wanted
+
+pytestmark = pytest.mark.slow
 
 QUOTAS = {name: QuotaConfig(gpus=2, members=("*",)) for name in ("vision", "speech")}
 SHRINKING = replace(CONFIG, modes=ModesConfig(resize="auto"), quotas=QUOTAS)

@@ -42,6 +42,7 @@ def test_a_job_is_started_runs_and_ends_and_the_journal_has_it(tmp_path: Path) -
         assert there.leases() == {} and there.troubles == []
 
 
+@pytest.mark.slow
 def test_five_jobs_on_four_gpus_never_share_one_and_the_fifth_starts_when_one_ends(tmp_path: Path) -> None:
     with stage(tmp_path) as there:
         jobs = [submit(there, name=str(n), nonce=str(n)) for n in range(5)]
