@@ -34,7 +34,7 @@ _NO_JOB = "0"
 """What a Slurm epilog writes into the exporter's job file for "nobody": NVIDIA's dashboards filter it out."""
 EXPORTER = "dcgm-exporter"
 CONTAINER = ("container", "container_name")
-_CLUSTER = ("cluster", "k8s_cluster_name")
+CLUSTER = ("cluster", "k8s_cluster_name")
 """Thanos', Mimir's and the operator's external label, and OpenTelemetry's ``k8s.cluster.name``."""
 
 
@@ -138,7 +138,7 @@ def is_exported(labels: Labels) -> bool:
 
 def cluster_of(labels: Labels) -> str:
     """The cluster that a Prometheus of several names on its series; empty where none is named."""
-    return first(labels, _CLUSTER)
+    return first(labels, CLUSTER)
 
 
 def first(labels: Labels, names: tuple[str, ...]) -> str:

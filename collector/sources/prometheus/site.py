@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collector.dcgm.labels import EXPORTED_POD, UUID
+from collector.dcgm.labels import CLUSTER, EXPORTED_POD, UUID
 from collector.dcgm.own_pods import UP, exporters
 from collector.sources.prometheus.series import Site, target_of, usual_step_ms
 from collector.sources.prometheus.server import PrometheusServer
@@ -52,7 +52,12 @@ def look_at(
             steps[target] = min(step_ms, steps.get(target, step_ms))
     told = sorted(steps.values()) or [_USUAL_STEP_MS]
     exported = server.labels(selector(of_name, match, f'{EXPORTED_POD[0]}!=""'), *window)
-    clusters = server.label_values("cluster", selector(DCGM, match), *window)
+    clusters = {
+        value
+        for label in CLUSTER
+        for value in server.label_values(label, selector(DCGM, match), *window)
+        if value
+    }
     return Scrapes(
         series=series,
         fastest_ms=told[0],
@@ -61,7 +66,7 @@ def look_at(
             step_ms=int(np.median(told)),
             steps=steps,
             exporters=exporters(_up(server, window, match), exported),
-            several_clusters=len(set(clusters) - {""}) > 1,
+            several_clusters=len(clusters) > 1,
         ),
     )
 

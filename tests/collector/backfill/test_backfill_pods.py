@@ -71,8 +71,8 @@ def one_site() -> Iterator[Life]:
     exporter = {"pod": "board-watch-0", "namespace": "ops"}
     renamed = exporter | {"exported_pod": "w1", "exported_namespace": "lab"}
     every = range(START + STEP, END + 1, STEP)
-    yield life("GPU-a", "a", every, pod="train-0", cluster="east")
-    yield life("GPU-b", "b", every, pod="train-0", cluster="west", step_ms=4 * STEP)
+    yield life("GPU-a", "a", every, pod="train-0", k8s_cluster_name="east")
+    yield life("GPU-b", "b", every, pod="train-0", k8s_cluster_name="west", step_ms=4 * STEP)
     yield life("GPU-c", "c", range(START + STEP, HALF + 1, STEP), pod="w1")
     yield life("GPU-c", "c", range(HALF + STEP, END + 1, STEP), **renamed)
     yield life("GPU-d", "d", every, **exporter)

@@ -86,8 +86,9 @@ def test_where_up_names_no_pod_every_pod_is_a_workload() -> None:
     assert jobs(*rows, up=(TARGET,)) == [["pod:lab/train-x7k2p"]] * 2
 
 
-def test_jobs_of_one_name_in_two_clusters_are_two() -> None:
-    rows = [row(c, c, cluster=c, hpc_job="42", **pod("train-0")) for c in ("a", "b")]
+@pytest.mark.parametrize("name", ["cluster", "k8s_cluster_name"])
+def test_jobs_of_one_name_in_two_clusters_are_two(name: str) -> None:
+    rows = [row(c, c, **{name: c}, hpc_job="42", **pod("train-0")) for c in ("a", "b")]
     assert jobs(*rows, several_clusters=True) == [
         ["pod:lab/train-0@a", "slurm:42@a"],
         ["pod:lab/train-0@b", "slurm:42@b"],
