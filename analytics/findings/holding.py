@@ -20,7 +20,7 @@ from analytics.findings.window import (
     presence,
     since,
 )
-from analytics.findings.words import gpu_name, holder_name, measured_by, read_seldom
+from analytics.findings.words import gpu_name, holder_name, measured_by, read_seldom, seldom_ms
 from analytics.model import (
     BIN_MS,
     Bins,
@@ -57,7 +57,7 @@ def held(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | U
     is_empty = newest(tuple(presence(past, past.bins))) is False
     if is_empty and not has_computed(past, claim):  # between two tries of a loop nobody is there either
         is_empty = _is_empty(past, past.bins.last(bins_in(t.empty_window_s)))
-    looks_ms = LOOKS * past.newest_width_ms // BIN_MS * BIN_MS
+    looks_ms = LOOKS * seldom_ms(past) // BIN_MS * BIN_MS
     quiet_ms = max(idle_window_ms(claim, t, is_empty=is_empty), looks_ms)
     found = _quiet(past, claim, quiet_ms, t, is_empty=is_empty)
     if (

@@ -48,10 +48,15 @@ def holder_name(claim: Claim) -> str:
     return f"job {job}" if holder.user is None else f"{holder.user} (job {job})"
 
 
+def seldom_ms(past: GpuPast) -> int:
+    """The time between two samples, where one is an instant of more than a minute; else 0."""
+    return past.newest_width_ms if past.newest_width_ms > MINUTE_MS + _LATE_MS else 0
+
+
 def read_seldom(pasts: Sequence[GpuPast]) -> str:
     """That work between two samples is not seen, as a sentence after another, where they are far apart."""
-    apart_ms = max(past.newest_width_ms for past in pasts)
-    if apart_ms <= MINUTE_MS + _LATE_MS:
+    apart_ms = max(seldom_ms(past) for past in pasts)
+    if not apart_ms:
         return ""
     return f" It is read every {text.length(apart_ms / 1000)}: work between two readings is not seen."
 

@@ -456,6 +456,11 @@ def test_who_is_read_every_five_minutes_is_idle_after_sixty_readings(
         assert only(verdict).sentence.endswith(said)
 
 
-def test_nothing_is_said_of_readings_a_minute_apart() -> None:
-    finding = only(judged(past(claim(), newest_width_ms=MINUTE_MS + 5_000)))
-    assert "It is read" not in finding.sentence
+def test_readings_a_minute_apart_have_the_windows_of_others_and_nothing_is_said_of_them() -> None:
+    late = MINUTE_MS + 5_000
+    still = only(judged(past(claim(), newest_width_ms=late)))
+    assert "It is read" not in still.sentence
+    holder = claim(from_ms=minutes_before_noon(45), first_used_ms=minutes_before_noon(44))
+    empty = past(holder, bins=bins(processes=(0.0,) * BINS, memory_bytes=(0.0,) * BINS), newest_width_ms=late)
+    alike = past(holder, bins=bins(processes=(0.0,) * BINS, memory_bytes=(0.0,) * BINS))
+    assert kinds(judged(empty)) == kinds(judged(alike)) == [FindingKind.ALLOCATED_EMPTY]
