@@ -15,7 +15,7 @@ from rich.padding import Padding
 
 from analytics import text
 from analytics.vocabulary.jobs import is_submitted
-from service.cli import advice_lines, words
+from service.cli import advice_lines, manager_job, words
 from service.cli.asking import asked, asked_to_act
 from service.cli.job_words import job_id
 from service.cli.screen import console, print_json
@@ -94,7 +94,7 @@ def run_explain(flags: argparse.Namespace) -> int:
         job = name if isinstance(found, NoSuch) else found.name
         is_job = isinstance(found, NoSuch) or found.kind == "job"
         pages = settings.effective.config.dashboard.run_pages
-        more = (*launched, *(_runs(client, job, pages) if is_job else ()))
+        more = (*launched, *((*_waits(client, job), *_runs(client, job, pages)) if is_job else ()))
         past = () if not isinstance(found, NoSuch) else ended(client, name, desk.said.state.as_of_ms)
     if isinstance(found, NoSuch) and (past or more):
         found = Explanation(kind="job", name=name, facts=(*past, *more))
@@ -121,6 +121,12 @@ def _launched(flags: argparse.Namespace, name: str) -> tuple[str, ...]:
         return asked_to_act(flags).job(name).explain
     except ClientError:
         return ()
+
+
+def _waits(client: Client, job: str) -> tuple[str, ...]:
+    """Why a job waits at its workload manager; nothing of one that doesn't."""
+    runs = manager_job.runs(client, job)
+    return manager_job.lines(runs) if runs and runs[0]["state"] == "pending" else ()
 
 
 def _runs(client: Client, job: str, pages: Mapping[str, str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from collector.reading import Reading, Tick
 from service.cli import main, manager_job, manager_queue
 from service.summaries import waiting
 from tests.collector.managers.slurm_world import SUBMITTED_S, Job, Node, World
-from tests.collector.store.store_parts import at_path, gpu
+from tests.collector.store.store_parts import at_path, gpu, sample
 from tests.stores import open_store
 
 T0_MS = (SUBMITTED_S + 3_600) * 1000
@@ -178,3 +178,13 @@ def test_what_its_owner_allows_in_its_comment_is_said_of_a_job(
     rows = [{name: str(cell) if name.endswith("_at") else cell for name, cell in row.items()}]
     told = [line for line in manager_job.lines(rows) if "comment" in line]
     assert len(told) == len(said) and all(part in line for part, line in zip(said, told, strict=True))
+
+
+@pytest.mark.slow
+def test_a_job_that_waits_is_explained_with_its_limit(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(at_path(site)) as store:
+        measured = Reading(source="dcgm", at_ms=T0_MS, gpus=(gpu(0),), samples=(sample(0, T0_MS + 1),))
+        store.write_tick(Tick(at_ms=T0_MS + 1, width_ms=30_000, outcomes=(measured,), allocations=None))
+    assert main(["explain", "slurm:9", "--data", str(site)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "QOS normal allows one person no more GPUs: 3 at most, 2 in use" in told
