@@ -13,6 +13,8 @@ import duckdb
 import pyarrow as pa
 
 from collector.managers.slurm.sacct_text import AccountedRun
+from collector.store.accounted_users import name_holders
+from collector.store.registry import Registry
 from collector.store.statements import statement
 
 _TEXT, _TIME, _INT = pa.string(), pa.timestamp("us"), pa.int32()
@@ -37,9 +39,12 @@ RUNS = pa.schema(
 
 
 def write_accounted(
-    connection: duckdb.DuckDBPyConnection, manager: str, runs: Sequence[AccountedRun]
+    connection: duckdb.DuckDBPyConnection, registry: Registry, manager: str, runs: Sequence[AccountedRun]
 ) -> tuple[int, int]:
-    """How many runs are new, and how many that were there have means now."""
+    """How many runs are new, and how many that were there have means now.
+
+    Jobs of whom no source told get the person whose runs they are (``accounted_users``).
+    """
     if not runs:
         return 0, 0
     incoming = pa.Table.from_pylist([_row(run, manager) for run in runs], schema=RUNS)
@@ -49,6 +54,7 @@ def write_accounted(
         added = connection.execute(statement("insert_accounted_runs")).fetchone()
     finally:
         connection.unregister("incoming")
+    name_holders(connection, registry, {f"{manager}:{run.number}" for run in runs})
     with_means = int(completed[0]) if completed else 0
     return (int(added[0]) if added else 0) - with_means, with_means
 

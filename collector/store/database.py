@@ -5,7 +5,7 @@ writers take turns, and every ``reader()`` is a connection of its own with its o
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +15,11 @@ from weakref import WeakSet
 import duckdb
 
 from collector.arrow import History
+from collector.managers.slurm.sacct_text import AccountedRun
 from collector.model import Gap
 from collector.reading import Tick
+from collector.store import accounted, judgements, ledger_inputs, ticks
 from collector.store import history as history_rows
-from collector.store import judgements, ledger_inputs, ticks
 from collector.store.archive import reaching
 from collector.store.connection import Limits, connect, transaction
 from collector.store.doubts import AttributionConflicts, read_doubts, write_doubts
@@ -188,6 +189,11 @@ class Store:
                 self._doubts = read_doubts(self._connection, self._live.ticked_ms)
             return added
 
+    def write_accounted(self, manager: str, runs: Sequence[AccountedRun]) -> tuple[int, int]:
+        """Store runs of a manager's accounting; how many are new, and how many have means now."""
+        with self._writing("storing runs of the accounting"):
+            return accounted.write_accounted(self._connection, self._live.registry, manager, runs)
+
     def seal_days(self, before_ms: int) -> tuple[SealedDay, ...]:
         """Move whole UTC days before ``before_ms`` to Parquet, a transaction a day; ticks go on meanwhile."""
         sealed = []
@@ -290,11 +296,10 @@ class Store:
 
     def _connect(self) -> DamagedLog | None:
         """Open the engine; the log where it was damaged."""
-        damaged = None
         if self.read_only:
             self._connection = connect(self.path, self._limits, read_only=True)
-        else:
-            self._connection, damaged = connect_past_damage(self.path, self._limits)
+            return None
+        self._connection, damaged = connect_past_damage(self.path, self._limits)
         return damaged
 
     def _prepare(self) -> None:

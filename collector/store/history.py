@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from collector.arrow import HeldInterval, History
 from collector.model import Gpu, JobId
+from collector.store.accounted_users import name_told
 from collector.store.allocations import read_open
 from collector.store.columns import stored_rows
 from collector.store.cuts import Word, is_cut_anew
@@ -252,6 +253,7 @@ def _merge_held(
     connection.execute("INSERT INTO allocations BY NAME SELECT * FROM merged_allocations")
     connection.execute("DROP TABLE merged_allocations")
     connection.unregister("incoming")
+    name_told(connection, live.registry, named)
     live.held = read_open(connection)
     live.said = None
 

@@ -4,7 +4,7 @@ The store's memory of its own dimension tables. It writes a row when something i
 tick in which nothing changed costs look-ups only. After a rollback it must be thrown away and made anew.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -57,9 +57,7 @@ class Registry:
         self._processes: dict[ProcessKey, tuple[int, Process]] = {}
         self._older_holders: dict[str, tuple[int, Holder]] = {}
         self._older_processes: dict[ProcessKey, tuple[int, Process]] = {}
-        self._again: dict[str, list[Run]] = {}
-        for job, user in connection.execute(statement("later_runs")).fetchall():
-            self._again.setdefault(job.rpartition("@")[0], []).append((job, user))
+        self._again = self._later_runs()
         self._turned_ms = 0
         self.installed_ms: Times = np.zeros(0, dtype=np.int64)
         """Since when each GPU counts as installed, UTC ms, by its id."""
@@ -230,6 +228,20 @@ class Registry:
         self._recall_holders([job] if job not in self._holders else [])
         first = self._holders.get(job)
         return [] if first is None else [(job, first[1].user), *self._again.get(job, ())]
+
+    def forget_holders(self, jobs: Sequence[str]) -> None:
+        """What is remembered of these may be out of date: the file knows them."""
+        for job in jobs:
+            self._holders.pop(job, None)
+            self._older_holders.pop(job, None)
+        if any(map(LATER_RUN.fullmatch, jobs)):
+            self._again = self._later_runs()
+
+    def _later_runs(self) -> dict[str, list[Run]]:
+        again: dict[str, list[Run]] = {}
+        for job, user in self._connection.execute(statement("later_runs")).fetchall():
+            again.setdefault(job.rpartition("@")[0], []).append((job, user))
+        return again
 
     def process_ids(self, processes: Iterable[Process], at_ms: int) -> dict[ProcessKey, int]:
         """The id of each process; unknown ones are added, and what was learnt is written down."""

@@ -25,6 +25,11 @@ Known = Callable[[JobId], Sequence[Run]]
 """The runs that there are of an id as it is told, in the order in which they came."""
 
 
+def as_told(job: str) -> str:
+    """The manager's own id, without the cluster or the second that tells it from another's: ``slurm:812``."""
+    return job.partition("@")[0]
+
+
 def run_of(holder: Holder, runs: Sequence[Run], since_ms: int, going: JobId | None = None) -> JobId:
     """The id in the store of what is told as ``holder``, which holds since ``since_ms`` (UTC ms).
 

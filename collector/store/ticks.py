@@ -23,6 +23,7 @@ from collector.model import (
     ProcessSample,
 )
 from collector.reading import Reading, Tick
+from collector.store.accounted_users import check_opened
 from collector.store.allocations import (
     RESUME_MS,
     Claim,
@@ -282,6 +283,7 @@ def _write_allocations(connection: duckdb.DuckDBPyConnection, live: Live, tick: 
         ticked_ms=live.ticked_ms,
     )
     write_change(connection, decided)
+    check_opened(connection, live.registry, decided.opened, holders)
     live.held = wanted
     live.looked_ms = tick.at_ms
 

@@ -137,13 +137,10 @@ def store_rows(
     """Store the runs that are not there. Raises RowsRefused, store errors."""
     from dataclasses import replace
 
-    from collector.store.accounted import write_accounted
-
     runs, counts = judge(columns, rows, zone, manager)
     if not runs:
         return counts
-    with store.writing("storing runs of the accounting") as connection:
-        added, completed = write_accounted(connection, manager, runs)
+    added, completed = store.write_accounted(manager, runs)
     return replace(counts, added=added, completed=completed)
 
 

@@ -251,7 +251,9 @@ CREATE TABLE holders (
     framework VARCHAR,
     command VARCHAR,
     first_seen TIMESTAMP NOT NULL,
-    last_seen TIMESTAMP NOT NULL
+    last_seen TIMESTAMP NOT NULL,
+    user_from VARCHAR,
+    project_from VARCHAR
 );
 
 CREATE TABLE imports (
@@ -1568,4 +1570,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (81, 'copies_are_work'),
     (82, 'upper_bounds'),
     (89, 'archived_days'),
-    (90, 'limits_with_numbers');
+    (90, 'limits_with_numbers'),
+    (93, 'users_by_accounting');
