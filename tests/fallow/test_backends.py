@@ -144,9 +144,11 @@ def test_nccl_has_longer_to_connect_than_gloo_and_the_controller_waits_for_its_w
 def test_under_torchrun_nccl_has_as_long_as_workers_have_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """A miss ends the training there; torch's own limit for a group over NCCL is ten minutes, too."""
     limits_s: list[float] = []
+    both = threading.Barrier(2)  # the store that both meet in ends with the first
 
     def own_sums(*asked: object, connect_timeout_s: float, timeout_s: float) -> Group:
         limits_s.append(connect_timeout_s)
+        both.wait(60)
         return Alone()
 
     name_gpus(monkeypatch, "GPU-a", "GPU-b")
