@@ -195,7 +195,8 @@ def _use_of(job: Job, decisions: Decisions) -> str:
             why = f": {'; '.join(reasons)}" if reasons else ""
             return f"What it does is not known{why}. Unknown is never idle."
         case Use.ACTIVE | Use.IDLE:
-            return NOT_IDLE
+            quiet = any(each.kind in PART_IDLE_KINDS for each in decisions.observed.findings_of(job.id))
+            return PART_IDLE if quiet and len(gpus) > 1 else NOT_IDLE
 
 
 def _doubts_of(uuid: GpuUuid, decisions: Decisions) -> tuple[str, ...]:
@@ -214,6 +215,9 @@ def _doubts_of(uuid: GpuUuid, decisions: Decisions) -> tuple[str, ...]:
     silent = gpu is not None and gpu.telemetry is Telemetry.UNKNOWN
     return ("a GPU of it was not measured in the last 10 min",) if silent else ()
 
+
+PART_IDLE_KINDS = IDLENESS | {FindingKind.USES_PART}
+PART_IDLE = "It is not idle as a whole, but not all of its GPUs are in use."
 
 NOT_IDLE = (
     "Nothing calls it idle now: it works, or rests for less time than it may before anything is said, by the "

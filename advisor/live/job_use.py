@@ -11,6 +11,8 @@ from collector.model import Basis, JobId
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 LAG_MS = 2 * MINUTE_MS
 """A minute is rolled up when it is over: the newest two may be missing, and are no lack of coverage."""
+USED_MINUTES = 2
+"""One busy minute is a blip: making a context shows as one."""
 Row = Mapping[str, Any]
 
 
@@ -86,7 +88,10 @@ def use_of(
         ),
         kernels_ratio=_largest([each.get("kernels_ratio") for each in lately]),
         memory_peak_bytes=_largest([row["memory_peak_bytes"] for row in rows]),
-        gpus_used=sum(row["busy_minutes"] >= 2 for row in rows),
+        gpus_used=sum(row["busy_minutes"] >= USED_MINUTES for row in rows),
+        memory_unused_bytes=_largest(
+            [row["memory_peak_bytes"] for row in rows if row["busy_minutes"] < USED_MINUTES] or [None]
+        ),
         others=any(row["others"] for row in rows),
         crowded=any(row.get("is_crowded", False) for row in rows),
         uses_engines=any(row.get("uses_engines") for row in rows)

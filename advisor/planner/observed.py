@@ -26,7 +26,8 @@ class JobUse:
     19 of 20 minutes reach (the others overstate it); ``utilization_p95_ratio`` and ``memory_peak_bytes``
     are those of its busiest GPU, the former over the minutes in which it worked; kernels run there for
     ``kernels_ratio`` of the time while it works. ``memory_needed_bytes`` is the peak that tensors
-    took, which only the job itself can tell. ``gpus_used`` is on how many of its GPUs it ever computed.
+    took, which only the job itself can tell. ``gpus_used`` is on how many of its GPUs it ever computed,
+    ``memory_unused_bytes`` the peak of the fullest of the others (``None``: there are none, or not measured).
     ``by_engines``: in more than one minute of 20 it worked on video engines, for which the SMs' utilization
     does not stand; ``uses_engines``: they worked at all, in the newest two hours or more than the SMs did
     before. Hours are GPU-hours as the ledger counts them: of a MIG instance its part of the device.
@@ -50,6 +51,7 @@ class JobUse:
     memory_peak_bytes: int | None = None
     memory_needed_bytes: int | None = None
     gpus_used: int | None = None
+    memory_unused_bytes: int | None = None
     others: bool = False
     crowded: bool = False
     by_engines: bool = False

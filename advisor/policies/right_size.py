@@ -26,6 +26,7 @@ from advisor.policies.mig_profiles import slices_of
 from advisor.policies.phrases import job_name, money_of
 from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Use
 from analytics import text
+from analytics.findings.window import empty_memory_bytes
 from analytics.model import Evidence
 from collector.model import Basis, JobKind
 
@@ -80,7 +81,9 @@ def advise(
         elif _is_one_instance(state, job):
             answers.append(_abstain(state, job, "it has a MIG instance, which nobody cuts or shares", ""))
         elif (fit := _smallest(state, observed, job, rules)) is None:
-            answers.append(_abstain(state, job, *_no_smaller(observed.uses[job_id])))
+            mine = state.placements[job_id].gpus
+            total = state.gpus[mine[0]].memory_bytes
+            answers.append(_abstain(state, job, *_no_smaller(observed.uses[job_id], len(mine), total)))
         else:
             answers.append(_advice(state, observed, job, fit))
     return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))
@@ -122,8 +125,20 @@ def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> tupl
     return None
 
 
-def _no_smaller(use: JobUse) -> tuple[str, str]:
+def _no_smaller(use: JobUse, gpus: int, total_bytes: int | None) -> tuple[str, str]:
     """Why nothing smaller would do, and what would change that."""
+    if gpus > 1 and _keeps_data(use, total_bytes):
+        return (
+            f"it computes on {use.gpus_used} of its {gpus} GPUs, and keeps data on the others, "
+            f"{text.size(use.memory_unused_bytes)} on the fullest: on fewer it may run out of memory, "
+            "and how many it needs is not known",
+            "a run that keeps no data on the GPUs on which it does not compute",
+        )
+    if gpus > 1:
+        if use.gpus_used and use.gpus_used < gpus:
+            saving = text.percent(LEAST_SAVING)
+            return f"it computes on {use.gpus_used} of its {gpus} GPUs: fewer saves under {saving}", ""
+        return "no size is known for several GPUs", ""
     if use.uses_engines and use.gpus_used == 1:
         return "it uses video engines, of which a slice has a part or none, and no other size would do", ""
     return "what it has fits what it uses", "using less"
@@ -153,17 +168,24 @@ def _smallest(state: ClusterState, observed: Observed, job: Job, rules: PlannerC
 
 
 def _fewer(use: JobUse, mine: Sequence[Gpu]) -> Fit | None:
-    """Of several GPUs some never computed."""
+    """Of several GPUs some never computed, and hold nothing: who keeps data there may not fit on fewer."""
     gpus = len(mine)
-    if use.gpus_used is None or not 0 < use.gpus_used < gpus:
+    if use.gpus_used is None or not 0 < use.gpus_used < gpus or _keeps_data(use, mine[0].memory_bytes):
         return None
     nouns = "GPUs" if any(gpu.part_of_device is None for gpu in mine) else "MIG instances"
     return Fit(
         ask=f"{use.gpus_used} instead of {gpus} {nouns}",
         hours_ratio=use.gpus_used / gpus,
-        risk="none seen: the others never computed",
-        confidence=0.95,
+        risk="none seen: the others never computed, and hold no data"
+        if use.memory_unused_bytes is not None
+        else "the others never computed; what memory they hold is not measured: it may not fit on fewer",
+        confidence=0.95 if use.memory_unused_bytes is not None else 0.5,
     )
+
+
+def _keeps_data(use: JobUse, total_bytes: int | None) -> bool:
+    """Whether more memory is taken than an empty GPU has, on one on which it never computed."""
+    return (use.memory_unused_bytes or 0) > empty_memory_bytes(total_bytes)
 
 
 def _slice(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | None:

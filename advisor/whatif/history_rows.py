@@ -40,6 +40,7 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         memory_peak_bytes=row["memory_peak_bytes"],
         memory_needed_bytes=None if asked is None else asked.memory_needed_bytes,
         gpus_used=row["gpus_used"],
+        memory_unused_bytes=row.get("memory_unused_bytes"),
         others=not alone,
         by_engines=row["engine_ms"] > ENGINES_RATIO * max(1, row["measured_ms"]),
         # Engines that did less than the SMs are in no roll-up, and a slice may have none: none is advised.

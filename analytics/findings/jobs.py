@@ -10,11 +10,21 @@ from dataclasses import dataclass
 
 from analytics import text
 from analytics.findings.hang import Held, may_hang
-from analytics.findings.window import bins_in, contradictions, copying, cover, faint_work, known, mean
+from analytics.findings.window import (
+    bins_in,
+    contradictions,
+    copying,
+    cover,
+    faint_work,
+    known,
+    mean,
+    memory_floor_bytes,
+    newest,
+)
 from analytics.findings.words import by_place, gpu_names, holder_name, measured_by, read_seldom
 from analytics.model import BIN_MS, IDLENESS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
 from analytics.thresholds import IDLE_RATIO, Thresholds
-from analytics.vocabulary.findings import WORKED_BEFORE
+from analytics.vocabulary.findings import IDLE_MEMORY, WORKED_BEFORE
 from collector.model import Basis, JobKind
 
 SPINS_RATIO = 0.9
@@ -95,6 +105,7 @@ def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
         now, before = " now", ", which worked for it before,"
         whose = "its process" if len(idle) == 1 else "their processes"
         may = f" {whose[0].upper()}{whose[1:]} may be at work on the CPU, or have ended."
+    most, data = _data_on([each.past for each in idle])
     tail = f" {unsure} more could not be judged." if unsure else ""
     tail += read_seldom([each.past for each in idle])
     return _finding(
@@ -104,7 +115,7 @@ def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
         since_ms=since_ms,
         sentence=(
             f"{holder_name(idle[0].claim)} was given {len(held)} GPUs and uses {len(used)} of them{now}: "
-            f"{names}{before} {have} done nothing for it for {least}{quiet_for}{more}.{may}{tail}"
+            f"{names}{before} {have} done nothing for it for {least}{quiet_for}{more}.{data}{may}{tail}"
         ),
         evidence=(
             Evidence(name="gpus", value=len(held)),
@@ -113,8 +124,29 @@ def _uses_part(held: Sequence[_Held], t: Thresholds) -> Finding | None:
             Evidence(name="gpus_not_judged", value=unsure),
             Evidence(name="idle_gpus", value=names),
             *((Evidence(name=WORKED_BEFORE, value=True),) if worked else ()),
+            *((Evidence(name=IDLE_MEMORY, value=most),) if most is not None else ()),
         ),
     )
+
+
+def _data_on(idle: Sequence[GpuPast]) -> tuple[int | None, str]:
+    """The most memory that is taken on one of the idle GPUs, and a sentence of it; none where they are empty.
+
+    More than an empty GPU has is data: the job may not fit on fewer.
+    """
+    taken = [(past, newest(past.bins.memory_bytes)) for past in idle]
+    full = [(past, held) for past, held in taken if held is not None and held > memory_floor_bytes(past)]
+    if not full:
+        return None, ""
+    sizes = [held for _, held in full]
+    most = max(sizes)
+    who = (
+        gpu_names([past for past, _ in full]) if len(full) < len(idle) else "It" if len(idle) == 1 else "They"
+    )
+    up_to = "" if text.size(min(sizes)) == text.size(most) else "up to "
+    holds, each = ("holds", "") if len(full) == 1 else ("hold", " each")
+    keeps = "may keep" if all(newest(past.bins.processes) == 0 for past, _ in full) else "keeps"
+    return most, f" {who} {holds} {up_to}{text.size(most)}{each}: the job {keeps} data there."
 
 
 def _may_be_longer(quiet: Sequence[tuple[_Held, Finding]], since_ms: int) -> bool:

@@ -21,6 +21,7 @@ from analytics.findings.window import (
 from analytics.findings.words import gpu_name, holder_name, measured_by
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Onset, Unknown
 from analytics.thresholds import IDLE_RATIO, LOW_RATIO, STILL_RATIO, Thresholds
+from analytics.vocabulary.findings import MEMORY_FULL
 from collector.model import Basis, JobKind
 
 MS_PER_S = 1000
@@ -235,8 +236,15 @@ def _low_finding(
             Evidence(name="run_minutes", value=(window.end_ms - claim.from_ms) // 60_000),
             Evidence(name="share", value=claim.share),
             Evidence(name="others", value=others),
+            Evidence(name=MEMORY_FULL, value=_peak_taken(past, window)),
         ),
     )
+
+
+def _peak_taken(past: GpuPast, window: Bins) -> float | None:
+    """The most of the GPU's memory that was taken in the window, by all who hold it; ``None``: not known."""
+    taken = [held for held in past.bins.last(len(window.covered)).memory_bytes if held is not None]
+    return max(taken) / past.memory_total_bytes if taken and past.memory_total_bytes else None
 
 
 def _low_sentence(past: GpuPast, claim: Claim, window: Bins, newest_bins: int, average: float) -> str:

@@ -104,7 +104,12 @@ def doubt(past: GpuPast, bins: Bins, expected: int, t: Thresholds, kind: Finding
 
 def memory_floor_bytes(past: GpuPast) -> int:
     """Memory up to this is nobody's: max(1 GiB, 1%)."""
-    return max(IDLE_MEMORY_FLOOR_BYTES, int((past.memory_total_bytes or 0) * IDLE_MEMORY_FLOOR_RATIO))
+    return empty_memory_bytes(past.memory_total_bytes)
+
+
+def empty_memory_bytes(total_bytes: int | None) -> int:
+    """The same of a GPU with so much memory; ``None``: not known."""
+    return max(IDLE_MEMORY_FLOOR_BYTES, int((total_bytes or 0) * IDLE_MEMORY_FLOOR_RATIO))
 
 
 def presence(past: GpuPast, bins: Bins) -> Iterator[bool | None]:

@@ -23,6 +23,7 @@
 -- @column expected_ms bigint (ms): that time, without the times in which it held none
 -- @column idle_ms bigint (ms): empty or idle
 -- @column gpus_used bigint (GPUs): on how many it ever computed, of those at most
+-- @column memory_unused_bytes bigint (bytes): the most used on one of those on which it never computed
 -- @column utilization_mean_ratio double (ratio): used over measured time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 minutes do not exceed in which it was over 1% busy; of jobs on one GPU only
 -- @column controller_p95_ratio double (ratio): the part of the time in which memory was read or written, as far as kept: that 19 of 20 of these minutes do not exceed in any sample; of jobs on one GPU only
@@ -131,7 +132,7 @@ SELECT
     epoch_ms(max(a.to_ts)) AS to_ms, sum(coalesce(s.measured_ms, 0))::BIGINT AS measured_ms,
     sum(a.held_ms)::BIGINT AS expected_ms, sum(coalesce(s.idle_ms, 0))::BIGINT AS idle_ms,
     least(any_value(z.gpus), count(*) FILTER (WHERE s.busy_minutes >= 2)) AS gpus_used,
-    avg(s.mean_ratio) AS utilization_mean_ratio,
+    max(s.memory_peak_bytes) FILTER (s.busy_minutes < 2) AS memory_unused_bytes, avg(s.mean_ratio) AS utilization_mean_ratio,
     max(q.p95_ratio) AS utilization_p95_ratio, max(q.controller_p95_ratio) AS controller_p95_ratio, sum(coalesce(s.engine_ms, 0))::BIGINT AS engine_ms, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
     coalesce(any_value(b.others), 0) AS others, min(p.per_gpu_hour) AS per_gpu_hour, min(p.currency) AS currency
 FROM spells AS a

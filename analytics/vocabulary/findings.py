@@ -69,6 +69,24 @@ LOOK_BEFORE_LESS = (
 )
 
 
+IDLE_MEMORY = "idle_gpus_memory_bytes"
+"""Evidence of a job that uses a part of its GPUs: the most memory that is taken on one of the others, where
+that is more than an empty one has."""
+ROOM_BEFORE_LESS = (
+    "have it use all of its GPUs (`torchrun --nproc-per-node`); ask for fewer only after a run that keeps no "
+    "data on the idle ones: on fewer it may run out of memory"
+)
+
+MEMORY_FULL = "memory_used_peak_ratio"
+"""Evidence of low saturation: the most of the GPU's memory that was taken."""
+FULL_RATIO = 0.85
+"""With more taken no smaller size holds it: what the advice on sizes fills of one (``fit_memory``)."""
+NO_ROOM = (
+    "more workers that load data; its memory is nearly full, so a smaller size holds it, and larger batches "
+    "fit, only where its framework keeps more memory than it needs"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindWords:
     """One kind. ``like`` is the state of a GPU that it resembles, whose colour it bears.
@@ -97,6 +115,10 @@ class KindWords:
             return lost_remedy(str(told[LOST_GPU]), told.get(LOST_ERROR))
         if isinstance(told, Mapping) and told.get(WORKED_BEFORE):
             return LOOK_BEFORE_LESS
+        if isinstance(told, Mapping) and told.get(IDLE_MEMORY) is not None:
+            return ROOM_BEFORE_LESS
+        if isinstance(told, Mapping) and (told.get(MEMORY_FULL) or 0.0) > FULL_RATIO:
+            return NO_ROOM
         return self.remedies.get(job_kind or "", self.remedy)
 
 
@@ -150,7 +172,8 @@ KINDS: Mapping[FindingKind, KindWords] = {
     FindingKind.LOW_SATURATION: KindWords(
         title="Low saturation",
         says="the job works, and fills under a quarter of the GPU while it does",
-        remedy="larger batches, more workers that load data, a smaller GPU, or a share of one",
+        remedy="more workers that load data, larger batches where its memory has room, or the smaller size "
+        "that `fallow explain JOB` names, where it knows one",
         like=GpuState.LOW_SATURATION,
     ),
     FindingKind.MEMORY_HOG: KindWords(

@@ -1334,6 +1334,7 @@ PastJobsRow = TypedDict(
         "expected_ms": int | None,
         "idle_ms": int | None,
         "gpus_used": int | None,
+        "memory_unused_bytes": int | None,
         "utilization_mean_ratio": float | None,
         "utilization_p95_ratio": float | None,
         "controller_p95_ratio": float | None,

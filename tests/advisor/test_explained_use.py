@@ -9,7 +9,7 @@ from advisor.planner.plan import Plan
 from advisor.state.model import Telemetry, Use
 from analytics.model import Analysis, Coverage, FindingKind, Unknown
 from collector.model import GpuUuid
-from tests.advisor.policies.scene import NOW_MS, cluster, gpu, job, observed
+from tests.advisor.policies.scene import NOW_MS, cluster, gpu, hog, job, observed
 
 OLD = Unknown(uuid=GpuUuid("g0"), kinds=(FindingKind.HELD_IDLE,), reason="its newest sample is 3 h old")
 SEEN = Analysis(
@@ -24,6 +24,18 @@ def facts(use: Use, analysis: Analysis = SEEN, telemetry: Telemetry = Telemetry.
         state=state, observed=observed(analysis=analysis), answers=(), plan=Plan(as_of_ms=NOW_MS)
     )
     return " ".join(job_facts(of, said))
+
+
+@pytest.mark.parametrize("kind", [FindingKind.USES_PART, FindingKind.HELD_IDLE])
+def test_who_leaves_a_part_idle_is_not_told_that_nothing_calls_it_idle(kind: FindingKind) -> None:
+    (found,) = hog("a").findings
+    part = replace(SEEN, findings=(replace(found, kind=kind, sentence="GPU 1 has done nothing."),))
+    of = job("a", min_gpus=2, max_gpus=2)
+    state = cluster([(of, ("g0", "g1"))])
+    said = Decisions(state=state, observed=observed(analysis=part), answers=(), plan=Plan(as_of_ms=NOW_MS))
+    told = " ".join(job_facts(of, said))
+    assert "Nothing calls it idle" not in told
+    assert "not all of its GPUs are in use." in told and "GPU 1 has done nothing." in told
 
 
 @pytest.mark.parametrize(

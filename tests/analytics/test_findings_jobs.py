@@ -8,9 +8,9 @@ import pytest
 from analytics.findings import judge, judge_jobs
 from analytics.model import Claim, Finding, FindingKind, GpuPast
 from analytics.thresholds import Thresholds
-from analytics.vocabulary.findings import KINDS, LOOK_BEFORE_LESS
+from analytics.vocabulary.findings import KINDS, LOOK_BEFORE_LESS, ROOM_BEFORE_LESS
 from collector.model import GpuUuid, JobKind, NodeName
-from tests.analytics.pasts import BINS, NOON_MS, TICK_MS, bins, claim, past, then
+from tests.analytics.pasts import BINS, GIB, NOON_MS, TICK_MS, bins, claim, past, then
 
 T = Thresholds()
 Level = tuple[float, float]
@@ -115,9 +115,13 @@ def other_holder() -> Any:
 
 
 def quiet(place: int, **changes: Any) -> GpuPast:
-    """A GPU of the same job that was never used."""
+    """A GPU of the same job that was never used, with a context's memory on it."""
     held = claim(8.0, busy_until_ms=None, idle_gpu_hours=8.0)
-    values = {"uuid": GpuUuid(f"GPU-{place}"), "gpu_index": place, "bins": bins(processes=0)}
+    values = {
+        "uuid": GpuUuid(f"GPU-{place}"),
+        "gpu_index": place,
+        "bins": bins(processes=0, memory_bytes=GIB // 2),
+    }
     return past(held, **(values | changes))
 
 
@@ -139,13 +143,48 @@ def test_a_job_that_uses_one_of_four_is_one_finding_beside_its_gpus() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("held", "said_of_it"),
+    [
+        ((0.5, 0.5), ""),  # a context each
+        ((1, 1), ""),  # as much as an empty GPU may have
+        ((70, 70), " They hold 70 GiB each: the job keeps data there."),
+        ((70, 40), " They hold up to 70 GiB each: the job keeps data there."),
+        ((0.5, 40), " GPU 2 of node1 holds 40 GiB: the job keeps data there."),
+    ],
+)
+def test_data_on_gpus_that_do_nothing_is_told_and_fewer_is_not_advised(
+    held: tuple[float, float], said_of_it: str
+) -> None:
+    """Layers or a cache of the job may lie there: on fewer GPUs it may not fit."""
+    idle = [
+        quiet(place, bins=bins(utilization=0.0, memory_bytes=int(each * GIB)), gpu_place=str(place))
+        for place, each in enumerate(held, 1)
+    ]
+    (found,) = said([*gpus((0.96, 0.66)), *idle])
+    assert found.sentence == (
+        "amara (job sweep) was given 3 GPUs and uses 1 of them: GPU 1 and 2 of node1 have done nothing "
+        f"for it for 8 h or more.{said_of_it}"
+    )
+    evidence = {each.name: each.value for each in found.evidence}
+    assert evidence.get("idle_gpus_memory_bytes") == (max(held) * GIB if said_of_it else None)
+    remedy = KINDS[found.kind].remedy_for("batch", evidence)
+    assert (remedy == ROOM_BEFORE_LESS) is bool(said_of_it)
+
+
+def test_memory_without_a_process_may_be_the_jobs() -> None:
+    (found,) = said([*gpus((0.96, 0.66)), quiet(1, bins=bins(processes=0, memory_bytes=70 * GIB))])
+    assert found.sentence.endswith(" It holds 70 GiB: the job may keep data there.")
+
+
 def test_gpus_that_have_worked_in_its_run_are_no_reason_to_ask_for_fewer() -> None:
     """One of eight evaluates on its CPU for an hour, after hours of work on all: the job needs eight."""
     held = claim(8.0, busy_until_ms=NOON_MS - 62 * 60_000, idle_gpu_hours=1.0)
     (found,) = said([*gpus(*[(0.99, 0.5)] * 7), replace(quiet(7), claims=(held,), bins=bins())])
     assert found.sentence == (
         "amara (job sweep) was given 8 GPUs and uses 7 of them now: GPU 7 of node1, which worked for it "
-        "before, has done nothing for it for 1 h 2 min. Its process may be at work on the CPU, or have ended."
+        "before, has done nothing for it for 1 h 2 min. It holds 20 GiB: the job keeps data there. Its "
+        "process may be at work on the CPU, or have ended."
     )
     evidence = {each.name: each.value for each in found.evidence}
     assert KINDS[found.kind].remedy_for("batch", evidence) == LOOK_BEFORE_LESS

@@ -7,6 +7,7 @@ import pytest
 from analytics.findings import judge
 from analytics.model import Finding, FindingKind, GpuPast, Onset, Rhythm, Verdict
 from analytics.thresholds import Thresholds
+from analytics.vocabulary.findings import KINDS, NO_ROOM
 from collector.model import Basis, JobKind
 from tests.analytics.pasts import (
     BINS,
@@ -95,6 +96,27 @@ def test_what_looks_busy_is_of_the_work_that_is_told() -> None:
 def test_a_hogs_use_is_told_with_its_span() -> None:
     finding = next(f for f in judged(hog()).findings if f.kind is FindingKind.MEMORY_HOG)
     assert "hardly touches it: over the last 30 min 8.0% busy (SM active), memory read" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("taken", "total", "full"),
+    [
+        (78 * GIB, 80 * GIB, True),
+        (68 * GIB, 80 * GIB, False),  # 85%
+        (then((BINS - 4, 20 * GIB), (4, 78 * GIB)), 80 * GIB, True),
+        (10 * GIB, 80 * GIB, False),
+        (None, 80 * GIB, False),
+        (78 * GIB, None, False),
+    ],
+)
+def test_no_larger_batch_is_advised_where_the_memory_is_full(
+    taken: object, total: object, full: bool
+) -> None:
+    gpu = replace(past(claim(), bins=bins(utilization=0.06, memory_bytes=taken)), memory_total_bytes=total)
+    found = next(f for f in judged(gpu).findings if f.kind is FindingKind.LOW_SATURATION)
+    words = KINDS[FindingKind.LOW_SATURATION]
+    assert words.remedy_for("batch", evidence(found)) == (NO_ROOM if full else words.remedy)
+    assert "share of" not in words.remedy and "larger batches where" in words.remedy
 
 
 def test_low_saturation_ends_with_the_work() -> None:

@@ -234,7 +234,7 @@ def holds_what_it_says(finding: Finding, gpus: list[GpuPast]) -> None:
     assert {f"{told}%" for told in re.findall(r"(<?[\d.]+)%", sentence)} <= {
         percent(each) for each in numbers
     }
-    memory = evidence.get("memory_used_bytes")
+    memory = evidence.get("memory_used_bytes") or evidence.get("idle_gpus_memory_bytes")
     assert re.findall(r"[\d.]+ GiB", sentence) in ([], [gib(int(memory or 0))])
     for hours in re.findall(r"([\d.]+) GPU-hours", sentence):
         assert abs(float(hours) - float(evidence["idle_gpu_hours"] or 0.0)) <= 0.051

@@ -110,6 +110,23 @@ def test_hours_of_an_instance_are_its_part_of_the_device_live_and_past() -> None
 
 
 @pytest.mark.parametrize(
+    ("idle_bytes", "unused"), [([5, 7], 7), ([5, None], None), ([None, 7], None), ([], None)]
+)
+def test_memory_of_unused_gpus_is_that_of_the_fullest(idle_bytes: list[int | None], unused: Any) -> None:
+    """Of those with under two busy minutes; one that is not measured may be the fullest."""
+    rows: list[dict[str, Any]] = [
+        {
+            "job": "slurm:2", "uuid": f"g{at}", "seen_from_ms": 0, "share": 1.0, "measured_ms": 1,
+            "idle_ms": 0,
+            "rung": 3, "utilization_mean_ratio": 0.5, "utilization_p95_ratio": 0.5, "memory_peak_bytes": held,
+            "busy_minutes": busy, "others": 0, "engine_ms": 0,
+        }
+        for at, (held, busy) in enumerate([(99, 2), *((held, 1) for held in idle_bytes)])
+    ]  # fmt: skip
+    assert use_of(rows, {}, {}, 25 * 3_600_000).memory_unused_bytes == unused
+
+
+@pytest.mark.parametrize(
     ("kept", "newest", "known"), [(0.3, 0.02, 0.3), (0.02, 0.3, 0.3), (None, 0.02, 0.02), (None, None, None)]
 )
 def test_the_memorys_traffic_is_the_larger_of_all_minutes_and_the_newest_hours(

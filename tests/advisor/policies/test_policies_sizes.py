@@ -301,6 +301,45 @@ def test_gpus_that_never_computed_are_given_back() -> None:
 
 
 @pytest.mark.parametrize(
+    ("held", "risk"),
+    [
+        (GIB // 2, "none seen: the others never computed, and hold no data"),
+        (None, "what memory they hold is not measured"),
+        (70 * GIB, None),
+    ],
+)
+def test_gpus_that_hold_data_are_not_given_back(held: int | None, risk: str | None) -> None:
+    """It computes on two of four, and the other two hold its layers: on two it would not fit."""
+    state = cluster([(job("a", min_gpus=4, max_gpus=4), ("g0", "g1", "g2", "g3"))])
+    seen = observed(use("a", gpus_used=2, held_gpu_hours=96.0, memory_unused_bytes=held))
+    (answer,) = right_size.advise(state, seen, LIMITS, RULES)
+    if isinstance(answer, Advice):
+        assert risk is not None and risk in answer.risk
+        assert (answer.confidence >= 0.9) is (held is not None)
+    else:
+        assert risk is None
+        assert answer.reason.startswith(
+            "it computes on 2 of its 4 GPUs, and keeps data on the others, 70 GiB on the fullest"
+        )
+        assert answer.would_change
+
+
+@pytest.mark.parametrize(
+    ("used", "reason"),
+    [
+        (8, "no size is known for several GPUs"),
+        (7, "it computes on 7 of its 8 GPUs: fewer saves under 25%"),
+    ],
+)
+def test_no_size_is_known_for_several_gpus(used: int, reason: str) -> None:
+    """At 6% of eight GPUs nothing says that what it has fits."""
+    state = cluster([(job("a", min_gpus=8, max_gpus=8), tuple(f"g{at}" for at in range(8)))])
+    seen = observed(use("a", gpus_used=used, utilization_mean_ratio=0.06, memory_peak_bytes=10 * GIB))
+    (answer,) = right_size.advise(state, seen, LIMITS, RULES)
+    assert isinstance(answer, Abstain) and answer.reason == reason
+
+
+@pytest.mark.parametrize(
     ("total", "shown"), [(80 * GIB, "It used 9 GiB of 80 GiB and"), (None, "It used 9 GiB and")]
 )
 def test_a_memory_whose_size_is_not_known_is_not_named(total: int | None, shown: str) -> None:
