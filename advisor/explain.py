@@ -172,7 +172,8 @@ def job_facts(job: Job, decisions: Decisions) -> tuple[str, ...]:
     if use is not None and use.utilization_p95_ratio is not None and use.memory_peak_bytes is not None:
         measured = text.coverage(use.coverage_ratio)
         facts.append(
-            f"In its busiest minutes it fills {text.percent(use.utilization_p95_ratio)} of a GPU"
+            f"In 19 of 20 minutes of its work it fills at most {text.percent(use.utilization_p95_ratio)} of "
+            f"a GPU"
             f"{', with video engines at work beside,' if use.by_engines else ''} and "
             f"{'all who hold it take' if use.others else 'takes'} {text.size(use.memory_peak_bytes)} "
             f"({measured} of its time was measured)."

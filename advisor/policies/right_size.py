@@ -45,6 +45,8 @@ EXACT = 5
 tenths of 80% because a computer has no exact 0.24."""
 # A smaller saving is not worth a person's time to change a script.
 LEAST_SAVING = 0.25
+PERCENTILE = 0.95
+"""That of the utilization which a size is told by (``utilization_p95_ratio``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +206,20 @@ def _slice(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
                 ask=f"a {piece.name} slice instead of {part} {gpu.model}",
                 hours_ratio=piece.hours_ratio / share,
                 risk=f"it may run at {text.percent(MIG_WORST)} of its speed (the slowest such job of MISO's)"
-                f"{_slower(use)}",
+                f"{_peaks(piece.sm_ratio)}{_slower(use)}",
                 confidence=0.8 if use.rung is Basis.SM_ACTIVE else 0.7,
             )
     return None
+
+
+def _peaks(ratio: float) -> str:
+    """How much longer its peaks may take on so much of a GPU, at most, for the risk.
+
+    The 95th percentile says nothing of the twentieth of the minutes above it. A minute that fills ``u`` of a
+    GPU takes ``u / ratio`` minutes on this much of one: with all of these at 100% that is the bound.
+    """
+    longer = (1 - PERCENTILE) * (1 / ratio - 1)
+    return f"; its busiest twentieth of minutes may make it take up to {text.percent(longer)} longer"
 
 
 def _slower(use: JobUse) -> str:
@@ -246,6 +258,7 @@ def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
             if share == 1
             else "others get what it leaves, and nothing isolates it from them"
         )
+        + _peaks(needed)
         + _slower(use)
         + ("" if use.controller_p95_ratio is not None else UNREAD)
         + (ENGINES if use.uses_engines else ""),
@@ -297,7 +310,7 @@ def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advi
         what=f"Next time, ask for {fit.ask} for {job_name(job)}",
         why=(
             f"It used {took}{of} and {text.percent(use.utilization_p95_ratio or 0.0)} of a "
-            f"{device} in its busiest minutes, over {text.length(window_s)}.{fit.room}"
+            f"{device} at most in 19 of 20 minutes of its work, over {text.length(window_s)}.{fit.room}"
         ),
         job=job.id,
         gpus=placement.gpus,
