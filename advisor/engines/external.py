@@ -8,7 +8,7 @@ down before the driver is asked, so that whoever starts after a crash finds it a
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
@@ -28,9 +28,9 @@ from advisor.actions import (
     StartBackground,
 )
 from advisor.engines.cuda_checkpoint import Deed, unfit
-from advisor.engines.cuda_checkpointer import Checkpointer
+from advisor.engines.cuda_checkpointer import LONGEST_S, Checkpointer
 from advisor.engines.effects import Preview, of_checkpoint, of_notice, of_restore, pids
-from advisor.engines.memory_transfers import Moving
+from advisor.engines.memory_transfers import Moving, memory_held, sentence, took
 from advisor.engines.notify_owner import Notice, Notifier, tell
 from advisor.jobs.external_jobs import ExternalJobStore, Paused, Seen
 from advisor.outcomes import SLICE_S, Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
@@ -121,6 +121,7 @@ class ExternalEngine:
         self._node, self._account_uid = parts.node, parts.account_uid
         self._listed, self._lease = parts.listed, parts.lease
         self._moving: dict[JobId, Moving] = {}
+        self._restored_by_s: dict[JobId, float] = {}
         self._beginning = threading.Lock()
         self._stopping = threading.Event()
 
@@ -183,16 +184,12 @@ class ExternalEngine:
         return self._by_states(step)
 
     def _by_states(self, step: Pause | Resume) -> Outcome:
-        """What came of a step by what the driver says of each process now.
-
-        Its GPUs are kept for it until every state is known and none is on its way: a restore that meets too
-        little memory loses the job.
-        """
+        """What came of it by the driver's states; its GPUs are kept while one is unknown or on its way."""
         assert self._checkpointer is not None
         open_one = self._book.paused(step.job)
         if open_one is None:
-            ended = isinstance(step, Resume)
-            return Done(note="it was resumed") if ended else Failed(found="it was not paused")
+            self._lease.release(step.job)
+            return self._closed(step)
         if isinstance(step, Resume) and self._lease.under_way(step.job, open_one.paused.gpus):
             return Late(found=f"{BEGUN_BEFORE}; look at {step.job}")
         targets = self._checkpointer.targets(open_one.paused.processes)
@@ -203,6 +200,11 @@ class ExternalEngine:
             return Failed(found=ENDED_MEANWHILE)
         looked = self._checkpointer.look(alive)
         states = set(looked.states.values())
+        if isinstance(step, Resume) and states == {"checkpointed"} and self._may_be_restored(step.job):
+            self._lease.reserve(step.job, open_one.paused.gpus)
+            return Late(
+                found="it is still paused, or the driver goes on to bring it back: nobody can say yet"
+            )
         if states and states <= AT_REST:
             self._lease.release(step.job)
         else:  # what a service that ended, or a child that was killed, began
@@ -218,9 +220,21 @@ class ExternalEngine:
         named = ", ".join(f"process {pid} is {state}" for pid, state in looked.states.items())
         return Late(found=f"the driver has not finished: {named}; look at {step.job}")
 
+    def _may_be_restored(self, job: JobId) -> bool:
+        """Whether a restore may go on whose child was killed; a driver may say checkpointed meanwhile."""
+        return time.monotonic() < self._restored_by_s.get(job, -math.inf)
+
+    def _closed(self, step: Pause | Resume) -> Outcome:
+        """What came of a step where the job is not paused any more."""
+        ended = [each.ended_as for each in self._book.checkpoints(0) if each.paused.job == step.job]
+        if ended and ended[-1] == "gone":
+            return Failed(found=ENDED_MEANWHILE)
+        return Done(note="it was resumed") if isinstance(step, Resume) else Failed(found="it was not paused")
+
     def _came_of(self, step: Pause | Resume, deed: Deed) -> Outcome:
         """The outcome of a failed step; where nobody said how its processes stand, the driver is asked."""
         if not deed.states and not deed.undone:
+            self._restored_by_s[step.job] = time.monotonic() + LONGEST_S
             outcome = self._by_states(step)
             if isinstance(outcome, Failed | Late):
                 return replace(outcome, found=f"{deed.found}; {outcome.found}")
@@ -287,11 +301,11 @@ class ExternalEngine:
 
         def conclude(deed: Deed) -> Outcome:
             if deed.ok:
-                return Done(took_s=_took(deed), note=_sentence(deed))
+                return Done(took_s=took(deed), note=sentence(deed))
             return self._came_of(step, deed)
 
         return self._follow(
-            Moving(step, self._checkpointer.pause(pids(processes), _memory_held(processes)), conclude)
+            Moving(step, self._checkpointer.pause(pids(processes), memory_held(processes)), conclude)
         )
 
     def unfit(self, job: JobId, processes: Sequence[Seen]) -> str | None:
@@ -333,6 +347,7 @@ class ExternalEngine:
         result = self._resumable(step)
         if not isinstance(result, tuple):
             if result == Stale(found=ENDED_MEANWHILE):
+                self._lease.release(step.job)
                 self._book.end(step.job, "gone")
             return result
         paused, pids = result
@@ -346,10 +361,11 @@ class ExternalEngine:
                 return self._came_of(step, deed)
             self._lease.release(step.job)
             self._book.end(step.job, "resumed")
-            return Done(took_s=_took(deed), note=_sentence(deed))
+            return Done(took_s=took(deed), note=sentence(deed))
 
+        self._restored_by_s.pop(step.job, None)
         locks = self._lease.descriptors(step.job)
-        begun = self._checkpointer.resume(pids, _memory_held(paused.processes), locks)
+        begun = self._checkpointer.resume(pids, memory_held(paused.processes), locks)
         return self._follow(Moving(step, begun, conclude))
 
     def _follow(self, moving: Moving) -> Moving:
@@ -380,21 +396,3 @@ def beyond(job: JobId) -> dict[str, str]:
 def _under_way(moving: Moving) -> Late:
     where = "off its GPUs" if isinstance(moving.step, Pause) else "back onto its GPUs"
     return Late(found=f"the memory of {moving.step.job} is being moved {where}")
-
-
-def _memory_held(processes: Sequence[Seen]) -> dict[int, Mapping[GpuUuid, int]]:
-    """What each held on which GPU; of one written down without it, all that it held, on each of them."""
-    return {
-        each.pid: each.held or dict.fromkeys(each.uuids, each.memory_bytes)
-        for each in processes
-        if each.memory_bytes is not None
-    }
-
-
-def _took(deed: Deed) -> float:
-    return round(sum(deed.seconds.values()), 3)
-
-
-def _sentence(deed: Deed) -> str:
-    phases = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in deed.seconds.items())
-    return f"{deed.found} ({phases})"

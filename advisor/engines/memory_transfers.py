@@ -4,12 +4,14 @@ Whoever began it may wait, or look again later; what comes of it is concluded on
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from advisor.actions import Action
 from advisor.engines.cuda_checkpoint import Deed
+from advisor.jobs.external_jobs import Seen
 from advisor.outcomes import Outcome
+from collector.model import GpuUuid
 
 
 class Ongoing(Protocol):
@@ -45,3 +47,23 @@ class Moving:
             return self._outcome
         finally:
             self._looking.release()
+
+
+def memory_held(processes: Sequence[Seen]) -> dict[int, Mapping[GpuUuid, int]]:
+    """What each held on which GPU; of one written down without it, all that it held, on each of them."""
+    return {
+        each.pid: each.held or dict.fromkeys(each.uuids, each.memory_bytes)
+        for each in processes
+        if each.memory_bytes is not None
+    }
+
+
+def took(deed: Deed) -> float:
+    """Seconds of all its phases."""
+    return round(sum(deed.seconds.values()), 3)
+
+
+def sentence(deed: Deed) -> str:
+    """What came of it, with the seconds of each phase."""
+    phases = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in deed.seconds.items())
+    return f"{deed.found} ({phases})"

@@ -281,6 +281,7 @@ def connect(
 
 def _try(group: NcclGroup, device: torch.device, module: Any, came: list[float | Exception]) -> None:
     """Sum one number, on a stream of its own: the training's goes on meanwhile."""
+    _look_without_disturbing()
     try:
         with module.stream(module.Stream(device)):
             one = torch.ones(1, device=device)

@@ -7,11 +7,15 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
+import fallow  # noqa: E402
 from fallow.errors import Mistake  # noqa: E402
 from fallow.metrics.stopwatch import Stopwatch  # noqa: E402
 from fallow.process_group import static  # noqa: E402
 from fallow.requests import listener  # noqa: E402
 from fallow.state import checkpoint, rng  # noqa: E402
+from fallow.state.replica import Replica  # noqa: E402
+from fallow.state.rng import Stage  # noqa: E402
+from fallow.types import Recipe  # noqa: E402
 
 pytestmark = pytest.mark.quick
 
@@ -73,6 +77,44 @@ def test_where_random_numbers_stand_is_saved_of_the_gpu_that_computes(gpus: "lis
     rng.restore(stood, SECOND)
     assert torch.equal(torch.rand(3, generator=gpus[1]), drawn)
     assert torch.equal(gpus[0].get_state(), first)
+
+
+@pytest.mark.slow
+def test_each_stage_of_a_step_is_keyed_on_the_device_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none is named it is the current GPU's generator, and dropout on another draws as it likes."""
+    seed, named = rng.seed, dict[Stage, set[Any]]()
+
+    def noting(key: Any, step: int, micro_batch: int = 0, stage: Stage = Stage.MODEL, **where: Any) -> None:
+        named.setdefault(stage, set()).add(where.get("device"))
+        seed(key, step, micro_batch, stage, **where)
+
+    monkeypatch.setattr(rng, "seed", noting)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = fallow.connect(environment={}).elastic(model, optimizer, global_batch=2, max_micro_batch=2)
+    for _, batches in trainer.steps([torch.ones(2)] * 4, 2):
+        for batch in batches:
+            trainer.backward(model(batch).sum())
+        trainer.step()
+    named.pop(Stage.DATA, None)  # read on the host
+    stages = (Stage.BEFORE, Stage.MODEL, Stage.AFTER, Stage.UPDATE)
+    assert named == {stage: {torch.device("cpu")} for stage in stages}
+
+
+def test_a_checkpoint_has_the_random_numbers_of_the_gpu_that_the_model_is_on(
+    gpus: "list[torch.Generator]",
+) -> None:
+    model = torch.nn.Linear(2, 1)
+    recipe = Recipe(global_batch=2, max_micro_batch=2, seed=0)
+    replica = Replica(model, torch.optim.SGD(model.parameters(), lr=0.1), recipe)
+    replica.device = SECOND  # as of a model that lies there
+    state = replica.state(generators=True)
+    drawn = torch.rand(3, generator=gpus[1])
+    torch.rand(3, generator=gpus[0])
+    stood = gpus[0].get_state()
+    replica.load(state)
+    assert torch.equal(torch.rand(3, generator=gpus[1]), drawn)
+    assert torch.equal(gpus[0].get_state(), stood), "another's numbers would be drawn again"
 
 
 def test_the_stopwatch_marks_the_stream_of_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

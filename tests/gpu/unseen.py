@@ -102,6 +102,17 @@ NO_STEP: tuple[tuple[str, str, str], ...] = (
         "fallow run --gpus 2 -- python examples/accelerated.py",
     ),
     (
+        "the first sum of a new communicator of NCCL beside a step of the old one (NCCL warns of that "
+        "order, its issue 195), and how long connecting takes by the number of workers",
+        "no machine with two GPUs was at hand; the step grows to two",
+        "python -m tests.gpu.run --out hardware --only two_gpus, then a training of eight workers",
+    ),
+    (
+        "what the driver says of a process whose restore was begun by a child that was killed",
+        "no step kills one: a restore that is cut off took a host down elsewhere (cuda-checkpoint issue 53)",
+        "fallow resume JOB, kill -9 of its cuda_checkpoint_child, then fallow actions",
+    ),
+    (
         "CUDA graphs that a script captures while a group of NCCL is driven",
         "no step captures one",
         "a driven training that calls torch.cuda.make_graphed_callables between two steps",

@@ -22,9 +22,18 @@ from advisor.actions import (
     SetEnvAtRestart,
     Start,
 )
+from advisor.engines import external
 from advisor.engines.brief import Brief
 from advisor.engines.cuda_checkpoint import Deed, ProcessState
-from advisor.engines.external import ExternalEngine, ExternalEngineDependencies, Lease, NoLease, beyond
+from advisor.engines.cuda_checkpointer import LONGEST_S
+from advisor.engines.external import (
+    ENDED_MEANWHILE,
+    ExternalEngine,
+    ExternalEngineDependencies,
+    Lease,
+    NoLease,
+    beyond,
+)
 from advisor.engines.memory_transfers import Moving
 from advisor.engines.notify_owner import Notice, Told
 from advisor.jobs.external_jobs import ExternalJobStore
@@ -363,15 +372,39 @@ def test_a_restore_whose_child_was_killed_keeps_its_gpus_until_the_driver_says_h
     assert world.book.paused(JOB) is None
 
 
-def test_a_restore_whose_child_was_killed_before_it_began_may_be_tried_again(world: World) -> None:
+def test_a_restore_whose_child_was_killed_is_not_over_while_the_driver_may_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver may call a process checkpointed until all of its memory is back."""
+    now_s = 100.0
+    monkeypatch.setattr(external.time, "monotonic", lambda: now_s)
     lease = Kept()
     engine = world.made(world.checkpointer, lease)
     engine.do(PAUSE, 5)
     world.checkpointer.killed = KILLED
-    outcome = engine.do(RESUME, 5)
-    assert outcome == Failed(found=f"{KILLED.found}; it is still paused") and lease.held == {}
+    assert isinstance(engine.do(RESUME, 5), Late) and lease.held == {JOB: (GPU,)}
+    now_s += LONGEST_S - 1
+    assert isinstance(engine.settle(RESUME), Late) and lease.held == {JOB: (GPU,)}
+    now_s += 2
+    assert engine.settle(RESUME) == Failed(found="it is still paused") and lease.held == {}
     world.checkpointer.killed = None
     assert isinstance(engine.do(RESUME, 5), Done)
+
+
+@pytest.mark.parametrize("how", ["the service looked", "somebody resumes it", "it is settled"])
+def test_a_job_that_ends_after_its_restore_was_cut_off_gives_its_gpus_back(world: World, how: str) -> None:
+    lease = Kept()
+    engine = world.made(world.checkpointer, lease)
+    engine.do(PAUSE, 5)
+    world.checkpointer.killed = KILLED
+    world.driver.states[71] = ProcessState.LOCKED
+    assert isinstance(engine.do(RESUME, 5), Late) and lease.held == {JOB: (GPU,)}
+    world.checkpointer.gone = frozenset({71})
+    if how == "the service looked":
+        world.book.end(JOB, "gone")
+    elif how == "somebody resumes it":
+        assert isinstance(engine.do(RESUME, 6), Stale) and lease.held == {}
+    assert engine.settle(RESUME) == Failed(found=ENDED_MEANWHILE) and lease.held == {}
 
 
 def test_a_restore_of_which_nothing_can_be_learnt_keeps_its_gpus(world: World) -> None:
