@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from service.summaries.waste_table import Waste, waste_table
+from service.wording import aware
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,15 +40,15 @@ def wasted(
         newest=client.rows("span")[0]["last_ts"],
         is_judged=judged is None
         or bool(moments),  # an older store does not tell, and is believed to be judged
-        open_now=_open_now(client, span[1], filters, max(moments, default=None)),
+        open_now=open_now(client, span[1], filters, max(moments, default=None)),
     )
 
 
-def _open_now(
+def open_now(
     client: "Client", end: datetime, filters: Mapping[str, object], judged_at: str | None
 ) -> "Sequence[FindingsRow] | None":
     """What is open now, where the range ends before that; ``None``: it is in the range's own findings."""
-    if judged_at is None or (at := datetime.fromisoformat(judged_at)) <= end:
+    if judged_at is None or (at := aware(datetime.fromisoformat(judged_at))) <= aware(end):
         return None
     now = at.replace(second=0, microsecond=0)
     asked = {"from_ts": now - LATELY, "to_ts": now + timedelta(minutes=1), "open": True}

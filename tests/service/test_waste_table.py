@@ -1,12 +1,14 @@
 """Who is told to do what about waste: nobody is told to end a job of which nothing is found now."""
 
 from dataclasses import replace
-from typing import Any, cast
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from service.cli.waste import why
 from service.summaries.waste_table import Waste, waste_table
+from service.usecases.wasted import open_now
 
 NEWEST = "2026-11-26T19:00:00Z"
 
@@ -147,3 +149,21 @@ def test_who_waits_for_a_lost_gpu_is_not_told_to_end_the_job() -> None:
         "the fault is the machine's: GPU 1 of n1 failed (XID 79: GPU has fallen off the bus); start the job "
         "again from its newest checkpoint, on other GPUs"
     )
+
+
+@pytest.mark.parametrize(("hours_ago", "asked"), [(0, False), (5, True)])
+def test_a_range_of_a_page_has_times_without_a_zone(hours_ago: int, asked: bool) -> None:
+    """They are UTC's; what is open now is asked for where the range ended before it was judged."""
+    judged = datetime(2026, 11, 27, 10, 0, 30, tzinfo=UTC)
+
+    class Judged:
+        calls: ClassVar[list[dict[str, object]]] = []
+
+        def rows(self, query: str, **asked: object) -> list[object]:
+            assert query == "findings"
+            self.calls.append(asked)
+            return []
+
+    end = datetime(2026, 11, 27, 10, 1) - timedelta(hours=hours_ago)  # noqa: DTZ001 - as pages have it
+    found = open_now(cast("Any", Judged()), end, {}, judged.isoformat())
+    assert (found is not None, len(Judged.calls)) == (asked, int(asked))
