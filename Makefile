@@ -72,6 +72,7 @@ chaos: $(VENV)/.tested ## random faults on a busy queue for MINUTES minutes, as 
 	@tests/real_parts.sh
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-check: lint ## all that CI asks for; types beside the quick tests, which leave a core idle now and then
-	@$(BIN)/mypy & types=$$!; $(MAKE) test; tests=$$?; wait $$types && exit $$tests
+check: lint $(VENV)/.tested ## all that CI asks for; types beside the quick tests, which leave a core idle now and then
+	@tests/real_parts.sh
+	@$(BIN)/mypy & types=$$!; PYTHON=$(BIN)/python tests/run.sh quick; tests=$$?; wait $$types && exit $$tests
 	@$(MAKE) test-slow

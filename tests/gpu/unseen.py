@@ -93,8 +93,8 @@ NO_STEP: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "whether a service that was installed with `--as-root` may take jobs off their GPUs",
-        "the run is no installed service",
-        "fallow install --as-root, then fallow pause JOB",
+        "the run is no installed service; pause a job of another account on it",
+        "fallow service install --as-root",
     ),
     (
         "frameworks with float16 and a gradient scaler, driven over NCCL: Accelerate, Lightning",
@@ -109,8 +109,9 @@ NO_STEP: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "what the driver says of a process whose restore was begun by a child that was killed",
-        "no step kills one: a restore that is cut off took a host down elsewhere (cuda-checkpoint issue 53)",
-        "fallow resume JOB, kill -9 of its cuda_checkpoint_child, then fallow actions",
+        "no step kills one: a restore that is cut off took a host down elsewhere (cuda-checkpoint issue 53): "
+        "by hand, with kill -9 of the child amid it",
+        "fallow resume JOB",
     ),
     (
         "CUDA graphs that a script captures while a group of NCCL is driven",
