@@ -191,14 +191,28 @@ def test_who_takes_ends_no_higher_than_the_victim_was(state: ClusterState) -> No
 @given(clusters())
 @settings(max_examples=60)
 def test_nobody_preempts_the_one_who_preempted_him(state: ClusterState) -> None:
+    """But once, where the other's project has filled what was left over meanwhile, and is above its share."""
     free = replace(FREE, min_runtime_s=0.0, cooldown_s=0.0, resize_pause_s=0.0)
     took_from: set[tuple[str, str]] = set()
+    turned: set[tuple[str, str]] = set()
+    filled: set[str | None] = set()
     for _ in range(6):
         plan = decide(state, free)
-        for id, step in losers(state, plan.steps).items():
+        taken = losers(state, plan.steps)
+        for id, step in taken.items():
             if not isinstance(step, Resize):
-                assert (id, step.for_job) not in took_from, f"{step.for_job} and {id} take turns"
+                turn = (id, step.for_job)
+                back = turn in took_from
+                is_above = state.jobs[id].project in filled and turn not in turned
+                assert not back or is_above, f"{step.for_job} and {id} take turns"
+                turned |= {turn, turn[::-1]} if back else set()
                 took_from.add((step.for_job, id))
+        takers = {step.for_job for step in taken.values()}
+        filled |= {
+            state.jobs[step.job].project
+            for step in plan.steps
+            if isinstance(step, Start) and step.job not in takers
+        }
         state = replace(replay(state, plan.steps), as_of_ms=state.as_of_ms + 60_000)
 
 
