@@ -69,10 +69,6 @@ def scrub(environment: "os._Environ[str]") -> None:
 
 scrub(os.environ)
 
-FULL_COLLECTION_EVERY = 2_000
-"""So many collections of the middle generation before one of all objects, in a quick run. Reading its files
-leaves a million of them; a full look takes 0.7 s, and four were 9% of the processor time of 265 tests."""
-
 # A forked child has none of DuckDB's threads: collecting a parent's connection is a segmentation fault.
 os.register_at_fork(after_in_child=gc.freeze)
 
@@ -118,8 +114,6 @@ def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
         return (yield)
     finally:
         gc.enable()
-        if session.config.option.markexpr == QUICK:
-            gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_EVERY)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

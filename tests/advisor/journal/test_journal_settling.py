@@ -146,6 +146,7 @@ def test_what_was_never_given_is_never_called_done_and_what_was_is_never_called_
         assert ruled is None or ruled.result is not Result.UNDONE
 
 
+@pytest.mark.slow
 @given(steps, facts)
 def test_nothing_stays_open_for_ever(step: Action, found: Facts) -> None:
     assert settlement(deed(step), found, Moment(at_ms=T0 + PATIENCE_MS)) is not None

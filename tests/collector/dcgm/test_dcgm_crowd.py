@@ -121,6 +121,7 @@ def test_ten_thousand_gpus_behind_many_addresses_are_all_read() -> None:
     assert isinstance(found, Reading) and found.gaps == () and len(found.gpus) == len(found.samples) == 10_000
 
 
+@pytest.mark.slow
 def test_a_peer_that_speaks_for_a_thousand_machines_is_read_where_it_may() -> None:
     limits = Limits.of_gpus(8_000, 5.0)
     assert limits.bytes_ > Limits().bytes_ and Limits.of_gpus(16, 5.0).bytes_ == Limits().bytes_

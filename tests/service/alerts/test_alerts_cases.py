@@ -146,6 +146,7 @@ looks = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(looks, st.sampled_from([0, 2, 15]), st.sampled_from([0, 10]), st.sampled_from([0, 240]))
 def test_no_storm_one_open_case_a_key_and_openings_and_closings_alternate(
     seen: list[tuple[int, dict[str, int], set[str], bool]], opens: int, closes: int, quiet: int
