@@ -196,6 +196,11 @@ def clock(at_ms: int) -> str:
     return whole(datetime.fromtimestamp(at_ms / 1000, UTC)).strftime("%Y-%m-%d %H:%M UTC")
 
 
+def aware(at: datetime) -> datetime:
+    """A time that names no zone is UTC, as everywhere in the store."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+
+
 def whole(at: datetime) -> datetime:
     """The nearest second of a time that is shown to the minute: what ends at 01:00 is stored a moment before,
     and would read as 00:59."""

@@ -108,7 +108,7 @@ def held_now(row: "ClusterNowRecord", now: datetime) -> str:
     held, idle = text.gpus(row["held_gpus"]), text.gpus(row["idle_held_gpus"])
     withheld = row.get("withheld_gpus") or 0
     at = row["as_of"]
-    age_s = 0.0 if at is None or text.missing(at) else (now - aware(at)).total_seconds()
+    age_s = 0.0 if at is None or text.missing(at) else (now - text.aware(at)).total_seconds()
     if age_s > STALE_S:
         more = f"; {text.gpus_were(withheld)} withheld" if withheld else ""
         told = f"{text.length(age_s)} ago {held} of {text.some_gpus(row['gpus'])}"
@@ -133,21 +133,16 @@ def moment(at: datetime | None, zone: tzinfo = UTC) -> str:
     """A point in time in ``zone``: "21 Nov 09:30"; times without a zone are UTC."""
     if text.missing(at) or at is None:
         return text.NOTHING
-    return text.whole(aware(at)).astimezone(zone).strftime("%d %b %H:%M").lstrip("0")
+    return text.whole(text.aware(at)).astimezone(zone).strftime("%d %b %H:%M").lstrip("0")
 
 
 def so_far(measured_to: datetime | None, now: datetime, when: Callable[[datetime], str]) -> str:
     """Until when a hold without an end is known to last; ``when`` writes a time."""
     if measured_to is None or text.missing(measured_to):
         return "now"
-    if (now - aware(measured_to)).total_seconds() <= STALE_S:
+    if (now - text.aware(measured_to)).total_seconds() <= STALE_S:
         return "now"
     return f"{when(measured_to)} or later: none of its GPUs was measured after that"
-
-
-def aware(at: datetime) -> datetime:
-    """A time without a zone is UTC, as everywhere in the store."""
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def localized(sentence: str, zone: tzinfo = UTC) -> str:

@@ -121,6 +121,7 @@ class ExternalEngine:
         self._node, self._account_uid = parts.node, parts.account_uid
         self._listed, self._lease = parts.listed, parts.lease
         self._moving: dict[JobId, Moving] = {}
+        # Until when a restore may go on whose child was killed: a driver may say checkpointed meanwhile.
         self._restored_by_s: dict[JobId, float] = {}
         self._beginning = threading.Lock()
         self._stopping = threading.Event()
@@ -200,15 +201,15 @@ class ExternalEngine:
             return Failed(found=ENDED_MEANWHILE)
         looked = self._checkpointer.look(alive)
         states = set(looked.states.values())
-        if isinstance(step, Resume) and states == {"checkpointed"} and self._may_be_restored(step.job):
-            self._lease.reserve(step.job, open_one.paused.gpus)
-            return Late(
-                found="it is still paused, or the driver goes on to bring it back: nobody can say yet"
-            )
-        if states and states <= AT_REST:
+        is_cut_off = isinstance(step, Resume) and time.monotonic() < self._restored_by_s.get(step.job, 0.0)
+        if states and states <= (AT_REST - {"checkpointed"} if is_cut_off else AT_REST):
             self._lease.release(step.job)
         else:  # what a service that ended, or a child that was killed, began
             self._lease.reserve(step.job, open_one.paused.gpus)
+        if states == {"checkpointed"} and is_cut_off:
+            return Late(
+                found="it is still paused, or the driver goes on to bring it back: nobody can say yet"
+            )
         is_pause = isinstance(step, Pause)
         if states == {"checkpointed"}:
             return Done(note="it is off its GPUs") if is_pause else Failed(found="it is still paused")
@@ -220,10 +221,6 @@ class ExternalEngine:
         named = ", ".join(f"process {pid} is {state}" for pid, state in looked.states.items())
         return Late(found=f"the driver has not finished: {named}; look at {step.job}")
 
-    def _may_be_restored(self, job: JobId) -> bool:
-        """Whether a restore may go on whose child was killed; a driver may say checkpointed meanwhile."""
-        return time.monotonic() < self._restored_by_s.get(job, -math.inf)
-
     def _closed(self, step: Pause | Resume) -> Outcome:
         """What came of a step where the job is not paused any more."""
         ended = [each.ended_as for each in self._book.checkpoints(0) if each.paused.job == step.job]
@@ -234,7 +231,8 @@ class ExternalEngine:
     def _came_of(self, step: Pause | Resume, deed: Deed) -> Outcome:
         """The outcome of a failed step; where nobody said how its processes stand, the driver is asked."""
         if not deed.states and not deed.undone:
-            self._restored_by_s[step.job] = time.monotonic() + LONGEST_S
+            if isinstance(step, Resume):
+                self._restored_by_s[step.job] = time.monotonic() + LONGEST_S
             outcome = self._by_states(step)
             if isinstance(outcome, Failed | Late):
                 return replace(outcome, found=f"{deed.found}; {outcome.found}")

@@ -4,7 +4,7 @@ How a number with a unit reads is ``analytics.text``'s to say.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 from analytics import text
 from service.durations import is_length
@@ -38,8 +38,7 @@ def since(at: str | None, now: datetime) -> float | None:
 
 def moment(written: str) -> datetime:
     """A time as the API writes it."""
-    at = datetime.fromisoformat(written)
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    return text.aware(datetime.fromisoformat(written))
 
 
 def clock_time(at: str | None) -> str:

@@ -5,9 +5,10 @@ Reading only: nothing here reaches an engine, and no mode is looked at but to sa
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from analytics import text
 from service.errors import FallowError
 
 if TYPE_CHECKING:
@@ -163,8 +164,7 @@ def newest(client: "Client") -> datetime:
     rows = client.rows("span")
     if not rows or rows[0]["last_ts"] is None:
         raise CannotAdvise("nothing was measured yet; start a service with `fallow serve` and wait a minute")
-    at = datetime.fromisoformat(rows[0]["last_ts"])
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    return text.aware(datetime.fromisoformat(rows[0]["last_ts"]))
 
 
 def limits_of(config: "Config") -> "Limits":

@@ -1,9 +1,10 @@
 """Who wasted a range's GPU-hours, asked of a store or a service: for ``fallow waste`` and the overview."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from analytics import text
 from service.summaries.waste_table import Waste, waste_table
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def open_now(
     client: "Client", end: datetime, filters: Mapping[str, object], judged_at: str | None
 ) -> "Sequence[FindingsRow] | None":
     """What is open now, where the range ends before that; ``None``: it is in the range's own findings."""
-    if judged_at is None or (at := _aware(datetime.fromisoformat(judged_at))) <= _aware(end):
+    if judged_at is None or (at := text.aware(datetime.fromisoformat(judged_at))) <= text.aware(end):
         return None
     now = at.replace(second=0, microsecond=0)
     asked = {"from_ts": now - LATELY, "to_ts": now + timedelta(minutes=1), "open": True}
@@ -58,8 +59,3 @@ def _ledger(client: "Client", by: str, asked: Mapping[str, object]) -> "Sequence
     if by == "project":
         return client.rows("ledger_by_project", **asked)
     return client.rows("ledger_by_job", **asked) if by == "job" else client.rows("ledger_by_user", **asked)
-
-
-def _aware(at: datetime) -> datetime:
-    """A time without a zone is UTC, as everywhere in the store."""
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
