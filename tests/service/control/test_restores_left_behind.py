@@ -59,7 +59,14 @@ def until(what: str, holds: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def killed(cuda: Cuda, driver: Driver, tmp_path: Path) -> Path:
+def living(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job's process runs, for /proc; no process has to have this pid here."""
+    now = CheckpointBlocker(pid=PID, started_ms=1, uid=1000)
+    monkeypatch.setattr("advisor.engines.cuda_checkpointer.entanglement", lambda pid, looking: now)
+
+
+@pytest.fixture
+def killed(living: None, cuda: Cuda, driver: Driver, tmp_path: Path) -> Path:
     """The folder of the locks of a service that was killed: its restore was given and has not begun."""
     cuda.put(PID, CHECKPOINTED)
     cuda.mark("wait")
@@ -113,7 +120,7 @@ def test_its_gpus_are_nobodys_else_from_the_kill_on(
 
 @pytest.mark.process
 def test_it_is_not_brought_back_a_second_time_meanwhile(
-    killed: Path, cuda: Cuda, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    killed: Path, cuda: Cuda, driver: Driver, tmp_path: Path
 ) -> None:
     uuid = GpuUuid(driver.gpu(0).uuid)
     with opened(tmp_path, HandClock()) as (_, book):
@@ -122,8 +129,6 @@ def test_it_is_not_brought_back_a_second_time_meanwhile(
         assert not lease.under_way(OTHER, [uuid]), "another job's return"
         assert lease.under_way(JOB, [uuid])
         resume = Resume(job=JOB, gpus=(uuid,))
-        now = CheckpointBlocker(pid=PID, started_ms=1, uid=1000)
-        monkeypatch.setattr("advisor.engines.cuda_checkpointer.entanglement", lambda pid, looking: now)
         assert engine.do(resume, 6) == Stale(found=BEGUN_BEFORE)
         (cuda.folder / "wait").unlink()
         until("the child ends", lambda: not lease.locks.under_way(JOB, [uuid]))
