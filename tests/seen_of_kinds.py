@@ -42,7 +42,7 @@ from service.cli import main
 from service.client import connect
 from service.config.alerting import AlertsConfig
 from service.config.telling import DeliveryConfig
-from service.pages import findings as findings_page
+from service.pages.parts import open_alerts
 from service.pages.parts.widgets import kind_label, tag_of_kind
 from service.reports.build import Wanted, make
 from service.reports.model import ReportKind, Span
@@ -152,7 +152,7 @@ def seen(folder: Path, kind: FindingKind) -> dict[str, object]:
         "page": [
             [kind_label(each), tag_of_kind(each, kind_label(each), palette(None))] for each in rows["kind"]
         ],
-        "page alerts": findings_page.table(cases, Scene()).to_json(),  # type: ignore[arg-type]
+        "page alerts": open_alerts.table(cases, Scene()).to_json(),  # type: ignore[arg-type]
         "reports": reports,
         "metrics": [line for line in metrics.splitlines() if f'"{kind.value}"' in line],
         "messages": messages,

@@ -15,7 +15,7 @@ from service.alerts.model import EVENTS
 from service.alerts.rules import RULES
 from service.charts.theme import DARK, LIGHT
 from service.cli import colours
-from service.pages.advice import LIKE
+from service.pages.parts.advised import LIKE
 from tests.docs.docs_reading import ROOT
 
 

@@ -11,10 +11,11 @@ from service.charts.frame import TimeAxis
 from service.charts.job_timeline import gpu_hours, life_chart, life_of
 from service.charts.theme import DARK, LIGHT
 from service.pages.actions import told_outcome, undoable
-from service.pages.advice import expected, gain_told
 from service.pages.data.jobs import answered
+from service.pages.parts.advised import expected
 from service.pages.parts.job_buttons import CANCEL, KEEP, PAUSE, RESIZE, RESUME, unfit
 from service.pages.parts.messages import explain_acting
+from service.pages.parts.waiting_plans import gain_told
 from service.pages.sign_in import readable
 from service.schemas.answer import read
 from service.schemas.control import Done, Gain

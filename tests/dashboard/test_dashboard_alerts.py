@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from service.pages.findings import table
+from service.pages.parts.open_alerts import table
 
 
 @dataclass

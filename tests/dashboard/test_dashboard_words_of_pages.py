@@ -5,10 +5,10 @@ import pytest
 
 from service import client, wording
 from service.charts.window import Window
-from service.pages.findings import sentence
 from service.pages.job import label_of_job
 from service.pages.parts.evidence import told
 from service.pages.parts.messages import explain
+from service.pages.parts.range_waste import sentence
 from service.pages.parts.unknown import by_reason
 from service.pages.parts.widgets import plain
 from service.summaries.holders import managed, named

@@ -21,10 +21,10 @@ from service.charts.window import Window
 from service.cli import main
 from service.cli.advice_lines import draw_advice
 from service.client import Client, connect
-from service.pages import advice as advice_page
-from service.pages import findings as findings_page
 from service.pages import people as people_page
 from service.pages.job import began_earlier
+from service.pages.parts import advised as advised_part
+from service.pages.parts import range_waste
 from service.pages.parts.finding_messages import messages
 from service.reports.build import Wanted, make
 from service.reports.model import ReportKind, Span, Table
@@ -343,7 +343,7 @@ def test_hours_that_are_over_are_not_added_to_coming_ones() -> None:
     assert told_gain(rows[1:]) == (
         "of what the jobs have held so far smaller requests would have left 144.0 GPU-hours, 288 EUR"
     )
-    assert advice_page.head_sentence(rows, ()) == (
+    assert advised_part.head_sentence(rows, ()) == (
         "2 pieces of advice, worth 4.0 GPU-hours within 4 h; of what the jobs have held so far smaller "
         "requests would have left 144.0 GPU-hours"
     )
@@ -351,7 +351,7 @@ def test_hours_that_are_over_are_not_added_to_coming_ones() -> None:
 
 def test_a_past_gain_bears_its_own_words_in_the_verb_and_on_the_page() -> None:
     row = piece("small", 144.0, past=True, horizon_h=168)
-    assert advice_page.expected(row) == "144.0 GPU-hours"
+    assert advised_part.expected(row) == "144.0 GPU-hours"
     sized = Advice(
         action=ActionClass.RIGHT_SIZE,
         what="Ask for less",
@@ -402,12 +402,12 @@ def test_a_guess_is_neither_shown_beside_its_advice_nor_in_its_row() -> None:
 
 def test_the_advice_pages_head_sums_the_rows_below_it() -> None:
     row, unknown = piece("a", 4.6), piece("b", None)
-    assert advice_page.head_sentence([row], ()) == "1 advice, worth 4.6 GPU-hours within 4 h"
+    assert advised_part.head_sentence([row], ()) == "1 advice, worth 4.6 GPU-hours within 4 h"
     two = "2 pieces of advice, worth 4.6 GPU-hours within 4 h, of 1 nothing recorded says how much"
-    assert advice_page.head_sentence([row, unknown], ()) == two
-    alone = advice_page.head_sentence([unknown], ())
+    assert advised_part.head_sentence([row, unknown], ()) == two
+    alone = advised_part.head_sentence([unknown], ())
     assert alone == "1 advice; nothing recorded says how much it would give back"
-    assert "not known" in advice_page.expected(unknown)
+    assert "not known" in advised_part.expected(unknown)
 
 
 def drawn(shown: RenderableType) -> str:
@@ -517,7 +517,7 @@ def test_pages_have_the_sum(client: Client) -> None:
     assert (head.energy.partly_of, head.wasted_energy.partly_of) == (None, None)
     waste = client.query("waste", **RANGE)
     found = client.query("findings", **RANGE, open=True)
-    told = findings_page.sentence(len(messages(found)), waste, open_only=True)
+    told = range_waste.sentence(len(messages(found)), waste, open_only=True)
     assert text.gpu_hours(world.WASTED) in told and text.gpu_hours(world.OPEN) in told
 
 

@@ -18,10 +18,10 @@ from service.charts.frame import rows
 from service.charts.usage import allocated_and_used
 from service.charts.wall_size import enlarged
 from service.pages.data import queries
-from service.pages.findings import sentence as findings_sentence
 from service.pages.parts import freshness
 from service.pages.parts.context import PageContext
 from service.pages.parts.finding_messages import labels, messages, parts, wasted_by
+from service.pages.parts.range_waste import sentence as findings_sentence
 from service.pages.parts.widgets import keys, kind_label, state_keys, striped, swatch
 from service.pages.queue import lent, queued
 from service.pages.wall.widgets import figures_html, kind_figures, lines_html, tiles_html
