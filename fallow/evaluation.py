@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,23 +44,34 @@ class Evaluation:
 
 
 class Evaluator:
-    """One evaluation of ``data`` in this worker, in batches of ``batch`` samples."""
+    """One evaluation of ``data`` in this worker, in batches of ``batch`` samples.
+
+    Random numbers are keyed as in training, those of ``device`` too, where the model lies.
+    """
 
     def __init__(
-        self, data: Any, metric: Metric, *, batch: int, collate: Any, workers: int | None, key: int | None
+        self,
+        data: Any,
+        metric: Metric,
+        *,
+        batch: int,
+        collate: Any,
+        workers: int | None,
+        key: int | None,
+        device: torch.device,
     ):
         loader = data if isinstance(data, DataLoader) else None
         if loader is not None and loader.batch_size:
             batch = loader.batch_size
         request = Asked(collate=collate, workers=workers, drop_last=False, shuffle=None if loader else False)
-        intake = take_in(data, request, batch, 0, key)
+        intake = take_in(data, request, batch, 0, key, device=device)
         if intake.order.samples == ENDLESS:
             raise DataError(
                 "evaluate() got a stream without a length: give it a __len__, or a data set that can be "
                 "indexed, so that the workers can share it"
             )
         self.samples = intake.order.samples
-        self._metric, self._key = metric, key
+        self._metric, self._seed = metric, partial(rng.seed, key, device=device)
         starts = range(0, self.samples, batch)
         self._micros = [
             MicroBatch(index=at, start=start, stop=min(start + batch, self.samples))
@@ -81,7 +93,7 @@ class Evaluator:
         self._supply.aim((group.world_size, group.rank), 0, 1, lambda step: pieces if step == 0 else ())
         for piece in pieces:
             fetched = self._supply.fetch(piece)
-            rng.seed(self._key, 0, piece.micro.index, rng.Stage.EVALUATION)
+            self._seed(0, piece.micro.index, rng.Stage.EVALUATION)
             self._known[piece.micro.index] = self._numbers(fetched, piece.micro)
         names = len(self.names)
         row = [0.0] * (len(self._micros) * names)

@@ -188,7 +188,9 @@ class Trainer:
             worker_init=worker_init,
             samples_per_epoch=samples_per_epoch,
         )
-        intake = take_in(data, request, self.recipe.global_batch, self.recipe.seed, self._key)
+        intake = take_in(
+            data, request, self.recipe.global_batch, self.recipe.seed, self._key, device=self._replica.device
+        )
         if self._last_epoch is not None and (total_steps is not None or epochs is not None):
             raise LoopError("within trainer.epochs(), steps(data) goes through one epoch: drop its number")
         self._total_steps = length(
@@ -248,7 +250,15 @@ class Trainer:
         """
         self._check_between("evaluate()")
         size = self.recipe.max_micro_batch if batch is None else batch
-        evaluator = Evaluator(data, metric, batch=size, collate=collate, workers=workers, key=self._key)
+        evaluator = Evaluator(
+            data,
+            metric,
+            batch=size,
+            collate=collate,
+            workers=workers,
+            key=self._key,
+            device=self._replica.device,
+        )
         with closing(evaluator), evaluating(self._replica.model):
             summed = self._sums.sum(self._seat, evaluator.told, evaluator.part)
         return evaluator.result(summed)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from fallow.data.batch_plan import BatchError
@@ -43,8 +44,19 @@ class Adapter:
     loading: Loading
 
 
-def take_in(source: Any, request: Asked, global_batch: int, seed: int, key: int | None) -> Adapter:
-    """Understand ``source``; with ``key``, randomness in reading is keyed. Raises DataMistake, BatchError."""
+def take_in(
+    source: Any,
+    request: Asked,
+    global_batch: int,
+    seed: int,
+    key: int | None,
+    *,
+    device: torch.device | None = None,
+) -> Adapter:
+    """Understand ``source``; with ``key``, randomness in reading is keyed, that of ``device`` too.
+
+    Raises DataMistake, BatchError.
+    """
     loader = source if isinstance(source, DataLoader) else None
     dataset = loader.dataset if loader is not None else source
     check_source(source)
@@ -66,7 +78,8 @@ def take_in(source: Any, request: Asked, global_batch: int, seed: int, key: int 
             shuffle=False,
             drop_last=drop_last,
         )
-        return Adapter(order=order, reader=StreamReader(dataset, collate, key, known_length), loading=loading)
+        reader: Reader = StreamReader(dataset, collate, key, known_length, device=device)
+        return Adapter(order=order, reader=reader, loading=loading)
     order = Order(
         samples=_length(dataset, request),
         global_batch=global_batch,
@@ -75,7 +88,7 @@ def take_in(source: Any, request: Asked, global_batch: int, seed: int, key: int 
         drop_last=drop_last,
         visit=request.order,
     )
-    return Adapter(order=order, reader=MapReader(dataset, collate, key), loading=loading)
+    return Adapter(order=order, reader=MapReader(dataset, collate, key, device=device), loading=loading)
 
 
 def length(total_steps: int | None, epochs: int | None, order: Order) -> int:

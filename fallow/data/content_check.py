@@ -92,7 +92,7 @@ def _places(reader: Any, order: Order) -> list[Any]:
 
 
 def _read(reader: Any, places: Sequence[Any], key: int | None) -> list[Any]:
-    rng.seed(key, 0, 0, Stage.DATA)
+    rng.seed(key, 0, 0, Stage.DATA, device=reader.device)
     source = reader.source
     if isinstance(reader, MapReader):
         return [source[int(place) if isinstance(place, torch.Tensor) else place] for place in places]

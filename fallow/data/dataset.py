@@ -39,9 +39,13 @@ class Stream(Protocol):
 
 
 class Reader(Protocol):
-    """Turns a piece into a micro-batch. ``source`` is the user's own data set."""
+    """Turns a piece into a micro-batch. ``source`` is the user's own data set.
+
+    ``device`` is where the model lies: its generator is keyed with the host's, for samples made there.
+    """
 
     source: Any
+    device: torch.device | None
 
     def read(self, piece: Piece) -> Any:
         """The collated samples of ``piece``. Raises DataMistake; blocks as the data set does."""
@@ -51,15 +55,22 @@ class Reader(Protocol):
 class MapReader:
     """Reads by index. With a ``seed``, randomness is keyed to the piece before it is read."""
 
-    def __init__(self, source: Dataset, collate: Collate | None, seed: int | None):
-        self.source = source
+    def __init__(
+        self,
+        source: Dataset,
+        collate: Collate | None,
+        seed: int | None,
+        *,
+        device: torch.device | None = None,
+    ):
+        self.source, self.device = source, device
         self._length = len(source)
         self._collate = collate or torch.utils.data.default_collate
         self._seed = seed
 
     def read(self, piece: Piece) -> Any:
         """The collated samples; the data set's ``__getitems__`` is used where it has one."""
-        rng.seed(self._seed, piece.step, piece.micro.index, Stage.DATA)
+        rng.seed(self._seed, piece.step, piece.micro.index, Stage.DATA, device=self.device)
         try:
             return self._collate(self._samples(piece))
         except IndexError as error:
@@ -94,9 +105,15 @@ class StreamReader:
     """
 
     def __init__(
-        self, source: Stream, collate: Collate | None, seed: int | None, declared: int | None = None
+        self,
+        source: Stream,
+        collate: Collate | None,
+        seed: int | None,
+        declared: int | None = None,
+        *,
+        device: torch.device | None = None,
     ):
-        self.source = source
+        self.source, self.device = source, device
         self._told = declared
         self._collate = collate or torch.utils.data.default_collate
         self._seed = seed
@@ -110,7 +127,7 @@ class StreamReader:
             self._begin(piece.epoch, start)
         elif start > self._position:
             self._skip(start - self._position)
-        rng.seed(self._seed, piece.step, piece.micro.index, Stage.DATA)
+        rng.seed(self._seed, piece.step, piece.micro.index, Stage.DATA, device=self.device)
         assert self._iterator is not None
         samples = list(itertools.islice(self._iterator, size))
         self._position += len(samples)
