@@ -8,6 +8,7 @@ import importlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 KNOWN = Path(__file__).parents[1] / "fallow" / "torch_names.txt"
 NCCL, WITH_A_DEVICE = "torch.distributed.ProcessGroupNCCL", "torch.cuda.default_generators"
@@ -19,26 +20,44 @@ def used() -> tuple[str, ...]:
 
 
 def absent(names: Iterable[str]) -> tuple[str, ...]:
-    """Those that this torch lacks; of one without NCCL not NCCL's, without a GPU not its generators."""
-    left_out = () if importlib.import_module("torch.distributed").is_nccl_available() else (NCCL,)
-    if not importlib.import_module("torch").cuda.is_available():
-        left_out = (*left_out, WITH_A_DEVICE)
-    wanted = (name for name in names if not (left_out and name.startswith(left_out)))
+    """Those that this torch lacks, of which it should have some."""
+    wanted = (name for name in names if not name.startswith(left_out()))
     return tuple(sorted(name for name in wanted if not _is_there(name)))
 
 
-def _is_there(name: str) -> bool:
-    """Walks modules and attributes."""
+def left_out() -> tuple[str, ...]:
+    """How names begin that are not looked for: NCCL's in a torch without it, its generators without a GPU."""
+    beginnings = () if importlib.import_module("torch.distributed").is_nccl_available() else (NCCL,)
+    return (
+        beginnings if importlib.import_module("torch").cuda.is_available() else (*beginnings, WITH_A_DEVICE)
+    )
+
+
+def look_up(name: str) -> Any:
+    """The module, class or function; options are made, since only one of them has its attributes.
+
+    Raises LookupError.
+    """
     parts = name.split(".")
-    found = importlib.import_module(parts[0])
+    found: Any = importlib.import_module(parts[0])
     for at, part in enumerate(parts[1:], start=1):
+        if isinstance(found, property):
+            found = getattr(look_up(".".join(parts[: at - 1]))(), parts[at - 1])
         if hasattr(found, part):
             found = getattr(found, part)
             continue
         try:
             found = importlib.import_module(".".join(parts[: at + 1]))
         except ImportError:
-            return False
+            raise LookupError(name) from None
+    return found
+
+
+def _is_there(name: str) -> bool:
+    try:
+        look_up(name)
+    except LookupError:
+        return False
     return True
 
 
