@@ -3,7 +3,6 @@
 import argparse
 import difflib
 import importlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,12 +58,16 @@ class Command:
 def parse(argv: Sequence[str] | None) -> Command:
     """What was typed as a command. Raises ``BadUsage``; exits by itself for --help and --version.
 
-    Nothing typed asks for the state, the worst, and what to type next.
+    No verb asks for the state, the worst, and what to type next. ``--data`` and ``--config`` may stand before
+    the verb or behind it; where both are said, the one behind counts, as the later of two does elsewhere.
     """
-    if not (sys.argv[1:] if argv is None else argv):
-        return Command(verb="summary", flags=argparse.Namespace(data=None, config=None))
     flags = make_parser().parse_args(argv)
-    return Command(verb=flags.verb, flags=flags)
+    for name in ("data", "config"):
+        before = getattr(flags, f"{name}_before_verb")
+        delattr(flags, f"{name}_before_verb")
+        if getattr(flags, name, None) is None:
+            setattr(flags, name, before)
+    return Command(verb=flags.verb or "summary", flags=flags)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -102,7 +105,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="print the version and its commit, and exit"
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    _where(parser, "_before_verb")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser)
     for add in (
         _init,
         _up,
@@ -150,14 +154,26 @@ Verbs: TypeAlias = "argparse._SubParsersAction[_Parser]"
 
 def _verb(verbs: Verbs, name: str, about: str) -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
-    made.add_argument(
+    _where(made)
+    return made
+
+
+def _where(parser: argparse.ArgumentParser, suffix: str = "") -> None:
+    """``suffix`` keeps what stands before the verb: a verb's own flags are set over those of the same name."""
+    parser.add_argument(
         "--data",
+        dest=f"data{suffix}",
         type=Path,
         metavar="DIR",
         help="the store's folder (else $FALLOW_DATA, else your own, ~/.local/state/fallow)",
     )
-    made.add_argument("--config", type=Path, metavar="FILE", help="the configuration (else DIR/fallow.toml)")
-    return made
+    parser.add_argument(
+        "--config",
+        dest=f"config{suffix}",
+        type=Path,
+        metavar="FILE",
+        help="the configuration (else DIR/fallow.toml)",
+    )
 
 
 def _sources(verb: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":

@@ -48,6 +48,7 @@ def help_text(description: str, about: Mapping[str, str]) -> str:
     """What ``fallow --help`` prints; ``about`` has a line for each verb."""
     lines = [description, "", "usage: fallow             how things stand, the worst, and what to type next"]
     lines += ["       fallow VERB ...   see `fallow VERB --help`", "       fallow --version"]
+    lines += ["       with each: --data DIR (the store), --config FILE (the configuration)"]
     for title, names in GROUPS.items():
         lines += ["", f"{title}:"]
         for name in names:

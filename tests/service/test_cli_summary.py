@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from service.cli.parser import make_parser, parse
+from service.cli.parser import BadUsage, make_parser, parse
 from service.cli.screen import Column, table
 from service.cli.verb_groups import GROUPS, WIDTH
 from tests.service.conftest import Running, shown, verb
@@ -46,6 +46,35 @@ def test_where_nothing_was_recorded_it_says_how_to_begin(tmp_path: Path) -> None
     for line in lines[1:-1]:
         parse(line.split("   ")[0].split()[1:])
     assert not (tmp_path / "data").exists(), "looking makes nothing"
+
+
+@pytest.mark.parametrize(
+    ("typed", "verb_meant", "data", "config"),
+    [
+        ([], "summary", None, None),
+        (["--data", "d"], "summary", Path("d"), None),
+        (["--data=d", "--config", "c.toml"], "summary", Path("d"), Path("c.toml")),
+        (["--data", "d", "waste"], "waste", Path("d"), None),
+        (["waste", "--data", "d"], "waste", Path("d"), None),
+        (["--data", "d", "waste", "--config", "c.toml"], "waste", Path("d"), Path("c.toml")),
+        (["--data", "d", "waste", "--data", "e"], "waste", Path("e"), None),
+        (["--data", "waste"], "summary", Path("waste"), None),
+    ],
+)
+def test_the_folder_may_be_said_before_the_verb_or_without_one(
+    typed: list[str], verb_meant: str, data: Path | None, config: Path | None
+) -> None:
+    command = parse(typed)
+    assert (command.verb, command.flags.data, command.flags.config) == (verb_meant, data, config)
+
+
+def test_what_is_no_flag_without_a_verb_is_said_to_be_none() -> None:
+    with pytest.raises(BadUsage, match="unrecognized arguments: --json"):
+        parse(["--json"])
+    with pytest.raises(BadUsage, match="did you mean waste"):
+        parse(["--data", "d", "wast"])
+    with pytest.raises(BadUsage, match="--data: expected one argument"):
+        parse(["--data"])
 
 
 @pytest.mark.process
