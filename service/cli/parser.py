@@ -159,7 +159,7 @@ def _verb(verbs: Verbs, name: str, about: str) -> argparse.ArgumentParser:
 
 
 def _where(parser: argparse.ArgumentParser, suffix: str = "") -> None:
-    """``suffix`` keeps what stands before the verb: a verb's own flags are set over those of the same name."""
+    """``suffix`` keeps what stands before the verb apart: a verb's own flags would overwrite it."""
     parser.add_argument(
         "--data",
         dest=f"data{suffix}",

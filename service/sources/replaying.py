@@ -4,6 +4,7 @@ The chores of a replaying service live in recorded time too: findings are those 
 retention counts from there.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collector.sources.replay.source import ReplayClock
     from collector.store.database import Store
     from service.config.model import Config
+
+log = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
 SLICE_S = 0.5
@@ -86,13 +89,19 @@ class Replaying:
         from collector.reading import Tick
         from collector.sources.replay.recording import histories
 
-        at_ms = self.recording.from_ms
+        at_ms, added = self.recording.from_ms, 0
         for history in histories(self.recording):
             tell(self._stage(at_ms))
             if stopped():
                 return
-            store.write_history(history)
+            added += store.write_history(history)
             at_ms += DAY_MS
+        if not added:
+            log.warning(
+                "replaying %s: the store had each of its rows already, from it or from another recording of "
+                "the same GPUs; if it is another machine's, say which (docs/replay.md)",
+                self.recording.path,
+            )
         end_ms = self.recording.to_ms + 2 * self.timing.tick_ms
         over = Unavailable(
             source=self.recording.source,

@@ -1,7 +1,7 @@
 """Columns of cells to columns of values, with a mark on each cell that makes no sense. Pure.
 
 A cell may be missing (empty, NaN, NULL, NA, or words in brackets as nvidia-smi's ``[N/A]``): that is "not
-measured", and no fault. ``inf`` is a fault.
+measured" of a number, "not told" of a name, and no fault. ``inf`` is a fault.
 """
 
 import re
@@ -13,9 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_MISSING = ("", "nan", "null", "na", "n/a", "none", "-")
-_MISSING_IN_BRACKETS = r"^\[[A-Za-z][A-Za-z /]*\]$"
-"""``[Not Supported]``, ``[Unknown Error]``, ``[Insufficient Permissions]``, … (nvidia-smi's manual)."""
+_MISSING = ("", "nan", "null", "n/a", "none", "-", "err!")
+"""In any case of their letters. ``ERR!`` is what nvidia-smi's table has where the driver gave an error."""
+_MISSING_IN_BRACKETS = r"^\[[A-Za-z][^\[\]]*\]$"
+"""``[Not Supported]``, ``[Unknown Error]``, ``[GPU is lost]``, ``[ERR!]``, … (nvidia-smi's manual)."""
+_NOT_AVAILABLE = "NA"
+"""As R writes it. As a number's cell in any case; in small letters it may be somebody's name."""
 _SLASHED_DATE = re.compile(r"(\d{4})/(\d\d)/(\d\d)(?= )")
 """How nvidia-smi writes a day; the rest is ISO 8601."""
 _NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
@@ -63,6 +66,13 @@ def moments(column: pa.ChunkedArray) -> Numbers:
     return Numbers(values=values, bad=np.isnan(values) & ~missing)
 
 
+def names(column: pa.ChunkedArray) -> pa.Array:
+    """Who or what a cell names, trimmed; NULL where it names nothing, as ``[GPU is lost]`` for a UUID."""
+    text = pc.utf8_trim_whitespace(_whole(column).cast(pa.string()))
+    nothing = pc.or_(_says_nothing(text), pc.fill_null(pc.equal(text, _NOT_AVAILABLE), True))
+    return pc.if_else(nothing, None, text)
+
+
 def words(column: pa.ChunkedArray) -> pa.Array:
     """Text, trimmed; an empty or missing cell is NULL."""
     text = pc.utf8_trim_whitespace(_whole(column).cast(pa.string()))
@@ -94,8 +104,12 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _missing(text: pa.Array) -> pa.Array:
-    named = pc.is_in(pc.utf8_lower(text), pa.array(_MISSING))
-    return pc.fill_null(pc.or_(named, pc.match_substring_regex(text, _MISSING_IN_BRACKETS)), True)
+    return pc.or_(_says_nothing(text), pc.fill_null(pc.equal(pc.utf8_upper(text), _NOT_AVAILABLE), True))
+
+
+def _says_nothing(text: pa.Array) -> pa.Array:
+    listed = pc.is_in(pc.utf8_lower(text), pa.array(_MISSING))
+    return pc.fill_null(pc.or_(listed, pc.match_substring_regex(text, _MISSING_IN_BRACKETS)), True)
 
 
 def _flags(marks: pa.Array) -> npt.NDArray[np.bool_]:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from collector.arrow import SAMPLE_SCHEMA, HeldInterval
 from collector.model import Allocation, Basis, ClaimSource, Gap, Gpu, GpuUuid, Holder, JobId, NodeName
-from collector.sources.replay.cells import cell, is_missing, moments, numbers, words
+from collector.sources.replay.cells import cell, is_missing, moments, names, numbers, words
 from collector.sources.replay.errors import SET_BACK, BadMapping, Fault, RecordingUseless, Refused, refused
 from collector.sources.replay.file import Raw
 from collector.sources.replay.instants import HOLE_WIDTHS, of_one_instant
@@ -143,7 +143,7 @@ class _Rows:
         if holder is None:
             return [None] * len(self.good)
         prefix = _PREFIX.get(holder.source, "replay:")
-        named = words(self.raw.table[holder.job]).to_pylist()
+        named = names(self.raw.table[holder.job]).to_pylist()
         return [name if name is None or ":" in name else prefix + name for name in named]
 
     def join_instants(self) -> None:
@@ -253,12 +253,12 @@ def _best(columns: dict[str, pa.Array], count: int) -> dict[str, pa.Array]:
 
 
 def _nodes(table: pa.Table, mapping: ColumnMapping) -> pa.Array:
-    named = pa.nulls(table.num_rows, pa.string()) if mapping.node is None else words(table[mapping.node])
+    named = pa.nulls(table.num_rows, pa.string()) if mapping.node is None else names(table[mapping.node])
     return pc.fill_null(named, mapping.node_name)
 
 
 def _uuids(table: pa.Table, mapping: ColumnMapping, nodes: pa.Array) -> pa.Array:
-    given = words(table[mapping.gpu])
+    given = names(table[mapping.gpu])
     if not mapping.gpu_within_node:
         return given
     unique = pc.match_substring_regex(given, "^(GPU|MIG)-")
@@ -269,7 +269,7 @@ def _jobs(table: pa.Table, mapping: ColumnMapping) -> Places:
     """A number for each job, -1 where a row names none."""
     if mapping.holder is None:
         return np.full(table.num_rows, -1, np.int64)
-    codes = words(table[mapping.holder.job]).dictionary_encode().indices
+    codes = names(table[mapping.holder.job]).dictionary_encode().indices
     numbered: Places = pc.fill_null(codes, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return numbered
 
@@ -308,19 +308,23 @@ def _held(
     shared: SharedRows,
     widths: npt.NDArray[np.int32],
     holder: HolderColumns,
-    names: list[str | None],
+    jobs: list[str | None],
 ) -> Iterator[HeldInterval]:
     """An interval from the first to the last row of each unbroken turn of one job on one GPU."""
-    table = rows.raw.table
-    for first, last in _turns(rows, shared):
+    turns = list(_turns(rows, shared))
+    firsts = pa.array([first for first, _ in turns], pa.int64())
+    users, projects, titles = (
+        _names_at(rows.raw.table, column, firsts) for column in (holder.user, holder.project, holder.name)
+    )
+    for turn, (first, last) in enumerate(turns):
         yield HeldInterval(
             allocation=Allocation(
                 uuid=GpuUuid(rows.uuids[first].as_py()),
                 holder=Holder(
-                    job=JobId(str(names[first])),
-                    user=_word(table, holder.user, first),
-                    project=_word(table, holder.project, first),
-                    name=_word(table, holder.name, first),
+                    job=JobId(str(jobs[first])),
+                    user=users[turn],
+                    project=projects[turn],
+                    name=titles[turn],
                 ),
                 share=float(shared.shares[first]),
                 source=holder.source,
@@ -355,11 +359,11 @@ def _turns(rows: _Rows, shared: SharedRows) -> Iterator[tuple[int, int]]:
         yield int(places[first]), int(places[last])
 
 
-def _word(table: pa.Table, column: str | None, row: int) -> str | None:
-    if column is None:
-        return None
-    text = str(table[column][row].as_py() or "").strip()
-    return text or None
+def _names_at(table: pa.Table, column: str | None, rows: pa.Array) -> list[str | None]:
+    named: list[str | None] = (
+        [None] * len(rows) if column is None else names(table[column].take(rows)).to_pylist()
+    )
+    return named
 
 
 def _notice(skipped: Refused, from_ms: int, usual_ms: int) -> Iterator[Gap]:

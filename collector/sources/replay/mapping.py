@@ -18,11 +18,14 @@
 Times are ``ms`` or ``s`` since the Unix epoch, or since ``origin`` where one is given, or ``iso`` (without a
 zone: UTC). ``unit_s`` in place of ``unit`` says how many seconds a unit is: 3600 for hours, and so on. Pure;
 reading the file that holds the TOML is the caller's.
+
+Beside a log whose columns are known, time, gpu and sample may be left out, and are as they are known:
+``node_name = "node1"`` alone says which machine's log it is.
 """
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import cast
 
@@ -41,6 +44,8 @@ _UNITS: dict[str, dict[str, float]] = {
     "_mhz": {"MHz": 1.0, "Hz": 1e-6},
     "_ms": {"ms": 1.0, "s": 1000.0},
 }
+_OF_THE_TABLE = ("time", "gpu", "sample")
+"""Without any of these, the rest is said of a log whose columns are known."""
 _KEYS = ("width_s", "node_name", "model", "memory_total_gib", "time", "gpu", "node", "sample", "holder")
 LARGEST = 1e9
 """Of seconds and GiB: thirty years, and a thousand times what all GPUs of the largest site have."""
@@ -99,10 +104,16 @@ class ColumnMapping:
     gpu_memory: Measure | None = None
 
 
-def parse_mapping(text: str, origin: str) -> ColumnMapping:
-    """The mapping that the TOML ``text`` says; ``origin`` names its file in messages. Raises BadMapping."""
+def parse_mapping(text: str, origin: str, known: ColumnMapping | None = None) -> ColumnMapping:
+    """The mapping that the TOML ``text`` says; ``origin`` names its file in messages. Raises BadMapping.
+
+    ``known`` is where everything stands in a log whose columns are known.
+    """
     try:
-        return mapping_from(read_toml(text), origin)
+        given = read_toml(text)
+        if known is not None and not any(key in given for key in _OF_THE_TABLE):
+            return _known_but_for(given, origin, known)
+        return mapping_from(given, origin)
     except BadToml as error:
         raise BadMapping(f"reading the column mapping {origin}: not TOML: {error}") from error
 
@@ -113,8 +124,6 @@ def mapping_from(given: Mapping[str, object], origin: str) -> ColumnMapping:
     time = _entry(given, "time", origin, ("column", "unit", "unit_s", "origin"))
     sample = _table(given, "sample", origin)
     _known(sample, _MEASURES, origin, "[sample]")
-    gib = given.get("memory_total_gib")
-    width_s = given.get("width_s")
     return ColumnMapping(
         time=_column(time, "time", origin),
         time_unit_ms=_time_unit_ms(time, origin),
@@ -122,13 +131,36 @@ def mapping_from(given: Mapping[str, object], origin: str) -> ColumnMapping:
         gpu=_column(_entry(given, "gpu", origin, ("column",)), "gpu", origin),
         measures=tuple(_measure(name, sample, origin) for name in sample),
         holder=_holder(given, origin),
-        width_ms=None if width_s is None else round(_positive(width_s, "width_s", origin) * 1000),
-        node=_column(_entry(given, "node", origin, ("column",)), "node", origin) if "node" in given else None,
+        width_ms=_times(given, "width_s", origin, 1000),
+        node=_node(given, origin),
         gpu_within_node="node" in given,
         node_name=str(given.get("node_name", "replay")),
         model=None if given.get("model") is None else str(given["model"]),
-        memory_total_bytes=None if gib is None else round(_positive(gib, "memory_total_gib", origin) * 2**30),
+        memory_total_bytes=_times(given, "memory_total_gib", origin, 2**30),
     )
+
+
+def _known_but_for(given: Mapping[str, object], origin: str, known: ColumnMapping) -> ColumnMapping:
+    _known(given, _KEYS, origin, "the mapping")
+    model = given.get("model", known.model)
+    return replace(
+        known,
+        holder=_holder(given, origin),
+        width_ms=_times(given, "width_s", origin, 1000),
+        node=_node(given, origin) or known.node,
+        node_name=str(given.get("node_name", known.node_name)),
+        model=None if model is None else str(model),
+        memory_total_bytes=_times(given, "memory_total_gib", origin, 2**30),
+    )
+
+
+def _node(given: Mapping[str, object], origin: str) -> str | None:
+    return _column(_entry(given, "node", origin, ("column",)), "node", origin) if "node" in given else None
+
+
+def _times(given: Mapping[str, object], key: str, origin: str, factor: int) -> int | None:
+    value = given.get(key)
+    return None if value is None else round(_positive(value, key, origin) * factor)
 
 
 def require_columns(mapping: ColumnMapping, present: Iterable[str], path: str) -> None:

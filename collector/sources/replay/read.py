@@ -2,10 +2,11 @@
 
 Fallow's own export and nvidia-smi's CSV log need none. Any other table has its mapping beside it, under its
 whole name or its stem with ``.toml`` appended (``pods.csv.gz.toml`` or ``pods.toml``), or gets
-one from the caller.
+one from the caller. Beside a log of nvidia-smi it may say the node alone.
 """
 
 import logging
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from collector.sources.replay.smi import smi_mapping
 from collector.sources.replay.source import ReplaySource
 
 log = logging.getLogger(__name__)
+
+_ENDINGS = re.compile(r"(\.(csv|parquet|gz|bz2|zst|lz4|br))+$")
+"""What a file's name says of its format. What stands before it may have dots: ``node1.example.org.csv``."""
 
 
 def open_recording(path: Path, mapping: ColumnMapping | None = None) -> Recording:
@@ -62,12 +66,13 @@ def open_replay(
 
 def _understood(path: Path, mapping: ColumnMapping | None) -> Recording:
     raw = read_raw(path)
-    chosen = mapping or _mapping_beside(path)
+    log_of_smi = smi_mapping(raw.table, node_name=_ENDINGS.sub("", path.name))
+    chosen = mapping or _mapping_beside(path, log_of_smi)
     own = _own_mapping(tuple(raw.table.column_names)) if chosen is None else None
     if own is not None:
         recording = with_neighbours(interpret(raw, own, str(path)), path)
         return replace(recording, simulated=SIMULATED_COLUMN in raw.table.column_names)
-    chosen = chosen or smi_mapping(raw.table.column_names)
+    chosen = chosen or log_of_smi
     if chosen is None:
         raise BadMapping(
             f"replaying {path}: its columns ({', '.join(raw.table.column_names)}) are not those of Fallow's "
@@ -77,10 +82,10 @@ def _understood(path: Path, mapping: ColumnMapping | None) -> Recording:
     return interpret(raw, chosen, str(path))
 
 
-def _mapping_beside(path: Path) -> ColumnMapping | None:
+def _mapping_beside(path: Path, known: ColumnMapping | None) -> ColumnMapping | None:
     for candidate in (path.with_name(f"{path.name}.toml"), path.with_name(f"{_stem(path).name}.toml")):
         if candidate.is_file():
-            return parse_mapping(_text(candidate), str(candidate))
+            return parse_mapping(_text(candidate), str(candidate), known)
     return None
 
 

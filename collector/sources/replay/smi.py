@@ -6,17 +6,19 @@ stand beside each measure in ``collector.metrics``.
 """
 
 import re
-from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.metrics import METRICS
+from collector.sources.replay.cells import is_missing
 from collector.sources.replay.mapping import ColumnMapping, Measure
 
 _TIME = "timestamp"
 _NAMES = ("uuid", "gpu_uuid", "serial", "gpu_serial", "pci.bus_id", "gpu_bus_id", "index")
 """What tells GPUs apart, the one that lasts longest first."""
+_NODES = ("node", "hostname", "host")
+"""No column of nvidia-smi's: who gathers the logs of several machines adds one."""
 _MODELS = ("name", "gpu_name")
 """What the GPU is, in one column or the other."""
 _FACTORS = {"": 1.0, "%": 0.01, "MiB": 2.0**20, "W": 1000.0, "MHz": 1.0}
@@ -24,12 +26,16 @@ _FACTORS = {"": 1.0, "%": 0.01, "MiB": 2.0**20, "W": 1000.0, "MHz": 1.0}
 _UNIT = re.compile(r".*\[(.+)\]")
 
 
-def smi_mapping(columns: Sequence[str]) -> ColumnMapping | None:
+def smi_mapping(table: pa.Table, node_name: str) -> ColumnMapping | None:
     """Where everything stands in nvidia-smi's log, or ``None`` when these columns are not one's.
 
-    A log without a UUID, serial or bus id names GPUs by their index on the one machine that it is of.
+    A log without a UUID names GPUs by what else tells them apart, on the machine that it is of: the one in
+    its own column, else ``node_name``. So does one whose every UUID is an error, as ``[GPU is lost]``.
     """
-    gpu = next((name for name in _NAMES if name in columns), None)
+    columns = table.column_names
+    present = [name for name in _NAMES if name in columns]
+    gpu = next((name for name in present if not pc.all(is_missing(table[name])).as_py()), None)
+    gpu = gpu or next(iter(present), None)
     measures: list[Measure] = []
     memory = None
     for metric in METRICS:
@@ -49,6 +55,8 @@ def smi_mapping(columns: Sequence[str]) -> ColumnMapping | None:
         origin_ms=0,
         gpu=gpu,
         gpu_within_node=gpu not in ("uuid", "gpu_uuid"),
+        node=next((name for name in _NODES if name in columns), None),
+        node_name=node_name,
         measures=tuple(measures),
         gpu_model=next((name for name in _MODELS if name in columns), None),
         gpu_memory=memory,

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from collector.model import Basis
+from collector.sources.replay.errors import BadMapping
 from collector.sources.replay.read import open_recording
 from collector.sources.replay.recording import Recording
 
@@ -56,7 +57,76 @@ def test_cell_in_another_unit_than_its_column_is_refused_not_misread(tmp_path: P
 
 def test_log_without_uuids_names_gpus_by_their_index(tmp_path: Path) -> None:
     text = "timestamp, index, utilization.gpu [%]\n2026/11/20 10:00:00.000, 0, 5 %\n"
-    assert [gpu.uuid for gpu in recorded(tmp_path, text).gpus] == ["replay/0"]
+    assert [gpu.uuid for gpu in recorded(tmp_path, text).gpus] == ["nvidia-smi/0"]
+
+
+LOST = """\
+timestamp, index, uuid, utilization.gpu [%]
+2026/11/20 10:00:00.000, 0, GPU-aaa, 35 %
+2026/11/20 10:00:10.000, {}, {}, {}
+2026/11/20 10:00:20.000, 0, GPU-aaa, 35 %
+"""
+ERRORS = ["[GPU is lost]", "[N/A]", "[Unknown Error]", "[GPU requires reset.]", "[ERR!]", "ERR!", "n/a", "NA"]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_in_place_of_a_uuid_is_no_gpu_and_told(tmp_path: Path, error: str) -> None:
+    recording = recorded(tmp_path, LOST.format(error, error, error))
+    assert [gpu.uuid for gpu in recording.gpus] == ["GPU-aaa"]
+    assert recording.samples["at_ms"].to_pylist() == [START_MS, START_MS + 20_000]
+    assert recording.refused.rows == 1 and f"{error}' names no GPU" in str(recording.refused)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_in_place_of_a_number_or_an_index_names_no_gpu(tmp_path: Path, error: str) -> None:
+    text = LOST.replace(", uuid", "").replace(", GPU-aaa", "").replace("{}, {}, {}", f"{error}, {error}")
+    recording = recorded(tmp_path, text)
+    assert [gpu.uuid for gpu in recording.gpus] == ["nvidia-smi/0"]
+    assert recording.samples.num_rows == 2 and recording.refused.rows == 1
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_in_place_of_a_value_leaves_the_row_unmeasured(tmp_path: Path, error: str) -> None:
+    recording = recorded(tmp_path, LOST.format(0, "GPU-aaa", error))
+    values = recording.samples["gpu_utilization_ratio"].to_pylist()
+    assert values == pytest.approx([0.35, None, 0.35]) and recording.refused.rows == 0
+
+
+def test_where_every_uuid_is_an_error_the_next_column_tells_gpus_apart(tmp_path: Path) -> None:
+    text = LOST.format(1, "[N/A]", "5 %").replace("GPU-aaa", "[GPU is lost]")
+    assert sorted(gpu.uuid for gpu in recorded(tmp_path, text).gpus) == ["nvidia-smi/0", "nvidia-smi/1"]
+
+
+def logged(path: Path, *, head: str = "", cells: str = "") -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"timestamp, index, utilization.gpu [%]{head}\n2026/11/20 10:00:00.000, 0, 5 %{cells}\n")
+    return path
+
+
+def test_logs_of_two_machines_without_uuids_are_of_two_gpus(tmp_path: Path) -> None:
+    """The machine is the file's, or a column's, or said beside it."""
+    by_file = [logged(tmp_path / name) for name in ("node1.example.org.csv", "node2.csv")]
+    by_column = logged(tmp_path / "all.csv", head=", hostname", cells=", node3")
+    beside = logged(tmp_path / "smi" / "smi.csv")
+    (beside.parent / "smi.toml").write_text('node_name = "node4"\nmodel = "A100"\n')
+    told = [gpu for path in (*by_file, by_column, beside) for gpu in open_recording(path).gpus]
+    assert [(gpu.node, gpu.uuid) for gpu in told] == [
+        ("node1.example.org", "node1.example.org/0"),
+        ("node2", "node2/0"),
+        ("node3", "node3/0"),
+        ("node4", "node4/0"),
+    ]
+    assert [gpu.model for gpu in told] == [None, None, None, "A100"]
+
+
+def test_what_stands_beside_a_log_is_checked(tmp_path: Path) -> None:
+    path = logged(tmp_path / "smi.csv")
+    (tmp_path / "smi.toml").write_text('nodename = "node4"')
+    with pytest.raises(BadMapping, match="did you mean 'node_name'"):
+        open_recording(path)
+    (tmp_path / "smi.toml").write_text('node = "rack"')
+    with pytest.raises(BadMapping, match="takes node from the column 'rack', which is not there"):
+        open_recording(path)
 
 
 QUERY_GPU = [
