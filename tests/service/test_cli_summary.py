@@ -72,7 +72,7 @@ def test_what_is_no_flag_without_a_verb_is_said_to_be_none() -> None:
     with pytest.raises(BadUsage, match="unrecognized arguments: --json"):
         parse(["--json"])
     with pytest.raises(BadUsage, match="did you mean waste"):
-        parse(["--data", "d", "wast"])
+        parse(["--data", "d", "wastes"])
     with pytest.raises(BadUsage, match="--data: expected one argument"):
         parse(["--data"])
 
