@@ -3,7 +3,7 @@
 --
 -- @param from_ts instant: start of the window
 -- @param to_ts instant: end of the window
--- @param by text = user: user, project, account (the same), partition, qos, cluster, node or all
+-- @param by text = user: user, project, account (the same), partition, qos, cluster, node, job or all
 -- @param user text = NULL: only this person's
 -- @param project text = NULL: only this account's
 -- @param node text = NULL: only on this node
@@ -17,7 +17,7 @@
 -- @null key: not said, as the node by a manager that does not say where; utilization_ratio: nothing was measured
 WITH parts AS (
     SELECT
-        number, submitted_at, started_at, ended_at, user_name, project, partition, qos, cluster,
+        manager, number, submitted_at, started_at, ended_at, user_name, project, partition, qos, cluster,
         gpus / greatest(len(node_names), 1) AS gpus, utilization_ratio, least(unused_gpus, gpus) / gpus AS unused_ratio,
         least(measured_gpus, gpus) / gpus AS measured_ratio,
         unnest(CASE WHEN len(node_names) = 0 THEN [NULL] ELSE node_names END) AS node  -- not every manager says where
@@ -36,7 +36,8 @@ WITH parts AS (
 )
 SELECT
     CASE $by WHEN 'user' THEN user_name WHEN 'project' THEN project WHEN 'account' THEN project WHEN 'partition' THEN nullif(partition, '')
-        WHEN 'qos' THEN nullif(qos, '') WHEN 'cluster' THEN cluster WHEN 'node' THEN node ELSE 'all' END AS key,
+        WHEN 'qos' THEN nullif(qos, '') WHEN 'cluster' THEN cluster WHEN 'node' THEN node
+        WHEN 'job' THEN concat(manager, ':', number) ELSE 'all' END AS key,
     count(DISTINCT (cluster, number, submitted_at, started_at)) AS runs,
     sum(hours) AS gpu_hours,
     sum(hours * measured_ratio) AS measured_gpu_hours,

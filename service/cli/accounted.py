@@ -15,7 +15,9 @@ from service.summaries import accounted
 if TYPE_CHECKING:
     from service.schemas.rows import AccountedRunsRow, AccountedUseRow
 
-KEYS = ("user", "project", "account", "partition", "qos", "cluster", "node")
+KEYS = ("user", "project", "account", "partition", "qos", "cluster", "node", "job")
+MOST_ROWS = 100
+"""A year has some hundred thousand jobs; those with the most hours come first."""
 MOST_GPUS = 16
 """Of a job, each with its mean; --json has all."""
 
@@ -40,7 +42,13 @@ def draw(client: Client, by: str, span: tuple[datetime, datetime], filters: dict
             Column(title="mean use", right=True),
             Column(title="mean of 0", right=True),
         ]
-        screen.print(table(columns, [_line(row) for row in rows]))
+        screen.print(table(columns, [_line(row) for row in rows[:MOST_ROWS]]))
+        if len(rows) > MOST_ROWS:
+            left = sum(row["gpu_hours"] or 0.0 for row in rows[MOST_ROWS:])
+            screen.print(
+                f"{text.many(len(rows) - MOST_ROWS, 'row')} more with {text.gpu_hours(left)}: "
+                "--user, --project, --node or a shorter range narrows them down"
+            )
     screen.print(accounted.told(rows))
 
 

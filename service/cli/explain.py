@@ -86,16 +86,21 @@ def run_explain(flags: argparse.Namespace) -> int:
     """Print all that was decided about one job, GPU or advice."""
     from advisor.explain import Explanation, NoSuch, explain
 
-    name, settings = job_id(flags.name), settle(flags)
-    launched = _launched(flags, name)
+    settings = settle(flags)
+    launched = _launched(flags, job_id(flags.name))
     with asked(flags) as client:
         desk = consult(client, settings.effective.config)
-        found = explain(name, desk.said, desk.places)
+        tried = [
+            (each, explain(each, desk.said, desk.places)) for each in manager_job.meant(client, flags.name)
+        ]
+        known = [(name, found) for name, found in tried if not isinstance(found, NoSuch)]
+        name, found = (known or tried)[0]
         job = name if isinstance(found, NoSuch) else found.name
         is_job = isinstance(found, NoSuch) or found.kind == "job"
         pages = settings.effective.config.dashboard.run_pages
         more = (*launched, *((*_waits(client, job), *_runs(client, job, pages)) if is_job else ()))
-        past = () if not isinstance(found, NoSuch) else ended(client, name, desk.said.state.as_of_ms)
+        names = () if known else tuple(name for name, _ in tried)
+        past = next((told for each in names if (told := ended(client, each, desk.said.state.as_of_ms))), ())
     if isinstance(found, NoSuch) and (past or more):
         found = Explanation(kind="job", name=name, facts=(*past, *more))
     elif not isinstance(found, NoSuch):

@@ -140,9 +140,9 @@ def _named(
     """The job's row, by its id, or by its name where only one has it; ``None`` where only its manager knows
     it. Who used an id again is found by it where its first holder is not in the window. Raises ``NoSuchJob``.
     """
-    name = job_id(flags.job)
-    own = [row for row in rows if row["job"] in (name, flags.job, *(run["job"] for run in runs))]
-    own = own or [row for row in rows if told_id(row["job"]) in (name, flags.job)]
+    names = manager_job.ids_of(flags.job)
+    own = [row for row in rows if row["job"] in (*names, *(run["job"] for run in runs))]
+    own = own or [row for row in rows if told_id(row["job"]) in names]
     own = own or [row for row in rows if row["job_name"] == flags.job]
     if len(own) == 1:
         return own[0]

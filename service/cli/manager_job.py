@@ -5,25 +5,46 @@ import re
 from typing import TYPE_CHECKING, TypedDict
 
 from analytics import text
+from analytics.vocabulary.managers import is_imported
 from service.cli import words
+from service.cli.job_words import job_id
 from service.client import Client
 from service.summaries import waiting
 
 if TYPE_CHECKING:
     from service.schemas.rows import ManagerRunsRow
 
-_NUMBER = re.compile(r"\d+(_\d+)?")
+_ID = re.compile(
+    r"(?:slurm:)?(\d+(?:_(?:\d+|\[[\d,:%-]+\]|\*)|\+\d+)?(?:@[\w.-]+)?)"
+    r"(?:\.(?:\d+(?:\+\d+)?|batch|extern|interactive))?"
+)
+"""What Slurm prints of a job: ``812``, a task of an array (``200_1``; those that wait: ``200_[3-5%2]``,
+``200_*``), a part of a heterogeneous job (``200+1``), behind it perhaps a step, which is the job's. Sources:
+squeue(1), ``%i`` and ``--steps``; sacct(1), ``JobID``. Labels may tell the cluster too (``812@a``)."""
+
+
+def ids_of(name: str) -> tuple[str, ...]:
+    """The ids of jobs that ``name`` may be: a number alone is first of all a job that was submitted here."""
+    return tuple(dict.fromkeys((job_id(name), name, id_of(name))))
+
+
+def meant(client: Client, name: str) -> tuple[str, ...]:
+    """Those, and the ids of the manager's runs that are shown as ``name``. Blocks."""
+    job = id_of(name)
+    past = (client.rows_if_kept("accounted_runs", job=job) or []) if is_imported(job) else []
+    return tuple(dict.fromkeys((*ids_of(name), *(run["job"] for run in (*runs(client, name), *past)))))
 
 
 def runs(client: Client, name: str) -> "list[ManagerRunsRow]":
-    """The runs of the job of that id or number, ``4_2`` for an array's task; the newest first. Blocks."""
+    """The runs of the job of that id, or as Slurm prints it; the newest first. Blocks."""
     job = id_of(name)
     return client.rows("manager_runs", job=job) if job.startswith("slurm:") else []
 
 
 def id_of(name: str) -> str:
-    """``812`` and ``4_2`` as ids of Slurm's jobs; other names as they are."""
-    return f"slurm:{name}" if _NUMBER.fullmatch(name) else name
+    """What Slurm prints of a job as the id of its job here, steps as their jobs'; other names as they are."""
+    job = _ID.fullmatch(name)
+    return name if job is None else f"slurm:{job[1]}"
 
 
 def header(run: "ManagerRunsRow") -> str:

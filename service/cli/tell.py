@@ -4,9 +4,8 @@ import argparse
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from service.cli import freshness, words
+from service.cli import freshness, manager_job, words
 from service.cli.asking import asked
-from service.cli.job_words import job_id
 from service.cli.screen import print_json
 from service.errors import FallowError
 from service.summaries.finding_groups import by_kind, is_own_doing
@@ -29,7 +28,11 @@ def run_tell(flags: argparse.Namespace) -> int:
     with asked(flags) as client:
         rows = client.rows("findings", from_ts=now - BACK, to_ts=now + timedelta(minutes=1), open=True)
         judged = freshness.lateness(client, datetime.now(UTC))
-    found = _of(flags.job, [row for row in rows if row["job"] and is_own_doing(row["kind"])])
+        rows = [row for row in rows if row["job"] and is_own_doing(row["kind"])]
+        ids = manager_job.ids_of(flags.job)
+        if not any(row["job"] in ids for row in rows):
+            ids = manager_job.meant(client, flags.job)
+    found = _of(flags.job, ids, rows)
     if not found:
         why = "nothing was judged yet" if judged == freshness.NEVER else "nothing is found of it now"
         raise NothingToTell(
@@ -49,9 +52,12 @@ def run_tell(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _of(name: str, rows: "list[FindingsRow]") -> "list[FindingsRow]":
-    """The rows of one job, by its id, or by its name where only one has it. Raises ``NothingToTell``."""
-    own = [row for row in rows if row["job"] in (name, job_id(name))]
+def _of(name: str, meant: tuple[str, ...], rows: "list[FindingsRow]") -> "list[FindingsRow]":
+    """The rows of one job: with one of the ids ``meant``, else of that name where only one job has it.
+
+    Raises ``NothingToTell``.
+    """
+    own = [row for row in rows if row["job"] in meant]
     own = own or [row for row in rows if row["job_name"] == name]
     ids = sorted({str(row["job"]) for row in own})
     if len(ids) > 1:

@@ -137,6 +137,31 @@ def test_use_is_bounds_of_what_has_means_and_nothing_of_the_rest(
     assert stored(tmp_path, "accounted_use", by="all", user="nobody", **WINDOW) == []
 
 
+@pytest.mark.parametrize("typed", ["200_1", "200+1", "200_1.batch", "slurm:200+1", "203", "201.0"])
+def test_a_task_or_part_is_found_as_slurm_prints_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: str
+) -> None:
+    parts = (row(0, JobIDRaw="203", JobID="200_1"), row(1, JobIDRaw="201", JobID="200+1"))
+    imported(tmp_path, parts, capsys, "--yes")
+    assert main(["job", typed, "--data", str(tmp_path)]) == 0
+    shown = "slurm:200+1" if "+" in typed or "201" in typed else "slurm:200_1"
+    assert capsys.readouterr().out.startswith(shown)
+
+
+def test_a_ledger_by_job_lists_imported_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs of one job are a row: 8 GPUs for an hour are 8, two runs of an hour on 2 GPUs are 4."""
+    imported(tmp_path, (*ROWS[:2], row(2, JobIDRaw="0", JobID="0")), capsys, "--yes")
+    rows = stored(tmp_path, "accounted_use", by="job", **WINDOW)
+    assert [(each["key"], each["runs"], each["gpu_hours"]) for each in rows] == [
+        ("slurm:1", 1, 8.0),
+        ("slurm:0", 2, 4.0),
+    ]
+    range_ = ["--since", "2025-11-25", "--until", "2025-11-26"]
+    assert main(["ledger", "--by", "job", *range_, "--data", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "slurm:1 " in told and "slurm:0 " in told
+
+
 def test_hours_of_a_node_that_is_measured_are_the_ledgers_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

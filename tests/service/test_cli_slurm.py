@@ -47,6 +47,35 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    ("typed", "job"),
+    [
+        ("812", "slurm:812"),
+        ("200_1", "slurm:200_1"),  # a task of an array
+        ("200_[3-5%2]", "slurm:200_[3-5%2]"),  # its tasks that wait, by squeue
+        ("200_[1,7]", "slurm:200_[1,7]"),
+        ("200_*", "slurm:200_*"),  # the same, by scontrol
+        ("200+1", "slurm:200+1"),  # a part of a heterogeneous job
+        ("812.0", "slurm:812"),  # steps, by sacct and squeue --steps
+        ("812.batch", "slurm:812"),
+        ("200_1.extern", "slurm:200_1"),
+        ("200+1.interactive", "slurm:200+1"),
+        ("200.0+1", "slurm:200"),
+        ("812@a", "slurm:812@a"),
+        ("slurm:200+1", "slurm:200+1"),
+        ("slurm:812.batch", "slurm:812"),
+        ("fallow:7", "fallow:7"),
+        ("train-200", "train-200"),
+        ("pod:ns/200_1", "pod:ns/200_1"),
+        ("200_x", "200_x"),
+        ("123.server", "123.server"),  # of PBS
+    ],
+)
+def test_each_form_that_slurm_prints_of_a_job_is_its_id(typed: str, job: str) -> None:
+    assert manager_job.id_of(typed) == job
+    assert manager_job.id_of(manager_job.id_of(typed)) == job
+
+
 def test_who_waits_is_in_slurm_s_order_with_its_reason(site: Path) -> None:
     with open_store(at_path(site)) as store, store.reader() as reader:
         rows = run(reader, "manager_queue", {}).to_pylist()
