@@ -15,6 +15,7 @@ import fallow
 from fallow import burst
 from fallow.burst.layers import layers_in_a_row
 from fallow.burst.plan import Placement, Plan, Predicted
+from fallow.trainer import Trainer
 from tests.fallow.crew import task
 
 STEPS, BATCH = 30, 48
@@ -65,7 +66,12 @@ def built() -> nn.Sequential:
 
 
 def train(
-    environment: Mapping[str, str], plans: list[Plan], note: Callable[[Any, bool], None], **recipe: Any
+    environment: Mapping[str, str],
+    plans: list[Plan],
+    note: Callable[[Any, bool], None],
+    *,
+    after_step: Callable[[Trainer], None] = lambda trainer: None,
+    **recipe: Any,
 ) -> dict[str, torch.Tensor]:
     """The state at the end. ``note`` gets each committed step, and whether it was by a plan."""
     asked = {"global_batch": BATCH, "max_micro_batch": BATCH, "max_grad_norm": 1.0, **recipe}
@@ -79,6 +85,7 @@ def train(
         by_plan, done = model.bursts, trainer.step()
         if done is not None:
             note(done, by_plan)
+            after_step(trainer)
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 

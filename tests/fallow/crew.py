@@ -4,6 +4,7 @@ Threads start at once where processes would import torch first, so many training
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,19 @@ from fallow.trainer import Trainer
 from fallow.types import Step
 from tests.fallow.devices import NAME, moved
 
-LIMITS = Limits(start_ms=30_000, connect_ms=5_000, switch_ms=10_000, report_ms=5_000)
+PATIENT_MS = 240_000
+"""Less than pytest waits for a test, so that the journal says what did not come."""
+LIMITS = Limits(
+    start_ms=PATIENT_MS,
+    connect_ms=PATIENT_MS,
+    switch_ms=PATIENT_MS,
+    report_ms=PATIENT_MS,
+    silence_ms=PATIENT_MS,
+    idle_silence_ms=PATIENT_MS,
+    gather_ms=PATIENT_MS,
+)
+"""Nobody is given up for being late: a thread cannot be killed and would live on beside its replacement, and
+whoever is late here waits for a processor. Joiners are taken in together."""
 
 
 def task(
@@ -99,6 +112,20 @@ def training(
         outcome.parameters = {name: value.clone().cpu() for name, value in model.state_dict().items()}
 
     return train
+
+
+def until_resized(worlds: Mapping[int, int]) -> Callable[[Trainer], None]:
+    """For ``after_step``: behind a step of ``run``'s script, rank 0 waits until that change is agreed.
+
+    It comes with the next step then. A training of milliseconds may else end before its joiner has come.
+    """
+
+    def wait(trainer: Trainer) -> None:
+        asked = [world for step, world in worlds.items() if step < trainer.next_step]
+        while asked and trainer.rank == 0 and trainer.world_size != asked[-1] and not trainer._seat.flag():
+            time.sleep(0.001)
+
+    return wait
 
 
 class ThreadWorker:

@@ -5,7 +5,6 @@ TEST_DEVICE=pretend python -m tests.fallow.on_pretend trainings
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from fallow.process_group.collectives import Group
 from fallow.process_group.state_transfer import receive_state, send_state
 from fallow.state import checkpoint
 from tests.fallow import devices, pretend
-from tests.fallow.crew import Outcome, run, training
+from tests.fallow.crew import Outcome, run, training, until_resized
 from tests.fallow.ranks import together
 
 STEPS = 6
@@ -263,7 +262,7 @@ def handed() -> dict[str, Any]:
 
 def resized(steps: int, sizes: dict[int, int]) -> dict[str, Any]:
     """A training that has so many workers from each step on, beside one on the CPU that stays alone."""
-    done = run(training(steps, each_step=lambda: time.sleep(0.01)), 1, sizes)
+    done = run(training(steps, after_step=until_resized(sizes)), 1, sizes)
     reference = Outcome()
     training(steps, device="cpu")({}, reference)
     assert reference.parameters is not None

@@ -1,6 +1,5 @@
 """Whatever a model keeps in buffers, and however it changes them, is the same in all workers."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from fallow.process_group.collectives import Group  # noqa: E402
 from fallow.state.buffers import Buffers  # noqa: E402
 from fallow.state.replica import Replica  # noqa: E402
 from fallow.types import Recipe  # noqa: E402
-from tests.fallow.crew import Outcome, run, task  # noqa: E402
+from tests.fallow.crew import Outcome, run, task, until_resized  # noqa: E402
 from tests.fallow.ranks import CPU, together  # noqa: E402
 
 pytestmark = pytest.mark.quick
@@ -195,6 +194,10 @@ class Levelled(nn.Module):
         return self.layer(x * self.tilt)
 
 
+WORLDS = {8: 3, 30: 2, 40: 4}
+"""Of a training that is driven: the workers asked for behind a step."""
+
+
 def level(total: int, environment: Any, outcome: Outcome, stop: int | None = None, **recipe: Any) -> Levelled:
     model = Levelled()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -206,7 +209,8 @@ def level(total: int, environment: Any, outcome: Outcome, stop: int | None = Non
         done = trainer.step()
         if done is not None:
             outcome.steps.append(done)
-            time.sleep(0.005 if trainer.generation else 0)
+            if trainer.generation:
+                until_resized(WORLDS)(trainer)
         if step + 1 == stop:
             trainer.save()
             break
@@ -216,9 +220,10 @@ def level(total: int, environment: Any, outcome: Outcome, stop: int | None = Non
 
 def test_a_joiner_takes_over_what_no_state_dict_shows() -> None:
     alone = level(60, {}, Outcome())
-    done = run(lambda environment, outcome: level(60, environment, outcome) and None, 1, {8: 3, 30: 2, 40: 4})
+    done = run(lambda environment, outcome: level(60, environment, outcome) and None, 1, WORLDS)
     assert done.exit_code == 0, done.journal
-    assert any(step.world_size == 3 for outcome in done.outcomes for step in outcome.steps)
+    seen = {step.world_size for outcome in done.outcomes for step in outcome.steps}
+    assert seen == {1, 2, 3, 4}, done.journal
     for outcome in done.finished:
         assert outcome.parameters is not None
         assert torch.allclose(outcome.parameters["level"], torch.full((2,), 60.0).double(), rtol=0, atol=1e-9)

@@ -1,7 +1,6 @@
 """A training by burst plans, resized and with ranks that die: losses and end are those of one rank."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from fallow.data.batch_plan import BatchError
 from fallow.errors import Mistake
 from fallow.job import connect
 from tests.fallow.burst_train import BATCH, PLACED, STEPS, built, every_plan, train
-from tests.fallow.crew import Outcome, run
+from tests.fallow.crew import Outcome, run, until_resized
 from tests.fallow.driven import Kill, Resize, drive
 
 SCRIPT = Path(__file__).with_name("burst_train.py")
@@ -34,7 +33,6 @@ def check_end(state: dict[str, torch.Tensor], alone: Outcome) -> None:
 
 
 def test_resized_it_goes_on_by_the_plan_of_each_size(alone: Outcome) -> None:
-    """A step is slow while the world asked for has not come about: a busy machine connects late."""
     by_plan_in: set[int] = set()
     script = {4: 4, 11: 3, 18: 1, 22: 2}
 
@@ -43,11 +41,8 @@ def test_resized_it_goes_on_by_the_plan_of_each_size(alone: Outcome) -> None:
             outcome.steps.append(done)  # type: ignore[arg-type]
             if by_plan:
                 by_plan_in.add(done.world_size)  # type: ignore[attr-defined]
-            asked = [world for step, world in script.items() if step <= done.number]  # type: ignore[attr-defined]
-            if asked and done.world_size != asked[-1]:  # type: ignore[attr-defined]
-                time.sleep(0.5)
 
-        outcome.parameters = train(environment, every_plan(), note)
+        outcome.parameters = train(environment, every_plan(), note, after_step=until_resized(script))
 
     ended = run(trained, workers=2, script=script)  # type: ignore[arg-type]
     assert ended.exit_code == 0, [ended.journal, *(each.error for each in ended.outcomes)]

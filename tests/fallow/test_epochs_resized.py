@@ -70,9 +70,7 @@ class Diary:
             for step, batches in trainer.steps(task(SAMPLES)):
                 for x, y in batches:
                     trainer.backward(nn.functional.cross_entropy(model(x.to(NAME)), y.to(NAME)))
-                deadline_s = time.monotonic() + 20
                 while step in self._hold and trainer.rank == 0 and not trainer._seat.flag():
-                    assert time.monotonic() < deadline_s
                     time.sleep(0.001)
                 done = trainer.step()
                 if done is not None:
@@ -154,9 +152,7 @@ def test_a_joiner_of_a_loop_over_loops_is_told_that_it_repeats_what_lies_between
             for step, batches in trainer.steps(task(SAMPLES), epochs=4 * (loop + 1) // loops):
                 for x, y in batches:
                     trainer.backward(nn.functional.cross_entropy(model(x.to(NAME)), y.to(NAME)))
-                deadline_s = time.monotonic() + 20
                 while step == 9 and trainer.rank == 0 and not trainer._seat.flag():
-                    assert time.monotonic() < deadline_s
                     time.sleep(0.001)
                 done = trainer.step()
                 if done is not None:

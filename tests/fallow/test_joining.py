@@ -15,9 +15,10 @@ from fallow import protocol  # noqa: E402
 from fallow.errors import NotYetJoined  # noqa: E402
 from fallow.process_group.variables import follow  # noqa: E402
 from fallow.state.recorded_calls import Recorder, replay  # noqa: E402
-from tests.fallow.crew import SEEDING, Outcome, network, run, task  # noqa: E402
+from tests.fallow.crew import SEEDING, Outcome, network, run, task, until_resized  # noqa: E402
 
 STEPS = 25
+GROWS = {2: 3}
 
 
 class Watched:
@@ -39,6 +40,7 @@ class Watched:
         asked = ("rank", "world_size", "next_step", "epoch", "generation")
         self.refused[me] = sum(map(refuses, [trainer] * len(asked), asked)) + refuses(job, "is_main")
         self.seen[me] = []
+        wait = until_resized(GROWS)
         model.register_forward_pre_hook(lambda *_: self._count(me))
         for step, batches in trainer.steps(task(), STEPS):
             self.seen[me].append((step, trainer.rank, trainer.world_size, job.is_main))
@@ -47,6 +49,7 @@ class Watched:
             done = trainer.step()
             if done is not None:
                 outcome.steps.append(done)
+                wait(trainer)
         outcome.parameters = {name: value.clone() for name, value in model.state_dict().items()}
 
     def _count(self, me: str) -> None:
@@ -65,7 +68,7 @@ def refuses(asked: Any, name: str) -> bool:
 @pytest.mark.process
 def test_a_joiner_is_taken_in_before_its_first_step_is_given_out() -> None:
     watched = Watched()
-    done = run(watched.train, workers=1, script={2: 3})
+    done = run(watched.train, workers=1, script=GROWS)
     assert done.exit_code == 0, done.journal
     assert set(watched.refused.values()) == {6}
     assert len(watched.refused) == 3

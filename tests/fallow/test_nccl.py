@@ -20,7 +20,7 @@ from fallow.process_group import group as groups  # noqa: E402
 from fallow.process_group.collectives import Alone, GroupBroken  # noqa: E402
 from fallow.process_group.membership_client import Proof  # noqa: E402
 from fallow.process_group.nccl_group import NcclGroup  # noqa: E402
-from tests.fallow.crew import Outcome, run, training  # noqa: E402
+from tests.fallow.crew import Outcome, run, training, until_resized  # noqa: E402
 from tests.fallow.gpus import a_gpu  # noqa: E402
 from tests.fallow.nccl_stand_in import Options, StandIn  # noqa: E402
 from tests.fallow.ranks import side_by_side  # noqa: E402
@@ -430,20 +430,19 @@ def test_a_worker_that_dies_amid_a_sum_never_has_garbage_committed(monkeypatch: 
     monkeypatch.setitem(groups.OWN_SUMS, "cpu", over_stand_in)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: a_gpu(next(buses)))
     monkeypatch.setenv(address_store.RANKS_PER_ID, "128")
-    steps, born = 40, list[Outcome]()
+    steps, born, grows = 40, list[Outcome](), {4: 3}
 
     def train(environment: Any, outcome: Outcome) -> None:
         born.append(outcome)
         dies = len(born) == 2
 
         def falter() -> None:
-            time.sleep(0.01)
             if dies and outcome.steps[-1].world_size > 1 and len(outcome.steps) > 3:
                 raise RuntimeError("this worker dies, and says goodbye to nobody")
 
-        training(steps, each_step=falter)(environment, outcome)
+        training(steps, each_step=falter, after_step=until_resized(grows))(environment, outcome)
 
-    done = run(train, 1, {4: 3})
+    done = run(train, 1, grows)
     assert done.exit_code == 0, done.journal
     assert any("dies" in str(outcome.error) for outcome in done.outcomes), done.journal
     reference = Outcome()
@@ -458,14 +457,24 @@ def test_a_worker_that_dies_amid_a_sum_never_has_garbage_committed(monkeypatch: 
 def test_a_worker_that_cannot_connect_says_why_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its thread ends without a word, and the controller waits for its limit and blames the time."""
 
+    refused = threading.Semaphore(0)
+
     def refuse(*where: Any, **times: Any) -> Any:
+        refused.release()
         raise TypeError("an odd version of torch")
 
     buses = itertools.count(1)
     monkeypatch.setitem(groups.OWN_SUMS, "cpu", refuse)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: a_gpu(next(buses)))
     monkeypatch.setenv(address_store.RANKS_PER_ID, "128")
-    done = run(training(30, each_step=lambda: time.sleep(0.02)), 1, {4: 2})
+
+    def rest(trainer: Any) -> None:
+        """Until a third is refused: the first two were one attempt, and it has been given up by then."""
+        if trainer.next_step == 6:
+            for _ in range(3):
+                refused.acquire()
+
+    done = run(training(30, after_step=rest), 1, {4: 2})
     assert done.exit_code == 0, done.journal
     assert any(
         "could not connect: failed: TypeError: an odd version of torch" in line for line in done.journal

@@ -42,9 +42,7 @@ class Watched:
         real = trainer.step
 
         def step() -> Any:
-            deadline_s = time.monotonic() + 20
             while trainer.next_step in self._hold and trainer.rank == 0 and not trainer._seat.flag():
-                assert time.monotonic() < deadline_s
                 time.sleep(0.001)
             done = real()
             if done is not None:

@@ -1,6 +1,7 @@
 """A driven training tells its scheduler how it goes, without being asked to, and what its script adds."""
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -51,7 +52,10 @@ def test_a_controller_can_read_how_its_training_goes() -> None:
                 trainer.backward(torch.nn.functional.cross_entropy(model(x), y))
             trainer.step()
             job.report(tokens_per_s=100.0 + step)
+            if step == 30:
+                read.wait()
 
+    read = threading.Event()  # by the controller: the training may be over before it looks, else
     workers: dict[str, ThreadWorker] = {}
     seen: list[dict[str, Any]] = []
 
@@ -62,6 +66,8 @@ def test_a_controller_can_read_how_its_training_goes() -> None:
         seen.extend(
             json.loads(told) for member in controller.view.members if (told := controller.report(member))
         )
+        if any("step" in report for report in seen) and any("tokens_per_s" in report for report in seen):
+            read.set()
 
     controller = Controller(spawn, workers=2, maximum=2, limits=LIMITS)
     assert controller.run(poll) == 0, controller.journal

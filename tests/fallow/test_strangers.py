@@ -27,7 +27,7 @@ from fallow.process_group.address_store import Meeting  # noqa: E402
 from fallow.process_group.collectives import Group, GroupBroken  # noqa: E402
 from fallow.secret import Secret  # noqa: E402
 from fallow.workers.pool import WorkerPool  # noqa: E402
-from tests.fallow.crew import LIMITS, run, training  # noqa: E402
+from tests.fallow.crew import LIMITS, run, training, until_resized  # noqa: E402
 from tests.fallow.ranks import CPU  # noqa: E402
 from tests.fallow.stranger import ACCOUNT  # noqa: E402
 
@@ -303,7 +303,8 @@ def test_a_training_grows_once_the_stranger_lets_it_and_loses_no_step(
     monkeypatch.setattr(groups, "CONNECT_TIMEOUT", timedelta(seconds=2))
     intruder = Intruder(at_most=4)  # two ports an attempt
     intruder.start()
-    done = run(training(60, each_step=lambda: time.sleep(0.03), schedule=False), workers=1, script={5: 2})
+    grows = {5: 2}
+    done = run(training(60, after_step=until_resized(grows), schedule=False), workers=1, script=grows)
     assert done.exit_code == 0, done.journal
     assert intruder.taken
     steps = done.outcomes[0].steps

@@ -1,12 +1,11 @@
 """A resized training learns what a fixed one learns, to the rounding of float64."""
 
-import time
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
-from tests.fallow.crew import Outcome, Train, noisy_network, run, training  # noqa: E402
+from fallow.trainer import Trainer  # noqa: E402
+from tests.fallow.crew import Outcome, Train, noisy_network, run, training, until_resized  # noqa: E402
 
 TOLERANCE = 1e-12
 
@@ -45,18 +44,20 @@ def test_a_driven_training_of_any_world_size_equals_one_alone(world: int) -> Non
 
 def test_a_training_resized_up_and_down_equals_one_alone() -> None:
     steps = 120
-    done = run(training(steps, each_step=lambda: time.sleep(0.02)), 1, {10: 3, 40: 2, 60: 4, 80: 1})
+    worlds = {10: 3, 40: 2, 60: 4, 80: 1}
+    done = run(training(steps, after_step=until_resized(worlds)), 1, worlds)
     assert done.exit_code == 0, done.journal
     reference = alone(steps)
     assert done.finished
-    worlds = {step.world_size for outcome in done.outcomes for step in outcome.steps}
-    assert {1, 3} <= worlds, done.journal
+    seen = {step.world_size for outcome in done.outcomes for step in outcome.steps}
+    assert seen == {1, 2, 3, 4}, done.journal
     for outcome in done.finished:
         assert_same_training(outcome, reference)
 
 
 def test_shares_by_speed_change_nothing_that_is_learned_however_it_is_resized() -> None:
-    done = run(training(90, balance_by_speed=True, **SLOWLY), 2, {15: 3, 40: 1, 60: 4})
+    worlds = {15: 3, 40: 1, 60: 4}
+    done = run(training(90, balance_by_speed=True, after_step=until_resized(worlds)), 2, worlds)
     assert done.exit_code == 0, done.journal
     reference = alone(90)
     assert done.finished
@@ -79,18 +80,20 @@ class Average:
 
 def test_what_the_script_does_after_a_step_is_handed_over_with_that_step() -> None:
     averages: list[Average] = []
+    worlds = {5: 3, 20: 2, 30: 4}
+    wait = until_resized(worlds)
 
     def train(environment: object, outcome: Outcome) -> None:
         average = Average()
         averages.append(average)
 
-        def after(trainer: object) -> None:
+        def after(trainer: Trainer) -> None:
             average.losses.append(outcome.steps[-1].loss)
-            time.sleep(0.005)
+            wait(trainer)
 
         training(60, state={"average": average}, after_step=after)(environment, outcome)  # type: ignore[arg-type]
 
-    done = run(train, 1, {5: 3, 20: 2, 30: 4})
+    done = run(train, 1, worlds)
     assert done.exit_code == 0, done.journal
     reference = [step.loss for step in alone(60).steps]
     for average, outcome in zip(averages, done.outcomes, strict=True):
@@ -107,7 +110,6 @@ def test_alone_opens_no_store_and_starts_no_thread() -> None:
     assert [step.world_size for step in outcome.steps] == [1] * 5
 
 
-SLOWLY = {"each_step": lambda: time.sleep(0.005)}
 RESIZES = {8: 3, 30: 2, 45: 4, 60: 1}
 
 
@@ -135,9 +137,9 @@ def test_the_deterministic_mode_gives_the_same_bits_for_any_world_size(world: in
 
 def test_the_deterministic_mode_gives_the_same_bits_whatever_the_resizes() -> None:
     reference = taken(bitwise(90))
-    done = run(bitwise(90, **SLOWLY), 1, RESIZES)
+    done = run(bitwise(90, after_step=until_resized(RESIZES)), 1, RESIZES)
     assert done.exit_code == 0, done.journal
-    assert {step.world_size for outcome in done.outcomes for step in outcome.steps} >= {1, 3}
+    assert {step.world_size for outcome in done.outcomes for step in outcome.steps} == {1, 2, 3, 4}
     for outcome in done.finished:
         assert_same_bits(outcome, reference)
 
