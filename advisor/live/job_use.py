@@ -49,6 +49,7 @@ def own_rows(
             "measured_ms": shares["told_ms"],
             "utilization_mean_ratio": shares["utilization_mean_ratio"],
             "utilization_p95_ratio": shares["utilization_p95_ratio"],
+            "excess_ratios": shares.get("excess_ratios"),
             "memory_peak_bytes": shares["memory_peak_bytes"],
             "others": 0,
             "is_crowded": board_ratio > rules.pack_p95_sum,
@@ -80,6 +81,7 @@ def use_of(
         idle_gpu_hours=sum(row["idle_ms"] * _part(parts, row) for row in rows) / HOUR_MS,
         utilization_mean_ratio=_mean([row["utilization_mean_ratio"] for row in rows]),
         utilization_p95_ratio=_largest([row["utilization_p95_ratio"] for row in rows]),
+        excess_ratios=excesses_of(rows[0]) if len(rows) == 1 else None,
         controller_p95_ratio=_largest(
             [
                 _known_largest(row.get("controller_p95_ratio"), each.get("controller_p95_ratio"))
@@ -98,6 +100,12 @@ def use_of(
         or any((each.get("engines_max_ratio") or 0.0) > IDLE_RATIO for each in lately),
         by_engines=sum(row["engine_ms"] for row in rows) > ENGINES_RATIO * max(1, measured_ms),
     )
+
+
+def excesses_of(row: Row) -> tuple[float, ...] | None:
+    """The excess over each twentieth of the GPU; ``None`` where it is not measured, or not asked for."""
+    told = row.get("excess_ratios")
+    return tuple(told) if told else None
 
 
 def _part(parts: Mapping[str, float | None], row: Row) -> float:

@@ -25,9 +25,11 @@ class JobUse:
     ``coverage_ratio`` is the share of that time that was measured. Utilization is on the ``rung`` that
     19 of 20 minutes reach (the others overstate it); ``utilization_p95_ratio`` and ``memory_peak_bytes``
     are those of its busiest GPU, the former over the minutes in which it worked; kernels run there for
-    ``kernels_ratio`` of the time while it works. ``memory_needed_bytes`` is the peak that tensors
-    took, which only the job itself can tell. ``gpus_used`` is on how many of its GPUs it ever computed,
-    ``memory_unused_bytes`` the peak of the fullest of the others (``None``: there are none, or not measured).
+    ``kernels_ratio`` of the time while it works. ``excess_ratios``: by how much these minutes exceed 0.05,
+    0.10, .. 0.95 of the GPU, on the mean; of jobs on one GPU. ``memory_needed_bytes`` is the peak that
+    tensors took, which only the job itself can tell. ``gpus_used`` is on how many of its GPUs it ever
+    computed, ``memory_unused_bytes`` the peak of the fullest of the others (``None``: there are none, or not
+    measured).
     ``by_engines``: in more than one minute of 20 it worked on video engines, for which the SMs' utilization
     does not stand; ``uses_engines``: they worked at all, in the newest two hours or more than the SMs did
     before. Hours are GPU-hours as the ledger counts them: of a MIG instance its part of the device.
@@ -46,6 +48,7 @@ class JobUse:
     idle_gpu_hours: float = 0.0
     utilization_mean_ratio: float | None = None
     utilization_p95_ratio: float | None = None
+    excess_ratios: tuple[float, ...] | None = None
     controller_p95_ratio: float | None = None
     kernels_ratio: float | None = None
     memory_peak_bytes: int | None = None

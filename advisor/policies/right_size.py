@@ -8,6 +8,8 @@ A100 jobs (SoCC '22) the three that pass kept 0.91 to 0.98 of their speed on the
 one that passes but for reading memory over a tenth of the time fell to 0.85: it is advised none.
 Slices smaller than 4g are not in those measurements.
 
+Above the busiest minutes the job's own peaks decide (``advisor.policies.peaks``).
+
 Nothing is done to a running job: it is advice for the next request, so its steps are empty.
 
 Which slices there are is from NVIDIA's MIG User Guide, by model; their memory and SMs are what the driver
@@ -23,6 +25,7 @@ from advisor.planner.observed import JobUse, Observed
 from advisor.planner.plan import Abstain, Advice
 from advisor.policies.exemptions import silence
 from advisor.policies.mig_profiles import slices_of
+from advisor.policies.peaks import keeps_speed, longer_ratio
 from advisor.policies.phrases import job_name, money_of
 from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Use
 from analytics import text
@@ -45,8 +48,6 @@ EXACT = 5
 tenths of 80% because a computer has no exact 0.24."""
 # A smaller saving is not worth a person's time to change a script.
 LEAST_SAVING = 0.25
-PERCENTILE = 0.95
-"""That of the utilization which a size is told by (``utilization_p95_ratio``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class Fit:
     """A smaller thing that would do: what to ask for, its part of the present hours, and the risk.
 
     ``room``: how much room is left in it, as a sentence with a space before it, where that decides its size.
+    ``longer_ratio``: by how much longer its peaks make its work take on it (``advisor.policies.peaks``).
     """
 
     ask: str
@@ -61,6 +63,7 @@ class Fit:
     risk: str
     confidence: float
     room: str = ""
+    longer_ratio: float | None = None
 
 
 def advise(
@@ -83,9 +86,7 @@ def advise(
         elif _is_one_instance(state, job):
             answers.append(_abstain(state, job, "it has a MIG instance, which nobody cuts or shares", ""))
         elif (fit := _smallest(state, observed, job, rules)) is None:
-            mine = state.placements[job_id].gpus
-            total = state.gpus[mine[0]].memory_bytes
-            answers.append(_abstain(state, job, *_no_smaller(observed.uses[job_id], len(mine), total)))
+            answers.append(_abstain(state, job, *_no_smaller(state, observed.uses[job_id], rules)))
         else:
             answers.append(_advice(state, observed, job, fit))
     return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))
@@ -127,8 +128,10 @@ def _thin(job: Job, use: JobUse | None, gpus: int, rules: PlannerConfig) -> tupl
     return None
 
 
-def _no_smaller(use: JobUse, gpus: int, total_bytes: int | None) -> tuple[str, str]:
+def _no_smaller(state: ClusterState, use: JobUse, rules: PlannerConfig) -> tuple[str, str]:
     """Why nothing smaller would do, and what would change that."""
+    placement = state.placements[use.job]
+    gpus, total_bytes = len(placement.gpus), state.gpus[placement.gpus[0]].memory_bytes
     if gpus > 1 and _keeps_data(use, total_bytes):
         return (
             f"it computes on {use.gpus_used} of its {gpus} GPUs, and keeps data on the others, "
@@ -143,6 +146,10 @@ def _no_smaller(use: JobUse, gpus: int, total_bytes: int | None) -> tuple[str, s
         return "no size is known for several GPUs", ""
     if use.uses_engines and use.gpus_used == 1:
         return "it uses video engines, of which a slice has a part or none, and no other size would do", ""
+    if use.rung is Basis.SM_ACTIVE and total_bytes is not None:
+        least = _tenths(max(_needs(use, total_bytes, rules)))
+        if least <= (1 - LEAST_SAVING) * placement.share and not keeps_speed(use, least):
+            return f"its busiest minutes need what it has: {_too_slow(use, least)}", "flatter peaks"
     return "what it has fits what it uses", "using less"
 
 
@@ -201,25 +208,29 @@ def _slice(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
         return None  # who reads more than a slice gives has been turned away before
     part = "a whole" if share == 1 else f"{share:g} of a"
     for piece in slices_of(gpu.model, gpu.memory_bytes):
-        if busy <= rules.fit_p95 * piece.sm_ratio and peak <= rules.fit_memory * piece.memory_bytes:
+        is_wide = busy <= rules.fit_p95 * piece.sm_ratio and keeps_speed(use, piece.sm_ratio)
+        if is_wide and peak <= rules.fit_memory * piece.memory_bytes:
             return Fit(
                 ask=f"a {piece.name} slice instead of {part} {gpu.model}",
                 hours_ratio=piece.hours_ratio / share,
                 risk=f"it may run at {text.percent(MIG_WORST)} of its speed (the slowest such job of MISO's)"
-                f"{_peaks(piece.sm_ratio)}{_slower(use)}",
+                f"{_peaks(use, piece.sm_ratio)}{_slower(use)}",
                 confidence=0.8 if use.rung is Basis.SM_ACTIVE else 0.7,
+                longer_ratio=longer_ratio(use, piece.sm_ratio),
             )
     return None
 
 
-def _peaks(ratio: float) -> str:
-    """How much longer its peaks may take on so much of a GPU, at most, for the risk.
-
-    The 95th percentile says nothing of the twentieth of the minutes above it. A minute that fills ``u`` of a
-    GPU takes ``u / ratio`` minutes on this much of one: with all of these at 100% that is the bound.
-    """
-    longer = (1 - PERCENTILE) * (1 / ratio - 1)
-    return f"; its busiest twentieth of minutes may make it take up to {text.percent(longer)} longer"
+def _peaks(use: JobUse, part: float) -> str:
+    """How much longer its peaks make its work take on so much of a GPU, for the risk."""
+    longer = longer_ratio(use, part)
+    if use.excess_ratios is None:
+        return (
+            f"; its busiest twentieth of minutes may make its work take up to {text.percent(longer)} longer"
+        )
+    if longer < 10**-EXACT / 100:
+        return "; no minute of its work filled more than that"
+    return f"; its peaks would have made its work take {text.percent(longer)} longer"
 
 
 def _slower(use: JobUse) -> str:
@@ -237,19 +248,21 @@ def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
     """A fraction of the GPU in tenths, for sites that give fractions; it holds compute and memory both."""
     if gpu.memory_bytes is None or use.rung is not Basis.SM_ACTIVE:
         return None
-    compute = (use.utilization_p95_ratio or 0.0) / rules.fit_p95
-    room = gpu.memory_bytes - rules.shared_reserve_bytes
-    memory = (use.memory_peak_bytes or 0) / rules.fit_memory / room if room > 0 else 1.0
-    needed = max(SMALLEST_SHARE, ceil(round(max(compute, memory) * 10, EXACT)) / 10)
+    compute, memory = _needs(use, gpu.memory_bytes, rules)
+    least = _tenths(max(compute, memory))
+    needed = _with_peaks(use, least)
     if needed >= share:
         return None
+    room = gpu.memory_bytes - rules.shared_reserve_bytes
     of = text.size(room) if rules.shared_reserve_bytes else ""
     sharing = f" A GPU that is shared gives {of}, the rest of its memory is left free." if of else ""
-    spare = (
-        f" Memory decides the share, with {text.percent(1 - rules.fit_memory)} to spare.{sharing}"
-        if memory > compute
-        else f" The busiest minutes decide the share, with {text.percent(1 - rules.fit_p95)} to spare."
-    )
+    if needed > least:
+        spare = f" Its peaks decide the share: {_too_slow(use, least)}."
+    elif memory > compute:
+        to_spare = text.percent(1 - rules.fit_memory)
+        spare = f" Memory decides the share, with {to_spare} to spare.{sharing}"
+    else:
+        spare = f" The busiest minutes decide the share, with {text.percent(1 - rules.fit_p95)} to spare."
     return Fit(
         ask=f"{needed:g} of a {gpu.model or 'GPU'} instead of {share:g}",
         hours_ratio=needed / share,
@@ -258,13 +271,36 @@ def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
             if share == 1
             else "others get what it leaves, and nothing isolates it from them"
         )
-        + _peaks(needed)
+        + _peaks(use, needed)
         + _slower(use)
         + ("" if use.controller_p95_ratio is not None else UNREAD)
         + (ENGINES if use.uses_engines else ""),
         confidence=0.6,
         room=spare,
+        longer_ratio=longer_ratio(use, needed),
     )
+
+
+def _needs(use: JobUse, memory_bytes: int, rules: PlannerConfig) -> tuple[float, float]:
+    """What parts of a GPU it needs: of its SMs by its busiest minutes, of what of its memory is shared."""
+    room = memory_bytes - rules.shared_reserve_bytes
+    memory = (use.memory_peak_bytes or 0) / rules.fit_memory / room if room > 0 else 1.0
+    return (use.utilization_p95_ratio or 0.0) / rules.fit_p95, memory
+
+
+def _tenths(part: float) -> float:
+    return max(SMALLEST_SHARE, ceil(round(part * 10, EXACT)) / 10)
+
+
+def _with_peaks(use: JobUse, least: float) -> float:
+    """The smallest share from ``least`` on that leaves the job its speed."""
+    return next((at / 10 for at in range(round(least * 10), 10) if keeps_speed(use, at / 10)), 1.0)
+
+
+def _too_slow(use: JobUse, part: float) -> str:
+    would = "may make" if use.excess_ratios is None else "would have made"
+    most = "up to " if use.excess_ratios is None else ""
+    return f"{part:g} {would} its work take {most}{text.percent(longer_ratio(use, part))} longer"
 
 
 def _model(state: ClusterState, observed: Observed, use: JobUse, gpu: Gpu) -> Fit | None:
@@ -314,7 +350,7 @@ def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advi
         ),
         job=job.id,
         gpus=placement.gpus,
-        evidence=_evidence(use),
+        evidence=_evidence(use, fit),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, placement.gpus, gain),
         gain_is_past=True,
@@ -325,13 +361,14 @@ def _advice(state: ClusterState, observed: Observed, job: Job, fit: Fit) -> Advi
     )
 
 
-def _evidence(use: JobUse) -> tuple[Evidence, ...]:
+def _evidence(use: JobUse, fit: Fit) -> tuple[Evidence, ...]:
     return (
         Evidence(name="window_s", value=round((use.to_ms - use.from_ms) / 1000)),
         Evidence(name="coverage_ratio", value=round(use.coverage_ratio, 3)),
         Evidence(name="rung", value=use.rung.name.lower()),
         Evidence(name="utilization_p95_ratio", value=use.utilization_p95_ratio),
         Evidence(name="utilization_mean_ratio", value=use.utilization_mean_ratio),
+        Evidence(name="longer_by_peaks_ratio", value=fit.longer_ratio),
         Evidence(name="memory_controller_p95_ratio", value=use.controller_p95_ratio),
         Evidence(name="memory_peak_bytes", value=use.memory_peak_bytes),
         Evidence(name="gpus_used", value=use.gpus_used),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.jobs.model import Elasticity
-from advisor.live.job_use import LAG_MS
+from advisor.live.job_use import LAG_MS, excesses_of
 from advisor.live.snapshot import EVERYBODY, HOUR_MS, NO_PROJECT, Site, kind_of
 from advisor.planner.observed import ENGINES_RATIO, JobUse, PastJob
 from advisor.state.model import ActionClass, Gpu, Job, Profile, ProjectName, Telemetry
@@ -36,6 +36,7 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         idle_gpu_hours=row["idle_ms"] * part / HOUR_MS,
         utilization_mean_ratio=row["utilization_mean_ratio"],
         utilization_p95_ratio=row["utilization_p95_ratio"],
+        excess_ratios=excesses_of(row),
         controller_p95_ratio=row.get("controller_p95_ratio"),
         memory_peak_bytes=row["memory_peak_bytes"],
         memory_needed_bytes=None if asked is None else asked.memory_needed_bytes,

@@ -22,6 +22,7 @@
 -- @column busy_minutes bigint: minutes with any work
 -- @column utilization_mean_ratio double (ratio): used over measured time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 minutes do not exceed in which it was over 1% busy; of measured ones, if it never was
+-- @column excess_ratios double[] (ratio): by how much its use exceeds 0.05, 0.10, .. 0.95 of the GPU, the mean over these minutes
 -- @column controller_p95_ratio double (ratio): the part of the time in which memory was read or written, as far as kept: that 19 of 20 of these minutes do not exceed in any sample
 -- @column engine_ms bigint (ms): measured in minutes whose work the SMs do not account for: video engines at a quarter or more
 -- @column uses_engines boolean: a video engine did more than noise, and more than the SMs, in one of these minutes
@@ -61,6 +62,17 @@ WITH claims AS (
         quantile_disc(rung, 0.05) FILTER (WHERE measured_ms > 0) AS rung
     FROM minutes
     GROUP BY ALL
+), levels AS (
+    SELECT gpu_id, holder_id, busy_ms > 0 AS is_busy, ceil(20 * least(1.0, used_ms / measured_ms)) AS level,
+        count(*) AS minutes, sum(least(1.0, used_ms / measured_ms)) AS used
+    FROM minutes WHERE measured_ms > 0 GROUP BY ALL
+), beyond AS (
+    SELECT l.gpu_id, l.holder_id, e.edge, sum(greatest(0.0, l.used - l.minutes * e.edge / 20)) / sum(l.minutes) AS excess
+    FROM levels AS l CROSS JOIN (SELECT unnest(range(1, 20)) AS edge) AS e
+    WHERE l.is_busy OR (l.gpu_id, l.holder_id) NOT IN (SELECT (gpu_id, holder_id) FROM levels WHERE is_busy)
+    GROUP BY ALL
+), excesses AS (
+    SELECT gpu_id, holder_id, list(excess ORDER BY edge) AS excess_ratios FROM beyond GROUP BY ALL
 ), beside AS (
     SELECT c.gpu_id, c.holder_id, count(DISTINCT o.holder_id) AS others
     FROM claims AS c
@@ -73,10 +85,11 @@ SELECT
     epoch_ms(greatest(c.from_ts, $from_ts)) AS seen_from_ms, coalesce(s.measured_ms, 0)::BIGINT AS measured_ms,
     coalesce(s.idle_ms, 0)::BIGINT AS idle_ms,
     coalesce(s.busy_minutes, 0) AS busy_minutes, s.mean_ratio AS utilization_mean_ratio,
-    s.p95_ratio AS utilization_p95_ratio, s.controller_p95_ratio, coalesce(s.engine_ms, 0)::BIGINT AS engine_ms, coalesce(s.uses_engines, false) AS uses_engines, s.memory_peak_bytes, s.rung, coalesce(b.others, 0) AS others
+    s.p95_ratio AS utilization_p95_ratio, e.excess_ratios, s.controller_p95_ratio, coalesce(s.engine_ms, 0)::BIGINT AS engine_ms, coalesce(s.uses_engines, false) AS uses_engines, s.memory_peak_bytes, s.rung, coalesce(b.others, 0) AS others
 FROM claims AS c
 JOIN gpus AS g USING (gpu_id)
 JOIN holders AS h USING (holder_id)
 LEFT JOIN sums AS s ON s.gpu_id = c.gpu_id AND s.holder_id = c.holder_id
+LEFT JOIN excesses AS e ON e.gpu_id = c.gpu_id AND e.holder_id = c.holder_id
 LEFT JOIN beside AS b ON b.gpu_id = c.gpu_id AND b.holder_id = c.holder_id
 ORDER BY h.job, g.node, g.gpu_index, g.uuid;

@@ -11,6 +11,7 @@
 -- @column told_ms bigint (ms): of its time on the GPU in the window, what was measured and is known to be its own
 -- @column utilization_mean_ratio double (ratio): of the GPU, its own, in that time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 of these minutes in which it worked do not exceed; of all, if it never did
+-- @column excess_ratios double[] (ratio): by how much its use exceeds 0.05, 0.10, .. 0.95 of the GPU, the mean over these minutes
 -- @column memory_peak_bytes bigint (bytes): the most that its own processes kept
 -- @column board_p95_ratio double (ratio): what all of them did together: that 19 of 20 of these minutes in which any worked do not exceed
 -- @never_null uuid, job, told_ms
@@ -88,16 +89,29 @@ WITH claims AS (
     LEFT JOIN kept AS k ON k.gpu_id = r.gpu_id AND k.ts = r.ts AND k.holder_id = r.holder_id
     WHERE m.whole_ms > 0 AND CASE WHEN m.is_alone THEN m.memory_bytes IS NOT NULL
         ELSE coalesce(t.is_told, false) AND (t.work > 0 OR m.work_ms = 0) END
+), levels AS (
+    SELECT
+        gpu_id, holder_id, used_ratio > 0.01 AS is_busy, ceil(20 * least(1.0, used_ratio)) AS level, count(*) AS minutes,
+        sum(least(1.0, used_ratio)) AS used
+    FROM own WHERE used_ratio IS NOT NULL GROUP BY ALL
+), beyond AS (
+    SELECT l.gpu_id, l.holder_id, e.edge, sum(greatest(0.0, l.used - l.minutes * e.edge / 20)) / sum(l.minutes) AS excess
+    FROM levels AS l CROSS JOIN (SELECT unnest(range(1, 20)) AS edge) AS e
+    WHERE l.is_busy OR (l.gpu_id, l.holder_id) NOT IN (SELECT (gpu_id, holder_id) FROM levels WHERE is_busy)
+    GROUP BY ALL
+), excesses AS (
+    SELECT gpu_id, holder_id, list(excess ORDER BY edge) AS excess_ratios FROM beyond GROUP BY ALL
 )
 SELECT
     g.uuid, h.job, coalesce(sum(o.whole_ms), 0)::BIGINT AS told_ms,
     (sum(o.used_ratio * o.whole_ms) / sum(o.whole_ms))::DOUBLE AS utilization_mean_ratio,
-    coalesce(quantile_disc(o.used_ratio, 0.95) FILTER (o.used_ratio > 0.01), quantile_disc(o.used_ratio, 0.95))::DOUBLE AS utilization_p95_ratio, max(o.memory_bytes)::BIGINT AS memory_peak_bytes,
+    coalesce(quantile_disc(o.used_ratio, 0.95) FILTER (o.used_ratio > 0.01), quantile_disc(o.used_ratio, 0.95))::DOUBLE AS utilization_p95_ratio, any_value(e.excess_ratios) AS excess_ratios, max(o.memory_bytes)::BIGINT AS memory_peak_bytes,
     coalesce(quantile_disc(o.board_ratio, 0.95) FILTER (o.board_ratio > 0.01), quantile_disc(o.board_ratio, 0.95))::DOUBLE AS board_p95_ratio
 FROM claims AS c
 SEMI JOIN beside AS b ON b.gpu_id = c.gpu_id
 JOIN gpus AS g USING (gpu_id)
 JOIN holders AS h USING (holder_id)
 LEFT JOIN own AS o ON o.gpu_id = c.gpu_id AND o.holder_id = c.holder_id
+LEFT JOIN excesses AS e ON e.gpu_id = c.gpu_id AND e.holder_id = c.holder_id
 GROUP BY c.gpu_id, c.holder_id, g.uuid, h.job
 ORDER BY h.job, g.uuid;

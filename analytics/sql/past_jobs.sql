@@ -26,6 +26,7 @@
 -- @column memory_unused_bytes bigint (bytes): the most used on one of those on which it never computed
 -- @column utilization_mean_ratio double (ratio): used over measured time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 minutes do not exceed in which it was over 1% busy; of jobs on one GPU only
+-- @column excess_ratios double[] (ratio): by how much its use exceeds 0.05, 0.10, .. 0.95 of the GPU, the mean over these minutes; of jobs on one GPU only
 -- @column controller_p95_ratio double (ratio): the part of the time in which memory was read or written, as far as kept: that 19 of 20 of these minutes do not exceed in any sample; of jobs on one GPU only
 -- @column engine_ms bigint (ms): measured in minutes or hours whose work the SMs do not account for: video engines at a quarter or more
 -- @column memory_peak_bytes bigint (bytes): the most used
@@ -117,6 +118,21 @@ WITH spells AS (
     FROM rollup_1m AS m SEMI JOIN alone AS a ON a.gpu_id = m.gpu_id AND a.holder_id = m.holder_id
     WHERE m.ts >= $from_ts AND m.ts < $to_ts AND m.measured_ms > 0
     GROUP BY ALL
+), levels AS (
+    SELECT
+        m.gpu_id, m.holder_id, m.low_saturation_ms - m.faint_ms + m.moderate_ms + m.good_ms > 0 AS is_busy,
+        ceil(20 * least(1.0, m.used_ms / m.measured_ms)) AS level, count(*) AS minutes,
+        sum(least(1.0, m.used_ms / m.measured_ms)) AS used
+    FROM rollup_1m AS m SEMI JOIN alone AS a ON a.gpu_id = m.gpu_id AND a.holder_id = m.holder_id
+    WHERE m.ts >= $from_ts AND m.ts < $to_ts AND m.measured_ms > 0
+    GROUP BY ALL
+), beyond AS (
+    SELECT l.gpu_id, l.holder_id, e.edge, sum(greatest(0.0, l.used - l.minutes * e.edge / 20)) / sum(l.minutes) AS excess
+    FROM levels AS l CROSS JOIN (SELECT unnest(range(1, 20)) AS edge) AS e
+    WHERE l.is_busy OR (l.gpu_id, l.holder_id) NOT IN (SELECT (gpu_id, holder_id) FROM levels WHERE is_busy)
+    GROUP BY ALL
+), excesses AS (
+    SELECT gpu_id, holder_id, list(excess ORDER BY edge) AS excess_ratios FROM beyond GROUP BY ALL
 ), beside AS (
     SELECT a.holder_id, count(DISTINCT b.holder_id) AS others
     FROM spells AS a
@@ -133,7 +149,7 @@ SELECT
     sum(a.held_ms)::BIGINT AS expected_ms, sum(coalesce(s.idle_ms, 0))::BIGINT AS idle_ms,
     least(any_value(z.gpus), count(*) FILTER (WHERE s.busy_minutes >= 2)) AS gpus_used,
     max(s.memory_peak_bytes) FILTER (s.busy_minutes < 2) AS memory_unused_bytes, avg(s.mean_ratio) AS utilization_mean_ratio,
-    max(q.p95_ratio) AS utilization_p95_ratio, max(q.controller_p95_ratio) AS controller_p95_ratio, sum(coalesce(s.engine_ms, 0))::BIGINT AS engine_ms, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
+    max(q.p95_ratio) AS utilization_p95_ratio, any_value(e.excess_ratios) AS excess_ratios, max(q.controller_p95_ratio) AS controller_p95_ratio, sum(coalesce(s.engine_ms, 0))::BIGINT AS engine_ms, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
     coalesce(any_value(b.others), 0) AS others, min(p.per_gpu_hour) AS per_gpu_hour, min(p.currency) AS currency
 FROM spells AS a
 JOIN gpus AS g USING (gpu_id)
@@ -142,6 +158,7 @@ JOIN holders AS h USING (holder_id)
 JOIN sizes AS z USING (holder_id)
 LEFT JOIN sums AS s ON s.gpu_id = a.gpu_id AND s.holder_id = a.holder_id
 LEFT JOIN peaks AS q ON q.gpu_id = a.gpu_id AND q.holder_id = a.holder_id
+LEFT JOIN excesses AS e ON e.gpu_id = a.gpu_id AND e.holder_id = a.holder_id
 LEFT JOIN beside AS b ON b.holder_id = a.holder_id
 GROUP BY h.job
 ORDER BY h.job;

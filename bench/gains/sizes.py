@@ -71,6 +71,10 @@ def _advised(folder: Path) -> Iterator[tuple[str, str, str, float, float]]:
                 held_gpu_hours=DAY_H,
                 utilization_mean_ratio=float(row["sm_util_pct"]) / 100,
                 utilization_p95_ratio=float(row["sm_util_pct"]) / 100,
+                # MISO tells one number a job: as if each of its minutes were like that
+                excess_ratios=tuple(
+                    max(0.0, float(row["sm_util_pct"]) / 100 - edge / 20) for edge in range(1, 20)
+                ),
                 controller_p95_ratio=float(row["mem_bw_util_pct"]) / 100,
                 memory_peak_bytes=round(float(row["gpu_mem_used_mib"])) << 20,
                 gpus_used=1,

@@ -1337,6 +1337,7 @@ PastJobsRow = TypedDict(
         "memory_unused_bytes": int | None,
         "utilization_mean_ratio": float | None,
         "utilization_p95_ratio": float | None,
+        "excess_ratios": list[float] | None,
         "controller_p95_ratio": float | None,
         "engine_ms": int | None,
         "memory_peak_bytes": int | None,

@@ -161,5 +161,8 @@ def test_what_each_did_and_kept_by_itself(
         assert row["told_ms"] == ALL_MS
         assert row["utilization_p95_ratio"] == pytest.approx(use, abs=0.002)
         assert row["utilization_mean_ratio"] == pytest.approx(use, abs=0.002)
+        over_a_tenth, over_half = row["excess_ratios"][1], row["excess_ratios"][9]
+        assert over_a_tenth == pytest.approx(max(0.0, use - 0.1), abs=0.002)
+        assert over_half == pytest.approx(max(0.0, use - 0.5), abs=0.002)
         assert row["memory_peak_bytes"] == memory_gib << 30
         assert row["board_p95_ratio"] == pytest.approx(0.8, abs=0.002)

@@ -24,6 +24,7 @@ TYPES = {
     "json": "str",
     "text[]": "list[str]",
     "double": "float",
+    "double[]": "list[float]",
     "float": "float",
     "boolean": "bool",
     "tinyint": "int",

@@ -61,11 +61,18 @@ def test_decide_controller_looks_at_working_samples_only(ask: Ask) -> None:
     assert (row["uuid"], row["controller_p95_ratio"]) == (A0, pytest.approx(0.4))
 
 
-@pytest.mark.parametrize(("level", "peak"), [(0.5, 0.5), (0.004, 0.004)])
+@pytest.mark.parametrize(
+    ("level", "peak", "excess"),
+    [
+        # one of the two minutes at 50%, the other at 30%: (45 + 25) / 2 over 5%, (20 + 0) / 2 over 30%
+        (0.5, 0.5, {0.05: 0.35, 0.3: 0.1, 0.45: 0.025, 0.5: 0.0, 0.95: 0.0}),
+        (0.004, 0.004, {0.05: 0.0, 0.95: 0.0}),
+    ],
+)
 def test_the_busiest_minutes_are_of_those_in_which_it_worked(
-    tmp_path: Path, level: float, peak: float
+    tmp_path: Path, level: float, peak: float, excess: dict[float, float]
 ) -> None:
-    """Two minutes in each 40 at 50% are a twentieth of the time: 19 of 20 minutes of all were at 0."""
+    """Two minutes in each 40 at 30 and 50% are a twentieth of the time: 19 of 20 minutes of all were at 0."""
     claim = Allocation(uuid=GpuUuid("GPU-n"), holder=ONE_JOB, share=1.0, source=ClaimSource.SLURM)
     rows = [
         GpuSample(
@@ -74,7 +81,7 @@ def test_the_busiest_minutes_are_of_those_in_which_it_worked(
             width_ms=MINUTE_MS,
             rung=Basis.SM_ACTIVE,
             # who never works more than noise: the same over all minutes
-            utilization_ratio=level if minute % 40 in (1, 2) or level < 0.01 else 0.0,
+            utilization_ratio=level if level < 0.01 else {1: level, 2: 0.3}.get(minute % 40, 0.0),
             memory_used_bytes=10 * GIB,
             process_count=1,
         )
@@ -93,6 +100,9 @@ def test_the_busiest_minutes_are_of_those_in_which_it_worked(
         (ever,) = run(reader, "past_jobs", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
     assert now["utilization_p95_ratio"] == pytest.approx(peak)
     assert ever["utilization_p95_ratio"] == pytest.approx(peak)
+    for told in (now["excess_ratios"], ever["excess_ratios"]):
+        assert len(told) == 19
+        assert {edge: told[round(edge * 20) - 1] for edge in excess} == pytest.approx(excess)
 
 
 def test_idle_stretches_are_what_lies_after_work_and_what_never_began(ask: Ask) -> None:

@@ -102,7 +102,12 @@ def cluster(
 
 
 def use(name: str, hours: float = 24, **changes: Any) -> JobUse:
-    """A job that was wholly measured for a day, on SM active: 10% busy, 9 GiB at most."""
+    """A job that was wholly measured for a day, on SM active: 10% busy, 9 GiB at most.
+
+    Unless told otherwise it has no peaks: each minute of its work fills its 95th percentile.
+    """
+    level = changes.get("utilization_p95_ratio", 0.14)
+    flat = None if level is None else tuple(max(0.0, level - edge / 20) for edge in range(1, 20))
     made = JobUse(
         job=JobId(name),
         from_ms=NOW_MS - round(hours * HOUR_MS),
@@ -112,6 +117,7 @@ def use(name: str, hours: float = 24, **changes: Any) -> JobUse:
         held_gpu_hours=hours,
         utilization_mean_ratio=0.1,
         utilization_p95_ratio=0.14,
+        excess_ratios=flat,
         controller_p95_ratio=0.03,
         memory_peak_bytes=9 * GIB,
         gpus_used=1,

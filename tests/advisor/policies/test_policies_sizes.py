@@ -200,17 +200,6 @@ def test_a_share_is_the_next_tenth_and_says_what_decides_it(
     assert room in answer.why
 
 
-@pytest.mark.parametrize(("busy", "share", "longer"), [(0.08, "0.1", "45%"), (0.16, "0.2", "20%")])
-def test_a_share_tells_what_the_peaks_above_the_percentile_may_cost(
-    busy: float, share: str, longer: str
-) -> None:
-    """57 minutes as before and 3 at 100%: on a tenth 57 + 3 x 10 = 87 for 60, on a fifth 57 + 15 = 72."""
-    answer = sized(utilization_p95_ratio=busy, memory_peak_bytes=4 * GIB, controller_p95_ratio=None)
-    assert isinstance(answer, Advice) and f"ask for {share} of a" in answer.what
-    assert f"may make it take up to {longer} longer" in answer.risk
-    assert "at most in 19 of 20 minutes of its work" in answer.why
-
-
 @pytest.mark.parametrize("rung", [Basis.SM_ACTIVE, Basis.GPU_UTILIZATION])
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_who_reads_memory_all_the_time_is_given_no_smaller_size_of_any_kind(

@@ -112,6 +112,20 @@ def test_small_jobs_are_sized_and_paired() -> None:
     assert 0 < packed.gpu_hours <= 24
 
 
+def test_a_job_with_peaks_is_promised_no_more_than_they_leave() -> None:
+    """57 minutes of an hour at 14%, three at 80%: three tenths, so 24 * 0.7 h; without peaks two tenths.
+
+    A later job with such peaks does not allow what one without them was advised.
+    """
+    peaks = tuple((57 * max(0.0, 0.14 - at / 20) + 3 * (0.8 - at / 20)) / 60 for at in range(1, 17))
+    flat = past("a")
+    peaked = replace(flat, use=replace(flat.use, excess_ratios=(*peaks, 0.0, 0.0, 0.0)))
+    given = [row(replay([], [each]), "right-size").gpu_hours for each in (flat, peaked)]
+    assert given[1] == pytest.approx(24 * 0.7) and given[0] > 24 * 0.79
+    (foreseen,) = backtest_sizes([flat], [peaked], {}, RULES)
+    assert (foreseen.expected_s, foreseen.came_s) == (pytest.approx(given[0] * 3600), 0.0)
+
+
 def test_jobs_that_never_met_are_not_paired() -> None:
     early = past("a", from_ms=NOW_MS - 48 * HOUR_MS, to_ms=NOW_MS - 30 * HOUR_MS)
     assert row(replay([], [early, past("b")]), "pack").gpu_hours == 0
