@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.gpu import place
 from tests.gpu.answers import Figure, is_so, told
-from tests.gpu.steps.two import story
+from tests.gpu.driven import story
 
 COUNT = 1 << 20
 CONNECT_S, SUM_S = 8.0, 5.0

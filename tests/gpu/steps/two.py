@@ -1,93 +1,11 @@
 """Two workers on one GPU, over copies on the host: it grows, a worker is killed, and it learns on."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from tests.gpu import place
-from tests.gpu.answers import Figure, Missing, at_most, is_so, near, told
-
-STEPS = 40 if place.dry else 300
-WAIT_S = 50.0
-CONTROLLER = (sys.executable, "-m", "fallow.controller")
-SCRIPT = place.ROOT / "tests" / "gpu" / "loads" / "elastic.py"
-
-
-class Driven:
-    """A training under the controller, watched by its log."""
-
-    def __init__(
-        self, folder: Path, *words: str, devices: str, environment: dict[str, str], steps: int = STEPS
-    ) -> None:
-        self.log, self.socket = folder / "log", folder / "socket"
-        asked = ["--workers", "1", "--max", "2", "--socket", str(self.socket)]
-        self.process = subprocess.Popen(
-            [*CONTROLLER, *asked, "--", str(SCRIPT), str(self.log), str(steps), *words],
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": devices, "OMP_NUM_THREADS": "1", **environment},
-            stdin=subprocess.DEVNULL,
-            cwd=place.ROOT,
-        )
-
-    def rows(self) -> list[dict[str, Any]]:
-        """What the workers wrote so far."""
-        text = self.log.read_text() if self.log.exists() else ""
-        return [json.loads(line) for line in text.splitlines()]
-
-    def resize(self, workers: int) -> None:
-        """Ask the controller."""
-        words = [*CONTROLLER, "--socket", str(self.socket), "resize", str(workers)]
-        subprocess.run(words, check=True, capture_output=True, cwd=place.ROOT, timeout=30)
-
-    def until(self, what: str, holds: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
-        """Wait for the log to say so."""
-        until_s = time.monotonic() + WAIT_S
-        while not holds(rows := self.rows()):
-            if self.process.poll() not in (None, 0) or time.monotonic() > until_s:
-                raise RuntimeError(
-                    f"{what}: the controller's status is {self.process.poll()}, {len(rows)} steps done"
-                )
-            if self.process.poll() == 0:
-                raise RuntimeError(f"{what}: it came to its end before")
-            time.sleep(0.05)
-        return rows
-
-    def grow(self) -> float:
-        """To two workers; seconds from the order to the first step of two."""
-        before, asked_s = len(self.rows()), time.monotonic()
-        self.resize(2)
-        rows = self.until("it grows", lambda rows: any(row["world"] == 2 for row in rows[before:]))
-        return float(next(row["at_s"] for row in rows[before:] if row["world"] == 2)) - asked_s
-
-    def kill(self, which: Callable[[set[int]], int]) -> float:
-        """Kill one of the two; seconds until the other has done a step alone."""
-        pids = {row["pid"] for row in self.rows()[-10:] if row["world"] == 2}
-        os.kill(which(pids), signal.SIGKILL)
-        killed_s = time.monotonic()
-
-        def alone(rows: list[dict[str, Any]]) -> list[float]:
-            return [row["at_s"] for row in rows if row["at_s"] > killed_s and row["world"] == 1]
-
-        return alone(self.until("it goes on after a death", lambda rows: bool(alone(rows))))[0] - killed_s
-
-    def shrink(self) -> float:
-        """To one worker; seconds from the order to the first step of one."""
-        before, asked_s = len(self.rows()), time.monotonic()
-        self.resize(1)
-        rows = self.until("it shrinks", lambda rows: any(row["world"] == 1 for row in rows[before:]))
-        return float(next(row["at_s"] for row in rows[before:] if row["world"] == 1)) - asked_s
-
-    def end(self) -> None:
-        """SIGTERM, which the controller passes on."""
-        self.process.terminate()
-        self.process.wait(20)
+from tests.gpu.answers import Figure, Missing
+from tests.gpu.driven import story
 
 
 def main() -> dict[str, Any]:
@@ -99,27 +17,3 @@ def main() -> dict[str, Any]:
     for words in ways:
         figures += story("0,0", {"FALLOW_BACKEND": "gloo"}, *words)
     return {"figures": figures}
-
-
-def story(devices: str, environment: dict[str, str], *words: str) -> list[Figure]:
-    """1 to 2 workers, one killed, then 1: the figures of it."""
-    name = words[0] if words else "plain"
-    with tempfile.TemporaryDirectory() as folder:
-        training = Driven(Path(folder), *words, devices=devices, environment=environment)
-        try:
-            training.until("it begins", lambda rows: len(rows) >= 3)
-            grown_s, pause_s = training.grow(), training.kill(max)
-            training.process.wait(WAIT_S)
-        finally:
-            if training.process.poll() is None:
-                training.end()
-        rows, code = training.rows(), training.process.returncode
-    losses = {row["step"]: row["loss"] for row in rows if row["loss"] is not None}
-    steps = sorted({row["step"] for row in rows})
-    return [
-        is_so(f"{name}: the controller's status", code, 0),
-        is_so(f"{name}: steps that were committed", len(steps), STEPS),
-        told(f"{name}: from the order to the first step of two", grown_s, "s"),
-        at_most(f"{name}: pause after kill -9", pause_s, 20.0, "s"),
-        near(f"{name}: last loss over the first", losses[steps[-1]] / losses[steps[0]], 0.5, 0.5),
-    ]
