@@ -98,8 +98,8 @@ def of_library(trees: Iterable[ast.Module]) -> set[str]:
     """All names of torch that these files use or may reach."""
     trees = list(trees)
     names = {name for tree in trees for name in used(tree)}
-    there = names - set(torch_names.absent(names))
-    there -= {name for name in names if name.startswith(torch_names.left_out())}
+    there, beginnings = names - set(torch_names.absent(names)), torch_names.left_out()
+    there = {name for name in there if not name.startswith(beginnings)}
     classes = {name for name in there if isinstance(torch_names.look_up(name), type)}
     names |= set(reached({name for tree in trees for name in attributes(tree)}, {*classes, *UNNAMED}))
     return {name for name in names if not any(other.startswith(f"{name}.") for other in names)}

@@ -21,7 +21,8 @@ def used() -> tuple[str, ...]:
 
 def absent(names: Iterable[str]) -> tuple[str, ...]:
     """Those that this torch lacks, of which it should have some."""
-    wanted = (name for name in names if not name.startswith(left_out()))
+    beginnings = left_out()
+    wanted = (name for name in names if not name.startswith(beginnings))
     return tuple(sorted(name for name in wanted if not _is_there(name)))
 
 
