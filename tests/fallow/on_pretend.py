@@ -192,18 +192,18 @@ class Average:
 
 
 def resumed(path: Path) -> dict[str, Any]:
-    """One that was saved after step 4 and resumed, beside one that never stopped."""
+    """One that was saved after step 4 and resumed, there and on the CPU, beside one that never stopped."""
 
-    def go(until: int, path: Path | None) -> dict[str, Any]:
-        net = network().to(pretend.NAME)
+    def go(until: int, path: Path | None, device: str = pretend.NAME) -> dict[str, Any]:
+        net = network().to(device)
         optimizer, average, waits = torch.optim.AdamW(net.parameters()), Average(net), []
-        trainer = fallow.connect(pretend.NAME, environment={}).elastic(
+        trainer = fallow.connect(device, environment={}).elastic(
             net, optimizer, global_batch=16, max_micro_batch=8, checkpoint=path, state={"average": average}
         )
         for _, batches in trainer.steps(task(), until):
             pretend.waits.clear()
             for x, y in batches:
-                trainer.backward(nn.functional.cross_entropy(net(x.to(pretend.NAME)), y.to(pretend.NAME)))
+                trainer.backward(nn.functional.cross_entropy(net(x.to(device)), y.to(device)))
             trainer.step()
             average.update(net)
             waits.append(len(pretend.waits))
@@ -217,7 +217,12 @@ def resumed(path: Path) -> dict[str, Any]:
         }
 
     go(4, path)
-    return {"resumed": go(9, path), "unstopped": go(9, None)}
+    saved = path.read_bytes()
+    found = {"resumed": go(9, path), "unstopped": go(9, None)}
+    path.write_bytes(saved)
+    on_cpu = go(9, path, "cpu")
+    del on_cpu["beyond"]  # it waits for nothing there
+    return found | {"resumed on the CPU": on_cpu}
 
 
 def handed() -> dict[str, Any]:

@@ -90,6 +90,8 @@ def test_a_resumed_training_has_all_where_it_was_and_waits_no_more_than_before(t
     assert found["resumed"] == found["unstopped"]
     assert found["resumed"]["steps lie on"] == ["cpu"]
     assert found["resumed"]["beyond"] == 0
+    on_cpu = {name: found["resumed"][name] for name in ("parameters", "average", "steps lie on")}
+    assert found["resumed on the CPU"] == on_cpu, "what was saved there is read everywhere"
 
 
 NO_AMP = "no AMP on the pretend device: mixed precision is tried on the CPU, and by tests/gpu on a GPU"
@@ -97,7 +99,13 @@ NOT_COMPILED = "nothing is compiled for the pretend device: tried on the CPU, an
 
 
 KILLS = ("test_checkpoint.py", "test_crashes.py", "test_combinations.py")
-"""In one run, which reads torch once; three minutes of a lane that has half an hour."""
+"""In one run, which reads torch once; three minutes, which the lane of trainings has not."""
+SAMPLES = (
+    "test_crashes.py::test_a_worker_killed_anywhere_changes_nothing_that_is_learned[w2/after-sum-of-3/3]",
+    "test_checkpoint.py::test_a_training_resumed_at_any_world_size_equals_one_that_never_stopped[3]",
+    "test_combinations.py::test_alone_it_learns_what_a_plain_loop_over_whole_batches_learns[tied-and-unused]",
+)
+"""One of each, for every run of the lane."""
 
 
 @pytest.mark.slow
@@ -105,7 +113,7 @@ KILLS = ("test_checkpoint.py", "test_crashes.py", "test_combinations.py")
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(["test_training.py", "test_epochs_resized.py"], id="trainings"),
+        pytest.param(["test_training.py", "test_epochs_resized.py", *SAMPLES], id="trainings"),
         pytest.param(KILLS, marks=pytest.mark.long, id="kills"),
         pytest.param(["test_noisy_training.py"], marks=pytest.mark.skip(reason=NO_AMP), id="AMP"),
         pytest.param(["test_compiled.py"], marks=pytest.mark.skip(reason=NOT_COMPILED), id="compiled"),
