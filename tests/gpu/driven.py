@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fallow.control_server import ask
 from tests.gpu import place
 from tests.gpu.answers import Figure, at_most, is_so, near, told
 
@@ -26,10 +27,17 @@ class Driven:
     """A training under the controller, watched by its log."""
 
     def __init__(
-        self, folder: Path, *words: str, devices: str, environment: dict[str, str], steps: int = STEPS
+        self,
+        folder: Path,
+        *words: str,
+        devices: str,
+        environment: dict[str, str],
+        steps: int = STEPS,
+        cold: bool = False,
     ) -> None:
         self.log, self.socket = folder / "log", folder / "socket"
         asked = ["--workers", "1", "--max", "2", "--socket", str(self.socket)]
+        asked += ["--cold"] if cold else []
         self.process = subprocess.Popen(
             [*CONTROLLER, *asked, "--", str(SCRIPT), str(self.log), str(steps), *words],
             env={**os.environ, "CUDA_VISIBLE_DEVICES": devices, "OMP_NUM_THREADS": "1", **environment},
@@ -66,6 +74,30 @@ class Driven:
         self.resize(2)
         rows = self.until("it grows", lambda rows: any(row["world"] == 2 for row in rows[before:]))
         return float(next(row["at_s"] for row in rows[before:] if row["world"] == 2)) - asked_s
+
+    def join(self) -> float:
+        """To two workers, and a step of theirs; ms from the new one's birth until it could join, to 10 ms."""
+        before, until_s = set(self._status()["workers"]), time.monotonic() + WAIT_S
+        steps = len(self.rows())
+        self.resize(2)
+        while not (ready := self._ready(before)):
+            if time.monotonic() > until_s:
+                raise RuntimeError(f"it grows: no worker could join within {WAIT_S:g} s")
+            time.sleep(0.005)
+        self.until("it grows", lambda rows: {row["world"] for row in rows[steps:][-2:]} == {2})
+        return ready[0]
+
+    def _ready(self, before: set[str]) -> list[float]:
+        """The ages of who came since and is not starting any more."""
+        status = self._status()
+        new = [
+            name for name, phase in status["workers"].items() if name not in before and phase != "starting"
+        ]
+        return [_age_ms(status["pids"][name]) for name in new]
+
+    def _status(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(ask(self.socket, ["status"], WAIT_S))
+        return answer
 
     def kill(self, which: Callable[[set[int]], int]) -> float:
         """Kill one of the two; seconds until the other has done a step alone."""
@@ -115,13 +147,15 @@ def story(devices: str, environment: dict[str, str], *words: str) -> list[Figure
     ]
 
 
-def changes(devices: str, environment: dict[str, str]) -> list[Figure]:
-    """Grown and shrunk, grown and each of the two killed in turn: what each change took."""
+def changes(devices: str, environment: dict[str, str], mib: int = 0) -> list[Figure]:
+    """Grown, with so much state, and shrunk; grown and each of the two killed in turn: what each took."""
     with tempfile.TemporaryDirectory() as folder:
-        training = Driven(Path(folder), devices=devices, environment=environment, steps=MANY_STEPS)
+        words = (f"state={mib}",) if mib else ()
+        training = Driven(Path(folder), *words, devices=devices, environment=environment, steps=MANY_STEPS)
         try:
             training.until("it begins", lambda rows: len(rows) >= 3)
-            training.grow()
+            ready_ms = training.join()
+            rows = training.rows()
             shrunk_s = training.shrink()
             again_s = training.grow()
             younger_s = training.kill(max)
@@ -131,6 +165,8 @@ def changes(devices: str, environment: dict[str, str]) -> list[Figure]:
             if training.process.poll() is None:
                 training.end()
     return [
+        *(handed_over(rows, mib) if mib else ()),
+        told("a forked worker: from its birth until it could join", ready_ms, "ms"),
         told("from the order to the first step of one", shrunk_s, "s"),
         told("grown a second time: from the order to the first step of two", again_s, "s"),
         at_most("pause after kill -9 of the younger worker", younger_s, 20.0, "s"),
@@ -138,21 +174,44 @@ def changes(devices: str, environment: dict[str, str]) -> list[Figure]:
     ]
 
 
-def moved(devices: str, environment: dict[str, str], mib: int) -> list[Figure]:
-    """The pause of one that grows and hands so much state over, and the least rate that this means."""
+def moved(devices: str, environment: dict[str, str], mib: int, *, cold: bool = False) -> list[Figure]:
+    """One that grows and hands so much state over; ``cold``: to a worker that no other was the parent of."""
     with tempfile.TemporaryDirectory() as folder:
-        words = f"state={mib}"
-        training = Driven(Path(folder), words, devices=devices, environment=environment, steps=MANY_STEPS)
+        training = Driven(
+            Path(folder),
+            f"state={mib}",
+            devices=devices,
+            environment=environment,
+            steps=MANY_STEPS,
+            cold=cold,
+        )
         try:
             training.until("it begins", lambda rows: len(rows) >= 3)
-            training.grow()
+            ready_ms = training.join()
             rows = training.rows()
         finally:
             if training.process.poll() is None:
                 training.end()
+    how = "an interpreter of its own" if cold else "a forked worker"
+    born = told(f"{how}, {mib} MiB: from its birth until it could join", ready_ms, "ms")
+    return [*handed_over(rows, mib), born]
+
+
+def handed_over(rows: Sequence[Mapping[str, Any]], mib: int) -> list[Figure]:
+    """The pause in which one of two workers was given so much state, the rate that it means, what came."""
     first = next(n for n, row in enumerate(rows) if row["world"] == 2)
     pause_s = rows[first]["at_s"] - rows[first - 1]["at_s"]
+    name = f"{mib} MiB of state handed over"
+    given = next(row["state"] for row in rows[first:] if row["pid"] != rows[0]["pid"] and "state" in row)
     return [
-        told(f"{mib} MiB of state handed over: between two steps", pause_s, "s"),
-        told(f"{mib} MiB of state handed over: at least", mib * 2**20 / 1e9 / pause_s, "GB/s"),
+        told(f"{name}: between two steps", pause_s, "s"),
+        told(f"{name}: at least", mib * 2**20 / 1e9 / pause_s, "GB/s"),
+        is_so(f"{name}: least and most of its numbers", given, rows[0]["state"]),
     ]
+
+
+def _age_ms(pid: int) -> float:
+    """Since it was forked or started, to 10 ms: its start by the kernel's clock (proc_pid_stat(5))."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    born_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return (time.clock_gettime(time.CLOCK_BOOTTIME) - born_s) * 1000

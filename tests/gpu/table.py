@@ -65,7 +65,7 @@ STEPS: tuple[Step, ...] = (
         ("torch",),
     ),
     Step("overhead", 1, 60, TRAINS, "what a step costs beside a plain loop's", ("torch",)),
-    Step("two", 1, 60, TRAINS, "two workers on one GPU: growing, shrinking, a death", ("torch",)),
+    Step("two", 1, 60, TRAINS, "two workers on one GPU: growing, a death, what is learned", ("torch",)),
     Step("nccl", 1, 25, TRAINS, "names and options of torch's NCCL group", ("torch", "nccl")),
     Step("service", 1, 40, RUNS, "the service on a real driver", ("nvml", "service")),
     Step(
@@ -96,6 +96,14 @@ STEPS: tuple[Step, ...] = (
         TRAINS,
         "workers on two GPUs over NCCL: growing, shrinking, each one's death, GB/s of a hand-over",
         ("torch", "two GPUs"),
+    ),
+    Step(
+        "one_gpu",
+        3,
+        120,
+        TRAINS,
+        "two workers on one GPU: shrinking, each one's death, GB/s of a hand-over, ms from birth to joining",
+        ("torch",),
     ),
     Step(
         "move",
@@ -143,7 +151,7 @@ STEPS: tuple[Step, ...] = (
     ),
 )
 PARTS = tuple(sorted({step.part for step in STEPS}))
-"""What is seen and trained; what is shared and filled; what is taken off and brought back."""
+"""What is seen and trained; what is shared and filled; what is moved, taken off and brought back."""
 NAMES = tuple(step.name for step in STEPS)
 
 

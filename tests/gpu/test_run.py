@@ -13,6 +13,7 @@ import pytest
 
 from tests.gpu import place, run, strangers, torch_names
 from tests.gpu.answers import at_most, near, told, verdict_of
+from tests.gpu.driven import handed_over
 from tests.gpu.steps.idle import dmon_cells
 from tests.gpu.steps.nccl import two_of_one_gpu
 from tests.gpu.table import BUDGET_S, NAMES, PARTS, SEES, STEPS, Step, step_named
@@ -176,6 +177,23 @@ def test_a_driver_that_nobody_tried_is_tried_only_where_that_was_said(
     assert 590 not in strangers.checkpointer().host().drivers
     monkeypatch.setenv(place.TRY_DRIVER, "1")
     assert 590 in strangers.checkpointer().host().drivers
+
+
+def test_a_hand_over_is_rated_by_the_pause_before_the_first_step_of_two_and_by_what_came() -> None:
+    def rows(given: list[float]) -> list[dict[str, Any]]:
+        older, younger = {"pid": 1}, {"pid": 2, "world": 2}
+        return [
+            older | {"world": 1, "at_s": 1.0, "state": [7.0, 7.0]},
+            older | {"world": 1, "at_s": 1.1},
+            older | {"world": 2, "at_s": 1.6},
+            younger | {"at_s": 1.6, "state": given},
+        ]
+
+    pause, rate, whole = handed_over(rows([7.0, 7.0]), 1024)
+    assert pause["value"] == pytest.approx(0.5)
+    assert rate["value"] == pytest.approx(2.147483648), "2^30 bytes in half a second"
+    assert whole["held"]
+    assert not handed_over(rows([0.0, 7.0]), 1024)[2]["held"], "some of it never came"
 
 
 def test_cells_of_nvidia_smi_are_those_of_the_last_row() -> None:

@@ -122,6 +122,10 @@ NO_STEP: tuple[tuple[str, str, str], ...] = (
 """What no step shows, why, and what would."""
 
 
+WRITTEN: Mapping[str, str] = {"one_gpu": "2026-11-27T12:30:00Z"}
+"""Steps that a run before then could not play."""
+
+
 def open_points(documents: Sequence[Document], played: Sequence[str]) -> list[Point]:
     """Those of steps that were ``played`` which none of the runs has shown."""
     return [

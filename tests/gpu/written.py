@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.gpu.answers import shown
 from tests.gpu.table import BUDGET_S, STEPS, Step
-from tests.gpu.unseen import NO_STEP, open_points
+from tests.gpu.unseen import NO_STEP, WRITTEN, open_points
 
 Document = Mapping[str, Any]
 HEAD = Path(__file__).with_name("hardware_head.txt")
@@ -122,6 +122,8 @@ def _not_played(step: Step, documents: Sequence[Document]) -> str:
         return "no GPU was at hand"
     if "two GPUs" in step.needs:
         return "no machine with two GPUs was at hand"
+    if all(each["at"] < WRITTEN.get(step.name, "") for each in documents):
+        return "the step was written after the run"
     return "not played: the time on the GPU was over before"
 
 

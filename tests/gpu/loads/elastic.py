@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.gpu import place
 
+STATE = 7.0
+"""What the state is full of. No step reads it."""
 WIDTH = 16 if place.dry else 2048
 
 
@@ -41,12 +43,17 @@ def main(log: str, steps: int, *, deterministic: bool, state_mib: int = 0) -> No
         max_micro_batch=8,
         deterministic=deterministic,
     )
+    told = False
     for step, batches in trainer.steps(data, steps):
+        if state_mib and step == 0:
+            net.ballast.fill_(STATE)  # whoever joins later has zeros, until it is given these
         for inputs, wanted in batches:
             loss = torch.nn.functional.cross_entropy(net(inputs.to(device)), wanted.to(device))
             trainer.backward(loss)
         done = trainer.step()
         row = {"step": step, "pid": os.getpid(), "world": trainer.world_size, "at_s": time.monotonic()}
+        if state_mib and not told:
+            row["state"], told = [float(net.ballast.min()), float(net.ballast.max())], True
         with open(log, "a") as file:  # noqa: PTH123 - one write of a short line is whole
             file.write(json.dumps(row | {"loss": None if done is None else done.loss}) + "\n")
         time.sleep(0.02)
