@@ -27,6 +27,9 @@ class Recurring:
 
     They are those that a finding would have called idle (``advisor.whatif.idle_clocks``), and what is given
     back is counted from there where that is later than the limit.
+    Only idle times after which the job did not work again, as far as the window tells, give anything back: of
+    others a limit would have ended work to come. ``ended_jobs`` are the jobs that it would have ended so, and
+    ``ended_gpu_hours`` what of their idle times lies past it.
     ``user`` is ``None`` for all jobs of which no person is named. ``days`` are UTC days on which one began.
     ``idle_gpu_hours`` are those of the times themselves, in which all GPUs of a job did nothing.
     """
@@ -39,6 +42,8 @@ class Recurring:
     idle_gpu_hours: float
     limit_s: float
     gives_back_gpu_hours: float
+    ended_jobs: int = 0
+    ended_gpu_hours: float = 0.0
 
 
 def recurring(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[Recurring, ...]:
@@ -58,17 +63,21 @@ def recurring(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[R
         for each in result
         if each.times >= LEAST_TIMES
         and each.days >= LEAST_DAYS
-        and each.gives_back_gpu_hours >= WORTH_GPU_HOURS
+        and each.gives_back_gpu_hours + each.ended_gpu_hours >= WORTH_GPU_HOURS
     ]
-    return tuple(
-        sorted(worth, key=lambda each: (-each.gives_back_gpu_hours, each.user or "", each.kind or ""))
-    )
+    return tuple(sorted(worth, key=_rank))
+
+
+def _rank(habit: Recurring) -> tuple[float, float, str, str]:
+    return -habit.gives_back_gpu_hours, -habit.ended_gpu_hours, habit.user or "", habit.kind or ""
 
 
 def _of(
     user: str | None, kind: JobKind | None, stretches: Sequence[IdleStretch], rules: PlannerConfig
 ) -> Recurring:
     limit_s = float(clock_s(Rung.REQUEUE, kind, rules))
+    ended = [each for each in stretches if each.worked_after and each.length_s > limit_s]
+    given = [each for each in stretches if not each.worked_after]
     return Recurring(
         user=user,
         kind=kind,
@@ -77,5 +86,7 @@ def _of(
         jobs=len({each.job for each in stretches}),
         idle_gpu_hours=sum(each.length_s / 3600 * each.gpus for each in stretches),
         limit_s=limit_s,
-        gives_back_gpu_hours=given_back_after(stretches, lambda _: limit_s),
+        gives_back_gpu_hours=given_back_after(given, lambda _: limit_s),
+        ended_jobs=len({each.job for each in ended}),
+        ended_gpu_hours=given_back_after(ended, lambda _: limit_s),
     )

@@ -43,6 +43,7 @@ HABIT_COLUMNS = (
     Column(key="idle_gpu_hours", title="Idle", measure=Measure.HOURS),
     Column(key="limit_h", title="Limit, h", measure=Measure.COUNT),
     Column(key="gives_back_gpu_hours", title="Would have given back", measure=Measure.HOURS),
+    Column(key="ended_jobs", title="Jobs ended that worked again", measure=Measure.COUNT),
 )
 GIVEN_COLUMNS = (
     Column(key="action", title="Action"),
@@ -144,8 +145,8 @@ def _recurs(source: Source) -> Section:
         heading="What recurs",
         sentences=(
             "Idle times of one person's that came three times or more on two days or more; a limit is on the "
-            "idle time after which a job goes back to its queue. They overlap with what advice would have "
-            "given back.",
+            "idle time after which a job goes back to its queue. What it would have given back is of times "
+            "after which the job did not work again. They overlap with what advice would have given back.",
         ),
         table=Table(name="recurs", columns=HABIT_COLUMNS, rows=rows, empty="Nothing recurs."),
     )

@@ -44,6 +44,8 @@ AbstainRow = TypedDict(
 class HabitRow(TypedDict):
     """A person's idle times of one kind of job, and what a limit of ``limit_s`` gives back.
 
+    ``ended_jobs`` worked again after an idle time longer than the limit, which would have ended them;
+    ``ended_gpu_hours`` of these times lie past it, and are in no gain.
     ``user`` and ``kind`` are ``None`` where they are not known.
     """
 
@@ -55,6 +57,8 @@ class HabitRow(TypedDict):
     idle_gpu_hours: float
     limit_s: float
     gives_back_gpu_hours: float
+    ended_jobs: int
+    ended_gpu_hours: float
 
 
 class EarnedRow(TypedDict):

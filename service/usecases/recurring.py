@@ -55,6 +55,8 @@ def recurred(client: "Client", start: datetime, end: datetime) -> Recurred:
                 idle_gpu_hours=each.idle_gpu_hours,
                 limit_s=each.limit_s,
                 gives_back_gpu_hours=each.gives_back_gpu_hours,
+                ended_jobs=each.ended_jobs,
+                ended_gpu_hours=each.ended_gpu_hours,
             )
             for each in habits
         ),
@@ -81,9 +83,20 @@ def _told(whose: str, habit: HabitRow) -> str:
     days = "one day" if habit["days"] == 1 else f"{habit['days']} days"
     return (
         f"{whose} were idle {habit['times']} times on {days}, {text.gpu_hours(habit['idle_gpu_hours'])} in "
-        f"all; a limit of {text.length(habit['limit_s'])} idle would have given back "
-        f"{text.hours(habit['gives_back_gpu_hours'])} of them."
+        f"all; a limit of {text.length(habit['limit_s'])} idle would have {_limited(habit)}."
     )
+
+
+def _limited(habit: HabitRow) -> str:
+    """What a limit gives back, and how many jobs it would have ended that worked again."""
+    gives = f"given back {text.hours(habit['gives_back_gpu_hours'])} of them"
+    if not habit["ended_jobs"]:
+        return gives
+    jobs, past = text.many(habit["ended_jobs"], "job"), text.hours(habit["ended_gpu_hours"])
+    ended = f"ended {jobs} that worked again later"
+    if not habit["gives_back_gpu_hours"]:
+        return f"{ended}: what lies past it, {past}, is no gain"
+    return f"{gives}, and {ended} ({past} more, not counted)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -418,10 +418,18 @@ def drawn(shown: RenderableType) -> str:
 
 def test_a_habit_is_told_with_its_hours_and_what_a_limit_gives_back() -> None:
     habit = {"user": "ana", "kind": "interactive", "times": 7, "days": 7, "idle_gpu_hours": 154.0}
-    limit = {"limit_s": 14_400.0, "gives_back_gpu_hours": 98.0}
+    limit = {"limit_s": 14_400.0, "gives_back_gpu_hours": 98.0, "ended_jobs": 0, "ended_gpu_hours": 0.0}
     assert told(habit | limit) == (
         "ana's terminals and notebooks were idle 7 times on 7 days, 154.0 GPU-hours in all; a limit of 4 h "
         "idle would have given back 98.0 of them."
+    )
+    again = {"gives_back_gpu_hours": 14.0, "ended_jobs": 1, "ended_gpu_hours": 84.0}
+    assert told(habit | limit | again).endswith(
+        "idle would have given back 14.0 of them, and ended 1 job that worked again later (84.0 more, not "
+        "counted)."
+    )
+    assert told(habit | limit | again | {"gives_back_gpu_hours": 0.0, "ended_jobs": 2}).endswith(
+        "idle would have ended 2 jobs that worked again later: what lies past it, 84.0, is no gain."
     )
     assert told(habit | limit | {"kind": None}).startswith("ana's jobs of unknown kind were idle 7 times")
     assert told(habit | limit | {"user": None}).startswith("Terminals and notebooks of unknown owners were")
@@ -439,21 +447,26 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 @pytest.mark.slow
 def test_a_persons_nights_are_in_the_range_and_in_the_reports(nights: Client) -> None:
-    """Three nights of 12 h: 36 wasted and idle; past a limit of 4 h are 8 h of each: 24."""
+    """Three nights of 12 h: 36 wasted and idle; past a limit of 4 h are 8 h of each.
+
+    The notebook works after two of them, and would have been ended by each; the range ends with the third.
+    """
     span = {"from_ts": world.NIGHTS, "to_ts": world.NIGHTS + timedelta(days=3)}
     found = recurred(nights, span["from_ts"], span["to_ts"])
     (habit,) = found.habits
     assert found.wasted_gpu_hours == pytest.approx(36.0)
     assert (habit["user"], habit["times"], habit["days"]) == ("ana", 3, 3)
     assert habit["idle_gpu_hours"] == pytest.approx(36.0, abs=0.2)
-    assert habit["gives_back_gpu_hours"] == pytest.approx(24.0, abs=0.2)
+    assert habit["gives_back_gpu_hours"] == pytest.approx(8.0, abs=0.1)
+    assert (habit["ended_jobs"], habit["ended_gpu_hours"]) == (1, pytest.approx(16.0, abs=0.1))
     wanted = Wanted(kind=ReportKind.MY_WEEK, span=Span(start=span["from_ts"], end=span["to_ts"]), user="ana")
     week = make(nights, wanted, made_at=span["to_ts"])
     (change,) = (section for section in week.sections if section.heading == "What to change")
-    assert any("a limit of 4 h idle would have given back 24.0 of them" in each for each in change.sentences)
+    told_so = "a limit of 4 h idle would have given back 8.0 of them, and ended 1 job that worked again"
+    assert any(told_so in each for each in change.sentences)
     cluster = make(nights, Wanted(kind=ReportKind.CLUSTER_WEEK, span=wanted.span), made_at=span["to_ts"])
     (row,) = next(table for table in cluster.tables if table.name == "recurs").rows
-    assert (row["user"], row["limit_h"]) == ("ana", 4.0)
+    assert (row["user"], row["limit_h"], row["ended_jobs"]) == ("ana", 4.0, 1)
 
 
 @pytest.mark.parametrize("job", world.BY_JOB)

@@ -52,11 +52,15 @@ def test_a_nightly_job_of_two_long_nights_is_no_habit() -> None:
 
 
 def test_what_recurs_is_given_back_from_where_it_was_found() -> None:
-    """Four nights of 22 h: 88 h idle, past the six hours of their rhythm 4 * 16; the 5 h do not count."""
+    """Four nights of 22 h: 88 h idle, past the six hours of their rhythm 4 * 16; the 5 h do not count.
+
+    The job worked after each of them: a limit would have ended it, and gives back nothing.
+    """
     nights = [idle(24 * day, 22) for day in range(4)]
     (habit,) = recurring(with_clocks([*nights, idle(96, 5, worked_after=False, open=True)], T), RULES)
     assert (habit.times, habit.idle_gpu_hours) == (4, pytest.approx(88.0))
-    assert habit.gives_back_gpu_hours == pytest.approx(64.0)
+    assert (habit.gives_back_gpu_hours, habit.ended_jobs) == (0.0, 1)
+    assert habit.ended_gpu_hours == pytest.approx(64.0)
 
 
 def test_telling_and_pausing_begin_no_earlier() -> None:

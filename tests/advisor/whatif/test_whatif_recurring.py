@@ -42,6 +42,8 @@ def test_seven_nights_come_to_154_hours_of_which_a_limit_gives_back_98() -> None
         idle_gpu_hours=pytest.approx(154.0),
         limit_s=4 * 3600.0,
         gives_back_gpu_hours=pytest.approx(98.0),
+        ended_jobs=0,
+        ended_gpu_hours=0.0,
     )
 
 
@@ -50,6 +52,34 @@ def test_hours_are_counted_as_the_replay_counts_them() -> None:
     as_told = replace(RULES, tell_interactive_s=RULES.requeue_interactive_s)
     (found,) = recurring(nights, RULES)
     assert found.gives_back_gpu_hours == let_go(nights, as_told).gpu_hours
+
+
+ONE = JobId("pod:lab/notebook")
+
+
+@pytest.mark.parametrize(
+    ("stretches", "gives_back", "ended_jobs", "ended_gpu_hours"),
+    [
+        # each night's 11 h past a limit of 4 h are 7 h on 2 GPUs; one notebook that worked on six mornings
+        ([*(night(day, job=ONE, worked_after=True) for day in range(6)), night(6, job=ONE)], 14, 1, 84),
+        # three notebooks, of which two worked again
+        ([night(0, worked_after=True), night(1, worked_after=True), night(2)], 14, 2, 28),
+        # who worked again before the limit is not ended: 3.9 h
+        ([*(night(day) for day in range(3)), night(3, 3.9, worked_after=True)], 42, 0, 0),
+        # still idle at the end of the range: nothing worked after it
+        ([night(0), night(1), night(2, open=True)], 42, 0, 0),
+        # all worked again: nothing is given back, and the habit is told all the same
+        ([night(day, worked_after=True) for day in range(3)], 0, 3, 42),
+        # a first idle time before a terminal's first work
+        ([night(0), night(1), night(2, unstarted=True, first=True, worked_after=True)], 28, 1, 14),
+    ],
+)
+def test_what_worked_again_is_ended_by_the_limit_and_no_gain(
+    stretches: list[IdleStretch], gives_back: float, ended_jobs: int, ended_gpu_hours: float
+) -> None:
+    (found,) = recurring(stretches, RULES)
+    assert found.gives_back_gpu_hours == pytest.approx(gives_back)
+    assert (found.ended_jobs, found.ended_gpu_hours) == (ended_jobs, pytest.approx(ended_gpu_hours))
 
 
 @pytest.mark.parametrize(
