@@ -7,6 +7,7 @@ thin (``analytics.findings.rare`` speaks of that), and so are SMs that work a li
 """
 
 from analytics import text
+from analytics.findings.share import leaves_room
 from analytics.findings.window import (
     bins_in,
     copying,
@@ -33,6 +34,7 @@ from analytics.model import (
     Unknown,
 )
 from analytics.thresholds import IDLE_RATIO, Thresholds
+from analytics.vocabulary.findings import FITS_SHARE
 from collector.model import JobKind
 
 MS_PER_S = 1000
@@ -335,6 +337,7 @@ def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float) -> tuple[
         Evidence(name="process_arrivals", value=claim.process_arrivals),
         Evidence(name="silence_p90_minutes", value=_minutes(claim.rhythm.silence_p90_ms)),
         Evidence(name="share", value=claim.share),
+        Evidence(name=FITS_SHARE, value=leaves_room(past, claim)),
     )
 
 

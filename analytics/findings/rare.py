@@ -1,14 +1,17 @@
 """Used, again and again, and hardly ever: activity that recurs in at most ``rare_ratio`` of the time.
 
-It is use, so nobody pauses it. What fits it is a share of a GPU, a scale to zero, or hours of its own.
+It is use, so nobody pauses it. What fits it is a scale to zero, hours of its own, or a share of a GPU where
+its memory leaves room for others.
 """
 
 from analytics import text
 from analytics.findings.holding import idle_window_ms
+from analytics.findings.share import leaves_room, peak_bytes
 from analytics.findings.window import FAINT_PART, MS_PER_S, copying, cover, faint_work, known, mean
 from analytics.findings.words import gpu_name, holder_name, measured_by
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Rhythm
 from analytics.thresholds import IDLE_RATIO, Thresholds
+from analytics.vocabulary.findings import FITS_SHARE
 from collector.model import Basis
 
 LEAST_SPELLS = 3
@@ -55,8 +58,8 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
         sentence=(
             f"{holder_name(claim)} has used {gpu_name(past)} for {text.length(busy_ms / 1000)} in all "
             f"since {text.clock(from_ms)}, in {times} spells ({text.percent(busy)} of the time, "
-            f"{_active_by(past.rung)}); its longest silence was {text.length(silence_ms / 1000)}. It is in "
-            f"use, and a share of a GPU, a scale to zero or fixed hours would do."
+            f"{_active_by(past.rung)}); its longest silence was {text.length(silence_ms / 1000)}. "
+            f"{_remedy(past, claim, 'a scale to zero or fixed hours')}"
         ),
         evidence=(
             Evidence(name="busy_minutes", value=round(busy_ms / 60_000, 1)),
@@ -66,8 +69,22 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
             Evidence(name="utilization_active_mean_ratio", value=rhythm.busy_ratio),
             Evidence(name="newest_bins_covered_ratio", value=cover(past.bins, len(past.bins.covered))),
             Evidence(name="share", value=claim.share),
+            Evidence(name=FITS_SHARE, value=leaves_room(past, claim)),
         ),
     )
+
+
+def _remedy(past: GpuPast, claim: Claim, others: str) -> str:
+    """What would do, by what its memory leaves; ``others``: what does whatever it keeps."""
+    room = leaves_room(past, claim)
+    share = "a share of a GPU" if claim.share == 1 else "a smaller share"
+    if room is None:
+        unknown = f"{share} if its memory, which is not known, fits one"
+        return f"It is in use, and {others} would do, or {unknown}."
+    if room:
+        return f"It is in use, and {share}{', ' if ' or ' in others else ' or '}{others} would do."
+    kept, less = text.size(peak_bytes(past, claim) or 0), "a share" if claim.share == 1 else "a smaller share"
+    return f"It is in use, and {others} would do; its memory, {kept} at most, leaves no room for {less}."
 
 
 def _faintly_used(past: GpuPast, claim: Claim, from_ms: int, t: Thresholds) -> Finding | None:
@@ -106,9 +123,7 @@ def _faintly_used(past: GpuPast, claim: Claim, from_ms: int, t: Thresholds) -> F
         coverage=min(1.0, rhythm.known_ms / (past.bins.end_ms - from_ms)),
         rung=past.rung,
         wasted_gpu_hours=rhythm.idle_gpu_hours,
-        sentence=(
-            f"{holder_name(claim)} {does}. It is in use, and a share of a GPU or a scale to zero would do."
-        ),
+        sentence=f"{holder_name(claim)} {does}. {_remedy(past, claim, 'a scale to zero')}",
         evidence=(
             Evidence(name="utilization_mean_ratio", value=level),
             Evidence(name="memory_copied_mean_ratio", value=copied),
@@ -116,6 +131,7 @@ def _faintly_used(past: GpuPast, claim: Claim, from_ms: int, t: Thresholds) -> F
             Evidence(name="busy_ratio", value=_busy_ms(rhythm) / rhythm.known_ms),
             Evidence(name="newest_bins_covered_ratio", value=cover(past.bins, len(past.bins.covered))),
             Evidence(name="share", value=claim.share),
+            Evidence(name=FITS_SHARE, value=leaves_room(past, claim)),
         ),
     )
 

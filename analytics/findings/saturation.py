@@ -320,7 +320,8 @@ def _reserved_finding(
             f"{holder_name(claim)} serves on {gpu_name(past)} and reserves {text.percent(taken)} of its "
             f"memory, {design} by design: over the last {_length(window)} {text.percent(used)} busy "
             f"({measured_by(past.rung)}), memory read or written {text.percent(touched)} of the time. It "
-            f"would be freed by changing {remedy}, by a share of a GPU or by a scale to zero."
+            f"would be freed by changing {remedy}, after which a share of a GPU may do, or by a scale to "
+            "zero."
         ),
         evidence=(
             Evidence(name="memory_used_p5_ratio", value=taken),

@@ -81,6 +81,8 @@ MEMORY_FULL = "memory_used_peak_ratio"
 """Evidence of low saturation: the most of the GPU's memory that was taken."""
 FULL_RATIO = 0.85
 """With more taken no smaller size holds it: what the advice on sizes fills of one (``fit_memory``)."""
+FITS_SHARE = "memory_fits_share"
+"""Evidence: whether a share of a GPU that leaves others a quarter holds its memory; ``None``: not known."""
 NO_ROOM = (
     "more workers that load data; its memory is nearly full, so a smaller size holds it, and larger batches "
     "fit, only where its framework keeps more memory than it needs"
@@ -93,7 +95,8 @@ class KindWords:
 
     ``is_waste``: hours on its GPUs may be wasted; else it is a fault, or a stranger's doing. ``is_of_job``:
     one finding a job, at the first of its GPUs. ``beyond`` says why no rule of ``packaging/prometheus``
-    stands for it; empty where one does. ``remedies`` are other ones for jobs of some kinds.
+    stands for it; empty where one does. ``remedies`` are other ones for jobs of some kinds, ``unshared`` for
+    those whose memory leaves no room for a share (``""``: where no kind of job is named).
     """
 
     title: str
@@ -104,6 +107,7 @@ class KindWords:
     is_of_job: bool = False
     beyond: str = ""
     remedies: Mapping[str, str] = field(default_factory=dict)
+    unshared: Mapping[str, str] = field(default_factory=dict)
 
     def remedy_for(self, job_kind: str | None, evidence: object = None) -> str:
         """What to do about a job of this kind (``JobKind``, ``None``: not known).
@@ -119,6 +123,10 @@ class KindWords:
             return ROOM_BEFORE_LESS
         if isinstance(told, Mapping) and (told.get(MEMORY_FULL) or 0.0) > FULL_RATIO:
             return NO_ROOM
+        if isinstance(told, Mapping) and told.get(FITS_SHARE) is False:
+            unshared = self.unshared.get(job_kind or "", self.unshared.get(""))
+            if unshared is not None:
+                return unshared
         return self.remedies.get(job_kind or "", self.remedy)
 
 
@@ -133,7 +141,11 @@ KINDS: Mapping[FindingKind, KindWords] = {
             JobKind.INTERACTIVE: "end it, or shut the notebook's kernel down, or keep it with "
             "`fallow keep JOB`",
             JobKind.INFERENCE: "scale it to zero between requests, hold it at fixed hours only, or take a "
-            "share of a GPU; or keep it with `fallow keep JOB`",
+            "share of a GPU, where its memory leaves room; or keep it with `fallow keep JOB`",
+        },
+        unshared={
+            JobKind.INFERENCE: "scale it to zero between requests, or hold it at fixed hours only (its memory "
+            "leaves no room for others); or keep it with `fallow keep JOB`",
         },
         like=GpuState.HELD_IDLE,
     ),
@@ -166,7 +178,12 @@ KINDS: Mapping[FindingKind, KindWords] = {
     FindingKind.RARELY_USED: KindWords(
         title="Rarely used",
         says="the GPU is used again and again, for at most a tenth of a day, or for under 1% of it at a time",
-        remedy="take a share of a GPU, scale to zero between requests, or hold it at fixed hours only",
+        remedy="scale to zero between requests, hold it at fixed hours only, or take a share of a GPU, where "
+        "its memory leaves room",
+        unshared={
+            "": "scale to zero between requests, or hold it at fixed hours only: its memory leaves no room for "
+            "others",
+        },
         like=GpuState.LOW_SATURATION,
     ),
     FindingKind.LOW_SATURATION: KindWords(
@@ -185,7 +202,8 @@ KINDS: Mapping[FindingKind, KindWords] = {
     FindingKind.RESERVED_BY_DESIGN: KindWords(
         title="Reserved by design",
         says="a server keeps most of the memory for a cache, as it was told to, and serves little",
-        remedy="the server's own limit (vLLM `--gpu-memory-utilization`), a share of a GPU, scaling to zero",
+        remedy="lower the server's own limit (vLLM `--gpu-memory-utilization`), after which a share of a GPU "
+        "may do, or scale it to zero",
         like=GpuState.MODERATE,
     ),
     FindingKind.SUSPECT_COUNTERS: KindWords(

@@ -80,7 +80,8 @@ KINDS: Mapping[AlertKind, _Words] = {
     AlertKind.RARELY_USED: _Words(
         finding=FindingKind.RARELY_USED,
         title="uses its GPUs rarely",
-        next="Fallow does nothing to it. A share of a GPU, a scale to zero or fixed hours would do.",
+        next="Fallow does nothing to it. A scale to zero or fixed hours would do, or a share of a GPU where "
+        "its memory leaves room.",
         calm="it is used more than rarely, or not at all",
         costs=True,
     ),
@@ -93,7 +94,8 @@ KINDS: Mapping[AlertKind, _Words] = {
     AlertKind.RESERVED_BY_DESIGN: _Words(
         finding=FindingKind.RESERVED_BY_DESIGN,
         title="reserves memory by design and serves little",
-        next="Fallow does nothing to it. The server's own limit, a share of a GPU or a scale to zero help.",
+        next="Fallow does nothing to it. A lower limit of the server's own, and then a share of a GPU, or a "
+        "scale to zero help.",
         calm="it serves more, or holds less memory",
     ),
 }
