@@ -144,8 +144,8 @@ KINDS: Mapping[FindingKind, KindWords] = {
             "share of a GPU, where its memory leaves room; or keep it with `fallow keep JOB`",
         },
         unshared={
-            JobKind.INFERENCE: "scale it to zero between requests, or hold it at fixed hours only (its memory "
-            "leaves no room for others); or keep it with `fallow keep JOB`",
+            JobKind.INFERENCE: "scale it to zero between requests, or hold it at fixed hours only (its "
+            "memory leaves no room for others); or keep it with `fallow keep JOB`",
         },
         like=GpuState.HELD_IDLE,
     ),
@@ -181,8 +181,8 @@ KINDS: Mapping[FindingKind, KindWords] = {
         remedy="scale to zero between requests, hold it at fixed hours only, or take a share of a GPU, where "
         "its memory leaves room",
         unshared={
-            "": "scale to zero between requests, or hold it at fixed hours only: its memory leaves no room for "
-            "others",
+            "": "scale to zero between requests, or hold it at fixed hours only: its memory leaves no room "
+            "for others",
         },
         like=GpuState.LOW_SATURATION,
     ),

@@ -1,7 +1,7 @@
 """A share of a GPU is a remedy only for who leaves room: by the memory that it keeps, counted by hand.
 
-A share is told in tenths, as the advice on sizes has it: the peak over 0.85 of what a shared board gives, which
-is 2 GiB less than it has. It has to leave a quarter of what is held, or it is worth nobody's change.
+A share is told in tenths, as the advice on sizes has it: the peak over 0.85 of what a shared board gives,
+which is 2 GiB less than it has. It has to leave a quarter of what is held, or it is worth nobody's change.
 """
 
 import pytest
@@ -86,8 +86,8 @@ LATELY = then((BINS - 40, 0.3), (40, 0.0))
         (
             70 * GIB,
             False,
-            "It is in use, and a scale to zero or fixed hours would do; its memory, 70 GiB at most, leaves no "
-            "room for a share.",
+            "It is in use, and a scale to zero or fixed hours would do; its memory, 70 GiB at most, leaves "
+            "no room for a share.",
         ),
         # the peak decides, not what it keeps now
         (then((10, 70 * GIB), (BINS - 10, 9 * GIB)), False, "leaves no room for a share."),
