@@ -140,7 +140,9 @@ def _text(value: object) -> str:
 
 
 def _texts(value: object) -> list[str]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
+    if isinstance(value, str):  # over HTTP a list of one is a text
+        return [_text(value)]
+    if not isinstance(value, Iterable):
         raise BadValueError(value)
     return [_text(item) for item in value]
 

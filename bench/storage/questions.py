@@ -117,6 +117,7 @@ def _given(name: str, days: int) -> dict[str, object]:
         "as_of": _plain(END),
         "uuid": "GPU-00000100",
         "job": "slurm:42",
+        "jobs": [f"slurm:{number}" for number in range(40, 50)],
     }
 
 

@@ -1642,6 +1642,17 @@ UseByHolderRow = TypedDict(
     },
 )
 
+UseOfJobsRow = TypedDict(
+    "UseOfJobsRow",
+    {
+        "job": str,
+        "ts": str,
+        "utilization_ratio": float | None,
+        "memory_used_max_ratio": float | None,
+        "wasted_ratio": float | None,
+    },
+)
+
 WaitedRow = TypedDict(
     "WaitedRow",
     {
@@ -1832,6 +1843,8 @@ class Rows(Protocol):
     @overload
     def __call__(self, name: Literal["use_by_holder"], **params: object) -> list[UseByHolderRow]: ...
     @overload
+    def __call__(self, name: Literal["use_of_jobs"], **params: object) -> list[UseOfJobsRow]: ...
+    @overload
     def __call__(self, name: Literal["waited"], **params: object) -> list[WaitedRow]: ...
     @overload
     def __call__(self, name: Literal["waited_causes"], **params: object) -> list[WaitedCausesRow]: ...
@@ -1979,6 +1992,8 @@ class RowsIfKept(Protocol):
     def __call__(self, name: Literal["usage_over_time"], **params: object) -> list[UsageOverTimeRow] | None: ...
     @overload
     def __call__(self, name: Literal["use_by_holder"], **params: object) -> list[UseByHolderRow] | None: ...
+    @overload
+    def __call__(self, name: Literal["use_of_jobs"], **params: object) -> list[UseOfJobsRow] | None: ...
     @overload
     def __call__(self, name: Literal["waited"], **params: object) -> list[WaitedRow] | None: ...
     @overload

@@ -106,6 +106,7 @@ def test_query_errors_share_one_base() -> None:
         (Kind.FLAG, False, False),
         (Kind.TEXT, "node1", "node1"),
         (Kind.TEXTS, ("a", "b"), ["a", "b"]),
+        (Kind.TEXTS, "abc", ["abc"]),
     ],
 )
 def test_values_of_each_kind_are_taken(kind: Kind, given: Any, expected: Any) -> None:
@@ -126,7 +127,7 @@ def test_values_of_each_kind_are_taken(kind: Kind, given: Any, expected: Any) ->
         (Kind.RATIO, "a lot"),
         (Kind.FLAG, "maybe"),
         (Kind.TEXT, 7),
-        (Kind.TEXTS, "abc"),
+        (Kind.TEXTS, 7),
         (Kind.TEXTS, [1]),
     ],
 )
@@ -139,7 +140,7 @@ def test_too_many_steps_are_refused() -> None:
     assert STEPS_MOST >= 24 * 60
     stepped = [spec for spec in catalogue().values() if any(p.name == "step_s" for p in spec.parameters)]
     for spec in stepped:
-        given = {p.name: "x" for p in spec.parameters if p.required and p.kind is Kind.TEXT}
+        given = {p.name: "x" for p in spec.parameters if p.required and p.kind in (Kind.TEXT, Kind.TEXTS)}
         given |= {"from_ts": NOON, "to_ts": NOON + timedelta(days=30), "step_s": 60}
         with pytest.raises(BadParameterError, match="'step_s' must cut the window into at most"):
             checked(spec, given)

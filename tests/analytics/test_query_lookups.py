@@ -168,6 +168,26 @@ def test_job_timeline(ask: Ask) -> None:
     assert rows[0]["memory_controller_ratio"] == pytest.approx(0.2)
 
 
+def test_use_of_jobs(ask: Ask) -> None:
+    """By the hour: 30 of 80 GiB, and of the shell's hour, which nobody works in, a quarter not measured."""
+    rows = ask("use_of_jobs", jobs=("slurm:1", "slurm:3", "nobody's"), **WINDOW, step_s=3600)
+    assert [(row["job"], row["ts"].hour) for row in rows] == [
+        ("slurm:1", 12),
+        ("slurm:1", 13),
+        ("slurm:3", 13),
+    ]
+    assert [row["utilization_ratio"] for row in rows] == pytest.approx([0.8, 0.0, 0.0])
+    assert [row["memory_used_max_ratio"] for row in rows] == pytest.approx([0.375, 0.375, 0.0])
+    assert [row["wasted_ratio"] for row in rows] == pytest.approx([0.0, 1.0, 0.75])
+    (alone,) = ask("use_of_jobs", jobs="slurm:3", **WINDOW, step_s=7200)
+    assert alone["utilization_ratio"] == 0.0, "over HTTP a list of one is a text"
+
+
+def test_use_of_jobs_is_unknown_where_nothing_was_measured(ask: Ask) -> None:
+    rows = ask("use_of_jobs", jobs=["slurm:3"], **WINDOW, step_s=900)
+    assert [row["utilization_ratio"] for row in rows] == [0.0, 0.0, None, 0.0]
+
+
 def test_activity(ask: Ask) -> None:
     rows = {row["job"]: row for row in ask("activity", **WINDOW)}
     fit = rows["slurm:1"]
