@@ -4,15 +4,14 @@ Run by ``fallow up``, or by hand: ``streamlit run app.py`` with $FALLOW_DATA nam
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
 from service.pages import (
     actions,
-    advice,
     cluster,
-    findings,
     gpu,
     job,
     overview,
@@ -21,6 +20,7 @@ from service.pages import (
     reports,
     settings,
     sign_in,
+    to_do,
     whatif,
 )
 from service.pages.parts import layout
@@ -43,14 +43,15 @@ def main() -> None:
     site["cluster"] = _page(site, cluster.show, "Cluster", "cluster")
     site["people"] = _page(site, people.show, "People and projects", "people")
     site["jobs"] = _page(site, job.show, "Jobs", "jobs")
-    site["findings"] = _page(site, findings.show, "Findings", "findings")
+    site["to-do"] = _page(site, to_do.show, "To do", "todo")
     site["queue"] = _page(site, queue.show, "Queue", "queue")
-    site["advice"] = _page(site, advice.show, "Advice", "advice")
     site["actions"] = _page(site, actions.show, "Actions", "actions")
     site["whatif"] = _page(site, whatif.show, "What if", "whatif")
     site["reports"] = _page(site, reports.show, "Reports", "reports")
     site["settings"] = _page(site, settings.show, "Settings", "settings")
     site["gpu"] = _page(site, gpu.show, "GPU", "gpu")
+    for was in ("Findings", "Advice"):
+        site[was.lower()] = _page(site, partial(to_do.moved, title=was), was, was.lower())
     layout.stop_strangers()
     sign_in.sign_in_by_address()
     chosen = st.navigation(list(site.values()), position="hidden")

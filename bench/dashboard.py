@@ -49,11 +49,11 @@ FULL = """() => document.querySelector('h2')
   && document.querySelector('[data-testid=stApp]').dataset.testScriptState === 'notRunning'
   && [...document.querySelectorAll('[data-testid=stVegaLiteChart]')].every(it => it.querySelector('.marks'))
   && !document.querySelector('[data-testid=stSkeleton], [data-testid=stException], .st-key-notice')"""
-PAST = {"overview": "/", "cluster": "/cluster", "people": "/people", "findings": "/findings"}
+PAST = {"overview": "/", "cluster": "/cluster", "people": "/people", "to do": "/todo"}
 PAGES = {
     "queue": "/queue",
     "submitted jobs": "/jobs?by=submitted",
-    "advice": "/advice",
+    "to do": "/todo",
     "actions": "/actions",
     "what if": "/whatif?range=7d",
 }

@@ -240,7 +240,7 @@ def link_of(condition: Condition, dashboard_url: str) -> str:
         case Page.QUEUE:
             return f"{base}/queue"
         case Page.FINDINGS:
-            return f"{base}/findings?kind={condition.kind.value}"
+            return f"{base}/todo?kind={condition.kind.value}"
         case Page.GPU if condition.gpus:
             return f"{base}/gpu?gpu={quote(condition.gpus[0], safe='')}"
     return f"{base}/jobs?job={quote(condition.job or '', safe='')}"

@@ -266,8 +266,8 @@ def _findings(scene: PageContext, found: pd.DataFrame) -> None:
     for group in groups[:MOST_FINDINGS]:
         say(scene, group)
     st.page_link(
-        scene.site["findings"],
-        label="All findings",
+        scene.site["to-do"],
+        label="What to do about them",
         icon=":material/arrow_forward:",
         query_params=_carried(scene),
     )

@@ -167,7 +167,7 @@ def _waste(
 ) -> Waste:
     row, hours = of
     worst = max(jobs, key=lambda job: job["wasted_gpu_hours"] or 0.0, default=None)
-    running = [job for job in jobs if _is_running(job, open_now, newest)]
+    running = [job for job in jobs if is_running(job, open_now, newest)]
     now = {str(job["job"]): _found(job, open_now) for job in running}
     live = max(
         running, key=lambda job: (bool(now[str(job["job"])]), job["wasted_gpu_hours"] or 0.0), default=None
@@ -210,7 +210,7 @@ def _evidence(
     )
 
 
-def _is_running(job: "JobsRow", open_now: "Sequence[FindingsRow]", newest: str | None) -> bool:
+def is_running(job: "JobsRow", open_now: "Sequence[FindingsRow]", newest: str | None) -> bool:
     """Whether it holds a GPU: what is known of an import or a recording ends with its newest sample."""
     if job["to_ts"] is None or any(each["job"] == job["job"] for each in open_now):
         return True

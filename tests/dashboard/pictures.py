@@ -62,8 +62,7 @@ def pictures(job: str, gpu: str, submitted: str) -> tuple[Picture, ...]:
         Picture(name="job", path=f"/jobs?range=7d&job={job}", charts=2),
         Picture(name="job-submitted", path=f"/jobs?job={submitted}", charts=1),
         Picture(name="queue", path="/queue", charts=1),
-        Picture(name="findings", path="/findings?range=7d"),
-        Picture(name="advice", path="/advice", then=_evidence),
+        Picture(name="todo", path="/todo?range=7d", then=_evidence),
         Picture(name="actions", path="/actions"),
         Picture(name="whatif", path="/whatif?range=7d", charts=2),
         Picture(name="reports", path="/reports?range=7d", charts=3),
@@ -72,7 +71,7 @@ def pictures(job: str, gpu: str, submitted: str) -> tuple[Picture, ...]:
         Picture(name="wall", path="/?kiosk=overview", charts=1, height=720, whole=False, dark=True),
         Picture(name="wall-cluster", path="/?kiosk=cluster", height=720, whole=False),
         Picture(name="phone", path="/?range=7d", charts=4, width=PHONE, height=844, whole=False),
-        Picture(name="phone-findings", path="/findings?range=7d", width=PHONE, height=844, whole=False),
+        Picture(name="phone-todo", path="/todo?range=7d", width=PHONE, height=844, whole=False),
     )
 
 

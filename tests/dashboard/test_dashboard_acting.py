@@ -233,7 +233,7 @@ def waiting_plans(site: Site) -> list[dict[str, Any]]:
 def test_advice_shows_its_evidence_plotted_and_its_gain_with_an_error(
     site: Site, look: Callable, dark: bool
 ) -> None:
-    screen = look(site.base, dark=dark, height=1300).open("/advice")
+    screen = look(site.base, dark=dark, height=1300).open("/todo")
     screen.until(shows("advice"))
     assert "expected gain" in screen.text()
     assert "Left alone, and why" in screen.text()
@@ -247,7 +247,7 @@ def test_a_plan_that_waits_is_rejected_with_a_reason_and_approved_without(
     for name in ("one", "another"):
         submit(site.data, tmp_path, "--project", ASKED, "--name", name)
     until("two plans wait", lambda: len(waiting_plans(site)) >= 2, limit_s=60)
-    screen = signed(site, look, "/advice", height=1300)
+    screen = signed(site, look, "/todo", height=1300)
     screen.until(shows("for a yes"))
     body = popped(screen, "^.*Reject")
     assert body.get_by_role("button", name="Reject it").is_disabled()
@@ -298,7 +298,7 @@ def test_settings_say_where_each_value_came_from(site: Site, look: Callable) -> 
 
 
 @pytest.mark.parametrize(
-    "path", ["/queue", "/jobs?by=submitted", "/advice", "/actions", "/whatif", "/settings"]
+    "path", ["/queue", "/jobs?by=submitted", "/todo", "/actions", "/whatif", "/settings"]
 )
 def test_acting_pages_fit_a_narrow_window(site: Site, job: str, look: Callable, path: str) -> None:
     screen = look(site.base, width=900).open(path)

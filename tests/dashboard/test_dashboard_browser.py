@@ -18,7 +18,7 @@ PAGES = {
     "cluster": ("/cluster", r"of 32 GPUs are held now", 1),
     "people": ("/people", r"people held .* and wasted", 2),
     "jobs": ("/jobs", r"jobs held .* wasted outright", 0),
-    "findings": ("/findings", r"open findings?", 0),
+    "to do": ("/todo", r"to do something about|Nothing was found", 0),
 }
 
 
@@ -155,13 +155,19 @@ def test_times_say_their_zone_and_can_be_utc(dashboard: str, look: Callable) -> 
     screen.page.get_by_text("Times are shown in UTC.").wait_for()
 
 
-def test_a_finding_shows_its_evidence_and_kinds_filter(dashboard: str, look: Callable) -> None:
+def test_a_job_to_do_something_about_has_a_message_evidence_and_a_kind(
+    dashboard: str, look: Callable
+) -> None:
+    """Through the address of the page that was: it leads here, says so, and keeps what was chosen."""
     screen = look(dashboard).open("/findings?range=14d")
-    if screen.headline.startswith("0 "):
+    screen.until_address("/todo?range=14d").page.get_by_text("is part of this page now").wait_for()
+    if not re.match(r"[1-9]", screen.headline):
         pytest.fail("the simulated cluster has findings, and the page shows none")
-    screen.page.get_by_role("button", name="Evidence").first.click()
-    screen.page.get_by_test_id("stPopoverBody").wait_for()
+    screen.page.get_by_role("button", name="Message").first.click()
+    screen.page.get_by_test_id("stPopoverBody").get_by_text("What would help:").wait_for()
     screen.page.keyboard.press("Escape")
+    screen.page.get_by_text("Evidence", exact=True).first.click()
+    screen.page.get_by_text("judged on").first.wait_for()
     screen.page.get_by_role("radiogroup", name="Kind of finding").get_by_role("radio").first.click()
     screen.until_address("kind=")
 

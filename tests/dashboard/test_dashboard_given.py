@@ -221,7 +221,7 @@ def test_somebody_who_held_nothing_is_told_so(site: Site, look: Callable[..., An
 
 
 def test_the_charts_of_evidence_have_their_numbers_as_well(dashboard: str, look: Callable[..., Any]) -> None:
-    screen = look(dashboard, height=1300).open("/advice")
+    screen = look(dashboard, height=1300).open("/todo")
     screen.page.get_by_text("Evidence", exact=True).first.click()
     screen.settled(charts=1)
     boxes = screen.page.get_by_text("The numbers")

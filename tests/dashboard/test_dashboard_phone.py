@@ -49,17 +49,17 @@ def test_the_menu_of_a_phone_leads_to_every_page_and_keeps_the_filters(
     dashboard: str, look: Callable[..., Screen]
 ) -> None:
     screen = look(dashboard, width=WIDTH, height=HEIGHT).open("/?range=7d&project=vision")
-    assert not screen.page.locator(".st-key-masthead").get_by_role("link", name="Findings").is_visible()
+    assert not screen.page.locator(".st-key-masthead").get_by_role("link", name="To do").is_visible()
     menu = screen.page.locator(".st-key-menu").get_by_role("button")
     menu.focus()
     menu.press("Enter")
     body = screen.page.get_by_test_id("stPopoverBody")
     body.wait_for()
     body.get_by_role("link", name="Settings").wait_for()
-    assert body.get_by_role("link").count() == 11
+    assert body.get_by_role("link").count() == 10
     assert broken(screen) == []
-    body.get_by_role("link", name="Findings").click()
-    screen.until_address("/findings").page.get_by_text("Also what is over").wait_for()
+    body.get_by_role("link", name="To do").click()
+    screen.until_address("/todo").page.get_by_role("radiogroup", name="Which jobs").wait_for()
     assert "range=7d" in screen.page.url and "project=vision" in screen.page.url
 
 

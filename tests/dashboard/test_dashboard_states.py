@@ -31,7 +31,7 @@ def test_no_store_yet_says_how_to_start(tmp_path: Path, look: Callable) -> None:
         screen.page.get_by_role("button", name="Try again").click()
         screen.until("() => document.body.innerText.includes('Nothing measured yet')")
         assert "fallow doctor" in notice(screen)
-        for path in ("/cluster", "/people", "/jobs", "/findings", "/gpu?gpu=GPU-0"):
+        for path in ("/cluster", "/people", "/jobs", "/todo", "/gpu?gpu=GPU-0"):
             assert "Nothing measured yet" in notice(screen.open(path))
         screen.leave()
 
@@ -40,7 +40,7 @@ def test_findings_that_nobody_has_looked_for_are_not_called_none(tmp_path: Path,
     with fill(tmp_path):
         pass
     with showing(tmp_path / "log", FALLOW_DATA=str(tmp_path)) as base:
-        screen = look(base).open(f"/findings?{VIEW}")
+        screen = look(base).open(f"/todo?{VIEW}")
         assert re.fullmatch(
             r"Nothing was judged yet; \S+\sGPU-hours were wasted in this time", screen.headline
         )
@@ -50,7 +50,7 @@ def test_findings_that_nobody_has_looked_for_are_not_called_none(tmp_path: Path,
     with open_store(tmp_path / "fallow.duckdb") as store:
         store.write_judgement(Judgement(), END_MS)
     with showing(tmp_path / "log", FALLOW_DATA=str(tmp_path)) as base:
-        screen = look(base).open(f"/findings?{VIEW}")
+        screen = look(base).open(f"/todo?{VIEW}")
         calm = r"Nothing was found to complain about; \S+\sGPU-hours were wasted in this time"
         assert re.fullmatch(calm, screen.headline)
         assert "Judged last" in screen.text()

@@ -21,9 +21,11 @@ from service.client import Client, ServiceDown, connect
 from service.errors import StoreOlder, UnknownQuery
 from service.schemas.service import ComponentHealth
 from service.summaries.savings import Savings
+from service.summaries.to_do import Measured
 from service.summaries.waste_table import Waste
 from service.usecases import advised as client_advising
 from service.usecases import recurring as client_recurring
+from service.usecases import to_do as client_to_do
 from service.usecases import wasted as client_wasted
 from service.usecases.advised import Advised, Replayed, Rule, SettingRow
 from service.usecases.recurring import Recurred
@@ -185,6 +187,15 @@ def wasted(
     return client_wasted.wasted(_client(), by, (start, end), dict(filters))
 
 
+@st.cache_data(ttl=TICK_S, max_entries=64, show_spinner=False)
+def to_do(start: datetime, end: datetime, filters: tuple[tuple[str, object], ...]) -> Measured:
+    """What each job of a window wasted and what was found of it, at most one tick old. Blocks.
+
+    Raises ``ClientError``.
+    """
+    return client_to_do.measured(_client(), (start, end), dict(filters))
+
+
 def rules() -> tuple[Rule, ...]:
     """The numbers that advice turns on. Raises ``ClientError``."""
     return client_advising.rules(_client())
@@ -227,6 +238,7 @@ def forget() -> None:
     advised.clear()
     components.clear()
     wasted.clear()
+    to_do.clear()
     _connected.cache_clear()
 
 

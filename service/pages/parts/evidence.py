@@ -72,12 +72,13 @@ def evidence_box(
     box = st.expander("Evidence", icon=":material/query_stats:", key=f"evidence-{key}", on_change="rerun")
     with box:
         if box.open:
-            _draw(stage, row, lines, as_of, key)
+            draw_evidence(stage, row, lines=lines, as_of=as_of, key=key)
 
 
-def _draw(
-    stage: Stage, row: "Judged | AdviceRow", lines: Mapping[str, float], as_of: datetime, key: str
+def draw_evidence(
+    stage: Stage, row: "Judged | AdviceRow", *, lines: Mapping[str, float], as_of: datetime, key: str
 ) -> None:
+    """The job's measures over the time that was judged, with the lines, and the numbers of the evidence."""
     window = evidence_window(row["evidence"], as_of)
     axis = TimeAxis(window=window, utc=stage.view.tz == "utc")
     if row["job"]:

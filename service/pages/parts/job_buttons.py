@@ -100,6 +100,17 @@ def keep_button(job: str, owner: str | None) -> None:
         st.caption(may.why)
 
 
+def keep_box(job: str, owner: str | None, name: str) -> None:
+    """The same on a list of many jobs, for who may: what is in the box is drawn once somebody opens it."""
+    may = may_order(owner=owner)
+    if not may.may:
+        return
+    box = st.popover(KEEP.label, icon=KEEP.icon, type="tertiary", key=f"keep-box-{job}", on_change="rerun")
+    if box.open:
+        with box:
+            _ordered(KEEP, Job(job=job, name=name, state="running", user=owner, submission=Submission()), may)
+
+
 def unfit(order: Order, job: Job) -> str | None:
     """Why this order cannot be carried out on such a job; ``None`` where it can."""
     if order is RESUME and job.state == "pending" and not job.held_by_user:
@@ -117,27 +128,32 @@ def unfit(order: Order, job: Job) -> str | None:
 
 
 def _button(order: Order, job: Job, may: May) -> None:
-    name = plain(job.name or job.job)
     with st.popover(order.label, icon=order.icon, key=f"order-{order.route}"):
-        meaning = HELD if order is PAUSE and job.state == "pending" else order.meaning
-        st.markdown(f"**{order.label} {name}?** {meaning}")
-        rest, given = _asked(order, job)
-        because = ""
-        if order is not KEEP:
-            because = st.text_input(
-                "Because", key=f"because-{order.route}-{job.job}", placeholder="optional"
-            ).strip()
-        st.button(
-            f"{order.label} it",
-            key=f"do-{order.route}-{job.job}",
-            type="primary",
-            disabled=not may.may,
-            on_click=jobs.order,
-            args=(order.route, f"{order.route} {job.job}", job.job),
-            kwargs={**given, **({"because": because} if because else {})},
-        )
-        st.caption(may.why or "Or in a shell:")
-        st.code(submit_form.command(order.route, job.job, *rest), language="shell")
+        _ordered(order, job, may)
+
+
+def _ordered(order: Order, job: Job, may: May) -> None:
+    """What is in an order's box: what it means, what it needs, the button, and the command."""
+    name = plain(job.name or job.job)
+    meaning = HELD if order is PAUSE and job.state == "pending" else order.meaning
+    st.markdown(f"**{order.label} {name}?** {meaning}")
+    rest, given = _asked(order, job)
+    because = ""
+    if order is not KEEP:
+        because = st.text_input(
+            "Because", key=f"because-{order.route}-{job.job}", placeholder="optional"
+        ).strip()
+    st.button(
+        f"{order.label} it",
+        key=f"do-{order.route}-{job.job}",
+        type="primary",
+        disabled=not may.may,
+        on_click=jobs.order,
+        args=(order.route, f"{order.route} {job.job}", job.job),
+        kwargs={**given, **({"because": because} if because else {})},
+    )
+    st.caption(may.why or "Or in a shell:")
+    st.code(submit_form.command(order.route, job.job, *rest), language="shell")
 
 
 def _asked(order: Order, job: Job) -> tuple[tuple[str, ...], dict[str, object]]:

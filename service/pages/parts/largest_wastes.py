@@ -8,7 +8,7 @@ import streamlit as st
 from analytics import text
 from service.pages.parts.context import PageContext
 from service.pages.parts.url_state import address
-from service.pages.parts.widgets import escape
+from service.pages.parts.widgets import commands, escape
 from service.summaries.waste_table import TALK, Waste
 
 MOST = 10
@@ -53,7 +53,7 @@ def _row(row: Waste, address_of: Callable[[str], str], *, priced: bool) -> str:
         ("hours", escape(text.hours(row.gpu_hours))),
         *([("cost", escape(text.money(row.cost, row.currency)))] if priced else []),
         ("why", escape(row.found)),
-        ("do", _command(_to_do(row))),
+        ("do", commands(_to_do(row))),
     ]
     return f"<tr>{''.join(f'<td class={name}>{shown}</td>' for name, shown in cells)}</tr>"
 
@@ -70,9 +70,3 @@ def _job(row: Waste, address_of: Callable[[str], str]) -> str:
     name = row.worst["job_name"] if row.worst is not None else None
     ended = "" if row.running else ' <span class="over">ended</span>'
     return f'<a href="{escape(address_of(row.key))}" target="_self">{escape(name or row.key)}</a>{ended}'
-
-
-def _command(told: str) -> str:
-    """A sentence in which what stands between backticks is typed."""
-    parts = told.split("`")
-    return "".join(f"<code>{escape(p)}</code>" if place % 2 else escape(p) for place, p in enumerate(parts))

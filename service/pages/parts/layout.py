@@ -27,7 +27,6 @@ EVERYTHING = {"node": "All nodes", "project": "All projects", "user": "Everybody
 OF_NOW = ("queue", "settings")
 TAKEN = {
     "queue": ("project", "user"),
-    "advice": (),
     "actions": (),
     "whatif": (),
     "settings": (),
@@ -37,7 +36,7 @@ TAKEN = {
 FIXED = "fixed"
 SCHEDULED = "scheduled"
 """The part of the reports that no time and no filter narrows."""
-LINKED = ("overview", "cluster", "people", "jobs", "findings", "advice", "reports")
+LINKED = ("overview", "cluster", "people", "jobs", "to-do", "reports")
 """What everybody reads; each has a link in the first line."""
 ACTING = ("queue", "actions", "whatif", "settings")
 """For whoever has Fallow act, or submits jobs to it; behind one box."""

@@ -1,6 +1,6 @@
-"""What is unknown and why: sources that could not be read, and the gaps left. Part of the findings page.
+"""What is unknown and why: sources that could not be read, and the gaps left. Part of *To do*.
 
-What the newest judgement left open: the GPU and the reason. Part of the findings page.
+What the newest judgement left open: the GPU and the reason.
 """
 
 from collections.abc import Mapping

@@ -12,7 +12,6 @@ from service.pages.data import jobs
 from service.pages.parts import submit_form
 from service.pages.parts.context import Stage, linked
 from service.pages.parts.evidence import Judged, class_of, evidence_box
-from service.pages.parts.messages import explain_acting
 from service.pages.parts.widgets import facts, plain
 from service.pages.sign_in import May, may_order
 from service.schemas.control import Gain, Plan, PlanStep, Refused
@@ -30,6 +29,11 @@ def waiting_plans(stage: Stage, plans: Sequence[Plan], found: Advised) -> None:
             _plan(stage, plan, found)
 
 
+def anchor_of(plan: int) -> str:
+    """Where a page has the plan's box."""
+    return f"plan-{plan}"
+
+
 def gain_told(gain: Gain | None) -> str | None:
     """An expected gain in words; ``None`` where there is none, or it is not known."""
     if gain is None or not gain.gpu_hours:
@@ -39,8 +43,8 @@ def gain_told(gain: Gain | None) -> str | None:
 
 
 def _plan(stage: Stage, plan: Plan, found: Advised) -> None:
-    many = len(plan.steps)
-    st.subheader(f"Plan {plan.plan} waits for a yes: {many} {'step' if many == 1 else 'steps'}", anchor=False)
+    steps = text.many(len(plan.steps), "step")
+    st.subheader(f"Plan {plan.plan} waits for a yes: {steps}", anchor=anchor_of(plan.plan))
     chosen = [each for each in plan.steps if _step(stage, plan, each, found)]
     if plan.refused:
         _refused(plan.refused)
@@ -142,14 +146,10 @@ def _refused(refused: Sequence[Refused]) -> None:
             )
 
 
-def plans_that_wait(stage: Stage) -> tuple[Plan, ...] | None:
-    """The plans that wait; ``None``, and a line that says why, where no service answers for them."""
+def all_plans() -> tuple[Plan, ...] | None:
+    """Plans that were made, those that wait and those that are settled; ``None`` where no service answers."""
     try:
         rows: list[Plan] = jobs.ask(ActingClient.plans)
-    except ClientError as error:
-        notice = explain_acting(error)
-        st.info(
-            f"**Nothing waits for a yes here.** {notice.title}: {plain(str(error))}", icon=":material/info:"
-        )
+    except ClientError:
         return None
-    return tuple(each for each in rows if each.state == "waiting")
+    return tuple(rows)

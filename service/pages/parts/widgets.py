@@ -141,6 +141,12 @@ def spoken(message: str) -> str:
     return "".join(part if place % 2 else plain(part) for place, part in enumerate(_COMMAND.split(message)))
 
 
+def commands(told: str) -> str:
+    """A sentence of ours as HTML, in which what stands between backticks is typed."""
+    parts = told.split("`")
+    return "".join(f"<code>{escape(p)}</code>" if place % 2 else escape(p) for place, p in enumerate(parts))
+
+
 def heat_keys(colours: Theme, *, withheld: bool = False) -> None:
     """The legend of the heat map; ``withheld``: some of it is."""
     ramp = f"linear-gradient(90deg,{','.join(colours.ramp)})"

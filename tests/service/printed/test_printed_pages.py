@@ -25,9 +25,8 @@ PAGES = {
     "cluster": {},
     "people": {},
     "jobs": {},
-    "findings": {},
+    "todo": {},
     "queue": {},
-    "advice": {},
     "actions": {},
     "whatif": {},
     "reports": {},
@@ -93,7 +92,7 @@ def test_names_are_text_on_every_page(data: Path, page: str) -> None:
         for label in LABELS:
             if isinstance(text := getattr(proto, label, None), str) and text:
                 markdown_is_ours(text)
-    if page in ("overview", "people", "findings"):
+    if page in ("overview", "people", "todo"):
         assert PLAIN in seen
 
 
