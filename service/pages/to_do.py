@@ -28,7 +28,7 @@ from service.pages.parts.open_alerts import alerts
 from service.pages.parts.range_waste import beside, wasted
 from service.pages.parts.unknown import unjudged, unknowns
 from service.pages.parts.url_state import address
-from service.pages.parts.waiting_plans import all_plans, waiting_plans
+from service.pages.parts.waiting_plans import all_plans, anchor_of, waiting_plans
 from service.pages.parts.widgets import keys, kind_label, plain, spoken, striped, swatch
 from service.schemas.advice import AdviceRow
 from service.summaries.finding_groups import is_own_doing
@@ -85,10 +85,10 @@ def _body(scene: PageContext) -> None:
     _head(scene, items, queries.ask_if_kept("waste", **scene.asked_until_now))
     waiting = tuple(each for each in plans or () if each.state == "waiting")
     if why is None:
-        st.caption(f"{head_sentence(_advice_in_view(scene, items, found), waiting)}.")
-    if waiting:
+        links = " ".join(f"[Open plan {each.plan}](#{anchor_of(each.plan)})" for each in waiting)
+        st.caption(f"{head_sentence(_advice_in_view(scene, items, found), waiting)}. {links}")
+    if plans is not None:
         switch_banner(stage, read_switch())
-        waiting_plans(stage, waiting, found)
     _choices(scene, items, place)
     freshness.lateness(scene)
     if why is not None:
@@ -97,6 +97,7 @@ def _body(scene: PageContext) -> None:
         _cards(scene, shown, measured, advising, found)
     else:
         _nothing(scene, items, place)
+    waiting_plans(stage, waiting, found)
     _faults(scene, place)
     _more(scene, stage, found, items)
 
