@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import duckdb
 
-from collector.store.bucket import ArchivePlace, Bucket, reason_of, sha256_of
+from collector.store.bucket import COPY_TRIES, ArchivePlace, Bucket, reason_of, sha256_of
 from collector.store.errors import ArchiveAway
 from collector.store.sealed_check import damaged_groups
 from collector.store.sealing import wrong_with
@@ -50,7 +50,7 @@ def archive_days(
     Objects of days before ``kept_from_ms`` are deleted. Raises ArchiveAway at the end of what could be done:
     for a bucket that fails, or a day that cannot be read. What it did until then is kept.
     """
-    bucket = Bucket(place)
+    bucket = Bucket(place, tries=COPY_TRIES)
     _note_place(store, place)
     _remove(store, bucket, kept_from_ms)
     with store.reader() as connection:

@@ -5,6 +5,7 @@ Each looks at one thing and never raises for what it finds. Nothing is changed, 
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,7 +48,7 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
         lambda: slurm.slurm(config),
         lambda: disk(data),
         lambda: store(data),
-        *((lambda: archive(config),) if config.archive.address else ()),
+        *((lambda: archive(config, data, time.time_ns() // 1_000_000),) if config.archive.address else ()),
     )
     for look in examinations:
         yield look()
@@ -141,8 +142,9 @@ def store(data: Path) -> Finding:
     return Finding(subject="store", verdict=Verdict.GOOD, found=found)
 
 
-def archive(config: "Config") -> Finding:
-    """Whether the bucket of archived days answers, with the credentials that are found here."""
+def archive(config: "Config", data: Path, now_ms: int) -> Finding:
+    """Whether the bucket of archived days answers, with the credentials that are found here, and which days
+    it should have and are in DATA still."""
     from collector.store.bucket import ArchivePlace, Bucket
     from collector.store.errors import ArchiveAway
 
@@ -150,12 +152,29 @@ def archive(config: "Config") -> Finding:
     place = ArchivePlace(
         address=wanted.address, endpoint=wanted.endpoint, region=wanted.region, ca_file=wanted.ca_file
     )
+    late = _uncopied(data, config.retention.samples_days, now_ms)
     try:
         Bucket(place).answers()
     except ArchiveAway as error:
         advice = "the service needs the same AWS variables or files as this shell; see docs/store.md"
-        return Finding(subject="archive", verdict=Verdict.TROUBLE, found=str(error), advice=advice)
-    return Finding(subject="archive", verdict=Verdict.GOOD, found=f"{place.shown} answers")
+        return Finding(subject="archive", verdict=Verdict.TROUBLE, found=f"{error}{late}", advice=advice)
+    verdict = Verdict.LIMITED if late else Verdict.GOOD
+    return Finding(subject="archive", verdict=verdict, found=f"{place.shown} answers{late}")
+
+
+def _uncopied(data: Path, samples_days: float, now_ms: int) -> str:
+    """Which sealed days are older than they are kept for: each hour they are copied, and go."""
+    from collector.store.retention import cut_ms
+
+    cut = datetime.fromtimestamp(cut_ms(now_ms, samples_days) / 1000, UTC).date().isoformat()
+    days = {folder.name.removeprefix("day=") for folder in data.glob("sealed/day=*") if any(folder.iterdir())}
+    late = sorted(day for day in days if day < cut)
+    if not late:
+        return ""
+    return (
+        f"; {text.many(len(late), 'sealed day')} past samples_days ({samples_days:g}), the oldest "
+        f"{late[0]}, {'is' if len(late) == 1 else 'are'} not copied yet: a running service tries every hour"
+    )
 
 
 def service(data: Path) -> Iterator[Finding]:

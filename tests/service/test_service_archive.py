@@ -34,6 +34,7 @@ class StillClock:
 
 DAY_MS, STEP_MS = 86_400_000, 3_600_000
 D0 = 1_790_000_000_000 // DAY_MS * DAY_MS
+NOW_MS = D0 + 5 * DAY_MS
 
 
 @pytest.mark.parametrize(
@@ -78,23 +79,25 @@ def test_each_hour_old_days_move_and_a_bucket_that_is_away_is_said(
     with open_store(at_path(tmp_path)) as store:
         ends = range(D0 + STEP_MS, D0 + 5 * DAY_MS, STEP_MS)
         store.write_history(history(sample(0, at, width_ms=STEP_MS) for at in ends))
-        chores = make_chores(config, store, StillClock(D0 + 5 * DAY_MS))
+        chores = make_chores(config, store, StillClock(NOW_MS))
         (hourly,) = (each for each in chores if each.name == "sealing and retention")
         bucket.stop()
         with pytest.raises(ArchiveAway, match="Nothing is lost"):
             hourly.work()
-        found = archive(config)
+        found = archive(config, tmp_path, NOW_MS)
         assert found.verdict is Verdict.TROUBLE and "does not answer" in found.found
+        assert "; 3 sealed days past samples_days (2), the oldest 2026-09-21, are not copied" in found.found
         assert ask(store, "SELECT count(*) FROM samples_all") == [(5 * 24 - 1,)]
         bucket.start()
-        assert archive(config).verdict is Verdict.GOOD
+        assert archive(config, tmp_path, NOW_MS).verdict is Verdict.LIMITED
         hourly.work()
+        assert archive(config, tmp_path, NOW_MS).verdict is Verdict.GOOD
         assert ask(store, "SELECT epoch_ms(min(ts)) FROM samples_all") == [(D0 + 3 * DAY_MS,)]
         assert len(bucket.objects()) == 3
 
 
 @pytest.mark.slow
-def test_a_bucket_that_nobody_made_is_named(bucket: BucketServer) -> None:
+def test_a_bucket_that_nobody_made_is_named(bucket: BucketServer, tmp_path: Path) -> None:
     wanted = ArchiveConfig(address="s3://another/gpus", endpoint=bucket.place.endpoint)
-    found = archive(Config(archive=wanted))
+    found = archive(Config(archive=wanted), tmp_path, NOW_MS)
     assert found.verdict is Verdict.TROUBLE and "no such bucket" in found.found

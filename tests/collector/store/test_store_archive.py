@@ -17,6 +17,7 @@ from service.server.damage_check import Mending
 from service.store.answer import answer
 from tests.bucket import SECRET, BucketServer, holds, served
 from tests.collector.store.store_parts import ask, at_path, history, sample, uuid
+from tests.failing_bucket import DENIED, SLOW_DOWN, failing
 from tests.stores import open_store
 
 pytestmark = pytest.mark.slow
@@ -200,3 +201,16 @@ def test_a_missing_day_holds_up_no_other_and_days_go_when_their_time_is_over(
     archive_days(store, bucket.place, KEPT_MS, D0 + 2 * DAY_MS)
     assert len(bucket.objects()) == 1
     assert timeline(store, 0, 3)[0]["ts"] == at_day(2 - 1 / 48)  # of the sample that ended with that step
+
+
+def test_what_fails_for_a_moment_is_asked_again_and_what_is_refused_is_not(
+    store: Store, bucket: BucketServer
+) -> None:
+    with failing(bucket) as door:
+        door.failures += [DENIED] * 9
+        with pytest.raises(ArchiveAway, match="ACCESS_DENIED"):
+            archive_days(store, door.place, KEPT_MS)
+        assert door.given == 1 and bucket.objects() == []
+        door.failures[:] = [SLOW_DOWN] * 3
+        assert len(archive_days(store, door.place, KEPT_MS)) == 3
+        assert door.given == 4 and len(bucket.objects()) == 3
