@@ -70,7 +70,7 @@ def _begin(conf_lines: str, cluster: SlurmCluster, host: str, ports: tuple[int, 
     told = {"folder": folder, "host": host, "sql_port": ports[0], "dbd_port": ports[1]}
     data.mkdir()
     cluster.ask(
-        "mariadb-install-db",
+        *("env", f"TMPDIR={folder}", "mariadb-install-db"),  # its files of /tmp have names of process ids
         "--no-defaults",
         "--user=root",
         f"--datadir={data}",
@@ -82,6 +82,7 @@ def _begin(conf_lines: str, cluster: SlurmCluster, host: str, ports: tuple[int, 
         "--no-defaults",
         "--user=root",
         f"--datadir={data}",
+        f"--tmpdir={folder}",
         f"--socket={data}/s",
         f"--pid-file={data}/pid",
         "--bind-address=127.0.0.1",
