@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= $(CURDIR)/.fallow
 
-.PHONY: chaos container deb dist up demo install test test-slow test-all test-upgrade lint types check hooks
+.PHONY: campaign chaos container deb dist up demo install test test-slow test-all test-upgrade lint types check hooks
 
 up: install ## start the service and the dashboard, print the URL
 	@$(BIN)/fallow up --or-simulated --data "$(DATA)"
@@ -71,6 +71,12 @@ MINUTES ?= 3
 chaos: $(VENV)/.tested ## random faults on a busy queue for MINUTES minutes, as root: kills, floods, forgeries, garbage, full and failing disks
 	@tests/real_parts.sh
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+KILLS ?= 200
+FIRST ?= 0
+campaign: $(VENV)/.tested ## KILLS kills of Slurm's daemons, the service, agents and launchers amid Fallow's verbs, as root; SEED=N, FIRST=K goes on at kill K
+	@tests/real_parts.sh
+	$(BIN)/python -m tests.campaign --kills $(KILLS) --first $(FIRST) $(if $(SEED),--seed $(SEED))
 
 check: lint $(VENV)/.tested ## all that CI asks for; types beside the quick tests, which leave a core idle now and then
 	@tests/real_parts.sh
