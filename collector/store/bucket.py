@@ -18,9 +18,9 @@ from collector.store.errors import ArchiveAway
 CONNECT_S, REQUEST_S = 3.0, 20.0
 """A bucket in reach connects in milliseconds; a part of 10 MB over 10 Mbit/s takes 8 s."""
 TRIES, COPY_TRIES = 2, 4
-"""Of a request that fails by a transient error: the network, a 5xx, SlowDown. A person waits for a question; a
-copy has time: with the client's own growing, random waits 4 tries last some 4 s (3.6 to 5.6 s measured against
-a server that says 503, pyarrow 26 on two busy cores). What was refused (no right, no bucket) isn't repeated."""
+"""Of a request that fails by a transient error: the network, a 5xx, SlowDown. A person waits for a question,
+and a copy has time: with the client's own growing, random waits 4 tries took 3.6 to 5.1 s (a server that
+always says 503 or hangs up, pyarrow 26, two busy cores). What is refused (no right) isn't repeated."""
 SAID_CHARS = 160
 CHUNK_BYTES = 8 * 2**20
 ANY_REGION = "us-east-1"

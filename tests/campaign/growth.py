@@ -137,7 +137,18 @@ class Growing:
         return training.job in self._jobs() and training.state(training.job) == "RUNNING"
 
     def _is_clean(self, training: Training, is_over: bool) -> bool:
-        top_ups = {job for job, (name, _) in self._jobs().items() if name.startswith("fallow-top-up-")}
+        """Whether Slurm has the top-ups that the training knows, and no others.
+
+        One that is COMPLETING was told to end; where its slurmd was away meanwhile Slurm says so again later,
+        after more than a minute (22.05.8). It counts as over once its processes are.
+        """
+        top_ups = {
+            job
+            for job, (name, state) in self._jobs().items()
+            if name.startswith("fallow-top-up-") and state != "COMPLETING"
+        }
+        if not top_ups and _pids(str(training.folder), "fallow.agent"):
+            return False
         if is_over:
             _, state = self._jobs().get(training.job, ("", "over"))
             return not top_ups and state in ("over", "SPECIAL_EXIT")  # held under its number: exit code 75
@@ -165,14 +176,21 @@ class Growing:
 
 
 def _kill_all(*marks: str) -> None:
-    """Kill what has all of these in its command line or environment, and is no srun."""
+    for pid in _pids(*marks):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _pids(*marks: str) -> list[int]:
+    """Which Python has all of these in its command line or environment: srun has them too, and is none."""
+    found = []
     for process in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
             command = (process / "cmdline").read_text()
-            words = command.split("\0")
-            is_python = "python" in Path(words[0]).name
+            is_python = "python" in Path(command.partition("\0")[0]).name
             if is_python and all(mark in command or mark in _around(process) for mark in marks):
-                os.kill(int(process.name), signal.SIGKILL)
+                found.append(int(process.name))
+    return found
 
 
 def _around(process: Path) -> str:
