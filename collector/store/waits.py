@@ -5,8 +5,9 @@ writes nothing. After a pause longer than RESUME_MS nobody knows who waited, as 
 closed at the last look before it.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -31,6 +32,8 @@ _KEY = (
     ("restarts", _INT),
 )
 _KIND = ("user_name", "project", "partition", "qos", "reservation", "gpu_type", "gpus", "cause")
+_WORDED = (WaitCause.LIMIT.value, WaitCause.OTHER.value)
+"""Causes whose word says what they are: which limit, or that it is a licence, is told of that time."""
 _NEW = pa.schema(
     [
         *_KEY,
@@ -38,6 +41,7 @@ _NEW = pa.schema(
         ("gpus", _INT),
         ("cause", _TEXT),
         ("reason", _TEXT),
+        ("limit_met", _TEXT),
         ("from_ts", _TIME),
     ]
 )
@@ -67,6 +71,7 @@ def write_waits(connection: duckdb.DuckDBPyConnection, waits: Waits, manager: st
     where = (manager, look.cluster)
     rows = {_run(row): row for row in (_row(job, manager) for job in look.jobs if _waits(job))}
     own = {run: kind for run, kind in waits.open.items() if run[:2] == where}
+    rows = {run: _as_known(row, own.get(run)) for run, row in rows.items()}
     at, last = _time(look.at_ms), waits.looked.get(where)
     paused = last is None or at - last > timedelta(milliseconds=RESUME_MS) or at < last
     over = [run for run, kind in own.items() if paused or run not in rows or _kind(rows[run]) != kind]
@@ -107,7 +112,24 @@ def _row(job: ManagedJob, manager: str) -> Mapping[str, Any]:
         "gpus": (job.ask.gpus or 0) * job.tasks,
         "cause": (job.cause or WaitCause.UNSAID).value,
         "reason": job.reason,
+        "limit_met": _limit(job),
     }
+
+
+def _limit(job: ManagedJob) -> str | None:
+    """As ``manager_jobs`` has it, but for what is used, which changes from look to look, and for a name: sums
+    are told to everybody."""
+    if job.limit is None or job.limit.most is None:
+        return None
+    return json.dumps(asdict(replace(job.limit, used=None, user="one person" if job.limit.user else "")))
+
+
+def _as_known(row: Mapping[str, Any], open_kind: Kind | None) -> Mapping[str, Any]:
+    """The row with the limit of its open interval, where nothing but the number isn't known just now."""
+    if row["limit_met"] is not None or open_kind is None:
+        return row
+    known = {**row, "limit_met": open_kind[-1]}
+    return known if _kind(known) == open_kind else row
 
 
 def _run(row: Mapping[str, Any]) -> Run:
@@ -115,8 +137,8 @@ def _run(row: Mapping[str, Any]) -> Run:
 
 
 def _kind(row: Mapping[str, Any]) -> Kind:
-    """A limit's word is part of it: which limit it was is told of that time."""
-    return (*(row[name] for name in _KIND), row["reason"] if row["cause"] == WaitCause.LIMIT else "")
+    reason = row["reason"] if row["cause"] in _WORDED else ""
+    return (*(row[name] for name in _KIND), reason, row["limit_met"])
 
 
 def _time(ms: int) -> datetime:

@@ -134,6 +134,7 @@ SHOWN = frozenset(
         "waited_causes.cause",
         "waited_causes.reason",
         "waited_causes.account",
+        "waited_causes.limit_met",
         "assess_gpus.xid",  # an event's detail, of the GPU's own
         "manager_queue.limit_met",  # QOS, account and owner, which the row has as well, and numbers
         "manager_runs.limit_met",

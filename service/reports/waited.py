@@ -142,15 +142,7 @@ def _jobs(source: Source) -> Section:
 
 
 def _causes(source: Source) -> Section:
-    rows = [
-        {
-            **row,
-            "cause": waiting.why(row["reason"], qos=row["qos"] or "", account=row["account"])
-            if row["reason"]
-            else waiting.CAUSES.get(row["cause"] or "", row["cause"]),
-        }
-        for row in source.rows("waited_causes")
-    ]
+    rows = [{**row, "cause": waiting.why_of_past(row)} for row in source.rows("waited_causes")]
     return Section(
         heading="What jobs waited for",
         sentences=(f"Only {waiting.CAUSES['resources']!r} is a wait for GPUs.",) if rows else (),

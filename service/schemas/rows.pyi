@@ -1671,6 +1671,7 @@ WaitedCausesRow = TypedDict(
         "reason": str | None,
         "qos": str | None,
         "account": str | None,
+        "limit_met": str | None,
         "jobs": int | None,
         "waited_gpu_hours": float | None,
     },

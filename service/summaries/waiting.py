@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ManagerQueueRow,
         ManagerRunsRow,
         UnheldRow,
+        WaitedCausesRow,
         WaitedHoldersRow,
     )
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 MOST_NAMED = 4
 """In one sentence; tables have all."""
 AWAY = "ReqNodeNotAvail"
+PARTITION = "PartitionTimeLimit"
 PROSE = "Nodes required for job are DOWN, DRAINED or reserved"
 """As in ``collector.managers.slurm.reasons``."""
 
@@ -66,7 +68,7 @@ _PLAIN = {
     "BeginTime": "not to begin before a time of its own",
     "JobArrayTaskLimit": "as many of its tasks run as its owner allows at once",
     "PartitionNodeLimit": "partition {partition} allows no job of so many nodes",
-    "PartitionTimeLimit": "partition {partition} allows no job of so long a time limit",
+    PARTITION: "partition {partition} allows no job of so long a time limit",
     "PartitionDown": "partition {partition} is down",
     "PartitionInactive": "partition {partition} is closed",
     "NodeDown": "a node that it needs is down",
@@ -151,18 +153,16 @@ def why(
 
 def why_of(row: "Queued | ManagerRunsRow") -> str:
     """The same of a row of the query ``manager_queue`` or ``manager_runs``, with the number of a limit."""
-    limit = met(row.get("limit_met"))
-    reason, name = row["reason"] or "", limit["name"] if limit else ""
-    is_account = reason.startswith("Assoc")
-    told = why(
-        reason,
-        qos=(not is_account and name) or row["qos"] or "",
-        account=(is_account and name) or row["project"],
-        partition=row["partition"] or "",
-        reservation=row["reservation"] or "",
-        person=limit["user"] if limit else "",
-    )
-    return f"{told}{_number(reason, limit)}" if limit else told
+    return _why(row, met(row.get("limit_met")))
+
+
+def why_of_past(row: "WaitedCausesRow") -> str:
+    """The same of a row of the query ``waited_causes``; of a cause that has no word, what it is."""
+    if not row["reason"]:
+        return CAUSES.get(row["cause"] or "", row["cause"] or "")
+    limit = met(row["limit_met"])
+    named = {"qos": row["qos"], "project": row["account"], "partition": None, "reservation": None}
+    return _why({"reason": row["reason"], **named}, limit)
 
 
 class Met(TypedDict):
@@ -182,10 +182,27 @@ def met(limit: str | None) -> Met | None:
     return found
 
 
+def _why(row: Mapping[str, object], limit: "Met | None") -> str:
+    reason, name = str(row["reason"] or ""), limit["name"] if limit else ""
+    is_account = reason.startswith("Assoc")
+    told = why(
+        reason,
+        qos=(not is_account and name) or str(row["qos"] or ""),
+        account=(is_account and name) or str(row["project"] or ""),
+        partition=(reason == PARTITION and name) or str(row["partition"] or ""),
+        reservation=str(row["reservation"] or ""),
+        person=limit["user"] if limit else "",
+    )
+    return f"{told}{_number(reason, limit)}" if limit else told
+
+
 def _number(reason: str, limit: Met) -> str:
     """Behind the words for the reason: how much at most, and in use."""
     if limit["most"] is None:
         return f" (how much isn't known: {limit['unseen']})"
+    if limit["what"] == "wall":
+        used = "" if limit["used"] is None else f", {text.length(limit['used'] * 60)} used"
+        return f": {text.length(limit['most'] * 60)} at most{used}"
     kind = limit["what"].partition(":")[2]
     of = f" of {kind}" if kind else " MB" if limit["what"] == "mem" else ""
     bound = "at least" if "Min" in reason and "Minutes" not in reason else "at most"
@@ -277,6 +294,10 @@ def _limit(reason: str, told: Mapping[str, str]) -> str | None:
     whose = f"account {told['account']}" if match["scope"] == "Assoc" else f"QOS {told['qos']}"
     if match["kind"] == "Min":
         return f"it asks for fewer {what} than {whose} allows"
+    if match["what"] == "Wall" and match["kind"] == "Max":
+        return f"its time limit is longer than {whose} allows {told['person']}".rstrip()
+    if match["what"] == "Wall":
+        return f"the time that {whose} allows its jobs together is used up"
     if match["minutes"]:
         return f"the {what.removesuffix('s')}-minutes that {whose} allows are used up"
     per = _PER.get(match["per"] or "")

@@ -110,6 +110,27 @@ def test_free_gpus_that_a_limit_keeps_are_not_unwanted(cluster: SlurmCluster) ->
     cluster.ask("scancel", runs, waits)
 
 
+def test_a_time_limit_that_is_too_long_is_told_in_minutes(cluster: SlurmCluster) -> None:
+    cluster.ask("sacctmgr", "--immediate", "add", "qos", "brief", "set", "MaxWall=01:30:00")
+    cluster.ask("sacctmgr", "--immediate", "modify", "user", "root", "set", "qos+=brief")
+    told = {}
+    options = {"QOSMaxWallDurationPerJobLimit": ("--qos=brief",), "PartitionTimeLimit": ()}
+    cluster.ask("scontrol", "update", "PartitionName=main", "MaxTime=1-00:00:00")
+    for reason, more in options.items():
+        long = "2:00:00" if more else "2-00:00:00"
+        waits = cluster.submit("--gres=gpu:1", f"--time={long}", *more)
+        cluster.until("the limit", "squeue", "--noheader", f"--jobs={waits}", "--format=%r", says=reason)
+        look = SlurmManager(timeout_s=PATIENCE_S).look(time.time_ns() // 1_000_000)
+        assert isinstance(look, Look), look
+        (told[reason],) = (each.limit for each in look.jobs if each.key.id == waits)
+        cluster.ask("scancel", waits)
+    cluster.ask("scontrol", "update", "PartitionName=main", "MaxTime=INFINITE")
+    assert told == {
+        "QOSMaxWallDurationPerJobLimit": Limit(name="brief", what="wall", most=90),
+        "PartitionTimeLimit": Limit(name="main", what="wall", most=1440),
+    }
+
+
 def test_a_silent_slurmdbd_is_no_empty_past(
     cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,7 +30,7 @@ PUBLISHED = (
         ("AssocMaxJobsLimit", "account vision may have no more running jobs at once"),
         ("MaxGRESPerAccount", "QOS gold allows one account no more GPUs"),
         ("QOSMinGRES", "it asks for fewer GPUs than QOS gold allows"),
-        ("QOSMaxWallDurationPerJobLimit", "QOS gold allows one job no more time"),
+        ("QOSMaxWallDurationPerJobLimit", "its time limit is longer than QOS gold allows"),
         ("PartitionTimeLimit", "partition main allows no job of so long a time limit"),
         ("Reservation", "reservation night is not there for it yet"),
         ("ReqNodeNotAvail, UnavailableNodes:n3", "nodes that it needs are away (n3)"),
@@ -92,6 +92,21 @@ def test_a_reason_is_told_in_plain_words(reason: str, told: str) -> None:
             {"name": "vision", "user": "ann", "what": "jobs", "most": 3, "used": 3},
             "account vision allows ann no more running jobs at once: 3 at most, 3 in use",
         ),
+        (
+            "AssocMaxWallDurationPerJobLimit",
+            {"name": "vision", "user": "ann", "what": "wall", "most": 90},
+            "its time limit is longer than account vision allows ann: 1 h 30 min at most",
+        ),
+        (
+            "QOSGrpWallLimit",
+            {"name": "gold", "what": "wall", "most": 600, "used": 605},
+            "the time that QOS gold allows its jobs together is used up: 10 h at most, 10 h 5 min used",
+        ),
+        (
+            "PartitionTimeLimit",
+            {"name": "short", "what": "wall", "most": 1440},
+            "partition short allows no job of so long a time limit: 1 d at most",
+        ),
         ("Resources", None, "not enough is free of what it asks for"),
     ],
 )
@@ -100,6 +115,31 @@ def test_a_limit_is_told_with_its_number(reason: str, limit: dict[str, object] |
     row = {"reason": reason, "qos": "gold", "project": "vision", "partition": "main", "reservation": ""}
     row["limit_met"] = None if limit is None else json.dumps(whole | limit)
     assert waiting.why_of(row) == told
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"cause": "dependency"}, "another job"),
+        ({"cause": "other", "reason": "Licenses"}, "a licence is not free"),
+        ({"cause": "limit", "reason": "QOSGrpGRES", "qos": "gold"}, "QOS gold may have no more GPUs at once"),
+        (
+            {
+                "cause": "limit",
+                "reason": "AssocMaxJobsLimit",
+                "account": "vision",
+                "limit_met": {"name": "vision", "user": "one person", "what": "jobs", "most": 3},
+            },
+            "account vision allows one person no more running jobs at once: 3 at most",
+        ),
+    ],
+)
+def test_of_the_past_a_limit_and_a_licence_are_told_too(row: dict[str, object], told: str) -> None:
+    whole = dict.fromkeys(("reason", "qos", "account", "limit_met")) | row
+    if whole["limit_met"]:
+        unset = {"most": None, "used": None, "name": "", "user": "", "what": "", "unseen": ""}
+        whole["limit_met"] = json.dumps(unset | whole["limit_met"])  # type: ignore[operator]
+    assert waiting.why_of_past(whole) == told  # type: ignore[arg-type]
 
 
 def test_every_published_limit_has_words() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from collector.managers.model import Limit, ManagedJob
-from collector.managers.slurm.queue_text import ABSENT, TEXT_CHARS
+from collector.managers.slurm.queue_text import ABSENT, TEXT_CHARS, length_s
 from collector.procfs.job_root import bounded
 
 QOS_COMMAND = ("scontrol", "show", "assoc_mgr", "flags=qos")
@@ -19,6 +19,9 @@ ASSOCIATIONS_COMMAND = ("scontrol", "--oneliner", "show", "assoc_mgr", "flags=as
 PARTITIONS_COMMAND = ("scontrol", "--oneliner", "show", "partition")
 STARTS_WITH = "Current Association Manager state"
 """The first line of an answer, also of one that shows nothing else."""
+
+WALL = "wall"
+"""Time on the clock, of one job or of all together; in minutes, as Slurm keeps these limits."""
 
 MOST_PARENTS = 100
 """Accounts in accounts; against a circle that no cluster has."""
@@ -31,15 +34,17 @@ _WHAT: Mapping[str, str] = {
     "Memory": "mem",
     "Node": "node",
     "Billing": "billing",
+    "Wall": WALL,
 }
 """Slurm's parts of a reason, and the trackable resources (slurm.conf(5), AccountingStorageTRES) they mean."""
 _REASON = re.compile(
     rf"(?P<scope>QOS|Assoc)?(?P<kind>Grp|Max|Min)(?P<what>{'|'.join(_WHAT)}|Jobs)"
-    r"(?P<minutes>Minutes|RunMinutes)?(?:Per(?P<per>User|Account|Job|Node))?(?:Limit)?"
+    r"(?:Duration)?(?P<minutes>Minutes|RunMinutes)?(?:Per(?P<per>User|Account|Job|Node))?(?:Limit)?"
 )
 _FIELD = re.compile(r"(?P<name>\w+)=(?P<value>\S*)")
 _LIMITED = re.compile(r"(?P<what>[^=,]+)=(?P<most>\d{1,18})(?:\((?P<used>\d{1,18})\))?")
-_COUNTED = re.compile(r"(?P<most>\d{1,18})(?:\((?P<used>\d{1,18})\))?")
+_COUNTED = re.compile(r"(?P<most>\d{1,18})(?:\((?P<used>\d{1,18})(?:\.\d+)?\))?")
+"""Used time has parts of a minute: ``GrpWall=600(0.00)``."""
 _NAMED = re.compile(r"(?P<name>.*)\((?P<id>\d+)\)")
 _FIELDS: Mapping[tuple[str, str, str], str] = {
     ("Grp", "", ""): "GrpTRES",
@@ -52,6 +57,8 @@ _FIELDS: Mapping[tuple[str, str, str], str] = {
     ("Max", "", "Node"): "MaxTRESPN",
     ("Min", "", ""): "MinTRESPJ",
 }
+_WALLS: Mapping[tuple[str, str], str] = {("Max", "Job"): "MaxWallPJ", ("Grp", ""): "GrpWall"}
+"""Of a QOS as of an association."""
 _JOBS: Mapping[tuple[str, str, str], str] = {
     ("QOS", "Grp", ""): "GrpJobs",
     ("QOS", "Max", "User"): "MaxJobsPU",
@@ -61,9 +68,14 @@ _JOBS: Mapping[tuple[str, str, str], str] = {
 }
 
 
+PARTITION = "PartitionTimeLimit"
+"""The reason of a job whose own time limit is longer than its partition's (squeue(1))."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Which limit a reason names: of which records, in which field, of which resource (empty: of jobs)."""
+    """Which limit a reason names: of which records (``QOS``, ``Assoc``, ``Partition``), in which field, of
+    which resource (empty: of jobs)."""
 
     scope: str
     field: str
@@ -81,15 +93,19 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What Slurm showed. ``partitions``: the QOS that a partition has, where it has one."""
+    """What Slurm showed. ``partitions``: the QOS that a partition has, where it has one; ``times``: how many
+    minutes a job may have there, where that is bounded."""
 
     qos: Mapping[str, Record] = field(default_factory=dict)
     associations: tuple[Mapping[str, str], ...] = ()
     partitions: Mapping[str, str] = field(default_factory=dict)
+    times: Mapping[str, int] = field(default_factory=dict)
 
 
 def kind_of(reason: str) -> Kind | None:
     """The limit that a reason names; ``None``: none, or one whose number isn't looked for."""
+    if reason == PARTITION:
+        return Kind(scope="Partition", field="MaxTime", what=WALL)
     match = _REASON.fullmatch(reason)
     if match is None:
         return None
@@ -98,6 +114,9 @@ def kind_of(reason: str) -> Kind | None:
     if match["what"] == "Jobs":
         counted = _JOBS.get((scope, kind, per))
         return None if counted is None or minutes else Kind(scope=scope, field=counted, what="")
+    if match["what"] == "Wall":
+        wall = _WALLS.get((kind, per))
+        return None if wall is None or minutes else Kind(scope=scope, field=wall, what=WALL)
     named = _FIELDS.get((kind, minutes, per))
     return None if named is None else Kind(scope=scope, field=named, what=_WHAT[match["what"]])
 
@@ -131,8 +150,14 @@ def associations_of(text: str) -> tuple[Mapping[str, str], ...]:
 
 def partitions_of(text: str) -> dict[str, str]:
     """The QOS of each partition that has one."""
-    rows = ({match["name"]: match["value"] for match in _FIELD.finditer(line)} for line in text.splitlines())
+    rows = _partitions(text)
     return {row["PartitionName"]: row["QoS"] for row in rows if row.get("QoS", "N/A") not in ABSENT}
+
+
+def times_of(text: str) -> dict[str, int]:
+    """How many minutes a job may have in each partition that bounds it."""
+    told = {row["PartitionName"]: length_s(row.get("MaxTime", "")) for row in _partitions(text)}
+    return {name: seconds // 60 for name, seconds in told.items() if seconds is not None}
 
 
 def limit_of(job: ManagedJob, shown: Shown, cluster: str) -> Limit | None:
@@ -140,7 +165,17 @@ def limit_of(job: ManagedJob, shown: Shown, cluster: str) -> Limit | None:
     kind = kind_of(job.reason)
     if kind is None:
         return None
-    found = list(_of_qos(job, kind, shown) if kind.scope == "QOS" else _of_chain(job, kind, shown, cluster))
+    match kind.scope:
+        case "Partition":
+            found = [
+                Limit(name=bounded(name, TEXT_CHARS), what=WALL, most=shown.times[name])
+                for name in job.partition.split(",")
+                if name in shown.times
+            ]
+        case "QOS":
+            found = list(_of_qos(job, kind, shown))
+        case _:
+            found = list(_of_chain(job, kind, shown, cluster))
     limits = [each for each in found if not each.unseen]
     unseen = next((each for each in found if each.unseen), None)
     met = [each for each in limits if _is_met(each, job, kind)]
@@ -200,10 +235,10 @@ def _of_chain(job: ManagedJob, kind: Kind, shown: Shown, cluster: str) -> Iterat
 def _limits(name: str, user: str, kind: Kind, fields: Mapping[str, str]) -> Iterator[Limit]:
     told = fields.get(kind.field, "")
     shown, user = bounded(name, TEXT_CHARS), bounded(user, TEXT_CHARS)
-    if not kind.what:
-        counted = _COUNTED.fullmatch(told)
+    if not kind.what or kind.what == WALL:
+        counted, what = _COUNTED.fullmatch(told), kind.what or "jobs"
         if counted is not None:
-            yield Limit(name=shown, user=user, what="jobs", most=int(counted["most"]), used=_used(counted))
+            yield Limit(name=shown, user=user, what=what, most=int(counted["most"]), used=_used(counted))
         return
     for match in map(_LIMITED.fullmatch, told.split(",")):
         if match is not None and match["what"].startswith(kind.what):
@@ -219,7 +254,7 @@ def _is_met(limit: Limit, job: ManagedJob, kind: Kind) -> bool:
     used = limit.used or 0
     if kind.field == "MinTRESPJ":
         return asked is not None and asked < limit.most
-    if kind.field == "GrpTRESMins":
+    if kind.field in ("GrpTRESMins", "GrpWall"):
         return used >= limit.most
     if kind.field in ("GrpTRESRunMins", "MaxTRESMinsPJ"):
         asked = None if asked is None or job.limit_s is None else -(-asked * job.limit_s // 60)
@@ -234,6 +269,8 @@ def _asked(what: str, job: ManagedJob) -> int | None:
     """How much of a resource a job asks for; ``None``: the queue doesn't say."""
     if what == "jobs":
         return 1
+    if what == WALL:
+        return None if job.limit_s is None else -(-job.limit_s // 60)
     if what == "node":
         return job.ask.nodes
     if what == "gres/shard":
@@ -243,6 +280,13 @@ def _asked(what: str, job: ManagedJob) -> int | None:
     if what.startswith("gres/gpu:"):
         return job.ask.gpus if job.ask.gpu_type == what.removeprefix("gres/gpu:") else 0
     return None
+
+
+def _partitions(text: str) -> Iterator[Mapping[str, str]]:
+    for line in text.splitlines():
+        row = {match["name"]: match["value"] for match in _FIELD.finditer(line)}
+        if "PartitionName" in row:
+            yield row
 
 
 def _used(match: re.Match[str]) -> int | None:

@@ -11,7 +11,7 @@ from collector.managers.slurm.limits import Kind, Shown
 LIMITS_MS = 60_000
 """How often they are asked for: 0.7 kB an association, 0.4 kB for each person who uses a QOS (22.05.8)."""
 PARTITIONS_MS = 600_000
-"""How often the QOS of partitions are: an administrator changes them."""
+"""How often what partitions are is asked for: an administrator changes it."""
 
 Ask = Callable[[Sequence[str]], str]
 
@@ -21,7 +21,7 @@ class LimitsReader:
 
     def __init__(self) -> None:
         self._shown: tuple[int, frozenset[str], Shown | str] | None = None
-        self._partitions: tuple[int, dict[str, str]] | None = None
+        self._partitions: tuple[int, str] | None = None
 
     def told(
         self, ask: Ask, jobs: tuple[ManagedJob, ...], cluster: str, now_ms: int
@@ -52,7 +52,8 @@ class LimitsReader:
             return known[2]
         shown: Shown | str
         try:
-            partitions = self._of_partitions(ask, now_ms) if "QOS" in scopes else {}
+            text = self._of_partitions(ask, now_ms) if scopes & {"QOS", "Partition"} else ""
+            partitions = limits.partitions_of(text)
             used = {
                 partitions[part] for job in jobs for part in job.partition.split(",") if part in partitions
             }
@@ -62,16 +63,17 @@ class LimitsReader:
                 if "Assoc" in scopes
                 else (),
                 partitions=partitions,
+                times=limits.times_of(text),
             )
         except NoAnswer as failure:
             shown = f"Slurm's limits could not be read: {failure}"
         self._shown = (now_ms, wanted, shown)
         return shown
 
-    def _of_partitions(self, ask: Ask, now_ms: int) -> dict[str, str]:
+    def _of_partitions(self, ask: Ask, now_ms: int) -> str:
         known = self._partitions
         if known is None or not 0 <= now_ms - known[0] < PARTITIONS_MS:
-            known = self._partitions = (now_ms, limits.partitions_of(ask(limits.PARTITIONS_COMMAND)))
+            known = self._partitions = (now_ms, ask(limits.PARTITIONS_COMMAND))
         return known[1]
 
 

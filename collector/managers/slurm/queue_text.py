@@ -122,7 +122,7 @@ def job_of(row: Mapping[str, str], cluster: str) -> ManagedJob:
         reservation=_told(row["Reservation"]),
         tasks=_tasks(row["ArrayTaskID"]) if waits else 1,
         priority=_number(row["PriorityLong"]),
-        limit_s=_limit_s(row["TimeLimit"]),
+        limit_s=length_s(row["TimeLimit"]),
         eligible_ms=_ms(row["EligibleTime"]),
         started_ms=None if waits else _ms(row["StartTime"]),
         expected_ms=_ms(row["StartTime"]) if waits else None,
@@ -130,6 +130,17 @@ def job_of(row: Mapping[str, str], cluster: str) -> ManagedJob:
         word=word_of(row["Comment"]),
         uid=_number(row["UserID"]),
     )
+
+
+def length_s(text: str) -> int | None:
+    """``1-02:03:04``, ``2:03:04`` or ``3:04`` in seconds; ``None`` when there is no limit."""
+    match = _LIMIT.fullmatch(text)
+    if match is None:
+        return None
+    seconds = 0
+    for part in match["clock"].split(":"):
+        seconds = seconds * 60 + int(part)
+    return seconds + int(match["days"] or 0) * 86_400
 
 
 def _holder(row: Mapping[str, str], number: int) -> Holder:
@@ -186,17 +197,6 @@ def _tasks(text: str) -> int:
             end = int(last) if last.isdecimal() and len(last) <= NUMBER_DIGITS else int(first)
             count += len(range(int(first), end + 1, max(1, int(step) if step.isdecimal() else 1)))
     return min(max(count, 1), MOST_TASKS)
-
-
-def _limit_s(text: str) -> int | None:
-    """``1-02:03:04``, ``2:03:04`` or ``3:04`` in seconds; ``None`` when there is no limit."""
-    match = _LIMIT.fullmatch(text)
-    if match is None:
-        return None
-    seconds = 0
-    for part in match["clock"].split(":"):
-        seconds = seconds * 60 + int(part)
-    return seconds + int(match["days"] or 0) * 86_400
 
 
 def _ms(text: str) -> int | None:

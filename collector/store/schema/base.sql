@@ -439,7 +439,8 @@ CREATE TABLE manager_waits (
     cause VARCHAR NOT NULL,
     reason VARCHAR NOT NULL,
     from_ts TIMESTAMP NOT NULL,
-    to_ts TIMESTAMP
+    to_ts TIMESTAMP,
+    limit_met VARCHAR
 );
 
 CREATE TABLE newest_tick (
@@ -1571,4 +1572,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (82, 'upper_bounds'),
     (89, 'archived_days'),
     (90, 'limits_with_numbers'),
-    (93, 'users_by_accounting');
+    (93, 'users_by_accounting'),
+    (99, 'limits_of_waits');

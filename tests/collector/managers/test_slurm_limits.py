@@ -5,6 +5,7 @@ bob (speech, 4 GPUs, 1,000 GPU-minutes; 3 a job, 3 jobs) ran 2 in normal. QOS no
 account; preemptible: 3 in all, 2 a job.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,15 @@ import pytest
 
 from collector.inventory.slurm_programs import NoAnswer
 from collector.managers.model import Ask, JobKey, JobState, Limit, ManagedJob
-from collector.managers.slurm.limits import Shown, associations_of, kind_of, limit_of, partitions_of, qos_of
+from collector.managers.slurm.limits import (
+    Shown,
+    associations_of,
+    kind_of,
+    limit_of,
+    partitions_of,
+    qos_of,
+    times_of,
+)
 from collector.managers.slurm.limits_reader import LIMITS_MS, LimitsReader
 from collector.managers.slurm.reasons import cause_of
 from collector.model import Holder, JobId
@@ -106,9 +115,24 @@ def test_gpu_minutes_and_jobs_are_counted_as_slurm_counts_them() -> None:
     assert met(jobs, full) == Limit(name="speech", user="bob", what="jobs", most=3, used=3)
 
 
-@pytest.mark.parametrize(
-    "reason", ["Resources", "QOSMaxWallDurationPerJobLimit", "AssocGrpLicense", "NextYearsWord", ""]
-)
+MOST_WALL = "MaxWallPJ=90\n"
+"""As 22.05.8 prints `sacctmgr modify qos set MaxWall=01:30:00`; and GrpWall=10:00:00 is GrpWall=600(0.00)."""
+TIMES = "PartitionName=short MaxTime=1-00:00:00 QoS=N/A\nPartitionName=main MaxTime=UNLIMITED QoS=N/A\n"
+
+
+def test_limits_of_time_are_minutes_that_a_job_or_all_may_have() -> None:
+    walls = replace(SHOWN, qos=qos_of(QOS.replace("MaxWallPJ=\n", MOST_WALL)), times=times_of(TIMES))
+    hours = [replace(job("QOSMaxWallDurationPerJobLimit"), limit_s=each) for each in (5460, 5400, None)]
+    assert met(hours[0], walls) == Limit(name="normal", what="wall", most=90)
+    assert [met(each, walls).most for each in hours[1:]] == [None, None], "90 min pass no limit of 90"
+    used_up = replace(SHOWN, qos=qos_of(re.sub(r"GrpWall=N\(\S+\)", "GrpWall=600(600.25)", QOS)))
+    assert met(job("QOSGrpWallLimit"), used_up) == Limit(name="normal", what="wall", most=600, used=600)
+    assert times_of(TIMES) == {"short": 1440}
+    long = replace(job("PartitionTimeLimit", partition="main,short"), limit_s=90_000)
+    assert met(long, walls) == Limit(name="short", what="wall", most=1440)
+
+
+@pytest.mark.parametrize("reason", ["Resources", "Licenses", "AssocGrpLicense", "NextYearsWord", ""])
 def test_a_reason_without_a_number_to_look_for_has_no_limit(reason: str) -> None:
     assert kind_of(reason) is None and met(job(reason)) is None
 
