@@ -81,6 +81,18 @@ class Daemons:
                 "slurmdbd", "sh", "-c", "sacctmgr -n list cluster format=cluster%9 | xargs", says="lab"
             )
         end_s = time.monotonic() + 60
-        while not set(states := cluster.ask("sinfo", "--noheader", "--Node", "--format=%t").split()) <= UP:
+        while not set(states := self._nodes().values()) <= UP:
             assert time.monotonic() < end_s, states
             time.sleep(0.1)
+
+    def _nodes(self) -> dict[str, str]:
+        """The state of each node. One that Slurm drained is put back, as its administrator does, and said: it
+        does so where a step couldn't be ended in time."""
+        rows = self.cluster.ask("sinfo", "--noheader", "--Node", "--format=%N|%t|%E").splitlines()
+        states = {}
+        for node, state, reason in (row.split("|", 2) for row in rows):
+            states[node] = state
+            if state.startswith(("drain", "drng")):
+                print(f"      Slurm drained {node}: {reason}", flush=True)
+                self.cluster.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        return states

@@ -99,10 +99,13 @@ class Growing:
         return self._training
 
     def _grown(self, training: Training) -> None:
-        def is_grown() -> bool:
-            return training.ask("top-up", "1") == {"top_ups": 1, "workers": 2}
+        answers: list[object] = []
 
-        self._until("a top-up", is_grown, "before", limit_s=150.0)
+        def is_grown() -> bool:
+            answers[:] = [training.ask("top-up", "1")]
+            return answers == [{"top_ups": 1, "workers": 2}]
+
+        self._until("a top-up", is_grown, answers, limit_s=150.0)
 
     def _with_kill(
         self, training: Training, verb: str, crash: Crash, delay_s: float
