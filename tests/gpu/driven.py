@@ -38,6 +38,7 @@ class Driven:
         self.log, self.socket = folder / "log", folder / "socket"
         asked = ["--workers", "1", "--max", "2", "--socket", str(self.socket)]
         asked += ["--cold"] if cold else []
+        asked += ["--preload", "tests.fallow.pretend"] if place.dry else []
         self.process = subprocess.Popen(
             [*CONTROLLER, *asked, "--", str(SCRIPT), str(self.log), str(steps), *words],
             env={**os.environ, "CUDA_VISIBLE_DEVICES": devices, "OMP_NUM_THREADS": "1", **environment},
@@ -51,9 +52,8 @@ class Driven:
         return [json.loads(line) for line in text.splitlines()]
 
     def resize(self, workers: int) -> None:
-        """Ask the controller."""
-        words = [*CONTROLLER, "--socket", str(self.socket), "resize", str(workers)]
-        subprocess.run(words, check=True, capture_output=True, cwd=place.ROOT, timeout=30)
+        """Ask the controller. Raises RuntimeError for what it refuses."""
+        self._ask("resize", str(workers))
 
     def until(self, what: str, holds: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
         """Wait for the log to say so."""
@@ -96,7 +96,12 @@ class Driven:
         return [_age_ms(status["pids"][name]) for name in new]
 
     def _status(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(ask(self.socket, ["status"], WAIT_S))
+        return self._ask("status")
+
+    def _ask(self, *words: str) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(ask(self.socket, words, WAIT_S))
+        if "error" in answer:
+            raise RuntimeError(f"{' '.join(words)}: {answer['error']}")
         return answer
 
     def kill(self, which: Callable[[set[int]], int]) -> float:
