@@ -183,7 +183,9 @@ def _silences(live: Live, rows: pa.Table) -> list[tuple[int, int, int]]:
     gpu_ids, place = np.unique(ids, return_inverse=True)
     first = np.full(len(gpu_ids), np.iinfo(np.int64).max)
     np.minimum.at(first, place, starts)
-    return silences(grown(live.newest_ms, int(gpu_ids[-1])), gpu_ids, first) if len(gpu_ids) else []
+    if not len(gpu_ids):
+        return []
+    return silences(grown(live.newest_ms, int(gpu_ids[-1])), gpu_ids, first, longest_ms=None)
 
 
 def _add_holder_samples(

@@ -125,9 +125,18 @@ def redo(connection: duckdb.DuckDBPyConnection, stretch: Stretch, marks: Marks, 
             _redo_minutes(connection, hours, marks, reach)
     if kept_ms < to_ms:
         learn_idle(connection, kept_ms, to_ms)
-        minutes = Stretch(from_ms=kept_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids)
-        _redo_minutes(connection, minutes, marks, reach)
+        for day in _days(Stretch(from_ms=kept_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids)):
+            _redo_minutes(connection, day, marks, reach)
     redo_days(connection, Stretch(from_ms=from_ms, to_ms=to_ms, gpu_ids=stretch.gpu_ids), marks)
+
+
+def _days(stretch: Stretch) -> Iterator[Stretch]:
+    """The stretch in pieces of one UTC day: the bins of a silence of months, at once, take gigabytes."""
+    at_ms = stretch.from_ms
+    while at_ms < stretch.to_ms:
+        end_ms = min(floor_to(at_ms, DAY_MS) + DAY_MS, stretch.to_ms)
+        yield Stretch(from_ms=at_ms, to_ms=end_ms, gpu_ids=stretch.gpu_ids)
+        at_ms = end_ms
 
 
 def _redo_minutes(

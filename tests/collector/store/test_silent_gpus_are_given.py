@@ -3,6 +3,7 @@
 The same world told in two ways is one ledger: rows without values, or no rows. Counted by hand.
 """
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,10 +32,12 @@ def claim(number: int, name: str, to_minute: int | None) -> HeldInterval:
     return HeldInterval(allocation=held(number, name), from_ms=T0, to_ms=to_ms)
 
 
-def given(store: Store, hours: int = 6) -> dict[str, tuple[float, float, float]]:
+def given(store: Store, hours: int = 6, from_ms: int = T0) -> dict[str, tuple[float, float, float]]:
     """By job: hours given, of these unknown, and used."""
     with store.reader() as reader:
-        found = run(reader, "ledger_by_job", {"from_ts": T0, "to_ts": T0 + hours * 3_600_000}).to_pylist()
+        found = run(
+            reader, "ledger_by_job", {"from_ts": from_ms, "to_ts": from_ms + hours * 3_600_000}
+        ).to_pylist()
     names = ("held_gpu_hours", "unknown_gpu_hours", "used_gpu_hours")
     return {row["key"]: tuple(round(row[name], 2) for name in names) for row in found if row["key"]}
 
@@ -109,3 +112,94 @@ def test_a_gpu_that_falls_silent_and_comes_back_was_given_meanwhile(tmp_path: Pa
     (mine,) = [row for row in found if row["key"]]
     minutes = {name: round(mine[f"{name}_gpu_hours"] * 60, 1) for name in ("held", "unknown", "good")}
     assert minutes == {"held": 11.0, "unknown": 5.0, "good": 6.0}
+
+
+# Silences of more than a day. GPU 9 is measured from 0 to 59 h, the others from 0 to 6 and from 46 to 59 h, a
+# sample each ten minutes at 60%; looked at are 58 h, for the last minutes are not rolled up yet. It begins at
+# 14:00 UTC, so that the silence is from 20:00 to noon two days later, with the end of summer time in Berlin.
+BEGIN_MS = 1_792_850_400_000
+END_H = 58
+WIDTH_MS = 600_000
+HOUR_MS = 3_600_000
+
+
+def long_rows(number: int, *spans: tuple[int, int]) -> Iterator[GpuSample]:
+    for start, end in spans:
+        for step in range(start * 6 + 1, end * 6 + 1):
+            yield sample(number, BEGIN_MS + step * WIDTH_MS, 0.6, width_ms=WIDTH_MS)
+
+
+def long_claim(number: int, name: str, from_h: int, to_h: int | None) -> HeldInterval:
+    to_ms = None if to_h is None else BEGIN_MS + to_h * HOUR_MS
+    return HeldInterval(allocation=held(number, name), from_ms=BEGIN_MS + from_h * HOUR_MS, to_ms=to_ms)
+
+
+LONG_CLAIMS = [
+    long_claim(0, "mine", 0, None),  # told as one hold: given in all of the silence
+    long_claim(1, "first", 0, 30),  # told to have ended in the silence
+    long_claim(1, "next", 40, None),  # and another to have begun in it
+    long_claim(2, "before", 0, 6),  # nobody is told to have had it meanwhile
+    long_claim(2, "after", 46, None),
+]
+GIVEN_H = {  # given, of these unknown, used at 60% of the measured
+    "slurm:mine": (58.0, 40.0, 10.8),
+    "slurm:first": (30.0, 24.0, 3.6),
+    "slurm:next": (18.0, 6.0, 7.2),
+    "slurm:before": (6.0, 0.0, 3.6),
+    "slurm:after": (12.0, 0.0, 7.2),
+}
+MIDNIGHTS_MS = tuple(BEGIN_MS + (10 + 24 * day) * HOUR_MS for day in range(2))
+
+
+def long_store(folder: Path, pieces_ms: tuple[int, ...]) -> Store:
+    """The same hours told in pieces that end at these times."""
+    spans = (0, 6), (46, END_H + 1)
+    told = [*long_rows(9, (0, END_H + 1)), *(each for n in (0, 1, 2) for each in long_rows(n, *spans))]
+    store = open_store(at_path(folder))
+    start_ms = 0
+    for end_ms in (*pieces_ms, BEGIN_MS + (END_H + 1) * HOUR_MS):
+        part = [each for each in told if start_ms < each.at_ms <= end_ms]
+        store.write_history(history(part, LONG_CLAIMS if not start_ms else []))
+        start_ms = end_ms
+    return store
+
+
+@pytest.fixture(autouse=True)
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "pieces_ms", [(), MIDNIGHTS_MS, (BEGIN_MS + 25 * HOUR_MS,)], ids=["whole", "days", "two"]
+)
+def test_a_silence_of_days_is_given_as_its_holds_are_told(tmp_path: Path, pieces_ms: tuple[int, ...]) -> None:
+    with long_store(tmp_path, pieces_ms) as store:
+        assert given(store, END_H, BEGIN_MS) == GIVEN_H
+
+
+@pytest.mark.slow
+def test_a_range_that_is_cut_within_a_silence_has_the_part_of_it(tmp_path: Path) -> None:
+    """From 20 to 50 h: mine all 30, of them 4 measured; first 10; next 10, 4 of them measured; after 4."""
+    with long_store(tmp_path, MIDNIGHTS_MS) as store, store.reader() as reader:
+        window = {"from_ts": BEGIN_MS + 20 * HOUR_MS, "to_ts": BEGIN_MS + 50 * HOUR_MS}
+        rows_ = run(reader, "ledger_by_job", window).to_pylist()
+        hours = {
+            row["key"]: (round(row["held_gpu_hours"], 2), round(row["used_gpu_hours"], 2)) for row in rows_
+        }
+        del hours[None]
+        assert hours == {
+            "slurm:mine": (30.0, 2.4),
+            "slurm:first": (10.0, 0.0),
+            "slurm:next": (10.0, 2.4),
+            "slurm:after": (4.0, 2.4),
+        }
+        # 14:00 to midnight, a day, a day to 24:00; of mine, then of first and next, then of before and after
+        days = run(
+            reader, "ledger_by_day", {"from_ts": BEGIN_MS, "to_ts": BEGIN_MS + END_H * HOUR_MS}
+        ).to_pylist()
+        assert [round(row["held_gpu_hours"], 2) for row in days] == [10 + 10 + 6, 24 + 20, 24 + 18 + 12]
