@@ -1,5 +1,6 @@
 """How new the answers are: where a question about the past ends, and when all was last judged."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -7,6 +8,7 @@ from analytics import text
 from service.cli import words
 from service.client import Client
 from service.durations import BadSpan, window
+from service.summaries import measured_time
 from service.usecases.advice import newest
 
 if TYPE_CHECKING:
@@ -52,6 +54,12 @@ def silent_end(client: Client, start: datetime, end: datetime) -> str | None:
     return (
         f"Nothing was measured {what}: `--until {until:%Y-%m-%dT%H:%M}` ends the range with the last sample."
     )
+
+
+def rests_on(client: Client, span: tuple[datetime, datetime], filters: Mapping[str, object]) -> str | None:
+    """How much of a range was measured, where that is not nearly all of it. Blocks."""
+    rows = client.rows_if_kept("measured_time", **measured_time.params(*span, filters))
+    return measured_time.rests_on(rows, *span, datetime.now(UTC))
 
 
 NEVER = "nothing was judged yet"

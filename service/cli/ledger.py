@@ -57,8 +57,9 @@ def run_ledger(flags: argparse.Namespace) -> int:
             print_json(rows, flags)
             return 0
         console().print(_heading(flags.by, start, end), style="bold")
-        if (silent := freshness.silent_end(client, start, end)) is not None:
-            console().print(silent, style="yellow")
+        part = freshness.rests_on(client, (start, end), filters)
+        for line in filter(None, (part, freshness.silent_end(client, start, end))):
+            console().print(line, style="yellow")
         _draw(rows, flags.by, names, alike)
         accounted.draw(client, flags.by, (start, end), filters)
     return 0

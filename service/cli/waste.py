@@ -44,6 +44,7 @@ def run_waste(flags: argparse.Namespace) -> int:
             rows = wasted(client, by, (start, end), filters)
         (sums,) = client.rows("waste", from_ts=start, to_ts=end, **filters)
         silent = freshness.silent_end(client, start, end)
+        part = freshness.rests_on(client, (start, end), filters)
         nothing = "" if rows else _nothing(client, sums, (start, end), filters)
     if flags.json:
         print_json([_record(each, by) for each in rows], flags)
@@ -54,8 +55,8 @@ def run_waste(flags: argparse.Namespace) -> int:
         return 0
     screen = console()
     screen.print(heading(sums, words.in_range(flags.since, flags.until)), style="bold")
-    if silent is not None:
-        screen.print(silent, style="yellow")
+    for line in filter(None, (part, silent)):
+        screen.print(line, style="yellow")
     if not rows:
         screen.print(nothing)
         return 0

@@ -22,6 +22,7 @@ from service.pages.parts.context import PageContext, Site, drawn, nothing_matche
 from service.pages.parts.finding_messages import messages, say
 from service.pages.parts.health import show_health
 from service.pages.parts.leading_figures import leading
+from service.pages.parts.rests_on import show_rests_on
 from service.pages.parts.url_state import address
 from service.pages.parts.widgets import Figure, figures, keys, plain, state_keys, striped, swatch
 from service.summaries.headline import USED, Headline, headline, sentence
@@ -63,6 +64,7 @@ def _body(scene: PageContext) -> None:
         return
     head = headline(usage, ledger, scene.window)
     st.header(sentence(head, scene.view.of_whom), anchor=False)
+    show_rests_on(scene)
     _withheld(scene, head)
     earlier = headline(asked_before[0](), asked_before[1](), before)
     figures(leading(head, earlier, scene.window.seconds, scene.view.of_whom), leading=True)

@@ -23,6 +23,7 @@ from service.pages.data import jobs as acting
 from service.pages.data import queries
 from service.pages.parts.charted import charted, grid
 from service.pages.parts.context import PageContext, Site, current_view, drawn, go, nothing_matches
+from service.pages.parts.rests_on import show_rests_on
 from service.pages.parts.widgets import definitions, facts, keys, plain, swatch
 from service.pages.sign_in import may_read
 from service.schemas.advice import AdviceRow
@@ -84,6 +85,7 @@ def held(scene: PageContext, who: Person) -> "list[JobsRecord]":
     whose, they = ("you", "you") if who.you else (plain(who.name), "they")
     st.subheader(f"What {whose} held, what {they} used, what to change", anchor=False)
     st.markdown(plain(told_held(sums, who.spoken_of)))
+    show_rests_on(scene)
     if jobs:
         facts(_figures(sums))
     return jobs

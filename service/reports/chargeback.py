@@ -6,7 +6,7 @@ from analytics import text
 from service import energy
 from service.reports.accounted import accounted_rows, accounted_section
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
-from service.reports.sections import currency_of, energy_figures, notes_on_use, wastes_section
+from service.reports.sections import currency_of, energy_figures, notes_on_use, opening_of, wastes_section
 from service.reports.source import Source
 from service.summaries import accounted
 from service.summaries.recommendations import any_upper_bound
@@ -43,11 +43,13 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     return Report(
         kind=ReportKind.CHARGEBACK,
         title="GPU-hours and their price",
-        opening=(
+        opening=opening_of(
+            source,
             f"{text.many(len(rows), 'holder')} held {text.gpu_hours(held)} and used {most}"
             f"{text.gpu_hours(used)}."
             if rows
-            else opening
+            else opening,
+            made_at,
         ),
         span=source.span,
         zone=zone,

@@ -15,6 +15,7 @@ from service.reports.sections import (
     head_figures,
     head_of,
     notes_on_use,
+    opening_of,
     priced,
     state_section,
     use_section,
@@ -84,7 +85,7 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         title=f"The GPUs of {part}: given, used, wasted"
         if part
         else "The cluster's GPUs: given, used, wasted",
-        opening=f"{sentence(head, part)}.",
+        opening=opening_of(source, f"{sentence(head, part)}.", made_at),
         span=source.span,
         zone=zone,
         subject=part,

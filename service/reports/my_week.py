@@ -13,6 +13,7 @@ from service.reports.sections import (
     head_of,
     job_rows,
     notes_on_use,
+    opening_of,
     priced,
     use_section,
 )
@@ -50,7 +51,7 @@ def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     return Report(
         kind=ReportKind.MY_WEEK,
         title=f"Your GPUs, {user}",
-        opening=told_held(held, None) if jobs else none_held,
+        opening=opening_of(source, told_held(held, None) if jobs else none_held, made_at),
         span=source.span,
         zone=zone,
         subject=user,

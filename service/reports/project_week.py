@@ -15,6 +15,7 @@ from service.reports.sections import (
     head_figures,
     head_of,
     notes_on_use,
+    opening_of,
     priced,
     state_section,
     use_section,
@@ -46,10 +47,12 @@ def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     return Report(
         kind=ReportKind.PROJECT_WEEK,
         title=f"The GPUs of {project}",
-        opening=(
+        opening=opening_of(
+            source,
             f"{who} of {project} held {text.gpu_hours(held)}; {text.gpu_hours(wasted)} of them did nothing."
             if people
-            else accounted.instead(accounted_rows(source, "user"), f"{project} held no GPU in this time.")
+            else accounted.instead(accounted_rows(source, "user"), f"{project} held no GPU in this time."),
+            made_at,
         ),
         span=source.span,
         zone=zone,

@@ -1,6 +1,7 @@
 """The pieces that several kinds of report are made of: figures, charts and tables from one source."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict
 
 from analytics import text
@@ -14,6 +15,7 @@ from service.charts.usage import allocated_and_used, ledger_bars
 from service.energy import Energy
 from service.reports.model import Chart, Column, Figure, Keys, Measure, Section, Table
 from service.reports.source import Source
+from service.summaries import measured_time
 from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline
 from service.summaries.job_verdicts import kinds, verdict
 from service.summaries.recommendations import any_upper_bound
@@ -80,6 +82,14 @@ def head_of(source: Source) -> "tuple[Headline, pd.DataFrame, pd.DataFrame]":
     """The dashboard's headline over the window, with the frames that it was made from."""
     usage, ledger = source.steps("usage_over_time"), source.frame("ledger_by_state")
     return headline(usage, ledger, source.window), usage, ledger
+
+
+def opening_of(source: Source, opening: str, made_at: datetime) -> str:
+    """A report's first sentence, and how much of the range it rests on, where not on all of it. Blocks."""
+    start, end = source.span.start, source.span.end
+    asked = measured_time.params(start, end, source.filters)
+    rows = source.client.rows_if_kept("measured_time", **asked)
+    return " ".join(filter(None, (opening, measured_time.rests_on(rows, start, end, made_at))))
 
 
 def head_figures(head: Headline) -> tuple[Figure, ...]:

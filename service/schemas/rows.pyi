@@ -1246,6 +1246,13 @@ MarksRow = TypedDict(
     },
 )
 
+MeasuredTimeRow = TypedDict(
+    "MeasuredTimeRow",
+    {
+        "measured_s": float,
+    },
+)
+
 NodesRow = TypedDict(
     "NodesRow",
     {
@@ -1796,6 +1803,8 @@ class Rows(Protocol):
     @overload
     def __call__(self, name: Literal["marks"], **params: object) -> list[MarksRow]: ...
     @overload
+    def __call__(self, name: Literal["measured_time"], **params: object) -> list[MeasuredTimeRow]: ...
+    @overload
     def __call__(self, name: Literal["nodes"], **params: object) -> list[NodesRow]: ...
     @overload
     def __call__(self, name: Literal["options"], **params: object) -> list[OptionsRow]: ...
@@ -1945,6 +1954,8 @@ class RowsIfKept(Protocol):
     def __call__(self, name: Literal["manager_runs"], **params: object) -> list[ManagerRunsRow] | None: ...
     @overload
     def __call__(self, name: Literal["marks"], **params: object) -> list[MarksRow] | None: ...
+    @overload
+    def __call__(self, name: Literal["measured_time"], **params: object) -> list[MeasuredTimeRow] | None: ...
     @overload
     def __call__(self, name: Literal["nodes"], **params: object) -> list[NodesRow] | None: ...
     @overload

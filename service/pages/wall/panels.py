@@ -22,6 +22,7 @@ from service.pages.parts import freshness
 from service.pages.parts.context import PageContext
 from service.pages.parts.finding_messages import labels, messages, parts, wasted_by
 from service.pages.parts.range_waste import sentence as findings_sentence
+from service.pages.parts.rests_on import show_rests_on
 from service.pages.parts.widgets import keys, kind_label, state_keys, striped, swatch
 from service.pages.queue import lent, queued
 from service.pages.wall.widgets import figures_html, kind_figures, lines_html, tiles_html
@@ -49,6 +50,7 @@ def overview(scene: PageContext) -> None:
     head = headline(usage, ledger, scene.window)
     whose = scene.view.of_whom
     st.header(sentence(head, whose), anchor=False)
+    show_rests_on(scene)
     st.html(figures_html(_head_figures(head)))
     colours = scene.colours
     keys(
