@@ -8,7 +8,7 @@ from analytics import text
 from service.cli import words
 from service.client import Client
 from service.durations import BadSpan, window
-from service.summaries import measured_time
+from service.summaries import accounted, measured_time
 from service.usecases.advice import newest
 
 if TYPE_CHECKING:
@@ -60,6 +60,15 @@ def rests_on(client: Client, span: tuple[datetime, datetime], filters: Mapping[s
     """How much of a range was measured, where that is not nearly all of it. Blocks."""
     rows = client.rows_if_kept("measured_time", **measured_time.params(*span, filters))
     return measured_time.rests_on(rows, *span, datetime.now(UTC))
+
+
+def unnamed(client: Client, span: tuple[datetime, datetime], filters: Mapping[str, object]) -> str | None:
+    """Hours that accounting gave out, of which no sample tells and which are in no sum. Blocks."""
+    if filters.get("model"):  # accounting says nothing of models
+        return None
+    told = {name: filters.get(name) for name in ("node", "project", "user")}
+    rows = client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], **told, by="user")
+    return accounted.unnamed(rows or ())
 
 
 NEVER = "nothing was judged yet"

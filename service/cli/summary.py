@@ -39,7 +39,7 @@ def run_summary(flags: argparse.Namespace) -> int:
             start, end = window(SINCE, None, datetime.now(UTC))
             by, rows = waste.by_who_is_known(client, (start, end), {})
             (sums,) = client.rows("waste", from_ts=start, to_ts=end)
-            part = freshness.rests_on(client, (start, end), {})
+            parts = freshness.rests_on(client, (start, end), {}), freshness.unnamed(client, (start, end), {})
     except NoData:
         screen.print("Nothing was recorded here yet. To begin:")
         _print_steps(FIRST_STEPS)
@@ -51,8 +51,8 @@ def run_summary(flags: argparse.Namespace) -> int:
     for line in status.summary(picture, ages=False):
         screen.print(line)
     screen.print(waste.heading(sums, words.in_range(SINCE, None)))
-    if part is not None:
-        screen.print(part, style="yellow")
+    for line in filter(None, parts):
+        screen.print(line, style="yellow")
     if rows:
         screen.print()
         screen.print(_worst(rows[:WORST], by))

@@ -45,6 +45,7 @@ def run_waste(flags: argparse.Namespace) -> int:
         (sums,) = client.rows("waste", from_ts=start, to_ts=end, **filters)
         silent = freshness.silent_end(client, start, end)
         part = freshness.rests_on(client, (start, end), filters)
+        unnamed = freshness.unnamed(client, (start, end), filters)
         nothing = "" if rows else _nothing(client, sums, (start, end), filters)
     if flags.json:
         print_json([_record(each, by) for each in rows], flags)
@@ -55,7 +56,7 @@ def run_waste(flags: argparse.Namespace) -> int:
         return 0
     screen = console()
     screen.print(heading(sums, words.in_range(flags.since, flags.until)), style="bold")
-    for line in filter(None, (part, silent)):
+    for line in filter(None, (part, silent, unnamed)):
         screen.print(line, style="yellow")
     if not rows:
         screen.print(nothing)

@@ -324,7 +324,7 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
 
 
 def _accounted(scene: PageContext, by: str) -> None:
-    """Hours of time in which nothing was measured here, as imported accounting has them, by the same key."""
+    """Hours that no ledger has as given, as imported accounting has them, by the same key."""
     if scene.asked.get("model"):
         return
     key = {"people": "user", "projects": "project"}.get(by, by)

@@ -1,4 +1,4 @@
-"""The section of a report on time before anything was measured: what imported accounting knows of it."""
+"""The section of a report on hours that no ledger has as given: what imported accounting knows of them."""
 
 from collections.abc import Mapping, Sequence
 

@@ -13,9 +13,10 @@ from service.charts.frame import rows as frame_rows
 from service.charts.theme import Theme
 from service.charts.usage import allocated_and_used, ledger_bars
 from service.energy import Energy
+from service.reports.accounted import accounted_rows
 from service.reports.model import Chart, Column, Figure, Keys, Measure, Section, Table
 from service.reports.source import Source
-from service.summaries import measured_time
+from service.summaries import accounted, measured_time
 from service.summaries.headline import ALLOCATED, MEASURED, USED, Headline, headline
 from service.summaries.job_verdicts import kinds, verdict
 from service.summaries.recommendations import any_upper_bound
@@ -85,11 +86,12 @@ def head_of(source: Source) -> "tuple[Headline, pd.DataFrame, pd.DataFrame]":
 
 
 def opening_of(source: Source, opening: str, made_at: datetime) -> str:
-    """A report's first sentence, and how much of the range it rests on, where not on all of it. Blocks."""
+    """A report's first sentence, how much of its range was measured, what is in none of its sums. Blocks."""
     start, end = source.span.start, source.span.end
     asked = measured_time.params(start, end, source.filters)
     rows = source.client.rows_if_kept("measured_time", **asked)
-    return " ".join(filter(None, (opening, measured_time.rests_on(rows, start, end, made_at))))
+    part = measured_time.rests_on(rows, start, end, made_at)
+    return " ".join(filter(None, (opening, part, accounted.unnamed(accounted_rows(source, "user")))))
 
 
 def head_figures(head: Headline) -> tuple[Figure, ...]:

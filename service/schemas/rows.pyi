@@ -44,6 +44,7 @@ AccountedUseRow = TypedDict(
         "key": str | None,
         "runs": int | None,
         "gpu_hours": float | None,
+        "beside_gpu_hours": float | None,
         "measured_gpu_hours": float | None,
         "used_gpu_hours": float | None,
         "unused_gpu_hours": float | None,

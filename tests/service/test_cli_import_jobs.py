@@ -186,7 +186,7 @@ def test_the_past_is_in_ledger_job_and_report(tmp_path: Path, capsys: pytest.Cap
     span = ["--since", "2025-11-25", "--until", "2025-11-27", "--data", str(tmp_path)]
     assert main(["ledger", "--by", "user", *span]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "time in which nothing was measured here" in said and f"bob 1 8.0 0.0 {NOTHING} 0.0" in said
+    assert "GPU-hours that no ledger has as given" in said and f"bob 1 8.0 0.0 {NOTHING} 0.0" in said
     assert "at least 1.0" in said and "none is counted as wasted" in said
     assert main(["ledger", "--by", "partition", *span]) == 0
     said = " ".join(capsys.readouterr().out.split())

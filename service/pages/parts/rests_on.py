@@ -1,4 +1,4 @@
-"""Below a head of figures: how much of the range they rest on, where that is not all of it."""
+"""Below a head of figures: how much of the range they rest on, and what is in none of them."""
 
 from datetime import UTC, datetime
 
@@ -6,15 +6,27 @@ import streamlit as st
 
 from service.pages.data import queries
 from service.pages.parts.context import PageContext
-from service.summaries import measured_time
+from service.pages.parts.widgets import plain
+from service.summaries import accounted, measured_time
 from service.summaries.frames import records
 
 
-def show_rests_on(scene: PageContext) -> None:
-    """Draw it; nothing where the range was measured. Blocks while it asks. Raises ``ClientError``."""
+def show_rests_on(scene: PageContext, *, with_people: bool = True) -> None:
+    """Draw it; nothing where the range was measured. Blocks while it asks. Raises ``ClientError``.
+
+    Whose the hours are that are in no figure is left out where no person is to be named.
+    """
     start, end = scene.window.from_ts, scene.window.to_ts
     frame = queries.ask_if_kept(measured_time.QUERY, **measured_time.params(start, end, scene.view.filters))
     rows = None if frame is None else records(frame)
     told = measured_time.rests_on(rows, start, end, datetime.now(UTC))
-    if told is not None:
-        st.caption(told)
+    for line in filter(None, (told, _unnamed(scene) if with_people else None)):
+        st.caption(plain(line))
+
+
+def _unnamed(scene: PageContext) -> str | None:
+    if scene.asked.get("model"):  # accounting says nothing of models
+        return None
+    asked = {name: scene.asked.get(name) for name in ("from_ts", "to_ts", "user", "project", "node")}
+    frame = queries.ask_if_kept("accounted_use", **asked, by="user")
+    return None if frame is None else accounted.unnamed(records(frame))

@@ -50,7 +50,7 @@ def overview(scene: PageContext) -> None:
     head = headline(usage, ledger, scene.window)
     whose = scene.view.of_whom
     st.header(sentence(head, whose), anchor=False)
-    show_rests_on(scene)
+    show_rests_on(scene, with_people=False)
     st.html(figures_html(_head_figures(head)))
     colours = scene.colours
     keys(

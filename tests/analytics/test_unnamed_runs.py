@@ -1,0 +1,163 @@
+"""GPU-hours that accounting tells of, on a node that is measured, of runs that no sample names.
+
+Expected by hand, before the query: node n0 has four GPUs, measured from hour 0 to 10. A run has its GPUs of
+n0 from hour 2 to 6 unless said. What somebody holds already is in the ledger's sums, to be counted once.
+In the store each case has a node and job numbers of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from analytics.query import run
+from collector.arrow import HeldInterval
+from collector.managers.slurm.sacct_text import AccountedRun
+from collector.model import JobId, NodeName
+from collector.store.database import Store
+from service.summaries import accounted
+from tests.collector.store.store_parts import T0, TICK_MS, at_path, gpu, history, sample, uuid
+from tests.collector.store.test_accounted_users import HOUR_MS, held, ran
+from tests.stores import open_store
+
+GPUS = 4
+
+
+def of(user: str | None, gpus: int, from_h: float = 2, to_h: float = 6, **more: object) -> AccountedRun:
+    number = str(more.pop("number", 1))
+    nodes = more.pop("nodes", ("n0",))
+    assert isinstance(nodes, tuple)
+    return replace(ran(user, from_h, to_h, nodes, number=number), gpus=gpus)
+
+
+def holds(
+    gpus: Sequence[int], user: str | None, job: str, from_h: float = 2, to_h: float = 6
+) -> list[HeldInterval]:
+    return [held(from_h, to_h, each, user, job) for each in gpus]
+
+
+ANN = [of("ann", 2)]
+LATE = [*holds((0, 1), "ann", "slurm:1", 2.08, 6.1)]
+CASES: dict[str, tuple[Sequence[HeldInterval], Sequence[AccountedRun], dict[str | None, float]]] = {
+    "no sample names it": ([], ANN, {"ann": 8}),
+    "its number is named": (holds((0, 1), "ann", "slurm:1"), ANN, {}),
+    "its number is named, and nobody's": (holds((0, 1), None, "slurm:1"), [of(None, 2)], {}),
+    "half of its GPUs are named": (holds((0,), "ann", "slurm:1"), ANN, {"ann": 4}),
+    "labels that come and go five minutes late": (LATE, ANN, {}),
+    # ten minutes more are taken for its own: a scrape or two
+    "half of its time is named": (holds((0, 1), "ann", "slurm:1", 2, 4), ANN, {"ann": 2 * (2 - 1 / 6)}),
+    "her processes hold them, without a number": (holds((0, 1), "ann", "pid:n0/7"), ANN, {}),
+    "another's processes hold two others": (holds((0, 1), "bob", "pid:n0/7"), ANN, {"ann": 8}),
+    "another holds all": (holds((0, 1, 2, 3), "bob", "pid:n0/7"), ANN, {}),
+    "another holds all but one": (holds((0, 1, 2), "bob", "pid:n0/7"), ANN, {"ann": 4}),
+    "somebody holds two, it may be she": (holds((0, 1), None, "pod:x"), ANN, {}),
+    "her other job holds two, another's none": (
+        holds((0, 1), "ann", "pid:n0/7"),
+        [*ANN, of("bob", 1, number=2)],
+        {"bob": 4},
+    ),
+    "another run of hers is named": (
+        holds((0, 1), "ann", "slurm:2"),
+        [*ANN, of("ann", 2, number=2)],
+        {"ann": 8},
+    ),
+    "it began before the node was measured": ([], [of("ann", 2, -2)], {"ann": 2 * 2 + 2 * 6}),
+    "more than the node has": ([], [of("ann", 3), of("bob", 3, number=2)], {"ann": 8, "bob": 8}),
+    "one after the other": ([], [of("ann", 4, 2, 4), of("bob", 4, 4, 5, number=2)], {"ann": 8, "bob": 4}),
+    "on a node that is not measured": ([], [of("ann", 2, nodes=("m0",))], {"ann": 8}),
+    "on that and another": ([], [of("ann", 4, nodes=("n0", "m0"))], {"ann": 16}),
+    "nobody says on which node": ([], [of("ann", 2, nodes=())], {}),
+    "of nobody that is named": ([], [of(None, 2)], {None: 8}),
+}
+
+
+def _moved(case: int, name: str) -> str:
+    """A node or job of a case, apart from those of the others: n0 as c7, slurm:1 as slurm:7001."""
+    manager, _, number = name.rpartition(":")
+    if manager == "slurm":
+        return f"slurm:{case}00{number}"
+    return (
+        name.replace("n0", f"c{case}")
+        if manager
+        else name.replace("n0", f"c{case}").replace("m0", f"m{case}")
+    )
+
+
+def _interval(case: int, interval: HeldInterval) -> HeldInterval:
+    told = interval.allocation
+    number = int(told.uuid.removeprefix("GPU-"))
+    holder = replace(told.holder, job=JobId(_moved(case, told.holder.job)))
+    return replace(interval, allocation=replace(told, uuid=uuid(case * GPUS + number), holder=holder))
+
+
+def _run(case: int, told: AccountedRun) -> AccountedRun:
+    nodes = tuple(_moved(case, node) for node in told.nodes)
+    return replace(told, number=f"{case}00{told.number}", nodes=nodes)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    cases = list(enumerate(CASES.values(), start=1))
+    numbers = [case * GPUS + place for case, _ in cases for place in range(GPUS)]
+    samples = [
+        sample(number, T0 + step * HOUR_MS + (TICK_MS if not step else 0), width_ms=TICK_MS)
+        for step in (0, 10)
+        for number in numbers
+    ]
+    intervals = [_interval(case, each) for case, (given, _, _) in cases for each in given]
+    gpus = tuple(gpu(number, node=NodeName(f"c{number // GPUS}"), index=number % GPUS) for number in numbers)
+    with open_store(at_path(tmp_path_factory.mktemp("unnamed"))) as filled:
+        filled.write_history(replace(history(samples, intervals), gpus=gpus))
+        filled.write_accounted("slurm", [_run(case, each) for case, (_, runs, _) in cases for each in runs])
+        yield filled
+
+
+def use(store: Store, from_h: float, to_h: float, **more: object) -> list[dict[str, Any]]:
+    window = {"from_ts": T0 + round(from_h * HOUR_MS), "to_ts": T0 + round(to_h * HOUR_MS)}
+    with store.reader() as reader:
+        rows: list[dict[str, Any]] = run(reader, "accounted_use", {**window, **more}).to_pylist()
+    return rows
+
+
+@pytest.fixture(scope="module")
+def by_job(store: Store) -> dict[str, float]:
+    return {row["key"]: row["gpu_hours"] for row in use(store, -12, 10, by="job")}
+
+
+@pytest.mark.parametrize(("case", "name"), list(enumerate(CASES, start=1)))
+def test_hours_of_runs_that_no_sample_names_are_counted_once(
+    by_job: dict[str, float], case: int, name: str
+) -> None:
+    _, runs, expected = CASES[name]
+    counted = {each.user: by_job[job] for each in runs if (job := f"slurm:{case}00{each.number}") in by_job}
+    assert counted == {user: pytest.approx(gpu_hours, abs=0.01) for user, gpu_hours in expected.items()}
+
+
+def test_a_range_that_cuts_a_run_has_its_part_and_says_how_much_is_beside_the_ledger(store: Store) -> None:
+    """From hour -1 to 3 of a run on 2 GPUs: 2 before the node was measured, and 6 beside the ledger."""
+    case = list(CASES).index("it began before the node was measured") + 1
+    (row,) = use(store, -1, 3, by="user", node=f"c{case}")
+    assert (row["key"], round(row["gpu_hours"], 2), round(row["beside_gpu_hours"], 2)) == ("ann", 8.0, 6.0)
+    case = list(CASES).index("more than the node has") + 1
+    (row,) = use(store, 3, 5, by="user", node=f"c{case}", user="bob")
+    assert round(row["gpu_hours"], 2) == 4.0, "of 4 GPUs in 2 h, her part is cut though only he is asked for"
+
+
+def test_whose_they_are_is_said_in_a_sentence() -> None:
+    rows = [
+        {"key": who, "gpu_hours": hours, "beside_gpu_hours": hours}
+        for who, hours in (("ann", 8.0), ("bob", 2.5), (None, 1.0), ("cy", 1.0), ("di", 0.5), ("ed", 0.0))
+    ]
+    assert accounted.unnamed(rows) == (
+        "By imported accounting 13.0 GPU-hours more were given out (ann 8.0, bob 2.5, cy 1.0 and 1 other): "
+        "no sample names these runs, so nobody knows what was made of them, and they are in no sum here."
+    )
+    before = [{"key": "ann", "gpu_hours": 8.0, "beside_gpu_hours": 0.0}]
+    assert accounted.unnamed(before) is None and accounted.unnamed([]) is None
+    assert "are of runs that no sample names" in accounted.told([rows[0] | ROW])
+    assert "no sample" not in accounted.told([before[0] | ROW])
+    assert accounted.instead(before, "none") != "none" == accounted.instead(rows, "none")
+
+
+ROW = {"measured_gpu_hours": 0.0, "used_gpu_hours": 0.0, "unused_gpu_hours": 0.0}
