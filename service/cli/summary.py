@@ -51,8 +51,8 @@ def run_summary(flags: argparse.Namespace) -> int:
     for line in status.summary(picture, ages=False):
         screen.print(line)
     screen.print(waste.heading(sums, words.in_range(SINCE, None)))
-    for line in filter(None, parts):
-        screen.print(line, style="yellow")
+    for part in filter(None, parts):
+        screen.print(part, style="yellow")
     if rows:
         screen.print()
         screen.print(_worst(rows[:WORST], by))

@@ -1,7 +1,5 @@
 """People and projects: who wastes most, who uses best, the figures behind both, and what one could change.
 
-One person on the People page: what they held, what they used, and what to change.
-
 The judgement and its words are ``service.summaries.recommendations``, as in the report my-week, so both
 say the same of the same time. Said to somebody's face only where they signed in as themselves; where visitors
 sign in, what to change is for the person and for operators, as that report is.

@@ -1,12 +1,13 @@
 """Ledgers by a workload manager's own keys: partition, QOS, account and cluster of what was measured here."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from analytics.query import run
+from collector.store.database import Store
 from tests.analytics.world import NOON, WINDOW, fill
 
 RUN = {
@@ -124,3 +125,55 @@ def test_a_number_that_may_be_another_job_s_gives_no_key(
     tmp_path: Path, rows: list[tuple[str, Mapping[str, object]]]
 ) -> None:
     assert hours(tmp_path, "ledger_by_cluster", *rows) == {None: 4.0}
+
+
+MANAGED_IN_TWO = (
+    ("manager_jobs", ran("2", "short", "high")),
+    ("manager_jobs", ran("2", "long", "low") | {"cluster": "other"}),
+    ("accounted_runs", past("3", "bo")),
+    ("accounted_runs", past("3", "bo", cluster="other") | {"partition": "big"}),
+    ("accounted_runs", past("3", "ana", cluster="7") | {"partition": "seven"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("job", "told", "partition"),
+    [
+        ("slurm:3", "slurm:3@old", "debug"),
+        ("slurm:3", "slurm:3@Old", "debug"),  # as a label spells it
+        ("slurm:3", "slurm:3@other", "big"),
+        ("slurm:3", "slurm:3@new", None),  # a cluster of which nothing is known
+        ("slurm:3", "slurm:3@cluster-7", None),  # another person's
+        ("slurm:3", "slurm:3", None),  # of one of two clusters
+        ("slurm:2", "slurm:2@lab", "short"),
+        ("slurm:2", "slurm:2@other", "long"),
+        ("slurm:2", "slurm:2@1772438100", None),  # used again by another person
+    ],
+)
+def test_a_job_that_is_told_with_its_cluster_has_the_keys_of_its_run_there(
+    managed_in_two: Store, job: str, told: str, partition: str | None
+) -> None:
+    """Held by slurm:2 half an hour, by slurm:3 (bo) an hour, in the world."""
+    rename = "UPDATE holders SET job = $new WHERE job = $old"
+    with managed_in_two.writing("a job as its labels name it") as connection:
+        connection.execute(rename, {"new": told, "old": job})
+    try:
+        with managed_in_two.reader() as reader:
+            rows = run(reader, "ledger_by_partition", WINDOW).to_pylist()
+    finally:
+        with managed_in_two.writing("as it was") as connection:
+            connection.execute(rename, {"new": job, "old": told})
+    held = {row["key"]: row["held_gpu_hours"] for row in rows if row["held_gpu_hours"]}
+    assert held.get(partition, 0.0) >= {"slurm:2": 0.5, "slurm:3": 1.0}[job]
+    assert set(held) <= {partition, None, "short"}
+    if partition is None:
+        assert not set(held) & {"debug", "big", "seven", "long"}
+
+
+@pytest.fixture(scope="module")
+def managed_in_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with fill(tmp_path_factory.mktemp("keys")) as store:
+        with store.writing("rows of a manager's") as connection:
+            for table, row in MANAGED_IN_TWO:
+                put(connection, table, row)
+        yield store
