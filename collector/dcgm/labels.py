@@ -15,7 +15,7 @@ from collector.model import ClaimSource, GpuUuid, Holder, JobId, NodeName
 Labels = Mapping[str, str]
 
 UUID = ("UUID", "uuid", "gpu_uuid")
-_NODE = ("Hostname", "hostname", "kubernetes_node", "node", "nodename")
+NODE = ("Hostname", "hostname", "kubernetes_node", "node", "nodename")
 _INDEX = ("gpu", "gpu_id", "minor_number")
 _MODEL = ("modelName", "model_name", "model")
 _DRIVER = ("DCGM_FI_SYSTEM_DRIVER_VERSION", "DCGM_FI_DRIVER_VERSION", "driver_version")
@@ -153,5 +153,5 @@ def _job_in(job: JobId, cluster: str) -> JobId:
 
 def _node(labels: Labels) -> str:
     """The host's name; an exporter that was not told it says its pod's, believed only for want of another."""
-    told = [labels[name] for name in _NODE if labels.get(name)]
+    told = [labels[name] for name in NODE if labels.get(name)]
     return next((name for name in told if EXPORTER not in name), told[0] if told else "")

@@ -22,7 +22,7 @@ from service.client import Client, ImportFailed, NoData, connect
 from service.config.flags import Settings, settle
 from service.durations import window
 from service.errors import FallowError
-from service.usecases.imports import without_uuid
+from service.usecases.imports import of_two_clusters, without_uuid
 
 if TYPE_CHECKING:
     from collector.sources.prometheus.import_history import Progress as Read
@@ -112,6 +112,8 @@ def _worth_doing(screen: Console, planned: "ImportPlan", *, yes: bool) -> bool:
     )
     if planned.unnamed:
         screen.print(without_uuid(planned.unnamed))
+    if planned.shared_nodes:
+        screen.print(f"{of_two_clusters(planned.shared_nodes)}.")
     if not yes:
         screen.print("Nothing was imported; add --yes to do it. It can be stopped and repeated at any time.")
     return yes

@@ -151,6 +151,8 @@ class ImportPlan(Answer):
     """Time in ms from one sample to the next, of the target that is scraped most seldom; 0: not told."""
     unnamed: tuple[str, ...] = ()
     """GPUs whose series have no UUID and are not read, by their target and number."""
+    shared_nodes: tuple[str, ...] = ()
+    """Names that nodes of more than one cluster have, with their clusters."""
     todo_ms: int
     """History in ms that was not imported before."""
 

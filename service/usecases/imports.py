@@ -73,6 +73,7 @@ def plan(store: "Store", order: ImportOrder) -> ImportPlan:
         step_ms=found.step_ms,
         slowest_ms=found.slowest_ms,
         unnamed=found.unnamed,
+        shared_nodes=found.shared_nodes,
         todo_ms=total_ms(found.todo),
     )
 
@@ -97,6 +98,18 @@ def run(store: "Store", order: ImportOrder, progress: "Callable[[Progress], None
         f"{done.rows_added:,} new samples of {done.gpus} GPUs on {done.nodes} nodes, "
         f"from {done.samples_read:,} read{skipped}{_in_part(done)}"
         f"{f'. {without_uuid(done.unnamed)}' if done.unnamed else ''}"
+        f"{f'. {of_two_clusters(done.shared_nodes)}' if done.shared_nodes else ''}"
+    )
+
+
+def of_two_clusters(nodes: Sequence[str]) -> str:
+    """Which names nodes of several clusters have, and what follows; without its full stop."""
+    named = ", ".join(nodes[:_NAMED]) + (f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else "")
+    one = len(nodes) == 1
+    return (
+        f"{text.count(len(nodes))} {'name is' if one else 'names are'} of nodes in more than one cluster "
+        f"({named}): each is one node here, with the GPUs of all. Jobs are told apart; to tell the nodes "
+        "apart, import each cluster into a store of its own, with --match"
     )
 
 

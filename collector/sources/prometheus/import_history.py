@@ -17,7 +17,15 @@ from collector.dcgm.vocabulary import is_known
 from collector.sources.prometheus.convert import history_of
 from collector.sources.prometheus.series import Site, devices
 from collector.sources.prometheus.server import Access, ImportFailed, PrometheusServer, Series
-from collector.sources.prometheus.site import DCGM, HOUR_MS, MINUTE_MS, look_at, selector, without_uuid
+from collector.sources.prometheus.site import (
+    DCGM,
+    HOUR_MS,
+    MINUTE_MS,
+    look_at,
+    selector,
+    shared_nodes,
+    without_uuid,
+)
 
 Range = tuple[int, int]
 
@@ -90,7 +98,8 @@ class ImportSummary:
     """What an import did; ``skipped_ms`` had been imported before.
 
     Of ``partial_ms`` the server gave only a part, and said why in ``remark``: another import reads it again.
-    ``unnamed`` are GPUs without a UUID, which were not read.
+    ``unnamed`` are GPUs without a UUID, which were not read; ``shared_nodes`` names that nodes of several
+    clusters have.
     """
 
     origin: str
@@ -106,6 +115,7 @@ class ImportSummary:
     partial_ms: int = 0
     remark: str = ""
     unnamed: tuple[str, ...] = ()
+    shared_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +133,8 @@ class Survey:
     """What a server has in a window: the metrics Fallow can use, the most series that one of them has.
 
     ``step_ms`` and ``slowest_ms`` are the shortest and the longest time between two scrapes of a target.
-    ``unnamed`` are GPUs without a UUID, which are not read. ``todo`` is what was not imported before.
+    ``unnamed`` are GPUs without a UUID, which are not read; ``shared_nodes`` names that nodes of several
+    clusters have. ``todo`` is what was not imported before.
     """
 
     origin: str
@@ -133,6 +144,7 @@ class Survey:
     series: int
     site: Site
     unnamed: tuple[str, ...]
+    shared_nodes: tuple[str, ...]
     todo: tuple[Range, ...]
 
 
@@ -208,6 +220,7 @@ def import_history(
         partial_ms=tally.partial_ms,
         remark=next(iter(server.partial), ""),
         unnamed=found.unnamed,
+        shared_nodes=found.shared_nodes,
     )
 
 
@@ -228,6 +241,7 @@ def _survey(
         series=scrapes.series,
         site=scrapes.site,
         unnamed=without_uuid(server, window, settings.match),
+        shared_nodes=shared_nodes(server, window, settings.match),
         todo=remaining(window, store.imported_ranges(origin)),
     )
 

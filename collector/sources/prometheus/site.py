@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collector.dcgm.labels import CLUSTER, EXPORTED_POD, UUID
+from collector.dcgm.labels import CLUSTER, EXPORTED_POD, NODE, UUID
 from collector.dcgm.own_pods import UP, exporters
 from collector.sources.prometheus.series import Site, target_of, usual_step_ms
 from collector.sources.prometheus.server import PrometheusServer
@@ -17,6 +17,8 @@ HOUR_MS = 60 * MINUTE_MS
 DCGM = '__name__=~"(?i:dcgm)_.+"'
 _USUAL_STEP_MS = 30_000
 _USUAL_SERIES = 100
+_MOST_CLUSTERS = 20
+"""Of so many at most the nodes are asked for, five questions each: a company has a handful."""
 _COARSE, _FINE = 60, 500
 """Looks at each metric in the window; so many where the first find none: GPUs that were there briefly."""
 
@@ -76,6 +78,33 @@ def without_uuid(server: PrometheusServer, window: tuple[int, int], match: str) 
     nameless = [f'{label}=""' for label in UUID]
     found = server.labels(selector(DCGM, match, *nameless, 'gpu!=""'), *window)
     return tuple(sorted({f"{each.get('instance', '')} gpu {each['gpu']}".strip() for each in found}))
+
+
+def shared_nodes(server: PrometheusServer, window: tuple[int, int], match: str) -> tuple[str, ...]:
+    """The names that nodes of more than one cluster have, with their clusters (``gpu-1 (east, west)``).
+
+    Names of nodes bear no cluster here, so that each of these is one node with the GPUs of all. Raises
+    ImportFailed.
+    """
+    clusters = [
+        (label, value)
+        for label in CLUSTER
+        for value in server.label_values(label, selector(DCGM, match), *window)
+        if value
+    ]
+    if len({value for _, value in clusters}) < 2:
+        return ()
+    found: dict[str, set[str]] = {}
+    for label, cluster in clusters[:_MOST_CLUSTERS]:
+        of_cluster = selector(DCGM, match, f"{label}={json.dumps(cluster)}")
+        for name in NODE:
+            for node in server.label_values(name, of_cluster, *window):
+                found.setdefault(node, set()).add(cluster)
+    return tuple(
+        f"{node} ({', '.join(sorted(found[node]))})"
+        for node in sorted(found)
+        if node and len(found[node]) > 1
+    )
 
 
 def _largest(

@@ -89,6 +89,7 @@ def test_each_target_behind_a_prometheus_is_judged_by_its_own_labels(tmp_path: P
     with prometheus(write_blocks(one_site(), tmp_path, up)) as url:
         done = import_history(Access(url=url), (START, END), store=store, settings=ImportSettings(rows=300))
     assert done.pieces > 2 and done.unnamed == ("e gpu 0",)
+    assert done.shared_nodes == ("node-1 (east, west)",)
     hours: dict[tuple[str, str], float] = {}
     for held in (each for history in store.histories for each in history.held):
         assert held.to_ms is not None
