@@ -84,7 +84,7 @@ def lines(runs: "Sequence[AccountedRunsRow]") -> tuple[str, ...]:
     nodes = f" on {text.many(len(run['node_names']), 'node')}" if run["node_names"] else ""
     return (
         f"{stood}: began {words.clock_time(run['started_at'])}, {ended}{again}",
-        f"{text.many(run['gpus'], 'GPU')} {nodes} for {text.length(lasted_s)}: "
+        f"{text.many(run['gpus'], 'GPU')}{nodes} for {text.length(lasted_s)}: "
         f"{text.hours(lasted_s / 3600 * run['gpus'])} GPU-hours",
         accounted.gpus_used(run) or "nobody kept what was made of them",
         *_means(run),
