@@ -8,6 +8,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
 import fallow  # noqa: E402
+from fallow.data.adapters import Asked, take_in  # noqa: E402
+from fallow.data.content_check import ContentCheck  # noqa: E402
 from fallow.errors import Mistake  # noqa: E402
 from fallow.metrics.stopwatch import Stopwatch  # noqa: E402
 from fallow.process_group import static  # noqa: E402
@@ -111,6 +113,8 @@ def test_all_random_numbers_are_keyed_on_the_device_of_the_model(monkeypatch: py
         trainer.step()
     trainer.evaluate([torch.ones(2)] * 4, lambda batch: model(batch).sum())
     trainer.evaluate(Counted(4), lambda batch: model(batch).sum())
+    intake = take_in([torch.ones(2)] * 4, Asked(), 2, 0, 3, device=torch.device("cpu"))
+    ContentCheck().look(intake.reader, intake.order, 3)
     assert named == {stage: {torch.device("cpu")} for stage in Stage}
 
 
