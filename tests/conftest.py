@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.costs import Bill, Meter
+from tests.searches import LONG_VARIABLE
 from tests.shared_services import PLUGIN, SharedServices
 from tests.stores import TEMPLATES_VARIABLE
 
 SHARED_VARIABLE = "FALLOW_SHARED"
-LONG_VARIABLE = "FALLOW_LONG"
 
 OURS = (SHARED_VARIABLE, LONG_VARIABLE, "FALLOW_SEEDS", "FALLOW_CRASH_LINES")
 """What a person may set for a run of the tests."""

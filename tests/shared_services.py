@@ -35,13 +35,14 @@ class SharedServices:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        result = yield
-        for name in NAMES:
-            if name in fixtures_of(item):
-                self._left[name] -= 1
-                if not self._left[name]:
-                    self.stop(name)
-        return result
+        try:
+            return (yield)
+        finally:  # a test whose own teardown fails was a user as well: the service lived on without one
+            for name in NAMES:
+                if name in fixtures_of(item):
+                    self._left[name] -= 1
+                    if not self._left[name]:
+                        self.stop(name)
 
     def keep(self, name: str, stop: Callable[[], None]) -> None:
         """Have ``stop`` called behind the last test that uses the fixture ``name``."""

@@ -25,6 +25,7 @@ from collector.model import (
     NodeName,
 )
 from collector.store.statements import statement
+from tests.searches import examples
 from tests.stores import open_store
 
 MINUTE_MS, HOUR_MS, BIN_MS = 60_000, 3_600_000, 30_000
@@ -89,7 +90,7 @@ windows = st.tuples(st.integers(-10, 140), st.integers(1, 160)).map(
 
 @pytest.mark.slow
 @settings(
-    max_examples=12,
+    max_examples=examples(5, 12),
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],

@@ -14,6 +14,7 @@ from analytics.query import Connection, catalogue, run
 from collector.arrow import HeldInterval, History, to_table
 from collector.model import Allocation, Basis, Gpu, GpuSample, GpuUuid, Holder, JobId, NodeName
 from collector.store.database import Store
+from tests.searches import examples
 from tests.stores import open_store
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -88,7 +89,7 @@ windows = st.tuples(st.integers(-600, 3 * 1440), st.integers(1, 6 * 1440)).map(
 
 @pytest.mark.slow
 @settings(
-    max_examples=6,
+    max_examples=examples(3, 6),
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],

@@ -1,6 +1,6 @@
-"""A script for test_pretend: what trainings on the pretend device came to, as one JSON line.
+"""A script for test_pretend: what trainings on the pretend device came to, as one JSON line by name.
 
-TEST_DEVICE=pretend python -m tests.fallow.on_pretend trainings
+TEST_DEVICE=pretend python -m tests.fallow.on_pretend FOLDER trainings waits
 """
 
 import json
@@ -296,6 +296,7 @@ def profiled() -> dict[str, Any]:
 def main() -> None:
     torch.set_num_threads(1)
     assert devices.NAME == pretend.NAME
+    folder, names = Path(sys.argv[1]), sys.argv[2:]
     parts: dict[str, Callable[[], Any]] = {
         "trainings": trainings,
         "waits": waits,
@@ -304,10 +305,10 @@ def main() -> None:
         "one-training": lambda: trainings(["alone"]),
         "resized": lambda: resized(24, {2: 3, 10: 2}),
         "resized-once": lambda: resized(12, {2: 2}),
-        "not-finite": lambda: not_finite(Path(sys.argv[2])),
-        "resumed": lambda: resumed(Path(sys.argv[2])),
+        "not-finite": lambda: not_finite(folder / "not-finite.pt"),
+        "resumed": lambda: resumed(folder / "resumed.pt"),
     }
-    print(json.dumps(parts[sys.argv[1]]()))
+    print(json.dumps({name: parts[name]() for name in names}))
 
 
 if __name__ == "__main__":

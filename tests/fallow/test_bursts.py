@@ -17,6 +17,7 @@ from fallow.errors import LossError
 from fallow.process_group.collectives import Group
 from tests.fallow.burst_train import plan_of
 from tests.fallow.ranks import together
+from tests.searches import examples
 
 MODEL = nn.Sequential(
     nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(inplace=True), nn.Flatten()),
@@ -96,7 +97,7 @@ def planned(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]], list[int]]:
 
 @pytest.mark.slow
 @given(planned())
-@settings(max_examples=40)
+@settings(max_examples=examples(15, 40))
 def test_every_plan_trains_as_one_rank_does(made: tuple[int, list[tuple[int, int]], list[int]]) -> None:
     world, placed, counts = made
     plan = plan_of(small_model(), placed, world, sum(counts))

@@ -17,6 +17,7 @@ from fallow.controller.membership import Phase, View, decide
 from fallow.protocol import MemberId, Plan
 from fallow.workers.hosts import Machine, Offer
 from tests.fallow.test_membership import LIMITS, PATIENT, A, B, C, World, ready, view, worker
+from tests.searches import examples
 
 DEVICES = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
 
@@ -86,7 +87,7 @@ def kill_somebody(world: DeviceWorld, choice: int) -> None:
         world.kill(victim)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(80, 300), deadline=None)
 @given(
     first=st.lists(st.sampled_from(DEVICES), min_size=1, unique=True),
     moves=st.lists(

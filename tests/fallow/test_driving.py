@@ -133,7 +133,13 @@ def test_a_person_resizes_asks_and_reads_along(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143), (None, 75)]
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGHUP, 143, marks=pytest.mark.long),  # handled as SIGTERM is, by the same line
+        (None, 75),
+    ],
 )
 def test_an_interrupted_training_is_saved_and_resumed_by_the_same_command(
     number: signal.Signals | None, code: int, tmp_path: Path

@@ -102,7 +102,14 @@ def test_a_relaunched_training_takes_the_socket_of_one_that_was_killed(tmp_path:
             assert json.loads(ask(path, ["status"]))["pid"] == second.pid
 
 
-@pytest.mark.parametrize("path", ["", "/nonexistent/job-0", "x" * 200])
+@pytest.mark.parametrize(  # each imports torch; what keeps it from listening is caught at one place
+    "path",
+    [
+        "/nonexistent/job-0",
+        pytest.param("", marks=pytest.mark.long),
+        pytest.param("x" * 200, marks=pytest.mark.long),
+    ],
+)
 def test_who_cannot_listen_trains_all_the_same(path: str, tmp_path: Path) -> None:
     with listener(tmp_path, FALLOW_JOB_SOCKET=path) as process:
         assert said(process)[0] == "LISTENS False"

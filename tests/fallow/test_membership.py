@@ -11,6 +11,7 @@ from fallow.controller import events
 from fallow.controller.actions import Action, Adopt, Cancel, Commit, GiveUp, Kill, Publish, Settle, Start
 from fallow.controller.membership import Limits, Pending, Phase, View, Worker, decide
 from fallow.protocol import MISTAKE, MemberId, Plan, decode_plan, encode_plan
+from tests.searches import examples
 
 pytestmark = pytest.mark.quick
 
@@ -289,7 +290,7 @@ class World:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 300), deadline=None)
 @given(
     start=st.integers(1, 4),
     moves=st.lists(

@@ -20,41 +20,47 @@ if find_spec("torch") is None:  # asked for, not imported: only the processes ne
 ROOT = Path(__file__).parents[2]
 
 
-def told(*words: str) -> Any:
-    """What the script ``on_pretend`` printed for these words."""
+def told(folder: Path, *names: str) -> dict[str, Any]:
+    """What these parts of the script ``on_pretend``, which reads torch once for them all, came to."""
     run = subprocess.run(
-        [sys.executable, "-m", "tests.fallow.on_pretend", *words],
+        [sys.executable, "-m", "tests.fallow.on_pretend", str(folder), *names],
         cwd=ROOT,
         env={**os.environ, "TEST_DEVICE": "pretend", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert run.returncode == 0, run.stderr[-3000:]
-    return json.loads(run.stdout)
+    result: dict[str, Any] = json.loads(run.stdout)
+    return result
 
 
-@pytest.mark.quick
-def test_a_training_on_a_device_that_is_not_the_cpu_learns_what_it_learns_on_the_cpu() -> None:
-    (learned,) = told("one-training")
-    assert learned["pretend"] == learned["cpu"]
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    names = ("trainings", "waits", "not-finite", "resumed", "profiled", "handed", "resized")
+    return told(tmp_path_factory.mktemp("parts"), *names)
 
 
 @pytest.mark.slow
-def test_each_way_to_train_on_such_a_device_learns_what_it_learns_on_the_cpu() -> None:
-    for learned in told("trainings"):
+def test_each_way_to_train_on_such_a_device_learns_what_it_learns_on_the_cpu(parts: dict[str, Any]) -> None:
+    for learned in parts["trainings"]:
         assert learned["pretend"] == learned["cpu"], learned["name"]
 
 
 @pytest.mark.quick
-def test_a_training_that_grows_on_such_a_device_learns_what_one_on_the_cpu_learns() -> None:
-    check_resized(told("resized-once"), [1, 2])
+def test_a_training_alone_or_growing_on_such_a_device_learns_what_it_learns_on_the_cpu(
+    tmp_path: Path,
+) -> None:
+    found = told(tmp_path, "one-training", "resized-once")
+    (learned,) = found["one-training"]
+    assert learned["pretend"] == learned["cpu"]
+    check_resized(found["resized-once"], [1, 2])
 
 
 @pytest.mark.slow
-def test_a_resized_training_on_such_a_device_learns_what_one_on_the_cpu_learns() -> None:
-    check_resized(told("resized"), [1, 2, 3])
+def test_a_resized_training_on_such_a_device_learns_what_one_on_the_cpu_learns(parts: dict[str, Any]) -> None:
+    check_resized(parts["resized"], [1, 2, 3])
 
 
 def check_resized(learned: Any, worlds: list[int]) -> None:
@@ -66,27 +72,29 @@ def check_resized(learned: Any, worlds: list[int]) -> None:
 
 
 @pytest.mark.slow
-def test_alone_a_step_waits_for_its_device_no_more_than_a_plain_loop_and_driven_once_more() -> None:
+def test_alone_a_step_waits_for_its_device_no_more_than_a_plain_loop_and_driven_once_more(
+    parts: dict[str, Any],
+) -> None:
     """However many micro-batches it has: a wait in each would be hidden on a CPU, and felt on a GPU."""
-    for found in told("waits"):
+    for found in parts["waits"]:
         alone = found["name"].startswith("alone") and "deterministic" not in found["name"]
         assert found["beyond"] == (0 if alone else 1), found
 
 
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_ends_a_training_that_waits_for_nothing_and_is_never_saved(
-    tmp_path: Path,
+    parts: dict[str, Any],
 ) -> None:
-    found = told("not-finite", str(tmp_path / "state.pt"))
+    found = parts["not-finite"]
     assert found["ended"] == 3, "asked to save, it looked"
     assert "step 3: the loss over the global batch is nan; the parameters were updated by it" in found["why"]
     assert found["saved"] == 2
 
 
 @pytest.mark.slow
-def test_a_resumed_training_has_all_where_it_was_and_waits_no_more_than_before(tmp_path: Path) -> None:
+def test_a_resumed_training_has_all_where_it_was_and_waits_no_more_than_before(parts: dict[str, Any]) -> None:
     """Saved through copies on the host; a step count that came back to the device would cost waits."""
-    found = told("resumed", str(tmp_path / "state.pt"))
+    found = parts["resumed"]
     assert found["resumed"] == found["unstopped"]
     assert found["resumed"]["steps lie on"] == ["cpu"]
     assert found["resumed"]["beyond"] == 0
@@ -98,6 +106,7 @@ NO_AMP = "no AMP on the pretend device: mixed precision is tried on the CPU, and
 NOT_COMPILED = "nothing is compiled for the pretend device: tried on the CPU, and by tests/gpu on a GPU"
 
 
+TRAININGS = ("test_training.py", "test_epochs_resized.py")
 KILLS = ("test_checkpoint.py", "test_crashes.py", "test_combinations.py")
 """In one run, which reads torch once; three minutes, which the lane of trainings has not."""
 SAMPLES = (
@@ -106,22 +115,27 @@ SAMPLES = (
     "test_combinations.py::test_alone_it_learns_what_a_plain_loop_over_whole_batches_learns[tied-and-unused]",
 )
 """One of each, for every run of the lane."""
+CHOSEN = (
+    "resize or whatever or after_a_step or joiner or killed_anywhere or resumed_at_any or alone_it_learns"
+)
+"""Of TRAININGS those that are resized; the others meet nothing there that the parts above don't."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "names",
+    "words",
     [
-        pytest.param(["test_training.py", "test_epochs_resized.py", *SAMPLES], id="trainings"),
+        pytest.param([*TRAININGS, *SAMPLES, "-k", CHOSEN], id="resized"),
+        pytest.param(TRAININGS, marks=pytest.mark.long, id="trainings"),
         pytest.param(KILLS, marks=pytest.mark.long, id="kills"),
         pytest.param(["test_noisy_training.py"], marks=pytest.mark.skip(reason=NO_AMP), id="AMP"),
         pytest.param(["test_compiled.py"], marks=pytest.mark.skip(reason=NOT_COMPILED), id="compiled"),
     ],
 )
-def test_resizes_kills_and_checkpoints_hold_there_as_they_do_on_the_cpu(names: Sequence[str]) -> None:
+def test_resizes_kills_and_checkpoints_hold_there_as_they_do_on_the_cpu(words: Sequence[str]) -> None:
     """The same tests again, with their trainings on the pretend device, and in groups over host copies."""
-    files = [f"tests/fallow/{name}" for name in names]
+    files = [f"tests/fallow/{word}" if word.endswith(".py") else word for word in words]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
         cwd=ROOT,
@@ -137,14 +151,15 @@ def test_resizes_kills_and_checkpoints_hold_there_as_they_do_on_the_cpu(names: S
 
 
 @pytest.mark.slow
-def test_a_state_is_handed_over_from_device_to_device_as_it_was_and_in_place() -> None:
-    found = told("handed")
+def test_a_state_is_handed_over_from_device_to_device_as_it_was_and_in_place(parts: dict[str, Any]) -> None:
+    found = parts["handed"]
     assert found["errors"] == []
     assert found["bytes"] > 3 * 8 * 1024 * 1024
     assert found["wrong"] == found["elsewhere"] == found["not in place"] == []
 
 
-def test_a_layers_time_is_its_devices_and_no_run_of_it_is_waited_for() -> None:
-    found = told("profiled")
+@pytest.mark.slow
+def test_a_layers_time_is_its_devices_and_no_run_of_it_is_waited_for(parts: dict[str, Any]) -> None:
+    found = parts["profiled"]
     assert found["times"] == [[1000.0, 1000.0]] * 4, "by events: the pretend device's lie 1 ms apart"
     assert found["waits"].count("synchronize") == 4, "once for each layer and batch"

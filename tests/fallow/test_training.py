@@ -43,8 +43,8 @@ def test_a_driven_training_of_any_world_size_equals_one_alone(world: int) -> Non
 
 
 def test_a_training_resized_up_and_down_equals_one_alone() -> None:
-    steps = 120
-    worlds = {10: 3, 40: 2, 60: 4, 80: 1}
+    steps = 28
+    worlds = {3: 3, 10: 2, 15: 4, 20: 1}
     done = run(training(steps, after_step=until_resized(worlds)), 1, worlds)
     assert done.exit_code == 0, done.journal
     reference = alone(steps)
@@ -56,10 +56,10 @@ def test_a_training_resized_up_and_down_equals_one_alone() -> None:
 
 
 def test_shares_by_speed_change_nothing_that_is_learned_however_it_is_resized() -> None:
-    worlds = {15: 3, 40: 1, 60: 4}
-    done = run(training(90, balance_by_speed=True, after_step=until_resized(worlds)), 2, worlds)
+    worlds = {8: 3, 20: 1, 30: 4}
+    done = run(training(45, balance_by_speed=True, after_step=until_resized(worlds)), 2, worlds)
     assert done.exit_code == 0, done.journal
-    reference = alone(90)
+    reference = alone(45)
     assert done.finished
     for outcome in done.finished:
         assert_same_training(outcome, reference)
@@ -80,7 +80,7 @@ class Average:
 
 def test_what_the_script_does_after_a_step_is_handed_over_with_that_step() -> None:
     averages: list[Average] = []
-    worlds = {5: 3, 20: 2, 30: 4}
+    worlds = {3: 3, 9: 2, 14: 4}
     wait = until_resized(worlds)
 
     def train(environment: object, outcome: Outcome) -> None:
@@ -91,11 +91,11 @@ def test_what_the_script_does_after_a_step_is_handed_over_with_that_step() -> No
             average.losses.append(outcome.steps[-1].loss)
             wait(trainer)
 
-        training(60, state={"average": average}, after_step=after)(environment, outcome)  # type: ignore[arg-type]
+        training(24, state={"average": average}, after_step=after)(environment, outcome)  # type: ignore[arg-type]
 
     done = run(train, 1, worlds)
     assert done.exit_code == 0, done.journal
-    reference = [step.loss for step in alone(60).steps]
+    reference = [step.loss for step in alone(24).steps]
     for average, outcome in zip(averages, done.outcomes, strict=True):
         if outcome.parameters is not None:
             assert average.losses == pytest.approx(reference, abs=TOLERANCE)
@@ -110,7 +110,7 @@ def test_alone_opens_no_store_and_starts_no_thread() -> None:
     assert [step.world_size for step in outcome.steps] == [1] * 5
 
 
-RESIZES = {8: 3, 30: 2, 45: 4, 60: 1}
+RESIZES = {3: 3, 10: 2, 15: 4, 20: 1}
 
 
 def bitwise(steps: int, **recipe: object) -> Train:
@@ -136,8 +136,8 @@ def test_the_deterministic_mode_gives_the_same_bits_for_any_world_size(world: in
 
 
 def test_the_deterministic_mode_gives_the_same_bits_whatever_the_resizes() -> None:
-    reference = taken(bitwise(90))
-    done = run(bitwise(90, after_step=until_resized(RESIZES)), 1, RESIZES)
+    reference = taken(bitwise(28))
+    done = run(bitwise(28, after_step=until_resized(RESIZES)), 1, RESIZES)
     assert done.exit_code == 0, done.journal
     assert {step.world_size for outcome in done.outcomes for step in outcome.steps} == {1, 2, 3, 4}
     for outcome in done.finished:

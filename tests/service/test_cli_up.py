@@ -108,7 +108,7 @@ def test_a_dashboard_that_only_reads_is_given_none(up: Up) -> None:
     assert not any("FALLOW_DASHBOARD_CODE" in environment(pid) for pid in up.children())
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_both_answer_once_the_address_is_printed_and_both_stop(up: Up, how: signal.Signals) -> None:
     with urlopen(up.url(), timeout=10) as page:
         assert page.status == 200

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from time import perf_counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.actions import Start
@@ -16,6 +16,7 @@ from advisor.sim.workload import TraceJob, Work, Workload
 from advisor.sim.world import START_MS, Physics, World
 from advisor.state.model import ProjectName
 from collector.model import GpuUuid, JobId
+from tests.searches import examples
 
 CAPACITY = 8.0
 HELD = st.dictionaries(st.sampled_from(("vision", "speech")), st.sampled_from((0.0, 0.5, 3.0, 8.0)))
@@ -26,6 +27,7 @@ ROUNDS = st.lists(
 
 @pytest.mark.slow
 @given(rounds=ROUNDS)
+@settings(max_examples=examples(30, 100))
 def test_the_running_sum_is_what_all_samples_of_the_window_say(
     rounds: list[tuple[Mapping[str, float], int]],
 ) -> None:

@@ -31,6 +31,7 @@ from tests.collector.store.store_parts import (
     tick,
     uuid,
 )
+from tests.searches import examples
 from tests.stores import open_store
 
 MINUTE_MS = 60_000
@@ -161,7 +162,7 @@ def test_instance_left_out_for_a_moment_cuts_nothing(store: Store) -> None:
 
 @pytest.mark.slow
 @settings(
-    max_examples=8,
+    max_examples=examples(3, 8),
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],

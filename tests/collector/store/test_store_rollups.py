@@ -27,6 +27,7 @@ from tests.collector.store.store_parts import (
     tick,
     uuid,
 )
+from tests.searches import examples
 from tests.stores import open_store
 
 BIN_MS = 30_000
@@ -282,7 +283,7 @@ def stories(draw: st.DrawFn) -> tuple[list[GpuSample], list[HeldInterval]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(8, 20), deadline=None)
 @given(story=stories())
 def test_states_of_every_gpu_and_minute_add_up_exactly(
     tmp_path_factory: pytest.TempPathFactory, story: tuple[list[GpuSample], list[HeldInterval]]
@@ -297,7 +298,7 @@ def test_states_of_every_gpu_and_minute_add_up_exactly(
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(6, 12), deadline=None)
 @given(story=stories())
 def test_roll_ups_are_what_a_plain_reading_of_the_rules_gives(
     tmp_path_factory: pytest.TempPathFactory, story: tuple[list[GpuSample], list[HeldInterval]]
