@@ -7,6 +7,8 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from rich.padding import Padding
+
 from analytics import text
 from service.cli import advice_lines, words
 from service.cli.asking import asked
@@ -93,4 +95,4 @@ def _say_range(range_: Recurred, flags: argparse.Namespace) -> None:
     wasted = text.hours(range_.wasted_gpu_hours)
     screen.print(f"{of}: {wasted} GPU-hours wasted{priced}, ended jobs included{recurs}")
     for each in range_.habits:
-        screen.print(f"  recurs: {told(each)}")
+        screen.print(Padding(f"recurs: {told(each)}", (0, 0, 0, 2), expand=False))
