@@ -89,12 +89,12 @@ def effective(
         {claim.holder.job for claim in node_claims},
     )
     samples = tuple(sample for reading in readings for sample in reading.process_samples or ())
-    said = tuple(allocation for reading in own for allocation in reading.allocations or ())
-    users = users_of((*(claim.holder for claim in said), *(claim.holder for claim in node_claims)))
+    allocations = tuple(allocation for reading in own for allocation in reading.allocations or ())
+    users = users_of((*(claim.holder for claim in allocations), *(claim.holder for claim in node_claims)))
     environments = environment_claims(_hardware(gpus).values(), processes, samples, users)
-    found = attribute(
+    attribution = attribute(
         gpus,
-        (*said, *environments.allocations),
+        (*allocations, *environments.allocations),
         processes,
         samples,
         now_ms,
@@ -103,15 +103,17 @@ def effective(
         project_of=project_of,
     )
     told_nodes = (node for reading in readings for node in reading.nodes or ())
-    nodes = doubted(told_nodes, _hardware(gpus).values(), found.allocations)
-    held = frozenset(allocation.uuid for allocation in found.allocations)
-    free = {uuid: gpu for uuid, gpu in _hardware(gpus).items() if uuid not in held}
-    told = {each.uuid: each for reading in readings for each in reading.withheld if each.uuid in free}
-    told |= {each.uuid: each for each in withheld(nodes, free.values())}
+    nodes = doubted(told_nodes, _hardware(gpus).values(), attribution.allocations)
+    uuids = frozenset(allocation.uuid for allocation in attribution.allocations)
+    free = {uuid: gpu for uuid, gpu in _hardware(gpus).items() if uuid not in uuids}
+    withheld_gpus = {
+        each.uuid: each for reading in readings for each in reading.withheld if each.uuid in free
+    }
+    withheld_gpus |= {each.uuid: each for each in withheld(nodes, free.values())}
     return replace(
-        found,
+        attribution,
         unclear=environments.unclear,
-        withheld=tuple(told.values()),
+        withheld=tuple(withheld_gpus.values()),
         out_of_service=without_jobs(nodes, node_claims),
     )
 
@@ -124,8 +126,8 @@ def _with_peers(
     uuids, nodes = {gpu.uuid for gpu in here}, {gpu.node for gpu in here}
     theirs = (gpu for reading in peers for gpu in reading.gpus)
     away = tuple(gpu for gpu in theirs if gpu.uuid not in uuids and gpu.node not in nodes)
-    said = (allocation for reading in peers for allocation in reading.allocations or ())
-    return (*here, *away), tuple(each for each in said if each.uuid not in uuids)
+    allocations = (allocation for reading in peers for allocation in reading.allocations or ())
+    return (*here, *away), tuple(each for each in allocations if each.uuid not in uuids)
 
 
 def attribute(
@@ -148,25 +150,28 @@ def attribute(
     present = presence(tuple(process_samples), people)
     on = present.on
     placed = as_on_gpus(node_claims, hardware.values(), people, on)
-    said, elsewhere = _ordered((*claims, *placed)), _ordered(others)
-    winning = _winners(_ordered((*said, *elsewhere)), hardware)
-    named = (*(claim.holder for claim in said), *_in_words_order(claim.holder for claim in node_claims))
-    given = {uuid: words for uuid, words in winning.items() if words[0].source in GIVEN}
+    claims_in_order, elsewhere = _ordered((*claims, *placed)), _ordered(others)
+    winning = _winners(_ordered((*claims_in_order, *elsewhere)), hardware)
+    named = (
+        *(claim.holder for claim in claims_in_order),
+        *_in_words_order(claim.holder for claim in node_claims),
+    )
+    managed = {uuid: words for uuid, words in winning.items() if words[0].source in GIVEN}
     users = users_of(named)
-    verdicts = _verdicts(present, people, given, users)
+    verdicts = _verdicts(present, people, managed, users)
     owners = _owners(on, people, hardware, verdicts, users)
     holding = _with_those_present(winning, present, owners, hardware)
     here = users.keys() | set(owners.values())
     named = (*named, *(claim.holder for claim in elsewhere if claim.holder.job not in here))
     holding_jobs = {claim.holder.job for claims in holding.values() for claim in claims}
     owners = {key: job for key, job in owners.items() if job in holding_jobs}  # a screen alone holds nothing
-    left = on.keys() - owners.keys()
-    unknown = frozenset(key for key in left if not _is_orphan(key, on[key], verdicts))
+    orphans = on.keys() - owners.keys()
+    unknown = frozenset(key for key in orphans if not _is_orphan(key, on[key], verdicts))
     return Attribution(
         at_ms=now_ms,
         allocations=_effective(holding, _holders(holding_jobs, named, owners, people, project_of)),
         owners=owners,
-        orphans=frozenset(left - unknown),
+        orphans=frozenset(orphans - unknown),
         unknown=unknown,
         bystanders=present.bystanders,
         intrusions=tuple(
@@ -177,22 +182,22 @@ def attribute(
 
 def _hardware(gpus: Iterable[Gpu]) -> dict[GpuUuid, Gpu]:
     """One GPU a UUID: of two descriptions, the one that knows the index, then whichever sorts first."""
-    found: dict[GpuUuid, Gpu] = {}
+    gpus_by_uuid: dict[GpuUuid, Gpu] = {}
     for gpu in gpus:
-        known = found.setdefault(gpu.uuid, gpu)
-        if known != gpu:
-            found[gpu.uuid] = min(known, gpu, key=lambda each: (each.index is None, repr(each)))
-    return found
+        first = gpus_by_uuid.setdefault(gpu.uuid, gpu)
+        if first != gpu:
+            gpus_by_uuid[gpu.uuid] = min(first, gpu, key=lambda each: (each.index is None, repr(each)))
+    return gpus_by_uuid
 
 
 def _people(processes: Iterable[Process]) -> dict[ProcessKey, Process]:
     """One description a process: of two, the one that could read more, then whichever sorts first."""
-    found: dict[ProcessKey, Process] = {}
+    people: dict[ProcessKey, Process] = {}
     for process in processes:
-        known = found.setdefault(process.key, process)
-        if known != process:
-            found[process.key] = min(known, process, key=lambda each: (len(each.unreadable), repr(each)))
-    return found
+        first = people.setdefault(process.key, process)
+        if first != process:
+            people[process.key] = min(first, process, key=lambda each: (len(each.unreadable), repr(each)))
+    return people
 
 
 def _ordered(claims: Iterable[Allocation]) -> tuple[Allocation, ...]:
@@ -211,7 +216,7 @@ def _in_words_order(holders: Iterable[Holder]) -> list[Holder]:
 
 def _words(holder: Holder) -> tuple[str, ...]:
     """What a holder is called, as something that can be sorted."""
-    said = (
+    fields = (
         holder.job,
         holder.user,
         holder.project,
@@ -220,11 +225,11 @@ def _words(holder: Holder) -> tuple[str, ...]:
         holder.framework,
         holder.command,
     )
-    return tuple("" if word is None else f"={word}" for word in said)
+    return tuple("" if word is None else f"={word}" for word in fields)
 
 
 def _winners(
-    said: Sequence[Allocation], hardware: Mapping[GpuUuid, Gpu]
+    allocations: Sequence[Allocation], hardware: Mapping[GpuUuid, Gpu]
 ) -> dict[GpuUuid, tuple[Allocation, ...]]:
     """The strongest claims on each GPU, one a job; a claim on a device covers its MIG instances."""
     instances: defaultdict[GpuUuid, list[GpuUuid]] = defaultdict(list)
@@ -232,7 +237,7 @@ def _winners(
         if gpu.parent_uuid is not None:
             instances[gpu.parent_uuid].append(gpu.uuid)
     won: defaultdict[GpuUuid, dict[JobId, Allocation]] = defaultdict(dict)
-    for claim in said:
+    for claim in allocations:
         for uuid in (claim.uuid, *instances.get(claim.uuid, ())):
             rivals = won[uuid]
             if uuid in hardware and all(rival.source is claim.source for rival in rivals.values()):
@@ -241,29 +246,29 @@ def _winners(
 
 
 def _verdicts(
-    present: Presence, people: Mapping[ProcessKey, Process], given: Claims, users: JobUsers
+    present: Presence, people: Mapping[ProcessKey, Process], claims: Claims, users: JobUsers
 ) -> dict[tuple[ProcessKey, GpuUuid], Verdict]:
     """What each process is to those who were given the GPU it is on."""
-    found: dict[tuple[ProcessKey, GpuUuid], Verdict] = {}
+    verdicts: dict[tuple[ProcessKey, GpuUuid], Verdict] = {}
     for key, uuids in present.on.items():
         process = people.get(key)
-        for uuid in uuids & given.keys():
-            words = (claim.holder for claim in given[uuid])
+        for uuid in uuids & claims.keys():
+            words = (claim.holder for claim in claims[uuid])
             holders = [replace(each, user=each.user or users.get(each.job)) for each in words]
-            launcher_of = _launcher_of(key, given[uuid])
+            launcher_of = _launcher_of(key, claims[uuid])
             if launcher_of is not None:
-                found[key, uuid] = Owned(job=launcher_of)
+                verdicts[key, uuid] = Owned(job=launcher_of)
                 continue
-            uids = {claim.holder.job: claim.pod_uid for claim in given[uuid] if claim.pod_uid}
+            uids = {claim.holder.job: claim.pod_uid for claim in claims[uuid] if claim.pod_uid}
             verdict = verdict_on(process, holders, users.keys(), uids) if process else Unknown()
             is_doubtful = (key, uuid) in present.doubtful and isinstance(verdict, Nobody)
-            found[key, uuid] = Unknown() if is_doubtful else verdict
-    return found
+            verdicts[key, uuid] = Unknown() if is_doubtful else verdict
+    return verdicts
 
 
-def _launcher_of(key: ProcessKey, given: Iterable[Allocation]) -> JobId | None:
+def _launcher_of(key: ProcessKey, allocations: Iterable[Allocation]) -> JobId | None:
     """The job whose launcher is seen to have started the process."""
-    for claim in given:
+    for claim in allocations:
         for each in claim.launched:
             is_it = (each.node, each.pid) == (key.node, key.pid)
             if is_it and is_same_start(each.started_ms, key.started_ms):
@@ -333,11 +338,11 @@ def _holders(
 
 def _effective(holding: Claims, holders: Mapping[JobId, Holder]) -> tuple[Allocation, ...]:
     """The claims with full holders; shares that sum to more than the GPU are scaled down to it."""
-    found: list[Allocation] = []
+    allocations: list[Allocation] = []
     for uuid in sorted(holding):
         total = sum(claim.share for claim in holding[uuid])
         for claim in sorted(holding[uuid], key=lambda each: each.holder.job):
             holder = holders[claim.holder.job]
             share = claim.share / max(1.0, total)
-            found.append(Allocation(uuid=uuid, holder=holder, share=share, source=claim.source))
-    return tuple(found)
+            allocations.append(Allocation(uuid=uuid, holder=holder, share=share, source=claim.source))
+    return tuple(allocations)

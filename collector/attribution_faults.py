@@ -40,16 +40,16 @@ class EachAlone:
         """Who holds what; a failure costs a look at each process alone, once for each description."""
         self._forget(readings)
         try:
-            found = self._without_faulty(readings, now_ms)
+            attribution = self._without_faulty(readings, now_ms)
         except Exception as error:
             self._find_faulty(readings, now_ms)
-            found = self._second(readings, now_ms, error)
+            attribution = self._second(readings, now_ms, error)
         else:
             self._said = None
-        if found is None or not self._faults:
-            return found
-        told = tuple((key, why) for key, (_, why) in sorted(self._faults.items()))
-        return replace(found, unclear=(*found.unclear, *told))
+        if attribution is None or not self._faults:
+            return attribution
+        faults = tuple((key, why) for key, (_, why) in sorted(self._faults.items()))
+        return replace(attribution, unclear=(*attribution.unclear, *faults))
 
     def _second(self, readings: Sequence[Reading], now_ms: int, first: Exception) -> Attribution | None:
         try:

@@ -60,10 +60,10 @@ def distrust(path: Path, trusted: frozenset[int]) -> Distrust | None:
 
     Raises OSError where it is not there, or may not be looked at.
     """
-    found = _walked(path, trusted)
-    if isinstance(found, Distrust):
-        return found
-    os.close(found.descriptor)
+    entry = _walked(path, trusted)
+    if isinstance(entry, Distrust):
+        return entry
+    os.close(entry.descriptor)
     return None
 
 
@@ -72,10 +72,10 @@ def distrust_way(path: Path, trusted: frozenset[int], root: Path = Path("/")) ->
 
     ``root`` is the file system's root as another process has it (/proc/PID/root, proc(5)).
     """
-    found = _walked(path.parent, trusted, on_the_way=True, root=root)
-    if isinstance(found, Distrust):
-        return found
-    os.close(found.descriptor)
+    entry = _walked(path.parent, trusted, on_the_way=True, root=root)
+    if isinstance(entry, Distrust):
+        return entry
+    os.close(entry.descriptor)
     return None
 
 
@@ -84,13 +84,13 @@ def distrust_inside(folder: Path, trusted: frozenset[int]) -> Distrust | None:
 
     A socket is there for everybody: who answers at it is asked when it is connected to.
     """
-    found = _walked(folder, trusted)
-    if isinstance(found, Distrust):
-        return found
-    opened = found.descriptor
+    entry = _walked(folder, trusted)
+    if isinstance(entry, Distrust):
+        return entry
+    opened = entry.descriptor
     try:
         for name in os.listdir(f"/proc/self/fd/{opened}"):  # noqa: PTH208 (a descriptor, not a path)
-            fault = _entry_fault(opened, name, folder / name, trusted, closed=found.closed)
+            fault = _entry_fault(opened, name, folder / name, trusted, closed=entry.closed)
             if fault is not None:
                 return fault
     except PermissionError:
@@ -105,16 +105,16 @@ def read_trusted(path: Path, trusted: frozenset[int]) -> bytes | Distrust:
 
     What is examined is what is read, whatever becomes of the name meanwhile.
     """
-    found = _walked(path, trusted)
-    if isinstance(found, Distrust):
-        return found
+    entry = _walked(path, trusted)
+    if isinstance(entry, Distrust):
+        return entry
     try:
-        if stat.S_ISDIR(os.fstat(found.descriptor).st_mode):
+        if stat.S_ISDIR(os.fstat(entry.descriptor).st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        with open(f"/proc/self/fd/{found.descriptor}", "rb") as file:  # noqa: PTH123 (no path)
+        with open(f"/proc/self/fd/{entry.descriptor}", "rb") as file:  # noqa: PTH123 (no path)
             return file.read(LARGEST_BYTES)
     finally:
-        os.close(found.descriptor)
+        os.close(entry.descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,29 +131,29 @@ class _Found:
 def _walked(
     path: Path, trusted: frozenset[int], *, on_the_way: bool = False, root: Path = Path("/")
 ) -> _Found | Distrust:
-    left = deque(path.absolute().parts)
+    parts = deque(path.absolute().parts)
     here, at, links, closed = -1, Path("/"), 0, False
     try:
-        while left:
-            name = left.popleft()
+        while parts:
+            name = parts.popleft()
             if name == os.pardir and at == Path("/"):
                 continue  # as the kernel has it: there is nothing above the root
             step = _step(here, name, root)
             closed = closed and name not in (os.pardir, "/")
             at = Path("/") if name == "/" else at / name
-            found = os.fstat(step)
-            if stat.S_ISLNK(found.st_mode):
-                fault, closed = _foreign(found, at, "link", trusted, on_the_way=True), False
+            status = os.fstat(step)
+            if stat.S_ISLNK(status.st_mode):
+                fault, closed = _foreign(status, at, "link", trusted, on_the_way=True), False
                 target = os.readlink("", dir_fd=step)
                 os.close(step)
                 links += 1
                 if links > MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-                left.extendleft(reversed(Path(target).parts))
+                parts.extendleft(reversed(Path(target).parts))
                 at = at.parent
             else:
-                fault = _fault(step, found, at, trusted, closed=closed, on_the_way=on_the_way or bool(left))
-                closed = closed or _is_closed(found)
+                fault = _fault(step, status, at, trusted, closed=closed, on_the_way=on_the_way or bool(parts))
+                closed = closed or _is_closed(status)
                 if here >= 0:
                     os.close(here)
                 here = step
@@ -186,12 +186,12 @@ def _entry_fault(
     except FileNotFoundError:  # gone since it was listed
         return None
     try:
-        found = os.fstat(entry)
-        kind = stat.S_IFMT(found.st_mode)
+        status = os.fstat(entry)
+        kind = stat.S_IFMT(status.st_mode)
         if kind == stat.S_IFLNK:
             return _link_fault(place, trusted)
         closed = closed or kind == stat.S_IFSOCK
-        return _fault(entry, found, place, trusted, closed=closed, on_the_way=False)
+        return _fault(entry, status, place, trusted, closed=closed, on_the_way=False)
     finally:
         os.close(entry)
 
@@ -206,7 +206,7 @@ def _link_fault(place: Path, trusted: frozenset[int]) -> Distrust | None:
 
 def _fault(
     descriptor: int,
-    found: os.stat_result,
+    status: os.stat_result,
     place: Path,
     trusted: frozenset[int],
     *,
@@ -214,11 +214,11 @@ def _fault(
     on_the_way: bool,
 ) -> Distrust | None:
     """What is wrong with one folder or file by itself; ``closed``: nobody but its owner gets there."""
-    kind, mode = _kind(found), found.st_mode
-    foreign = _foreign(found, place, kind, trusted, on_the_way=on_the_way)
+    kind, mode = _kind(status), status.st_mode
+    foreign = _foreign(status, place, kind, trusted, on_the_way=on_the_way)
     if foreign is not None or closed or (on_the_way and mode & stat.S_ISVTX):
         return foreign
-    if stat.S_ISCHR(mode) and found.st_uid == ROOT_UID:
+    if stat.S_ISCHR(mode) and status.st_uid == ROOT_UID:
         return None  # /dev/null: nobody can leave anything there
     if mode & stat.S_IWOTH:
         return Distrust(
@@ -227,11 +227,11 @@ def _fault(
             because=f"can be written by everybody (mode {stat.S_IMODE(mode):04o})",
             on_the_way=on_the_way,
         )
-    if mode & stat.S_IWGRP and not _is_private(descriptor, found):
+    if mode & stat.S_IWGRP and not _is_private(descriptor, status):
         return Distrust(
             place=place,
             kind=kind,
-            because=f"can be written by {_sharers(found.st_gid)} (mode {stat.S_IMODE(mode):04o})",
+            because=f"can be written by {_sharers(status.st_gid)} (mode {stat.S_IMODE(mode):04o})",
             on_the_way=on_the_way,
             chmod="g-w",
         )
@@ -239,28 +239,28 @@ def _fault(
 
 
 def _foreign(
-    found: os.stat_result, place: Path, kind: str, trusted: frozenset[int], *, on_the_way: bool
+    status: os.stat_result, place: Path, kind: str, trusted: frozenset[int], *, on_the_way: bool
 ) -> Distrust | None:
     """Distrust of what belongs to somebody else.
 
     In a user namespace that knows some uids only, root's own folders appear as nobody's: they may be on the
     way. Whoever owns one can lead elsewhere from there, but only to what is somebody's who is trusted.
     """
-    if found.st_uid in trusted or (on_the_way and found.st_uid == unmapped_uid()):
+    if status.st_uid in trusted or (on_the_way and status.st_uid == unmapped_uid()):
         return None
-    owner = name_of(found.st_uid)
+    owner = name_of(status.st_uid)
     return Distrust(place=place, kind=kind, because=f"belongs to {owner}", owner=owner, on_the_way=on_the_way)
 
 
-def _is_closed(found: os.stat_result) -> bool:
+def _is_closed(status: os.stat_result) -> bool:
     """Whether it is a folder that only its owner may enter."""
-    return stat.S_ISDIR(found.st_mode) and not found.st_mode & OTHERS_PASS
+    return stat.S_ISDIR(status.st_mode) and not status.st_mode & OTHERS_PASS
 
 
-def _kind(found: os.stat_result) -> str:
-    if stat.S_ISDIR(found.st_mode):
+def _kind(status: os.stat_result) -> str:
+    if stat.S_ISDIR(status.st_mode):
         return "folder"
-    return "socket" if stat.S_ISSOCK(found.st_mode) else "file"
+    return "socket" if stat.S_ISSOCK(status.st_mode) else "file"
 
 
 def _sharers(gid: int) -> str:
@@ -270,10 +270,10 @@ def _sharers(gid: int) -> str:
         return f"the group {gid}"
 
 
-def _is_private(descriptor: int, found: os.stat_result) -> bool:
+def _is_private(descriptor: int, status: os.stat_result) -> bool:
     """Whether its group is its owner's own, with nobody else in it, and no access list names others."""
     try:
-        owner, group = pwd.getpwuid(found.st_uid), getgrgid(found.st_gid)
+        owner, group = pwd.getpwuid(status.st_uid), getgrgid(status.st_gid)
     except KeyError:
         return False
     return (

@@ -48,13 +48,13 @@ def reconciled(outcomes: Sequence[Outcome], names: Names) -> tuple[Outcome, ...]
     readings = [outcome for outcome in outcomes if isinstance(outcome, Reading)]
     if not names and sum(bool(reading.gpus) for reading in readings) < 2:
         return tuple(outcomes)
-    told: dict[GpuUuid, Gpu] = {}
+    gpus: dict[GpuUuid, Gpu] = {}
     measured: dict[_At, GpuSample] = {}
     settled: dict[int, tuple[Reading, list[_At]]] = {}
     for reading in sorted(readings, key=lambda each: not each.mig_places):
         renamed = _renamed(reading, names) if names else reading
-        fresh = {gpu.uuid: gpu for gpu in renamed.gpus if gpu.uuid not in told}
-        told |= fresh
+        fresh = {gpu.uuid: gpu for gpu in renamed.gpus if gpu.uuid not in gpus}
+        gpus |= fresh
         own: list[_At] = []
         for sample in renamed.samples:
             at = (sample.uuid, sample.at_ms)
@@ -76,10 +76,10 @@ def _settled(reading: Reading, own: Iterable[_At], measured: Mapping[_At, GpuSam
 
 def _renamed(reading: Reading, names: Names) -> Reading:
     """The reading with NVML's names; rows of an instance that NVML tells in parts are left out."""
-    said = {gpu.uuid for gpu in reading.gpus} | {each.uuid for each in reading.allocations or ()}
-    if not said & names.keys():
+    uuids = {gpu.uuid for gpu in reading.gpus} | {each.uuid for each in reading.allocations or ()}
+    if not uuids & names.keys():
         return reading
-    name = {uuid: names.get(uuid, uuid) for uuid in said | {sample.uuid for sample in reading.samples}}
+    name = {uuid: names.get(uuid, uuid) for uuid in uuids | {sample.uuid for sample in reading.samples}}
     name |= {event.uuid: names.get(event.uuid, event.uuid) for event in reading.events}
     return replace(
         reading,

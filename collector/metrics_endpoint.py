@@ -153,8 +153,8 @@ def _flags(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:
 
 
 def _event(event: EventCount, *, detail: bool = False) -> Labels:
-    told = {"detail": event.last.detail} if detail else {}
-    return {"uuid": event.last.uuid, "kind": event.last.kind} | told
+    labels = {"detail": event.last.detail} if detail else {}
+    return {"uuid": event.last.uuid, "kind": event.last.kind} | labels
 
 
 def _allocations(snapshot: Snapshot) -> Iterator[str]:
@@ -180,9 +180,9 @@ def _allocations(snapshot: Snapshot) -> Iterator[str]:
 def _holders(snapshot: Snapshot) -> Iterator[str]:
     """What holders did, by job: bounded by what is allocated now."""
     allocated = {(a.uuid, a.holder.job) for a in snapshot.allocations or ()}
-    told = [each for each in snapshot.holder_samples if (each.uuid, each.job) in allocated]
+    samples = [each for each in snapshot.holder_samples if (each.uuid, each.job) in allocated]
     for metric in HOLDER_METRICS:
-        values = (({"uuid": each.uuid, "job": each.job}, getattr(each, metric.field)) for each in told)
+        values = (({"uuid": each.uuid, "job": each.job}, getattr(each, metric.field)) for each in samples)
         yield from family(metric, ((labels, value) for labels, value in values if value is not None))
 
 
@@ -203,8 +203,8 @@ def _processes(snapshot: Snapshot) -> Iterator[str]:
         }
         rows.append((labels, (1.0, sample.memory_used_bytes, sample.sm_ratio)))
     for place, (name, says) in enumerate(_PROCESS):
-        known = ((labels, v) for labels, values in rows if (v := values[place]) is not None)
-        yield from family(Metric(field="", name=name, says=says), known)
+        pairs = ((labels, v) for labels, values in rows if (v := values[place]) is not None)
+        yield from family(Metric(field="", name=name, says=says), pairs)
 
 
 def _health(snapshot: Snapshot, version: str) -> Iterator[str]:
@@ -221,8 +221,8 @@ def _health(snapshot: Snapshot, version: str) -> Iterator[str]:
     yield from family(SOURCE_UP, (({"source": s.name}, float(s.is_up)) for s in snapshot.sources))
     read = Metric(field="", name="fallow_source_read_seconds", says="Time that the newest read took.")
     yield from family(read, (({"source": s.name}, s.duration_ms / 1e3) for s in snapshot.sources))
-    seen = Metric(field="", name="fallow_source_gpus", says="GPUs that the source saw at the newest tick.")
-    yield from family(seen, (({"source": s.name}, s.gpus) for s in snapshot.sources))
+    metric = Metric(field="", name="fallow_source_gpus", says="GPUs that the source saw at the newest tick.")
+    yield from family(metric, (({"source": s.name}, s.gpus) for s in snapshot.sources))
 
 
 def single(name: str, says: str, value: float, kind: str = GAUGE) -> Iterator[str]:

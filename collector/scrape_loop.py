@@ -84,11 +84,11 @@ class Loop:
 
     def __init__(self, ports: LoopDependencies, *, clock: Clock, timing: Timing) -> None:
         self._ending = threading.Event()
-        asked = [(source, 0) for source in ports.sources]
-        asked += [(source, timing.inventory_every_ms) for source in ports.inventories]
+        due = [(source, 0) for source in ports.sources]
+        due += [(source, timing.inventory_every_ms) for source in ports.inventories]
         self._feeds = [
             _Feed(source, self._ending, every_ms=every_ms, gives=ports.given_out.get(source.name, ()))
-            for source, every_ms in asked
+            for source, every_ms in due
         ]
         self._attribute = ports.attribute
         self._sink = ports.sink
@@ -117,17 +117,17 @@ class Loop:
         outcomes = self._reconciled(self._read(now_ms))
         self._log.note(outcomes)
         self._newest |= {each.source: each for each in outcomes}
-        found = self._attribute(self._known(now_ms), now_ms)
+        attribution = self._attribute(self._known(now_ms), now_ms)
         tick = Tick(
             at_ms=now_ms,
             width_ms=self._timing.tick_ms,
             outcomes=outcomes,
-            allocations=None if found is None else found.allocations,
-            owners=() if found is None else tuple(found.owners.items()),
-            intrusions=() if found is None else found.intrusions,
-            unclear=() if found is None else found.unclear,
-            withheld=() if found is None else found.withheld,
-            out_of_service=() if found is None else found.out_of_service,
+            allocations=None if attribution is None else attribution.allocations,
+            owners=() if attribution is None else tuple(attribution.owners.items()),
+            intrusions=() if attribution is None else attribution.intrusions,
+            unclear=() if attribution is None else attribution.unclear,
+            withheld=() if attribution is None else attribution.withheld,
+            out_of_service=() if attribution is None else attribution.out_of_service,
             gaps=(*self._owed, *self._lateness(now_ms)),
         )
         self._last_ms = now_ms
@@ -159,9 +159,9 @@ class Loop:
 
     def _read(self, now_ms: int) -> tuple[Outcome, ...]:
         late = [outcome for feed in self._feeds if (outcome := feed.take()) is not None]
-        asked = [feed for feed in self._feeds if feed.ask(now_ms, self._clock)]
-        self._await([feed.future for feed in asked if feed.future])
-        return (*late, *(feed.answer(self._clock, self._timing) for feed in asked))
+        feeds = [feed for feed in self._feeds if feed.ask(now_ms, self._clock)]
+        self._await([feed.future for feed in feeds if feed.future])
+        return (*late, *(feed.answer(self._clock, self._timing) for feed in feeds))
 
     def _await(self, futures: Sequence[Future[Outcome]]) -> None:
         """Until all have answered, or the source timeout is over. Raises ``Hurried``."""
@@ -175,14 +175,16 @@ class Loop:
     def _reconciled(self, outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
         """One name a GPU; what NVML said of MIG holds while it is silent."""
         self._places |= {each.source: each.mig_places for each in outcomes if isinstance(each, Reading)}
-        places = [place for told in self._places.values() for place in told]
+        places = [place for places_of_source in self._places.values() for place in places_of_source]
         return reconciled(outcomes, names_of(places))
 
     def _known(self, now_ms: int) -> tuple[Reading, ...]:
         oldest_ms = now_ms - self._timing.remember_ms
-        known = [feed.remember(self._newest.get(feed.name), oldest_ms) for feed in self._feeds]
-        silent = (feed.unasked(now_ms) for feed, each in zip(self._feeds, known, strict=True) if each is None)
-        return tuple(reading for reading in (*known, *silent) if reading is not None)
+        readings = [feed.remember(self._newest.get(feed.name), oldest_ms) for feed in self._feeds]
+        silent = (
+            feed.unasked(now_ms) for feed, each in zip(self._feeds, readings, strict=True) if each is None
+        )
+        return tuple(reading for reading in (*readings, *silent) if reading is not None)
 
     def _lateness(self, now_ms: int) -> tuple[Gap, ...]:
         width_ms = self._timing.tick_ms
@@ -246,14 +248,17 @@ class _Feed:
 
     def remember(self, outcome: Outcome | None, oldest_ms: int) -> Reading | None:
         """The newest reading, with processes and allocations from the last time anybody looked."""
-        known = self._known if self._known is not None and self._known.at_ms >= oldest_ms else None
+        reading = self._known if self._known is not None and self._known.at_ms >= oldest_ms else None
         if isinstance(outcome, Reading) and outcome.at_ms >= oldest_ms:
-            known = _merged(outcome, known)
+            reading = _merged(outcome, reading)
             self._told_ms = outcome.at_ms
-            told = (*(each.node for each in known.nodes or ()), *(each.node for each in known.claims or ()))
-            self._gives = tuple(dict.fromkeys(told)) or self._gives
-        self._known = known
-        return known
+            nodes = (
+                *(each.node for each in reading.nodes or ()),
+                *(each.node for each in reading.claims or ()),
+            )
+            self._gives = tuple(dict.fromkeys(nodes)) or self._gives
+        self._known = reading
+        return reading
 
     def unasked(self, now_ms: int) -> Reading | None:
         """Of a source that gives out nodes' GPUs and has long been silent: nobody knows who holds them."""
@@ -296,27 +301,27 @@ def _by(outcome: T, now_ms: int) -> T:
     return replace(outcome, at_ms=min(outcome.at_ms, now_ms))
 
 
-def _merged(newest: Reading, known: Reading | None) -> Reading:
+def _merged(newest: Reading, reading: Reading | None) -> Reading:
     """The newest reading; what it did not look at is as it was when somebody last did."""
-    if known is None:
+    if reading is None:
         return newest
     looked = newest.processes is not None
     return replace(
         newest,
-        processes=newest.processes if looked else known.processes,
-        process_samples=newest.process_samples if looked else known.process_samples,
-        allocations=known.allocations if newest.allocations is None else newest.allocations,
-        claims=known.claims if newest.claims is None else newest.claims,
-        nodes=known.nodes if newest.nodes is None else newest.nodes,
+        processes=newest.processes if looked else reading.processes,
+        process_samples=newest.process_samples if looked else reading.process_samples,
+        allocations=reading.allocations if newest.allocations is None else newest.allocations,
+        claims=reading.claims if newest.claims is None else newest.claims,
+        nodes=reading.nodes if newest.nodes is None else newest.nodes,
     )
 
 
-def _owing(owed: tuple[Gap, ...], tick: Tick, error: Exception) -> tuple[Gap, ...]:
+def _owing(gaps: tuple[Gap, ...], tick: Tick, error: Exception) -> tuple[Gap, ...]:
     """The hole that lost ticks leave, one a source however long the sink fails.
 
     What nodes push is not lost: it waits until it is stored.
     """
-    begun = {gap.source: gap.from_ms for gap in owed}
+    begun = {gap.source: gap.from_ms for gap in gaps}
     reason = f"the tick could not be stored: {error}"
     return tuple(
         Gap(

@@ -113,8 +113,8 @@ def _processes(before: Snapshot, looked: Iterable[Reading]) -> tuple[Process, ..
     """Of a node that was looked at, what runs now; of the others, what was last seen."""
     looked = tuple(looked)
     nodes = {gpu.node for reading in looked for gpu in reading.gpus}
-    kept = {process.key: process for process in before.processes if process.key.node not in nodes}
-    return tuple((kept | {p.key: p for reading in looked for p in reading.processes or ()}).values())
+    processes = {process.key: process for process in before.processes if process.key.node not in nodes}
+    return tuple((processes | {p.key: p for reading in looked for p in reading.processes or ()}).values())
 
 
 def _process_samples(
@@ -122,19 +122,19 @@ def _process_samples(
 ) -> tuple[ProcessSample, ...]:
     looked = tuple(looked)
     uuids = {gpu.uuid for reading in looked for gpu in reading.gpus}
-    kept = [s for s in before.process_samples if s.uuid not in uuids and s.at_ms >= oldest_ms]
-    return (*kept, *(s for reading in looked for s in reading.process_samples or ()))
+    samples = [s for s in before.process_samples if s.uuid not in uuids and s.at_ms >= oldest_ms]
+    return (*samples, *(s for reading in looked for s in reading.process_samples or ()))
 
 
 def _holder_samples(
     before: Snapshot, readings: Iterable[Reading], newest: Mapping[GpuUuid, GpuSample]
 ) -> tuple[HolderSample, ...]:
     """Of the time of a GPU's newest sample alone: what is older would be read as what it did then."""
-    told = (*before.holder_samples, *(each for reading in readings for each in reading.holder_samples))
+    samples = (*before.holder_samples, *(each for reading in readings for each in reading.holder_samples))
     return tuple(
         {
             (each.uuid, each.job): each
-            for each in told
+            for each in samples
             if each.uuid in newest and each.at_ms == newest[each.uuid].at_ms
         }.values()
     )
@@ -143,16 +143,16 @@ def _holder_samples(
 def _events(before: Snapshot, readings: Iterable[Reading]) -> tuple[EventCount, ...]:
     counts = {(each.last.uuid, each.last.kind): each for each in before.events}
     for event in (event for reading in readings for event in reading.events):
-        known = counts.get((event.uuid, event.kind))
-        counts[event.uuid, event.kind] = EventCount(last=event, count=1 + (known.count if known else 0))
+        previous = counts.get((event.uuid, event.kind))
+        counts[event.uuid, event.kind] = EventCount(last=event, count=1 + (previous.count if previous else 0))
     return tuple(counts.values())
 
 
 def _health(before: Snapshot, tick: Tick) -> tuple[SourceHealth, ...]:
-    known = {health.name: health for health in before.sources}
+    health_by_source = {health.name: health for health in before.sources}
     for outcome in tick.outcomes:
         is_up = not isinstance(outcome, Unavailable)
-        known[outcome.source] = SourceHealth(
+        health_by_source[outcome.source] = SourceHealth(
             name=outcome.source,
             is_up=is_up,
             duration_ms=outcome.duration_ms,
@@ -160,4 +160,4 @@ def _health(before: Snapshot, tick: Tick) -> tuple[SourceHealth, ...]:
             at_ms=tick.at_ms,
             reason=outcome.reason if isinstance(outcome, Unavailable) else None,
         )
-    return tuple(known.values())
+    return tuple(health_by_source.values())

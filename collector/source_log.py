@@ -33,12 +33,12 @@ class SourceLog:
         """Log what began and what is over since the last tick; a source that was not asked stays as it is."""
         outcomes = tuple(outcomes)
         now = dict(part for outcome in outcomes for part in troubles(outcome))
-        asked = {outcome.source for outcome in outcomes}
-        before = {part: why for part, why in self._known.items() if part[0] in asked}
+        sources = {outcome.source for outcome in outcomes}
+        before = {part: why for part, why in self._known.items() if part[0] in sources}
         _write(logging.WARNING, "source-unreadable", {part: now[part] for part in now if part not in before})
         _write(logging.INFO, "source-readable", dict.fromkeys((p for p in before if p not in now), ""))
-        kept = {part: why for part, why in self._known.items() if part[0] not in asked} | now
-        self._known = dict(list(kept.items())[:MOST_KNOWN])
+        reasons = {part: why for part, why in self._known.items() if part[0] not in sources} | now
+        self._known = dict(list(reasons.items())[:MOST_KNOWN])
 
 
 def troubles(outcome: Reading | Unavailable) -> Iterator[tuple[Part, str]]:
@@ -61,5 +61,5 @@ def _write(level: int, event: str, parts: Mapping[Part, str]) -> None:
 
 def _line(level: int, event: str, **fields: object) -> None:
     """One event with its fields, as the service's formatters read them."""
-    known = {name: value for name, value in fields.items() if value is not None}
-    log.log(level, "%s", event, extra={"event": event, "fields": known})
+    values = {name: value for name, value in fields.items() if value is not None}
+    log.log(level, "%s", event, extra={"event": event, "fields": values})

@@ -26,8 +26,8 @@ def read_toml(text: str) -> dict[str, Any]:
     """The tables in a text. Raises BadToml."""
     if len(text) > MOST_CHARS:
         raise BadToml(f"{len(text):,} characters, and such a file holds {MOST_CHARS:,} at most")
-    for line, found in enumerate(text.splitlines(), start=1):
-        if any(each.count(".") >= MOST_PARTS for each in _DOTTED.findall(found)):
+    for line, content in enumerate(text.splitlines(), start=1):
+        if any(each.count(".") >= MOST_PARTS for each in _DOTTED.findall(content)):
             raise BadToml(f"a key of more than {MOST_PARTS} parts (at line {line})")
     try:
         tree = tomllib.loads(text)
@@ -40,13 +40,13 @@ def read_toml(text: str) -> dict[str, Any]:
 
 
 def _refuse_large_numbers(tree: dict[str, Any]) -> None:
-    left: list[object] = [tree]
-    while left:
-        match left.pop():
+    pending: list[object] = [tree]
+    while pending:
+        match pending.pop():
             case dict() as table:
-                left += table.values()
+                pending += table.values()
             case list() as values:
-                left += values
+                pending += values
             case int() as number if not -LARGEST < number < LARGEST:
                 raise BadToml("a whole number of more than 600 digits")
             case _:

@@ -147,8 +147,10 @@ def missed(endpoint: Endpoint, source: str, reason: str, now_ms: int) -> tuple[E
         if since < now_ms
     )
     deaf = endpoint.seen_ms is None or now_ms - endpoint.seen_ms > BELIEVED_MS
-    held = None if deaf else endpoint.allocations
-    return replace(endpoint, allocations=held, asked_ms=now_ms), News(allocations=held, gaps=gaps)
+    allocations = None if deaf else endpoint.allocations
+    return replace(endpoint, allocations=allocations, asked_ms=now_ms), News(
+        allocations=allocations, gaps=gaps
+    )
 
 
 def unlooked(endpoint: Endpoint, now_ms: int) -> tuple[Allocation, ...] | None:
@@ -175,8 +177,8 @@ def _lost_its_labels(endpoint: Endpoint, readout: Readout) -> bool:
         return False
     if endpoint.allocations is None:
         return endpoint.named_ms is not None
-    held = {allocation.uuid for allocation in endpoint.allocations}
-    return any(_is_in_use(sample) for sample in readout.samples if sample.uuid in held)
+    uuids = {allocation.uuid for allocation in endpoint.allocations}
+    return any(_is_in_use(sample) for sample in readout.samples if sample.uuid in uuids)
 
 
 def _is_in_use(sample: GpuSample) -> bool:
@@ -191,11 +193,11 @@ def _rows(content: bytes) -> tuple[Row, ...]:
     rows = parse(text, lambda name: is_known(name) or name == UP)
     if any(row.name != UP for row in rows):
         return rows
-    found = names_in(text)
-    if any(is_dcgm(name) for name in found):
-        raise MalformedText(f"none of its DCGM metrics says what a GPU does ({', '.join(found)})")
+    names = names_in(text)
+    if any(is_dcgm(name) for name in names):
+        raise MalformedText(f"none of its DCGM metrics says what a GPU does ({', '.join(names)})")
     raise MalformedText(
-        f"no DCGM metrics in it, but {', '.join(found)}" if found else "no metrics in it at all"
+        f"no DCGM metrics in it, but {', '.join(names)}" if names else "no metrics in it at all"
     )
 
 
@@ -233,18 +235,18 @@ def _unseen(
 ) -> dict[GpuUuid, tuple[NodeName, str]]:
     """The GPUs that this answer leaves unmeasured though it, or the answer before, named them; and why."""
     present = {gpu.uuid for gpu in readout.gpus}
-    found = {}
+    unseen = {}
     if endpoint.gpus and present.isdisjoint(gpu.uuid for gpu in endpoint.gpus):
         reason = _several(endpoint, readout)
-        found = {gpu.uuid: (gpu.node, reason) for gpu in endpoint.gpus}
+        unseen = {gpu.uuid: (gpu.node, reason) for gpu in endpoint.gpus}
     for row in stale:
         who = identity(row.labels, fallback_node=endpoint.fallback_node)
-        if who is not None and who.uuid not in present and who.uuid not in found:
-            found[who.uuid] = (
+        if who is not None and who.uuid not in present and who.uuid not in unseen:
+            unseen[who.uuid] = (
                 who.node,
                 f"{who.uuid} at {place(endpoint.url)}: {_stale_reason((row,), now_ms)}",
             )
-    return found
+    return unseen
 
 
 def _several(endpoint: Endpoint, readout: Readout) -> str:
@@ -289,13 +291,13 @@ def _gaps(
 def _unnamed_gaps(endpoint: Endpoint, rows: tuple[Row, ...], source: str, now_ms: int) -> Iterator[Gap]:
     """A gap for each node with GPUs that have no UUID beside others that have one."""
     blocks = {id(row.labels): row.labels for row in rows}
-    found: dict[NodeName, set[str]] = {}
+    names_by_node: dict[NodeName, set[str]] = {}
     for labels in blocks.values():
         unnamed = without_uuid(labels, fallback_node=endpoint.fallback_node)
-        if unnamed is not None and (unnamed[0] in found or len(found) < endpoint.most_gpus):
-            found.setdefault(unnamed[0], set()).add(unnamed[1])
+        if unnamed is not None and (unnamed[0] in names_by_node or len(names_by_node) < endpoint.most_gpus):
+            names_by_node.setdefault(unnamed[0], set()).add(unnamed[1])
     since = endpoint.read_ms if 0 < endpoint.read_ms < now_ms else now_ms - endpoint.interval_ms
-    for node, gpus in found.items():
+    for node, gpus in names_by_node.items():
         reason = (
             f"{place(endpoint.url)} tells of {len(gpus)} GPUs of {node} without the label UUID: they cannot "
             "be told apart and are not read. Does a relabelling rule of Prometheus drop it?"
@@ -314,15 +316,15 @@ def _believed(
         return readout.allocations
     present = {gpu.uuid for gpu in readout.gpus}
     last = {gpu.uuid for gpu in endpoint.gpus}
-    kept = tuple(
-        held
-        for held in endpoint.allocations
-        if held.uuid not in present
-        and (held.uuid in unseen or held.uuid not in last)
-        and held.uuid in endpoint.samples
-        and 0 <= now_ms - endpoint.samples[held.uuid].at_ms <= BELIEVED_MS
+    allocations = tuple(
+        allocation
+        for allocation in endpoint.allocations
+        if allocation.uuid not in present
+        and (allocation.uuid in unseen or allocation.uuid not in last)
+        and allocation.uuid in endpoint.samples
+        and 0 <= now_ms - endpoint.samples[allocation.uuid].at_ms <= BELIEVED_MS
     )
-    return (*(readout.allocations or ()), *kept)
+    return (*(readout.allocations or ()), *allocations)
 
 
 def _events(last: Mapping[GpuUuid, GpuSample], fresh: tuple[GpuSample, ...]) -> list[Event]:

@@ -19,9 +19,9 @@ def share_of(who: Identity, parts: Iterable[Identity]) -> float:
     """
     if who.parent is not None:
         return _slices(who) / _board_slices(who)
-    given = sum(_slices(part) for part in parts)
-    left = 1.0 - given / _board_slices(who)
-    return left if left > _ROUNDING else 0.0
+    slices = sum(_slices(part) for part in parts)
+    rest = 1.0 - slices / _board_slices(who)
+    return rest if rest > _ROUNDING else 0.0
 
 
 def _slices(instance: Identity) -> int:

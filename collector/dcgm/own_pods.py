@@ -48,10 +48,10 @@ class Exporters:
 
 def exporters(up: Iterable[Labels], rows: Iterable[Labels]) -> Exporters:
     """The pods of targets, as ``up`` has them and as rows do that name a workload beside their target's."""
-    told = tuple(up)
+    pods = tuple(up)
     beside = (labels for labels in rows if is_exported(labels))
-    named = {_pod(labels) for labels in (*told, *beside) if first(labels, POD)}
-    return Exporters(pods=frozenset(named), told=frozenset(target_of(labels) for labels in told))
+    named = {_pod(labels) for labels in (*pods, *beside) if first(labels, POD)}
+    return Exporters(pods=frozenset(named), told=frozenset(target_of(labels) for labels in pods))
 
 
 def holders(
@@ -101,11 +101,11 @@ def _by_name(rows: Iterable[Labels]) -> frozenset[Pod]:
 def _without_container(rows: Sequence[Labels]) -> frozenset[Pod]:
     """Pods with no container where the target's other rows have one: an exporter writes both or neither."""
     bare = [labels for labels in rows if _is_scraped(labels) and not is_exported(labels)]
-    whole = {target_of(labels) for labels in bare if first(labels, CONTAINER)}
+    targets = {target_of(labels) for labels in bare if first(labels, CONTAINER)}
     return frozenset(
         _pod(labels)
         for labels in bare
-        if first(labels, POD) and not first(labels, CONTAINER) and target_of(labels) in whole
+        if first(labels, POD) and not first(labels, CONTAINER) and target_of(labels) in targets
     )
 
 
@@ -115,7 +115,7 @@ def _on_every_gpu(rows: Iterable[Labels]) -> frozenset[Pod]:
     for labels in rows:
         if _is_scraped(labels) and not is_exported(labels):
             by_target.setdefault(target_of(labels), set()).add((_pod(labels), first(labels, CONTAINER)))
-    alone = (next(iter(found)) for found in by_target.values() if len(found) == 1)
+    alone = (next(iter(targets)) for targets in by_target.values() if len(targets) == 1)
     return frozenset(pod for pod, container in alone if not container and _is_generated(pod[2]))
 
 

@@ -71,9 +71,11 @@ class _Device:
 def read_out(rows: Iterable[Row], *, fallback_node: str, at_ms: int, width_ms: int) -> Readout:
     """The devices of one scrape, with samples for the ``width_ms`` that end at ``at_ms``."""
     every = tuple(rows)
-    known = [(row, measure) for row in every if (measure := measure_of(row.name)) is not None]
-    devices, looked = _devices(known, [row.labels for row in every if row.name == UP], fallback_node)
-    told = tuple(each for device in devices.values() for each in _holder_samples(device, at_ms, width_ms))
+    pairs = [(row, measure) for row in every if (measure := measure_of(row.name)) is not None]
+    devices, looked = _devices(pairs, [row.labels for row in every if row.name == UP], fallback_node)
+    holder_samples = tuple(
+        each for device in devices.values() for each in _holder_samples(device, at_ms, width_ms)
+    )
     parents = {device.identity.parent for device in devices.values()} - {None}
     for uuid in parents:
         assert uuid is not None
@@ -83,23 +85,23 @@ def read_out(rows: Iterable[Row], *, fallback_node: str, at_ms: int, width_ms: i
         gpus=tuple(_gpu(device, shares[uuid]) for uuid, device in devices.items()),
         samples=tuple(_sample(device, at_ms, width_ms) for device in devices.values()),
         allocations=_allocations(devices) if looked else None,
-        holder_samples=told,
+        holder_samples=holder_samples,
     )
 
 
 def _devices(
-    known: list[tuple[Row, Measure]], targets: list[Mapping[str, str]], fallback_node: str
+    pairs: list[tuple[Row, Measure]], targets: list[Mapping[str, str]], fallback_node: str
 ) -> tuple[dict[GpuUuid, _Device], bool]:
     """The devices of the rows, and whether any row can name a holder; ``targets`` are the labels of UP."""
-    blocks = {id(row.labels): row.labels for row, _ in known}
+    blocks = {id(row.labels): row.labels for row, _ in pairs}
     identities = {key: identity(labels, fallback_node=fallback_node) for key, labels in blocks.items()}
     clusters = {cluster_of(labels) for labels in blocks.values()} - {""}
     claimed = holders(tuple(blocks.values()), exporters(targets, ()), several_clusters=len(clusters) > 1)
     named_in = dict(zip(blocks, claimed, strict=True))
     targets_of = {key: target_of(labels) for key, labels in blocks.items()}
-    scales = _scales(known, targets_of)
+    scales = _scales(pairs, targets_of)
     devices: dict[GpuUuid, _Device] = {}
-    for row, measure in known:
+    for row, measure in pairs:
         who = identities[id(row.labels)]
         if who is None:
             continue
@@ -121,15 +123,15 @@ def _claim(device: _Device, claim: Claim) -> None:
     if claim not in device.claims and len(device.claims) >= MOST_OF_ONE_GPU:
         device.crowded = True
         return
-    known = device.claims.setdefault(claim, claim)
-    if known.pod_uid != claim.pod_uid:
-        device.claims[claim] = replace(known, pod_uid=None)
+    entry = device.claims.setdefault(claim, claim)
+    if entry.pod_uid != claim.pod_uid:
+        device.claims[claim] = replace(entry, pod_uid=None)
 
 
-def _scales(known: list[tuple[Row, Measure]], targets_of: Mapping[int, Target]) -> dict[Target, float | None]:
+def _scales(pairs: list[tuple[Row, Measure]], targets_of: Mapping[int, Target]) -> dict[Target, float | None]:
     """The factor of undecided utilization in this scrape of each target: exporters differ by version."""
     by_target: dict[Target, list[tuple[float, Measure]]] = {}
-    for row, measure in known:
+    for row, measure in pairs:
         by_target.setdefault(targets_of[id(row.labels)], []).append((row.value, measure))
     return {target: _scale_of(rows) for target, rows in by_target.items()}
 
@@ -152,9 +154,9 @@ def _note(device: _Device, measure: Measure, raw: float, scale: float | None, na
     if factor is None:
         device.undecided = True
         return
-    found = (-measure.rank, value * factor)
+    candidate = (-measure.rank, value * factor)
     for values in [device.of_holders.setdefault(claim, {}) for claim in named] or [device.values]:
-        values[measure.quantity] = max(values.get(measure.quantity, found), found)
+        values[measure.quantity] = max(values.get(measure.quantity, candidate), candidate)
 
 
 def _holder_samples(device: _Device, at_ms: int, width_ms: int) -> list[HolderSample]:
@@ -172,15 +174,15 @@ def _holder_samples(device: _Device, at_ms: int, width_ms: int) -> list[HolderSa
             gpu_utilization_ratio=None if used is None else min(used[1], 1.0),
             memory_used_bytes=_whole(values.get("memory_used_bytes")),
         )
-        for claim, told in device.of_holders.items()
-        if (values := {name: found for name, found in told.items() if name in own})
+        for claim, measurements in device.of_holders.items()
+        if (values := {name: value for name, value in measurements.items() if name in own})
         for used in (values.get("gpu_utilization_ratio"),)
     ]
 
 
 def _keep_board_values(parent: _Device) -> None:
     """A partitioned board's own utilization and memory are those of its instances: counted there, once."""
-    parent.values = {name: found for name, found in parent.values.items() if name in BOARD_QUANTITIES}
+    parent.values = {name: value for name, value in parent.values.items() if name in BOARD_QUANTITIES}
     parent.undecided = False
 
 
@@ -227,7 +229,7 @@ def _gpu(device: _Device, share: float) -> Gpu:
 
 
 def _sample(device: _Device, at_ms: int, width_ms: int) -> GpuSample:
-    values = {name: found[1] for name, found in device.values.items()}
+    values = {name: candidate[1] for name, candidate in device.values.items()}
     ratios = {name: min(values[name], 1.0) for name in RATIOS if name in values}
     rung, utilization = next(
         ((rung, ratios[name]) for name, rung in LADDER if name in ratios), (Basis.UNKNOWN, None)
@@ -260,5 +262,5 @@ def _memory_total(values: Mapping[str, tuple[int, float]]) -> int | None:
     return round(used[1] + free[1] + reserved[1])
 
 
-def _whole(found: tuple[int, float] | None) -> int | None:
-    return None if found is None else round(found[1])
+def _whole(candidate: tuple[int, float] | None) -> int | None:
+    return None if candidate is None else round(candidate[1])

@@ -139,4 +139,4 @@ def _allocations(news: Iterable[News]) -> tuple[Allocation, ...] | None:
     looked = [part.allocations for part in news if part.allocations is not None]
     if not looked:
         return None
-    return tuple({allocation: None for found in looked for allocation in found})
+    return tuple({allocation: None for result in looked for allocation in result})

@@ -45,15 +45,15 @@ class Row:
 def parse(text: str, wanted: Callable[[str], bool]) -> tuple[Row, ...]:
     """The rows with a wanted name; other lines are passed over unread. Raises MalformedText."""
     blocks: dict[str, Mapping[str, str]] = {"": {}}
-    known: dict[str, bool] = {}
+    cache: dict[str, bool] = {}
     rows = []
     for line in text.split("\n"):
         if not line or line[0] == "#":
             continue
         name, block, rest = _split(line)
-        if name not in known:
-            known[name] = wanted(name)
-        if not known[name]:
+        if name not in cache:
+            cache[name] = wanted(name)
+        if not cache[name]:
             continue
         labels = blocks.get(block)
         if labels is None:

@@ -119,14 +119,14 @@ def utilization_scale(values: Iterable[float], dialects: frozenset[Dialect]) -> 
     So: above 1 is percent; base-unit companions or a fraction mean ratio; classic companions mean percent;
     zero is zero in both; a lone 1 is 1% or all of it, and nobody knows.
     """
-    seen = [value for value in values if without_blanks(value) is not None]
-    if any(value > 1 for value in seen):
+    measurements = [value for value in values if without_blanks(value) is not None]
+    if any(value > 1 for value in measurements):
         return 0.01
-    if Dialect.BASE_UNITS in dialects or any(0 < value < 1 for value in seen):
+    if Dialect.BASE_UNITS in dialects or any(0 < value < 1 for value in measurements):
         return 1.0
     if Dialect.CLASSIC in dialects:
         return 0.01
-    return None if any(value == 1 for value in seen) else 1.0
+    return None if any(value == 1 for value in measurements) else 1.0
 
 
 def _stem(name: str) -> str:

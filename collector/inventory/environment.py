@@ -45,24 +45,24 @@ def environment_claims(
     for process in sorted(processes, key=lambda each: each.key):
         if process.key not in on or not process.environment:
             continue
-        seen = _claim(process, by_node[process.key.node], on[process.key])
-        if isinstance(seen, Ambiguous):
-            unclear.append((process.key, seen.reason))
+        claim = _claim(process, by_node[process.key.node], on[process.key])
+        if isinstance(claim, Ambiguous):
+            unclear.append((process.key, claim.reason))
             continue
-        for allocation in _allocations(process, seen, users):
+        for allocation in _allocations(process, claim, users):
             claimed.setdefault((allocation.uuid, allocation.holder.job), allocation)
     return EnvironmentClaims(allocations=tuple(claimed.values()), unclear=tuple(unclear))
 
 
 def _claim(process: Process, gpus: Sequence[Gpu], on: frozenset[GpuUuid]) -> tuple[GpuUuid, ...] | Ambiguous:
-    seen = sight(
+    sighting = sight(
         _with_own_slurm_job(process),
         gpus,
         in_container=process.container is not None or process.pod is not None,
     )
-    match seen:
+    match sighting:
         case Ambiguous():
-            return seen
+            return sighting
         case Unlimited():
             return ()
         case Visible(uuids=uuids):
@@ -71,7 +71,7 @@ def _claim(process: Process, gpus: Sequence[Gpu], on: frozenset[GpuUuid]) -> tup
                 return uuids
             return Ambiguous(reason="the process is on a GPU that its environment excludes")
         case _:
-            assert_never(seen)
+            assert_never(sighting)
 
 
 def _with_own_slurm_job(process: Process) -> Mapping[str, str]:

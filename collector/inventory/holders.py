@@ -67,8 +67,8 @@ def is_of(process: Process, job: JobId, user: str | None) -> bool | None:
 def claimed_by(process: Process) -> tuple[JobId, ...]:
     """Every job id under which a stronger word may speak of this process, surest first."""
     launched = dict(process.environment).get("FALLOW_JOB")
-    said = () if process.slurm_job is not None else said_jobs(process)
-    named = (JobId(launched) if launched else None, job_of(process), *said, *system_jobs(process))
+    jobs = () if process.slurm_job is not None else said_jobs(process)
+    named = (JobId(launched) if launched else None, job_of(process), *jobs, *system_jobs(process))
     return tuple(dict.fromkeys(job for job in named if job is not None))
 
 
@@ -124,10 +124,10 @@ def users_of(named: Iterable[Holder]) -> JobUsers:
 
 
 def holder_of(
-    job: JobId, said: Iterable[Holder], processes: Iterable[Process], project_of: ProjectOf
+    job: JobId, holders: Iterable[Holder], processes: Iterable[Process], project_of: ProjectOf
 ) -> Holder:
     """All that is known of one job: what was said of it (strongest first), then what its processes show."""
-    words = tuple(said)
+    words = tuple(holders)
     own = sorted(processes, key=lambda process: process.key)
     user = _first(word.user for word in words) or _only({person_behind(process) for process in own})
     return Holder(
@@ -141,12 +141,12 @@ def holder_of(
     )
 
 
-def _kind(said: list[JobKind | None], own: list[Process]) -> JobKind | None:
+def _kind(kinds: list[JobKind | None], own: list[Process]) -> JobKind | None:
     """What was said, else what is seen; but a notebook or server in a batch job is a notebook or a server."""
     seen = {process.kind for process in own}
     if any(process.notebook is not None for process in own):
         return JobKind.INTERACTIVE
-    for kind in said:
+    for kind in kinds:
         if kind is not None:
             return JobKind.INFERENCE if kind is JobKind.BATCH and JobKind.INFERENCE in seen else kind
     ranked = (JobKind.INTERACTIVE, JobKind.INFERENCE, JobKind.BATCH)

@@ -42,28 +42,28 @@ NO_UIDS: PodUids = MappingProxyType({})
 
 
 def verdict_on(
-    process: Process, holders: Sequence[Holder], known_jobs: Set[JobId], pod_uids: PodUids = NO_UIDS
+    process: Process, holders: Sequence[Holder], jobs: Set[JobId], pod_uids: PodUids = NO_UIDS
 ) -> Verdict:
     """Whose the process is, among the ``holders`` of the GPU it is on.
 
-    ``known_jobs`` are all that anybody named: a job that none of them is began after they were asked.
+    ``jobs`` are all that anybody named: a job that none of them is began after they were asked.
     ``pod_uids``: of the holders that are pods.
     """
-    given = {holder.job: holder for holder in holders}
+    holders_by_job = {holder.job: holder for holder in holders}
     own = job_of(process)
     if own is None:
         return Unknown()
     for job in claimed_by(process):
-        if job in given and is_of(process, job, given[job].user):
+        if job in holders_by_job and is_of(process, job, holders_by_job[job].user):
             return Owned(job=job)
-    if process.slurm_job is not None and any(job.startswith("slurm:") for job in given):
-        return Nobody() if own in known_jobs else Unknown()
-    pods = [job for job in given if is_pod(job)]
+    if process.slurm_job is not None and any(job.startswith("slurm:") for job in holders_by_job):
+        return Nobody() if own in jobs else Unknown()
+    pods = [job for job in holders_by_job if is_pod(job)]
     if pods and process.pod is not None and (verdict := _by_uid(process.pod, pods, pod_uids)) is not None:
         return verdict
     if pods:
-        return _among_pods(process, pods, known_jobs, has_others=len(pods) < len(given))
-    return _by_person(process, given)
+        return _among_pods(process, pods, jobs, has_others=len(pods) < len(holders_by_job))
+    return _by_person(process, holders_by_job)
 
 
 def _by_uid(uid: str, pods: Sequence[JobId], pod_uids: PodUids) -> Verdict | None:
@@ -73,15 +73,13 @@ def _by_uid(uid: str, pods: Sequence[JobId], pod_uids: PodUids) -> Verdict | Non
     can write a label of that name on the pod. A pod of none of them is not accused: an exporter may be late,
     and of pods that share a GPU it may name one alone.
     """
-    told = {pod_uids[job]: job for job in pods if job in pod_uids}
-    if len(told) < len(pods) or not is_uid(uid):
+    jobs_by_uid = {pod_uids[job]: job for job in pods if job in pod_uids}
+    if len(jobs_by_uid) < len(pods) or not is_uid(uid):
         return None
-    return Owned(job=told[uid]) if uid in told else Unknown()
+    return Owned(job=jobs_by_uid[uid]) if uid in jobs_by_uid else Unknown()
 
 
-def _among_pods(
-    process: Process, pods: Sequence[JobId], known_jobs: Set[JobId], *, has_others: bool
-) -> Verdict:
+def _among_pods(process: Process, pods: Sequence[JobId], jobs: Set[JobId], *, has_others: bool) -> Verdict:
     """A process in a pod is of the one that was given the GPU, or of the one whose name it bears.
 
     It may bear any name: that is believed between pods of one namespace, whose people may act for each
@@ -92,21 +90,21 @@ def _among_pods(
         return Nobody() if is_outside and not has_others else Unknown()
     named = [job for job in pods if names_process(job, process)]
     if len(pods) == 1:
-        is_elsewhere = not named and any(is_pod(job) and names_process(job, process) for job in known_jobs)
+        is_elsewhere = not named and any(is_pod(job) and names_process(job, process) for job in jobs)
         return Unknown() if is_elsewhere else Owned(job=pods[0])
     is_one_namespace = len({namespace_of(job) for job in pods}) == 1
     return Owned(job=named[0]) if len(named) == 1 and is_one_namespace else Unknown()
 
 
-def _by_person(process: Process, given: Mapping[JobId, Holder]) -> Verdict:
+def _by_person(process: Process, holders: Mapping[JobId, Holder]) -> Verdict:
     person = person_behind(process)
     if person is None:
         return Unknown()
-    same = [job for job, holder in given.items() if holder.user == person]
+    same = [job for job, holder in holders.items() if holder.user == person]
     if same:
         names_another = "FALLOW_JOB" in dict(process.environment)  # whose lease may not have been read yet
         return Owned(job=same[0]) if len(same) == 1 and not names_another else Unknown()
-    is_outsider = all(holder.user is not None for holder in given.values()) and process.uid != 0
+    is_outsider = all(holder.user is not None for holder in holders.values()) and process.uid != 0
     return Nobody() if is_outsider and _is_certain_person(process) else Unknown()
 
 

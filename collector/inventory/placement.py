@@ -45,14 +45,14 @@ def as_on_gpus(
     for gpu in gpus:
         by_node[gpu.node].append(gpu)
     by_short_name = _by_short_name(by_node)
-    seen = _seen_jobs(people, on)
-    found: dict[Allocation, None] = {}
+    processes = _seen_jobs(people, on)
+    allocations: dict[Allocation, None] = {}
     for claim in claims:
         node = by_node.get(claim.node) or by_short_name.get(_short(claim.node), [])
-        for uuid in _uuids(claim, node, seen):
+        for uuid in _uuids(claim, node, processes):
             allocation = Allocation(uuid=uuid, holder=claim.holder, share=claim.share, source=claim.source)
-            found[allocation] = None
-    return tuple(found)
+            allocations[allocation] = None
+    return tuple(allocations)
 
 
 def withheld(nodes: Iterable[NodeState], gpus: Iterable[Gpu]) -> tuple[Withheld, ...]:
@@ -61,28 +61,28 @@ def withheld(nodes: Iterable[NodeState], gpus: Iterable[Gpu]) -> tuple[Withheld,
     if not states:
         return ()
     by_short_name = _by_short_name(states)
-    found = []
+    gpus_withheld = []
     for gpu in gpus:
         each = states.get(gpu.node) or by_short_name.get(_short(gpu.node))
         if each is not None and each.state is not None:
-            found.append(Withheld(uuid=gpu.uuid, state=each.state, reason=each.reason))
-    return tuple(sorted(found, key=lambda each: each.uuid))
+            gpus_withheld.append(Withheld(uuid=gpu.uuid, state=each.state, reason=each.reason))
+    return tuple(sorted(gpus_withheld, key=lambda each: each.uuid))
 
 
 def doubted(
-    nodes: Iterable[NodeState], gpus: Iterable[Gpu], held: Iterable[Allocation]
+    nodes: Iterable[NodeState], gpus: Iterable[Gpu], allocations: Iterable[Allocation]
 ) -> tuple[NodeState, ...]:
-    """The nodes; one whose manager gave out more GPUs than ``held`` names is unasked, for it may be any."""
-    told = tuple(nodes)
-    if all(each.given is None for each in told):
-        return told
+    """The nodes; one whose manager gave out more GPUs than ``allocations`` names is as if unasked."""
+    doubts = tuple(nodes)
+    if all(each.given is None for each in doubts):
+        return doubts
     node_of = {gpu.uuid: _short(gpu.node) for gpu in gpus}
-    named = Counter(node_of.get(each.uuid, "") for each in held if each.source in MANAGERS)
+    named = Counter(node_of.get(each.uuid, "") for each in allocations if each.source in MANAGERS)
     return tuple(
         replace(each, state=OutOfService.UNASKED, reason=_unnamed(each.given - named[_short(each.node)]))
         if each.state is None and each.given is not None and each.given > named[_short(each.node)]
         else each
-        for each in told
+        for each in doubts
     )
 
 
@@ -93,18 +93,18 @@ def _unnamed(count: int) -> str:
 
 def without_jobs(nodes: Iterable[NodeState], claims: Iterable[NodeClaim]) -> tuple[NodeState, ...]:
     """Of the nodes that get no jobs, those that no claim is on: nobody holds their GPUs, seen or not."""
-    held = {_short(claim.node) for claim in claims}
-    return tuple(each for each in nodes if each.state is not None and _short(each.node) not in held)
+    busy_nodes = {_short(claim.node) for claim in claims}
+    return tuple(each for each in nodes if each.state is not None and _short(each.node) not in busy_nodes)
 
 
-def _uuids(claim: NodeClaim, node: Sequence[Gpu], seen: Seen) -> Iterator[GpuUuid]:
+def _uuids(claim: NodeClaim, node: Sequence[Gpu], processes: Seen) -> Iterator[GpuUuid]:
     if claim.uuid is not None:
         yield from (gpu.uuid for gpu in node if gpu.uuid == claim.uuid)
         return
     if claim.index is not None and not any(gpu.parent_uuid or gpu.index is None for gpu in node):
         yield from (gpu.uuid for gpu in node if gpu.index == claim.index)
         return
-    users = seen.get(claim.holder.job, ())
+    users = processes.get(claim.holder.job, ())
     used = frozenset(
         uuid
         for process, uuids in users
@@ -116,13 +116,13 @@ def _uuids(claim: NodeClaim, node: Sequence[Gpu], seen: Seen) -> Iterator[GpuUui
 
 def _seen_jobs(people: Mapping[ProcessKey, Process], on: Where) -> Seen:
     """The processes that may be of each job, by the system's signs or their own word, and where they are."""
-    seen: defaultdict[JobId, list[tuple[Process, frozenset[GpuUuid]]]] = defaultdict(list)
+    processes_by_job: defaultdict[JobId, list[tuple[Process, frozenset[GpuUuid]]]] = defaultdict(list)
     for key, uuids in on.items():
         process = people.get(key)
         for job in claimed_by(process) if process else ():
             if process is not None:
-                seen[job].append((process, uuids))
-    return seen
+                processes_by_job[job].append((process, uuids))
+    return processes_by_job
 
 
 def _by_short_name(by_node: Mapping[NodeName, T]) -> dict[str, T]:

@@ -59,11 +59,11 @@ def answer(
         ) from None
     except OSError as error:
         raise NoAnswer(f"{program} could not be run: {error.strerror}") from error
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    last = said[-1][:SAID_CHARS] if said else "no message"
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    last = lines[-1][:SAID_CHARS] if lines else "no message"
     if done.returncode != 0:
         raise NoAnswer(f"{program} ended with {done.returncode}: {last}")
-    if any("error" in line.lower() for line in said):
+    if any("error" in line.lower() for line in lines):
         raise NoAnswer(f"{program} has no answer from Slurm ({last}); is slurmctld up, and munge?")
     return done.stdout.decode("utf-8", "replace")
 
@@ -87,5 +87,5 @@ def is_a_site(environment: Mapping[str, str] = os.environ) -> bool:
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Without whatever would make the programs leave something out: SQUEUE_PARTITION filters silently."""
-    kept = {name: value for name, value in environment.items() if not name.startswith(OPTIONS)}
-    return kept | OWN
+    variables = {name: value for name, value in environment.items() if not name.startswith(OPTIONS)}
+    return variables | OWN

@@ -52,7 +52,7 @@ def _hidden(settings: Mapping[str, str], ask: Run, uid: int | None) -> str | Non
     if not private & {"jobs", "all"} or own == 0 or (slurm_user and int(slurm_user["uid"]) == own):
         return None
     level = ask(("sacctmgr", "--noheader", "--parsable2", "show", "user", f"{own}", "format=AdminLevel"))
-    if level is not None and SEEING & {word.strip().lower() for word in level.splitlines()}:
+    if level is not None and SEEING & {line.strip().lower() for line in level.splitlines()}:
         return None
     return (
         "Slurm hides other people's jobs from this account (PrivateData=jobs), so its list does not say what "

@@ -93,12 +93,12 @@ def _in_slurm(
     tokens = [token.strip() for token in slurm.split(",")]
     if not all(_is_index(token) for token in tokens):
         return Ambiguous(reason=f"SLURM_JOB_GPUS={bounded(slurm, REASON_CHARS)} is not a list of indices")
-    given = sorted(int(token) for token in tokens)
+    numbers = sorted(int(token) for token in tokens)
     readings = []
-    if set(indices) <= set(given):
+    if set(indices) <= set(numbers):
         readings.append(list(indices))
-    if all(index < len(given) for index in indices):
-        readings.append([given[index] for index in indices])
+    if all(index < len(numbers) for index in indices):
+        readings.append([numbers[index] for index in indices])
     if not readings or any(reading != readings[0] for reading in readings):
         words = f"indices {list(indices[:8])} do not fit SLURM_JOB_GPUS={bounded(slurm, REASON_CHARS)}"
         return Ambiguous(reason=f"{words} in one way only")
@@ -123,7 +123,7 @@ def _container_sight(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Sig
 
 def _named_by_runtime(tokens: Sequence[str], gpus: Sequence[Gpu]) -> Sight:
     """The runtime knows indices, UUIDs, and ``GPU:instance`` pairs, and mixes them; CUDA counts by index."""
-    found: list[GpuUuid] = []
+    uuids: list[GpuUuid] = []
     for token in tokens:
         if ":" in token:
             named = bounded(token, REASON_CHARS)
@@ -132,8 +132,8 @@ def _named_by_runtime(tokens: Sequence[str], gpus: Sequence[Gpu]) -> Sight:
         if gpu is None:
             named = bounded(token, REASON_CHARS)
             return Ambiguous(reason=f"NVIDIA_VISIBLE_DEVICES names {named}, which this node does not have")
-        found.append(gpu.uuid)
-    return Visible(uuids=tuple(gpu.uuid for gpu in _in_order(gpus) if gpu.uuid in found))
+        uuids.append(gpu.uuid)
+    return Visible(uuids=tuple(gpu.uuid for gpu in _in_order(gpus) if gpu.uuid in uuids))
 
 
 def _numbered(
@@ -149,31 +149,31 @@ def _numbered(
         return Ambiguous(reason="the node mixes GPU models and CUDA_DEVICE_ORDER is not PCI_BUS_ID")
     if seen is gpus and [gpu.index for gpu in devices] != list(range(len(devices))):
         return Ambiguous(reason="a GPU of the node is missing from the driver's list, which moves indices")
-    found: list[GpuUuid] = []
+    uuids: list[GpuUuid] = []
     for index in indices:
         if index >= len(devices):
             break
-        found.append(devices[index].uuid)
-    return Visible(uuids=tuple(found))
+        uuids.append(devices[index].uuid)
+    return Visible(uuids=tuple(uuids))
 
 
 def _by_uuid(tokens: Sequence[str], gpus: Sequence[Gpu]) -> tuple[GpuUuid, ...]:
     """The devices whose UUIDs begin so, up to the first that is unknown or ambiguous."""
-    found: list[GpuUuid] = []
+    uuids: list[GpuUuid] = []
     for token in tokens:
         gpu = _with_prefix(token, gpus)
-        if gpu is None or gpu.uuid in found:
+        if gpu is None or gpu.uuid in uuids:
             break
-        found.append(gpu.uuid)
-    return tuple(found)
+        uuids.append(gpu.uuid)
+    return tuple(uuids)
 
 
 def _with_prefix(token: str, gpus: Iterable[Gpu]) -> Gpu | None:
     if not token.startswith(("GPU-", "MIG-")):
         return None
-    found = [gpu for gpu in gpus if gpu.uuid.lower().startswith(token.lower())]
-    exact = [gpu for gpu in found if len(gpu.uuid) == len(token)]
-    return (exact or found)[0] if exact or len(found) == 1 else None
+    matches = [gpu for gpu in gpus if gpu.uuid.lower().startswith(token.lower())]
+    exact = [gpu for gpu in matches if len(gpu.uuid) == len(token)]
+    return (exact or matches)[0] if exact or len(matches) == 1 else None
 
 
 def _at_index(index: int, gpus: Iterable[Gpu]) -> Gpu | None:
@@ -190,15 +190,15 @@ def _indices(tokens: Sequence[str]) -> tuple[int, ...] | None:
 
     ``None`` where one of them has more than MOST_DIGITS.
     """
-    found: list[int] = []
+    indices: list[int] = []
     for token in tokens:
         digits = _leading_number(token)
         if not digits.isdigit():
             break
         if len(digits) > MOST_DIGITS:
             return None
-        found.append(int(digits))
-    return tuple(found)
+        indices.append(int(digits))
+    return tuple(indices)
 
 
 def _leading_number(token: str) -> str:

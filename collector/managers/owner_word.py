@@ -37,17 +37,17 @@ class OwnerWord:
 
 def word_of(comment: str) -> OwnerWord | None:
     """The word in a comment; ``None`` where none of it is meant for us."""
-    found = [each for each in re.split(r"[\s;]+", comment) if each.lower().startswith(f"{PROGRAM}:")]
-    if not found:
+    matches = [each for each in re.split(r"[\s;]+", comment) if each.lower().startswith(f"{PROGRAM}:")]
+    if not matches:
         return None
-    text = " ".join(found)[:TEXT_CHARS]
-    if len(found) > 1:
+    text = " ".join(matches)[:TEXT_CHARS]
+    if len(matches) > 1:
         return OwnerWord(text=text, problem="it is said twice, and only one of them can be meant")
-    said = found[0][len(PROGRAM) + 1 :]
-    if _PART_OF.fullmatch(said):
+    rest = matches[0][len(PROGRAM) + 1 :]
+    if _PART_OF.fullmatch(rest):
         return OwnerWord(text=text)
     pause, sizes = False, None
-    for part in said.split(","):
+    for part in rest.split(","):
         elastic = _ELASTIC.fullmatch(part)
         if part == "pause":
             pause = True

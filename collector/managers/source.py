@@ -40,13 +40,13 @@ class ManagerSource:
 
 def claims_of(look: Look) -> tuple[NodeClaim, ...]:
     """A claim for every GPU that a job of the look holds."""
-    whole: list[NodeClaim] = []
+    unshared: list[NodeClaim] = []
     shared: list[NodeClaim] = []
     for job in look.jobs:
         if job.state in HOLDING:
             for claim, is_shared in _claims(job, look.nodes):
-                (shared if is_shared else whole).append(claim)
-    return (*whole, *_with_shares(shared))
+                (shared if is_shared else unshared).append(claim)
+    return (*unshared, *_with_shares(shared))
 
 
 def _claims(job: ManagedJob, nodes: Sequence[ManagedNode]) -> Iterator[tuple[NodeClaim, bool]]:
@@ -73,13 +73,13 @@ def _claims(job: ManagedJob, nodes: Sequence[ManagedNode]) -> Iterator[tuple[Nod
 
 def _with_shares(shared: Sequence[NodeClaim]) -> Iterator[NodeClaim]:
     """Shards as fractions of what is given of their GPU: how many it has Slurm tells for nodes alone."""
-    given: defaultdict[tuple[str, int | None], float] = defaultdict(float)
+    shares: defaultdict[tuple[str, int | None], float] = defaultdict(float)
     for claim in shared:
-        given[claim.node, claim.index] += claim.share
+        shares[claim.node, claim.index] += claim.share
     for claim in shared:
-        yield replace(claim, share=claim.share / given[claim.node, claim.index])
+        yield replace(claim, share=claim.share / shares[claim.node, claim.index])
 
 
 def _node_state(node: ManagedNode, *, counts: bool) -> NodeState:
-    given = node.given_gpus if counts else None
-    return NodeState(node=node.name, state=node.state, reason=node.reason, given=given)
+    allocated = node.given_gpus if counts else None
+    return NodeState(node=node.name, state=node.state, reason=node.reason, given=allocated)

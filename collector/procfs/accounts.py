@@ -23,8 +23,8 @@ def uid_of(name: str) -> int | None:
     try:
         return pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError):
-        found = _NAMELESS.fullmatch(name)
-    uid = None if found is None else int(found[1])
+        match = _NAMELESS.fullmatch(name)
+    uid = None if match is None else int(match[1])
     return uid if uid is None or uid <= MOST_UID else None
 
 

@@ -71,12 +71,12 @@ def placement(cgroup: str, look: Look | None = None) -> Placement:
     Where ``look`` can't tell whose the folders are, the layouts decide alone, and no pod or job inside a
     container is believed: the container's root may have made it.
     """
-    found = Placement()
+    result = Placement()
     for line in cgroup.splitlines():
         _, _, rest = line.partition(":")
         hierarchy, _, path = rest.partition(":")
-        found = _joined(found, _of_path(path, None if look is None else look(hierarchy, path)))
-    return found
+        result = _joined(result, _of_path(path, None if look is None else look(hierarchy, path)))
+    return result
 
 
 def _joined(before: Placement, now: Placement) -> Placement:
@@ -107,14 +107,14 @@ def _of_path(path: str, folders: Folders | None) -> Placement:
     if box is not None and box[0] >= sure:
         return Placement(container=_innermost(parts), slice_uid=None if folders is None else folders.beneath)
     outside = parts[:sure] if box is None else parts[: box[0] + 1]
-    found = _of_system(outside, is_cut=is_cut)
+    result = _of_system(outside, is_cut=is_cut)
     if box is None:
-        return found
+        return result
     if folders is None:
-        return replace(found, container=_innermost(parts))
+        return replace(result, container=_innermost(parts))
     inside = parts[box[0] + 1 : sure]
     return _with_inside(
-        replace(found, container=_innermost(inside) or box[1]), _of_system(inside, is_cut=False)
+        replace(result, container=_innermost(inside) or box[1]), _of_system(inside, is_cut=False)
     )
 
 

@@ -158,8 +158,8 @@ def owner(pid: int, proc: Path = PROC) -> CheckpointBlocker | None:
 def available_bytes(proc: Path = PROC) -> int | None:
     """Memory that the host could give without swapping (``MemAvailable``); ``None`` when it is not said."""
     text = read_file(proc / "meminfo") or b""
-    found = re.search(rb"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
-    return None if found is None else int(found[1]) * 1024
+    match = re.search(rb"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
+    return None if match is None else int(match[1]) * 1024
 
 
 def mps_pids(proc: Path = PROC) -> dict[int, tuple[int, ...]]:
@@ -168,15 +168,15 @@ def mps_pids(proc: Path = PROC) -> dict[int, tuple[int, ...]]:
     While root's runs, any CUDA process may be its client; somebody else's serves that account alone. A
     process is its real user's, whatever its program lets it be.
     """
-    found: dict[int, list[int]] = {}
+    pids_by_uid: dict[int, list[int]] = {}
     for entry in os.scandir(proc):
         if entry.name.isdigit():
             name = read_file(Path(entry.path) / "comm")
             if name is not None and name.strip().startswith(_MPS_NAMES):
                 uid = parse_uid(read_file(Path(entry.path) / "status") or b"")
                 if uid is not None:
-                    found.setdefault(uid, []).append(int(entry.name))
-    return {uid: tuple(sorted(pids)) for uid, pids in found.items()}
+                    pids_by_uid.setdefault(uid, []).append(int(entry.name))
+    return {uid: tuple(sorted(pids)) for uid, pids in pids_by_uid.items()}
 
 
 def _look(folder: Folder, looking: Looking, cgroups: Path) -> CheckpointBlocker | None:
@@ -184,7 +184,7 @@ def _look(folder: Folder, looking: Looking, cgroups: Path) -> CheckpointBlocker 
     if isinstance(text, Denied):
         return None
     maps = _maps(folder) if looking.has_time() else None
-    left = _cgroup_left(folder, cgroups)
+    rest = _cgroup_left(folder, cgroups)
     others, inherited, is_whole = _gpu_descendants(folder.pid, looking)
     return replace(
         _owner(folder.pid, text, status, looking.proc),
@@ -196,8 +196,8 @@ def _look(folder: Folder, looking: Looking, cgroups: Path) -> CheckpointBlocker 
         others=others,
         inherited=inherited,
         descendants_read=is_whole,
-        cgroup_left_bytes=None if left is None else left[0],
-        cgroup_read=left is not None,
+        cgroup_left_bytes=None if rest is None else rest[0],
+        cgroup_read=rest is not None,
     )
 
 
@@ -220,12 +220,12 @@ def _boot_ms(proc: Path) -> int:
 
 
 def _is_traced(status: bytes) -> bool | None:
-    found = re.search(rb"^TracerPid:\s+(\d+)", status, re.MULTILINE)
-    return None if found is None else int(found[1]) != 0
+    match = re.search(rb"^TracerPid:\s+(\d+)", status, re.MULTILINE)
+    return None if match is None else int(match[1]) != 0
 
 
-def _maps_any(maps: bytes, wanted: re.Pattern[bytes]) -> bool:
-    return any(wanted.match(found[3]) for found in _MAP.finditer(maps))
+def _maps_any(maps: bytes, pattern: re.Pattern[bytes]) -> bool:
+    return any(pattern.match(match[3]) for match in _MAP.finditer(maps))
 
 
 def _shares_gpu_memory(pid: int, maps: bytes, looking: Looking) -> bool:
@@ -235,11 +235,11 @@ def _shares_gpu_memory(pid: int, maps: bytes, looking: Looking) -> bool:
     worker that uses no GPU of its own. A named segment that the process made itself counts as a sign, for
     what is in it cannot be told from outside.
     """
-    for found in _MAP.finditer(maps):
-        if _SHARED_BY_CUDA.match(found[3]):
+    for match in _MAP.finditer(maps):
+        if _SHARED_BY_CUDA.match(match[3]):
             return True
-        segment = _SHARED_BY_TORCH.match(found[3])
-        if segment is None or found[3].endswith(_UNLINKED):
+        segment = _SHARED_BY_TORCH.match(match[3])
+        if segment is None or match[3].endswith(_UNLINKED):
             continue
         maker = None if segment[1] is None else int(segment[1])
         if maker is None or maker == pid or _may_use_gpu(maker, pid, looking):
@@ -295,7 +295,7 @@ def _gpu_addresses(pid: int, proc: Path) -> frozenset[bytes] | None:
         folder.close()
     if maps is None:
         return None
-    return frozenset(found[1] for found in _MAP.finditer(maps) if _GPU_MAPPING.match(found[3]))
+    return frozenset(match[1] for match in _MAP.finditer(maps) if _GPU_MAPPING.match(match[3]))
 
 
 def _may_hold_gpu(pid: int, proc: Path) -> bool:
@@ -304,10 +304,10 @@ def _may_hold_gpu(pid: int, proc: Path) -> bool:
     if isinstance(folder, Denied):
         return not folder.gone
     try:
-        held = folder.holds_open(GPU_DEVICE)
+        holds = folder.holds_open(GPU_DEVICE)
     finally:
         folder.close()
-    return held is True or (isinstance(held, Denied) and not held.gone)
+    return holds is True or (isinstance(holds, Denied) and not holds.gone)
 
 
 def _cgroup_left(folder: Folder, cgroups: Path) -> tuple[int | None] | None:
@@ -320,10 +320,10 @@ def _cgroup_left(folder: Folder, cgroups: Path) -> tuple[int | None] | None:
     )
     if line is None:
         return None
-    path, left = cgroups / line.removeprefix("0::").strip().lstrip("/"), []
+    path, rest = cgroups / line.removeprefix("0::").strip().lstrip("/"), []
     while path != cgroups and cgroups in path.parents:
         most, now = read_file(path / "memory.max"), read_file(path / "memory.current")
         if most is not None and now is not None and most.strip().isdigit():
-            left.append(int(most) - int(now))
+            rest.append(int(most) - int(now))
         path = path.parent
-    return (min(left, default=None),)
+    return (min(rest, default=None),)

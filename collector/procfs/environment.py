@@ -91,21 +91,21 @@ def allowed_environment(block: bytes) -> tuple[tuple[str, str], ...]:
 
     At most MOST_BYTES in all: the longest are left out until the rest is within it.
     """
-    kept: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for entry in block.split(b"\0"):
         name_bytes, equals, value = entry.partition(b"=")
         name = name_bytes.decode("utf-8", "replace")
-        if equals and name in ALLOWED and name not in kept:
+        if equals and name in ALLOWED and name not in variables:
             most = DEVICES_CHARS if name in DEVICES else VALUE_CHARS
             text = value[: 4 * most].decode("utf-8", "replace")[: most + SECRET_CHARS]
             text = _without_sign_in(text) if name in ADDRESSES else text
-            kept[name] = bounded(without_secrets(text), most)
-    sizes = {name: len(name) + len(value.encode("utf-8", "replace")) for name, value in kept.items()}
+            variables[name] = bounded(without_secrets(text), most)
+    sizes = {name: len(name) + len(value.encode("utf-8", "replace")) for name, value in variables.items()}
     for name in sorted(sizes, key=lambda each: (-sizes[each], each)):
         if sum(sizes.values()) <= MOST_BYTES:
             break
-        del kept[name], sizes[name]
-    return tuple(sorted(kept.items()))
+        del variables[name], sizes[name]
+    return tuple(sorted(variables.items()))
 
 
 def _without_sign_in(address: str) -> str:

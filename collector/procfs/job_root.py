@@ -102,31 +102,31 @@ def storable(argv: Sequence[str]) -> str | None:
     if not argv:
         return None
     searched: list[str] = []
-    left = SEARCHED_CHARS
+    rest = SEARCHED_CHARS
     for argument in argv[:COMMAND_CHARS]:
-        searched.append(argument[: min(ARGUMENT_CHARS, left)])
-        left -= len(searched[-1])
-        if left <= 0:
+        searched.append(argument[: min(ARGUMENT_CHARS, rest)])
+        rest -= len(searched[-1])
+        if rest <= 0:
             break
     return bounded(" ".join(masked(searched)), COMMAND_CHARS)
 
 
 def masked(argv: Sequence[str]) -> tuple[str, ...]:
     """The arguments with every secret hidden: what others may read of a process, or of a submitted job."""
-    kept: list[str] = []
+    shown: list[str] = []
     before = ""
     for argument in argv:
         if _SECRET_FLAG.fullmatch(before) is not None and not argument.startswith("--"):
-            kept.append(HIDDEN)
+            shown.append(HIDDEN)
             before = ""
             continue
-        given = _VARIABLE.match(f"--env={argument}" if before == "--env" else argument)
-        if given is not None:
-            kept.append(f"{argument[: argument.index(given[1]) + len(given[1])]}={HIDDEN}")
+        match = _VARIABLE.match(f"--env={argument}" if before == "--env" else argument)
+        if match is not None:
+            shown.append(f"{argument[: argument.index(match[1]) + len(match[1])]}={HIDDEN}")
         else:
-            kept.append(without_secrets(argument))
+            shown.append(without_secrets(argument))
         before = argument
-    return tuple(kept)
+    return tuple(shown)
 
 
 def without_secrets(text: str) -> str:
@@ -327,12 +327,12 @@ def mapped(maps: bytes) -> Mapped:
     """
     libraries, is_whole = _libraries(maps)
     joined = b"\n".join(sorted(libraries))
-    found = [name for name, pattern in _RANKED if pattern.search(joined)]
-    if "JAX" in found and _JAX_DEVICE.search(joined):
-        found.remove("JAX")
-        found.insert(0, "JAX")
+    frameworks = [name for name, pattern in _RANKED if pattern.search(joined)]
+    if "JAX" in frameworks and _JAX_DEVICE.search(joined):
+        frameworks.remove("JAX")
+        frameworks.insert(0, "JAX")
     cuda = any(_DRIVER.search(library) for library in libraries)
-    return Mapped(frameworks=tuple(found), cuda=cuda if cuda or is_whole else None, is_whole=is_whole)
+    return Mapped(frameworks=tuple(frameworks), cuda=cuda if cuda or is_whole else None, is_whole=is_whole)
 
 
 def _libraries(maps: bytes) -> tuple[set[bytes], bool]:
@@ -340,17 +340,17 @@ def _libraries(maps: bytes) -> tuple[set[bytes], bool]:
 
     No search begins anew at each ``/``: a process can map a path of thousands of folders, many times.
     """
-    found: set[bytes] = set()
+    libraries: set[bytes] = set()
     lines = maps.split(b"\n", MOST_LINES)
     for line in lines[:MOST_LINES]:
         parts = line.removesuffix(b" (deleted)").rsplit(b"/", FOLDERS + 1)
         if len(parts) == 1 or not _is_library(parts[-1]):
             continue
-        if len(found) == MOST_LIBRARIES:
-            return found, False
-        found.add(b"/" + b"/".join(parts[1:]))
+        if len(libraries) == MOST_LIBRARIES:
+            return libraries, False
+        libraries.add(b"/" + b"/".join(parts[1:]))
     is_whole = (len(lines) <= MOST_LINES or not lines[MOST_LINES]) and len(maps) < LARGEST_BYTES
-    return found, is_whole
+    return libraries, is_whole
 
 
 def _is_library(name: bytes) -> bool:

@@ -93,20 +93,20 @@ def serving(
     if notebook_kernel(own.argv) or _is_rank(own, variables):
         return ()
     mine = _ports(own, sockets)
-    found = {port for port in mine if port in fixed and _may_serve(own, port, store)}
-    if found and any(port not in fixed for port in mine) and not is_inference_server(own.argv):
+    ports = {port for port in mine if port in fixed and _may_serve(own, port, store)}
+    if ports and any(port not in fixed for port in mine) and not is_inference_server(own.argv):
         return Denied(reason="it listens as a server does, and as a rank that keeps a training's store")
     for each in near:
         if _are_together(own, each):
-            found |= {
+            ports |= {
                 port for port in _ports(each, sockets) if port in fixed and _may_serve(each, port, store)
             }
-    return tuple(sorted(found))
+    return tuple(sorted(ports))
 
 
 def listening_sockets(folder: Folder) -> dict[int, int] | Denied:
     """The listening TCP sockets of a process's network namespace: the port by the inode."""
-    found: dict[int, int] = {}
+    ports: dict[int, int] = {}
     for name in ("net/tcp", "net/tcp6"):
         table = folder.read_start(name, MOST_TABLE_BYTES, _is_past_listening)
         if isinstance(table, Denied):
@@ -116,8 +116,8 @@ def listening_sockets(folder: Folder) -> dict[int, int] | Denied:
         for row in table.splitlines():
             words = row.split()
             if len(words) >= 10 and words[3] == _LISTENS and words[9].isdigit():
-                found[int(words[9])] = int(words[1].rpartition(b":")[2], 16)
-    return found
+                ports[int(words[9])] = int(words[1].rpartition(b":")[2], 16)
+    return ports
 
 
 def _is_past_listening(table: bytes) -> bool:
@@ -133,10 +133,10 @@ def _near(folder: Folder, ancestors: Sequence[int], root: Path) -> Iterator[Near
         other = open_folder(root, pid)
         if isinstance(other, Denied):
             continue
-        found = _look(other, MOST_NEAR_DESCRIPTORS)
+        near = _look(other, MOST_NEAR_DESCRIPTORS)
         other.close()
-        if isinstance(found, Near) and (pid in ancestors or found.parent_pid == folder.pid):
-            yield found
+        if isinstance(near, Near) and (pid in ancestors or near.parent_pid == folder.pid):
+            yield near
 
 
 def _look(folder: Folder, most: int = MOST_DESCRIPTORS) -> Near | Denied:

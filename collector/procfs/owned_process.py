@@ -47,10 +47,10 @@ class OwnedProcess:
     """
 
     def __init__(self, pid: int, begun_ms: int, proc: Path = PROC) -> None:
-        found = open_folder(proc, pid)
-        if isinstance(found, Denied):
+        folder = open_folder(proc, pid)
+        if isinstance(folder, Denied):
             raise NobodysToAct(f"process {pid} is gone")
-        self._folder: Folder = found
+        self._folder: Folder = folder
         self._pid, self._begun_ms, self._proc = pid, begun_ms, proc
 
     def account(self) -> Account:

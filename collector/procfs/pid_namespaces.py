@@ -23,23 +23,23 @@ def ids_of(pid: int, proc: Path = PROC) -> tuple[int, ...]:
     return ()
 
 
-def translated(told: Iterable[int], teller: int, proc: Path = PROC) -> tuple[int, ...]:
+def translated(pids: Iterable[int], teller: int, proc: Path = PROC) -> tuple[int, ...]:
     """The processes that ``teller`` means by these ids, as they are called here; those it can't mean are left
     out. Reads every process's status where the teller lives in a namespace of its own.
 
     Only the teller's own descendants, and what shares its namespace, are meant.
     """
     own = ids_of(teller, proc)
-    wanted = tuple(dict.fromkeys(told))
-    if len(own) <= 1 or not wanted:
-        return wanted if own else ()
+    distinct = tuple(dict.fromkeys(pids))
+    if len(own) <= 1 or not distinct:
+        return distinct if own else ()
     depth, space = len(own) - 1, _namespace(teller, proc)
-    known: dict[int, int] = {}
+    translations: dict[int, int] = {}
     for name in os.listdir(proc):  # noqa: PTH208 - names alone, of thousands
         ids = ids_of(int(name), proc) if name.isdigit() else ()
-        if len(ids) > depth and ids[depth] in wanted and _is_near(ids[0], teller, space, proc):
-            known.setdefault(ids[depth], ids[0])
-    return tuple(known[each] for each in wanted if each in known)
+        if len(ids) > depth and ids[depth] in distinct and _is_near(ids[0], teller, space, proc):
+            translations.setdefault(ids[depth], ids[0])
+    return tuple(translations[each] for each in distinct if each in translations)
 
 
 def _is_near(pid: int, teller: int, space: str | None, proc: Path) -> bool:

@@ -72,9 +72,9 @@ def parse_stat(text: bytes) -> Stat:
     )
 
 
-def started_ms(found: Stat, boot_ms: int, ticks_per_s: int) -> int:
+def started_ms(stat: Stat, boot_ms: int, ticks_per_s: int) -> int:
     """When the process started, UTC; the kernel counts in ticks (10 ms) from boot."""
-    return boot_ms + found.started_ticks * 1000 // ticks_per_s
+    return boot_ms + stat.started_ticks * 1000 // ticks_per_s
 
 
 def parse_uid(status: bytes) -> int | None:
@@ -174,11 +174,11 @@ class Folder:
         self, name: str, most: int, is_enough: Callable[[bytes], bool] | None = None
     ) -> bytes | Denied:
         """The first ``most`` bytes of a file, or fewer once ``is_enough`` of what a read(2) brought."""
-        found = self._read(name, most, is_enough)
-        is_missing = isinstance(found, Denied) and found.gone
-        if name in _OF_MEMORY and (not found or is_missing) and (thread := self._other_thread()):
+        content = self._read(name, most, is_enough)
+        is_missing = isinstance(content, Denied) and content.gone
+        if name in _OF_MEMORY and (not content or is_missing) and (thread := self._other_thread()):
             return self._read(f"{thread}/{name}", most, is_enough)
-        return found
+        return content
 
     def _read(self, name: str, most: int, is_enough: Callable[[bytes], bool] | None = None) -> bytes | Denied:
         try:
@@ -231,12 +231,12 @@ class Folder:
     @contextmanager
     def _open_files(self, most: int) -> Iterator[tuple[int, list[str]]]:
         """The folder of its open files, and ``most`` names in it, or one more. Raises OSError."""
-        with _listed(self, "fd", most) as found:
-            if found[1] or not (thread := self._other_thread()):
-                yield found
+        with _listed(self, "fd", most) as descriptors:
+            if descriptors[1] or not (thread := self._other_thread()):
+                yield descriptors
                 return
-        with _listed(self, f"{thread}/fd", most) as found:
-            yield found
+        with _listed(self, f"{thread}/fd", most) as descriptors:
+            yield descriptors
 
     def close(self) -> None:
         """Give the descriptor back; once only."""

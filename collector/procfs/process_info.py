@@ -195,10 +195,10 @@ def _libraries(folder: Folder, notes: _Notes) -> Mapped | None:
     maps = notes.keep("maps", folder.read("maps"))
     if maps is None:
         return None
-    found = mapped(maps)
-    if not found.is_whole:
+    frameworks = mapped(maps)
+    if not frameworks.is_whole:
         notes.keep("maps", Denied(reason="more mappings than are looked at"))
-    return found
+    return frameworks
 
 
 def _place(folder: Folder, notes: _Notes, machine: Machine) -> Placement:
@@ -212,11 +212,11 @@ def _listens(
     folder: Folder, relatives: Family, variables: Mapping[str, str], machine: Machine, notes: _Notes
 ) -> tuple[int, ...] | None:
     """The ports it serves on; what keeps them from being known is noted, unless it is noted already."""
-    found = served_ports(folder, relatives.above, variables, relatives.launcher, machine.root)
-    if not isinstance(found, Denied):
-        return found
+    ports = served_ports(folder, relatives.above, variables, relatives.launcher, machine.root)
+    if not isinstance(ports, Denied):
+        return ports
     if not notes.has("fd"):
-        notes.keep("listens", found)
+        notes.keep("listens", ports)
     return None
 
 

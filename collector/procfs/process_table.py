@@ -126,37 +126,37 @@ class ProcessTable:
 
         The same object comes back while nothing changed. Does not block, but for a new user's name.
         """
-        found: dict[int, Process] = {}
+        processes: dict[int, Process] = {}
         for pid in pids:
-            known = self._known.get(pid)
-            if known is None or not self._is_current(known, now_ms):
+            entry = self._known.get(pid)
+            if entry is None or not self._is_current(entry, now_ms):
                 try:
-                    known = self._look_up(pid, known, now_ms)
+                    entry = self._look_up(pid, entry, now_ms)
                 except Exception as error:  # of one process: the others are looked at all the same
                     key = ProcessKey(node=self._machine.node, pid=pid, started_ms=now_ms)
-                    found[pid] = unseen(key, _fault(pid, error))
+                    processes[pid] = unseen(key, _fault(pid, error))
                     continue
-            if known is not None:
-                known.asked_ms = now_ms
-                found[pid] = known.process
+            if entry is not None:
+                entry.asked_ms = now_ms
+                processes[pid] = entry.process
         if now_ms - self._swept_ms >= FORGET_MS:
             self._sweep(now_ms)
-        return found
+        return processes
 
     def has_settled(self, pids: Iterable[int]) -> bool:
         """Whether a look within ten minutes can say nothing new of these pids while their processes run."""
-        known = [self._known.get(pid) for pid in pids]
-        return all(one is not None and one.folder and one.look_again_ms is None for one in known)
+        entries = [self._known.get(pid) for pid in pids]
+        return all(one is not None and one.folder and one.look_again_ms is None for one in entries)
 
     def close(self) -> None:
         """Give every descriptor back; the table can be used again afterwards."""
         for pid in tuple(self._known):
             self._forget(pid)
 
-    def _is_current(self, known: _Known, now_ms: int) -> bool:
-        if known.folder is None or not known.folder.is_there():
+    def _is_current(self, entry: _Known, now_ms: int) -> bool:
+        if entry.folder is None or not entry.folder.is_there():
             return False
-        return now_ms < (known.ports_again_ms if known.look_again_ms is None else known.look_again_ms)
+        return now_ms < (entry.ports_again_ms if entry.look_again_ms is None else entry.look_again_ms)
 
     def _look_up(self, pid: int, before: _Known | None, now_ms: int) -> _Known | None:
         if before is not None and before.folder is not None and before.folder.is_there():
@@ -172,20 +172,20 @@ class ProcessTable:
             return self._remember(pid, self._absent(pid, before, now_ms), None, now_ms)
         return self._remember(pid, process, folder, now_ms)
 
-    def _second_look(self, known: _Known, folder: Folder) -> _Known:
-        known.look_again_ms = None
-        process = self._describe(folder, known.process)
+    def _second_look(self, entry: _Known, folder: Folder) -> _Known:
+        entry.look_again_ms = None
+        process = self._describe(folder, entry.process)
         if process is not None:
-            known.process = looked_again(known.process, process)
-        return known
+            entry.process = looked_again(entry.process, process)
+        return entry
 
-    def _look_for_ports(self, known: _Known, folder: Folder, now_ms: int) -> _Known:
-        known.ports_again_ms = now_ms + LOOK_FOR_PORTS_MS
+    def _look_for_ports(self, entry: _Known, folder: Folder, now_ms: int) -> _Known:
+        entry.ports_again_ms = now_ms + LOOK_FOR_PORTS_MS
         try:
-            known.process = looked_for_ports(known.process, folder, self._machine, self._ancestors)
+            entry.process = looked_for_ports(entry.process, folder, self._machine, self._ancestors)
         except Exception as error:  # it stays as it was described
             _fault(folder.pid, error)
-        return known
+        return entry
 
     def _describe(self, folder: Folder, before: Process | None = None) -> Process | None:
         """The process, or ``None`` when not even its ``stat`` can be read; ``before`` where Fallow trips."""
@@ -241,24 +241,24 @@ class ProcessTable:
         if process is None:
             return None
         again_ms = None if folder is None else now_ms + SECOND_LOOK_MS
-        known = _Known(
+        entry = _Known(
             process=process,
             folder=folder,
             asked_ms=now_ms,
             look_again_ms=again_ms,
             ports_again_ms=now_ms + LOOK_FOR_PORTS_MS,
         )
-        self._known[pid] = known
-        return known
+        self._known[pid] = entry
+        return entry
 
     def _forget(self, pid: int) -> None:
-        known = self._known.pop(pid, None)
-        if known is not None and known.folder is not None:
-            known.folder.close()
+        entry = self._known.pop(pid, None)
+        if entry is not None and entry.folder is not None:
+            entry.folder.close()
 
     def _sweep(self, now_ms: int) -> None:
         self._swept_ms = now_ms
-        for pid in [pid for pid, known in self._known.items() if now_ms - known.asked_ms >= FORGET_MS]:
+        for pid in [pid for pid, entry in self._known.items() if now_ms - entry.asked_ms >= FORGET_MS]:
             self._forget(pid)
 
 

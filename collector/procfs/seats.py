@@ -19,9 +19,9 @@ def seated(folder: Path = SEATS) -> frozenset[int] | None:
         return None
     if not seats:
         return None
-    found: set[int] = set()
+    uids: set[int] = set()
     for seat in seats:
         for line in (read_file(seat) or b"").decode("utf-8", "replace").splitlines():
             if line.startswith("UIDS="):
-                found.update(int(word) for word in line.removeprefix("UIDS=").split() if word.isdecimal())
-    return frozenset(found)
+                uids.update(int(word) for word in line.removeprefix("UIDS=").split() if word.isdecimal())
+    return frozenset(uids)

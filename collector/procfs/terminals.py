@@ -37,12 +37,12 @@ class Terminal:
 
 def terminals(proc: Path = PROC, dev: Path = DEV) -> tuple[Terminal, ...]:
     """Every terminal that controls some process of its owner, by name; reads each process's ``stat``."""
-    found = {}
+    by_name = {}
     for tty, uid in set(_controlled(proc)):
         terminal = terminal_of(tty, dev)
         if terminal is not None and terminal.uid == uid:
-            found[terminal.name] = terminal
-    return tuple(found[name] for name in sorted(found))
+            by_name[terminal.name] = terminal
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 def terminal_of(tty: int, dev: Path = DEV) -> Terminal | None:
@@ -52,18 +52,18 @@ def terminal_of(tty: int, dev: Path = DEV) -> Terminal | None:
         return None
     path = dev / name
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    if not stat.S_ISCHR(found.st_mode):
+    if not stat.S_ISCHR(status.st_mode):
         return None
     return Terminal(
         name=name,
         path=path,
-        device=found.st_rdev,
-        uid=found.st_uid,
-        takes_messages=bool(found.st_mode & stat.S_IWGRP),
-        input_ms=int(found.st_atime * 1000),
+        device=status.st_rdev,
+        uid=status.st_uid,
+        takes_messages=bool(status.st_mode & stat.S_IWGRP),
+        input_ms=int(status.st_atime * 1000),
     )
 
 
@@ -71,17 +71,17 @@ def tty_of(pid: int, since_ms: int | None = None, proc: Path = PROC) -> int | No
     """The ``tty_nr`` of a process, 0 without a terminal; ``None`` when it is gone, or another one by now."""
     text = read_file(proc / str(pid) / "stat")
     try:
-        found = None if text is None else parse_stat(text)
+        status = None if text is None else parse_stat(text)
     except ValueError:
         return None
-    if found is None or (since_ms is not None and not _is_since(found, since_ms, proc)):
+    if status is None or (since_ms is not None and not _is_since(status, since_ms, proc)):
         return None
-    return found.tty
+    return status.tty
 
 
-def _is_since(found: Stat, since_ms: int, proc: Path) -> bool:
+def _is_since(process: Stat, since_ms: int, proc: Path) -> bool:
     boot_ms = parse_boot_ms(read_file(proc / "stat") or b"btime 0")
-    return is_same_start(started_ms(found, boot_ms, os.sysconf("SC_CLK_TCK")), since_ms)
+    return is_same_start(started_ms(process, boot_ms, os.sysconf("SC_CLK_TCK")), since_ms)
 
 
 def _controlled(proc: Path) -> Iterator[tuple[int, int]]:

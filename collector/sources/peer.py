@@ -133,9 +133,9 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str) -> tuple
     return after, news
 
 
-def token_for(url: str, told: str) -> str | None:
+def token_for(url: str, setting: str) -> str | None:
     """The token for a URL among lines of ``URL TOKEN``, or of a token alone; the longest URL wins."""
-    lines = [line.split() for line in told.splitlines() if line.strip() and not line.startswith("#")]
+    lines = [line.split() for line in setting.splitlines() if line.strip() and not line.startswith("#")]
     named = [(words[0], words[1]) for words in lines if len(words) == 2 and url.startswith(words[0])]
     if named:
         return max(named, key=lambda pair: len(pair[0]))[1]
@@ -143,13 +143,13 @@ def token_for(url: str, told: str) -> str | None:
 
 
 def _authorization(url: str, environment: Mapping[str, str]) -> Mapping[str, str]:
-    told = environment.get(TOKEN_VARIABLE, "")
+    value = environment.get(TOKEN_VARIABLE, "")
     if path := environment.get(TOKEN_FILE_VARIABLE):
         try:
-            told = Path(path).read_text()
+            value = Path(path).read_text()
         except OSError:
-            told = ""
-    token = token_for(url, told)
+            value = ""
+    token = token_for(url, value)
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
@@ -161,9 +161,9 @@ def _rows(content: bytes) -> tuple[Row, ...]:
     rows = parse(text, lambda name: name.startswith("fallow_"))
     if rows:
         return tuple(row for row in rows if isfinite(row.value))
-    found = names_in(text)
+    names = names_in(text)
     raise MalformedText(
-        f"no Fallow's metrics in it, but {', '.join(found)}" if found else "no metrics in it at all"
+        f"no Fallow's metrics in it, but {', '.join(names)}" if names else "no metrics in it at all"
     )
 
 
@@ -218,11 +218,16 @@ def _samples(rows: Iterable[Row]) -> dict[GpuUuid, GpuSample]:
 
 def _crowded(rows: Iterable[Row]) -> frozenset[str]:
     """The GPUs of which the page says more than is taken from it."""
-    said: dict[str, list[str]] = {FLAG.name: [], ALLOCATION.name: [], LAST_EVENT.name: [], WITHHELD.name: []}
+    rows_by_name: dict[str, list[str]] = {
+        FLAG.name: [],
+        ALLOCATION.name: [],
+        LAST_EVENT.name: [],
+        WITHHELD.name: [],
+    }
     for row in rows:
-        if row.name in said:
-            said[row.name].append(_uuid_of(row))
-    return crowded(*said.values())
+        if row.name in rows_by_name:
+            rows_by_name[row.name].append(_uuid_of(row))
+    return crowded(*rows_by_name.values())
 
 
 def _is_timed(values: Mapping[str, object]) -> bool:
@@ -249,12 +254,12 @@ def _events(rows: Iterable[Row], now_ms: int) -> Iterable[Event]:
 
 def _values(rows: Iterable[Row], metrics: Iterable[Metric]) -> dict[GpuUuid, dict[str, object]]:
     by_name = {metric.name: metric for metric in metrics}
-    found: dict[GpuUuid, dict[str, object]] = {}
+    values: dict[GpuUuid, dict[str, object]] = {}
     for row in rows:
         metric = by_name.get(row.name)
         if metric is not None:
-            found.setdefault(_uuid(row.labels), {})[metric.field] = _read(metric, row.value)
-    return found
+            values.setdefault(_uuid(row.labels), {})[metric.field] = _read(metric, row.value)
+    return values
 
 
 def _read(metric: Metric, wire: float) -> object:
@@ -274,8 +279,10 @@ def _read(metric: Metric, wire: float) -> object:
 
 
 def _allocations(rows: Iterable[Row]) -> Iterable[Allocation]:
-    held = (row for row in rows if row.name == ALLOCATION.name and row.labels.get("job") and row.value > 0)
-    for row in first_of_each(held, _uuid_of):
+    allocated = (
+        row for row in rows if row.name == ALLOCATION.name and row.labels.get("job") and row.value > 0
+    )
+    for row in first_of_each(allocated, _uuid_of):
         yield Allocation(
             uuid=_uuid(row.labels),
             holder=_holder(row.labels),
@@ -288,13 +295,13 @@ def _holder_samples(rows: Iterable[Row], fresh: Iterable[GpuSample]) -> Iterable
     """What holders did, in the time of their GPU's new sample; of no more jobs a GPU than hold it."""
     samples = {sample.uuid: sample for sample in fresh}
     by_name = {metric.name: metric for metric in HOLDER_METRICS}
-    told: dict[tuple[GpuUuid, JobId], dict[str, object]] = {}
+    measurements: dict[tuple[GpuUuid, JobId], dict[str, object]] = {}
     for metric in HOLDER_METRICS:
         mine = (row for row in rows if row.name == metric.name and row.labels.get("job") and row.value >= 0)
         for row in first_of_each(mine, _uuid_of):
             key = _uuid(row.labels), JobId(row.labels["job"])
-            told.setdefault(key, {})[metric.field] = _read(by_name[row.name], row.value)
-    for (uuid, job), values in told.items():
+            measurements.setdefault(key, {})[metric.field] = _read(by_name[row.name], row.value)
+    for (uuid, job), values in measurements.items():
         if uuid in samples:
             at_ms, width_ms = samples[uuid].at_ms, samples[uuid].width_ms
             yield HolderSample(
@@ -305,14 +312,14 @@ def _holder_samples(rows: Iterable[Row], fresh: Iterable[GpuSample]) -> Iterable
 def _withheld(rows: Iterable[Row]) -> Iterable[Withheld]:
     """GPUs that are not free though nobody holds them; a state that only a newer Fallow knows is down."""
     for row in first_of_each((row for row in rows if row.name == WITHHELD.name), _uuid_of):
-        told = row.labels.get("state", "")
-        state = OutOfService(told) if told in set(OutOfService) else OutOfService.DOWN
+        state_name = row.labels.get("state", "")
+        state = OutOfService(state_name) if state_name in set(OutOfService) else OutOfService.DOWN
         yield Withheld(uuid=_uuid(row.labels), state=state, reason=row.labels.get("reason", ""))
 
 
-def _claim_source(told: str) -> ClaimSource:
+def _claim_source(name: str) -> ClaimSource:
     """Whose word it is; of a word that only a newer Fallow knows, the weakest."""
-    return ClaimSource(told) if told in set(ClaimSource) else ClaimSource.PROCESS
+    return ClaimSource(name) if name in set(ClaimSource) else ClaimSource.PROCESS
 
 
 def _holder(labels: Labels) -> Holder:

@@ -102,8 +102,8 @@ def _lsf(words: list[tuple[str | None, str | None]]) -> Record:
     """``words``: each is quoted text, or a bare number."""
     number, user, queue = words[3][1], words[11][0], words[12][0]
     at = next(place for place in range(LSF_FIXED, len(words)) if words[place][1] is not None)
-    asked = int(words[at][1] or "")
-    at += 1 + asked
+    requested_gpus = int(words[at][1] or "")
+    at += 1 + requested_gpus
     hosts = [quoted for quoted, _ in words[at + 1 : at + 1 + int(words[at][1] or "")]]
     ended_s, started_s = moment_s(words[2][1] or "", "event time"), moment_s(words[10][1] or "0", "startTime")
     if not started_s:
@@ -144,7 +144,7 @@ def swf_records(lines: Iterable[str]) -> Iterator[tuple[int, Record]]:
 def _swf(cells: list[str]) -> Record:
     """-1 is not known. A wait that isn't known is taken as none: the length of the run is what counts."""
     submitted_s, wait_s, run_s = (float(cells[index]) for index in (1, 2, 3))
-    allocated, asked = float(cells[4]), float(cells[7])
+    allocated, requested = float(cells[4]), float(cells[7])
     if run_s <= 0:
         return NEVER_RAN
     submitted = moment_s(cells[1], "submit time")
@@ -154,7 +154,7 @@ def _swf(cells: list[str]) -> Record:
         submitted_s=submitted,
         started_s=started_s,
         ended_s=started_s + run_s,
-        gpus=gpus_in(str(max(allocated if allocated > 0 else asked, 0.0)), "processors"),
+        gpus=gpus_in(str(max(allocated if allocated > 0 else requested, 0.0)), "processors"),
         names={"user": _swf_name("user", cells[11]), "project": _swf_name("group", cells[12])},
     )
 

@@ -39,8 +39,8 @@ def _workload(each: Mapping[str, Any]) -> Record:
         if one.get("status") == "True"
     }
     pods = [(int(pod.get("count", 1)), _requests(pod["template"]["spec"])) for pod in spec["podSets"]]
-    gpus = sum(count * gpus_in(asked.get(GPU, "0"), GPU) for count, asked in pods)
-    if not gpus and any(name.startswith(MIG) for _, asked in pods for name in asked):
+    gpus = sum(count * gpus_in(resources.get(GPU, "0"), GPU) for count, resources in pods)
+    if not gpus and any(name.startswith(MIG) for _, resources in pods for name in resources):
         return INSTANCES
     return job(
         key=word(f"{meta['namespace']}/{meta['name']}"),
@@ -67,9 +67,9 @@ def _requests(pod: Mapping[str, Any]) -> dict[str, str]:
 def _asked(container: Mapping[str, Any]) -> dict[str, float]:
     """A limit without a request is the request, by Kubernetes' own rule for such resources."""
     resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return {
-        name: gpus_in(str(count), name) for name, count in asked.items() if name.startswith("nvidia.com/")
+        name: gpus_in(str(count), name) for name, count in amounts.items() if name.startswith("nvidia.com/")
     }
 
 

@@ -87,8 +87,8 @@ def opened(path: Path, format: HistoryFormat | None = None, zone: tzinfo = UTC) 
     with text_of(path) as file:
         head = file.read(HEAD_CHARS)
         file.seek(0)
-        found = format or recognized(head)
-        yield History(format=found, records=_READERS[found](file, path, zone))
+        format_name = format or recognized(head)
+        yield History(format=format_name, records=_READERS[format_name](file, path, zone))
 
 
 def recognized(head: str) -> HistoryFormat:
@@ -167,12 +167,12 @@ def _mapping(path: Path) -> dict[str, str] | None:
     if not beside.exists():
         return None
     try:
-        told = tomllib.loads(beside.read_text(encoding="utf-8"))
+        table = tomllib.loads(beside.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HistoryError(f"{beside.name}: {error}") from error
-    if not all(isinstance(each, str) for each in told.values()):
+    if not all(isinstance(each, str) for each in table.values()):
         raise HistoryError(f'{beside.name}: each line names a column, like gpus = "GPUs used"')
-    return told
+    return table
 
 
 _Reader = Callable[[TextIO, Path, tzinfo], Iterator[tuple[int, Record]]]

@@ -43,30 +43,30 @@ def columns_of(heading: Sequence[str], mapping: Mapping[str, str] | None = None)
     if mapping is not None:
         _check(mapping, heading)
     plain = [re.sub(r"[^a-z0-9]+", "_", cell.strip().lower()).strip("_") for cell in heading]
-    found: dict[str, int] = {}
+    columns: dict[str, int] = {}
     for ours, names in NAMES.items():
         if mapping is not None and ours in mapping:
-            found[ours] = list(heading).index(mapping[ours])
+            columns[ours] = list(heading).index(mapping[ours])
         else:
             place = next((plain.index(name) for name in names if name in plain), None)
-            if place is not None and place not in found.values():
-                found[ours] = place
-    missing = [] if "gpus" in found else ["gpus"]
-    timed = found.keys() & {"submitted", "started"}
+            if place is not None and place not in columns.values():
+                columns[ours] = place
+    missing = [] if "gpus" in columns else ["gpus"]
+    timed = columns.keys() & {"submitted", "started"}
     if not timed:
         missing.append("submitted or started")
-    if "length" not in found and not {"started", "ended"} <= found.keys():
+    if "length" not in columns and not {"started", "ended"} <= columns.keys():
         missing.append("length, or both started and ended")
     if missing:
-        known = "; ".join(
+        choices = "; ".join(
             f"{ours}: {', '.join(NAMES[ours])}"
             for ours in ("gpus", "submitted", "started", "ended", "length")
         )
         raise HistoryError(
             f"the table lacks {' and '.join(missing)}; its columns are {', '.join(heading)[:200]}. "
-            f'Name yours in FILE.toml beside it, like gpus = "GPUs used". Known names are {known}'
+            f'Name yours in FILE.toml beside it, like gpus = "GPUs used". Known names are {choices}'
         )
-    return found
+    return columns
 
 
 def _check(mapping: Mapping[str, str], heading: Sequence[str]) -> None:

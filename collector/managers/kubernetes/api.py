@@ -60,12 +60,12 @@ def list_of(get: Get, path: str, kind: str) -> tuple[Object, ...] | None:
 def groups_of(get: Get) -> dict[str, frozenset[str]]:
     """The versions of each API group that the cluster serves; any account may ask. Raises ``NoAnswer``."""
     answer = get("/apis")
-    found = (answer.body or {}).get("groups")
-    if answer.status != 200 or not isinstance(found, list):
+    result = (answer.body or {}).get("groups")
+    if answer.status != 200 or not isinstance(result, list):
         raise NoAnswer(f"the API server doesn't say which groups it has: HTTP {answer.status}{_said(answer)}")
     return {
         str(group.get("name")): frozenset(str(each.get("version")) for each in group.get("versions") or ())
-        for group in found
+        for group in result
         if isinstance(group, Mapping)
     }
 
@@ -126,8 +126,8 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 def in_cluster(environment: Mapping[str, str] | None = None, folder: Path = SERVICE_ACCOUNT) -> Account:
     """The account of the pod that this is. Raises ``NoAnswer`` where it is none."""
-    given = os.environ if environment is None else environment
-    host, port = given.get("KUBERNETES_SERVICE_HOST"), given.get("KUBERNETES_SERVICE_PORT", "443")
+    variables = os.environ if environment is None else environment
+    host, port = variables.get("KUBERNETES_SERVICE_HOST"), variables.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (folder / "token").exists():
         raise NoAnswer(
             "this is no pod with a service account; give the API server's address, a token and a CA "

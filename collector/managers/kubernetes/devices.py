@@ -49,23 +49,23 @@ class Claims:
 def claims_of(claims: Iterable[Object], slices: Iterable[Object]) -> Claims:
     """What the claims were given and ask for, with each device named by the slices."""
     known, on_nodes = _devices(slices)
-    held: dict[tuple[str, str], tuple[Device, ...]] = {}
-    wanted: dict[tuple[str, str], int] = {}
+    devices_by_claim: dict[tuple[str, str], tuple[Device, ...]] = {}
+    counts: dict[tuple[str, str], int] = {}
     for claim in claims:
         meta, status = claim.get("metadata") or {}, claim.get("status") or {}
         namespace = str(meta.get("namespace", ""))
-        wanted[namespace, str(meta.get("name", ""))] = _asked(claim)
+        counts[namespace, str(meta.get("name", ""))] = _asked(claim)
         devices = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
-        given = tuple(
+        allocated = tuple(
             known.get((each.get("driver"), each.get("pool"), each.get("device")), Device(node="", uuid=None))
             for each in devices
             if _is_gpus(str(each.get("driver", ""))) and not each.get("adminAccess")
         )
         for consumer in status.get("reservedFor") or ():
-            if given and consumer.get("resource") == "pods":
+            if allocated and consumer.get("resource") == "pods":
                 key = namespace, str(consumer.get("uid", ""))
-                held[key] = held.get(key, ()) + given
-    return Claims(held=held, wanted=wanted, on_nodes=on_nodes)
+                devices_by_claim[key] = devices_by_claim.get(key, ()) + allocated
+    return Claims(held=devices_by_claim, wanted=counts, on_nodes=on_nodes)
 
 
 def _devices(
@@ -78,21 +78,23 @@ def _devices(
         pool = spec.get("pool") or {}
         key = spec.get("driver"), pool.get("name")
         newest[key] = max(newest.get(key, 0), int(pool.get("generation") or 0))
-    known: dict[tuple[object, object, object], Device] = {}
+    devices: dict[tuple[object, object, object], Device] = {}
     for spec in specs:
         pool = spec.get("pool") or {}
         if int(pool.get("generation") or 0) < newest[spec.get("driver"), pool.get("name")]:
             continue
         for device in spec.get("devices") or ():
-            told = device.get("attributes") or (device.get("basic") or {}).get("attributes") or {}
-            uuid = next((str(value["string"]) for name, value in told.items() if _is_uuid(name, value)), None)
+            attributes = device.get("attributes") or (device.get("basic") or {}).get("attributes") or {}
+            uuid = next(
+                (str(value["string"]) for name, value in attributes.items() if _is_uuid(name, value)), None
+            )
             where = str(spec.get("nodeName") or device.get("nodeName") or "")
-            found = Device(node=where, uuid=None if uuid is None else GpuUuid(uuid))
-            known[spec.get("driver"), pool.get("name"), device.get("name")] = found
+            entry = Device(node=where, uuid=None if uuid is None else GpuUuid(uuid))
+            devices[spec.get("driver"), pool.get("name"), device.get("name")] = entry
     on_nodes: dict[str, int] = {}
-    for each in known.values():
+    for each in devices.values():
         on_nodes[each.node] = on_nodes.get(each.node, 0) + 1
-    return known, on_nodes
+    return devices, on_nodes
 
 
 def _is_uuid(name: str, value: object) -> bool:

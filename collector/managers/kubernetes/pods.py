@@ -66,7 +66,7 @@ def _job(pod: Object, claims: Claims, cluster: str) -> ManagedJob | None:
         _reason(spec, conditions.get("PodScheduled", {})) if state is JobState.PENDING else ("", None)
     )
     product = (spec.get("nodeSelector") or {}).get(PRODUCT, "")
-    given = tuple(
+    grants = tuple(
         grant
         for grant in (
             Grant(node=node, gpus=counted),
@@ -83,7 +83,7 @@ def _job(pod: Object, claims: Claims, cluster: str) -> ManagedJob | None:
         shown_id=f"{namespace}/{name}",
         state_name=str(status.get("phase", "")),
         nodes=(node,) if node else (),
-        given=given if node else (),
+        given=grants if node else (),
         reason=reason,
         cause=cause,
         partition=next((str(labels[label]) for label in QUEUES if label in labels), ""),
@@ -94,11 +94,11 @@ def _job(pod: Object, claims: Claims, cluster: str) -> ManagedJob | None:
 
 def nodes_of(nodes: Iterable[Object], jobs: Sequence[ManagedJob], claims: Claims) -> tuple[ManagedNode, ...]:
     """The nodes that have GPUs, by the device plugin or by drivers of dynamic resource allocation."""
-    given: dict[str, int] = {}
+    gpus_by_node: dict[str, int] = {}
     for job in jobs:
         for grant in job.given or ():
-            given[grant.node] = given.get(grant.node, 0) + grant.gpus
-    found = []
+            gpus_by_node[grant.node] = gpus_by_node.get(grant.node, 0) + grant.gpus
+    managed_nodes = []
     for node in nodes:
         name = str(_part(node, "metadata").get("name", ""))
         allocatable = _part(_part(node, "status"), "allocatable")
@@ -108,17 +108,17 @@ def nodes_of(nodes: Iterable[Object], jobs: Sequence[ManagedJob], claims: Claims
             continue
         state, reason = _out_of_service(node)
         product = (_part(node, "metadata").get("labels") or {}).get(PRODUCT, "")
-        found.append(
+        managed_nodes.append(
             ManagedNode(
                 name=NodeName(name),
                 state=state,
                 reason=reason,
                 gpus=gpus,
-                given_gpus=given.get(name, 0),
+                given_gpus=gpus_by_node.get(name, 0),
                 gpu_types=(str(product),) if product else (),
             )
         )
-    return tuple(found)
+    return tuple(managed_nodes)
 
 
 def _state(meta: Object, status: Object, node: str) -> JobState:
@@ -181,13 +181,13 @@ def one_line(text: str) -> str:
 
 
 def _part(of: Object, name: str) -> Mapping[str, Any]:
-    found = of.get(name)
-    return found if isinstance(found, Mapping) else {}
+    value = of.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _list(of: Object, name: str) -> list[Object]:
-    found = of.get(name)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    value = of.get(name)
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def _count(amount: object) -> int:
@@ -196,9 +196,9 @@ def _count(amount: object) -> int:
     return int(text) if text.isdecimal() and len(text) < 7 else 0
 
 
-def at_ms(written: object) -> int | None:
+def at_ms(text: object) -> int | None:
     """A time as the API server writes it, UTC ms."""
     try:
-        return round(datetime.fromisoformat(str(written)).timestamp() * 1000) if written else None
+        return round(datetime.fromisoformat(str(text)).timestamp() * 1000) if text else None
     except ValueError:
         return None

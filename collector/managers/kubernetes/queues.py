@@ -23,7 +23,7 @@ OF_QUOTA = frozenset({"OverLimit", "NonPreemptibleOverQuota"})
 
 def waiting_workloads(workloads: Iterable[Object], cluster: str) -> tuple[ManagedJob, ...]:
     """Workloads without quota that have no pods: what they ask for, and what Kueue says."""
-    found = []
+    jobs = []
     for workload in workloads:
         meta, spec = workload.get("metadata") or {}, workload.get("spec") or {}
         owner = _owner(workload)
@@ -32,7 +32,7 @@ def waiting_workloads(workloads: Iterable[Object], cluster: str) -> tuple[Manage
             continue
         namespace, name = str(meta.get("namespace", "")), str(owner.get("name") or meta.get("name", ""))
         reason = _message(workload)
-        found.append(
+        jobs.append(
             ManagedJob(
                 key=JobKey(
                     cluster=cluster,
@@ -50,17 +50,17 @@ def waiting_workloads(workloads: Iterable[Object], cluster: str) -> tuple[Manage
                 priority=spec.get("priority") if isinstance(spec.get("priority"), int) else None,
             )
         )
-    return tuple(found)
+    return tuple(jobs)
 
 
 def with_reasons(
     jobs: Sequence[ManagedJob], pods: Iterable[Object], workloads: Iterable[Object], groups: Iterable[Object]
 ) -> tuple[ManagedJob, ...]:
     """The jobs, pods that wait with what Kueue or KAI says of them in place of their gate or nothing."""
-    told = _of_pods(workloads) | _of_groups(pods, groups)
+    reasons = _of_pods(workloads) | _of_groups(pods, groups)
     return tuple(
-        replace(job, reason=told[job.key.id][0], cause=told[job.key.id][1])
-        if job.state is JobState.PENDING and job.key.id in told
+        replace(job, reason=reasons[job.key.id][0], cause=reasons[job.key.id][1])
+        if job.state is JobState.PENDING and job.key.id in reasons
         else job
         for job in jobs
     )
@@ -76,7 +76,7 @@ def _of_pods(workloads: Iterable[Object]) -> dict[str, tuple[str, WaitCause]]:
 
 
 def _of_groups(pods: Iterable[Object], groups: Iterable[Object]) -> dict[str, tuple[str, WaitCause]]:
-    said: dict[tuple[str, str], tuple[str, WaitCause]] = {}
+    messages: dict[tuple[str, str], tuple[str, WaitCause]] = {}
     for group in groups:
         meta = group.get("metadata") or {}
         for condition in (group.get("status") or {}).get("schedulingConditions") or ():
@@ -86,14 +86,14 @@ def _of_groups(pods: Iterable[Object], groups: Iterable[Object]) -> dict[str, tu
             cause = WaitCause.LIMIT if names & OF_QUOTA else WaitCause.RESOURCES
             text = one_line(words or str(condition.get("message") or ""))
             if text and condition.get("status") != "False":
-                said[str(meta.get("namespace", "")), str(meta.get("name", ""))] = text, cause
-    found = {}
+                messages[str(meta.get("namespace", "")), str(meta.get("name", ""))] = text, cause
+    reason_of = {}
     for pod in pods:
         meta = pod.get("metadata") or {}
         key = str(meta.get("namespace", "")), str((meta.get("annotations") or {}).get(GROUP, ""))
-        if key in said:
-            found[str(meta.get("uid", ""))] = said[key]
-    return found
+        if key in messages:
+            reason_of[str(meta.get("uid", ""))] = messages[key]
+    return reason_of
 
 
 def _waits(workload: Object) -> bool:
@@ -106,8 +106,8 @@ def _waits(workload: Object) -> bool:
 def _message(workload: Object) -> str:
     if (workload.get("spec") or {}).get("active") is False:
         return "its owner or an administrator has deactivated it"
-    said = (each for each in _conditions(workload) if each.get("type") == "QuotaReserved")
-    return one_line(str(next(said, {}).get("message") or ""))
+    conditions = (each for each in _conditions(workload) if each.get("type") == "QuotaReserved")
+    return one_line(str(next(conditions, {}).get("message") or ""))
 
 
 def _cause(workload: Object, reason: str) -> WaitCause:

@@ -87,10 +87,10 @@ def _of(get: Get, served: Mapping[str, frozenset[str]], kind: Kind) -> tuple[Obj
     version = next((each for each in kind.versions if each in there), None)
     if version is None:
         if there:
-            known = ", ".join(kind.versions)
+            versions = ", ".join(kind.versions)
             raise NoAnswer(
                 f"the cluster serves {kind.group} as {', '.join(sorted(there))}, and this version of Fallow "
-                f"reads {known}"
+                f"reads {versions}"
             )
         return ()
     return list_of(get, f"/apis/{kind.group}/{version}/{kind.plural}", kind.plural) or ()

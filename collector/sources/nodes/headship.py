@@ -40,29 +40,29 @@ class Headship:
         superseded: str | None = None,
         keep: Callable[[str], None] = lambda because: None,
     ) -> None:
-        known = tuple(marks)
-        newest_ms = max((mark.heard_ms for mark in known), default=0)
+        marks_list = tuple(marks)
+        newest_ms = max((mark.heard_ms for mark in marks_list), default=0)
         self.term, self._key = term, key
         self._words, self._keep = dict(words), keep
         self._guard = threading.Lock()
-        self._known = {mark.node for mark in known if newest_ms - mark.heard_ms <= KNOWN_MS}
+        self._known = {mark.node for mark in marks_list if newest_ms - mark.heard_ms <= KNOWN_MS}
         self._confirmed: set[NodeName] = set()
         self._superseded = superseded
 
-    def hear(self, node: NodeName, heard: Term | None) -> str | None:
+    def hear(self, node: NodeName, term: Term | None) -> str | None:
         """A node pushes and says which head it has heard; why it may not push here, ``None`` where it may."""
-        if heard is not None and not is_genuine(self._key, heard):  # costs who says it, and nobody else
+        if term is not None and not is_genuine(self._key, term):  # costs who says it, and nobody else
             return FOREIGN.format(node=node)
         with self._guard:
-            because = None if heard is None else superseded_by(self.term, self._words, heard, node)
-            is_news = because is not None and self._superseded is None
-            self._superseded = self._superseded or because
+            reason = None if term is None else superseded_by(self.term, self._words, term, node)
+            is_news = reason is not None and self._superseded is None
+            self._superseded = self._superseded or reason
             if self._superseded is None:
                 self._confirmed.add(node)
-            told = self._superseded
-        if is_news and because is not None:
-            self._keep(because)
-        return told
+            answer = self._superseded
+        if is_news and reason is not None:
+            self._keep(reason)
+        return answer
 
     def superseded(self) -> str | None:
         """Which other head is the one, as a node told; ``None``: no node has told of one."""
@@ -77,8 +77,8 @@ class Headship:
             missing = sorted(self._known - self._confirmed)
             if 2 * len(missing) < len(self._known) or not missing:
                 return None
-            left = len(missing) - MOST_NAMES
-            shown = ", ".join(missing[:MOST_NAMES]) + (f" and {left} more" if left > 0 else "")
+            rest = len(missing) - MOST_NAMES
+            shown = ", ".join(missing[:MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
             return (
                 f"{len(missing)} of the {len(self._known)} machines that push to this head have not since it "
                 f"started ({shown}): until more than half of them do, "

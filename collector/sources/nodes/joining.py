@@ -20,22 +20,22 @@ def reading_of(
     """All that was pushed since the last tick; ``believed`` are the holders of nodes that said nothing."""
     now: list[Item] = []
     late: list[LateTicks] = []
-    held: list[Allocation] = [each for part in believed for each in part]
+    allocations: list[Allocation] = [each for part in believed for each in part]
     for items in taken.values():
         recent = [item for item in items if _is_of_now(item, now_ms)]
         past = [item for item in items if not _is_of_now(item, now_ms)]
         now += recent
-        held += (recent[-1].news.allocations or ()) if recent else ()
+        allocations += (recent[-1].news.allocations or ()) if recent else ()
         if past:
             late.append(_late(past, recent))
     gpus = {gpu.uuid: gpu for item in now for gpu in item.news.gpus}
-    looked = any(item.news.allocations is not None for item in now) or bool(held)
+    looked = any(item.news.allocations is not None for item in now) or bool(allocations)
     return Reading(
         source=NODES_SOURCE,
         at_ms=now_ms,
         gpus=tuple(gpus.values()),
         samples=tuple(sample for item in now for sample in item.news.samples),
-        allocations=tuple(dict.fromkeys(held)) if looked else None,
+        allocations=tuple(dict.fromkeys(allocations)) if looked else None,
         events=tuple(dict.fromkeys(event for item in now for event in item.news.events)),
         gaps=tuple(gap for item in now for gap in item.news.gaps),
         withheld=tuple({each.uuid: each for item in now for each in item.news.withheld}.values()),
@@ -75,8 +75,8 @@ def _held(items: Sequence[Item], *, goes_on: bool) -> Iterable[HeldInterval]:
     before_ms = 0
     for item in items:
         named = frozenset(item.news.allocations or ())
-        whole = item.began_ms == item.previous_ms
-        for allocation in [each for each in begun if each not in named or not whole]:
+        is_joined = item.began_ms == item.previous_ms
+        for allocation in [each for each in begun if each not in named or not is_joined]:
             yield HeldInterval(allocation=allocation, from_ms=begun.pop(allocation), to_ms=before_ms)
         for allocation in item.news.allocations or ():
             begun.setdefault(allocation, item.began_ms)

@@ -123,9 +123,9 @@ class NodeReceiver:
         """Take in a request's ticks; blocks while they are read. Raises BadBatch for a body that is none."""
         batch = unpack(body)
         node = self._node(who, batch)
-        because = None if self.headship is None else self.headship.hear(who.node, batch.head)
-        if because is not None:
-            raise NotTheHead(because)
+        reason = None if self.headship is None else self.headship.hear(who.node, batch.head)
+        if reason is not None:
+            raise NotTheHead(reason)
         if not node.busy.acquire(blocking=False):
             return self._receipt(node, is_full=True)
         try:
@@ -153,8 +153,8 @@ class NodeReceiver:
                 for name, each in self._nodes.items()
                 if not each.queue and each.last_ms is not None and is_silent(each.last_ms, now_ms)
             )
-        found = reading_of(taken, believed, marks, now_ms)
-        return replace(found, gaps=(*found.gaps, *silent))
+        reading = reading_of(taken, believed, marks, now_ms)
+        return replace(reading, gaps=(*reading.gaps, *silent))
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -190,8 +190,8 @@ class NodeReceiver:
         with self._guard:
             node = self._nodes.get(who.node)
             if node is None:
-                made = NodeMark(node=who.node, machine=batch.machine, spool=batch.spool)
-                node = self._nodes[who.node] = self._made(made)
+                node_mark = NodeMark(node=who.node, machine=batch.machine, spool=batch.spool)
+                node = self._nodes[who.node] = self._made(node_mark)
             if node.mark.credential != who.credential:  # a new token: whichever machine uses it first has it
                 node.mark = replace(node.mark, credential=who.credential, machine=batch.machine)
             if node.mark.machine != batch.machine:

@@ -62,38 +62,38 @@ def is_genuine(key: bytes, term: Term) -> bool:
     return hmac.compare_digest(own.seal, term.seal)
 
 
-def superseded_by(own: Term, words: Mapping[int, str], heard: Term, node: str) -> str | None:
-    """Why a head of the term ``own`` isn't the one, as ``node`` has ``heard`` another; ``None``: it may be.
+def superseded_by(own: Term, words: Mapping[int, str], term: Term, node: str) -> str | None:
+    """Why a head of the term ``own`` isn't the one, as ``node`` has ``term`` another; ``None``: it may be.
 
     ``words`` are those of this store's starts, by their counts, of the same epoch.
     """
-    if heard.epoch < own.epoch:
+    if term.epoch < own.epoch:
         return None
-    if heard.epoch > own.epoch:
-        at = datetime.fromtimestamp(heard.epoch / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if term.epoch > own.epoch:
+        at = datetime.fromtimestamp(term.epoch / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return (
-            f"node {node} has heard {heard.head}, which took over at {at}: "
+            f"node {node} has heard {term.head}, which took over at {at}: "
             f"this one is not the head any more; {TAKE_OVER}"
         )
-    if heard.start > own.start:
+    if term.start > own.start:
         return (
-            f"node {node} has heard {heard.head} (start {heard.start} of this store, "
+            f"node {node} has heard {term.head} (start {term.start} of this store, "
             f"here it is {own.start}): this is a copy of the head's store, "
             f"or was restored from a back-up; {TAKE_OVER}"
         )
-    known = words.get(heard.start)
-    if known is not None and known != heard.word:
+    seal = words.get(term.start)
+    if seal is not None and seal != term.word:
         return (
-            f"node {node} has heard {heard.head}, which began on a copy of this store (start {heard.start}); "
+            f"node {node} has heard {term.head}, which began on a copy of this store (start {term.start}); "
             f"{TAKE_OVER}"
         )
     return None
 
 
-def is_older(answered: Term | None, heard: Term) -> bool:
+def is_older(answered: Term | None, term: Term) -> bool:
     """Whether who answers a node is certainly no newer head than it has heard: its answer deletes nothing."""
     if answered is None:
         return True
-    if answered.epoch != heard.epoch:
-        return answered.epoch < heard.epoch
-    return answered.start < heard.start or (answered.start == heard.start and answered.word != heard.word)
+    if answered.epoch != term.epoch:
+        return answered.epoch < term.epoch
+    return answered.start < term.start or (answered.start == term.start and answered.word != term.word)

@@ -105,11 +105,11 @@ def unpack(body: bytes) -> Batch:
     if len(lines) > MOST_RECORDS + 1:
         raise BadBatch(f"it holds {len(lines) - 1} ticks, and a body has {MOST_RECORDS} at most")
     head = _object(lines[0])
-    made = _number(head, "format", least=1)
-    if made > FORMAT:
+    format_number = _number(head, "format", least=1)
+    if format_number > FORMAT:
         raise NewerBatch(
-            f"it is of format {made}, and this head understands up to {FORMAT}: upgrade the head first; "
-            "what the node measured waits in its spool until then"
+            f"it is of format {format_number}, and this head understands up to {FORMAT}: upgrade the head "
+            "first; what the node measured waits in its spool until then"
         )
     records = tuple(_record(_object(line)) for line in lines[1:])
     if any(one.sequence >= other.sequence for one, other in pairwise(records)):
@@ -131,17 +131,17 @@ def unpack(body: bytes) -> Batch:
     )
 
 
-def term_of(found: object) -> Term | None:
+def term_of(tree: object) -> Term | None:
     """A head's term as it travels; ``None`` where it is not said. Raises BadBatch."""
-    if found is None:
+    if tree is None:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(tree, dict):
         raise BadBatch("its head is no object")
     return Term(
-        epoch=_number(found, "epoch"),
-        start=_number(found, "start", least=1),
-        word=_text(found, "word"),
-        seal=_text(found, "seal"),
+        epoch=_number(tree, "epoch"),
+        start=_number(tree, "start", least=1),
+        word=_text(tree, "word"),
+        seal=_text(tree, "seal"),
     )
 
 
@@ -181,12 +181,12 @@ def _unzipped(body: bytes) -> bytes:
 
 def _object(line: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(line)
+        tree = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise BadBatch("a line of it is not JSON") from error
-    if not isinstance(found, dict):
+    if not isinstance(tree, dict):
         raise BadBatch("a line of it is no object")
-    return found
+    return tree
 
 
 def _record(line: Mapping[str, Any]) -> Record:

@@ -79,15 +79,15 @@ class Assembly:
 
     def _meet(self, pids: Sequence[int], at_ms: int) -> None:
         """Look the pids up; a process is the same object for as long as it runs and is listed."""
-        seen = self._starts.look(pids)
+        starts = self._starts.look(pids)
         before = self._processes
         self._processes = {}
-        for pid, one in seen.items():
+        for pid, one in starts.items():
             if one.presence is Presence.ABSENT:
                 continue
-            known = before.get(pid)
-            same = known and (one.started_ms is None or known.key.started_ms == one.started_ms)
-            self._processes[pid] = known if known and same else self._process(pid, one, at_ms)
+            previous = before.get(pid)
+            same = previous and (one.started_ms is None or previous.key.started_ms == one.started_ms)
+            self._processes[pid] = previous if previous and same else self._process(pid, one, at_ms)
 
     def _process(self, pid: int, seen: Seen, at_ms: int) -> Process:
         started_ms = at_ms if seen.started_ms is None else seen.started_ms
@@ -163,9 +163,9 @@ class Assembly:
         """Remember each partitioned GPU with the UUIDs of its instances."""
         if "static" in answer:
             self._parts = {
-                told["uuid"]: tuple(part["uuid"] for part in told["instances"])
-                for told in answer["static"]
-                if told["mig"]
+                static["uuid"]: tuple(part["uuid"] for part in static["instances"])
+                for static in answer["static"]
+                if static["mig"]
             }
 
     def _without_parts(self, samples: list[GpuSample]) -> tuple[GpuSample, ...]:

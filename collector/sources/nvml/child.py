@@ -47,17 +47,17 @@ def main(stdin: int = 0, stdout: int = 1) -> None:
         fleet.rescan(thorough=True)
         _collect_rarely()
         wire.send(stdout, {"versions": versions(library)})
-        wanted = request.get("row", wire.FIRST_ROW)
+        names = request.get("row", wire.FIRST_ROW)
         while True:
             request = wire.receive(stdin)
-            wire.send(stdout, in_order(answer(library, fleet, request, mark), wanted))
+            wire.send(stdout, in_order(answer(library, fleet, request, mark), names))
     except wire.PipeClosed:
         return
     except (Unusable, DeviceFailed) as problem:
-        said: dict[str, Any] = {"call": problem.call, "code": problem.code}
+        problem_row: dict[str, Any] = {"call": problem.call, "code": problem.code}
         if problem.code == VERSIONS_DIFFER:
-            said["versions"] = both_versions()
-        wire.send(stdout, {"unusable": said})
+            problem_row["versions"] = both_versions()
+        wire.send(stdout, {"unusable": problem_row})
 
 
 def versions(library: Library) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def answer(
     if request["processes"] and not request["rescan"]:
         fleet.repartition()
     devices = []
-    for whole in tuple(fleet.wholes.values()):
-        mark(whole.index)
-        devices += _read_whole(fleet, whole, request)
+    for board in tuple(fleet.wholes.values()):
+        mark(board.index)
+        devices += _read_whole(fleet, board, request)
     mark(NOTHING)
     reply = {
         "generation": fleet.generation,
@@ -91,64 +91,64 @@ def answer(
     }
     if request["known"] != fleet.generation:
         reply["static"] = [
-            {**whole.static, "instances": list(whole.instance_static.values())}
-            for whole in fleet.wholes.values()
+            {**board.static, "instances": list(board.instance_static.values())}
+            for board in fleet.wholes.values()
         ]
     return reply
 
 
-def in_order(reply: dict[str, Any], wanted: Sequence[str]) -> dict[str, Any]:
+def in_order(reply: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """A reading with each device's values in the order that the parent named; ``None`` for a strange name."""
-    if "events" not in reply or tuple(wanted) == wire.MEASURES:
+    if "events" not in reply or tuple(names) == wire.MEASURES:
         return reply
     lines = [
-        (uuid, [row[SLOT[name]] if name in SLOT else None for name in wanted], *rest)
+        (uuid, [row[SLOT[name]] if name in SLOT else None for name in names], *rest)
         for uuid, row, *rest in reply["devices"]
     ]
     return {**reply, "devices": lines}
 
 
-def _read_whole(fleet: Fleet, whole: Whole, request: dict[str, Any]) -> list[tuple[Any, ...]]:
+def _read_whole(fleet: Fleet, board: Whole, request: dict[str, Any]) -> list[tuple[Any, ...]]:
     now_us, width_us = request["now_us"], request["width_us"]
     processes = request["processes"]
     try:
         # With MIG on, processes run on instances only, and each instance has its own list.
-        reading = whole.device.read(now_us, width_us, processes=processes and not whole.mig)
+        reading = board.device.read(now_us, width_us, processes=processes and not board.mig)
     except DeviceFailed as failure:
-        _give_up(fleet, whole, failure)
+        _give_up(fleet, board, failure)
         return []
-    fleet.failed.pop(whole.index, None)
-    if whole.static["by_place"]:
+    fleet.failed.pop(board.index, None)
+    if board.static["by_place"]:
         reading.flags.append(UUID_UNREADABLE)
-    out = [_line(whole.uuid, reading)]
-    for uuid, device in tuple(whole.instances.items()):
-        part = _read_instance(fleet, whole, uuid, device, request)
+    out = [_line(board.uuid, reading)]
+    for uuid, device in tuple(board.instances.items()):
+        part = _read_instance(fleet, board, uuid, device, request)
         if part:
             out.append(_line(uuid, part))
-        if whole.uuid not in fleet.wholes:
+        if board.uuid not in fleet.wholes:
             return []
     return out
 
 
 def _read_instance(
-    fleet: Fleet, whole: Whole, uuid: str, device: Device, request: dict[str, Any]
+    fleet: Fleet, board: Whole, uuid: str, device: Device, request: dict[str, Any]
 ) -> Reading | None:
     try:
         return device.read(request["now_us"], request["width_us"], processes=request["processes"])
     except DeviceFailed as failure:
         if failure.code in LOST:
-            _give_up(fleet, whole, failure)
+            _give_up(fleet, board, failure)
         elif instance_went(failure.code):
-            whole.instances.pop(uuid, None)
-            whole.instance_static.pop(uuid, None)
+            board.instances.pop(uuid, None)
+            board.instance_static.pop(uuid, None)
             fleet.generation += 1
         return None
 
 
-def _give_up(fleet: Fleet, whole: Whole, failure: DeviceFailed) -> None:
+def _give_up(fleet: Fleet, board: Whole, failure: DeviceFailed) -> None:
     if failure.code == UNINITIALIZED:
         raise Unusable(failure.call, failure.code) from failure
-    fleet.lose(whole, failure.call, failure.code)
+    fleet.lose(board, failure.call, failure.code)
 
 
 def _line(uuid: str, reading: Reading) -> tuple[Any, ...]:
@@ -161,11 +161,11 @@ def _failed(fleet: Fleet) -> list[dict[str, Any]]:
 
 def _capabilities(fleet: Fleet) -> list[dict[str, Any]]:
     out = []
-    for whole in fleet.wholes.values():
-        parts = [(whole.static, whole.device)]
-        parts += [(whole.instance_static[uuid], device) for uuid, device in whole.instances.items()]
+    for board in fleet.wholes.values():
+        parts = [(board.static, board.device)]
+        parts += [(board.instance_static[uuid], device) for uuid, device in board.instances.items()]
         for static, device in parts:
-            out.append({**static, "ways": device.ways(), "refused": device.refused, "parent": whole.uuid})
+            out.append({**static, "ways": device.ways(), "refused": device.refused, "parent": board.uuid})
     return out
 
 

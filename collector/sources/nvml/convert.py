@@ -35,19 +35,19 @@ _activities = itemgetter(*_ACTIVITIES)
 def gpus(static: Iterable[Mapping[str, Any]], node: NodeName, driver: str | None) -> tuple[Gpu, ...]:
     """Every GPU and MIG instance; a partitioned GPU keeps the share that no instance has."""
     out: list[Gpu] = []
-    for told in static:
-        parts = told["instances"]
+    for entry in static:
+        parts = entry["instances"]
         taken = sum(part["compute_slices"] for part in parts)
-        slices = told["slices"] if told["mig"] else 1
-        persistence = told["persistence_mode"]
+        slices = entry["slices"] if entry["mig"] else 1
+        persistence = entry["persistence_mode"]
         board = Gpu(
-            uuid=GpuUuid(told["uuid"]),
+            uuid=GpuUuid(entry["uuid"]),
             node=node,
-            index=told["index"],
-            model=told["model"],
+            index=entry["index"],
+            model=entry["model"],
             driver_version=driver,
-            power_limit_mw=told["power_limit_mw"],
-            share_of_device=max(slices - taken, 0) / slices if told["mig"] else 1.0,
+            power_limit_mw=entry["power_limit_mw"],
+            share_of_device=max(slices - taken, 0) / slices if entry["mig"] else 1.0,
             persistence_mode=None if persistence is None else bool(persistence),
         )
         out.append(board)
@@ -59,10 +59,10 @@ def mig_places(static: Iterable[Mapping[str, Any]]) -> tuple[MigPlace, ...]:
     """Where every MIG instance lies."""
     return tuple(
         MigPlace(
-            uuid=GpuUuid(part["uuid"]), parent_uuid=GpuUuid(told["uuid"]), gpu_instance=part["gpu_instance"]
+            uuid=GpuUuid(part["uuid"]), parent_uuid=GpuUuid(entry["uuid"]), gpu_instance=part["gpu_instance"]
         )
-        for told in static
-        for part in told["instances"]
+        for entry in static
+        for part in entry["instances"]
     )
 
 
@@ -250,8 +250,8 @@ def explain(code: int) -> str:
 
 def explain_problem(problem: Mapping[str, Any]) -> str:
     """``explain_call`` of what a child says; where versions differ, with both as far as they are told."""
-    told = problem.get("versions") or {}
-    both = ", ".join(f"{what} {told[key]}" for key, what in _BOTH if told.get(key))
+    versions = problem.get("versions") or {}
+    both = ", ".join(f"{what} {versions[key]}" for key, what in _BOTH if versions.get(key))
     words = explain_call(problem["call"], problem["code"])
     return words.replace(_VERSIONS, f"{_VERSIONS} ({both})") if both else words
 

@@ -118,13 +118,13 @@ class Device:
         self._fields = readers.Fields(self._library, self.handle, names)
         if self.is_instance:
             return
-        taken = set(names)
+        occupied = set(names)
         for name, function, arguments, has_period in readers.SCALARS:
             scalar = readers.Scalar(
                 self._library, self.handle, name, function, arguments, has_period=has_period
             )
-            (self._spare if name in taken else self._scalars).append(scalar)
-            taken.add(name)
+            (self._spare if name in occupied else self._scalars).append(scalar)
+            occupied.add(name)
         samples = self._library.call("nvmlDeviceGetSamples")
         self._rings = {
             "gpu_utilization": Ring(samples, self.handle, GPU),
@@ -207,8 +207,8 @@ class Device:
             self._read_scalars(row)
 
     def _give_up_field(self, name: str, code: int) -> None:
-        left = [other for other in self._fields.names if other != name]
-        self._fields = readers.Fields(self._library, self.handle, left)
+        names = [other for other in self._fields.names if other != name]
+        self._fields = readers.Fields(self._library, self.handle, names)
         self._next_way(name, code)
 
     def _next_way(self, name: str, code: int) -> None:
@@ -238,10 +238,10 @@ class Device:
         answered = False
         refused: list[Listing] = []
         for listing in self._lists:
-            code, found = listing.read()
+            code, processes_read = listing.read()
             if code == SUCCESS:
                 answered = True
-                entries += found
+                entries += processes_read
             elif self._gone("nvmlDeviceGetComputeRunningProcesses", code):
                 refused.append(listing)
             else:

@@ -84,29 +84,29 @@ class Fleet:
         if count == self._count and not thorough:
             return
         self._count = count
-        found: dict[str, Whole] = {}
+        boards: dict[str, Whole] = {}
         self.failed = {i: f for i, f in self.failed.items() if i in self._avoid or f["code"] in LOST}
         for index in range(count):
             if index in self._avoid:
                 continue
             self._mark(index)
-            whole = self._at(index)
-            if whole:
-                found[whole.uuid] = whole
+            board = self._at(index)
+            if board:
+                boards[board.uuid] = board
         self._mark(-1)
-        if found.keys() != self.wholes.keys():
+        if boards.keys() != self.wholes.keys():
             self.generation += 1
             self._events = None
-        self.wholes = found
+        self.wholes = boards
         if self._events is None:
             self._watch_events()
 
-    def lose(self, whole: Whole, call: str, code: int) -> None:
+    def lose(self, board: Whole, call: str, code: int) -> None:
         """Forget a device that failed; a lost one's handle is never used again."""
-        self.failed[whole.index] = {"index": whole.index, "uuid": whole.uuid, "call": call, "code": code}
+        self.failed[board.index] = {"index": board.index, "uuid": board.uuid, "call": call, "code": code}
         if code in LOST:
-            self._lost.add(address(whole.handle))
-            del self.wholes[whole.uuid]
+            self._lost.add(address(board.handle))
+            del self.wholes[board.uuid]
             self.generation += 1
             self._events = None
 
@@ -128,10 +128,10 @@ class Fleet:
 
     def repartition(self) -> None:
         """Look for instances that came or went on GPUs where MIG is on."""
-        for whole in self.wholes.values():
-            if whole.mig:
-                self._mark(whole.index)
-                self._find_instances(whole)
+        for board in self.wholes.values():
+            if board.mig:
+                self._mark(board.index)
+                self._find_instances(board)
 
     def _at(self, index: int) -> Whole | None:
         handle = pynvml.c_nvmlDevice_t()
@@ -147,22 +147,22 @@ class Fleet:
         except DeviceFailed as failure:
             if failure.code in LOST:
                 self._lost.add(address(handle))
-            said = {"index": index, "uuid": None, "call": failure.call, "code": failure.code}
-            self.failed[index] = said
+            problem = {"index": index, "uuid": None, "call": failure.call, "code": failure.code}
+            self.failed[index] = problem
             return None
 
     def _known(self, handle: Any, index: int) -> Whole:
         uuid, by_place = self._name_of(handle)
-        whole = self.wholes.get(uuid)
-        if whole is None or address(whole.handle) != address(handle):
-            whole = Whole(handle, index, uuid, Device(self._library, handle))
-        static = {**self._static(whole, index), "by_place": by_place}
-        whole.index = index
-        if static != whole.static:
-            whole.static = static
+        board = self.wholes.get(uuid)
+        if board is None or address(board.handle) != address(handle):
+            board = Whole(handle, index, uuid, Device(self._library, handle))
+        static = {**self._static(board, index), "by_place": by_place}
+        board.index = index
+        if static != board.static:
+            board.static = static
             self.generation += 1
-        self._find_instances(whole)
-        return whole
+        self._find_instances(board)
+        return board
 
     def _name_of(self, handle: Any) -> tuple[str, bool]:
         """The device's UUID; where the driver tells none that can be read, its place: node and bus id.
@@ -184,42 +184,42 @@ class Fleet:
             raise DeviceFailed("nvmlDeviceGetUUID", NAMELESS)
         return f"{self._node}/{bus_id}", True
 
-    def _static(self, whole: Whole, index: int) -> dict[str, Any]:
-        library, handle = self._library, whole.handle
+    def _static(self, board: Whole, index: int) -> dict[str, Any]:
+        library, handle = self._library, board.handle
         current, pending = pynvml.c_uint(0), pynvml.c_uint(0)
         mig = library.call("nvmlDeviceGetMigMode")(handle, pynvml.byref(current), pynvml.byref(pending))
-        whole.mig = mig == SUCCESS and current.value == _MIG_ON
+        board.mig = mig == SUCCESS and current.value == _MIG_ON
         return {
-            "uuid": whole.uuid,
+            "uuid": board.uuid,
             "index": index,
             "model": library.text("nvmlDeviceGetName", handle),
             "power_limit_mw": library.number("nvmlDeviceGetEnforcedPowerLimit", handle),
             "persistence_mode": library.number("nvmlDeviceGetPersistenceMode", handle),
-            "mig": whole.mig,
+            "mig": board.mig,
             "slices": library.number("nvmlDeviceGetMaxMigDeviceCount", handle) or _USUAL_SLICES,
         }
 
-    def _find_instances(self, whole: Whole) -> None:
-        found: dict[str, Device] = {}
+    def _find_instances(self, board: Whole) -> None:
+        devices: dict[str, Device] = {}
         static: dict[str, dict[str, Any]] = {}
-        if whole.mig:
-            for at in range(whole.static["slices"]):
+        if board.mig:
+            for at in range(board.static["slices"]):
                 handle = pynvml.c_nvmlDevice_t()
                 get = self._library.call("nvmlDeviceGetMigDeviceHandleByIndex")
-                if get(whole.handle, at, pynvml.byref(handle)) != SUCCESS:
+                if get(board.handle, at, pynvml.byref(handle)) != SUCCESS:
                     continue
-                told = self._instance(whole, handle, at)
-                if told:
-                    uuid, static[uuid], found[uuid] = (
-                        told["uuid"],
-                        told,
-                        self._instance_device(whole, told, handle),
+                description = self._instance(board, handle, at)
+                if description:
+                    uuid, static[uuid], devices[uuid] = (
+                        description["uuid"],
+                        description,
+                        self._instance_device(board, description, handle),
                     )
-        if static != whole.instance_static:
+        if static != board.instance_static:
             self.generation += 1
-        whole.instances, whole.instance_static = found, static
+        board.instances, board.instance_static = devices, static
 
-    def _instance(self, whole: Whole, handle: Any, at: int) -> dict[str, Any] | None:
+    def _instance(self, board: Whole, handle: Any, at: int) -> dict[str, Any] | None:
         library = self._library
         uuid = library.text("nvmlDeviceGetUUID", handle)
         attributes = pynvml.c_nvmlDeviceAttributes()
@@ -229,7 +229,7 @@ class Fleet:
         if code != SUCCESS or gpu_instance is None:
             return None
         if uuid is None or not _UUID.fullmatch(uuid):  # as drivers before 470 named it, by its numbers
-            uuid = f"MIG-{whole.uuid}/{gpu_instance}/{compute_instance or 0}"
+            uuid = f"MIG-{board.uuid}/{gpu_instance}/{compute_instance or 0}"
         name = library.text("nvmlDeviceGetName", handle) or ""
         return {
             "uuid": uuid,
@@ -241,11 +241,11 @@ class Fleet:
             "compute_slices": int(attributes.computeInstanceSliceCount),
         }
 
-    def _instance_device(self, whole: Whole, told: dict[str, Any], handle: Any) -> Device:
-        known = whole.instances.get(told["uuid"])
-        if known and address(known.handle) == address(handle):
-            return known
-        return Device(self._library, handle, parent=whole.handle, gpu_instance=told["gpu_instance"])
+    def _instance_device(self, board: Whole, description: dict[str, Any], handle: Any) -> Device:
+        device = board.instances.get(description["uuid"])
+        if device and address(device.handle) == address(handle):
+            return device
+        return Device(self._library, handle, parent=board.handle, gpu_instance=description["gpu_instance"])
 
     def _watch_events(self) -> None:
         """Register for XIDs; False when the driver gives none, so that only a change asks again."""
@@ -257,8 +257,8 @@ class Fleet:
         if not self._events:
             return
         register = self._library.call("nvmlDeviceRegisterEvents")
-        for whole in self.wholes.values():
-            register(whole.handle, pynvml.c_ulonglong(XID_EVENT), self._events)
+        for board in self.wholes.values():
+            register(board.handle, pynvml.c_ulonglong(XID_EVENT), self._events)
 
 
 def instance_went(code: int) -> bool:

@@ -27,12 +27,12 @@ def held_bytes(pids: Sequence[int]) -> Mapping[int, Mapping[str, int] | None]:
     lists = _lists(library)
     if lists is None:
         return dict.fromkeys(pids)
-    found: dict[int, dict[str, int | None]] = {pid: {} for pid in pids}
+    bytes_by_pid: dict[int, dict[str, int | None]] = {pid: {} for pid in pids}
     for uuid, sizes in lists:
         for pid, size in sizes.items():
-            if pid in found:
-                found[pid][uuid] = size
-    return {pid: _all_known(sizes) for pid, sizes in found.items()}
+            if pid in bytes_by_pid:
+                bytes_by_pid[pid][uuid] = size
+    return {pid: _all_known(sizes) for pid, sizes in bytes_by_pid.items()}
 
 
 def still_listed(pids: Sequence[int]) -> Sequence[int] | None:
@@ -63,8 +63,8 @@ def _lists(library: Library) -> Sequence[tuple[str, Mapping[int, int | None]]] |
     if library.call("nvmlDeviceGetCount_v2")(ctypes.byref(count)) != SUCCESS:
         return None
     lists = [_listed(library, index) for index in range(count.value)]
-    known = [each for each in lists if each is not None]
-    return known if len(known) == len(lists) else None
+    lists_read = [each for each in lists if each is not None]
+    return lists_read if len(lists_read) == len(lists) else None
 
 
 def _listed(library: Library, index: int) -> tuple[str, Mapping[int, int | None]] | None:
@@ -83,8 +83,8 @@ def _listed(library: Library, index: int) -> tuple[str, Mapping[int, int | None]
 
 
 def _all_known(sizes: Mapping[str, int | None]) -> Mapping[str, int] | None:
-    known = {uuid: size for uuid, size in sizes.items() if size is not None}
-    return known if known and len(known) == len(sizes) else None
+    measured = {uuid: size for uuid, size in sizes.items() if size is not None}
+    return measured if measured and len(measured) == len(sizes) else None
 
 
 if __name__ == "__main__":

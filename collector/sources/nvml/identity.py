@@ -48,12 +48,12 @@ class ProcessStarts:
 
     def look(self, pids: Iterable[int]) -> Mapping[int, Seen]:
         """Each pid as it is now; those not asked about any more are forgotten."""
-        wanted = set(pids)
+        distinct = set(pids)
         for descriptor, _ in self._poll.poll(0) if self._pids else ():
             self._forget(self._pids[descriptor])
-        for pid in self._known.keys() - wanted:
+        for pid in self._known.keys() - distinct:
             self._forget(pid)
-        return {pid: self._known[pid][1] if pid in self._known else self._first_look(pid) for pid in wanted}
+        return {pid: self._known[pid][1] if pid in self._known else self._first_look(pid) for pid in distinct}
 
     def close(self) -> None:
         """Close all descriptors; safe to call twice."""
@@ -66,16 +66,16 @@ class ProcessStarts:
         descriptor = None
         with contextlib.suppress(OSError, AttributeError, OverflowError):
             descriptor = os.pidfd_open(pid)
-        seen = self._read(pid)
+        start = self._read(pid)
         if descriptor is None:
-            return seen
-        if seen is _ABSENT:
+            return start
+        if start is _ABSENT:
             os.close(descriptor)
-            return seen
-        self._known[pid] = (descriptor, seen)
+            return start
+        self._known[pid] = (descriptor, start)
         self._pids[descriptor] = pid
         self._poll.register(descriptor, select.POLLIN)
-        return seen
+        return start
 
     def _read(self, pid: int) -> Seen:
         try:

@@ -106,8 +106,8 @@ def both_versions(
 
     NVML itself tells none where the two differ.
     """
-    found = _LIBRARY_FILE.search(_said(maps))
-    return {"library": None if found is None else found[1], "kernel": _said(kernel).strip() or None}
+    match = _LIBRARY_FILE.search(_said(maps))
+    return {"library": None if match is None else match[1], "kernel": _said(kernel).strip() or None}
 
 
 def _said(file: Path) -> str:

@@ -135,12 +135,14 @@ def _ask(worker: Worker, contained: bool) -> Probe:
     now_us = time.time_ns() // 1000
     request = {"op": "read", "width_us": _TICK_US, "processes": True, "rescan": False, "known": 0}
     worker.ask({**request, "now_us": now_us}, _READ_S)
-    found = worker.ask({"op": "probe"}, _READ_S)
-    if "unusable" in found:
-        return _unusable(found["unusable"], contained)
-    versions = found["versions"]
-    gpus = tuple(_gpu(told) for told in found["devices"])
-    failed = tuple(f"GPU {one['index']}: {explain_call(one['call'], one['code'])}" for one in found["failed"])
+    answer = worker.ask({"op": "probe"}, _READ_S)
+    if "unusable" in answer:
+        return _unusable(answer["unusable"], contained)
+    versions = answer["versions"]
+    gpus = tuple(_gpu(device) for device in answer["devices"])
+    failed = tuple(
+        f"GPU {one['index']}: {explain_call(one['call'], one['code'])}" for one in answer["failed"]
+    )
     cuda = versions["cuda"]
     return Probe(
         driver_version=versions["driver"],
@@ -155,33 +157,33 @@ def _ask(worker: Worker, contained: bool) -> Probe:
     )
 
 
-def _gpu(told: Mapping[str, Any]) -> ProbedGpu:
-    instance = "profile" in told
-    persistence = told.get("persistence_mode")
+def _gpu(device: Mapping[str, Any]) -> ProbedGpu:
+    instance = "profile" in device
+    persistence = device.get("persistence_mode")
     return ProbedGpu(
-        uuid=told["uuid"],
-        index=told["index"],
-        model=told["model"],
-        parent_uuid=told["parent"] if instance else None,
-        mig=bool(told.get("mig")),
-        mig_profile=told.get("profile"),
+        uuid=device["uuid"],
+        index=device["index"],
+        model=device["model"],
+        parent_uuid=device["parent"] if instance else None,
+        mig=bool(device.get("mig")),
+        mig_profile=device.get("profile"),
         persistence_mode=None if persistence is None else bool(persistence),
-        is_named_by_place=not instance and bool(told.get("by_place")),
-        measures=tuple(_measure(name, words, told, instance=instance) for name, words in MEASURES),
+        is_named_by_place=not instance and bool(device.get("by_place")),
+        measures=tuple(_measure(name, words, device, instance=instance) for name, words in MEASURES),
     )
 
 
-def _measure(name: str, words: str, told: Mapping[str, Any], *, instance: bool) -> Measure:
-    by = told["ways"].get(name)
-    if name == "processes" and told.get("mig"):
+def _measure(name: str, words: str, device: Mapping[str, Any], *, instance: bool) -> Measure:
+    by = device["ways"].get(name)
+    if name == "processes" and device.get("mig"):
         return Measure(name=name, words=words, by=None, reason="MIG is on: looked up on each instance")
     if by is not None:
         return Measure(name=name, words=words, by=by)
     if instance and name not in _BY_INSTANCE:
         return Measure(name=name, words=words, by=None, reason=_INSTANCE_REASON)
-    code = told["refused"].get(name)
+    code = device["refused"].get(name)
     reason = "the driver did not say" if code is None else explain(code)
-    if told.get("mig") and name in _BOARD_ALONE:
+    if device.get("mig") and name in _BOARD_ALONE:
         reason = f"{reason} (not while MIG is on)"
     return Measure(name=name, words=words, by=None, reason=reason)
 
@@ -219,9 +221,9 @@ def _has(gpu: ProbedGpu, name: str) -> bool:
     return any(measure.name == name and measure.by for measure in gpu.measures)
 
 
-def _unusable(told: Mapping[str, Any], contained: bool) -> Probe:
-    is_absent = told["code"] in (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND)
-    return _without(explain_problem(told), contained, is_absent=is_absent)
+def _unusable(problem: Mapping[str, Any], contained: bool) -> Probe:
+    is_absent = problem["code"] in (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND)
+    return _without(explain_problem(problem), contained, is_absent=is_absent)
 
 
 def _without(problem: str, contained: bool, *, is_absent: bool = False) -> Probe:

@@ -89,14 +89,14 @@ def judge(
     for pid, memory, _ in entries:  # no process has such a pid, or more memory than there is
         if not 0 < pid <= LARGEST_PID or _is_above(memory, memory_total_bytes):
             return Verdict(total=None, flags=(GARBLED,))
-    held = union(entries)
-    alive = tuple([one for one in held if one[0] in there])
+    processes = union(entries)
+    alive = tuple([one for one in processes if one[0] in there])
     if alive:
-        return Verdict(alive, len(alive), above if len(alive) == len(held) else (GONE,))
+        return Verdict(alive, len(alive), above if len(alive) == len(processes) else (GONE,))
     if host_pids is False:
-        return Verdict(total=len(held), flags=(FOREIGN,))
+        return Verdict(total=len(processes), flags=(FOREIGN,))
     works = busy_ratio is not None and busy_ratio > NOISE_RATIO
-    if host_pids and not works and all(one.memory_used_bytes for one in held):
+    if host_pids and not works and all(one.memory_used_bytes for one in processes):
         return Verdict(flags=(DEAD,))
     return Verdict(total=None, flags=(UNSEEN,))
 
@@ -125,18 +125,18 @@ def _is_above(memory: int | None, memory_total_bytes: int | None) -> bool:
 
 def union(entries: Iterable[Entry]) -> list[Held]:
     """One for each pid, in order of first appearance; the same memory stands in both lists."""
-    held: dict[int, Held] = {}
+    processes: dict[int, Held] = {}
     for pid, memory, kind in entries:
-        known = held.get(pid)
-        if known is None:
-            held[pid] = Held(pid, _TYPES[kind], memory)
+        previous = processes.get(pid)
+        if previous is None:
+            processes[pid] = Held(pid, _TYPES[kind], memory)
             continue
-        held[pid] = Held(
+        processes[pid] = Held(
             pid=pid,
-            type=known.type if known.type is _TYPES[kind] else ProcessType.BOTH,
-            memory_used_bytes=_larger(known.memory_used_bytes, memory),
+            type=previous.type if previous.type is _TYPES[kind] else ProcessType.BOTH,
+            memory_used_bytes=_larger(previous.memory_used_bytes, memory),
         )
-    return list(held.values())
+    return list(processes.values())
 
 
 def believed(
@@ -157,13 +157,13 @@ def believed(
     return ({}, (USES_OF_STRANGERS,)) if foreign and strangers else (ratios, ())
 
 
-def served(entries: Iterable[Entry], held: Iterable[Held]) -> tuple[str, ...]:
+def served(entries: Iterable[Entry], processes: Iterable[Held]) -> tuple[str, ...]:
     """A flag where clients of an MPS server are among them.
 
     The server schedules what they compute, so the driver's use is expected to stand with it and to say
     nothing of each client (MPS documentation, "Architecture"; not seen by Fallow yet). It is not split.
     """
-    alive = {one.pid for one in held}
+    alive = {one.pid for one in processes}
     clients = any(pid in alive for pid, _, kind in entries if kind == MPS_CLIENT)
     return (USES_BY_SERVER,) if clients else ()
 

@@ -122,16 +122,16 @@ class Memory:
         if self.version == 2:
             code = self._two(self._handle, self._buffer)
             if code == SUCCESS:
-                total, reserved, _, taken = _MEMORY_2(self._buffer)
-                row[_USED], row[_RESERVED], row[_TOTAL] = taken, reserved, total
+                total, reserved, _, used = _MEMORY_2(self._buffer)
+                row[_USED], row[_RESERVED], row[_TOTAL] = used, reserved, total
                 return code
             if code not in REFUSED:
                 return code
             self.version = 1
         code = self._one(self._handle, self._buffer)
         if code == SUCCESS:
-            total, _, taken = _MEMORY_1(self._buffer)
-            row[_USED], row[_RESERVED], row[_TOTAL] = taken, None, total
+            total, _, used = _MEMORY_1(self._buffer)
+            row[_USED], row[_RESERVED], row[_TOTAL] = used, None, total
         return code
 
 
@@ -257,8 +257,8 @@ class Window(NamedTuple):
 
 def believable(stamps: list[int], values: list[int], since_us: int) -> tuple[list[int], list[int]]:
     """The samples newer than ``since_us`` with values that are percentages."""
-    kept = [(t, v) for t, v in zip(stamps, values, strict=True) if t > since_us and v <= 100]
-    return [t for t, _ in kept], [v for _, v in kept]
+    samples = [(t, v) for t, v in zip(stamps, values, strict=True) if t > since_us and v <= 100]
+    return [t for t, _ in samples], [v for _, v in samples]
 
 
 def summarize(oldest_us: int, newest_us: int, values: list[int], highest: int, after_us: int) -> Window:
@@ -321,13 +321,13 @@ class Ring:
     def _look_again(self, width_us: int) -> Window | None:
         """After several empty reads: the driver's clock may have been set back behind our timestamp."""
         self._silent += 1
-        seen = self._last.value
-        if self._silent < _PATIENCE or not seen:
+        value = self._last.value
+        if self._silent < _PATIENCE or not value:
             return None
         self._silent = 0
         self._last.value = 0
-        if self._ask() != SUCCESS or not self._count.value or self._newest_held() >= seen:
-            self._last.value = seen
+        if self._ask() != SUCCESS or not self._count.value or self._newest_held() >= value:
+            self._last.value = value
             return None
         return self._window(self._count.value, 0, width_us)
 

@@ -67,8 +67,8 @@ def failed(state: Restarts, now_ms: int, *, touching: int | None, reason: str) -
     if touching is not None:
         before = state.avoided.get(touching)
         pause = before.pause_ms if before else RETRY_LOST_MS
-        held = Avoided(until_ms=now_ms + pause, pause_ms=pause, reason=reason)
-        return replace(state, avoided={**state.avoided, touching: held})
+        avoidance = Avoided(until_ms=now_ms + pause, pause_ms=pause, reason=reason)
+        return replace(state, avoided={**state.avoided, touching: avoidance})
     wait = min(FIRST_WAIT_MS * 2**state.failures, LONGEST_WAIT_MS)
     return replace(state, failures=state.failures + 1, not_before_ms=now_ms + wait)
 
@@ -85,39 +85,39 @@ def noticed_lost(state: Restarts, now_ms: int, index: int, reason: str) -> Resta
 
 def wants_fresh_child(state: Restarts, now_ms: int) -> bool:
     """Whether a GPU that was left alone is due to be asked for again, which takes a new child."""
-    return any(_is_due(held, now_ms) for held in state.avoided.values())
+    return any(_is_due(avoidance, now_ms) for avoidance in state.avoided.values())
 
 
 def starting(state: Restarts, now_ms: int) -> tuple[frozenset[int], Restarts]:
     """The GPUs a new child must leave alone; those that are due get a try, and a longer pause after it."""
     renewed = {
-        index: _longer(held, now_ms) if _is_due(held, now_ms) else held
-        for index, held in state.avoided.items()
+        index: _longer(avoidance, now_ms) if _is_due(avoidance, now_ms) else avoidance
+        for index, avoidance in state.avoided.items()
     }
-    avoid = frozenset(index for index, held in state.avoided.items() if not _is_due(held, now_ms))
+    avoid = frozenset(index for index, avoidance in state.avoided.items() if not _is_due(avoidance, now_ms))
     return avoid, replace(state, avoided=renewed)
 
 
 def returned(state: Restarts, answered: set[int]) -> Restarts:
     """Forget the GPUs that answer again."""
-    left = {index: held for index, held in state.avoided.items() if index not in answered}
-    return state if len(left) == len(state.avoided) else replace(state, avoided=left)
+    rest = {index: avoidance for index, avoidance in state.avoided.items() if index not in answered}
+    return state if len(rest) == len(state.avoided) else replace(state, avoided=rest)
 
 
 def must_wait_ms(state: Restarts, now_ms: int) -> int:
     """How long to wait before the next try; 0 when it is time, or when the clock was set back."""
-    left = state.not_before_ms - now_ms
-    return left if 0 < left <= LONGEST_WAIT_MS else 0
+    remaining = state.not_before_ms - now_ms
+    return remaining if 0 < remaining <= LONGEST_WAIT_MS else 0
 
 
-def _is_due(held: Avoided, now_ms: int) -> bool:
+def _is_due(avoidance: Avoided, now_ms: int) -> bool:
     """Whether its pause is over, or longer than it ever was: the clock was set back."""
-    return not 0 < held.until_ms - now_ms <= held.pause_ms
+    return not 0 < avoidance.until_ms - now_ms <= avoidance.pause_ms
 
 
-def _longer(held: Avoided, now_ms: int) -> Avoided:
-    pause = min(held.pause_ms * 2, LONGEST_RETRY_LOST_MS)
-    return replace(held, until_ms=now_ms + pause, pause_ms=pause)
+def _longer(avoidance: Avoided, now_ms: int) -> Avoided:
+    pause = min(avoidance.pause_ms * 2, LONGEST_RETRY_LOST_MS)
+    return replace(avoidance, until_ms=now_ms + pause, pause_ms=pause)
 
 
 LOST_CODES = (15, 16, 28)
@@ -266,24 +266,26 @@ class NvmlSource:
 
     def _reading(self, answer: Mapping[str, Any], now_ms: int, width_ms: int, *, looked: bool) -> Reading:
         before = self._known
-        samples, found = self._gathering.gather(answer, now_ms, width_ms, looked=looked)
-        known = self._remember(answer, samples, now_ms)
-        happened = device_changes.events(before, known, samples, now_ms)
-        told = device_changes.xids(answer["events"], now_ms)
-        self._known = known
+        samples, unread = self._gathering.gather(answer, now_ms, width_ms, looked=looked)
+        gpus_now = self._remember(answer, samples, now_ms)
+        happened = device_changes.events(before, gpus_now, samples, now_ms)
+        events = device_changes.xids(answer["events"], now_ms)
+        self._known = gpus_now
         self._restarts = succeeded(self._restarts)
-        processes, process_samples = found if found else (None, None)
+        processes, process_samples = unread if unread else (None, None)
         return Reading(
             source=self._name,
             at_ms=now_ms,
-            gpus=tuple(known.gpus.values()),
+            gpus=tuple(gpus_now.gpus.values()),
             samples=samples,
             processes=processes,
             process_samples=process_samples,
-            events=(*happened, *told),
+            events=(*happened, *events),
             gaps=(
-                *device_changes.gaps(known, self._name, now_ms - width_ms, now_ms),
-                *device_changes.unnamed(known, self._failures(answer), self._name, now_ms - width_ms, now_ms),
+                *device_changes.gaps(gpus_now, self._name, now_ms - width_ms, now_ms),
+                *device_changes.unnamed(
+                    gpus_now, self._failures(answer), self._name, now_ms - width_ms, now_ms
+                ),
             ),
             mig_places=self._places,
             duration_ms=self._lasted_ms(),
@@ -308,14 +310,14 @@ class NvmlSource:
         return Known(gpus=present, blind=blind, energy_mj=device_changes.energies(self._known, samples))
 
     def _failures(self, answer: Mapping[str, Any]) -> list[Failure]:
-        return [self._failure(told) for told in answer["failed"]]
+        return [self._failure(failure) for failure in answer["failed"]]
 
-    def _failure(self, told: Mapping[str, Any]) -> Failure:
-        index, call, code = told["index"], told["call"], told["code"]
-        held = self._restarts.avoided.get(index)
-        reason = held.reason if held else explain_call(call, code)
-        is_lost = held is not None or code in LOST_CODES or call == HANDLE
-        return Failure(index=index, uuid=told["uuid"], reason=reason, lost=is_lost)
+    def _failure(self, failure: Mapping[str, Any]) -> Failure:
+        index, call, code = failure["index"], failure["call"], failure["code"]
+        avoidance = self._restarts.avoided.get(index)
+        reason = avoidance.reason if avoidance else explain_call(call, code)
+        is_lost = avoidance is not None or code in LOST_CODES or call == HANDLE
+        return Failure(index=index, uuid=failure["uuid"], reason=reason, lost=is_lost)
 
     def _note_lost(self, blind: Mapping[GpuUuid, Failure], read: set[GpuUuid], now_ms: int) -> None:
         for failure in blind.values():
@@ -333,9 +335,9 @@ class NvmlSource:
         self._end()
 
     def _refused(self, now_ms: int, problem: Mapping[str, Any]) -> Unavailable:
-        held = self._restarts.avoided.get(problem.get("index", NO_GPU))
-        self._last_reason = explain_problem(problem) if held is None else held.reason
-        if held is None and problem["code"] in (1, 999):
+        avoidance = self._restarts.avoided.get(problem.get("index", NO_GPU))
+        self._last_reason = explain_problem(problem) if avoidance is None else avoidance.reason
+        if avoidance is None and problem["code"] in (1, 999):
             self._last_reason += f" ({CONTAINER_ADVICE})"
         self._restarts = failed(self._restarts, now_ms, touching=None, reason=self._last_reason)
         self._end()

@@ -77,15 +77,15 @@ def send(fd: int, message: Any) -> None:
 def receive(fd: int, timeout_s: float | None = None) -> Any:
     """Read one frame; blocks for at most ``timeout_s``. Raises PipeClosed or PipeSilent."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    held = _read(fd, deadline)
-    while len(held) < _LENGTH.size:
-        held += _read(fd, deadline)
-    (size,) = _LENGTH.unpack_from(held)
+    body = _read(fd, deadline)
+    while len(body) < _LENGTH.size:
+        body += _read(fd, deadline)
+    (size,) = _LENGTH.unpack_from(body)
     if size > _LARGEST:
         raise PipeClosed(f"a frame of {size} bytes cannot be one of ours")
-    while len(held) < _LENGTH.size + size:
-        held += _read(fd, deadline)
-    return marshal.loads(memoryview(held)[_LENGTH.size :])
+    while len(body) < _LENGTH.size + size:
+        body += _read(fd, deadline)
+    return marshal.loads(memoryview(body)[_LENGTH.size :])
 
 
 def has_something(fd: int, timeout_s: float) -> bool:
@@ -97,8 +97,8 @@ def has_something(fd: int, timeout_s: float) -> bool:
 
 def _read(fd: int, deadline: float | None) -> bytes:
     if deadline is not None:
-        left = deadline - time.monotonic()
-        if not has_something(fd, max(left, 0)):
+        remaining = deadline - time.monotonic()
+        if not has_something(fd, max(remaining, 0)):
             raise PipeSilent("no answer in time")
     chunk = os.read(fd, _CHUNK)
     if not chunk:

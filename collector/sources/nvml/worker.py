@@ -147,8 +147,8 @@ class Worker:
             return f"was ended by {signal.Signals(-code).name}"
         self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(self._stderr.tell() - _TAIL_BYTES, 0))
-        said = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
-        return f"ended with status {code}" + (f": {said[-1]}" if said else "")
+        lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
+        return f"ended with status {code}" + (f": {lines[-1]}" if lines else "")
 
 
 def _unlinked() -> int:

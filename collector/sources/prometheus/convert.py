@@ -141,9 +141,9 @@ def _ladder(
     for name, step in reversed(LADDER):
         column = device.columns.get(name)
         if column is not None:
-            known = ~np.isnan(column)
-            rung[known] = int(step)
-            utilization = np.where(known, np.minimum(column, 1.0), utilization)
+            is_measured = ~np.isnan(column)
+            rung[is_measured] = int(step)
+            utilization = np.where(is_measured, np.minimum(column, 1.0), utilization)
     flags = np.full(rows, None, object)
     for name in RATIOS:
         if name in device.columns:
@@ -162,9 +162,9 @@ def _nullable(values: npt.NDArray[np.float64], name: str) -> pa.Array:
     kind = SAMPLE_SCHEMA.field(name).type
     if name.endswith("_ratio"):
         return pa.array(np.minimum(values, 1.0).astype(np.float32), mask=np.isnan(values))
-    whole = np.rint(values)
-    blank = ~(whole <= _LIMITS[kind])
-    return pa.array(np.where(blank, 0, whole).astype(np.int64), mask=blank).cast(kind)
+    rounded = np.rint(values)
+    blank = ~(rounded <= _LIMITS[kind])
+    return pa.array(np.where(blank, 0, rounded).astype(np.int64), mask=blank).cast(kind)
 
 
 def _gpu(device: Device, parts: Iterable[Device]) -> Gpu:
@@ -206,8 +206,8 @@ def _memory_total(device: Device) -> int | None:
 
 def _newest(device: Device, name: str) -> float | None:
     column = device.columns.get(name)
-    known = np.empty(0) if column is None else column[~np.isnan(column)]
-    return float(known[-1]) if len(known) else None
+    values = np.empty(0) if column is None else column[~np.isnan(column)]
+    return float(values[-1]) if len(values) else None
 
 
 def _xids(device: Device, keep: npt.NDArray[np.bool_]) -> Iterator[Event]:
@@ -215,8 +215,8 @@ def _xids(device: Device, keep: npt.NDArray[np.bool_]) -> Iterator[Event]:
     column = device.columns.get("xid")
     if column is None:
         return
-    known = np.flatnonzero(~np.isnan(column))
-    for before, after in pairwise(known):
+    places = np.flatnonzero(~np.isnan(column))
+    for before, after in pairwise(places):
         if keep[after] and column[after] not in (0, column[before]):
             yield Event(
                 uuid=device.identity.uuid,

@@ -32,14 +32,14 @@ Range = tuple[int, int]
 
 def remaining(window: Range, done: Iterable[Range]) -> tuple[Range, ...]:
     """The parts of the window that no done range covers, in order."""
-    left, at = [], window[0]
+    spans, at = [], window[0]
     for start, end in sorted(done):
         if start >= window[1]:
             break
         if start > at:
-            left.append((at, start))
+            spans.append((at, start))
         at = max(at, end)
-    return (*left, (at, window[1])) if at < window[1] else tuple(left)
+    return (*spans, (at, window[1])) if at < window[1] else tuple(spans)
 
 
 def cut(ranges: Iterable[Range], longest_ms: int) -> Iterator[Range]:
@@ -193,19 +193,19 @@ def import_history(
     tally = _Tally()
     with PrometheusServer(access) as server, ThreadPoolExecutor(settings.threads) as pool:
         found = _survey(server, access, window, store, settings)
-        whole = total_ms(found.todo)
+        total = total_ms(found.todo)
         for piece in cut(found.todo, _piece_ms(found, settings.rows)):
-            told_before = len(server.partial)
-            history = _read(server, pool, found=found, settings=settings, piece=piece, tally=tally)
+            messages_before = len(server.partial)
+            history = _read(server, pool, plan=found, settings=settings, piece=piece, tally=tally)
             added = store.write_history(history) if len(history.samples) else 0
             settled = min(piece[1], window[1] - SETTLED_MS)
-            if len(server.partial) > told_before:
+            if len(server.partial) > messages_before:
                 tally.partial_ms += piece[1] - piece[0]
             elif settled > piece[0]:
                 store.note_import(found.origin, piece[0], settled, added)
             tally.rows_added += added
             tally.read_ms += piece[1] - piece[0]
-            progress(_progress(tally, whole, piece[1]))
+            progress(_progress(tally, total, piece[1]))
     return ImportSummary(
         origin=found.origin,
         step_ms=found.step_ms,
@@ -215,8 +215,8 @@ def import_history(
         rows_added=tally.rows_added,
         samples_read=tally.samples_read,
         pieces=tally.pieces,
-        read_ms=whole,
-        skipped_ms=window[1] - window[0] - whole,
+        read_ms=total,
+        skipped_ms=window[1] - window[0] - total,
         partial_ms=tally.partial_ms,
         remark=next(iter(server.partial), ""),
         unnamed=found.unnamed,
@@ -248,8 +248,8 @@ def _survey(
 
 def _origin(access: Access, match: str) -> str:
     """What was read, by name: another tenant or another selector is another origin."""
-    told = [f"{name}: {value}" for name, value in sorted(access.headers.items())]
-    return " ".join([place(access.url), *([selector(match)] if match else []), *told])
+    headers = [f"{name}: {value}" for name, value in sorted(access.headers.items())]
+    return " ".join([place(access.url), *([selector(match)] if match else []), *headers])
 
 
 def _nothing(server: PrometheusServer, origin: str, window: Range) -> str:
@@ -263,10 +263,10 @@ def _nothing(server: PrometheusServer, origin: str, window: Range) -> str:
     )
 
 
-def _piece_ms(found: Survey, rows: int) -> int:
+def _piece_ms(plan: Survey, rows: int) -> int:
     """As long as Prometheus and memory allow, in whole hours where it is longer than one."""
-    points = min(POINTS, max(rows // found.series, 10))
-    longest = points * found.step_ms
+    points = min(POINTS, max(rows // plan.series, 10))
+    longest = points * plan.step_ms
     return longest // HOUR_MS * HOUR_MS if longest > HOUR_MS else longest
 
 
@@ -274,20 +274,20 @@ def _read(
     server: PrometheusServer,
     pool: ThreadPoolExecutor,
     *,
-    found: Survey,
+    plan: Survey,
     settings: ImportSettings,
     piece: Range,
     tally: _Tally,
 ) -> History:
     """All metrics of one piece; a few steps more at its beginning tell how wide the first samples are."""
-    lead_ms = _LEAD_STEPS * found.slowest_ms
+    lead_ms = _LEAD_STEPS * plan.slowest_ms
 
     def read(name: str) -> list[Series]:
         return server.samples(selector(f'__name__="{name}"', settings.match), piece[0] - lead_ms, piece[1])
 
-    series = [each for many in pool.map(read, found.metrics) for each in many]
+    series = [each for many in pool.map(read, plan.metrics) for each in many]
     history = history_of(
-        devices(series, found.site),
+        devices(series, plan.site),
         source=settings.source,
         from_ms=piece[0],
     )

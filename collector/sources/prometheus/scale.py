@@ -38,10 +38,10 @@ def scales(target: Iterable[Series]) -> tuple[Times, Values]:
 
 
 def _anywhere(at: Times, many: Iterable[Series], test: Callable[[Values], Truths]) -> Truths:
-    found = np.zeros(len(at), bool)
+    mask = np.zeros(len(at), bool)
     for series in many:
-        found[np.searchsorted(at, series.at_ms[test(series.values)])] = True
-    return found
+        mask[np.searchsorted(at, series.at_ms[test(series.values)])] = True
+    return mask
 
 
 def _present(at: Times, times: list[Times]) -> Truths:

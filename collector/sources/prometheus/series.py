@@ -113,21 +113,21 @@ def _collect(series: Iterable[tuple[Series, tuple[Claim, ...] | None]]) -> dict[
     by_target: dict[tuple[str, ...], list[tuple[Series, tuple[Claim, ...] | None]]] = {}
     for each, named in series:
         by_target.setdefault(target_of(each.labels), []).append((each, named))
-    found: dict[GpuUuid, Collected] = {}
+    result: dict[GpuUuid, Collected] = {}
     for target, group in by_target.items():
         factors = scales([each for each, _ in group])
         for each, named in group:
-            _assign(found, each, target, factors, held=named or ())
-    return found
+            _assign(result, each, target, factors, claims=named or ())
+    return result
 
 
 def _assign(
-    found: dict[GpuUuid, Collected],
+    result: dict[GpuUuid, Collected],
     series: Series,
     target: tuple[str, ...],
     factors: tuple[Times, Values],
     *,
-    held: tuple[Claim, ...],
+    claims: tuple[Claim, ...],
 ) -> None:
     measure = measure_of(series.name)
     who = identity(series.labels, fallback_node=_instance(series.labels))
@@ -138,20 +138,20 @@ def _assign(
         at_ms=series.at_ms,
         values=series.values * _factor(measure, series.at_ms, factors),
         measure=measure,
-        claims=held,
+        claims=claims,
     )
     last = int(series.at_ms[-1])
-    device = _known(found, who, last)
+    device = _known(result, who, last)
     if who.parent is not None:
-        board = _known(found, parent_of(who), last)
+        board = _known(result, parent_of(who), last)
         if measure.scope is Scope.BOARD:
             board.parts.append(Part(target, part.at_ms, part.values, measure, ()))
             part.values = np.full(len(part.at_ms), np.nan)
     device.parts.append(part)
 
 
-def _known(found: dict[GpuUuid, Collected], who: Identity, last_ms: int) -> Collected:
-    device = found.setdefault(who.uuid, Collected(who, last_ms))
+def _known(result: dict[GpuUuid, Collected], who: Identity, last_ms: int) -> Collected:
+    device = result.setdefault(who.uuid, Collected(who, last_ms))
     if last_ms > device.last_ms:
         device.identity, device.last_ms = who, last_ms
     return device
@@ -172,15 +172,15 @@ def _leave_to_the_instance(board: Collected, instance: Collected) -> None:
             part.values = np.where(np.isin(part.at_ms, times), np.nan, part.values)
 
 
-def _on_grid(found: Collected, site: Site) -> Device:
-    steps = [site.steps[part.target] for part in found.parts if part.target in site.steps]
+def _on_grid(device: Collected, site: Site) -> Device:
+    steps = [site.steps[part.target] for part in device.parts if part.target in site.steps]
     step_ms = min(steps, default=site.step_ms)
-    at = _grid(found.parts, step_ms)
+    at = _grid(device.parts, step_ms)
     ranked: Ranked = {}
     of_holders: dict[Claim, Ranked] = {}
     present: dict[Claim, npt.NDArray[np.bool_]] = {}
     undecided = np.zeros(len(at), bool)
-    for part in found.parts:
+    for part in device.parts:
         place, on_grid = _places(at, part.at_ms)
         values = part.values[on_grid]
         for claim in part.claims:
@@ -193,25 +193,25 @@ def _on_grid(found: Collected, site: Site) -> Device:
             column = columns.setdefault(key, np.full(len(at), np.nan))
             column[place] = np.fmax(column[place], values)
     own = _believed(ranked)
-    told = {claim: _believed(columns) for claim, columns in of_holders.items()}
+    columns_by_claim = {claim: _believed(columns) for claim, columns in of_holders.items()}
     return Device(
-        identity=found.identity,
+        identity=device.identity,
         at_ms=at,
         width_ms=_widths(at, step_ms),
-        columns=_with_repeated(own, told),
+        columns=_with_repeated(own, columns_by_claim),
         present=present,
         undecided=undecided,
-        of_holders=_beside_its_own(own, told),
+        of_holders=_beside_its_own(own, columns_by_claim),
     )
 
 
 def _with_repeated(
-    own: Mapping[str, Values], told: Mapping[Claim, Mapping[str, Values]]
+    own: Mapping[str, Values], columns_by_claim: Mapping[Claim, Mapping[str, Values]]
 ) -> dict[str, Values]:
     """The device's columns; where no row is its own, those of its holders repeat its value."""
     columns = dict(own)
     for name in OF_HOLDERS:
-        rows = [values[name] for values in told.values() if name in values]
+        rows = [values[name] for values in columns_by_claim.values() if name in values]
         if rows:
             repeated = np.fmax.reduce(rows)
             columns[name] = np.where(np.isnan(own[name]), repeated, own[name]) if name in own else repeated
@@ -219,7 +219,7 @@ def _with_repeated(
 
 
 def _beside_its_own(
-    own: Mapping[str, Values], told: Mapping[Claim, Mapping[str, Values]]
+    own: Mapping[str, Values], columns_by_claim: Mapping[Claim, Mapping[str, Values]]
 ) -> dict[Claim, dict[str, Values]]:
     """What single holders did, where a row was the device's own; without one, theirs repeat its value."""
     return {
@@ -228,7 +228,7 @@ def _beside_its_own(
             for name, values in columns.items()
             if name in own
         }
-        for claim, columns in told.items()
+        for claim, columns in columns_by_claim.items()
         if columns.keys() & own.keys()
     }
 

@@ -143,14 +143,14 @@ class PrometheusServer:
         instances = set(self.label_values("instance", selector, from_ms, to_ms))
         try:
             answer = json.loads(self._get("/api/v1/targets", {"state": "active"}))
-            found = {
+            addresses = {
                 str(target["scrapeUrl"])
                 for target in answer["data"]["activeTargets"]
                 if target["labels"].get("instance") in instances
             }
         except (ImportFailed, ValueError, KeyError, TypeError, AttributeError):
             return ()
-        return tuple(sorted(found))
+        return tuple(sorted(addresses))
 
     def counts(
         self, expression: str, from_ms: int, to_ms: int, step_ms: int
@@ -187,13 +187,13 @@ class PrometheusServer:
         return [part for series in found if len((part := _after(series, from_ms)).at_ms)]
 
     def _get(self, path: str, query: Mapping[str, str]) -> bytes:
-        for left in range(self._patience.tries - 1, -1, -1):
+        for remaining in range(self._patience.tries - 1, -1, -1):
             try:
                 return self._answer(self._client.get(path, params=dict(query)))
             except (httpx.TransportError, _Passing) as error:
-                if not left or DISTRUST in str(error):
+                if not remaining or DISTRUST in str(error):
                     raise self._gave_up(error) from error
-                nth = self._patience.tries - 1 - left
+                nth = self._patience.tries - 1 - remaining
                 time.sleep(self._patience.pause_s * 2**nth * random.uniform(0.5, 1.5))
             except httpx.InvalidURL as error:
                 raise NotPrometheus(f"{self._where} is no URL ({error}). {NOT_A_PROMETHEUS}") from error

@@ -52,7 +52,7 @@ def look_at(
         if (step_ms := usual_step_ms(each.at_ms)) is not None:
             target = target_of(each.labels)
             steps[target] = min(step_ms, steps.get(target, step_ms))
-    told = sorted(steps.values()) or [_USUAL_STEP_MS]
+    steps_ms = sorted(steps.values()) or [_USUAL_STEP_MS]
     exported = server.labels(selector(of_name, match, f'{EXPORTED_POD[0]}!=""'), *window)
     clusters = {
         value
@@ -62,10 +62,10 @@ def look_at(
     }
     return Scrapes(
         series=series,
-        fastest_ms=told[0],
-        slowest_ms=told[-1],
+        fastest_ms=steps_ms[0],
+        slowest_ms=steps_ms[-1],
         site=Site(
-            step_ms=int(np.median(told)),
+            step_ms=int(np.median(steps_ms)),
             steps=steps,
             exporters=exporters(_up(server, window, match), exported),
             several_clusters=len(clusters) > 1,
@@ -76,8 +76,8 @@ def look_at(
 def without_uuid(server: PrometheusServer, window: tuple[int, int], match: str) -> tuple[str, ...]:
     """The GPUs that no UUID names, by their target and number (``node1:9400 gpu 0``). Raises ImportFailed."""
     nameless = [f'{label}=""' for label in UUID]
-    found = server.labels(selector(DCGM, match, *nameless, 'gpu!=""'), *window)
-    return tuple(sorted({f"{each.get('instance', '')} gpu {each['gpu']}".strip() for each in found}))
+    labels = server.labels(selector(DCGM, match, *nameless, 'gpu!=""'), *window)
+    return tuple(sorted({f"{each.get('instance', '')} gpu {each['gpu']}".strip() for each in labels}))
 
 
 def shared_nodes(server: PrometheusServer, window: tuple[int, int], match: str) -> tuple[str, ...]:
@@ -113,14 +113,14 @@ def _largest(
     """The metric with the most series at a time, that number, and when it had samples last."""
     for looks in (_COARSE, _FINE):
         grid = max((window[1] - window[0]) // looks, MINUTE_MS)
-        found = []
+        values = []
         for name in metrics:
             of_name = f'__name__="{name}"'
             counts = server.counts(f"count({selector(of_name, match)})", *window, grid)
             if counts:
-                found.append((int(max(count for _, count in counts)), name, counts[-1][0]))
-        if found:
-            series, name, last_ms = max(found)
+                values.append((int(max(count for _, count in counts)), name, counts[-1][0]))
+        if values:
+            series, name, last_ms = max(values)
             return name, series, last_ms
     return metrics[0], _USUAL_SERIES, window[1]
 

@@ -31,13 +31,13 @@ class Assignment:
 def notebook(a: Assignment) -> Stretches:
     """Bursts of testing between thinking while the person is at the desk; a living kernel otherwise."""
     parts = [stretch(a.from_ms, LabelKind.NOTEBOOK_AWAY, memory_bytes=GIB // 2, run=0)]
-    run, held = 0, GIB // 2
+    run, memory_bytes = 0, GIB // 2
     for begin, end in desk_hours(a.person, a.draw, a.from_ms, a.to_ms):
         if a.draw.random() < 0.15:
-            run, held = run + 1, GIB // 2
-        session = _session(a, begin, end, run, held)
-        held = int(session["memory_bytes"][-1])
-        parts += [session, stretch(end, LabelKind.NOTEBOOK_AWAY, memory_bytes=held, run=run)]
+            run, memory_bytes = run + 1, GIB // 2
+        session = _session(a, begin, end, run, memory_bytes)
+        memory_bytes = int(session["memory_bytes"][-1])
+        parts += [session, stretch(end, LabelKind.NOTEBOOK_AWAY, memory_bytes=memory_bytes, run=run)]
     return joined(*parts, to_ms=a.to_ms)
 
 
@@ -63,12 +63,12 @@ def large_training(a: Assignment) -> Stretches:
     at, run = a.from_ms + _minutes(a.draw, 5, 25), 0
     memory = int(a.memory_bytes * a.draw.uniform(0.35, 0.95))
     while at < a.to_ms:
-        kept = int(a.memory_bytes * a.draw.uniform(0.1, 0.5))
+        memory_bytes = int(a.memory_bytes * a.draw.uniform(0.1, 0.5))
         work = _training(a.draw, _training_level(a.draw))
         parts.append(stretch(at, LabelKind.LARGE_TRAINING, work=work, memory_bytes=memory, run=run))
         at += _hours(a.draw, 6.0, 0.7, 1.5, 40.0)
         parts.append(
-            stretch(at, LabelKind.BETWEEN_RUNS, memory_bytes=kept, run=run)
+            stretch(at, LabelKind.BETWEEN_RUNS, memory_bytes=memory_bytes, run=run)
             if stays
             else stretch(at, LabelKind.BETWEEN_RUNS_EMPTY)
         )
@@ -182,7 +182,7 @@ def lost(a: Assignment) -> Stretches:
     return stretch(a.from_ms, LabelKind.LOST)
 
 
-def _session(a: Assignment, begin_ms: int, end_ms: int, run: int, held: int) -> Stretches:
+def _session(a: Assignment, begin_ms: int, end_ms: int, run: int, memory_bytes: int) -> Stretches:
     pairs = (end_ms - begin_ms) // (2 * MINUTE_MS) + 4
     think = np.clip(a.draw.lognormal(np.log(170.0), 0.8, pairs), 20.0, 720.0)
     burst = np.clip(a.draw.lognormal(np.log(150.0), 0.7, pairs), 60.0, 1500.0)
@@ -191,8 +191,8 @@ def _session(a: Assignment, begin_ms: int, end_ms: int, run: int, held: int) -> 
     starts = np.concatenate([[begin_ms], ends[:-1]])
     wish = a.draw.lognormal(np.log(4.0 * GIB), 0.9, pairs)
     limit = 0.7 * a.memory_bytes
-    memory = np.maximum.accumulate(np.maximum(held, np.minimum(wish, limit))).astype(np.int64)
-    before = np.concatenate([[held], memory[:-1]])
+    memory = np.maximum.accumulate(np.maximum(memory_bytes, np.minimum(wish, limit))).astype(np.int64)
+    before = np.concatenate([[memory_bytes], memory[:-1]])
     work = Work(
         sm=a.draw.uniform(0.4, 0.8), util=0.9, controller=a.draw.uniform(0.1, 0.35), tensor=0.03, jitter=0.2
     )

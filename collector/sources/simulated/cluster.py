@@ -39,10 +39,10 @@ from collector.sources.simulated.timeline import Ints, Stretches
 
 def table_of(played: Played, gpus: tuple[Gpu, ...], keep: npt.NDArray[np.bool_], width_ms: int) -> pa.Table:
     """The rows that were measured and are wanted (``keep``: one flag an instant), as SAMPLE_SCHEMA."""
-    wanted = np.flatnonzero(played.measured & np.tile(keep, len(gpus)))
-    count = len(wanted)
+    places = np.flatnonzero(played.measured & np.tile(keep, len(gpus)))
+    count = len(places)
     whose = pa.DictionaryArray.from_arrays(
-        pa.array(wanted // max(len(keep), 1), pa.int32()), pa.array([str(gpu.uuid) for gpu in gpus])
+        pa.array(places // max(len(keep), 1), pa.int32()), pa.array([str(gpu.uuid) for gpu in gpus])
     )
     ready: dict[str, pa.Array] = {
         "uuid": whose.cast(pa.string()),
@@ -50,7 +50,7 @@ def table_of(played: Played, gpus: tuple[Gpu, ...], keep: npt.NDArray[np.bool_],
         "rung": pa.array(np.full(count, Basis.SM_ACTIVE, np.uint8)),
     }
     arrays = [
-        ready[field.name] if field.name in ready else _array(played, wanted, field, count)
+        ready[field.name] if field.name in ready else _array(played, places, field, count)
         for field in SAMPLE_SCHEMA
     ]
     return pa.Table.from_arrays(arrays, schema=SAMPLE_SCHEMA)
@@ -73,11 +73,11 @@ def samples_of(played: Played, gpus: tuple[Gpu, ...], width_ms: int) -> tuple[Gp
     )
 
 
-def _array(played: Played, wanted: npt.NDArray[np.int64], field: pa.Field, count: int) -> pa.Array:
+def _array(played: Played, places: npt.NDArray[np.int64], field: pa.Field, count: int) -> pa.Array:
     values = played.columns.get(field.name)
     if values is None:
         return pa.nulls(count, field.type)
-    return pa.array(values[wanted].astype(field.type.to_pandas_dtype()), field.type)
+    return pa.array(values[places].astype(field.type.to_pandas_dtype()), field.type)
 
 
 PROCESS_STEP_MS = HOUR_MS
@@ -233,11 +233,11 @@ class SimulatedCluster:
             yield Gap(source=source, from_ms=low, to_ms=high, reason=blind.reason)
 
     def _sighted(self, at_ms: Ints) -> npt.NDArray[np.bool_]:
-        seen = np.ones(len(at_ms), np.bool_)
+        mask = np.ones(len(at_ms), np.bool_)
         if len(at_ms):
             for blind in blind_times(self.seed, int(at_ms[0]) - 1, int(at_ms[-1])):
-                seen &= (at_ms <= blind.from_ms) | (at_ms > blind.to_ms)
-        return seen
+                mask &= (at_ms <= blind.from_ms) | (at_ms > blind.to_ms)
+        return mask
 
     def _process_samples(self, played: Played, at_ms: Ints, width_ms: int) -> tuple[ProcessSample, ...]:
         if not len(at_ms):

@@ -24,13 +24,13 @@ class Blindness:
 
 def blind_times(seed: int, from_ms: int, to_ms: int) -> tuple[Blindness, ...]:
     """Every blindness that touches ``[from_ms, to_ms)``, whole."""
-    found: list[Blindness] = []
+    outages: list[Blindness] = []
     for week in range(from_ms // _WEEK_MS - 1, to_ms // _WEEK_MS + 1):
         draw = draw_from(seed, "blind", week)
         for _ in range(int(draw.integers(1, 4))):
             begin = week * _WEEK_MS + int(draw.integers(7 * 24 * 60)) * MINUTE_MS
             lasts = int(draw.integers(2, 26)) * MINUTE_MS
             reason = _REASONS[int(draw.integers(len(_REASONS)))]
-            found.append(Blindness(from_ms=begin, to_ms=begin + lasts, reason=reason))
-    touching = [b for b in found if b.from_ms < to_ms and b.to_ms > from_ms]
+            outages.append(Blindness(from_ms=begin, to_ms=begin + lasts, reason=reason))
+    touching = [b for b in outages if b.from_ms < to_ms and b.to_ms > from_ms]
     return tuple(sorted(touching, key=lambda blind: blind.from_ms))

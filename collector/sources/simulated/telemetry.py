@@ -127,10 +127,10 @@ def play(s: Score, at_ms: Ints) -> Played:
     seconds = np.maximum((t - before) / 1000.0, 1.0)
 
     def fold(values: npt.NDArray[np.generic]) -> Floats:
-        whole = values.reshape(lanes, times)[:gpus].astype(np.float64).copy()
+        grid = values.reshape(lanes, times)[:gpus].astype(np.float64).copy()
         for extra in range(gpus, lanes):
-            whole[s.lane_gpus[extra]] += values.reshape(lanes, times)[extra]
-        return whole.ravel()
+            grid[s.lane_gpus[extra]] += values.reshape(lanes, times)[extra]
+        return grid.ravel()
 
     columns = _columns(
         s,
