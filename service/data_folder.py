@@ -122,13 +122,13 @@ def announced(data: Path) -> Announcement | None:
     Raises ``Untrusted``.
     """
     try:
-        said = json.loads(read_text(announcement_file(data)))
+        document = json.loads(read_text(announcement_file(data)))
         return Announcement(
-            url=str(said["url"]),
-            pid=int(said["pid"]),
-            started_ms=int(said["started_ms"]),
-            version=str(said["version"]),
-            socket=None if said.get("socket") is None else str(said["socket"]),
+            url=str(document["url"]),
+            pid=int(document["pid"]),
+            started_ms=int(document["started_ms"]),
+            version=str(document["version"]),
+            socket=None if document.get("socket") is None else str(document["socket"]),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -144,8 +144,8 @@ def announce(data: Path, announcement: Announcement) -> None:
 
 def withdraw(data: Path, pid: int) -> None:
     """Remove DATA/service.json if it is this process's own."""
-    said = announced(data)
-    if said is not None and said.pid == pid:
+    announcement = announced(data)
+    if announcement is not None and announcement.pid == pid:
         announcement_file(data).unlink(missing_ok=True)
 
 
@@ -154,8 +154,8 @@ def token(data: Path) -> str | None:
 
     Raises ``Untrusted``.
     """
-    if (given := given_token()) is not None:
-        return given
+    if (secret := given_token()) is not None:
+        return secret
     try:
         return read_text(token_file(data)).strip() or None
     except (OSError, UnicodeDecodeError):
@@ -164,5 +164,5 @@ def token(data: Path) -> str | None:
 
 def given_token() -> str | None:
     """The token from $FALLOW_TOKEN."""
-    given = os.environ.get(TOKEN_VARIABLE)
-    return given.strip() if given else None
+    secret = os.environ.get(TOKEN_VARIABLE)
+    return secret.strip() if secret else None

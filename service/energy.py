@@ -51,19 +51,19 @@ def wasted(rows: Iterable[Row]) -> Energy:
 
 
 def _sum(rows: Iterable[Row], kwh: str, ratio: str, hours: str) -> Energy:
-    measured = whole = known = 0.0
-    any_known, any_row = False, False
+    measured = total = known = 0.0
+    is_any_measured, any_row = False, False
     for row in rows:
         any_row = True
         part, energy = text.known(row.get(ratio)), text.known(row.get(kwh))
         time = text.known(row[hours]) or 0.0
-        whole += time
+        total += time
         known += time * (part or 0.0)
         if energy is not None:
-            any_known = True
+            is_any_measured = True
             measured += energy
     return Energy(
-        kwh=measured if any_known or not any_row else None, known_ratio=known / whole if whole else None
+        kwh=measured if is_any_measured or not any_row else None, known_ratio=known / total if total else None
     )
 
 

@@ -128,8 +128,8 @@ def free_port(wanted: int, *, fixed: bool) -> int:
                     )
                     raise LaunchFailed(message) from error
                 continue
-            found: int = probe.getsockname()[1]
-            return found
+            free: int = probe.getsockname()[1]
+            return free
     raise LaunchFailed("no free port on 127.0.0.1")
 
 
@@ -221,8 +221,8 @@ def _stop(children: Sequence["subprocess.Popen[bytes]"]) -> None:
 
 
 def _still_starting(data: Path) -> str | None:
-    said = running(data)
-    if said is None:
+    announcement = running(data)
+    if announcement is None:
         return None
     try:
         health = connect(data).health()
@@ -237,12 +237,12 @@ def _is_well(port: int) -> bool:
     Its port stands in the child's command line before it listens, so anybody could be there first and be sent
     the code of whoever opens the page.
     """
-    made = HTTPConnection("127.0.0.1", port, timeout=1)
+    connection = HTTPConnection("127.0.0.1", port, timeout=1)
     try:
-        made.connect()
-        must_trust_peer(made.sock, f"http://127.0.0.1:{port}")
-        made.request("GET", "/_stcore/health")
-        return made.getresponse().status == 200
+        connection.connect()
+        must_trust_peer(connection.sock, f"http://127.0.0.1:{port}")
+        connection.request("GET", "/_stcore/health")
+        return connection.getresponse().status == 200
     except Untrusted as stranger:
         raise LaunchFailed(
             f"port {port} for the dashboard was taken by another account ({stranger}); choose another with "
@@ -251,4 +251,4 @@ def _is_well(port: int) -> bool:
     except (OSError, HTTPException, ServiceDown):
         return False
     finally:
-        made.close()
+        connection.close()

@@ -66,8 +66,8 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0
 def log_event(log: logging.Logger, event: str, level: int = logging.INFO, **fields: object) -> None:
     """Write one event; fields that are ``None`` are left out. Never blocks, never raises."""
     if log.isEnabledFor(level):
-        known = {name: value for name, value in fields.items() if value is not None}
-        log.log(level, "%s", event, extra={"event": event, "fields": known})
+        values = {name: value for name, value in fields.items() if value is not None}
+        log.log(level, "%s", event, extra={"event": event, "fields": values})
 
 
 class TextFormatter(logging.Formatter):

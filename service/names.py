@@ -47,8 +47,8 @@ def composed(text: str) -> str:
 
 def objection(text: str, rule: Rule) -> str | None:
     """Why that cannot be such a name, and what would do; ``None``: it can. Quotes one character at most."""
-    found = _fault(text, rule)
-    return None if found is None else f"{rule.what} {found}; {rule.asks} will do"
+    fault = _fault(text, rule)
+    return None if fault is None else f"{rule.what} {fault}; {rule.asks} will do"
 
 
 def as_project(name: str) -> str:
@@ -56,8 +56,8 @@ def as_project(name: str) -> str:
     text = composed(name)
     if objection(text, PROJECT) is None:
         return text
-    held = "".join(each if _may_follow(each, PROJECT) else "-" for each in text)
-    begun = next((held[at:] for at, each in enumerate(held) if _may_begin(each)), "")
+    text_with_dashes = "".join(each if _may_follow(each, PROJECT) else "-" for each in text)
+    begun = next((text_with_dashes[at:] for at, each in enumerate(text_with_dashes) if _may_begin(each)), "")
     return begun[: PROJECT.longest].rstrip("-") or "nameless"
 
 
@@ -86,10 +86,10 @@ def _may_follow(each: str, rule: Rule) -> bool:
 
 def _told(each: str) -> str:
     """One character, so that people know which: itself where it can be seen, and its number and name."""
-    known = unicodedata.name(each, "").lower() or _NAMELESS.get(unicodedata.category(each), "")
-    number = f"U+{ord(each):04X}{', ' if known else ''}{known}"
-    seen = each.isprintable() and each != " " and unicodedata.category(each)[0] not in "MZ"
-    return f"'{each}' ({number})" if seen and ord(each) not in UNSEEN else number
+    name = unicodedata.name(each, "").lower() or _NAMELESS.get(unicodedata.category(each), "")
+    number = f"U+{ord(each):04X}{', ' if name else ''}{name}"
+    is_visible = each.isprintable() and each != " " and unicodedata.category(each)[0] not in "MZ"
+    return f"'{each}' ({number})" if is_visible and ord(each) not in UNSEEN else number
 
 
 _NAMELESS = {"Cc": "a control character", "Cs": "a byte that is no text"}

@@ -34,8 +34,8 @@ def on_a_line(text: str, most: int = LONGEST) -> str:
     """The text as one visible line of at most ``most`` characters, an ellipsis where it went on."""
     if _PLAIN.fullmatch(text):  # nearly always
         return text if len(text) <= most else f"{text[: most - 1]}{CUT}"
-    seen = _seen(text[: most + 1])
-    return seen if len(seen) <= most else f"{seen[: most - 1]}{CUT}"
+    line = _seen(text[: most + 1])
+    return line if len(line) <= most else f"{line[: most - 1]}{CUT}"
 
 
 def in_lines(text: str) -> str:
@@ -67,7 +67,7 @@ def shown_rows(value: T, shown: Callable[[str], str] = on_a_line) -> T:
 
 def escaped_json(text: str) -> str:
     """JSON whose strings steer no terminal that it is printed on: the same values to whoever parses it."""
-    return _OTHERS.sub(lambda found: found[0] if _is_seen(found[0]) else json.dumps(found[0])[1:-1], text)
+    return _OTHERS.sub(lambda result: result[0] if _is_seen(result[0]) else json.dumps(result[0])[1:-1], text)
 
 
 def _line(text: str) -> str:
@@ -75,19 +75,19 @@ def _line(text: str) -> str:
 
 
 def _seen(text: str) -> str:
-    made: list[str] = []
+    characters: list[str] = []
     marks = 0
     for each in text:
         if unicodedata.category(each) == "Zs":
-            made.append(each if each in OUR_SPACES else " ")
+            characters.append(each if each in OUR_SPACES else " ")
             marks = 0
             continue
         marks = marks + 1 if unicodedata.combining(each) else 0
         if marks > MARKS:
-            made += [CUT] if marks == MARKS + 1 else []
+            characters += [CUT] if marks == MARKS + 1 else []
         else:
-            made.append(each if _is_seen(each) else ascii(each)[1:-1])
-    return "".join(made)
+            characters.append(each if _is_seen(each) else ascii(each)[1:-1])
+    return "".join(characters)
 
 
 def _is_seen(each: str) -> bool:

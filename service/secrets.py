@@ -16,7 +16,7 @@ class NoSecret(FallowError):
 
 def secret(reference: str, environment: Mapping[str, str] | None = None) -> str:
     """What ``reference``, a match of ``REFERENCE``, stands for; reads the file. Raises ``NoSecret``."""
-    given = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     name = reference[2:-1]
     if name.startswith("file:"):
         path = Path(name.removeprefix("file:")).expanduser()
@@ -25,11 +25,11 @@ def secret(reference: str, environment: Mapping[str, str] | None = None) -> str:
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no text"
             raise NoSecret(f"the secret in {path} cannot be read: {why}") from error
-    if name not in given:
+    if name not in variables:
         raise NoSecret(f"${name} is not in the service's environment")
-    return given[name]
+    return variables[name]
 
 
 def filled_in(text: str, environment: Mapping[str, str] | None = None) -> str:
     """``text`` with every reference replaced by its secret. Raises ``NoSecret``."""
-    return REFERENCE.sub(lambda found: secret(found[0], environment), text)
+    return REFERENCE.sub(lambda result: secret(result[0], environment), text)

@@ -145,16 +145,16 @@ def tell_accounts(data: Path, name: str = ACCOUNT, file: Path = SYSTEM_FILE) -> 
 
     A file that is there is left as it is. Raises ``SystemdTrouble`` where it names another account, or none.
     """
-    wanted = f'[system]\naccount = "{name}"\ndata = "{data}"\n'
-    found = system(file)
-    if found.account == name:
+    content = f'[system]\naccount = "{name}"\ndata = "{data}"\n'
+    content_now = system(file)
+    if content_now.account == name:
         return False
     if file.exists():
-        other = f"names {found.account}" if found.account else "names no account"
+        other = f"names {content_now.account}" if content_now.account else "names no account"
         raise SystemdTrouble(
-            f"{file} {other}; people's commands believe this service once it says:\n{wanted}"
+            f"{file} {other}; people's commands believe this service once it says:\n{content}"
         )
-    _write(file, wanted, for_user=False)
+    _write(file, content, for_user=False)
     return True
 
 
@@ -220,14 +220,14 @@ def _remove(unit: Path, for_user: bool) -> None:
 
 def standing(unit: Path, *, for_user: bool) -> Standing:
     """How the unit stands. Raises ``SystemdTrouble``."""
-    said = _ask(("show", unit.name, "--property=ActiveState,SubState,UnitFileState,MainPID"), for_user)
-    found = dict(line.partition("=")[::2] for line in said.splitlines())
-    pid = found.get("MainPID", "0")
+    output = _ask(("show", unit.name, "--property=ActiveState,SubState,UnitFileState,MainPID"), for_user)
+    properties = dict(line.partition("=")[::2] for line in output.splitlines())
+    pid = properties.get("MainPID", "0")
     return Standing(
         unit=unit,
         installed=unit.exists(),
-        active=found.get("ActiveState") or None,
-        enabled=found.get("UnitFileState") or None,
+        active=properties.get("ActiveState") or None,
+        enabled=properties.get("UnitFileState") or None,
         pid=int(pid) if pid.isdigit() and pid != "0" else None,
     )
 
@@ -239,10 +239,10 @@ def _ask(words: tuple[str, ...], for_user: bool) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SystemdTrouble(f"`{' '.join(command)}` did not answer: {error}") from error
     if done.returncode != 0:
-        found = done.stderr.strip() or f"status {done.returncode}"
-        if for_user and NO_BUS in found:
+        message = done.stderr.strip() or f"status {done.returncode}"
+        if for_user and NO_BUS in message:
             raise SystemdTrouble(NOT_LOGGED_IN)
-        raise SystemdTrouble(f"`{' '.join(command)}` failed: {found}; see `journalctl -u {_named(words)}`")
+        raise SystemdTrouble(f"`{' '.join(command)}` failed: {message}; see `journalctl -u {_named(words)}`")
     return done.stdout
 
 

@@ -105,13 +105,13 @@ def units(wanted: Deployment) -> Mapping[str, str]:
     return {**made, PROBE: _probe_unit(wanted), HAND: _hand_unit(wanted)}
 
 
-def service_unit(wanted: Deployment) -> str:
+def service_unit(deployment: Deployment) -> str:
     """The unit's file of the service."""
-    command = _command(wanted, "serve")
+    command = _command(deployment, "serve")
     place = "StateDirectory=fallow\nStateDirectoryMode=0750\n"
-    if wanted.data is not None:
-        place = "" if wanted.for_user else f"ReadWritePaths={quoted('-' + str(wanted.data))}\n"
-    apart = not (wanted.for_user or wanted.as_root)
+    if deployment.data is not None:
+        place = "" if deployment.for_user else f"ReadWritePaths={quoted('-' + str(deployment.data))}\n"
+    apart = not (deployment.for_user or deployment.as_root)
     return (
         "[Unit]\n"
         "Description=Fallow, which finds GPU hours that lie fallow and gives them back\n"
@@ -121,23 +121,23 @@ def service_unit(wanted: Deployment) -> str:
         "[Service]\n"
         f"Type=notify\nNotifyAccess=main\nExecStart={command}\n"
         "Restart=on-failure\nRestartSec=2\nTimeoutStartSec=60\nTimeoutStopSec=15\nKillMode=mixed\n"
-        f"{place}RuntimeDirectory=fallow{'' if wanted.for_user else ' fallow-gpus'}\n"
+        f"{place}RuntimeDirectory=fallow{'' if deployment.for_user else ' fallow-gpus'}\n"
         f"RuntimeDirectoryMode=0755\nRuntimeDirectoryPreserve=yes\nUMask=0027\nLimitNOFILE=16384\n"
-        f"{_powers(wanted)}\n"
+        f"{_powers(deployment)}\n"
         "[Install]\n"
-        f"WantedBy={'default.target' if wanted.for_user else 'multi-user.target'}\n"
+        f"WantedBy={'default.target' if deployment.for_user else 'multi-user.target'}\n"
     )
 
 
-def node_unit(wanted: Deployment) -> str:
+def node_unit(deployment: Deployment) -> str:
     """The unit's file of a machine that pushes. It is started again for ever: nobody looks at each of many.
 
     Its token is read by the account; the network is there for the head alone.
     """
-    command = _command(wanted, "node")
+    command = _command(deployment, "node")
     place = "StateDirectory=fallow-node\nStateDirectoryMode=0750\n"
-    if wanted.data is not None:
-        place = f"ReadWritePaths={quoted('-' + str(wanted.data))}\n"
+    if deployment.data is not None:
+        place = f"ReadWritePaths={quoted('-' + str(deployment.data))}\n"
     return (
         "[Unit]\n"
         "Description=Fallow's node: measures this machine's GPUs and pushes that to a head\n"
@@ -146,12 +146,12 @@ def node_unit(wanted: Deployment) -> str:
         "[Service]\n"
         f"Type=notify\nNotifyAccess=main\nExecStart={command}\n"
         "Restart=always\nRestartSec=10\nTimeoutStartSec=60\nTimeoutStopSec=15\nKillMode=mixed\n"
-        f"{place}UMask=0077\n{_powers(wanted)}\n"
+        f"{place}UMask=0077\n{_powers(deployment)}\n"
         "[Install]\nWantedBy=multi-user.target\n"
     )
 
 
-def _failed_unit(wanted: Deployment) -> str:
+def _failed_unit(deployment: Deployment) -> str:
     """The unit that tells operators that the service failed for good, and starts it anew a while later.
 
     It is not over before the start limit of the other one is, or systemd would refuse that start.
@@ -161,28 +161,28 @@ def _failed_unit(wanted: Deployment) -> str:
         "Description=Tell that Fallow's service does not start, and try again a while later\n"
         f"OnSuccess={SERVICE}\n\n"
         "[Service]\n"
-        f"Type=oneshot\nExecStart=-{_command(wanted, 'service', 'tell-failure')}\n"
+        f"Type=oneshot\nExecStart=-{_command(deployment, 'service', 'tell-failure')}\n"
         f"ExecStart=/bin/sleep {WITHIN_S}\n"
         "RuntimeDirectory=fallow-failed\nRuntimeDirectoryPreserve=yes\nUMask=0027\n"
-        f"{_powers(wanted)}"
+        f"{_powers(deployment)}"
     )
 
 
-def _command(wanted: Deployment, *verb: str) -> str:
-    place = "%S/fallow-node" if wanted.is_node else "%S/fallow"
-    data = str(wanted.data) if wanted.data is not None else place
-    words = [*wanted.program, *verb, "--data", data]
-    if wanted.config is not None:
-        words += ["--config", str(wanted.config)]
+def _command(deployment: Deployment, *verb: str) -> str:
+    place = "%S/fallow-node" if deployment.is_node else "%S/fallow"
+    data = str(deployment.data) if deployment.data is not None else place
+    words = [*deployment.program, *verb, "--data", data]
+    if deployment.config is not None:
+        words += ["--config", str(deployment.config)]
     return " ".join(word if word == place else quoted(word) for word in words)
 
 
-def _powers(wanted: Deployment) -> str:
-    if wanted.for_user:
+def _powers(deployment: Deployment) -> str:
+    if deployment.for_user:
         return USER_SHIELD
-    if wanted.as_root:
+    if deployment.as_root:
         return ROOT_SHIELD
-    hand = "" if wanted.is_node else f" FALLOW_HAND={HAND_SOCKET}"
+    hand = "" if deployment.is_node else f" FALLOW_HAND={HAND_SOCKET}"
     return (
         f"User={ACCOUNT}\nGroup={ACCOUNT}\nCapabilityBoundingSet=\nAmbientCapabilities=\n"
         f"Environment=FALLOW_PROBE={PROBE_SOCKET}{hand}\n"
@@ -190,8 +190,8 @@ def _powers(wanted: Deployment) -> str:
     )
 
 
-def _probe_unit(wanted: Deployment) -> str:
-    command = (*wanted.probe, "--socket", PROBE_SOCKET, "--user", ACCOUNT)
+def _probe_unit(deployment: Deployment) -> str:
+    command = (*deployment.probe, "--socket", PROBE_SOCKET, "--user", ACCOUNT)
     return _root_unit(
         "Fallow's probe: reads /proc of all users for the service",
         command,
@@ -199,10 +199,10 @@ def _probe_unit(wanted: Deployment) -> str:
     )
 
 
-def _hand_unit(wanted: Deployment) -> str:
-    data = MACHINE_DATA if wanted.data is None else wanted.data
+def _hand_unit(deployment: Deployment) -> str:
+    data = MACHINE_DATA if deployment.data is None else deployment.data
     command = (
-        *wanted.hand,
+        *deployment.hand,
         "--socket",
         HAND_SOCKET,
         "--user",

@@ -34,7 +34,7 @@ def own_commit(file: Path = COMMIT_FILE) -> str | None:
         return None
     ask = ("git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     try:
-        said = subprocess.run(ask, capture_output=True, text=True, timeout=GIT_LIMIT_S, check=True)
+        output = subprocess.run(ask, capture_output=True, text=True, timeout=GIT_LIMIT_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return said.stdout.strip() or None
+    return output.stdout.strip() or None

@@ -42,8 +42,8 @@ DOUBTS: Mapping[str, str] = {
 
 def activity(utilization: float | None, engines: float | None) -> float | None:
     """What the busiest part of a GPU of ``gpus_now`` does: the SMs, or a video engine beside them."""
-    known = [ratio for ratio in (text.known(utilization), text.known(engines)) if ratio is not None]
-    return max(known, default=None)
+    ratios = [ratio for ratio in (text.known(utilization), text.known(engines)) if ratio is not None]
+    return max(ratios, default=None)
 
 
 AT_MOST = "≤"
@@ -83,17 +83,17 @@ def bounds(rows: Iterable[Mapping[str, float | None]]) -> str:
 
 def copies(ratio: float | None) -> str | None:
     """What a GPU of ``gpus_now`` does that copies, as far as it is told; else ``None``."""
-    known = text.known(ratio)
+    value = text.known(ratio)
     return (
         None
-        if known is None
-        else f"copies, does not compute: its memory is read or written {text.percent(known)} of the time"
+        if value is None
+        else f"copies, does not compute: its memory is read or written {text.percent(value)} of the time"
     )
 
 
-def measured_part(what: str, told: Energy) -> str:
+def measured_part(what: str, energy: Energy) -> str:
     """What an energy is called where it stands alone, with the part of its hours that was measured."""
-    part = told.partly_of
+    part = energy.partly_of
     return what if part is None else f"{what}, of {text.percent(part)} of hours"
 
 
@@ -105,18 +105,18 @@ def is_silent(row: Mapping[str, object]) -> bool:
 
 def held_now(row: "ClusterNowRecord", now: datetime) -> str:
     """The row of ``cluster_now`` in a sentence, which says how long ago it was if that is past."""
-    held, idle = text.gpus(row["held_gpus"]), text.gpus(row["idle_held_gpus"])
+    gpus, idle = text.gpus(row["held_gpus"]), text.gpus(row["idle_held_gpus"])
     withheld = row.get("withheld_gpus") or 0
     at = row["as_of"]
     age_s = 0.0 if at is None or text.missing(at) else (now - text.aware(at)).total_seconds()
     if age_s > STALE_S:
         more = f"; {text.gpus_were(withheld)} withheld" if withheld else ""
-        told = f"{text.length(age_s)} ago {held} of {text.some_gpus(row['gpus'])}"
-        were = "was" if held == "1" else "were"
-        return f"{told} {were} held, {idle} of them did nothing{more}; now is unknown"
-    are, do = "is" if held == "1" else "are", "does" if idle == "1" else "do"
+        sentence = f"{text.length(age_s)} ago {gpus} of {text.some_gpus(row['gpus'])}"
+        were = "was" if gpus == "1" else "were"
+        return f"{sentence} {were} held, {idle} of them did nothing{more}; now is unknown"
+    are, do = "is" if gpus == "1" else "are", "does" if idle == "1" else "do"
     more = f"; {text.gpus(withheld)} {'is' if withheld == 1 else 'are'} withheld" if withheld else ""
-    return f"{held} of {text.some_gpus(row['gpus'])} {are} held now, {idle} of them {do} nothing{more}"
+    return f"{gpus} of {text.some_gpus(row['gpus'])} {are} held now, {idle} of them {do} nothing{more}"
 
 
 def energy_measured(rows: Sequence[Mapping[str, object]]) -> str:
@@ -168,5 +168,5 @@ def short_gpu(node: str | None, place: str | None, uuid: str | None) -> str:
 def doubts(flags: object) -> tuple[str, ...]:
     """Sentences for what was odd when a GPU's processes were looked at; what readers need no word for is left
     out. ``flags`` as `processes_now` has them, comma-separated or missing."""
-    said = () if text.missing(flags) else tuple(each.strip() for each in str(flags).split(","))
-    return tuple(DOUBTS[each] for each in said if each in DOUBTS)
+    names = () if text.missing(flags) else tuple(each.strip() for each in str(flags).split(","))
+    return tuple(DOUBTS[each] for each in names if each in DOUBTS)

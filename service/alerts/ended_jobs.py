@@ -26,9 +26,9 @@ REMEDIES = 2
 
 def least_gpu_hours(config: AlertsConfig) -> float | None:
     """From how many GPU-hours on anybody at all wants to hear of a job's end; ``None``: nobody does."""
-    asked = [config.ended_gpu_hours, *(each.ended_gpu_hours for each in config.by_receiver.values())]
-    wanted = [hours for hours in asked if hours > 0]
-    return min(wanted) if wanted and AlertKind.JOB_ENDED.value in config.kinds else None
+    thresholds = [config.ended_gpu_hours, *(each.ended_gpu_hours for each in config.by_receiver.values())]
+    positive = [hours for hours in thresholds if hours > 0]
+    return min(positive) if positive and AlertKind.JOB_ENDED.value in config.kinds else None
 
 
 def ended_jobs(facts: Facts, open_keys: Iterable[str]) -> Evaluation:
@@ -37,12 +37,12 @@ def ended_jobs(facts: Facts, open_keys: Iterable[str]) -> Evaluation:
     prefix = f"{AlertKind.JOB_ENDED.value}:"
     calm = {key: "it was told" for key in open_keys if key.startswith(prefix)}
     for each in facts.ended:
-        made = _condition(each)
+        condition = _condition(each)
         if each.job in facts.state.jobs:
-            calm[made.key] = "it has not ended"
+            calm[condition.key] = "it has not ended"
         else:
-            holds[made.key] = made
-            calm.pop(made.key, None)
+            holds[condition.key] = condition
+            calm.pop(condition.key, None)
     return Evaluation(at_ms=facts.now_ms, holds=holds, calm=calm)
 
 
@@ -50,10 +50,10 @@ def _condition(ended: Ended) -> Condition:
     row = ended.row
     whose = "somebody's" if row["user_name"] is None else f"{row['user_name']}'s"
     became = verdict(row)
-    found = [
+    remedies = [
         words.remedy_for(row.get("kind")) for kind in sorted(kinds(row)) if (words := words_of_kind(kind))
     ]
-    again = f" Next time: {'; or: '.join(found[:REMEDIES])}." if found else ""
+    again = f" Next time: {'; or: '.join(remedies[:REMEDIES])}." if remedies else ""
     if FindingKind.FALLING_GPU in kinds(row):
         again = " A GPU was lost under it: start it again from its newest checkpoint, on other GPUs."
     begun = text.clock(ended.from_ms)

@@ -111,15 +111,15 @@ class AlertEvaluator:
         facts = self._ground.facts()
         with self._lock:
             docket = self._known(facts.now_ms)
-            found = sight(facts, self._ground.config, asked_keys(docket.open.values()))
-            seen = joined(found, docket)
-            watch, turned = follow(docket, self._watch, seen, self._patience)
-            changes = (*turned, *unheard(docket, seen, self._unheard, turned))
+            evaluation = sight(facts, self._ground.config, asked_keys(docket.open.values()))
+            joint = joined(evaluation, docket)
+            watch, turned = follow(docket, self._watch, joint, self._patience)
+            changes = (*turned, *unheard(docket, joint, self._unheard, turned))
             self._unheard -= {change.case.number for change in changes}
             if changes:
-                self._ground.book.keep(changes, self._letters(changes, seen.at_ms), seen.at_ms)
+                self._ground.book.keep(changes, self._letters(changes, joint.at_ms), joint.at_ms)
                 _log_changes(changes)
-            self._docket = after(docket, changes, seen.at_ms, self._patience)
+            self._docket = after(docket, changes, joint.at_ms, self._patience)
             self._watch = watch
         return changes
 
@@ -137,9 +137,9 @@ class AlertEvaluator:
             now_ms = self._ground.clock.now_ms()
             self._gather(now_ms)
             self._post_due(now_ms)
-            for kept in self._ground.book.due(now_ms):
-                if kept.posted_ms is not None:
-                    self._settle(kept, now_ms)
+            for delivery in self._ground.book.due(now_ms):
+                if delivery.posted_ms is not None:
+                    self._settle(delivery, now_ms)
             for arrival in self._ground.book.arrived():
                 self._ground.book.tell_the_ladder(arrival, f"message to {arrival.receiver.name}", now_ms)
 
@@ -162,10 +162,10 @@ class AlertEvaluator:
 
     def _lately(self) -> Facts:
         """The facts of a moment ago: a cycle that tells many owners looks once."""
-        at_ms, known = self._ground.machine.monotonic_ms(), self._recent
-        if known is None or at_ms - known[0] > FRESH_MS:
-            known = self._recent = (at_ms, self._ground.facts())
-        return known[1]
+        at_ms, recent = self._ground.machine.monotonic_ms(), self._recent
+        if recent is None or at_ms - recent[0] > FRESH_MS:
+            recent = self._recent = (at_ms, self._ground.facts())
+        return recent[1]
 
     def _told(self, notice: Notice, receiver: Receiver, facts: Facts) -> Told:
         book, now_ms = self._ground.book, self._ground.clock.now_ms()
@@ -184,8 +184,10 @@ class AlertEvaluator:
         self._docket = after(docket, changes, now_ms, self._patience)
         if not letter.gathered:
             self._post_due(now_ms)
-        held = f"kept for {receiver.name}'s hours" if letter.gathered else f"on its way to {receiver.name}"
-        return Told(missed=(f"message: {held}",))
+        sentence = (
+            f"kept for {receiver.name}'s hours" if letter.gathered else f"on its way to {receiver.name}"
+        )
+        return Told(missed=(f"message: {sentence}",))
 
     def _telling(
         self, notice: Notice, receiver: Receiver, case: Incident | None, now_ms: int
@@ -194,7 +196,7 @@ class AlertEvaluator:
         wishes = wishes_of(receiver, config, delivery)
         lately = self._ground.book.lately(now_ms - HOUR_MS).get(receiver.id, 0)
         moment = when(AlertKind.HELD_IDLE, wishes, now_ms, lately)
-        said = in_zone(harmless(notice.message), wishes.zone)
+        sentence = in_zone(harmless(notice.message), wishes.zone)
         more = "" if case is None else text_of(case, Turn.OPENED, wishes, config.dashboard_url)
         hint = "" if more or not notice.hint else harmless(notice.hint)
         return AlertMessage(
@@ -204,7 +206,7 @@ class AlertEvaluator:
             turn=TELLING,
             kind=AlertKind.HELD_IDLE,
             title=f"About your job {notice.job}" if case is None else title_of(case, Turn.OPENED),
-            text="\n\n".join(filter(None, (said, more, hint))),
+            text="\n\n".join(filter(None, (sentence, more, hint))),
             made_ms=now_ms,
             due_ms=moment.due_ms if isinstance(moment, Digest) else now_ms,
             gathered=isinstance(moment, Digest),
@@ -215,35 +217,35 @@ class AlertEvaluator:
         if self._docket is None:
             book = self._ground.book
             self._docket = book.docket(now_ms - self._patience.quiet_ms)
-            told = (case.number for case in self._docket.open.values() if case.told_ms is not None)
-            self._unheard = frozenset(number for number in told if not book.receivers_of(number))
+            numbers = (case.number for case in self._docket.open.values() if case.told_ms is not None)
+            self._unheard = frozenset(number for number in numbers if not book.receivers_of(number))
         return self._docket
 
     def _letters(self, changes: tuple[Change, ...], at_ms: int) -> list[AlertMessage]:
         book, rules = self._ground.book, (self._ground.config, self._ground.delivery)
         lately = book.lately(at_ms - HOUR_MS)
-        made: list[AlertMessage] = []
+        messages: list[AlertMessage] = []
         for change in changes:
             known = book.receivers_of(change.case.number) if change.turn is Turn.CLOSED else ()
             for letter in letters_of(change, at_ms, rules, known, lately):
-                made.append(letter)
+                messages.append(letter)
                 if not letter.gathered:
                     lately[letter.receiver.id] = lately.get(letter.receiver.id, 0) + 1
-        return made
+        return messages
 
     def _gather(self, now_ms: int) -> None:
         """Make one letter of those that are due together, receiver by receiver."""
         waiting: Mapping[str, list[AlertMessage]] = defaultdict(list)
-        for kept in self._ground.book.due(now_ms):
-            if kept.letter.gathered and kept.posted_ms is None:
-                waiting[kept.letter.receiver.id].append(kept.letter)
+        for delivery in self._ground.book.due(now_ms):
+            if delivery.letter.gathered and delivery.posted_ms is None:
+                waiting[delivery.letter.receiver.id].append(delivery.letter)
         for letters in waiting.values():
             self._ground.book.gather(letters, digest_of(letters, now_ms))
 
     def _post_due(self, now_ms: int) -> None:
-        for kept in self._ground.book.due(now_ms):
-            if kept.posted_ms is None and not kept.letter.gathered:
-                self._post(kept.letter, now_ms)
+        for delivery in self._ground.book.due(now_ms):
+            if delivery.posted_ms is None and not delivery.letter.gathered:
+                self._post(delivery.letter, now_ms)
         self._ground.outbox.push(self._ground.machine.now_ms())
 
     def _post(self, letter: AlertMessage, now_ms: int) -> None:
@@ -256,17 +258,21 @@ class AlertEvaluator:
             self._ground.outbox.post(message)
         self._ground.book.posted(letter.number, now_ms)
 
-    def _settle(self, kept: Kept, now_ms: int) -> None:
-        found = [self._ground.outbox.standing_of(each.id) for each in self._messages(kept.letter)]
-        states = [None if each is None else each.state for each in found]
+    def _settle(self, delivery: Kept, now_ms: int) -> None:
+        standings = [self._ground.outbox.standing_of(each.id) for each in self._messages(delivery.letter)]
+        states = [None if each is None else each.state for each in standings]
         if What.SENT in states:
-            self._ground.book.settled(kept.letter.number, now_ms, "sent")
-        elif all(each is None or each.next_ms is None for each in found):
+            self._ground.book.settled(delivery.letter.number, now_ms, "sent")
+        elif all(each is None or each.next_ms is None for each in standings):
             log_event(
-                log, "message-given-up", logging.WARNING, to=kept.letter.receiver.id, title=kept.letter.title
+                log,
+                "message-given-up",
+                logging.WARNING,
+                to=delivery.letter.receiver.id,
+                title=delivery.letter.title,
             )
-            why = "; ".join(each.found for each in found if each is not None) or "its message is gone"
-            self._ground.book.settled(kept.letter.number, now_ms, "given-up", why)
+            why = "; ".join(each.found for each in standings if each is not None) or "its message is gone"
+            self._ground.book.settled(delivery.letter.number, now_ms, "given-up", why)
 
     def _messages(self, letter: AlertMessage) -> tuple[Message, ...]:
         to = goes_to(letter.receiver, self._ground.delivery)

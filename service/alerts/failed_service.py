@@ -32,26 +32,26 @@ TOLD = "told"
 
 def tell_failure(settings: "Callable[[], Settings]", environment: Mapping[str, str]) -> int:
     """Tell the operators, unless they were told within the quiet time; 0 when nobody was missed. Blocks."""
-    told = _told_file(environment)
+    marker = _told_file(environment)
     try:
         config = settings().effective.config
     except FallowError as error:
         _say(f"Fallow's service does not start, and its configuration cannot be read: {error}")
         return 1
     _say(f"Fallow's service has failed {environment.get('MONITOR_SERVICE_RESULT', '')}".rstrip())
-    if told is not None and _age_s(told) < config.alerts.quiet_s:
+    if marker is not None and _age_s(marker) < config.alerts.quiet_s:
         return 0
     title = f"[Fallow] {socket.gethostname()}: the service does not start"
     text = failure_text(environment, _journal())
     names = [each for to in config.alerts.to for each in receivers(to, config.delivery)][:MOST_RECEIVERS]
     if not names:
         _say("nobody is told by message: [alerts] to names nobody")
-    missed = [found for name in names if (found := _sent(name, config.delivery, title, text))]
-    for found in missed:
-        _say(f"a message about it did not arrive: {found}")
-    if told is not None and len(missed) < len(names):
+    missed = [problem for name in names if (problem := _sent(name, config.delivery, title, text))]
+    for problem in missed:
+        _say(f"a message about it did not arrive: {problem}")
+    if marker is not None and len(missed) < len(names):
         with suppress(OSError):
-            told.touch()
+            marker.touch()
     return 1 if missed else 0
 
 

@@ -83,11 +83,11 @@ class FallbackAlerts:
 def trouble(bad: Sequence[Component], for_s: float, free: str) -> DirectMessage:
     """The message that the usual alerts are silent, and why. Pure but for the machine's name."""
     names = ", ".join(each.name for each in bad)
-    found = "\n".join(f"- {each.sentence}" for each in bad)
+    listing = "\n".join(f"- {each.sentence}" for each in bad)
     return DirectMessage(
         title=f"[Fallow] {socket.gethostname()}: not well: {names}",
         text=(
-            f"For {text.length(for_s)} Fallow on {socket.gethostname()} has not been well:\n\n{found}\n\n"
+            f"For {text.length(for_s)} Fallow on {socket.gethostname()} has not been well:\n\n{listing}\n\n"
             f"There is {free}.\n\n"
             "This word comes straight from the service. Its usual alerts are kept in its store and can't go "
             "out meanwhile. What is measured and cannot be kept is unknown later. Jobs that run go on.\n\n"
@@ -159,10 +159,10 @@ class DirectSender:
         except (FallowError, OSError) as error:
             self._later(name, way, now_ms, str(error))
             return
-        given = {"address": address, "title": way.message.title, "text": way.message.text}
+        order = {"address": address, "title": way.message.title, "text": way.message.text}
         assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps(given).encode())
+            process.stdin.write(json.dumps(order).encode())
             process.stdin.close()
         except OSError:
             process.kill()
@@ -178,16 +178,16 @@ class DirectSender:
                 process.kill()
             return
         with process.stdout as out:
-            found = out.read(SAID_BYTES).decode(errors="replace").strip()
+            output = out.read(SAID_BYTES).decode(errors="replace").strip()
         way.process = None
         if status == 0:
             if way.message is way.sending:
                 way.message = None
             log_event(log, "fallback-alert-sent", receiver=name)
         else:
-            self._later(name, way, now_ms, found or f"status {status}")
+            self._later(name, way, now_ms, output or f"status {status}")
 
-    def _later(self, name: str, way: _Way, now_ms: int, found: str) -> None:
+    def _later(self, name: str, way: _Way, now_ms: int, problem: str) -> None:
         way.next_ms = now_ms + way.wait_s * 1000
         way.wait_s = min(way.wait_s * 2, LONGEST_WAIT_S)
-        log_event(log, "fallback-alert-failed", logging.WARNING, receiver=name, reason=found)
+        log_event(log, "fallback-alert-failed", logging.WARNING, receiver=name, reason=problem)

@@ -70,8 +70,8 @@ def idle_jobs(facts: Facts, open_keys: Iterable[str]) -> Evaluation:
             calm[key] = silent.reason
         elif silent is not None or job.idle_since_ms is None:
             unknown.add(key)
-        elif (found := condition_of(facts, job, cover)) is not None:
-            holds[key] = found
+        elif (condition := condition_of(facts, job, cover)) is not None:
+            holds[key] = condition
     return Evaluation(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
 
 
@@ -109,21 +109,21 @@ def condition_of(facts: Facts, job: Job, cover: Cover | None = None) -> Conditio
 
 def stand_of(facts: Facts, job: Job, cover: Cover) -> Stand:
     """Where the ladder has an idle job, as if its owner had been told in time."""
-    held = restraint(facts.state, job, ActionClass.RECLAIM, facts.limits, cover)
-    why = None if held is None else held.reason
+    objection = restraint(facts.state, job, ActionClass.RECLAIM, facts.limits, cover)
+    why = None if objection is None else objection.reason
     own = facts.limits.within(job.project, facts.state.projects)
-    told = replace(job, notified_ms=job.idle_since_ms, notifications=facts.advice.terminate_warnings)
+    warned = replace(job, notified_ms=job.idle_since_ms, notifications=facts.advice.terminate_warnings)
 
     def at(now_ms: int) -> Standing:
-        return standing(told, now_ms, own, facts.advice, why)
+        return standing(warned, now_ms, own, facts.advice, why)
 
     due = at(facts.now_ms).due
-    ahead = [(rung, clock_ms(rung, told, facts.advice)) for rung in DOES if rung > due]
+    ahead = [(rung, clock_ms(rung, warned, facts.advice)) for rung in DOES if rung > due]
     coming = ((rung, at_ms) for rung, at_ms in ahead if at_ms > facts.now_ms and at(at_ms).due is rung)
     rung, at_ms = next(coming, (None, None))
     deed = rung if due not in DOES else due
     if why is None and deed is None:
-        why = _never(at(clock_ms(Rung.TERMINATE, told, facts.advice)))
+        why = _never(at(clock_ms(Rung.TERMINATE, warned, facts.advice)))
     action = ActionClass.TERMINATE if deed is Rung.TERMINATE else ActionClass.RECLAIM
     return Stand(
         rung=due,
@@ -178,11 +178,11 @@ def _is_ours(key: str) -> bool:
 
 
 def _says(facts: Facts, job: Job, place: str) -> str:
-    found = [f.sentence for f in facts.observed.findings_of(job.id) if f.kind in IDLENESS]
-    found = found or [f.sentence for f in facts.observed.findings_of(job.id) if f.kind in NEVER_LONG]
+    sentences = [f.sentence for f in facts.observed.findings_of(job.id) if f.kind in IDLENESS]
+    sentences = sentences or [f.sentence for f in facts.observed.findings_of(job.id) if f.kind in NEVER_LONG]
     idle_s = (facts.now_ms - (job.idle_since_ms or facts.now_ms)) / 1000
-    if len(found) == 1:
-        return found[0]
+    if len(sentences) == 1:
+        return sentences[0]
     since = text.clock(job.idle_since_ms or facts.now_ms)
     bound = "at least " if facts.observed.is_bound(job.id, job.idle_since_ms) else ""
     hours = "" if job.idle_gpu_hours is None else f" ({text.gpu_hours(job.idle_gpu_hours)})"

@@ -118,28 +118,28 @@ class _DayOfUse(TypedDict):
 
 def places_of(gpus: Iterable[_Gpu]) -> dict[GpuUuid, str]:
     """``node1:3`` for each GPU that has an index, ``node1:0/1g.10gb#7`` for a MIG instance."""
-    known = (row for row in gpus if row["gpu_place"] is not None)
-    return {GpuUuid(row["uuid"]): node_place(row["node"], row["gpu_place"], row["uuid"]) for row in known}
+    rows = (row for row in gpus if row["gpu_place"] is not None)
+    return {GpuUuid(row["uuid"]): node_place(row["node"], row["gpu_place"], row["uuid"]) for row in rows}
 
 
 def day_of(rows: Iterable[_DayOfUse], from_ms: int, to_ms: int) -> Day:
     """The cluster's use from the rows of ``ledger_by_day``: used over measured time, as on the overview."""
-    used = measured = unknown = whole = 0.0
+    used = measured = unknown = total = 0.0
     days = tuple(rows)
     for row in days:
-        whole += row["gpu_hours"]
+        total += row["gpu_hours"]
         unknown += row["unknown_gpu_hours"]
         ratio = row["utilization_ratio"]
         if ratio is None:
             continue
         used += row["used_gpu_hours"]
-        known = row["gpu_hours"] - row["unknown_gpu_hours"] - row["suspect_gpu_hours"]
-        measured += row["used_gpu_hours"] / ratio if ratio > 0 else known
+        measured_hours = row["gpu_hours"] - row["unknown_gpu_hours"] - row["suspect_gpu_hours"]
+        measured += row["used_gpu_hours"] / ratio if ratio > 0 else measured_hours
     return Day(
         from_ms=from_ms,
         to_ms=to_ms,
         utilization_ratio=used / measured if measured > 0 else None,
-        measured_ratio=1 - unknown / whole if whole > 0 else 0.0,
+        measured_ratio=1 - unknown / total if total > 0 else 0.0,
         bound_used_gpu_hours=sum(row.get("bound_used_gpu_hours") or 0.0 for row in days),
     )
 
@@ -215,11 +215,11 @@ def _day(connection: Connection, now_ms: int) -> Day:
 
 
 def _newest(gpus: Iterable[_Gpu]) -> dict[str, tuple[int | None, ...]]:
-    found: dict[str, list[int | None]] = {}
+    times: dict[str, list[int | None]] = {}
     for row in gpus:
         if not row["is_parent"]:
-            found.setdefault(row["node"], []).append(row["newest_ms"])
-    return {node: tuple(newest) for node, newest in found.items()}
+            times.setdefault(row["node"], []).append(row["newest_ms"])
+    return {node: tuple(newest) for node, newest in times.items()}
 
 
 def _rows(connection: Connection, name: str, **parameters: object) -> list[Any]:

@@ -59,7 +59,7 @@ def follow(
         *_worsened(docket, worse, seen, patience),
         *_closed(docket, calm, seen, patience),
     )
-    return Watch(worse={key: held for key, held in worse.items() if held}, calm=calm), changes
+    return Watch(worse={key: levels for key, levels in worse.items() if levels}, calm=calm), changes
 
 
 def opened_at_once(docket: Docket, condition: Condition, at_ms: int) -> Incident | None:
@@ -81,8 +81,8 @@ def after(docket: Docket, changes: tuple[Change, ...], at_ms: int, patience: Pat
         opened.pop(case.key, None)
         if case.told_ms is not None:
             past[case.key] = case
-    kept = {key: case for key, case in past.items() if at_ms - (case.told_ms or 0) < patience.quiet_ms}
-    return Docket(open=opened, past=kept, next_number=number)
+    cases = {key: case for key, case in past.items() if at_ms - (case.told_ms or 0) < patience.quiet_ms}
+    return Docket(open=opened, past=cases, next_number=number)
 
 
 def unheard(
@@ -103,59 +103,67 @@ def _level(docket: Docket, key: str) -> int:
 
 
 def _levels(
-    known: tuple[tuple[int, int], ...], level: int, from_level: int, at_ms: int
+    times: tuple[tuple[int, int], ...], level: int, from_level: int, at_ms: int
 ) -> tuple[tuple[int, int], ...]:
     """Since when it has held at this level or a higher one, for each level seen above the case's."""
-    held = {each: since for each, since in known if from_level < each <= level}
-    if level > from_level and level not in held:
-        held[level] = min((since for each, since in known if each > level), default=at_ms)
-    return tuple(sorted(held.items()))
+    since_of_level = {each: since for each, since in times if from_level < each <= level}
+    if level > from_level and level not in since_of_level:
+        since_of_level[level] = min((since for each, since in times if each > level), default=at_ms)
+    return tuple(sorted(since_of_level.items()))
 
 
-def _ripe(held: tuple[tuple[int, int], ...], at_ms: int, patience: Patience) -> int | None:
+def _ripe(levels: tuple[tuple[int, int], ...], at_ms: int, patience: Patience) -> int | None:
     """The highest level that has held for long enough; ``None`` while none has."""
-    ripe = [level for level, since in held if at_ms - since >= patience.opens_after_ms]
+    ripe = [level for level, since in levels if at_ms - since >= patience.opens_after_ms]
     return max(ripe, default=None)
 
 
 def _opened(
-    docket: Docket, worse: Mapping[str, tuple[tuple[int, int], ...]], seen: Evaluation, patience: Patience
+    docket: Docket,
+    worse: Mapping[str, tuple[tuple[int, int], ...]],
+    evaluation: Evaluation,
+    patience: Patience,
 ) -> Iterator[Change]:
     number = docket.next_number
-    for key, held in worse.items():
-        level = _ripe(held, seen.at_ms, patience)
+    for key, levels in worse.items():
+        level = _ripe(levels, evaluation.at_ms, patience)
         if key in docket.open or level is None:
             continue
-        condition = replace(seen.holds[key], level=level)
-        case = Incident(number=number, condition=condition, opened_ms=seen.at_ms)
+        condition = replace(evaluation.holds[key], level=level)
+        case = Incident(number=number, condition=condition, opened_ms=evaluation.at_ms)
         number += 1
-        yield _worded(case, Turn.OPENED, docket.past.get(key), seen.at_ms, patience)
+        yield _worded(case, Turn.OPENED, docket.past.get(key), evaluation.at_ms, patience)
 
 
 def _worsened(
-    docket: Docket, worse: Mapping[str, tuple[tuple[int, int], ...]], seen: Evaluation, patience: Patience
+    docket: Docket,
+    worse: Mapping[str, tuple[tuple[int, int], ...]],
+    evaluation: Evaluation,
+    patience: Patience,
 ) -> Iterator[Change]:
-    for key, held in worse.items():
+    for key, levels in worse.items():
         case = docket.open.get(key)
         if case is None:
             continue
-        ripe = _ripe(held, seen.at_ms, patience)
+        ripe = _ripe(levels, evaluation.at_ms, patience)
         level = max(case.condition.level, ripe or 0)
-        fresh = replace(case, condition=replace(seen.holds[key], level=level))
-        change = _worded(fresh, Turn.WORSE, docket.past.get(key), seen.at_ms, patience)
+        fresh = replace(case, condition=replace(evaluation.holds[key], level=level))
+        change = _worded(fresh, Turn.WORSE, docket.past.get(key), evaluation.at_ms, patience)
         if not change.word:
-            change = _with_kinds(case, change, seen.at_ms, patience)
+            change = _with_kinds(case, change, evaluation.at_ms, patience)
         if ripe is not None or change.word or change.turn is Turn.UPDATED:
             yield change
 
 
 def _closed(
-    docket: Docket, calm: Mapping[str, int], seen: Evaluation, patience: Patience
+    docket: Docket, calm: Mapping[str, int], evaluation: Evaluation, patience: Patience
 ) -> Iterator[Change]:
     for key, since_ms in calm.items():
-        if seen.at_ms - since_ms < patience.closes_after_ms:
+        if evaluation.at_ms - since_ms < patience.closes_after_ms:
             continue
-        case = replace(docket.open[key], closed_ms=seen.at_ms, because=seen.calm.get(key, "it is over"))
+        case = replace(
+            docket.open[key], closed_ms=evaluation.at_ms, because=evaluation.calm.get(key, "it is over")
+        )
         lasts = case.condition.kind not in EVENTS
         yield Change(case=case, turn=Turn.CLOSED, word=lasts and case.told_ms is not None)
 
@@ -163,27 +171,29 @@ def _closed(
 def _worded(case: Incident, turn: Turn, past: Incident | None, at_ms: int, patience: Patience) -> Change:
     """The change with its word, where one may go out; the case then remembers it."""
     level = case.condition.level
-    said = case if case.told_ms is not None or past is None else past
-    fresh = said.told_ms is None or at_ms - said.told_ms >= patience.quiet_ms
-    told_level = case.told_level if fresh else said.told_level
-    word = level >= WORTH_A_WORD and level > told_level
-    return Change(case=replace(case, told_level=level, told_ms=at_ms) if word else case, turn=turn, word=word)
+    case_before = case if case.told_ms is not None or past is None else past
+    fresh = case_before.told_ms is None or at_ms - case_before.told_ms >= patience.quiet_ms
+    told_level = case.told_level if fresh else case_before.told_level
+    is_worth = level >= WORTH_A_WORD and level > told_level
+    return Change(
+        case=replace(case, told_level=level, told_ms=at_ms) if is_worth else case, turn=turn, word=is_worth
+    )
 
 
 def _with_kinds(case: Incident, change: Change, at_ms: int, patience: Patience) -> Change:
     """The change of a case to which kinds came or from which some went: told once the quiet time is over."""
-    known, now = set(kinds_of(case.condition)), kinds_of(change.case.condition)
-    untold = [kind for kind in now if kind in untold_of(case.condition) or kind not in known]
+    kinds_before, now = set(kinds_of(case.condition)), kinds_of(change.case.condition)
+    untold = [kind for kind in now if kind in untold_of(case.condition) or kind not in kinds_before]
     condition = change.case.condition
     if case.told_ms is not None and untold:
         if at_ms - case.told_ms >= patience.quiet_ms and condition.level >= WORTH_A_WORD:
             return Change(case=replace(change.case, told_ms=at_ms), turn=Turn.UPDATED, word=True)
-        owed = Evidence(name=UNTOLD, value=", ".join(untold))
-        condition = replace(condition, evidence=(*condition.evidence, owed))
-    if known == set(now) and untold == list(untold_of(case.condition)):
+        evidence = Evidence(name=UNTOLD, value=", ".join(untold))
+        condition = replace(condition, evidence=(*condition.evidence, evidence))
+    if kinds_before == set(now) and untold == list(untold_of(case.condition)):
         return replace(change, case=replace(change.case, condition=condition))
     return Change(case=replace(change.case, condition=condition), turn=Turn.UPDATED, word=False)
 
 
-def _is_calm(key: str, seen: Evaluation) -> bool:
-    return not (key in seen.holds or key in seen.unknown or seen.unknown_all)
+def _is_calm(key: str, evaluation: Evaluation) -> bool:
+    return not (key in evaluation.holds or key in evaluation.unknown or evaluation.unknown_all)

@@ -108,8 +108,8 @@ def letters_of(
         return
     config, delivery = rules
     condition = change.case.condition
-    wanted = tuple(known) if change.turn is Turn.CLOSED else audience(condition, config, delivery)
-    for receiver in wanted:
+    receivers = tuple(known) if change.turn is Turn.CLOSED else audience(condition, config, delivery)
+    for receiver in receivers:
         wishes = wishes_of(receiver, config, delivery)
         kinds = [kind for kind in kinds_of(condition) if not wishes.kinds or kind in wishes.kinds]
         if not kinds:
@@ -136,16 +136,16 @@ def _most_pressing(kinds: Sequence[str], wishes: ReceiverConfig) -> AlertKind:
 
 def audience(condition: Condition, config: AlertsConfig, delivery: DeliveryConfig) -> tuple[Receiver, ...]:
     """Who is told of it: the owner and the project where it is theirs, and the operators."""
-    found: list[Receiver] = []
+    receivers: list[Receiver] = []
     theirs = condition.kind in OWNERS_KINDS or condition.rung == FALLEN
     if config.owners and theirs and not condition.by_ladder and is_reachable(condition.user, delivery):
-        found.append(Receiver(role=USER, name=condition.user or ""))
+        receivers.append(Receiver(role=USER, name=condition.user or ""))
     if config.owners and condition.kind in PROJECT_KINDS and (condition.project or "") in delivery.projects:
-        found.append(Receiver(role=PROJECT, name=condition.project or ""))
-    found += [Receiver(role=OPERATOR, name=each) for each in config.to]
+        receivers.append(Receiver(role=PROJECT, name=condition.project or ""))
+    receivers += [Receiver(role=OPERATOR, name=each) for each in config.to]
     if condition.kind is AlertKind.JOB_ENDED:
-        return tuple(each for each in found if _asked_for_ends(each, condition, config, delivery))
-    return tuple(found)
+        return tuple(each for each in receivers if _asked_for_ends(each, condition, config, delivery))
+    return tuple(receivers)
 
 
 def _asked_for_ends(
@@ -158,8 +158,8 @@ def _asked_for_ends(
     else:
         names = (receiver.name, goes_to(receiver, delivery))
         least = own if any(name in config.by_receiver for name in names) else 0.0
-    given = next((each.value for each in condition.evidence if each.name == GIVEN), None)
-    return least > 0 and isinstance(given, int | float) and given >= least
+    value = next((each.value for each in condition.evidence if each.name == GIVEN), None)
+    return least > 0 and isinstance(value, int | float) and value >= least
 
 
 def is_reachable(user: str | None, delivery: DeliveryConfig) -> bool:
@@ -254,11 +254,11 @@ def in_zone(text: str, zone: str) -> str:
     if zone == "UTC":
         return text
 
-    def moved(found: "re.Match[str]") -> str:
+    def moved(match: "re.Match[str]") -> str:
         try:
-            at = datetime.fromisoformat(f"{found[1]}+00:00").astimezone(ZoneInfo(zone))
+            at = datetime.fromisoformat(f"{match[1]}+00:00").astimezone(ZoneInfo(zone))
         except (ValueError, OverflowError):  # in a job's name anything may stand
-            return found[0]
+            return match[0]
         return f"{at:%Y-%m-%d %H:%M} {at.tzname()}"
 
     return _STAMP.sub(moved, text)
@@ -291,14 +291,14 @@ def digest_of(letters: Sequence[AlertMessage], at_ms: int) -> AlertMessage:
     by_case: dict[int, list[AlertMessage]] = {}
     for letter in letters:
         by_case.setdefault(letter.case, []).append(letter)
-    gone = {case for case, words in by_case.items() if _came_and_went(words)}
-    open_ones = [words[-1] for case, words in by_case.items() if case not in gone]
-    parts = [_head(len(open_ones), len(gone))]
+    passing = {case for case, words in by_case.items() if _came_and_went(words)}
+    open_ones = [words[-1] for case, words in by_case.items() if case not in passing]
+    parts = [_head(len(open_ones), len(passing))]
     parts += [f"{place}. {each.title}\n\n{each.text}" for place, each in enumerate(open_ones[:MOST], start=1)]
     if len(open_ones) > MOST:
         parts.append(f"And {len(open_ones) - MOST} more: `fallow alerts` lists all.")
-    if gone:
-        lines = [f"- {by_case[case][0].title}" for case in list(gone)[:MOST]]
+    if passing:
+        lines = [f"- {by_case[case][0].title}" for case in list(passing)[:MOST]]
         parts.append("\n".join(("Came and went:", *lines)))
     return replace(
         first,
@@ -318,6 +318,6 @@ def _came_and_went(words: Sequence[AlertMessage]) -> bool:
     return len(words) > 1 and words[0].turn != Turn.CLOSED and words[-1].turn == Turn.CLOSED
 
 
-def _head(still: int, gone: int) -> str:
+def _head(still: int, passing: int) -> str:
     count = f"{still} case{'' if still == 1 else 's'}"
-    return f"{count}, and {gone} that came and went." if gone else f"{count}."
+    return f"{count}, and {passing} that came and went." if passing else f"{count}."

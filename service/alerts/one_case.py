@@ -68,9 +68,9 @@ def joined(seen: Evaluation, docket: Docket) -> Evaluation:
             reasons = dict.fromkeys(seen.calm[key] for key in keys if key in seen.calm)
             if reasons:
                 calm[case.key] = "; ".join(reasons)
-    for job, found in parts.items():
+    for job, conditions in parts.items():
         kept = () if job not in opened else _unknown_kinds(opened[job][0], job, seen)
-        one = replace(_together(found, kept), key=_key(job, found, opened[job], docket.past))
+        one = replace(_together(conditions, kept), key=_key(job, conditions, opened[job], docket.past))
         holds[one.key] = one
     return replace(seen, holds=holds, unknown=frozenset(unknown - set(holds)), calm=calm)
 
@@ -84,27 +84,27 @@ def at_case(condition: Condition, docket: Docket) -> Condition:
 
 
 def _key(
-    job: str, found: Sequence[Condition], opened: Sequence[Incident], past: Mapping[str, Incident]
+    job: str, conditions: Sequence[Condition], opened: Sequence[Incident], past: Mapping[str, Incident]
 ) -> str:
     if opened:
         return opened[0].key
     lately = [case for case in past.values() if job_of(case.key) == job]
     if lately:
         return max(lately, key=lambda case: case.told_ms or 0).key
-    return _in_order(found)[0].key
+    return _in_order(conditions)[0].key
 
 
-def _unknown_kinds(case: Incident, job: str, seen: Evaluation) -> tuple[str, ...]:
-    return tuple(kind for kind in kinds_of(case.condition) if f"{kind}:{job}" in seen.unknown)
+def _unknown_kinds(case: Incident, job: str, evaluation: Evaluation) -> tuple[str, ...]:
+    return tuple(kind for kind in kinds_of(case.condition) if f"{kind}:{job}" in evaluation.unknown)
 
 
-def _in_order(found: Sequence[Condition]) -> list[Condition]:
-    return sorted(found, key=lambda each: (-each.level, OF_A_JOB.index(each.kind)))
+def _in_order(conditions: Sequence[Condition]) -> list[Condition]:
+    return sorted(conditions, key=lambda each: (-each.level, OF_A_JOB.index(each.kind)))
 
 
-def _together(found: Sequence[Condition], unknown: Sequence[str]) -> Condition:
+def _together(conditions: Sequence[Condition], unknown: Sequence[str]) -> Condition:
     """All that was found of a job as one; kinds that are not known now are still its kinds."""
-    first, *others = _in_order(found)
+    first, *others = _in_order(conditions)
     kinds = tuple(dict.fromkeys((first.kind.value, *(each.kind.value for each in others), *unknown)))
     if len(kinds) == 1:
         return first
@@ -115,8 +115,8 @@ def _together(found: Sequence[Condition], unknown: Sequence[str]) -> Condition:
         title=f"{first.title}; also: {also}" if also else first.title,
         says=" ".join(dict.fromkeys(each.says for each in (first, *others))),
         next=" ".join(dict.fromkeys(each.next for each in (first, *others))),
-        since_ms=min(each.since_ms for each in found),
+        since_ms=min(each.since_ms for each in conditions),
         evidence=(*evidence.values(), Evidence(name="kinds", value=", ".join(kinds))),
         gpus=tuple(dict.fromkeys(uuid for each in (first, *others) for uuid in each.gpus)),
-        by_ladder=any(each.by_ladder for each in found),
+        by_ladder=any(each.by_ladder for each in conditions),
     )

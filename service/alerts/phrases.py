@@ -15,17 +15,17 @@ SENTENCES = 2
 
 def where(gpus: Iterable[GpuUuid], facts: Facts) -> str:
     """``H100 node1:3``, ``2 H100 (node1:3, node1:4)``, ``16 H100 of node1, node2``."""
-    known = tuple(gpus)
-    models = sorted({facts.state.gpus[uuid].model or "GPU" for uuid in known if uuid in facts.state.gpus})
+    uuids = tuple(gpus)
+    models = sorted({facts.state.gpus[uuid].model or "GPU" for uuid in uuids if uuid in facts.state.gpus})
     model = " or ".join(models) or "GPU"
-    places = [facts.places.get(uuid, str(uuid)) for uuid in known]
-    if len(known) == 1:
+    places = [facts.places.get(uuid, str(uuid)) for uuid in uuids]
+    if len(uuids) == 1:
         return f"{model} {places[0]}"
-    if len(known) <= LISTED:
-        return f"{len(known)} {model} ({', '.join(places)})"
-    nodes = sorted({facts.state.gpus[uuid].node for uuid in known if uuid in facts.state.gpus})
+    if len(uuids) <= LISTED:
+        return f"{len(uuids)} {model} ({', '.join(places)})"
+    nodes = sorted({facts.state.gpus[uuid].node for uuid in uuids if uuid in facts.state.gpus})
     return (
-        f"{len(known)} {model} of {', '.join(nodes[:LISTED])}{' and others' if len(nodes) > LISTED else ''}"
+        f"{len(uuids)} {model} of {', '.join(nodes[:LISTED])}{' and others' if len(nodes) > LISTED else ''}"
     )
 
 
@@ -36,13 +36,13 @@ def keeping(job: JobId | str) -> str:
 
 def measured(facts: Facts, job: JobId, kinds: Iterable[FindingKind]) -> tuple[Evidence, ...]:
     """What the findings of these kinds about a job rest on: how much was measured, on which rung."""
-    wanted = frozenset(kinds)
-    found = [each for each in facts.observed.findings_of(job) if each.kind in wanted]
-    if not found:
+    distinct = frozenset(kinds)
+    findings = [each for each in facts.observed.findings_of(job) if each.kind in distinct]
+    if not findings:
         return ()
     return (
-        Evidence(name="measured_ratio", value=min(each.coverage for each in found)),
-        Evidence(name="measure", value=measured_by(min(each.rung for each in found))),
+        Evidence(name="measured_ratio", value=min(each.coverage for each in findings)),
+        Evidence(name="measure", value=measured_by(min(each.rung for each in findings))),
     )
 
 

@@ -39,13 +39,13 @@ def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Evalu
     keys = tuple(open_keys)
     parts = [rule(facts, config, keys) for kind, rule in RULES.items() if kind.value in config.kinds]
     off = {key: "this kind of alert is switched off" for key in keys if _kind(key) not in config.kinds}
-    seen = Evaluation(
+    evaluation = Evaluation(
         at_ms=facts.now_ms,
-        holds={key: found for part in parts for key, found in part.holds.items()},
+        holds={key: conditions for part in parts for key, conditions in part.holds.items()},
         unknown=frozenset().union(*(part.unknown for part in parts)),
         calm={**off, **{key: why for part in parts for key, why in part.calm.items()}},
     )
-    return told_once(seen)
+    return told_once(evaluation)
 
 
 def memory_hogs(facts: Facts, open_keys: Iterable[str]) -> Evaluation:
@@ -82,10 +82,10 @@ def gpu_faults(facts: Facts) -> Evaluation:
     """GPUs that are not seen any more, and those whose counters contradict each other: one case a GPU."""
     levels = {FindingKind.SUSPECT_COUNTERS: WORTH_A_WORD, FindingKind.FALLING_GPU: WORSE}
     holds: dict[str, Condition] = {}
-    found = [each for each in facts.observed.analysis.findings if each.kind in levels]
-    for finding in sorted(found, key=lambda each: levels[each.kind]):
-        made = _fault(facts, finding, levels[finding.kind])
-        holds[made.key] = made
+    findings = [each for each in facts.observed.analysis.findings if each.kind in levels]
+    for finding in sorted(findings, key=lambda each: levels[each.kind]):
+        fault = _fault(facts, finding, levels[finding.kind])
+        holds[fault.key] = fault
     prefix = AlertKind.GPU_FAULT.value
     unknown = {f"{prefix}:{uuid}" for uuid in facts.unjudged(FindingKind.SUSPECT_COUNTERS)}
     calm = {f"{prefix}:{uuid}": "it answers, and its counters agree" for uuid in facts.state.gpus}
@@ -109,7 +109,7 @@ def low_utilization(facts: Facts, config: AlertsConfig) -> Evaluation:
     if used >= target:
         return Evaluation(at_ms=facts.now_ms, unknown=frozenset({key}))
     use = f"{'at most ' if is_bound(day.bound_used_gpu_hours) else ''}{text.percent(used)}"
-    found = Condition(
+    condition = Condition(
         key=key,
         kind=AlertKind.LOW_UTILIZATION,
         level=WORTH_A_WORD,
@@ -128,7 +128,7 @@ def low_utilization(facts: Facts, config: AlertsConfig) -> Evaluation:
             Evidence(name="measured_ratio", value=day.measured_ratio),
         ),
     )
-    return Evaluation(at_ms=facts.now_ms, holds={key: found})
+    return Evaluation(at_ms=facts.now_ms, holds={key: condition})
 
 
 def starved_quotas(facts: Facts, config: AlertsConfig) -> Evaluation:
@@ -151,9 +151,9 @@ def starved_quotas(facts: Facts, config: AlertsConfig) -> Evaluation:
     holds: dict[str, Condition] = {}
     for name in sorted(waiting):
         quota = tree.projects[name].quota_gpus or 0.0
-        owed = [job for job in waiting[name] if _is_owed(job, quota - held[name], facts, config)]
-        if quota > 0 and owed:
-            holds[f"{prefix}{name}"] = _starved(facts, name, owed, quota, held[name])
+        jobs = [job for job in waiting[name] if _is_owed(job, quota - held[name], facts, config)]
+        if quota > 0 and jobs:
+            holds[f"{prefix}{name}"] = _starved(facts, name, jobs, quota, held[name])
     calm = {f"{prefix}{name}": "no job of it waits for what its quota guarantees" for name in tree.projects}
     return Evaluation(at_ms=facts.now_ms, holds=holds, calm=calm)
 
@@ -162,13 +162,13 @@ def _kind(key: str) -> str:
     return key.partition(":")[0]
 
 
-def _hog(facts: Facts, job: Job, found: list[Finding]) -> Condition:
-    gpus = tuple(each.uuid for each in found)
+def _hog(facts: Facts, job: Job, findings: list[Finding]) -> Condition:
+    gpus = tuple(each.uuid for each in findings)
     place = where(gpus, facts)
     own = facts.limits.within(job.project, facts.state.projects)
     mode = own.mode(ActionClass.CAP_MEMORY)
     unused = sum(
-        float(e.value or 0.0) for each in found for e in each.evidence if e.name == "unused_gpu_hours"
+        float(e.value or 0.0) for each in findings for e in each.evidence if e.name == "unused_gpu_hours"
     )
     then = {
         Mode.ASK: "A smaller setting is proposed for its next launch; nothing is done without a yes.",
@@ -179,22 +179,22 @@ def _hog(facts: Facts, job: Job, found: list[Finding]) -> Condition:
         kind=AlertKind.MEMORY_HOG,
         level=WORTH_A_WORD,
         rung="suspected",
-        since_ms=min(each.window_from_ms for each in found),
+        since_ms=min(each.window_from_ms for each in findings),
         title=f"{job_name(job)} holds memory on {place} that it hardly uses",
-        says=" ".join(each.sentence for each in found[:2])
-        + ("" if len(found) <= 2 else f" The same on {len(found) - 2} more GPUs."),
+        says=" ".join(each.sentence for each in findings[:2])
+        + ("" if len(findings) <= 2 else f" The same on {len(findings) - 2} more GPUs."),
         next=then.get(mode, "Fallow does nothing to it by itself.")
         + f" The running job is left alone; `fallow explain {job.id}` names the setting.",
         do=keeping(job.id),
         evidence=(
-            *(each for each in found[0].evidence if each.name != "unused_gpu_hours"),
+            *(each for each in findings[0].evidence if each.name != "unused_gpu_hours"),
             Evidence(name="unused_gpu_hours", value=unused),
             *measured(facts, job.id, (FindingKind.MEMORY_HOG,)),
         ),
         job=job.id,
         user=job.user,
         project=job.project,
-        node=found[0].node,
+        node=findings[0].node,
         gpus=gpus,
     )
 
@@ -203,8 +203,8 @@ def _fault(facts: Facts, finding: Finding, level: int) -> Condition:
     holder = finding.holder
     fell = finding.kind is FindingKind.FALLING_GPU
     says_so = any(each.name == "off_the_bus" and each.value for each in finding.evidence)
-    gone = "fell off the bus" if says_so else "is not seen any more"
-    what = gone if fell else "has counters that cannot be believed"
+    phrase = "fell off the bus" if says_so else "is not seen any more"
+    what = phrase if fell else "has counters that cannot be believed"
     on = "" if holder is None else f" It was given to {holder.user or 'somebody'} ({holder.job})."
     again = "it answers again" if fell else "its counters agree again"
     return Condition(
@@ -233,12 +233,14 @@ def _is_owed(job: Job, left_gpus: float, facts: Facts, config: AlertsConfig) -> 
     return wants <= left_gpus + SHARE_SLACK and facts.now_ms - since_ms >= config.starved_s * 1000
 
 
-def _starved(facts: Facts, name: ProjectName, owed: list[Job], quota: float, held: float) -> Condition:
-    first = min(owed, key=lambda job: (max(job.submitted_ms, job.acted_ms or 0), job.id))
+def _starved(
+    facts: Facts, name: ProjectName, jobs: list[Job], quota: float, allocated_gpus: float
+) -> Condition:
+    first = min(jobs, key=lambda job: (max(job.submitted_ms, job.acted_ms or 0), job.id))
     since_ms = max(first.submitted_ms, first.acted_ms or 0)
     promised = facts.state.reservations.get(first.id)
     reason = facts.waits.get(first.id)
-    more = "" if len(owed) == 1 else f" {len(owed) - 1} more of its jobs wait as well."
+    more = "" if len(jobs) == 1 else f" {len(jobs) - 1} more of its jobs wait as well."
     then = "" if promised is None else f" It was promised a start by {text.clock(promised.start_ms)}."
     return Condition(
         key=f"{AlertKind.QUOTA_STARVED.value}:{name}",
@@ -250,7 +252,7 @@ def _starved(facts: Facts, name: ProjectName, owed: list[Job], quota: float, hel
         says=(
             f"{job_name(first)} waits for {text.many(first.min_gpus * first.share, 'GPU')} since "
             f"{text.clock(since_ms)}, for {text.length((facts.now_ms - since_ms) / 1000)}, while {name} "
-            f"holds {text.count(held)} of the {text.count(quota)} that its quota guarantees.{more}"
+            f"holds {text.count(allocated_gpus)} of the {text.count(quota)} that its quota guarantees.{more}"
         ),
         next=f"It starts as soon as there is room.{then}"
         + ("" if not reason else f" The queue says: {reason}.")
@@ -258,8 +260,8 @@ def _starved(facts: Facts, name: ProjectName, owed: list[Job], quota: float, hel
         do="fallow queue",
         evidence=(
             Evidence(name="quota_gpus", value=quota),
-            Evidence(name="held_gpus", value=held),
-            Evidence(name="waiting_jobs", value=len(owed)),
+            Evidence(name="held_gpus", value=allocated_gpus),
+            Evidence(name="waiting_jobs", value=len(jobs)),
         ),
         job=first.id,
         user=first.user,

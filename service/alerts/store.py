@@ -141,8 +141,8 @@ class AlertStore:
             if not connection.execute(statement("reach_telling"), reached).fetchall():
                 if at_ms - arrival.made_ms < LOST_MS:
                     return
-                told = {"job": arrival.job, "at_ms": at_ms, "rung": "tell", "message": arrival.message}
-                connection.execute(advisors("add_telling"), {**told, "reached": way})
+                event = {"job": arrival.job, "at_ms": at_ms, "rung": "tell", "message": arrival.message}
+                connection.execute(advisors("add_telling"), {**event, "reached": way})
             connection.execute(statement("note_telling"), {"number": arrival.number, "at_ms": at_ms})
 
     def _asked(self, name: str, **parameters: object) -> tuple[dict[str, Any], ...]:

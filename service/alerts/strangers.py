@@ -48,11 +48,11 @@ KINDS: Mapping[AlertKind, _Words] = {
 def strangers(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Evaluation:
     """The cases of one of these kinds; an open one is unknown while any GPU is not judged for it."""
     words, prefix = KINDS[kind], f"{kind.value}:"
-    found: defaultdict[str, list[Finding]] = defaultdict(list)
+    findings: defaultdict[str, list[Finding]] = defaultdict(list)
     for each in facts.observed.analysis.findings:
         if each.kind is words.finding:
-            found[f"{prefix}{_whose(each)}"].append(each)
-    holds = {key: _condition(facts, kind, key, each) for key, each in sorted(found.items())}
+            findings[f"{prefix}{_whose(each)}"].append(each)
+    holds = {key: _condition(facts, kind, key, each) for key, each in sorted(findings.items())}
     over = {key for key in open_keys if key.startswith(prefix)} - set(holds)
     if facts.unjudged(words.finding):
         return Evaluation(at_ms=facts.now_ms, holds=holds, unknown=frozenset(over))
@@ -65,32 +65,32 @@ def _whose(finding: Finding) -> str:
     return str(_evidence(finding, "user") or "somebody")
 
 
-def _condition(facts: Facts, kind: AlertKind, key: str, found: list[Finding]) -> Condition:
+def _condition(facts: Facts, kind: AlertKind, key: str, findings: list[Finding]) -> Condition:
     words, who = KINDS[kind], key.partition(":")[2]
-    place = where(dict.fromkeys(each.uuid for each in found), facts)
-    have = "has" if len(found) == 1 else "have"
+    place = where(dict.fromkeys(each.uuid for each in findings), facts)
+    have = "has" if len(findings) == 1 else "have"
     titles = {
         AlertKind.ZOMBIE_MEMORY: f"{place} {have} memory that no process uses",
         AlertKind.INTRUDER: f"A process of {who} is on {place}, which others were given",
         AlertKind.UNPROVEN_CLAIM: f"{who} claims {place} without a proof",
     }
-    memory = sum(int(_evidence(each, "memory_used_bytes") or 0) for each in found)
+    memory = sum(int(_evidence(each, "memory_used_bytes") or 0) for each in findings)
     return Condition(
         key=key,
         kind=kind,
         level=WORTH_A_WORD,
         rung="found",
-        since_ms=min(each.since_ms for each in found),
+        since_ms=min(each.since_ms for each in findings),
         title=titles[kind],
-        says=told(found, text.size(memory) if memory else ""),
+        says=told(findings, text.size(memory) if memory else ""),
         next=words.next,
         do=words.do,
-        evidence=found[0].evidence
-        if len(found) == 1
-        else (Evidence(name="gpus", value=len({each.uuid for each in found})),),
+        evidence=findings[0].evidence
+        if len(findings) == 1
+        else (Evidence(name="gpus", value=len({each.uuid for each in findings})),),
         user=None if kind is AlertKind.ZOMBIE_MEMORY or who == "somebody" else who,
-        node=found[0].node,
-        gpus=tuple(dict.fromkeys(each.uuid for each in found)),
+        node=findings[0].node,
+        gpus=tuple(dict.fromkeys(each.uuid for each in findings)),
     )
 
 

@@ -104,15 +104,15 @@ KINDS: Mapping[AlertKind, _Words] = {
 def whole_jobs(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Evaluation:
     """The jobs of which this is so; those of which a GPU is not judged are unknown, never calm."""
     words, prefix = KINDS[kind], f"{kind.value}:"
-    found: defaultdict[JobId, list[Finding]] = defaultdict(list)
+    findings: defaultdict[JobId, list[Finding]] = defaultdict(list)
     for each in facts.observed.analysis.findings:
         if each.kind is words.finding and each.holder is not None:
-            found[each.holder.job].append(each)
+            findings[each.holder.job].append(each)
     open_jobs = {JobId(key.removeprefix(prefix)) for key in open_keys if key.startswith(prefix)}
     unjudged = facts.unjudged(words.finding)
     holds: dict[str, Condition] = {}
     unknown, calm = set(), {}
-    for id in sorted({*found, *open_jobs}):
+    for id in sorted({*findings, *open_jobs}):
         job, placement, key = facts.state.jobs.get(id), facts.state.placements.get(id), f"{prefix}{id}"
         if job is None or placement is None:
             calm[key] = ended(facts.state, id)
@@ -122,8 +122,8 @@ def whole_jobs(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Evalu
             silent = None
         if silent is not None and silent.rule is not Rule.TELEMETRY:
             calm[key] = silent.reason
-        elif id in found:
-            holds[key] = _condition(facts, kind, job, found[id])
+        elif id in findings:
+            holds[key] = _condition(facts, kind, job, findings[id])
         elif silent is not None or set(placement.gpus) & unjudged:
             unknown.add(key)
         else:
@@ -131,23 +131,25 @@ def whole_jobs(facts: Facts, kind: AlertKind, open_keys: Iterable[str]) -> Evalu
     return Evaluation(at_ms=facts.now_ms, holds=holds, unknown=frozenset(unknown), calm=calm)
 
 
-def told_once(seen: Evaluation) -> Evaluation:
+def told_once(evaluation: Evaluation) -> Evaluation:
     """The look without a second case of a job that idles: its case as an idle job tells what was found.
 
     What is left out is neither bad nor calm.
     """
-    idle = {each.job for each in seen.holds.values() if each.kind is AlertKind.HELD_IDLE}
-    twice = {key for key, each in seen.holds.items() if each.kind in KINDS and each.job in idle}
+    idle = {each.job for each in evaluation.holds.values() if each.kind is AlertKind.HELD_IDLE}
+    twice = {key for key, each in evaluation.holds.items() if each.kind in KINDS and each.job in idle}
     if not twice:
-        return seen
-    kept = {key: each for key, each in seen.holds.items() if key not in twice}
-    return Evaluation(at_ms=seen.at_ms, holds=kept, unknown=seen.unknown | twice, calm=seen.calm)
+        return evaluation
+    conditions = {key: each for key, each in evaluation.holds.items() if key not in twice}
+    return Evaluation(
+        at_ms=evaluation.at_ms, holds=conditions, unknown=evaluation.unknown | twice, calm=evaluation.calm
+    )
 
 
-def _condition(facts: Facts, kind: AlertKind, job: Job, found: list[Finding]) -> Condition:
-    words, first = KINDS[kind], found[0]
-    hours = sum(each.wasted_gpu_hours or 0.0 for each in found)
-    place = where(tuple(each.uuid for each in found), facts)
+def _condition(facts: Facts, kind: AlertKind, job: Job, findings: list[Finding]) -> Condition:
+    words, first = KINDS[kind], findings[0]
+    hours = sum(each.wasted_gpu_hours or 0.0 for each in findings)
+    place = where(tuple(each.uuid for each in findings), facts)
     cost = f": {text.gpu_hours(hours)} idle on {place}" if words.costs else ""
     evidence = tuple(each for each in first.evidence if not (words.costs and each.name == HOURS))
     return Condition(
@@ -155,9 +157,9 @@ def _condition(facts: Facts, kind: AlertKind, job: Job, found: list[Finding]) ->
         kind=kind,
         level=WORTH_A_WORD,
         rung="found",
-        since_ms=min(each.since_ms for each in found),
+        since_ms=min(each.since_ms for each in findings),
         title=f"{job_name(job)} {words.title}{cost}",
-        says=told(found),
+        says=told(findings),
         next=f"Fallow takes no GPU from it. {_capital(LOOK_BEFORE_LESS)}."
         if _has_worked(first)
         else words.next,
@@ -175,9 +177,9 @@ def _condition(facts: Facts, kind: AlertKind, job: Job, found: list[Finding]) ->
     )
 
 
-def _has_worked(found: Finding) -> bool:
+def _has_worked(finding: Finding) -> bool:
     """Whether the GPUs that a job leaves idle have worked for it: it needs them, as far as anybody knows."""
-    return any(each.name == WORKED_BEFORE and each.value for each in found.evidence)
+    return any(each.name == WORKED_BEFORE and each.value for each in finding.evidence)
 
 
 def _capital(sentence: str) -> str:

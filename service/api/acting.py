@@ -117,9 +117,9 @@ class Hands:
 
     async def do(self, asker: Caller, call: Callable[[], T]) -> T:
         """What ``call`` returns or raises. Raises ``ServiceBusy`` and ``OverLimit`` when too many wait."""
-        found, turn = await self.begun(asker, call)
+        result, turn = await self.begun(asker, call)
         turn.end()
-        return found
+        return result
 
     async def begun(self, asker: Caller, call: Callable[[], T]) -> tuple[T, Turn]:
         """The same, with the turn that was taken for it: it is the caller's to end."""
@@ -212,9 +212,9 @@ def _jobs(router: APIRouter, desk: ControlInterface, hands: Hands, closing: Clos
     @router.post("/jobs/{job:path}/reports", summary="How a job fares", response_model=control.Taken)
     async def report(asker: Asker, job: Job, order: ReportOrder, nonce: Nonce = "") -> Response:
         said = order.report()
-        heard = desk.sign_of_life(asker, JobId(job), said, nonce)
-        if heard is not None:
-            return Response(written(heard), media_type=JSON)
+        row = desk.sign_of_life(asker, JobId(job), said, nonce)
+        if row is not None:
+            return Response(written(row), media_type=JSON)
         hands.changed(asker)
         return await _answer(hands, asker, lambda: desk.report(asker, JobId(job), said, nonce))
 
@@ -361,8 +361,8 @@ async def _listed(hands: Hands, asker: Caller, call: Callable[[], Listed]) -> Re
     """The same for a list that may be cut: the header says how long it is in all."""
 
     def whole() -> tuple[bytes, int]:
-        found = call()
-        return written(hands.seen(found.rows, asker)), found.total
+        rows = call()
+        return written(hands.seen(rows.rows, asker)), rows.total
 
     (body, total), turn = await hands.begun(asker, whole)
     return Ending(Response(body, media_type=JSON, headers={TOTAL: str(total)}), (turn,))

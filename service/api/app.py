@@ -215,11 +215,11 @@ def _refused(kind: str, message: str, retry_after_s: int | None = None) -> JSONR
 def _mistakes(error: RequestValidationError) -> str:
     """What is wrong with a request, without repeating what was sent: it may be long, or not printable."""
     found = error.errors()
-    told = [
+    sentences = [
         f"{'.'.join(str(part)[:60] for part in each['loc'])}: {_in_words(each)[:300]}" for each in found[:5]
     ]
     more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
-    return shown("; ".join(told) + more)
+    return shown("; ".join(sentences) + more)
 
 
 def _in_words(mistake: "ErrorDetails") -> str:
@@ -243,13 +243,13 @@ def _document(app: FastAPI) -> None:
 
 def _described(app: FastAPI) -> dict[str, object]:
     """The OpenAPI document, with how one says who one is."""
-    made = app.openapi()
-    components = made.setdefault("components", {})
+    schema = app.openapi()
+    components = schema.setdefault("components", {})
     components.setdefault("schemas", {})["Refusal"] = refusal_shape()
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    made["security"] = [{"token": []}]
-    made["paths"]["/healthz"]["get"]["security"] = []
-    return made
+    schema["security"] = [{"token": []}]
+    schema["paths"]["/healthz"]["get"]["security"] = []
+    return schema
 
 
 def _queries(app: FastAPI, answers: Answers) -> None:

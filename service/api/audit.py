@@ -105,7 +105,7 @@ def _caller_fields(scope: Message) -> dict[str, object]:
 
 def _reason(body: bytes) -> str | None:
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except ValueError:
         return None
-    return str(found.get("message", ""))[:500] if isinstance(found, dict) else None
+    return str(document.get("message", ""))[:500] if isinstance(document, dict) else None

@@ -49,14 +49,14 @@ def pack(exports: Exports, kind: str, from_ms: int, to_ms: int) -> Path:
         )
     work = Path(tempfile.mkdtemp(prefix=".sending-", dir=exports.folder))
     try:
-        written = _written(exports, work / "files", kind, (from_ms, to_ms))
+        files = _written(exports, work / "files", kind, (from_ms, to_ms))
         target = work / "export.tar"
         with tarfile.open(target, "w") as tar:
-            manifest = json.dumps({path.name: rows for path, rows in written}).encode()
+            manifest = json.dumps({path.name: rows for path, rows in files}).encode()
             entry = tarfile.TarInfo(MANIFEST)
             entry.size = len(manifest)
             tar.addfile(entry, BytesIO(manifest))
-            for path, _ in written:
+            for path, _ in files:
                 tar.add(path, arcname=path.name)
                 path.unlink()
     except BaseException:
@@ -85,5 +85,5 @@ async def pieces(packed: Path) -> AsyncIterator[bytes]:
 
 def sweep(folder: Path) -> None:
     """Remove what a killed service left of its exports."""
-    for left in folder.glob(".sending-*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in folder.glob(".sending-*"):
+        shutil.rmtree(leftover, ignore_errors=True)

@@ -113,10 +113,10 @@ async def _caller(headers: dict[bytes, str], scope: Message, rules: RequestLimit
         return _as_asked(await rules.identity.by_kernel(peer), headers)
     if scope["path"] in rules.open_paths:
         return ANYBODY
-    found = await rules.identity.by_token(headers)
-    if isinstance(found, Unknown):
-        return _Refused(status=401, kind="not-allowed", message=found.reason)
-    return _as_asked(found, headers)
+    caller = await rules.identity.by_token(headers)
+    if isinstance(caller, Unknown):
+        return _Refused(status=401, kind="not-allowed", message=caller.reason)
+    return _as_asked(caller, headers)
 
 
 def _as_asked(caller: Caller, headers: dict[bytes, str]) -> Caller:
@@ -125,22 +125,24 @@ def _as_asked(caller: Caller, headers: dict[bytes, str]) -> Caller:
     return replace(caller, role=Role.VIEWER) if is_less and caller.role is not Role.NODE else caller
 
 
-def _excess(found: Caller | _Refused, scope: Message, allowance: Allowance) -> _Refused | None:
+def _excess(caller: Caller | _Refused, scope: Message, allowance: Allowance) -> _Refused | None:
     """Why the request is more than its sender may ask, who is nobody but an address where none is known."""
     state = scope.get("state", {})
-    if isinstance(found, Caller) and found is not ANYBODY:
-        if found.role is Role.OPERATOR:
+    if isinstance(caller, Caller) and caller is not ANYBODY:
+        if caller.role is Role.OPERATOR:
             return None
-        person = person_of(found)
+        person = person_of(caller)
     else:
         person = state.get("person", "somebody")
     try:
         allowance.take(person, Kind.CALL, 1 + CALLS_A_MIB * _body_mib(scope))
-        if isinstance(found, Caller) and found.role is Role.NODE:  # what it measured is no order of anybody's
+        if (
+            isinstance(caller, Caller) and caller.role is Role.NODE
+        ):  # what it measured is no order of anybody's
             return None
         if scope["method"] not in READING and not scope["path"].endswith(REPORTS):
             allowance.take(person, Kind.ORDER)
-            if isinstance(found, Caller):  # of what is refused nothing is kept, and its length is anything
+            if isinstance(caller, Caller):  # of what is refused nothing is kept, and its length is anything
                 allowance.take(person, Kind.KEPT, _body_mib(scope))
     except OverLimit as error:
         return _Refused(status=429, kind="over-limit", message=str(error), retry_after_s=error.retry_after_s)
@@ -151,15 +153,15 @@ def _body_mib(scope: Message) -> float:
     """How long an order says that it is; the longest there may be, where it comes in pieces."""
     headers = {name.lower(): value for name, value in scope["headers"]}
     length = headers.get(b"content-length", b"0")
-    is_told = length.isdigit() and b"transfer-encoding" not in headers
-    told = min(int(length), MOST_BODY_BYTES) if is_told else MOST_BODY_BYTES
-    return told / (1 << 20)
+    has_length = length.isdigit() and b"transfer-encoding" not in headers
+    length_bytes = min(int(length), MOST_BODY_BYTES) if has_length else MOST_BODY_BYTES
+    return length_bytes / (1 << 20)
 
 
 def _peer(scope: Message) -> Peer | None:
     """The process at the other end, where the server has put it: on the Unix socket alone."""
-    found: Peer | None = scope.get("state", {}).get("peer")
-    return found
+    peer: Peer | None = scope.get("state", {}).get("peer")
+    return peer
 
 
 def _patient(send: Send, timeout_s: float) -> Send:
@@ -172,12 +174,12 @@ def _patient(send: Send, timeout_s: float) -> Send:
 
 def _bounded(receive: Receive, timeout_s: float) -> Receive:
     """The body, until it is too long or comes too slowly: then it is as if the sender had hung up."""
-    left, is_whole = MOST_BODY_BYTES, False
+    left, is_complete = MOST_BODY_BYTES, False
     until_s: float | None = None
 
     async def bounded() -> Message:
-        nonlocal left, is_whole, until_s
-        if is_whole or left < 0:
+        nonlocal left, is_complete, until_s
+        if is_complete or left < 0:
             return await receive()
         if until_s is None:  # for all of it, or a byte now and then would hold the connection for days
             until_s = asyncio.get_running_loop().time() + timeout_s
@@ -188,7 +190,7 @@ def _bounded(receive: Receive, timeout_s: float) -> Receive:
             left = -1
             return {"type": "http.disconnect"}
         left -= len(message.get("body", b""))
-        is_whole = not message.get("more_body", False)
+        is_complete = not message.get("more_body", False)
         return message if left >= 0 else {"type": "http.disconnect"}
 
     return bounded

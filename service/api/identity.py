@@ -69,30 +69,30 @@ class Identity:
 
     async def by_token(self, headers: Mapping[bytes, str]) -> Caller | Unknown:
         """Whom the request's token stands for."""
-        scheme, _, given = headers.get(b"authorization", "").partition(" ")
-        given = given.strip()
-        if scheme.lower() != "bearer" or not given:
+        scheme, _, secret = headers.get(b"authorization", "").partition(" ")
+        secret = secret.strip()
+        if scheme.lower() != "bearer" or not secret:
             return Unknown(
                 reason="a token is needed: Authorization: Bearer, with the content of DATA/token or of one "
                 "made by `fallow token add`; on the machine itself the Unix socket needs none"
             )
-        if hmac.compare_digest(given.encode(), self._keys.token.encode()):
+        if hmac.compare_digest(secret.encode(), self._keys.token.encode()):
             name = await self._name(self._own_uid)
             return Caller(name=name, uid=self._own_uid, role=Role.OPERATOR)
         try:
-            found = self._keys.tokens.named(given)
+            token = self._keys.tokens.named(secret)
         except (TokenTrouble, OSError) as error:
             return Unknown(reason=f"tokens cannot be checked now: {error}")
-        if found is None:
+        if token is None:
             return Unknown(reason="the token is wrong, or was revoked; the right one stands in DATA/token")
-        if found.has_expired(self._keys.now_ms()):
+        if token.has_expired(self._keys.now_ms()):
             return Unknown(
-                reason=f"the token {found.id} of {found.user} has expired; an operator can make another with "
+                reason=f"the token {token.id} of {token.user} has expired; an operator can make another with "
                 "`fallow token add`"
             )
-        if found.role is Role.NODE:  # a machine's name, which is no account's
-            return Caller(name=found.user, uid=None, role=Role.NODE, credential=found.id)
-        return Caller(name=found.user, uid=await self._uid(found.user), role=found.role)
+        if token.role is Role.NODE:  # a machine's name, which is no account's
+            return Caller(name=token.user, uid=None, role=Role.NODE, credential=token.id)
+        return Caller(name=token.user, uid=await self._uid(token.user), role=token.role)
 
     def _role(self, uid: int, account: str) -> Role:
         if acts_for_all(uid, account, self._keys.operators):
@@ -100,21 +100,21 @@ class Identity:
         return Role.VIEWER if uid == self._unmapped else Role.USER
 
     async def _name(self, uid: int) -> str:
-        found = await self._kept(("name", uid), lambda: whose_uid(uid))
-        return str(found)
+        name = await self._kept(("name", uid), lambda: whose_uid(uid))
+        return str(name)
 
     async def _uid(self, name: str) -> int | None:
-        found = await self._kept(("uid", name), lambda: uid_of(name))
-        return found if isinstance(found, int) else None
+        uid = await self._kept(("uid", name), lambda: uid_of(name))
+        return uid if isinstance(uid, int) else None
 
     async def _kept(self, key: tuple[str, object], ask: Callable[[], object]) -> object:
         """What the machine's directory says; asked anew every minute, on a thread, because it may be slow."""
         now_s = time.monotonic()
-        kept = self._accounts.get(key)
-        if kept is not None and now_s - kept[0] < KEPT_S:
-            return kept[1]
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        entry = self._accounts.get(key)
+        if entry is not None and now_s - entry[0] < KEPT_S:
+            return entry[1]
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
         if len(self._accounts) >= MOST_KEPT:
             self._accounts.clear()
-        self._accounts[key] = (now_s, found)
-        return found
+        self._accounts[key] = (now_s, answer)
+        return answer

@@ -291,13 +291,13 @@ def shown(text: str) -> str:
 def shortened(command: list[str]) -> tuple[str, ...]:
     """A command for people to read: printable, and cut with an ellipsis where it goes on for pages."""
     words: list[str] = []
-    left = MOST_COMMAND
+    rest = MOST_COMMAND
     for word in command:
-        if left <= 0:
+        if rest <= 0:
             return (*words, "\u2026")
-        seen = shown(word[:left])
-        words.append(seen if len(word) <= left else f"{seen}\u2026")
-        left -= len(word) + 1
+        text = shown(word[:rest])
+        words.append(text if len(word) <= rest else f"{text}\u2026")
+        rest -= len(word) + 1
     return tuple(words)
 
 

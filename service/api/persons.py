@@ -17,11 +17,11 @@ def person_of(caller: Caller) -> str:
 def person_at(address: str) -> str:
     """The key of whoever asks from another machine, where no more is known."""
     try:
-        found = ip_address(address.partition("%")[0])
+        ip = ip_address(address.partition("%")[0])
     except ValueError:
         return "somebody"
-    if isinstance(found, IPv6Address):
-        if found.ipv4_mapped is not None:
-            return f"address {found.ipv4_mapped}"
-        return f"network {found.exploded[: NETWORK_BITS // 16 * 5 - 1]}"
-    return f"address {found}"
+    if isinstance(ip, IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return f"address {ip.ipv4_mapped}"
+        return f"network {ip.exploded[: NETWORK_BITS // 16 * 5 - 1]}"
+    return f"address {ip}"

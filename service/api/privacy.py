@@ -253,12 +253,12 @@ def _figures(evidence: str) -> str:
         return "{}"
     if not isinstance(read, dict):
         return "{}"
-    kept = {
+    figures = {
         name: value
         for name, value in read.items()
         if value is None or isinstance(value, int | float) or name in SHOWN
     }
-    return evidence if len(kept) == len(read) else json.dumps(kept)
+    return evidence if len(figures) == len(read) else json.dumps(figures)
 
 
 def _unquoted(row: Row, column: str, names: list[str]) -> str | None:
@@ -272,8 +272,8 @@ def _unquoted(row: Row, column: str, names: list[str]) -> str | None:
 
 def _bare_row(row: Row, caller: Caller) -> Row:
     """An object of an answer without the texts that are not shown; what is below a shown field is shown."""
-    asked = row.get("submission")
-    uid = (asked if isinstance(asked, dict) else row).get("uid")
+    submission = row.get("submission")
+    uid = (submission if isinstance(submission, dict) else row).get("uid")
     if _is_own(row, caller, uid if isinstance(uid, int) else None):
         return row
     return {key: each if key in SHOWN else _bare(each, key, caller) for key, each in row.items()}

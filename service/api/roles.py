@@ -80,21 +80,21 @@ class RuledRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[object, None, Response]]:
         """The handler behind its rule."""
         methods = sorted(self.methods or ())
-        asked = max((RULES[method, self.path] for method in methods), key=tuple(Role).index)
+        role = max((RULES[method, self.path] for method in methods), key=tuple(Role).index)
         is_order = any(method != "GET" and (method, self.path) not in STILL_TAKEN for method in methods)
         handle, what = super().get_route_handler(), f"{' '.join(methods)} {self.path}"
 
         async def ruled(request: Request) -> Response:
             caller = caller_of(request)
-            if not may(caller.role, asked):
-                remedy = "" if asked is Role.NODE else "an operator can do it, or "
+            if not may(caller.role, role):
+                remedy = "" if role is Role.NODE else "an operator can do it, or "
                 raise NotAllowed(
-                    f"{caller.name} is {_a(caller.role)} here, and {what} asks for {_a(asked)}; {remedy}"
+                    f"{caller.name} is {_a(caller.role)} here, and {what} asks for {_a(role)}; {remedy}"
                     "issue a token with that role (`fallow token add`)"
                 )
-            because = superseded(request) if is_order else None
-            if because is not None:
-                raise WrongState(NOT_THE_HEAD.format(because=because))
+            reason = superseded(request) if is_order else None
+            if reason is not None:
+                raise WrongState(NOT_THE_HEAD.format(because=reason))
             return await handle(request)
 
         return ruled

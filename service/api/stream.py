@@ -76,13 +76,13 @@ class Telling(Response):
 
     async def _tell(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        gone, ended = _soon(_until_gone(receive)), _soon(self._ended())
+        future, ended = _soon(_until_gone(receive)), _soon(self._ended())
         following = _soon(anext(self._items))
         try:
             while True:
-                awaited: set[asyncio.Future[None] | asyncio.Future[Row]] = {following, gone, ended}
+                awaited: set[asyncio.Future[None] | asyncio.Future[Row]] = {following, future, ended}
                 done, _ = await asyncio.wait(awaited, timeout=ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
-                if gone in done:
+                if future in done:
                     return
                 if following in done:
                     try:
@@ -97,7 +97,7 @@ class Telling(Response):
                     await _tell(send, ALIVE)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            await self._let_go(gone, ended, following)
+            await self._let_go(future, ended, following)
 
     async def _until_replaced(self) -> None:
         await self._replaced.wait()
@@ -131,18 +131,18 @@ class Streams:
 
     def of(self, job: str, stream: Telling) -> Telling:
         """The stream, known as one of its job until it is over."""
-        known = self._open.setdefault(job, [])
-        if len(known) >= MOST_OF_ONE_JOB:
-            known.pop(0).replace()
-        known.append(stream)
+        streams = self._open.setdefault(job, [])
+        if len(streams) >= MOST_OF_ONE_JOB:
+            streams.pop(0).replace()
+        streams.append(stream)
         stream.over = lambda: self._over(job, stream)
         return stream
 
     def _over(self, job: str, stream: Telling) -> None:
-        known = self._open.get(job, [])
-        if stream in known:
-            known.remove(stream)
-        if not known:
+        streams = self._open.get(job, [])
+        if stream in streams:
+            streams.remove(stream)
+        if not streams:
             self._open.pop(job, None)
 
 

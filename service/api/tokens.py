@@ -61,11 +61,11 @@ class Tokens:
 
     def _look(self) -> None:
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError:
             self._seen, self._by_digest = None, {}
             return
-        mark = (found.st_ino, found.st_mtime_ns, found.st_size)
+        mark = (status.st_ino, status.st_mtime_ns, status.st_size)
         if mark != self._seen:
             self._by_digest = {token.digest: token for token in read(self._path)}
             self._seen = mark
@@ -83,7 +83,7 @@ def add(data: Path, *, user: str, role: Role, span_ms: int, now_ms: int) -> tupl
     if not 0 < span_ms <= LONGEST_DAYS * DAY_MS:
         raise TokenTrouble(f"a token lasts from a moment to {LONGEST_DAYS} days; give --expires 30d")
     secret = PREFIX + secrets.token_urlsafe(32)
-    made = Token(
+    token = Token(
         id=secrets.token_hex(4),
         user=user,
         role=role,
@@ -92,8 +92,8 @@ def add(data: Path, *, user: str, role: Role, span_ms: int, now_ms: int) -> tupl
         digest=digest(secret),
     )
     with _changing(data) as change:
-        change(lambda tokens: (*tokens, made))
-    return made, secret
+        change(lambda tokens: (*tokens, token))
+    return token, secret
 
 
 def revoke(data: Path, name: str) -> tuple[Token, ...]:

@@ -56,10 +56,10 @@ def use_bars(frame: pd.DataFrame, colours: Theme) -> Filled:
 
 def split_hours(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a holder and part; the parts of a holder add up to what it held."""
-    held = frame["gpu_hours"].fillna(0.0)
+    hours = frame["gpu_hours"].fillna(0.0)
     wasted = frame["wasted_gpu_hours"].fillna(0.0).clip(lower=0.0)
     used = frame["used_gpu_hours"].fillna(0.0).clip(lower=0.0)
-    between = (held - used - wasted).clip(lower=0.0)
+    between = (hours - used - wasted).clip(lower=0.0)
     edges = [used * 0, used, used + between, used + between + wasted]
     parts = [
         pd.DataFrame({"name": frame["name"], "part": part, "low": edges[at], "high": edges[at + 1]})
@@ -117,12 +117,12 @@ def _bars_look(many: int, colours: Theme) -> Layered:
             ],
         )
     )
-    written = (
+    labels = (
         named("ends")
         .mark_text(align="left", dx=7, color=colours.muted)
         .encode(y=y, x=alt.X("end:Q", axis=None, scale=scale), text="text:N")
     )
-    return styled(alt.layer(bars, written), colours, height=max(1, many) * ROW_PX)
+    return styled(alt.layer(bars, labels), colours, height=max(1, many) * ROW_PX)
 
 
 MOST = 12
@@ -131,9 +131,9 @@ KINDS = ("held through Fallow", "wanted")
 
 def wanted_and_held(queue: pd.DataFrame, leases: pd.DataFrame) -> pd.DataFrame:
     """A row a project and kind: ``project, kind, gpus``; the projects that want most first, at most 12."""
-    held = leases.assign(share=leases["share"].astype(float)).groupby(_project(leases))["share"].sum()
-    wanted = queue.assign(gpus=queue["gpus"].astype(float)).groupby(_project(queue))["gpus"].sum()
-    both = pd.DataFrame({KINDS[0]: held, KINDS[1]: wanted}).fillna(0.0)
+    allocated = leases.assign(share=leases["share"].astype(float)).groupby(_project(leases))["share"].sum()
+    requested = queue.assign(gpus=queue["gpus"].astype(float)).groupby(_project(queue))["gpus"].sum()
+    both = pd.DataFrame({KINDS[0]: allocated, KINDS[1]: requested}).fillna(0.0)
     both = both.sort_values([KINDS[1], KINDS[0]], ascending=False).head(MOST)
     both.index.name = "project"
     long = both.reset_index().melt(id_vars="project", var_name="kind", value_name="gpus")

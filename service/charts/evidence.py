@@ -32,20 +32,20 @@ class Measure:
 def measures_of(row: Mapping[str, object], lines: Mapping[str, float]) -> tuple[Measure, ...]:
     """What to draw for an advice of a class: the measures that it was judged by, most telling first."""
     evidence = row.get("evidence")
-    held = evidence if isinstance(evidence, Mapping) else {}
+    figures = evidence if isinstance(evidence, Mapping) else {}
     match row.get("class"):
         case ActionClass.RECLAIM | ActionClass.TERMINATE:
             return (_busy(lines.get("idle_ratio"), "idle at or below"), _memory())
         case ActionClass.CAP_MEMORY:
-            needed = text.known(held.get("memory_needed_bytes"))
+            needed = text.known(figures.get("memory_needed_bytes"))
             return (_memory(needed, "needed"), _busy(lines.get("hog_utilization_ratio"), "a hog stays under"))
         case ActionClass.PACK:
             return (_busy(lines.get("pack_p95"), "fits beside another up to"), _memory())
         case ActionClass.RIGHT_SIZE:
-            p95 = text.known(held.get("utilization_p95_ratio"))
+            p95 = text.known(figures.get("utilization_p95_ratio"))
             return (
                 _busy(p95, "its 95th percentile"),
-                _memory(text.known(held.get("memory_peak_bytes")), "its peak"),
+                _memory(text.known(figures.get("memory_peak_bytes")), "its peak"),
             )
         case _:
             return (_busy(None, ""), _memory())
@@ -53,8 +53,8 @@ def measures_of(row: Mapping[str, object], lines: Mapping[str, float]) -> tuple[
 
 def evidence_window(evidence: Mapping[str, object], as_of: datetime) -> Window:
     """The stretch that shows the evidence: the idle time or the window judged, and half as much before it."""
-    told = text.known(evidence.get("idle_s")) or text.known(evidence.get("window_s")) or 0.0
-    seconds = min(MOST_S, max(LEAST_S, 1.5 * told))
+    length_s = text.known(evidence.get("idle_s")) or text.known(evidence.get("window_s")) or 0.0
+    seconds = min(MOST_S, max(LEAST_S, 1.5 * length_s))
     end = as_of.replace(second=0, microsecond=0, tzinfo=None)
     start = end - timedelta(minutes=round(seconds / 60))
     return Window(from_ts=start, to_ts=end, step_s=step_for(seconds, points=POINTS))
@@ -78,10 +78,10 @@ def evidence_chart(
 ) -> Layered:
     """The measure as a stepped area, what was not measured left open, and the line with its words."""
     grid = steps_of(axis.window)
-    whole = grid.merge(steps.astype({"ts": grid["ts"].dtype}), on="ts", how="left")
-    frame = with_end(whole, axis.window)
-    seen = frame["value"].max()
-    top = measure.full or max(float(0 if pd.isna(seen) else seen), measure.line or 0.0) * 1.15 or 1.0
+    frame_with_gaps = grid.merge(steps.astype({"ts": grid["ts"].dtype}), on="ts", how="left")
+    frame = with_end(frame_with_gaps, axis.window)
+    peak = frame["value"].max()
+    top = measure.full or max(float(0 if pd.isna(peak) else peak), measure.line or 0.0) * 1.15 or 1.0
     frame = frame.assign(
         zero=0.0, told=[measure.write(None if pd.isna(v) else float(v)) for v in frame["value"]]
     )

@@ -52,8 +52,8 @@ class Clock:
 
         (A domain given outright to layers that share a scale makes Vega-Lite complain of a conflict.)
         """
-        made: alt.Chart = alt.Chart(ends).mark_rule(opacity=0, tooltip=None).encode(x=self.x())
-        return made
+        chart: alt.Chart = alt.Chart(ends).mark_rule(opacity=0, tooltip=None).encode(x=self.x())
+        return chart
 
     def when(self, field: str = "ts") -> str:
         """A Vega expression that writes an instant for a tooltip, naming UTC when it is."""
@@ -219,17 +219,17 @@ def styled(chart: Layered, colours: Theme, *, height: int, renderer: str = "canv
     )
 
 
-def hover(rows: Rows, clock: Clock, colours: Theme, told: Sequence[tuple[str, str]]) -> alt.Chart:
+def hover(rows: Rows, clock: Clock, colours: Theme, columns: Sequence[tuple[str, str]]) -> alt.Chart:
     """A see-through column a step that lights up under the pointer and tells the step's figures.
 
-    ``told`` are (column holding the text, its title).
+    ``columns`` are (column holding the text, its title).
     """
     over = alt.selection_point(name="over", on="pointerover", clear="pointerout", fields=["ts"], empty=False)
     tooltip = [
         alt.Tooltip("when:N", title="Time"),
-        *(alt.Tooltip(f"{column}:N", title=title) for column, title in told),
+        *(alt.Tooltip(f"{column}:N", title=title) for column, title in columns),
     ]
-    made: alt.Chart = (
+    chart: alt.Chart = (
         alt.Chart(rows)
         .transform_calculate(when=clock.when())
         .mark_rect(color=colours.ink)
@@ -241,4 +241,4 @@ def hover(rows: Rows, clock: Clock, colours: Theme, told: Sequence[tuple[str, st
         )
         .add_params(over)
     )
-    return made
+    return chart

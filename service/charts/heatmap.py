@@ -45,10 +45,10 @@ def most_steps(gpus: float, nodes: float) -> int:
 def every_cell(cells: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
     """The cells with a row for each GPU and step of the window; those that were missing are unknown."""
     gpus = cells[["uuid", "node", "gpu_index", "gpu_place"]].drop_duplicates("uuid")
-    whole = gpus.merge(steps_of(axis.window), how="cross")
-    told = ["is_upper_bound"] if "is_upper_bound" in cells else []
-    measured = cells[["uuid", "ts", "utilization_ratio", *told, "held_ratio", "state"]]
-    return whole.merge(measured.astype({"ts": whole["ts"].dtype}), on=["uuid", "ts"], how="left")
+    grid = gpus.merge(steps_of(axis.window), how="cross")
+    extra = ["is_upper_bound"] if "is_upper_bound" in cells else []
+    measured = cells[["uuid", "ts", "utilization_ratio", *extra, "held_ratio", "state"]]
+    return grid.merge(measured.astype({"ts": grid["ts"].dtype}), on=["uuid", "ts"], how="left")
 
 
 def nodes_as_rows(cells: pd.DataFrame) -> pd.DataFrame:
@@ -172,13 +172,13 @@ def _told(frame: pd.DataFrame) -> list[tuple[str, str]]:
 def _hatch(cell: alt.Chart, axis: TimeAxis, where: str, colour: str) -> alt.Chart:
     """A stroke from corner to corner of each such cell: together they make a hatch, on any renderer."""
     strokes = cell.transform_filter(where).mark_rule(color=colour, strokeWidth=1.4, cursor="pointer")
-    made: alt.Chart = strokes.encode(x=axis.x("end"), x2="ts:T")
-    return made
+    chart: alt.Chart = strokes.encode(x=axis.x("end"), x2="ts:T")
+    return chart
 
 
 def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Theme, y: alt.Y) -> alt.Chart:
     inset = stretches.assign(y=stretches["y"] + 0.05, y2=stretches["y2"] - 0.05)
-    made: alt.Chart = (
+    chart: alt.Chart = (
         alt.Chart(inset)
         .mark_rect(
             filled=False,
@@ -189,7 +189,7 @@ def _outlines(stretches: pd.DataFrame, axis: TimeAxis, colours: Theme, y: alt.Y)
         )
         .encode(x=axis.x(), x2="end:T", y=y, y2="y2:Q")
     )
-    return made
+    return chart
 
 
 def _heat(colours: Theme) -> alt.Color:

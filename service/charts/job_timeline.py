@@ -39,12 +39,12 @@ def life_of(job: JobDetail, now: datetime) -> pd.DataFrame:
     if submitted is None:
         return pd.DataFrame({"ts": [], "end": [], "state": [], "gpus": [], "why": []})
     turns: list[tuple[datetime, str, int, str]] = [(submitted, "pending", 0, job.message)]
-    for told in sorted(job.directives, key=lambda each: each.number):
-        at = instant(told.acknowledged_ms or (told.given_ms if told is job.directives[-1] else None))
-        if at is None or told.failed:
+    for command in sorted(job.directives, key=lambda each: each.number):
+        at = instant(command.acknowledged_ms or (command.given_ms if command is job.directives[-1] else None))
+        if at is None or command.failed:
             continue
-        if (turn := _turn(told, turns[-1][2])) is not None:
-            turns.append((at, *turn, reason_of(told)))
+        if (turn := _turn(command, turns[-1][2])) is not None:
+            turns.append((at, *turn, reason_of(command)))
     end = ended or now
     if ended is not None:
         turns = [turn for turn in turns if turn[0] <= ended and turn[1] != "ended"] or turns[:1]
@@ -86,8 +86,8 @@ def life_chart(life: pd.DataFrame, colours: Theme, *, utc: bool, height: int = 1
         lasted=[text.length(part * span_s) for part in room],
     )
     scale = alt.Scale(type="utc") if utc else alt.Scale(type="time")
-    written = "%d %b %H:%M" if span_s > DAY_S else "%H:%M" if span_s > SHORT_S else "%H:%M:%S"
-    x_axis = alt.Axis(title=None, grid=False, format=written, tickCount=8, labelOverlap=True)
+    time_format = "%d %b %H:%M" if span_s > DAY_S else "%H:%M" if span_s > SHORT_S else "%H:%M:%S"
+    x_axis = alt.Axis(title=None, grid=False, format=time_format, tickCount=8, labelOverlap=True)
     x = alt.X("ts:T", scale=scale, axis=x_axis)
     few = list(range(int(most) + 1)) if most <= MOST_TICKS else alt.Undefined
     axis = alt.Axis(title="GPUs", format="d", tickMinStep=1, values=few)

@@ -74,18 +74,18 @@ class Strip:
 
 def measured_lanes(lanes: Sequence[Lane], timeline: pd.DataFrame) -> tuple[Lane, ...]:
     """The lanes in which at least one value was measured, with only the traces that have one."""
-    kept: list[Lane] = []
+    lanes_measured: list[Lane] = []
     for lane in lanes:
         traces = tuple(t for t in lane.traces if _seen(timeline, t.column, lane.rare))
         if traces:
-            kept.append(replace(lane, traces=traces))
-    return tuple(kept)
+            lanes_measured.append(replace(lane, traces=traces))
+    return tuple(lanes_measured)
 
 
 def unmeasured(lanes: Sequence[Lane], timeline: pd.DataFrame) -> tuple[str, ...]:
     """The titles of the lanes in which nothing was measured; a rare lane that is all zeros was."""
-    seen = {lane.title for lane in measured_lanes([replace(lane, rare=False) for lane in lanes], timeline)}
-    return tuple(lane.title for lane in lanes if lane.title not in seen)
+    titles = {lane.title for lane in measured_lanes([replace(lane, rare=False) for lane in lanes], timeline)}
+    return tuple(lane.title for lane in lanes if lane.title not in titles)
 
 
 def whole_timeline(timeline: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
@@ -104,7 +104,7 @@ def lanes_chart(
     strips: Sequence[Strip] = (),
 ) -> Layered:
     """One chart of all strips and lanes, top to bottom, over the window of ``axis``."""
-    whole = with_end(whole_timeline(timeline, axis), axis.window)
+    frame = with_end(whole_timeline(timeline, axis), axis.window)
     head = len(strips) * STRIP
     bottom = head + len(lanes)
     sheet = _Sheet(axis=axis, colours=colours, scale=alt.Scale(domain=[bottom, 0], nice=False))
@@ -114,10 +114,10 @@ def lanes_chart(
     for at, strip in enumerate(strips):
         layers += _strip(sheet, strip, at * STRIP)
     for at, lane in enumerate(lanes):
-        layers += _lane(sheet, lane, whole, head + at)
+        layers += _lane(sheet, lane, frame, head + at)
     traces = [trace for lane in lanes for trace in lane.traces]
-    told = [(f"told{number}", trace.label) for number, trace in enumerate(traces)]
-    layers.append(hover(_told(whole, lanes), axis.clock, colours, told))
+    columns = [(f"told{number}", trace.label) for number, trace in enumerate(traces)]
+    layers.append(hover(_told(frame, lanes), axis.clock, colours, columns))
     return styled(alt.layer(*layers), colours, height=round(bottom * LANE_PX) + 8)
 
 
@@ -138,18 +138,18 @@ class _Sheet:
         return alt.Y(field, type="quantitative", scale=self.scale, axis=axis)
 
 
-def _lane(sheet: _Sheet, lane: Lane, whole: pd.DataFrame, top: float) -> list[alt.Chart]:
-    full = lane.full or float(whole[[t.high or t.column for t in lane.traces]].max().max()) or 1.0
+def _lane(sheet: _Sheet, lane: Lane, frame: pd.DataFrame, top: float) -> list[alt.Chart]:
+    full = lane.full or float(frame[[t.high or t.column for t in lane.traces]].max().max()) or 1.0
     foot = top + 0.96
     layers: list[alt.Chart] = []
     for number, (trace, colour) in enumerate(zip(lane.traces, trace_colours(sheet.colours), strict=False)):
         curve: dict[str, pd.Series[float] | float] = {
-            "y": _heights(whole[trace.column], full, foot),
+            "y": _heights(frame[trace.column], full, foot),
             "foot": foot,
         }
         if trace.low and trace.high:
-            curve |= {name: _heights(whole[getattr(trace, name)], full, foot) for name in ("low", "high")}
-        line = alt.Chart(closed(whole[["ts", "end"]].assign(**curve))).encode(x=sheet.axis.x())
+            curve |= {name: _heights(frame[getattr(trace, name)], full, foot) for name in ("low", "high")}
+        line = alt.Chart(closed(frame[["ts", "end"]].assign(**curve))).encode(x=sheet.axis.x())
         area = line.mark_area(interpolate="step-after", color=colour, opacity=0.20)
         if "low" in curve:
             layers.append(area.encode(y=sheet.y("low"), y2="high:Q"))
@@ -176,8 +176,8 @@ def _word(sheet: _Sheet, text: str, top: float, colour: str, *, x: int | None) -
     frame = pd.DataFrame({"y": [top + 0.11], "text": [text]})
     side: Literal["right", "left"] = "right" if x is None else "left"
     mark = alt.Chart(frame).mark_text(align=side, dx=-4 if x is None else 0, fontSize=11, color=colour)
-    made: alt.Chart = mark.encode(x=alt.value("width" if x is None else x), y=sheet.y(), text="text:N")
-    return made
+    chart: alt.Chart = mark.encode(x=alt.value("width" if x is None else x), y=sheet.y(), text="text:N")
+    return chart
 
 
 def _strip(sheet: _Sheet, strip: Strip, top: float) -> list[alt.Chart]:
@@ -220,29 +220,29 @@ def _feet(sheet: _Sheet, tops: Sequence[float], titles: dict[float, str]) -> alt
         title=None,
         grid=False,
     )
-    made: alt.Chart = alt.Chart(frame).mark_rule(color=sheet.colours.rule).encode(y=sheet.y(axis=axis))
-    return made
+    chart: alt.Chart = alt.Chart(frame).mark_rule(color=sheet.colours.rule).encode(y=sheet.y(axis=axis))
+    return chart
 
 
 def _seen(timeline: pd.DataFrame, column: str, rare: bool) -> bool:
     if column not in timeline:
         return False
-    known = timeline[column].dropna()
-    return bool((known > 0).any()) if rare else not known.empty
+    values = timeline[column].dropna()
+    return bool((values > 0).any()) if rare else not values.empty
 
 
 def _heights(values: "pd.Series[float]", full: float, foot: float) -> "pd.Series[float]":
     return foot - (values.astype(float) / full).clip(0.0, 1.0) * FILL
 
 
-def _told(whole: pd.DataFrame, lanes: Sequence[Lane]) -> pd.DataFrame:
+def _told(frame: pd.DataFrame, lanes: Sequence[Lane]) -> pd.DataFrame:
     texts: dict[str, list[str]] = {}
     for lane in lanes:
         for trace in lane.traces:
             texts[f"told{len(texts)}"] = [
-                lane.write(None if text.missing(value) else value) for value in whole[trace.column]
+                lane.write(None if text.missing(value) else value) for value in frame[trace.column]
             ]
-    return whole[["ts", "end"]].assign(**texts)
+    return frame[["ts", "end"]].assign(**texts)
 
 
 ROOM = 0.055
@@ -251,9 +251,9 @@ ROOM = 0.055
 
 def state_strip(timeline: pd.DataFrame, window: Window, colours: Theme) -> Strip:
     """The state of each step, neighbours of one state joined; a step without one is unknown."""
-    whole = steps_of(window)
-    known = timeline[["ts", "state"]].astype({"ts": whole["ts"].dtype})
-    steps = with_end(whole.merge(known, on="ts", how="left"), window)
+    frame = steps_of(window)
+    known = timeline[["ts", "state"]].astype({"ts": frame["ts"].dtype})
+    steps = with_end(frame.merge(known, on="ts", how="left"), window)
     states = steps["state"].astype(object).where(steps["state"].notna(), GpuState.UNKNOWN.value)
     runs = steps.assign(state=states, run=(states != states.shift()).cumsum())
     joined = runs.groupby("run", as_index=False).agg(
@@ -276,7 +276,7 @@ def holder_strip(holders: pd.DataFrame, window: Window, colours: Theme) -> Strip
     )
     people = [_person(row) for row in rows(holders)]
     shades = shades_of(people, colours)
-    told = [
+    titles = [
         f"{who} · {row.job_name or row.job} · {row.source}"
         for who, row in zip(people, rows(holders), strict=True)
     ]
@@ -284,30 +284,32 @@ def holder_strip(holders: pd.DataFrame, window: Window, colours: Theme) -> Strip
         f"{who} · {row.job_name}" if not text.missing(row.job_name) else who
         for who, row in zip(people, rows(holders), strict=True)
     ]
-    return Strip(title="Held by", stretches=_labelled(frame, shades, _together(frame, labels), told, window))
+    return Strip(
+        title="Held by", stretches=_labelled(frame, shades, _together(frame, labels), titles, window)
+    )
 
 
 def _together(frame: pd.DataFrame, labels: list[str]) -> list[str]:
     """The labels, those of stretches that overlap in one: two words in one place can't be read."""
-    found = list(labels)
+    result = list(labels)
     first = 0
-    for at in range(1, len(found)):
+    for at in range(1, len(result)):
         if frame["ts"].iloc[at] < frame["end"].iloc[first]:
-            found[first], found[at] = f"{found[first]}, {found[at]}", ""
+            result[first], result[at] = f"{result[first]}, {result[at]}", ""
         else:
             first = at
-    return found
+    return result
 
 
 def shades_of(people: Sequence[str], colours: Theme) -> list[str]:
     """A shade for each, the same for the same person, from a ramp that differs in lightness."""
     ramp = (colours.ramp[3], colours.ramp[1], colours.ramp[4], colours.ramp[2])
-    seen = list(dict.fromkeys(people))
-    return [ramp[seen.index(who) % len(ramp)] for who in people]
+    distinct = list(dict.fromkeys(people))
+    return [ramp[distinct.index(who) % len(ramp)] for who in people]
 
 
 def _labelled(
-    frame: pd.DataFrame, fills: list[str], labels: list[str], told: list[str], window: Window
+    frame: pd.DataFrame, fills: list[str], labels: list[str], columns: list[str], window: Window
 ) -> pd.DataFrame:
     seconds = (frame["end"] - frame["ts"]).dt.total_seconds()
     room = [length / window.seconds for length in seconds]
@@ -318,7 +320,7 @@ def _labelled(
             label if part > ROOM and part * 170 > len(label) else ""
             for label, part in zip(labels, room, strict=True)
         ],
-        told=told,
+        told=columns,
     )
 
 
@@ -363,8 +365,8 @@ def lanes_of(memory_total_bytes: float | None = None) -> tuple[Lane, ...]:
 
 
 def _lane_of(title: str, metrics: Sequence[Metric], memory_total_bytes: float | None) -> Lane:
-    told = [(metric, metric.timeline) for metric in metrics if metric.timeline]
-    drawn = sorted(told, key=lambda pair: not pair[1].is_first)
+    pairs = [(metric, metric.timeline) for metric in metrics if metric.timeline]
+    drawn = sorted(pairs, key=lambda pair: not pair[1].is_first)
     traces = tuple(Trace(column=metric.on_screen, label=shown.label) for metric, shown in drawn)
     unit = traces[0].column.rpartition("_")[2]
     return Lane(

@@ -23,8 +23,8 @@ NOT_DRAWN = frozenset({"data", "datasets", "usermeta", "transform", "params"})
 
 def enlarged(spec: dict[str, object], by: float, *, height: int | None = None) -> dict[str, object]:
     """The specification with its sizes multiplied, the figures in it untouched; ``height`` in pixels."""
-    made = {name: _sized(name, inner, by) for name, inner in spec.items()}
-    return made if height is None else {**made, "height": height}
+    spec_enlarged = {name: _sized(name, inner, by) for name, inner in spec.items()}
+    return spec_enlarged if height is None else {**spec_enlarged, "height": height}
 
 
 def _scaled(part: object, by: float) -> object:

@@ -27,12 +27,12 @@ def compared(after: Replayed, before: Replayed, words: Mapping[str, str]) -> pd.
 @unchecked
 def given_chart(frame: pd.DataFrame, colours: Theme, *, both: bool) -> Layered:
     """A bar an action with its error, its hours beside it, and a tick where the rules in force would end."""
-    told = [
+    labels = [
         f"{text.amount(hours)} h{_band(low, high)}"
         for hours, low, high in zip(frame["gpu_hours"], frame["low"], frame["high"], strict=True)
     ]
     ends = frame[["gpu_hours", "high", "before"]].astype(float).max(axis="columns")
-    shown = frame.assign(told=told, end=ends)
+    shown = frame.assign(told=labels, end=ends)
     scale = _scale(ends)
     base = alt.Chart(shown).encode(
         y=_names(shown, "action", colours),
@@ -60,12 +60,12 @@ def given_chart(frame: pd.DataFrame, colours: Theme, *, both: bool) -> Layered:
 @unchecked
 def charged_chart(frame: pd.DataFrame, colours: Theme) -> Layered:
     """A bar a project: its part of what is lent, were held-idle hours charged; a tick at its part now."""
-    told = [
+    labels = [
         f"{text.percent(now)} \u2192 {text.percent(then)}"
         for now, then in zip(frame["part"], frame["part_charged"], strict=True)
     ]
     ends = frame[["part", "part_charged"]].astype(float).max(axis="columns")
-    shown = frame.assign(told=told, end=ends)
+    shown = frame.assign(told=labels, end=ends)
     scale = _scale(ends)
     base = alt.Chart(shown).encode(
         y=_names(shown, "project", colours),
@@ -98,21 +98,21 @@ def _names(shown: pd.DataFrame, column: str, colours: Theme) -> alt.Y:
 
 
 def _bar(base: alt.Chart, x: alt.X, colours: Theme) -> alt.Chart:
-    made: alt.Chart = base.mark_bar(cornerRadiusEnd=3, height=18, color=colours.used).encode(x=x)
-    return made
+    chart: alt.Chart = base.mark_bar(cornerRadiusEnd=3, height=18, color=colours.used).encode(x=x)
+    return chart
 
 
 def _tick(base: alt.Chart, column: str, scale: alt.Scale, colours: Theme) -> alt.Chart:
     """Where the row would end by what is in force."""
     tick = base.mark_tick(thickness=3, height=26, color=colours.stripe)
-    made: alt.Chart = tick.encode(x=alt.X(f"{column}:Q", scale=scale))
-    return made
+    chart: alt.Chart = tick.encode(x=alt.X(f"{column}:Q", scale=scale))
+    return chart
 
 
 def _told(base: alt.Chart, scale: alt.Scale, colours: Theme) -> alt.Chart:
     labels = base.mark_text(align="left", dx=8, color=colours.muted)
-    made: alt.Chart = labels.encode(x=alt.X("end:Q", scale=scale), text="told:N")
-    return made
+    chart: alt.Chart = labels.encode(x=alt.X("end:Q", scale=scale), text="told:N")
+    return chart
 
 
 def _band(low: float | None, high: float | None) -> str:

@@ -64,7 +64,7 @@ def _line(row: Action) -> tuple[str | Text, ...]:
     outcome = row.outcome or "under way"
     undone = row.undone_by
     undo = f"undone by {undone}" if undone is not None else row.undo or f"({row.no_undo or 'none'})"
-    found = row.found
+    result = row.found
     why = row.reason
     return (
         str(row.action),
@@ -73,7 +73,7 @@ def _line(row: Action) -> tuple[str | Text, ...]:
         row.verb.replace("-", " "),
         row.actor,
         Text(outcome, style=STYLES.get(outcome, "")),
-        f"{why} [{found}]" if found and outcome != "done" else why,
+        f"{why} [{result}]" if result and outcome != "done" else why,
         undo,
     )
 
@@ -91,21 +91,21 @@ def run_apply(flags: argparse.Namespace) -> int:
     screen = console()
     for each in came.steps:
         number = "" if each.action is None else f" (action {each.action})"
-        said = f": {each.message}" if each.message else ""
-        screen.print(f"step {each.n}{number}: {each.outcome or 'not begun'}{said}", highlight=False)
+        reason = f": {each.message}" if each.message else ""
+        screen.print(f"step {each.n}{number}: {each.outcome or 'not begun'}{reason}", highlight=False)
     screen.print(f"plan {flags.plan}: {came.outcome}", style="bold")
-    whole = all(each.outcome == "done" for each in came.steps)
-    return 0 if came.outcome == "under way" or (came.outcome == "done" and whole) else 1
+    is_complete = all(each.outcome == "done" for each in came.steps)
+    return 0 if came.outcome == "under way" or (came.outcome == "done" and is_complete) else 1
 
 
 def _show(plans: list[Plan], flags: argparse.Namespace) -> int:
-    found = next((plan for plan in plans if plan.plan == flags.plan), None)
-    if found is None:
+    result = next((plan for plan in plans if plan.plan == flags.plan), None)
+    if result is None:
         raise NoSuchPlan(f"there is no plan {flags.plan}; `fallow plan` lists those that wait")
     screen = console()
-    for line in plan_lines(found):
+    for line in plan_lines(result):
         screen.print(line)
-    if found.state == "waiting":
+    if result.state == "waiting":
         screen.print("Nothing was done; add --yes to do it, or `fallow reject` it with --because.")
     return 0
 
@@ -122,9 +122,9 @@ def run_undo(flags: argparse.Namespace) -> int:
     """Undo it: status 0, or 1 when that was tried and did not work."""
     came = asked_to_act(flags).undo(flags.action)
     well = came.outcome in ("done", "under way")
-    said = came.message or came.outcome
+    message = came.message or came.outcome
     number = "" if came.action is None else f" by action {came.action}"
-    print(f"action {flags.action}{number}: {said}", file=sys.stdout if well else sys.stderr)
+    print(f"action {flags.action}{number}: {message}", file=sys.stdout if well else sys.stderr)
     return 0 if well else 1
 
 
@@ -155,14 +155,14 @@ def whoami() -> str:
     return whose_uid(os.getuid())
 
 
-def _by_file(data: Path, because: str) -> tuple[Path | None, str]:
+def _by_file(data: Path, reason: str) -> tuple[Path | None, str]:
     from advisor.journal.kill_switch import Setting, write_file
 
     if not client_place.store_file(data).exists():
         return None, f"there is no store in {data}; name the service's folder with --data"
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     try:
-        return write_file(data, Setting(acting=False, by=whoami(), at_ms=now_ms, because=because)), ""
+        return write_file(data, Setting(acting=False, by=whoami(), at_ms=now_ms, because=reason)), ""
     except OSError as error:
         return None, f"{data} cannot be written ({error.strerror})"
 

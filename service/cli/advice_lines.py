@@ -75,10 +75,10 @@ def reasons(abstains: Iterable["Abstain"]) -> list[str]:
     for action, counted in by_class.items():
         most = counted.most_common(MOST_REASONS)
         more = len(counted) - len(most)
-        said = "; ".join(f"{reason} ({count})" if count > 1 else reason for reason, count in most)
+        listing = "; ".join(f"{reason} ({count})" if count > 1 else reason for reason, count in most)
         jobs = sum(counted.values())
         rest = f"; {more} reason{'' if more == 1 else 's'} more" if more > 0 else ""
-        lines.append(f"{action}: nothing for {jobs} job{'' if jobs == 1 else 's'}: {said}{rest}")
+        lines.append(f"{action}: nothing for {jobs} job{'' if jobs == 1 else 's'}: {listing}{rest}")
     return lines
 
 

@@ -114,17 +114,19 @@ def _test(flags: argparse.Namespace) -> int:
             address = address_of(receiver, delivery)
             shown = f"{shown} ({harmless(address)})"
             with tempfile.TemporaryDirectory() as place:
-                found = send(message, address, Path(place))
+                result = send(message, address, Path(place))
         except NoAddress as error:
-            found = str(error)
+            result = str(error)
         took_s = round(time.monotonic() - began, 1)
-        rows.append({"to": shown, "arrived": not found, "took_s": took_s, "found": found or None})
+        rows.append({"to": shown, "arrived": not result, "took_s": took_s, "found": result or None})
     if flags.json:
         print_json(rows, flags)
     else:
         for row in rows:
-            said = f"taken after {row['took_s']:.1f} s" if row["arrived"] else f"not taken: {row['found']}"
-            console().print(f"{row['to']}: {said}", highlight=False, markup=False)
+            sentence = (
+                f"taken after {row['took_s']:.1f} s" if row["arrived"] else f"not taken: {row['found']}"
+            )
+            console().print(f"{row['to']}: {sentence}", highlight=False, markup=False)
     return 0 if all(row["arrived"] for row in rows) else 1
 
 
@@ -134,11 +136,13 @@ def _route(name: str, delivery: "DeliveryConfig") -> str:
 
     if name in delivery.routes or "://" in name:
         return name
-    found = delivery.projects.get(name) or receiver_of(name, delivery)
-    if found is None:
-        known = ", ".join((*delivery.routes, *delivery.projects, *delivery.people)) or "none is configured"
-        raise NoReceiver(f"{name!r} is no route, project, person or address; known under [delivery]: {known}")
-    return found
+    result = delivery.projects.get(name) or receiver_of(name, delivery)
+    if result is None:
+        choices = ", ".join((*delivery.routes, *delivery.projects, *delivery.people)) or "none is configured"
+        raise NoReceiver(
+            f"{name!r} is no route, project, person or address; known under [delivery]: {choices}"
+        )
+    return result
 
 
 def _words(name: str) -> str:

@@ -42,14 +42,14 @@ def unknown_names(flags: argparse.Namespace, client: Client) -> list[str]:
 
     An answer of nothing is right of it, and would read as if there were nothing to see.
     """
-    asked_for = {name: value for name in FILTERS if isinstance(value := getattr(flags, name, None), str)}
-    rows = (client.rows_if_kept("options") or ()) if asked_for else ()
+    names = {name: value for name in FILTERS if isinstance(value := getattr(flags, name, None), str)}
+    rows = (client.rows_if_kept("options") or ()) if names else ()
     lines = []
-    for name, value in asked_for.items():
-        known = [str(row["value"]) for row in rows if row["dimension"] == name]
-        if known and value not in known:
-            near = [each for each in known if value.casefold() in each.casefold()][:NEAREST]
-            near = near or difflib.get_close_matches(value, known, n=NEAREST, cutoff=0.5)
+    for name, value in names.items():
+        values = [str(row["value"]) for row in rows if row["dimension"] == name]
+        if values and value not in values:
+            near = [each for each in values if value.casefold() in each.casefold()][:NEAREST]
+            near = near or difflib.get_close_matches(value, values, n=NEAREST, cutoff=0.5)
             nearest = f"; nearest: {', '.join(near)}" if near else ""
             lines.append(f"No {name} {value!r} is recorded here{nearest}.")
     return lines

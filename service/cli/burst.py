@@ -73,12 +73,12 @@ def _plan(flags: argparse.Namespace) -> int:
             powers_of_two=flags.powers_of_two,
             memory_bytes=None if flags.memory_gib is None else flags.memory_gib * GIB,
         )
-        found = plan(made, setting, Asked(amplification=flags.amplification, slowdown=flags.slowdown))
+        burst_plan = plan(made, setting, Asked(amplification=flags.amplification, slowdown=flags.slowdown))
     except (BadTable, NoPlan, ValueError) as error:
         raise BadBurst(str(error)) from error
     if flags.out is not None:
-        _write(flags.out, found.to_json())
-    _tell(found, flags)
+        _write(flags.out, burst_plan.to_json())
+    _tell(burst_plan, flags)
     return 0
 
 
@@ -109,25 +109,27 @@ def _show(flags: argparse.Namespace) -> int:
     from fallow.burst.plan import BadPlan, read_plan
 
     try:
-        found = read_plan(read_text(flags.plan))
+        burst_plan = read_plan(read_text(flags.plan))
     except BadPlan as error:
         raise BadBurst(f"{flags.plan}: {error}") from error
-    _tell(found, flags)
+    _tell(burst_plan, flags)
     return 0
 
 
-def _tell(found: "Plan", flags: argparse.Namespace) -> None:
+def _tell(burst_plan: "Plan", flags: argparse.Namespace) -> None:
     if flags.json:
         from dataclasses import asdict
 
-        print_json([asdict(found)], flags)
+        print_json([asdict(burst_plan)], flags)
         return
     screen = console()
-    for line in summary(found):
+    for line in summary(burst_plan):
         screen.print(line)
     columns = [Column(title="Layers", least=24), Column(title="GPUs", right=True), Column(title="Ranks")]
-    screen.print(table(columns, [(_names(run), str(run[0].gpus), _ranks(run[0])) for run in _runs(found)]))
-    waits = [1 - min(busy / found.predicted.time_us, 1.0) for busy in found.busy_us]
+    screen.print(
+        table(columns, [(_names(run), str(run[0].gpus), _ranks(run[0])) for run in _runs(burst_plan)])
+    )
+    waits = [1 - min(busy / burst_plan.predicted.time_us, 1.0) for busy in burst_plan.busy_us]
     screen.print(
         f"Each GPU waits this share of a step: {', '.join(f'{text.percent(wait)}' for wait in waits)}"
     )
@@ -162,9 +164,11 @@ def _times(time_us: float, gpu_time_us: float, one_us: float) -> str:
     return f"{time_us / 1000:8.2f} ms a step, {gpu_time_us / 1000:8.2f} GPU-ms, {speed}"
 
 
-def _runs(found: "Plan") -> list[list["Placement"]]:
+def _runs(burst_plan: "Plan") -> list[list["Placement"]]:
     """Layers in a row that lie on the same ranks."""
-    return [list(run) for _, run in groupby(found.placements, key=lambda each: (each.first_rank, each.gpus))]
+    return [
+        list(run) for _, run in groupby(burst_plan.placements, key=lambda each: (each.first_rank, each.gpus))
+    ]
 
 
 def _names(run: Sequence["Placement"]) -> str:

@@ -36,18 +36,20 @@ def _profile(made: argparse.ArgumentParser) -> None:
     )
 
 
-def _plan(made: argparse.ArgumentParser) -> None:
-    made.add_argument("table", type=Path, metavar="TABLE", help="a layer table, from `fallow burst profile`")
-    made.add_argument("--gpus", type=int, required=True, metavar="N", help="GPUs that there are")
-    made.add_argument("--global-batch", type=int, required=True, metavar="B", help="samples of one step")
-    made.add_argument(
+def _plan(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "table", type=Path, metavar="TABLE", help="a layer table, from `fallow burst profile`"
+    )
+    parser.add_argument("--gpus", type=int, required=True, metavar="N", help="GPUs that there are")
+    parser.add_argument("--global-batch", type=int, required=True, metavar="B", help="samples of one step")
+    parser.add_argument(
         "--network",
         default="pcie",
         metavar="NAME|X.XGB/s",
         help="nvswitch, pcie, 100gbe, 10gbe, 1gbe, or gigabytes a second that a GPU sends (default pcie)",
     )
-    made.add_argument("--latency-us", type=float, metavar="US", help="microseconds before the first byte")
-    limit = made.add_mutually_exclusive_group()
+    parser.add_argument("--latency-us", type=float, metavar="US", help="microseconds before the first byte")
+    limit = parser.add_mutually_exclusive_group()
     limit.add_argument(
         "--amplification",
         type=float,
@@ -57,22 +59,22 @@ def _plan(made: argparse.ArgumentParser) -> None:
     limit.add_argument(
         "--slowdown", type=float, metavar="D", help="at most 1+D times the least time; least GPU-time"
     )
-    made.add_argument(
+    parser.add_argument(
         "--memory-gib", type=float, metavar="GIB", help="memory of one GPU that a plan may fill"
     )
-    made.add_argument(
+    parser.add_argument(
         "--no-overlap",
         action="store_true",
         help="gradients are summed after the backward pass, not during it",
     )
-    made.add_argument(
+    parser.add_argument(
         "--powers-of-two", action="store_true", help="only 1, 2, 4, 8 GPUs and so on for a layer"
     )
-    made.add_argument("-o", "--out", type=Path, metavar="FILE", help="also write the plan here")
-    _json(made)
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="also write the plan here")
+    _json(parser)
 
 
-def _json(made: argparse.ArgumentParser) -> None:
-    made.add_argument(
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--json", action="store_true", help="a list of objects, units in the names, instead of a table"
     )

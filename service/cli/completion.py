@@ -46,8 +46,8 @@ def script(shell: str, verbs: Mapping[str, VerbWords]) -> str:
     if shell == "fish":
         return FISH_HEAD + "".join(_fish(name, verb) for name, verb in verbs.items())
     cases = "\n".join(f'      {name}) words="{" ".join(verb.words)}" ;;' for name, verb in verbs.items())
-    made = BASH.format(verbs=" ".join((*verbs, "--help", "--version")), cases=cases)
-    return ZSH + made if shell == "zsh" else made
+    bash = BASH.format(verbs=" ".join((*verbs, "--help", "--version")), cases=cases)
+    return ZSH + bash if shell == "zsh" else bash
 
 
 def grammar() -> dict[str, VerbWords]:
@@ -69,8 +69,8 @@ def _words(verb: argparse.ArgumentParser) -> tuple[str, ...]:
 
 def _fish(name: str, verb: VerbWords) -> str:
     lines = [f"complete -c fallow -n __fish_use_subcommand -f -a {name} -d {quote(verb.about)}"]
-    seen = f"'__fish_seen_subcommand_from {name}'"
+    condition = f"'__fish_seen_subcommand_from {name}'"
     for word in verb.words:
         kind = f"-l {word.removeprefix('--')}" if word.startswith("--") else f"-a {word}"
-        lines.append(f"complete -c fallow -n {seen} {kind}")
+        lines.append(f"complete -c fallow -n {condition} {kind}")
     return "\n".join(lines) + "\n"

@@ -33,9 +33,9 @@ def run_consent(flags: argparse.Namespace) -> int:
     """Show what holds; with --allow, --withdraw or --forget say it first."""
     client = asked_to_act(flags)
     job = None if flags.job is None else job_id(flags.job)
-    said = {name: named(getattr(flags, name)) for name in ("allow", "withdraw", "forget")}
-    if any(said.values()):
-        return _say(client, job, said, flags)
+    classes = {name: named(getattr(flags, name)) for name in ("allow", "withdraw", "forget")}
+    if any(classes.values()):
+        return _say(client, job, classes, flags)
     if flags.all or flags.span:
         raise BadConsent("--all and --for go with --allow, --withdraw or --forget")
     rows = client.consents(job)
@@ -63,11 +63,13 @@ def named(text: str | None) -> list[str]:
     return list(dict.fromkeys(kinds)) or list(KINDS)
 
 
-def _say(client: ActingClient, job: str | None, said: dict[str, list[str]], flags: argparse.Namespace) -> int:
+def _say(
+    client: ActingClient, job: str | None, classes: dict[str, list[str]], flags: argparse.Namespace
+) -> int:
     if (job is None) is not flags.all:
         raise BadConsent("say of which jobs: --job JOB, or --all of your own, later ones too")
     hold_s = None if flags.span is None else parse_span(flags.span).total_seconds()
-    answer = client.consent({"job": job, **said, "hold_s": hold_s})
+    answer = client.consent({"job": job, **classes, "hold_s": hold_s})
     if flags.json:
         print_json([answer.sent], flags)
         return 0
@@ -86,16 +88,16 @@ def _by_job(rows: Sequence[Consent]) -> list[list[Consent]]:
 def _line(rows: list[Consent]) -> tuple[str, ...]:
     """One job: yes or no a kind, and whose word that is, the owner's own first."""
     first, kinds = rows[0], {row.kind: row.allowed for row in rows}
-    said = [_spoken(row) for row in rows if row.origin == "owner"]
+    owners_rows = [_spoken(row) for row in rows if row.origin == "owner"]
     other = next((row.origin for row in rows if row.origin not in ("owner", "nobody")), None)
     rest = {"submission": "else as submitted", "site": "else as the site's [consent] says"}
-    tail = [rest[other]] if other else ["else nobody's: no"] if len(said) < len(rows) else []
+    tail = [rest[other]] if other else ["else nobody's: no"] if len(owners_rows) < len(rows) else []
     return (
         first.job,
         first.name or text.NOTHING,
         first.user or text.NOTHING,
         *("yes" if kinds.get(kind) else "no" for kind in KINDS),
-        "; ".join([*said, *tail]).removeprefix("else "),
+        "; ".join([*owners_rows, *tail]).removeprefix("else "),
     )
 
 

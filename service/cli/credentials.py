@@ -93,7 +93,7 @@ def _authorization(flags: argparse.Namespace, environment: Mapping[str, str]) ->
 
 
 def _headers(lines: Iterable[str], where: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -102,8 +102,8 @@ def _headers(lines: Iterable[str], where: str) -> dict[str, str]:
             raise BadCredentials(
                 f"{where}: number {number} is no header; give NAME: VALUE, for example 'X-Scope-OrgID: team'"
             )
-        found[name] = value
-    return found
+        headers[name] = value
+    return headers
 
 
 def _text(path: Path | None) -> str:

@@ -84,14 +84,14 @@ def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> in
 
     screen = console()
     make_data_dir(settings.data)
-    wanted = imports.ImportOrder(**{key: value for key, value in order.items() if value is not None})  # type: ignore[arg-type]
+    import_order = imports.ImportOrder(**{key: value for key, value in order.items() if value is not None})  # type: ignore[arg-type]
     with own_store(settings.data, settings.effective.config) as store:
-        planned = imports.plan(store, wanted)
+        planned = imports.plan(store, import_order)
         if not _worth_doing(screen, planned, yes=yes):
             return 0
         with _bar(screen) as bar:
             task = bar.add_task("importing", total=planned.todo_ms, added=0)
-            done = imports.run(store, wanted, _noting(bar, task))
+            done = imports.run(store, import_order, _noting(bar, task))
         judge.judge_imported(settings.effective.config, store)
     screen.print(done)
     return 0

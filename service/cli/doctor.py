@@ -23,15 +23,15 @@ def run_doctor(flags: argparse.Namespace) -> int:
     """Print each finding as it is made; status 1 when something is in trouble."""
     settings = settle(flags)
     screen = console()
-    found = []
+    checks = []
     for each in examine(settings.effective.config, settings.data):
-        found.append(each)
+        checks.append(each)
         if not flags.json:
             for line in draw(each):
                 screen.print(line)
     if flags.json:
-        print_json([_row(each) for each in found], flags)
-    return IN_TROUBLE if any(each.verdict is Verdict.TROUBLE for each in found) else 0
+        print_json([_row(each) for each in checks], flags)
+    return IN_TROUBLE if any(each.verdict is Verdict.TROUBLE for each in checks) else 0
 
 
 def _row(finding: Finding) -> dict[str, object]:

@@ -259,8 +259,8 @@ def _draw(group: "list[FindingsRow]", now: datetime) -> RenderableType:
         (f" · found {lasted} ago{over}", "bright_black"),
         (f" · {text.hours(wasted)} GPU-hours wasted", "red") if wasted else "",
     )
-    said = [Padding(Text(_said(part)), (0, 0, 0, 2), expand=False) for part in parts]
-    return Group(head, *said)
+    lines = [Padding(Text(_said(part)), (0, 0, 0, 2), expand=False) for part in parts]
+    return Group(head, *lines)
 
 
 def _parts(group: "list[FindingsRow]") -> "list[list[FindingsRow]]":

@@ -187,12 +187,12 @@ def left_of(from_ms: int, to_ms: int, done: Iterable[tuple[int, int]]) -> Iterat
 def _stored(sink: Sink, origin: str, past: Past, zone: str) -> Counts:
     counts = Counts()
     manager = origin.partition(":")[0]
-    told = {"origin": origin, "manager": manager, "columns": list(past.columns), "zone": zone}
+    order = {"origin": origin, "manager": manager, "columns": list(past.columns), "zone": zone}
     for piece in _pieces(past.rows, sink):
         good, bad = _parted(piece)
         counts = counts.plus(bad)
         if good:
-            answer = sink.store({**told, "rows": [[line, list(cells)] for line, cells in good]})
+            answer = sink.store({**order, "rows": [[line, list(cells)] for line, cells in good]})
             counts = counts.plus(accounting.counts_of(answer))
     return counts
 
@@ -237,10 +237,10 @@ def _opened(name: str, manager: str, zone: str) -> "Iterator[Past]":
     from collector.managers.histories.model import HistoryError
     from collector.managers.histories.read import HistoryFormat, opened
 
-    left: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     try:
         with opened(Path(name), HistoryFormat(manager), accounting.zone_of(zone)) as history:
-            yield Past(columns=COLUMNS, rows=_cells(history.records, left), left=left)
+            yield Past(columns=COLUMNS, rows=_cells(history.records, counts), left=counts)
     except HistoryError as error:
         raise NotImported(str(error)) from error
 

@@ -52,8 +52,8 @@ def run_init(flags: argparse.Namespace) -> int:
     """Look around, ask, write, import, show the waste; status 1 where there is nothing to measure."""
     settings = settle(flags)
     screen = console()
-    seen = _look(flags, settings, screen)
-    sources, history = sources_of(seen), history_of(seen)
+    surroundings = _look(flags, settings, screen)
+    sources, history = sources_of(surroundings), history_of(surroundings)
     if not sources and history is None:
         screen.print("\nThere is nothing to measure or import here. Name what to watch:")
         screen.print("  fallow init --prometheus URL   a Prometheus that scrapes dcgm-exporter")
@@ -89,16 +89,16 @@ def _look(flags: argparse.Namespace, settings: Settings, screen: Console) -> lis
     door = credentials.wanted(flags, os.environ)
     patience = Patience(timeout_s=20.0, tries=1)
     access = Access(url=flags.url, patience=patience, **door)  # type: ignore[arg-type]
-    seen = []
+    surroundings = []
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     screen.print("Looking around:", style="bold")
     for each in look_around(
         settings.effective.config, access, given=named is not None, exporters=flags.exporter, now_ms=now_ms
     ):
-        seen.append(each)
+        surroundings.append(each)
         for line in doctor.draw(each.finding):
             screen.print(line)
-    return seen
+    return surroundings
 
 
 def _say_plan(screen: Console, sources: Sequence[str], history: str | None, file: Path, since: str) -> None:

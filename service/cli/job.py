@@ -67,14 +67,16 @@ def run_job(flags: argparse.Namespace) -> int:
         if row is None:
             return _told_by_manager(flags, runs, past)
         gpus = client.rows("job_gpus", job=row["job"], **span)
-        said = client.rows("findings", **span)
-    found = [each for each in said if each["job"] == row["job"]]
+        findings = client.rows("findings", **span)
+    of_job = [each for each in findings if each["job"] == row["job"]]
     if flags.json:
-        held = [each for each in gaps if each["foreground"] == row["job"]]
+        gaps_beside = [each for each in gaps if each["foreground"] == row["job"]]
         more = {"runs": runs} if runs else {}
-        print_json([_record(row, gpus, found) | more | ({"idle_gaps": held} if held else {})], flags)
+        print_json(
+            [_record(row, gpus, of_job) | more | ({"idle_gaps": gaps_beside} if gaps_beside else {})], flags
+        )
         return 0
-    _draw(row, gpus, found, start, runs)
+    _draw(row, gpus, of_job, start, runs)
     for line in _others_of(row, rows):
         console().print(line, style="bright_black", markup=False)
     for line in sentences(gaps, row["job"]):
@@ -121,8 +123,8 @@ def _told_by_manager(
 
 def _others_of(row: "JobsRow", rows: "list[JobsRow]") -> list[str]:
     """A line for each job of another person that had the same id in this time."""
-    told = told_id(row["job"])
-    twins = [each for each in rows if each["job"] != row["job"] and told_id(each["job"]) == told]
+    id_in_manager = told_id(row["job"])
+    twins = [each for each in rows if each["job"] != row["job"] and told_id(each["job"]) == id_in_manager]
     return [
         f"{each['user_name'] or 'somebody else'} had a job of this id too, from {words.began(each)}"
         f"{_to(each)}: `fallow job {each['job']}`"
@@ -175,7 +177,7 @@ def _record(row: "JobsRow", gpus: "list[JobGpusRow]", found: "list[FindingsRow]"
 def _draw(
     row: "JobsRow",
     gpus: "list[JobGpusRow]",
-    found: "list[FindingsRow]",
+    findings: "list[FindingsRow]",
     start: datetime,
     runs: "list[ManagerRunsRow]",
 ) -> None:
@@ -209,7 +211,7 @@ def _draw(
             "long, so whether each is charged for its own use cannot be seen any more",
             style="bright_black",
         )
-    for group in grouped(found, lambda each: (each["kind"], row["job"], each["closed_at"] is None)):
+    for group in grouped(findings, lambda each: (each["kind"], row["job"], each["closed_at"] is None)):
         for part in by_kind(group, lambda each: str(each["kind"]), is_open=group[0]["closed_at"] is None):
             screen.print(_found(part))
 
@@ -219,8 +221,8 @@ def _found(group: "list[FindingsRow]") -> Group:
     first, *more = group
     over = "" if first["closed_at"] is None else " (over)"
     same = others([place(each) for each in more if each["uuid"] != first["uuid"]])
-    said = f"{words.localized(first['sentence'])}{f' {same}' if same else ''}"
-    return Group(Text(f"{first['kind']}{over}", style="bold"), Padding(said, (0, 0, 0, 2), expand=False))
+    sentence = f"{words.localized(first['sentence'])}{f' {same}' if same else ''}"
+    return Group(Text(f"{first['kind']}{over}", style="bold"), Padding(sentence, (0, 0, 0, 2), expand=False))
 
 
 def _energy(row: "JobsRow") -> str:
@@ -233,11 +235,11 @@ def _energy(row: "JobsRow") -> str:
 
 
 def _when(row: "JobsRow", start: datetime) -> str:
-    seen = None if row["measured_to"] is None else words.moment(row["measured_to"])
+    last = None if row["measured_to"] is None else words.moment(row["measured_to"])
     until = (
         words.clock_time(row["to_ts"])
         if row["to_ts"] is not None
-        else wording.so_far(seen, datetime.now(UTC), words.minute)
+        else wording.so_far(last, datetime.now(UTC), words.minute)
     )
     began = row["from_ts"]
     part = (

@@ -21,9 +21,9 @@ def job_id(text: str) -> str:
 
 def say_what_is_left(listed: Listed[A], narrowed_by: str | None = None) -> None:
     """Say on standard error how many a list leaves out, and how to see them; nothing where it is whole."""
-    left = left_out(listed, narrowed_by)
-    if left is not None:
-        print(left, file=sys.stderr)
+    rest = left_out(listed, narrowed_by)
+    if rest is not None:
+        print(rest, file=sys.stderr)
 
 
 def left_out(listed: Listed[A], narrowed_by: str | None = None) -> str | None:
@@ -41,6 +41,8 @@ def ordered(flags: argparse.Namespace, order: Callable[[ActingClient, str], Done
     job = job_id(flags.job)
     answer = order(asked_to_act(flags), job)
     failed = answer.outcome == "failed"
-    said = words.localized(answer.message or answer.outcome)
-    print(said if said.startswith(job) else f"{job}: {said}", file=sys.stderr if failed else sys.stdout)
+    message = words.localized(answer.message or answer.outcome)
+    print(
+        message if message.startswith(job) else f"{job}: {message}", file=sys.stderr if failed else sys.stdout
+    )
     return 1 if failed else 0

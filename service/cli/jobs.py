@@ -59,16 +59,16 @@ def run_jobs(flags: argparse.Namespace) -> int:
 
 
 def _line(row: Job, now_ms: int) -> tuple[str, ...]:
-    asked = row.submission
+    submission = row.submission
     return (
         row.job,
-        asked.name or text.NOTHING,
-        str(asked.user),
-        str(asked.project),
+        submission.name or text.NOTHING,
+        str(submission.user),
+        str(submission.project),
         _stands(row),
         f"{_gpus(row)}",
         text.length_cell(_since_s(row, now_ms)),
-        " ".join(asked.command),
+        " ".join(submission.command),
         row.message,
     )
 
@@ -77,10 +77,10 @@ def _show(row: JobDetail, flags: argparse.Namespace) -> int:
     if flags.json:
         print_json([row.sent], flags)
         return 0
-    screen, asked = console(), row.submission
-    name = f" {asked.name}" if asked.name else ""
-    screen.print(f"{row.job}{name} · {asked.user} · {asked.project} · {_stands(row)}", style="bold")
-    screen.print(Padding(" ".join(asked.command), (0, 0, 0, 2), expand=False))
+    screen, submission = console(), row.submission
+    name = f" {submission.name}" if submission.name else ""
+    screen.print(f"{row.job}{name} · {submission.user} · {submission.project} · {_stands(row)}", style="bold")
+    screen.print(Padding(" ".join(submission.command), (0, 0, 0, 2), expand=False))
     for line in row.explain:
         screen.print(Padding(line, (0, 0, 0, 2), expand=False))
     if row.gpus:
@@ -102,13 +102,13 @@ def _stands(row: Job) -> str:
 
 
 def _gpus(row: Job) -> str:
-    asked = row.submission
-    part = "" if asked.share == 1 else f"x{asked.share:g}"
-    if asked.background:
+    submission = row.submission
+    part = "" if submission.share == 1 else f"x{submission.share:g}"
+    if submission.background:
         return "gaps"
     if row.gpus:
         return f"{len(row.gpus)}{part}"
-    least, most = asked.min_gpus, asked.max_gpus
+    least, most = submission.min_gpus, submission.max_gpus
     return f"{least}{part}" if least == most else f"{least}-{most}{part}"
 
 

@@ -50,8 +50,8 @@ def run_ledger(flags: argparse.Namespace) -> int:
     filters = {name: getattr(flags, name) for name in ("node", "project", "user", "model")}
     with asked(flags) as client:
         rows = client.rows(f"ledger_by_{flags.by}", from_ts=start, to_ts=end, **filters)
-        told = {"from_ts": start, "to_ts": end, **filters}
-        alike = [] if flags.json else client.rows_if_kept("charged_alike", **told) or []
+        parameters = {"from_ts": start, "to_ts": end, **filters}
+        alike = [] if flags.json else client.rows_if_kept("charged_alike", **parameters) or []
         names = {} if flags.json else _names(client, flags.by, (start, end))
         if flags.json:
             print_json(rows, flags)
@@ -117,9 +117,9 @@ def _say_measured(used: energy.Energy, wasted: energy.Energy) -> None:
     if not used.kwh:
         return
     if used.partly_of is not None or wasted.partly_of is not None:
-        told = part if used.partly_of is not None else "all"
+        extent = part if used.partly_of is not None else "all"
         also = f", of the wasted ones in {of_wasted}" if wasted.partly_of is not None else ""
-        console().print(f"Energy was measured in {told} of the hours{also}.", style="bright_black")
+        console().print(f"Energy was measured in {extent} of the hours{also}.", style="bright_black")
 
 
 def _heading(by: str, start: datetime, end: datetime) -> str:
@@ -216,8 +216,8 @@ def _keys(rows: Sequence[Row], by: str) -> RenderableType:
         *([Column(title="wasted cost", right=True)] if priced else []),
     ]
     lines = [_key_line(row, by, withheld, metered, priced) for row in rows]
-    kept = which_fit(columns, lines, console().width)
-    missing = [each.title for at, each in enumerate(columns) if at not in kept and each.title]
+    columns_shown = which_fit(columns, lines, console().width)
+    missing = [each.title for at, each in enumerate(columns) if at not in columns_shown and each.title]
     shown = table(columns, lines)
     return Group(shown, Text(NO_ROOM.format(", ".join(missing)), style="bright_black")) if missing else shown
 

@@ -34,8 +34,10 @@ def end_of(job: JobId, about: About, data: Path | None) -> str | None:
     except UnknownJob:
         return None if lives else _unknown(job)
     except ClientError as error:
-        gone = about.launcher is not None and not lives
-        return f"the launcher of {job} is gone, and the service does not say more: {error}" if gone else None
+        is_over = about.launcher is not None and not lives
+        return (
+            f"the launcher of {job} is gone, and the service does not say more: {error}" if is_over else None
+        )
     if about.nonce not in (None, entry.submission.nonce):
         return None if lives else _unknown(job)
     return ENDED if entry.state == "ended" else None
@@ -85,20 +87,20 @@ def tail_start(log: BinaryIO, lines: int) -> int:
     end = at = log.seek(0, os.SEEK_END)
     if lines == 0:
         return end
-    wanted = lines
+    count = lines
     while at > 0:
         start = max(0, at - BLOCK_BYTES)
         log.seek(start)
         block = log.read(at - start)
         if at == end and block.endswith(b"\n"):
-            wanted += 1
+            count += 1
         breaks = block.count(b"\n")
-        if breaks >= wanted:
+        if breaks >= count:
             place = len(block)
-            for _ in range(wanted):
+            for _ in range(count):
                 place = block.rindex(b"\n", 0, place)
             return start + place + 1
-        wanted -= breaks
+        count -= breaks
         at = start
     return 0
 

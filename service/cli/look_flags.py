@@ -51,9 +51,9 @@ def add_waste(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--all", action="store_true", help="everybody (default: those who wasted most)")
     add_window(verb, "7d")
     add_filters(verb)
-    written = verb.add_mutually_exclusive_group()
-    add_json(written)
-    written.add_argument("--csv", action="store_true", help="everybody, as comma-separated values to forward")
+    group = verb.add_mutually_exclusive_group()
+    add_json(group)
+    group.add_argument("--csv", action="store_true", help="everybody, as comma-separated values to forward")
 
 
 def add_ledger(verb: argparse.ArgumentParser) -> None:

@@ -57,9 +57,9 @@ def header(run: "ManagerRunsRow") -> str:
 def lines(runs: "list[ManagerRunsRow]") -> tuple[str, ...]:
     """Sentences about the newest run, and about those before it."""
     newest, *before = runs
-    asked = text.many(newest["nodes"], "node")
+    sentence = text.many(newest["nodes"], "node")
     if newest["gpus"] is not None:
-        asked = f"{text.many(newest['gpus'], 'GPU')} on {asked}"
+        sentence = f"{text.many(newest['gpus'], 'GPU')} on {sentence}"
     limit = "" if newest["limit_s"] is None else f", for at most {text.length(newest['limit_s'])}"
     where = " ".join(
         f"{label} {name}"
@@ -75,7 +75,7 @@ def lines(runs: "list[ManagerRunsRow]") -> tuple[str, ...]:
     )
     return (
         f"At {waiting.manager_of(newest['job'])}, cluster {newest['cluster']}: {_stands(newest)}{again}",
-        f"asked for {asked}{limit}{f', in {where}' if where else ''}",
+        f"asked for {sentence}{limit}{f', in {where}' if where else ''}",
         *_allowed(newest.get("word") or ""),
     )
 

@@ -77,9 +77,9 @@ def draw(
             f"At {waiting.manager_of(own[0]['job'])}, cluster {cluster}: {waiting.counted(own)}", style="bold"
         )
         lines = [_line(row, now_ms) for row in own[:limit]]
-        kept = which_fit(COLUMNS, lines, screen.width)
-        shown = [[line[at] for at in kept] for line in lines]
-        screen.print(table([COLUMNS[at] for at in kept], shown))
+        places = which_fit(COLUMNS, lines, screen.width)
+        shown = [[line[at] for at in places] for line in lines]
+        screen.print(table([COLUMNS[at] for at in places], shown))
         if limit is not None and len(own) > limit:
             screen.print(f"and {text.many(len(own) - limit, 'job')} more; --limit shows them")
     for sentence in (waiting.unused(gpus), *waiting.kept(rows, gpus, nodes)):

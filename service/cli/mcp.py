@@ -182,12 +182,12 @@ class _Tools:
 
     def named_queries(self, containing: Annotated[str, "of the name or the summary"] = "") -> Answer:
         """The questions that can be asked by name; with a word, those with it, parameters and columns too."""
-        found = [
+        queries = [
             {"query": spec.name, "summary": spec.summary} | (_details(spec) if containing else {})
             for spec in query.catalogue().values()
             if containing.lower() in f"{spec.name} {spec.summary}".lower()
         ]
-        return _bounded(found)
+        return _bounded(queries)
 
     def ask_named_query(self, name: str, parameters: dict[str, object] | None = None) -> Answer:
         """The rows of one named query (`named_queries` lists them). Times: ISO 8601, whole minutes, UTC."""
@@ -240,14 +240,14 @@ def _flags(**given: str | Path | None) -> list[str]:
 
 def _bounded(rows: Sequence[Mapping[str, object]]) -> Answer:
     """As many rows as ``LARGEST`` holds, one at least, and how many were left out."""
-    kept: list[Mapping[str, object]] = []
-    taken = 0
+    rows_shown: list[Mapping[str, object]] = []
+    size = 0
     for row in rows:
-        taken += len(json.dumps(row, default=str))
-        if kept and taken > LARGEST:
+        size += len(json.dumps(row, default=str))
+        if rows_shown and size > LARGEST:
             break
-        kept.append(row)
-    answer: Answer = {"rows": kept}
-    if left := len(rows) - len(kept):
-        answer |= {"left_out": left, "hint": HINT}
+        rows_shown.append(row)
+    answer: Answer = {"rows": rows_shown}
+    if rest := len(rows) - len(rows_shown):
+        answer |= {"left_out": rest, "hint": HINT}
     return answer

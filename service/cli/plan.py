@@ -31,8 +31,8 @@ def run_plan(flags: argparse.Namespace) -> int:
     settings = settle(flags)
     with asked(flags) as client:
         now_ms = round(newest(client).timestamp() * 1000) if flags.want else 0
-        wanted = [parse_want(text, at, now_ms) for at, text in enumerate(flags.want or (), start=1)]
-        desk = consult(client, settings.effective.config, wanted)
+        jobs = [parse_want(text, at, now_ms) for at, text in enumerate(flags.want or (), start=1)]
+        desk = consult(client, settings.effective.config, jobs)
     if flags.json:
         print_json(_rows(desk), flags)
         return 0
@@ -41,9 +41,9 @@ def run_plan(flags: argparse.Namespace) -> int:
     plan, refused = desk.said.plan, _refused(desk)
     screen.print(_heading(desk), style="bold")
     for number, step in enumerate(plan.steps, start=1):
-        held = refused.get(step)
+        refusal = refused.get(step)
         line = Text.assemble(f"{number:>3}  ", (advice_lines.step_line(step), "default"))
-        line.append("  · approved" if held is None else f"  · not done: {held}", style="bright_black")
+        line.append("  · approved" if refusal is None else f"  · not done: {refusal}", style="bright_black")
         screen.print(line)
     if plan.refused:
         screen.print("Refused:", style="bold")
@@ -119,9 +119,9 @@ def _refused(desk: AdviceContext) -> "dict[Action, str]":
 
 
 def _rows(desk: AdviceContext) -> list[dict[str, object]]:
-    held = _refused(desk)
+    refusals = _refused(desk)
     steps = [
-        {"step": number, **step_row(step), "approved": step not in held, "held_back": held.get(step)}
+        {"step": number, **step_row(step), "approved": step not in refusals, "held_back": refusals.get(step)}
         for number, step in enumerate(desk.said.plan.steps, start=1)
     ]
     refused: list[dict[str, object]] = [

@@ -97,13 +97,13 @@ def _make(flags: argparse.Namespace, drawings: "Drawings | None") -> "Report":
     start, end = window(flags.since, flags.until, now, zone)
     kind = ReportKind(flags.kind)
     user = flags.user or (whose_uid(os.getuid()) if kind is ReportKind.MY_WEEK else None)
-    wanted = Wanted(kind=kind, span=Span(start=start, end=end), zone=zone, user=user, project=flags.project)
+    request = Wanted(kind=kind, span=Span(start=start, end=end), zone=zone, user=user, project=flags.project)
     with asked(flags, sys.stderr) as client, client.holding():
-        known = client.rows("span")
-        measured = bool(known) and known[0]["last_ts"] is not None
+        span = client.rows("span")
+        measured = bool(span) and span[0]["last_ts"] is not None
         if not measured and not client.rows_if_kept("accounted_use", from_ts=start, to_ts=end, by="all"):
             raise NoData("nothing was measured yet; start a service with `fallow serve` and wait a minute")
-        return make(client, wanted, now, begin)
+        return make(client, request, now, begin)
 
 
 def _text(flags: argparse.Namespace, report: "Report", format: "Format", drawings: "Drawings | None") -> str:
@@ -118,8 +118,8 @@ def _style(flags: argparse.Namespace) -> "Style":
     if flags.templates is not None and not flags.templates.is_dir():
         raise CannotReport(f"there is no folder {flags.templates}")
     own = client_place.data_dir(flags.data) / "templates"
-    found = flags.templates or (own if own.is_dir() else None)
-    return Style(templates=found, pictures=Pictures(flags.pictures))
+    folder = flags.templates or (own if own.is_dir() else None)
+    return Style(templates=folder, pictures=Pictures(flags.pictures))
 
 
 def _format(flags: argparse.Namespace) -> "Format":
@@ -130,10 +130,10 @@ def _format(flags: argparse.Namespace) -> "Format":
     if flags.format:
         return Format(flags.format)
     suffix = flags.out.suffix.removeprefix(".") if flags.out is not None else ""
-    known = {each.value for each in Format}
-    if suffix and suffix not in known:
+    values = {each.value for each in Format}
+    if suffix and suffix not in values:
         raise CannotReport(
-            f"what format is {flags.out.name}? name it with --format: {', '.join(sorted(known))}"
+            f"what format is {flags.out.name}? name it with --format: {', '.join(sorted(values))}"
         )
     return Format(suffix or "html")
 

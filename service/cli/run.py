@@ -63,12 +63,12 @@ def run_run(flags: argparse.Namespace) -> int:
 
 def _launched(order: Order, client: ActingClient, data: Path | None, met: StateDir) -> int | None:
     """Submit it and be its launcher: its exit code; ``None``: a process of its own is that now."""
-    known: list[JobId] = []
-    with calling_off(lambda error: _cancel(order, known, data, error)):
-        known.append(submit(client, order.submission))
-        if order.detach and _is_left(order, known[0]):
+    jobs: list[JobId] = []
+    with calling_off(lambda error: _cancel(order, jobs, data, error)):
+        jobs.append(submit(client, order.submission))
+        if order.detach and _is_left(order, jobs[0]):
             return None
-        return detaching.run_here(order, known[0], data, met)
+        return detaching.run_here(order, jobs[0], data, met)
 
 
 def _is_left(order: Order, job: JobId) -> bool:
@@ -84,18 +84,18 @@ def _is_left(order: Order, job: JobId) -> bool:
         ) from error
 
 
-def _cancel(order: Order, known: Sequence[JobId], data: Path | None, error: BaseException) -> None:
+def _cancel(order: Order, jobs: Sequence[JobId], data: Path | None, error: BaseException) -> None:
     """Cancel what was submitted; where its number was not heard any more, the nonce finds it."""
-    if not known and isinstance(error, ClientError):
+    if not jobs and isinstance(error, ClientError):
         return  # the service has not taken it, or nobody can ask it
     try:
         client = connect_acting(data, timeout_s=CANCEL_LIMIT_S)
-        job = known[0] if known else submit(client, order.submission)
+        job = jobs[0] if jobs else submit(client, order.submission)
         client.cancel(job, because=why(error), nonce=order.submission.nonce)
     except JobEnded:
         return
     except ClientError as trouble:
-        print(f"fallow: {known[0] if known else 'the job'} is not cancelled: {trouble}", file=sys.stderr)
+        print(f"fallow: {jobs[0] if jobs else 'the job'} is not cancelled: {trouble}", file=sys.stderr)
 
 
 def _read(flags: argparse.Namespace) -> Order:
@@ -121,8 +121,8 @@ def _with_speeds(order: Order, flags: argparse.Namespace) -> Order:
     from fallow.burst.table import BadTable, read_table
     from service.cli.burst import network_of, read_text
 
-    wanted = order.submission
-    if wanted.mobility is not Elasticity.ELASTIC:
+    submission = order.submission
+    if submission.mobility is not Elasticity.ELASTIC:
         raise BadOrder(
             "--layers predicts the speeds between which an elastic training is resized: add --elastic"
         )
@@ -130,8 +130,8 @@ def _with_speeds(order: Order, flags: argparse.Namespace) -> Order:
         table = read_table(read_text(flags.layers))
     except BadTable as error:
         raise BadOrder(f"--layers {flags.layers}: {error}") from error
-    speeds = predicted_step_s(table, 1, wanted.max_gpus, network_of(flags.network, None))
-    return replace(order, submission=replace(wanted, step_s_predicted=speeds))
+    speeds = predicted_step_s(table, 1, submission.max_gpus, network_of(flags.network, None))
+    return replace(order, submission=replace(submission, step_s_predicted=speeds))
 
 
 def _here() -> str:

@@ -83,8 +83,8 @@ def console(*, stderr: bool = False) -> Console:
 
 def _asked_width() -> int | None:
     """The width that a person set with ``COLUMNS``, in cells; shells keep their own to themselves."""
-    asked = os.environ.get("COLUMNS", "")
-    return int(asked) if asked.isascii() and asked.isdigit() and 0 < int(asked) < PIPE_WIDTH else None
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isascii() and columns.isdigit() and 0 < int(columns) < PIPE_WIDTH else None
 
 
 def print_json(rows: Sequence[Mapping[str, object]], flags: argparse.Namespace) -> None:
@@ -102,14 +102,14 @@ def print_csv(
     Text is made safe for a spreadsheet that runs formulas and for a terminal; where rows are invented, each
     says so in a column of its own.
     """
-    told = marked(rows, flags)
+    rows_shown = marked(rows, flags)
     names = [
         *columns,
-        *(name for name in dict.fromkeys(key for row in told for key in row) if name not in columns),
+        *(name for name in dict.fromkeys(key for row in rows_shown for key in row) if name not in columns),
     ]
     lines = csv.DictWriter(sys.stdout, names, lineterminator="\n")
     lines.writeheader()
-    lines.writerows({name: _plain_cell(value) for name, value in row.items()} for row in told)
+    lines.writerows({name: _plain_cell(value) for name, value in row.items()} for row in rows_shown)
 
 
 def _plain_cell(value: object) -> object:
@@ -141,17 +141,22 @@ def table(
     beside = [at for at in range(len(columns)) if at not in under]
     above = [columns[at] for at in beside]
     lines = [tuple(line[at] for at in beside) for line in cells]
-    kept = which_fit(above, lines, wide)
-    if _needed(_least([above[at] for at in kept], [tuple(line[at] for at in kept) for line in lines])) > wide:
+    places = which_fit(above, lines, wide)
+    if (
+        _needed(_least([above[at] for at in places], [tuple(line[at] for at in places) for line in lines]))
+        > wide
+    ):
         return Group(*(_record(columns, line) for line in cells))
-    made = _in_columns([above[at] for at in kept], [tuple(line[at] for at in kept) for line in lines], wide)
+    grid = _in_columns(
+        [above[at] for at in places], [tuple(line[at] for at in places) for line in lines], wide
+    )
     if not under:
-        return made
-    return Group(*_with_lines_below(made, columns, cells, under, wide))
+        return grid
+    return Group(*_with_lines_below(grid, columns, cells, under, wide))
 
 
 def _in_columns(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], wide: int) -> Table:
-    made = Table(
+    grid = Table(
         box=box.SIMPLE_HEAD,
         header_style="bright_black",
         padding=(0, 1, 0, 0),
@@ -160,14 +165,14 @@ def _in_columns(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]]
     )
     for each, size in zip(columns, fitted(columns, lines, wide), strict=True):
         justify: Literal["left", "right"] = "right" if each.right else "left"
-        made.add_column(each.title, justify=justify, no_wrap=True, overflow="ellipsis", width=size)
+        grid.add_column(each.title, justify=justify, no_wrap=True, overflow="ellipsis", width=size)
     for line in lines:
-        made.add_row(*line)
-    return made
+        grid.add_row(*line)
+    return grid
 
 
 def _with_lines_below(
-    made: Table,
+    grid: Table,
     columns: Sequence[Column],
     cells: Sequence[Sequence[str | Text]],
     under: Sequence[int],
@@ -175,7 +180,7 @@ def _with_lines_below(
 ) -> Iterable[RenderableType]:
     """The table's own lines, and under each row what found no room beside it, indented and wrapped."""
     screen = Console(width=wide, color_system="truecolor", markup=False, highlight=False, emoji=False)
-    drawn = screen.render_lines(made, screen.options.update(width=wide), pad=False)
+    drawn = screen.render_lines(grid, screen.options.update(width=wide), pad=False)
     head = len(drawn) - len(cells)
     for at, line in enumerate(drawn):
         yield Text.assemble(*((each.text, each.style or "") for each in line))
@@ -188,12 +193,12 @@ def _with_lines_below(
 def _record(columns: Sequence[Column], line: Sequence[str | Text]) -> RenderableType:
     """A row as lines: its first cell, and under it every other with its title."""
     named = [(each, cell) for each, cell in zip(columns[1:], line[1:], strict=True) if _width(cell)]
-    told = [
+    bodies = [
         Text.assemble((f"{each.title} ", "bright_black"), cell)
         for each, cell in named
         if each.title and not each.below
     ]
-    lines = [Text(" · ").join(told), *(_titled(each, cell) for each, cell in named if each.below)]
+    lines = [Text(" · ").join(bodies), *(_titled(each, cell) for each, cell in named if each.below)]
     return Group(Text.assemble(line[0]), *(_indented(each) for each in lines if each))
 
 
@@ -208,13 +213,13 @@ def _indented(line: Text) -> Padding:
 def which_fit(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], width: int) -> list[int]:
     """The places of the columns that fit on a line of ``width``, those that give way at their least. Pure."""
     needed = _least(columns, lines)
-    kept = list(range(len(columns)))
+    places = list(range(len(columns)))
     spare = sorted((each.spare, at) for at, each in enumerate(columns) if each.spare is not None)
     for _, at in spare:
-        if _needed([needed[place] for place in kept]) <= width:
+        if _needed([needed[place] for place in places]) <= width:
             break
-        kept.remove(at)
-    return kept
+        places.remove(at)
+    return places
 
 
 def fitted(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]], width: int) -> list[int]:

@@ -42,25 +42,25 @@ PARTS_OF_A_NODE = """\
 
 
 def _install(flags: argparse.Namespace, unit: Path) -> int:
-    wanted = _wanted(flags)
-    texts, in_parts = units(wanted), not (flags.user or flags.as_root)
+    deployment = _wanted(flags)
+    texts, in_parts = units(deployment), not (flags.user or flags.as_root)
     if flags.dry_run:
         print("\n".join(f"# {unit.with_name(name)}\n{text}" for name, text in texts.items()), end="")
         return 0
     systemd.must_have_systemd()
     if not flags.user:
-        _must_be_roots(Path(wanted.program[0]), flags.trust)
+        _must_be_roots(Path(deployment.program[0]), flags.trust)
     if in_parts:
-        closed = systemd.beyond_account(Path(wanted.program[0]))
+        closed = systemd.beyond_account(Path(deployment.program[0]))
         if closed is not None:
             raise systemd.SystemdTrouble(
-                f"the account {ACCOUNT} cannot run {wanted.program[0]}: {closed} is closed to others. "
+                f"the account {ACCOUNT} cannot run {deployment.program[0]}: {closed} is closed to others. "
                 "Install Fallow where others can reach it (/opt/fallow, say), or use --as-root, which runs "
                 "the service as root"
             )
-    token = must_know_its_head(wanted.config) if wanted.is_node and wanted.config else None
+    token = must_know_its_head(deployment.config) if deployment.is_node and deployment.config else None
     if not flags.yes:
-        parts = (PARTS_OF_A_NODE if wanted.is_node else PARTS) if in_parts else ""
+        parts = (PARTS_OF_A_NODE if deployment.is_node else PARTS) if in_parts else ""
         if not flags.user:
             parts += f"Root runs files of {' and '.join(['root', *flags.trust])} for that.\n"
         files = ", ".join(str(unit.with_name(name)) for name in texts)
@@ -75,13 +75,13 @@ def _install(flags: argparse.Namespace, unit: Path) -> int:
         if token is not None:
             give(token, ACCOUNT)
             print(f"{token} is root's, for the group {ACCOUNT} to read and nobody else.")
-        elif systemd.tell_accounts(wanted.data or MACHINE_DATA):
+        elif systemd.tell_accounts(deployment.data or MACHINE_DATA):
             print(f"Wrote {SYSTEM_FILE}, by which everybody's commands believe a service of {ACCOUNT}.")
     systemd.install(unit.parent, texts, for_user=flags.user)
     starts = (
         "when you log in (`loginctl enable-linger`: with the machine)" if flags.user else "with the machine"
     )
-    kind = " --user" if flags.user else " --node" if wanted.is_node else ""
+    kind = " --user" if flags.user else " --node" if deployment.is_node else ""
     status = f"fallow service status{kind}"
     print(f"Installed {unit}; it runs, and starts {starts}. See `{status}`.")
     return 0
@@ -140,18 +140,18 @@ def _tell_failure(flags: argparse.Namespace) -> int:
 
 def _status(flags: argparse.Namespace, unit: Path) -> int:
     systemd.must_have_systemd()
-    found = systemd.standing(unit, for_user=flags.user)
+    standing = systemd.standing(unit, for_user=flags.user)
     if flags.json:
         row = {
-            "unit": str(found.unit),
-            "installed": found.installed,
-            "active": found.active,
-            "enabled": found.enabled,
-            "pid": found.pid,
+            "unit": str(standing.unit),
+            "installed": standing.installed,
+            "active": standing.active,
+            "enabled": standing.enabled,
+            "pid": standing.pid,
         }
         print_json([row], flags)
     else:
-        where = str(found.unit) if found.installed else f"not installed ({found.unit})"
-        pid = "" if found.pid is None else f", process {found.pid}"
-        console().print(f"{where}: {found.active or 'unknown'}, {found.enabled or 'not enabled'}{pid}")
-    return 0 if found.active == "active" else NOT_RUNNING
+        where = str(standing.unit) if standing.installed else f"not installed ({standing.unit})"
+        pid = "" if standing.pid is None else f", process {standing.pid}"
+        console().print(f"{where}: {standing.active or 'unknown'}, {standing.enabled or 'not enabled'}{pid}")
+    return 0 if standing.active == "active" else NOT_RUNNING

@@ -76,8 +76,8 @@ def _token(add: AddVerb) -> None:
     )
     made.add_argument("--expires", default="30d", metavar="TIME", help="how long it lasts (default 30d)")
     _json(_order(orders, "list", "the tokens that were made, without their secrets"))
-    gone = _order(orders, "revoke", "end a token, or all of a user, at once")
-    gone.add_argument("name", metavar="ID|USER", help="as `fallow token list` shows it")
+    revoke = _order(orders, "revoke", "end a token, or all of a user, at once")
+    revoke.add_argument("name", metavar="ID|USER", help="as `fallow token list` shows it")
 
 
 def _store(add: AddVerb) -> None:
@@ -103,11 +103,11 @@ def _orders(verb: argparse.ArgumentParser) -> Orders:
 
 
 def _order(orders: Orders, name: str, about: str) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = orders.add_parser(name, help=about, description=about)
-    made.add_argument(
+    parser: argparse.ArgumentParser = orders.add_parser(name, help=about, description=about)
+    parser.add_argument(
         "--data", type=Path, default=argparse.SUPPRESS, metavar="DIR", help="the store's folder"
     )
-    return made
+    return parser
 
 
 def _json(order: argparse.ArgumentParser) -> None:

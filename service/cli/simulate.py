@@ -52,17 +52,17 @@ def run_simulate(flags: argparse.Namespace) -> int:
         workload = _workload(flags)
         setting = _setting(flags, workload)
         with _progress(flags) as on_progress:
-            found = compare(workload, names, setting, on_progress)
+            runs = compare(workload, names, setting, on_progress)
     except (TraceError, BadCluster, UnknownPolicy, SimulationError) as error:
         raise CannotSimulate(str(error)) from error
     if flags.html is not None:
         from service.cli.chart_runs import page
 
-        _write(flags.html, page(found, setting.cluster))
+        _write(flags.html, page(runs, setting.cluster))
     if flags.json:
-        print_json([_row(found, score) for score in found.scores.values()], flags)
+        print_json([_row(runs, score) for score in runs.scores.values()], flags)
     else:
-        _show(found, setting, flags.html)
+        _show(runs, setting, flags.html)
     return 0
 
 
@@ -193,35 +193,35 @@ class _Bars:
         self._bars.update(self._tasks[name], completed=done)
 
 
-def _row(found: "Comparison", score: "Score") -> dict[str, object]:
-    workload = found.workload
+def _row(runs: "Comparison", score: "Score") -> dict[str, object]:
+    workload = runs.workload
     return {
         **asdict(score),
         "trace": workload.origin,
-        "bad_rows": [asdict(row) for row in (*workload.bad_rows, *found.too_large)],
+        "bad_rows": [asdict(row) for row in (*workload.bad_rows, *runs.too_large)],
         "left_out": dict(workload.left_out),
         "cut_off": dict(workload.cut_off),
         "not_played": list(workload.not_played),
-        "alone_bound_s": found.alone_bound_s,
-        "fluid_bound_s": found.fluid_bound_s,
+        "alone_bound_s": runs.alone_bound_s,
+        "fluid_bound_s": runs.fluid_bound_s,
     }
 
 
-def _show(found: "Comparison", setting: "Setting", html: Path | None) -> None:
+def _show(runs: "Comparison", setting: "Setting", html: Path | None) -> None:
     from advisor.sim.compare import POLICIES
 
-    screen, cluster, scores = console(), setting.cluster, list(found.scores.values())
+    screen, cluster, scores = console(), setting.cluster, list(runs.scores.values())
     screen.print(
-        f"{found.workload.origin}: {len(found.workload.jobs):,} jobs on {cluster.nodes} nodes of "
+        f"{runs.workload.origin}: {len(runs.workload.jobs):,} jobs on {cluster.nodes} nodes of "
         f"{cluster.gpus_per_node} GPUs",
         style="bold",
     )
-    for line in (*_left_out(found), *found.workload.not_played):
+    for line in (*_left_out(runs), *runs.workload.not_played):
         screen.print(line, style="yellow")
     screen.print(table(_TIME_COLUMNS, [_times(score) for score in scores]))
     screen.print(
-        f"No schedule has a lower average JCT than {text.length(found.alone_bound_s)} (each job alone) or "
-        f"{text.length(found.fluid_bound_s)} (one server as fast as all GPUs).",
+        f"No schedule has a lower average JCT than {text.length(runs.alone_bound_s)} (each job alone) or "
+        f"{text.length(runs.fluid_bound_s)} (one server as fast as all GPUs).",
         style="bright_black",
     )
     screen.print(table(_USE_COLUMNS, [_uses(score) for score in scores]))
@@ -236,10 +236,10 @@ def _show(found: "Comparison", setting: "Setting", html: Path | None) -> None:
         screen.print(f"Charts: {html}")
 
 
-def _left_out(found: "Comparison") -> list[str]:
-    bad, large = found.workload.bad_rows, found.too_large
-    lines = [f"{count:,} rows left out: {why}" for why, count in found.workload.left_out]
-    lines += [f"{count:,} jobs {why}" for why, count in found.workload.cut_off]
+def _left_out(runs: "Comparison") -> list[str]:
+    bad, large = runs.workload.bad_rows, runs.too_large
+    lines = [f"{count:,} rows left out: {why}" for why, count in runs.workload.left_out]
+    lines += [f"{count:,} jobs {why}" for why, count in runs.workload.cut_off]
     if bad:
         lines.append(f"{len(bad):,} rows skipped as they make no sense here; the first:")
         lines += [f"  line {row.line}: {row.reason}" for row in bad[:SHOWN_BAD_ROWS]]

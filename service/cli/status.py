@@ -64,10 +64,10 @@ def run_status(flags: argparse.Namespace) -> int:
     with asked(flags) as client:
         if flags.json:
             rows = client.rows("gpus_now", **filters)
-            told = (
+            rows_shown = (
                 rows if flags.by is None else [record_of(each, flags.by) for each in parts_of(rows, flags.by)]
             )
-            print_json(told, flags)
+            print_json(rows_shown, flags)
             return 0
         picture = look(client, filters)
     chosen = {name: value for name, value in filters.items() if value is not None}
@@ -106,11 +106,11 @@ def draw(picture: Picture, rows: int | None = None, by: "Key | None" = None) -> 
         hidden = [Text(f"and {len(parts) - len(fit)} more", style="bright_black")] * (len(fit) < len(parts))
         return Group(*summary(picture), Text(), parts_table(fit, by, instances=instances), *hidden)
     shown = picture.gpus
-    left = 0
+    rest = 0
     if rows is not None and len(shown) > rows:
-        shown, left = sorted(shown, key=_urgency)[: max(rows - 1, 1)], len(shown) - max(rows - 1, 1)
+        shown, rest = sorted(shown, key=_urgency)[: max(rows - 1, 1)], len(shown) - max(rows - 1, 1)
     more = [
-        Text(f"and {left} more GPUs; a taller terminal, --node or --user shows them", style="bright_black")
+        Text(f"and {rest} more GPUs; a taller terminal, --node or --user shows them", style="bright_black")
     ]
     rows_shown = gpus_table(shown, _measured_at(picture))
     return Group(
@@ -118,7 +118,7 @@ def draw(picture: Picture, rows: int | None = None, by: "Key | None" = None) -> 
         Text(),
         rows_shown,
         *copying_lines(shown),
-        *(more if left else []),
+        *(more if rest else []),
         *_bounds(picture),
     )
 
@@ -131,8 +131,8 @@ def _bounds(picture: Picture) -> list[Text]:
 
 def copying_lines(gpus: "list[GpusNowRow]") -> list[Text]:
     """A line for each GPU that shows no use and is not idle all the same; an older service tells of none."""
-    told = ((place(gpu), copies(gpu.get("copies_ratio"))) for gpu in gpus)
-    return [Text(f"{where} {what}", style="bright_black") for where, what in told if what]
+    pairs = ((place(gpu), copies(gpu.get("copies_ratio"))) for gpu in gpus)
+    return [Text(f"{where} {what}", style="bright_black") for where, what in pairs if what]
 
 
 def _no_match(chosen: dict[str, object]) -> Text:
@@ -212,8 +212,8 @@ def _of_nodes(nodes: "Sequence[NodesRow]", at: datetime) -> list[Text]:
     """The machines that push, in a line; a line for each that is silent or whose clock is wrong."""
     if not nodes:
         return []
-    said = pushing_nodes.of_nodes(nodes, at, words.clock_time)
-    trouble = [line for node in said for line in node.trouble]
+    node_words = pushing_nodes.of_nodes(nodes, at, words.clock_time)
+    trouble = [line for node in node_words for line in node.trouble]
     return [
         Text(pushing_nodes.in_a_line(nodes, at, MOST_NODES)),
         *(Text(line, style="yellow") for line in trouble[:MOST_NODES]),

@@ -60,8 +60,8 @@ def _check(settings: Settings, flags: argparse.Namespace) -> int:
     if flags.json:
         print_json(rows, flags)
     else:
-        told = "1 part is damaged" if bad == 1 else f"{bad} parts are damaged"
-        screen.print("All of it can be read." if not bad else f"{told}: {ADVICE}.")
+        sentence = "1 part is damaged" if bad == 1 else f"{bad} parts are damaged"
+        screen.print("All of it can be read." if not bad else f"{sentence}: {ADVICE}.")
     return DAMAGED if bad else 0
 
 
@@ -118,8 +118,8 @@ def _salvage(settings: Settings, *, is_meant: bool) -> int:
             print(sentence)
     for remark in remarks:
         print(remark)
-    kept = "" if result.aside is None else f" The damaged file is kept as {result.aside}."
-    print(f"The store can be read, and the service be started.{kept}")
+    note = "" if result.aside is None else f" The damaged file is kept as {result.aside}."
+    print(f"The store can be read, and the service be started.{note}")
     return 0
 
 

@@ -43,21 +43,21 @@ def _add(flags: argparse.Namespace) -> None:
 
 def _list(flags: argparse.Namespace) -> None:
     now_ms = SystemClock().now_ms()
-    found = sorted(tokens.kept(settle(flags).data), key=lambda token: token.expires_ms)
+    tokens_by_expiry = sorted(tokens.kept(settle(flags).data), key=lambda token: token.expires_ms)
     if flags.json:
-        print_json([_row(token, now_ms) for token in found], flags)
+        print_json([_row(token, now_ms) for token in tokens_by_expiry], flags)
         return
-    if not found:
+    if not tokens_by_expiry:
         print("No tokens beside DATA/token; `fallow token add --user NAME` makes one.")
         return
     columns = [Column(title=name) for name in ("id", "user", "role", "made", "lasts")]
-    console().print(table(columns, [_line(token, now_ms) for token in found]))
+    console().print(table(columns, [_line(token, now_ms) for token in tokens_by_expiry]))
 
 
 def _line(token: tokens.Token, now_ms: int) -> tuple[str, ...]:
     lasts = "expired" if token.has_expired(now_ms) else text.length_cell((token.expires_ms - now_ms) / 1000)
-    made = f"{text.length_cell((now_ms - token.made_ms) / 1000)} ago"
-    return token.id, token.user, token.role.value, made, lasts
+    age = f"{text.length_cell((now_ms - token.made_ms) / 1000)} ago"
+    return token.id, token.user, token.role.value, age, lasts
 
 
 def _row(token: tokens.Token, now_ms: int) -> dict[str, object]:

@@ -146,9 +146,9 @@ def _remarks(settings: Settings, *, runs_already: bool) -> tuple[str, ...]:
 
 def _passed_on(flags: argparse.Namespace) -> list[str]:
     """The flags that are the service's, as they were typed."""
-    given = [f"--source={each}" for each in flags.source or ()]
-    given += [f"--{name}={value}" for name in PASSED_ON if (value := getattr(flags, name)) is not None]
-    return given
+    arguments = [f"--source={each}" for each in flags.source or ()]
+    arguments += [f"--{name}={value}" for name in PASSED_ON if (value := getattr(flags, name)) is not None]
+    return arguments
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -65,9 +65,9 @@ def run_waste(flags: argparse.Namespace) -> int:
         screen.print(NAMELESS, style="bright_black")
     shown = rows if flags.all else rows[:SHOWN]
     screen.print(draw(shown, by, datetime.now(UTC)))
-    if left := rows[len(shown) :]:
-        hours = text.gpu_hours(sum(each.gpu_hours for each in left))
-        screen.print(f"and {len(left)} more with {hours} together; --all lists them", style="bright_black")
+    if rest := rows[len(shown) :]:
+        hours = text.gpu_hours(sum(each.gpu_hours for each in rest))
+        screen.print(f"and {len(rest)} more with {hours} together; --all lists them", style="bright_black")
     return 0
 
 
@@ -105,7 +105,7 @@ def draw(rows: Sequence[Waste], by: str, now: datetime, width: int | None = None
 
 def _line(row: Waste, by: str, priced: bool, now: datetime) -> list[str | Text]:
     job = row.worst
-    told = text.length_cell(words.since(row.told_at, now))
+    notified = text.length_cell(words.since(row.told_at, now))
     return [
         NOT_KNOWN if row.key is None else row.key,
         *([_of(job, "job_name"), _of(job, "user_name")] if by == "job" else []),
@@ -114,7 +114,7 @@ def _line(row: Waste, by: str, priced: bool, now: datetime) -> list[str | Text]:
         *([text.money(row.cost, row.currency)] if priced else []),
         *([text.count(row.jobs)] if by != "job" else []),
         _running(row) if by == "job" else text.count(row.running),
-        f"{told} ago" if row.told_at is not None else NOT_TOLD,
+        f"{notified} ago" if row.told_at is not None else NOT_TOLD,
         why(row, by),
         row.remedy,
     ]
@@ -122,10 +122,10 @@ def _line(row: Waste, by: str, priced: bool, now: datetime) -> list[str | Text]:
 
 def why(row: Waste, by: str) -> str:
     """What was found, and of which job where the row is of several: ``Held, idle: notebook``."""
-    found = row.found
+    finding = row.found
     if by == "job" or row.worst is None:
-        return found
-    return f"{found}: {row.worst['job_name'] or row.worst['job']}"
+        return finding
+    return f"{finding}: {row.worst['job_name'] or row.worst['job']}"
 
 
 def _of(job: Mapping[str, object] | None, column: str) -> str:
@@ -138,9 +138,9 @@ def _running(row: Waste) -> str:
 
 def heading(sums: "WasteRow", of: str) -> str:
     """The range's waste, and its part of what was given out."""
-    held, lost = sums["held_gpu_hours"], sums["wasted_gpu_hours"]
+    gpu_hours, lost = sums["held_gpu_hours"], sums["wasted_gpu_hours"]
     priced = words.priced(sums["wasted_cost"], sums["currency"])
-    part = f", {text.percent(lost / held)} of what was given out" if held else ""
+    part = f", {text.percent(lost / gpu_hours)} of what was given out" if gpu_hours else ""
     return f"{of}: {text.gpu_hours(lost)} wasted{priced}{part}"
 
 
@@ -148,9 +148,9 @@ def _nothing(
     client: Client, sums: "WasteRow", span: tuple[datetime, datetime], filters: Mapping[str, object]
 ) -> str:
     if not sums["held_gpu_hours"]:
-        asked_of = {name: filters[name] for name in ("node", "project", "user")}
+        filters_shown = {name: filters[name] for name in ("node", "project", "user")}
         rows = (
-            client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], **asked_of, by="all")
+            client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], **filters_shown, by="all")
             if filters["model"] is None
             else ()
         )

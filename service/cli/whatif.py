@@ -43,24 +43,25 @@ def run_whatif(flags: argparse.Namespace) -> int:
             return 0
         past = recorded_past(client, start, end, config)
     allowed = consented if flags.consented else everybody
-    found = what_if(past, config.advice, limits_of(config), allowed)
+    answer = what_if(past, config.advice, limits_of(config), allowed)
     currency = next((price.currency for price in past.prices.values()), None)
     if flags.json:
-        print_json(_rows(found, currency, _unmeasured_gpu_hours(past)), flags)
+        print_json(_rows(answer, currency, _unmeasured_gpu_hours(past)), flags)
         return 0
     screen = console()
     hours = sum(each.use.held_gpu_hours for each in past.jobs)
     whose = "those who consented" if flags.consented else "everybody, had everybody consented"
     local = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (start, end))
-    held = f"{text.many(len(past.jobs), 'job')} held {text.hours(hours)} GPU-hours"
+    sentence = f"{text.many(len(past.jobs), 'job')} held {text.hours(hours)} GPU-hours"
     screen.print(
-        f"{' to '.join(local)}: {held}; for {whose}:",
+        f"{' to '.join(local)}: {sentence}; for {whose}:",
         style="bold",
     )
-    screen.print(_table(found, currency, hours))
-    if found.bare:
+    screen.print(_table(answer, currency, hours))
+    if answer.bare:
         screen.print(
-            f"Nothing by {', '.join(found.bare)}. Only jobs of `fallow run` can say what these need to know.",
+            f"Nothing by {', '.join(answer.bare)}. "
+            "Only jobs of `fallow run` can say what these need to know.",
             style="bright_black",
         )
     unmeasured = _unmeasured_gpu_hours(past)
@@ -70,8 +71,8 @@ def run_whatif(flags: argparse.Namespace) -> int:
             "lies before and after such a gap counts as a time of its own.",
             style="bright_black",
         )
-    screen.print(_bar(found.earned), style="bright_black")
-    for line in _others(found):
+    screen.print(_bar(answer.earned), style="bright_black")
+    for line in _others(answer):
         screen.print(line, style="bright_black")
     if flags.consented and not (config.consent.preemptible and config.consent.checkpointable):
         screen.print("Nobody has consented yet; see [consent] in the configuration.", style="bright_black")
@@ -114,7 +115,7 @@ def _charging(charged: "Sequence[Charged]") -> None:
     )
 
 
-def _table(found: "WhatIf", currency: str | None, hours: float) -> RenderableType:
+def _table(result: "WhatIf", currency: str | None, hours: float) -> RenderableType:
     columns = (
         Column(title="action"),
         Column(title="given back", right=True),
@@ -126,7 +127,7 @@ def _table(found: "WhatIf", currency: str | None, hours: float) -> RenderableTyp
         Column(title="disturbed", right=True),
         Column(title="how", below=True),
     )
-    return table(columns, [_line(each, currency, hours) for each in found.shown])
+    return table(columns, [_line(each, currency, hours) for each in result.shown])
 
 
 def _line(each: "Given", currency: str | None, hours: float) -> tuple[str, ...]:
@@ -168,13 +169,13 @@ HELD_AGAINST: Mapping[str, str] = {
 }
 
 
-def _others(found: "WhatIf") -> list[str]:
+def _others(result: "WhatIf") -> list[str]:
     """What the bars of the other classes were earned by."""
     return [
         HELD_AGAINST[each.action].format(
             cases=each.earned.cases, error=text.percent(each.earned.total_error, signed=True)
         )
-        for each in found.given
+        for each in result.given
         if each.action in HELD_AGAINST and each.earned.total_error is not None
     ]
 

@@ -31,9 +31,9 @@ class FileTransport:
 
     def arrow(self, name: str, params: dict[str, object]) -> "pa.Table":
         """The answer as a ``pyarrow.Table``; blocks. Raises ``ClientError``."""
-        given = {key: value for key, value in params.items() if value is not None}
+        parameters = {key: value for key, value in params.items() if value is not None}
         with self._opened() as store, closing(store.reader()) as connection:
-            return answer(connection, name, given)
+            return answer(connection, name, parameters)
 
     def rows(self, name: str, params: dict[str, object]) -> list[Row]:
         """The answer as JSON-ready objects, as a service would send them."""

@@ -39,8 +39,8 @@ class HttpTransport:
 
     def rows(self, name: str, params: dict[str, object]) -> list[Row]:
         """The answer as the JSON objects the service sends; times are ISO 8601 text."""
-        found: list[Row] = json.loads(self._get(_query_path(name, params), accept=JSON))
-        return found
+        result: list[Row] = json.loads(self._get(_query_path(name, params), accept=JSON))
+        return result
 
     def export(self, out: Path, kind: str, from_ms: int, to_ms: int) -> tuple[tuple[Path, int], ...]:
         """Write the span's files into ``out``; the files and their rows. Raises ``ClientError``, OSError."""
@@ -60,23 +60,23 @@ class HttpTransport:
 
     def post(self, path: str, given: Mapping[str, object]) -> Row:
         """The JSON answer to a JSON order. Raises ``ClientError``."""
-        found: Row = self._wire.told(path, {key: value for key, value in given.items() if value is not None})
-        return found
+        row: Row = self._wire.told(path, {key: value for key, value in given.items() if value is not None})
+        return row
 
     def get(self, path: str) -> Row:
         """A JSON answer. Raises ``ClientError``."""
-        found: Row = self._wire.told(path)
-        return found
+        row: Row = self._wire.told(path)
+        return row
 
     def health(self) -> Row:
         """What the service says of its own state. Raises ``ServiceDown``."""
         try:
-            found = json.loads(self._get("/healthz", accept=JSON))
+            result = json.loads(self._get("/healthz", accept=JSON))
         except ValueError:
-            found = None
-        if not isinstance(found, dict) or found.get("service") != "fallow":
+            result = None
+        if not isinstance(result, dict) or result.get("service") != "fallow":
             raise ServiceDown(f"{self.url} answers, but it is not a Fallow service; check the address")
-        return found
+        return result
 
     def close(self) -> None:
         """Nothing is held between calls."""

@@ -84,8 +84,8 @@ class ActingClient:
 
     def now_ms(self) -> int:
         """The service's calendar now, UTC ms: a rehearsal's runs faster than the machine's clock."""
-        found = self._health("now_ms")
-        return int(found) if isinstance(found, int | float) else time.time_ns() // 1_000_000
+        result = self._health("now_ms")
+        return int(result) if isinstance(result, int | float) else time.time_ns() // 1_000_000
 
     def is_simulated(self) -> bool:
         """Whether its GPUs are invented: a simulated cluster's; not where it cannot be asked that."""
@@ -317,31 +317,31 @@ def connect_acting(
     if url is not None:
         held = None if url.startswith(UNIX) else token_beside(data) if token is None else token
         return ActingClient(Wire(url=url, token=held, timeout_s=timeout_s, only_looks=only_looks))
-    found = _announced(data, token) if isinstance(data, Path) else None
-    if found is None and data_dir is None and not by_token:
+    result = _announced(data, token) if isinstance(data, Path) else None
+    if result is None and data_dir is None and not by_token:
         address = machine_service()
-        found = None if address is None else (address, None)
-    if found is None:
+        result = None if address is None else (address, None)
+    if result is None:
         if not isinstance(data, Path):
             raise data
         raise ServiceDown(
             f"no service answers for {data}; start one with `fallow serve`, or name one with --data, "
             f"{client_place.SOCKET_VARIABLE} or {client_place.URL_VARIABLE}"
         )
-    return ActingClient(Wire(url=found[0], token=found[1], timeout_s=timeout_s, only_looks=only_looks))
+    return ActingClient(Wire(url=result[0], token=result[1], timeout_s=timeout_s, only_looks=only_looks))
 
 
 def _announced(data: Path, token: str | None) -> tuple[str, str | None] | None:
     """Address and token of the service of a DATA directory, if it answers."""
-    said = client_place.announced(data)
-    if said is None:
+    announcement = client_place.announced(data)
+    if announcement is None:
         return None
-    local = None if token is not None or said.socket is None else f"{UNIX}{said.socket}"
-    if local is not None and is_alive(local, said.pid):
+    local = None if token is not None or announcement.socket is None else f"{UNIX}{announcement.socket}"
+    if local is not None and is_alive(local, announcement.pid):
         return local, None
     held = client_place.token(data) if token is None else token
-    if held is not None and is_alive(said.url, said.pid):
-        return said.url, held
+    if held is not None and is_alive(announcement.url, announcement.pid):
+        return announcement.url, held
     return None
 
 

@@ -24,8 +24,8 @@ def machine_service() -> str | None:
     """
     if os.environ.get(client_place.DATA_VARIABLE):
         return None
-    found = (f"{UNIX}{path}" for path in client_place.machine_sockets() if path.exists())
-    return next((url for url in found if health(url) is not None), None)
+    result = (f"{UNIX}{path}" for path in client_place.machine_sockets() if path.exists())
+    return next((url for url in result if health(url) is not None), None)
 
 
 def own_data(chosen: Path | None) -> "Path | ClientError":

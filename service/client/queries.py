@@ -228,34 +228,34 @@ def connect(
     only when a named address does not answer, and ``Untrusted``; what is wrong with a file the first question
     says.
     """
-    found = own_data(data_dir)
+    result = own_data(data_dir)
     if address := url or (_named() if data_dir is None else None):
-        held = None if address.startswith(UNIX) else token_beside(found) if token is None else token
+        held = None if address.startswith(UNIX) else token_beside(result) if token is None else token
         door = HttpTransport(url=address, token=held, timeout_s=timeout_s, only_looks=only_looks)
         door.health()
         return Client(door, data=None)
 
     def reopen() -> Transport:
-        said = running(found) if isinstance(found, Path) else None
-        if said is not None and isinstance(found, Path):
-            held = client_place.token(found) if token is None else token
-            return HttpTransport(url=said.url, token=held, timeout_s=timeout_s, only_looks=only_looks)
+        announcement = running(result) if isinstance(result, Path) else None
+        if announcement is not None and isinstance(result, Path):
+            held = client_place.token(result) if token is None else token
+            return HttpTransport(url=announcement.url, token=held, timeout_s=timeout_s, only_looks=only_looks)
         address = machine_service() if data_dir is None else None
         if address is not None:
             return HttpTransport(url=address, token=None, timeout_s=timeout_s, only_looks=only_looks)
-        if isinstance(found, Path):
-            return FileTransport(found)
-        raise found
+        if isinstance(result, Path):
+            return FileTransport(result)
+        raise result
 
-    return Client(reopen(), data=found if isinstance(found, Path) else None, reopen=reopen)
+    return Client(reopen(), data=result if isinstance(result, Path) else None, reopen=reopen)
 
 
 def running(data: Path) -> client_place.Announcement | None:
     """The service that runs for a DATA directory, if one answers there; blocks for at most 2 s."""
-    said = client_place.announced(data)
-    if said is None:
+    announcement = client_place.announced(data)
+    if announcement is None:
         return None
-    return said if is_alive(said.url, said.pid) else None
+    return announcement if is_alive(announcement.url, announcement.pid) else None
 
 
 def _named() -> str | None:

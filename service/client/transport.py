@@ -152,18 +152,18 @@ class Wire:
         )
 
 
-def _connect_in_turn(made: socket.socket, address: str, timeout_s: float | None) -> None:
+def _connect_in_turn(connection: socket.socket, address: str, timeout_s: float | None) -> None:
     """Connect; where many wait to be accepted, wait in the kernel's line. Raises OSError, TimeoutError.
 
     With a timeout of Python's own the socket does not block, and a full line is an error at once (EAGAIN).
     """
     seconds, part = divmod(timeout_s or 0.0, 1)  # 0: for ever (SO_SNDTIMEO, socket(7))
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(int(seconds), int(part * 1e6)))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(int(seconds), int(part * 1e6)))
     try:
-        made.connect(address)
+        connection.connect(address)
     except BlockingIOError as error:
         raise TimeoutError(error.errno, "too many wait to be let in") from error
-    made.settimeout(timeout_s)
+    connection.settimeout(timeout_s)
 
 
 @contextmanager

@@ -80,6 +80,6 @@ class LimitsConfig:
     )
 
     def __post_init__(self) -> None:
-        known = [each.value for each in NeverFitting]
-        if self.never_fitting not in known:
-            raise ValueError(f"never_fitting is one of {', '.join(known)}, not {self.never_fitting!r}")
+        values = [each.value for each in NeverFitting]
+        if self.never_fitting not in values:
+            raise ValueError(f"never_fitting is one of {', '.join(values)}, not {self.never_fitting!r}")

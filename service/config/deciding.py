@@ -78,8 +78,8 @@ def check_tree(quotas: Mapping[str, QuotaConfig]) -> None:
         if quota.parent and quota.parent not in quotas:
             near = difflib.get_close_matches(quota.parent, quotas, n=1)
             meant = f"; did you mean {near[0]}?" if near else f": write [quotas.{quota.parent}] too"
-            said = f"quotas.{name}.parent names {quota.parent}, which has no table of its own{meant}"
-            raise Misplaced(said, "quotas", name, "parent")
+            sentence = f"quotas.{name}.parent names {quota.parent}, which has no table of its own{meant}"
+            raise Misplaced(sentence, "quotas", name, "parent")
     for name in quotas:
         path = [name]
         while (above := quotas[path[-1]].parent) and above not in path:
@@ -116,11 +116,11 @@ class ConsentConfig:
     )
 
     def __post_init__(self) -> None:
-        known = [each.value for each in ActionClass]
+        values = [each.value for each in ActionClass]
         for name, classes in self.opt_out.items():
             for each in classes:
-                if each not in known:
-                    raise ValueError(f"opt_out of {name} names {each!r}; the classes are {', '.join(known)}")
+                if each not in values:
+                    raise ValueError(f"opt_out of {name} names {each!r}; the classes are {', '.join(values)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +322,6 @@ def _check_modes(said: Mapping[str, str], *, unsaid: bool = False) -> None:
 
 
 def _check_choice(name: str, said: str, choices: type[StrEnum]) -> None:
-    known = [each.value for each in choices]
-    if said not in known:
-        raise ValueError(f"{name} is one of {', '.join(known)}, not {said!r}")
+    values = [each.value for each in choices]
+    if said not in values:
+        raise ValueError(f"{name} is one of {', '.join(values)}, not {said!r}")

@@ -205,10 +205,10 @@ def _build(
     for item in fields(kind):
         where = (*path, item.name)
         if item.metadata.get("others"):
-            made = _named_tables(hints[item.name])
-            assert made is not None, "tables of other names have a class of their own"
+            tables = _named_tables(hints[item.name])
+            assert tables is not None, "tables of other names have a class of their own"
             values[item.name] = {
-                name: _build(made, _table(inner), (*path, name), place, origins)
+                name: _build(tables, _table(inner), (*path, name), place, origins)
                 for name, inner in tree.items()
                 if _is_other(kind, name, inner)
             }
@@ -314,15 +314,15 @@ _PART = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^.\s"']+))\s*\.?""")
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
     """The line of each key: tomllib does not say, and a message without a line is a search."""
-    found: dict[tuple[str, ...], int] = {}
+    lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
         if header := _HEADER.match(line):
             table = _parts(header[1])
-            found.setdefault(table, number)
+            lines.setdefault(table, number)
         elif key := _KEY.match(line):
-            found.setdefault((*table, *_parts(key[1])), number)
-    return found
+            lines.setdefault((*table, *_parts(key[1])), number)
+    return lines
 
 
 def _parts(dotted: str) -> tuple[str, ...]:

@@ -41,9 +41,9 @@ def settle(flags: argparse.Namespace) -> Settings:
     data = client_place.data_dir(flags.data)
     if flags.config is not None and not flags.config.exists():
         raise ConfigError(f"there is no file {flags.config}; `fallow config` prints what a file may hold")
-    given = {
+    values = {
         key: (f"--{name.replace('_', '-')}", getattr(flags, name))
         for name, key in FLAG_KEYS.items()
         if getattr(flags, name, None) is not None
     }
-    return Settings(data=data, effective=load(flags.config or data / FILE_NAME, given))
+    return Settings(data=data, effective=load(flags.config or data / FILE_NAME, values))

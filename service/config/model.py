@@ -252,8 +252,8 @@ class DashboardConfig:
         for each in self.hosts:
             if host_name(each) != each.lower():
                 raise ValueError(f"hosts names {each!r}; write a host's name alone, without scheme and port")
-        if found := trouble_with(self.run_pages):
-            raise ValueError(found)
+        if trouble := trouble_with(self.run_pages):
+            raise ValueError(trouble)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

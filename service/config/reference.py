@@ -92,7 +92,7 @@ class Section:
 def sections() -> tuple[Section, ...]:
     """Every table that the file may have, in the order of ``Config``."""
     hints = get_type_hints(Config)
-    return tuple(made for item in fields(Config) for made in _sections(item, hints[item.name]))
+    return tuple(section for item in fields(Config) for section in _sections(item, hints[item.name]))
 
 
 def page() -> str:

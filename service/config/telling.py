@@ -96,11 +96,11 @@ def check_receivers(
 
     A name that is neither would wait in the outbox for three days, and then be given up.
     """
-    wanted: dict[tuple[str, ...], tuple[str, ...]] = {
+    routes: dict[tuple[str, ...], tuple[str, ...]] = {
         ("alerts", "to"): operators,
         **{("reports", name, "to"): report.to for name, report in reports.items()},
     }
-    for where, receivers in wanted.items():
+    for where, receivers in routes.items():
         for to in receivers:
             if "://" in to or to in delivery.routes or (to == OWNERS and where[0] == "reports"):
                 continue
@@ -108,5 +108,5 @@ def check_receivers(
             meant = (
                 f"did you mean {near[0]}?" if near else "add it there, or write an address (mailtos://...)"
             )
-            said = f"{'.'.join(where)} names {to!r}, which is no route under [delivery.routes]; {meant}"
-            raise Misplaced(said, *where)
+            sentence = f"{'.'.join(where)} names {to!r}, which is no route under [delivery.routes]; {meant}"
+            raise Misplaced(sentence, *where)

@@ -44,51 +44,51 @@ class Admission:
         hold_strangers(register, self._membership, self._operators)
 
     @contextmanager
-    def admitting(self, caller: Caller, wanted: Submission) -> Iterator[None]:
+    def admitting(self, caller: Caller, submission: Submission) -> Iterator[None]:
         """Raise unless it may be a job; what is kept within the block has its place among its owner's.
 
         Raises ``NotAllowed``, ``BadOrder``, ``OverLimit``. Blocks as the machine's directory does.
         """
-        self.must_be_member(caller, wanted)
+        self.must_be_member(caller, submission)
         if self._limits.never_fitting == NeverFitting.REFUSE:
-            why = never_fits(wanted, self.state())
+            why = never_fits(submission, self.state())
             if why is not None:
                 raise BadOrder(f"{why}; limits.never_fitting lets such jobs wait")
-        with self.holdings.coming(wanted) as held:
+        with self.holdings.coming(submission) as holdings_of_person:
             if caller.role is not Role.OPERATOR:
-                self._must_have_room(held, wanted)
+                self._must_have_room(holdings_of_person, submission)
             yield
 
-    def must_be_member(self, caller: Caller, wanted: Submission) -> None:
+    def must_be_member(self, caller: Caller, submission: Submission) -> None:
         """Raise ``NotAllowed`` for a project that is not its owner's to use. Operators use all."""
         if caller.role is Role.OPERATOR:
             return
-        why = self._membership.against(wanted.user, wanted.uid, wanted.project)
+        why = self._membership.against(submission.user, submission.uid, submission.project)
         if why is not None:
             raise NotAllowed(why)
 
-    def _must_have_room(self, held: Held, wanted: Submission) -> None:
+    def _must_have_room(self, held: Held, order: Submission) -> None:
         limits = self._limits
         if held.jobs >= limits.jobs:
             raise OverLimit(
-                f"{wanted.user} has {held.jobs:,} jobs that have not ended, as many as one person may have "
+                f"{order.user} has {held.jobs:,} jobs that have not ended, as many as one person may have "
                 f"(limits.jobs); cancel some, or submit again when some have ended",
                 retry_after_s=RETRY_S,
             )
         if held.chars and held.chars > limits.submitted_mib * MIB:
             raise OverLimit(
-                f"the commands, folders and names of {wanted.user}'s {held.jobs:,} jobs have "
+                f"the commands, folders and names of {order.user}'s {held.jobs:,} jobs have "
                 f"{text.size(held.chars)}, as much as one person may have (limits.submitted_mib); put "
                 "long commands into scripts, or submit again when some jobs have ended",
                 retry_after_s=RETRY_S,
             )
 
 
-def never_fits(wanted: Submission, state: ClusterState | None) -> str | None:
+def never_fits(submission: Submission, state: ClusterState | None) -> str | None:
     """Why the whole cluster, with nobody on it, could not hold it; ``None``: it could, or unknown. Pure."""
     if state is None or not state.gpus:
         return None
-    job: Job = waiting_job(JobRecord(id=JobId("fallow:0"), submission=wanted))
+    job: Job = waiting_job(JobRecord(id=JobId("fallow:0"), submission=submission))
     only_instances = all(gpu.part_of_device is not None for gpu in state.gpus.values())
     kinds = Counter(map(kind_of, state.gpus.values()))
     by_node = Counter((kind_of(gpu), gpu.node) for gpu in state.gpus.values())
@@ -99,9 +99,9 @@ def never_fits(wanted: Submission, state: ClusterState | None) -> str | None:
     if job.min_gpus <= most:
         return None
     there = ", ".join(f"{n} {kind[0] or 'of an unknown model'}" for kind, n in sorted(kinds.items(), key=str))
-    such = f" {' or '.join(wanted.gpu_models)}" if wanted.gpu_models else ""
-    memory = f" with {text.size(wanted.memory_bytes)}" if wanted.memory_bytes else ""
-    gpus = f"{wanted.min_gpus}{such} GPU{'' if wanted.min_gpus == 1 else 's'}{memory}"
+    such = f" {' or '.join(submission.gpu_models)}" if submission.gpu_models else ""
+    memory = f" with {text.size(submission.memory_bytes)}" if submission.memory_bytes else ""
+    gpus = f"{submission.min_gpus}{such} GPU{'' if submission.min_gpus == 1 else 's'}{memory}"
     if job.on_one_node and sum(kinds[kind] for kind in fitting) >= job.min_gpus:
         return (
             f"{gpus} of one kind on one node are more than any node here has, which is {most}; "

@@ -66,25 +66,25 @@ class Papers:
 
     def plans(self, caller: Caller) -> list[Row]:
         """Plans, those that wait first."""
-        return [plan_row(kept) for kept in self._books.shelf.newest(MOST_PLANS)]
+        return [plan_row(pending) for pending in self._books.shelf.newest(MOST_PLANS)]
 
     def apply(self, caller: Caller, plan: int, steps: tuple[int, ...] | None) -> Row:
         """Do a waiting plan, or these steps of it, as far as it is still right. Waits a moment for it."""
-        kept = self._waiting(plan)
-        chosen = _chosen(kept, steps)
+        pending = self._waiting(plan)
+        chosen = _chosen(pending, steps)
         self._may_settle(caller, [each for _, each in chosen if each.mode is Mode.ASK], "approve")
         # Asked again before each step: somebody may throw the switch while a launcher saves.
         halt = self._books.switch.halt()
         if halt is not None:
             raise WrongState(f"plan {plan} is not applied: {halt}")
-        approved, refused = self._ruled(kept, chosen)
+        approved, refused = self._ruled(pending, chosen)
         modes = {n: each.mode for n, each in chosen}
         # Steps that go by themselves only follow: with none left that was asked for, nothing was approved.
-        asked = {n for n, mode in modes.items() if mode is Mode.ASK} or set(modes)
-        if not asked.intersection(n for n, _ in approved):
+        numbers_to_ask = {n for n, mode in modes.items() if mode is Mode.ASK} or set(modes)
+        if not numbers_to_ask.intersection(n for n, _ in approved):
             raise WrongState(f"nothing of plan {plan} can be done now: {_reasons(refused)}")
         # Before the first step: a second yes to the same plan finds it settled, and nothing is done twice.
-        self._settle(kept, Standing.APPLIED, caller, "")
+        self._settle(pending, Standing.APPLIED, caller, "")
         approval = Approval(
             actor=f"user {caller.name}",
             steps=approved,
@@ -93,8 +93,8 @@ class Papers:
             against=self._parts.against,
         )
         came = self._parts.applying.carry_out(approval).came()
-        held = (StepOutcome(n=n, outcome="stale", message=why.reason) for n, why in refused)
-        outcomes = tuple(sorted((*came.steps, *held), key=lambda each: each.n))
+        step_outcomes = (StepOutcome(n=n, outcome="stale", message=why.reason) for n, why in refused)
+        outcomes = tuple(sorted((*came.steps, *step_outcomes), key=lambda each: each.n))
         message = came.message
         if refused:
             message = f"{message}; not done: {_reasons(refused)}".removeprefix("; ")
@@ -106,12 +106,12 @@ class Papers:
             raise BadOrder(f"a plan is snoozed for up to {MOST_SNOOZE_HOURS} hours, not for {snooze_hours:g}")
         if not because.strip():
             raise BadOrder("say why with --because: the reason is shown to everybody who reads the plan")
-        kept = self._waiting(plan)
-        asked = [each for each in kept.proposal.steps if each.mode is Mode.ASK]
-        if not any(_is_own(caller, each) for each in asked):
-            self._may_settle(caller, asked, "reject")
+        pending = self._waiting(plan)
+        steps = [each for each in pending.proposal.steps if each.mode is Mode.ASK]
+        if not any(_is_own(caller, each) for each in steps):
+            self._may_settle(caller, steps, "reject")
         until_ms = snoozed_until_ms(self._books.clock.now_ms(), snooze_hours)
-        self._settle(kept, Standing.REJECTED, caller, because, until_ms)
+        self._settle(pending, Standing.REJECTED, caller, because, until_ms)
         hours = 24 if snooze_hours is None else snooze_hours
         tail = " while it rests on the same evidence" if snooze_hours is None else ""
         return to_row(
@@ -166,36 +166,36 @@ class Papers:
         return self.acting(caller)
 
     def _waiting(self, plan: int) -> PendingPlan:
-        kept = self._books.shelf.plan(plan) if 0 < plan <= MOST_NUMBER else None
-        if kept is None:
+        pending = self._books.shelf.plan(plan) if 0 < plan <= MOST_NUMBER else None
+        if pending is None:
             raise UnknownJob(f"there is no plan {plan}; `fallow plan` lists those that wait")
-        if kept.standing is not Standing.WAITING:
-            by = f" by {kept.settled_by}" if kept.settled_by else ""
-            why = f": {kept.because}" if kept.because else ""
-            raise WrongState(f"plan {plan} does not wait any more: {kept.standing.value}{by}{why}")
-        return kept
+        if pending.standing is not Standing.WAITING:
+            by = f" by {pending.settled_by}" if pending.settled_by else ""
+            why = f": {pending.because}" if pending.because else ""
+            raise WrongState(f"plan {plan} does not wait any more: {pending.standing.value}{by}{why}")
+        return pending
 
     def _settle(
         self,
-        kept: PendingPlan,
+        pending: PendingPlan,
         standing: Standing,
         caller: Caller,
-        because: str,
+        reason: str,
         snoozed_ms: int | None = None,
     ) -> None:
         verdict = Verdict(
             at_ms=self._books.clock.now_ms(),
             standing=standing,
             by=caller.name,
-            because=because,
+            because=reason,
             snoozed_ms=snoozed_ms,
         )
-        if not self._books.shelf.settle(kept.number, verdict):
-            self._waiting(kept.number)
-            raise WrongState(f"plan {kept.number} does not wait any more")
+        if not self._books.shelf.settle(pending.number, verdict):
+            self._waiting(pending.number)
+            raise WrongState(f"plan {pending.number} does not wait any more")
 
-    def _may_settle(self, caller: Caller, asked: list[Proposed], doing: str) -> None:
-        others = sorted({each.step.job for each in asked if not _is_own(caller, each)})
+    def _may_settle(self, caller: Caller, steps: list[Proposed], doing: str) -> None:
+        others = sorted({each.step.job for each in steps if not _is_own(caller, each)})
         if others:
             raise NotAllowed(
                 f"{caller.name} may not {doing} what is done to {', '.join(others)}; "
@@ -203,21 +203,21 @@ class Papers:
             )
 
     def _ruled(
-        self, kept: PendingPlan, chosen: tuple[tuple[int, Proposed], ...]
+        self, pending: PendingPlan, chosen: tuple[tuple[int, Proposed], ...]
     ) -> tuple[tuple[tuple[int, Action], ...], list[tuple[int, Refusal]]]:
         """What the guard makes of the chosen steps in the world as it is now."""
         steps = tuple(each.step for _, each in chosen)
         numbers = {each.step: n for n, each in chosen}
         state = self._parts.observe()
-        plan = Plan(as_of_ms=kept.as_of_ms, steps=steps)
+        plan = Plan(as_of_ms=pending.as_of_ms, steps=steps)
         ruling = approve(plan, state, self._parts.limits, frozenset(steps))
         approved = tuple((numbers[step], step) for step in ruling.approved.steps)
         return approved, [(numbers[each.step], each) for each in ruling.refused if each.step is not None]
 
     def _turn_back(self, caller: Caller, deed: ActionRecord, step: Pause | SetEnvAtRestart) -> Row:
         """What needs no launcher: a paused job is let go on, settings for the next launch are as before."""
-        books, because = self._books, f"undoes action {deed.number}"
-        back, turn, said = _turn_of(step, deed, because)
+        books, reason = self._books, f"undoes action {deed.number}"
+        back, turn, said = _turn_of(step, deed, reason)
         number = books.journal.intends(books.clock.now_ms(), back, f"user {caller.name}")
         try:
             self._parts.register.change(deed.job, turn)
@@ -255,12 +255,12 @@ class Papers:
         return to_row(self._parts.applying.carry_out(approval).came())
 
 
-def _turn_of(step: Pause | SetEnvAtRestart, deed: ActionRecord, because: str) -> "tuple[Action, Turn, str]":
+def _turn_of(step: Pause | SetEnvAtRestart, deed: ActionRecord, reason: str) -> "tuple[Action, Turn, str]":
     if isinstance(step, Pause):
-        back = Resume(job=deed.job, gpus=(), reason=because)
+        back = Resume(job=deed.job, gpus=(), reason=reason)
         return back, lifecycle.let_go, "it goes on as soon as there is room"
     settings = () if deed.stood is None else deed.stood.next_launch
-    restored = SetEnvAtRestart(job=deed.job, settings=settings, reason=because)
+    restored = SetEnvAtRestart(job=deed.job, settings=settings, reason=reason)
     return restored, lambda entry: replace(entry, next_launch=settings), "its next launch is as it was before"
 
 
@@ -274,15 +274,15 @@ def _note_undone(undone: Callable[[int, int], bool], number: int, by: int) -> No
     undone(number, by)
 
 
-def _chosen(kept: PendingPlan, numbers: tuple[int, ...] | None) -> tuple[tuple[int, Proposed], ...]:
-    steps = dict(enumerate(kept.proposal.steps, start=1))
-    wanted = tuple(steps) if numbers is None else tuple(sorted(set(numbers)))
-    unknown = [n for n in wanted if n not in steps]
-    if unknown or not wanted:
+def _chosen(pending: PendingPlan, numbers: tuple[int, ...] | None) -> tuple[tuple[int, Proposed], ...]:
+    steps = dict(enumerate(pending.proposal.steps, start=1))
+    distinct = tuple(steps) if numbers is None else tuple(sorted(set(numbers)))
+    unknown = [n for n in distinct if n not in steps]
+    if unknown or not distinct:
         raise BadOrder(
-            f"plan {kept.number} has steps 1 to {len(steps)}, and no {unknown[0] if unknown else 0}"
+            f"plan {pending.number} has steps 1 to {len(steps)}, and no {unknown[0] if unknown else 0}"
         )
-    return tuple((n, steps[n]) for n in wanted)
+    return tuple((n, steps[n]) for n in distinct)
 
 
 def _is_own(caller: Caller, each: Proposed) -> bool:

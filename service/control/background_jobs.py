@@ -93,8 +93,8 @@ class BackgroundJobs:
         there = [each for each in entries.values() if each.beside is not None]
         if not there:
             return
-        seen = self._snapshot()
-        held = holdings(seen.process_samples, dict(seen.owners))
+        snapshot = self._snapshot()
+        held = holdings(snapshot.process_samples, dict(snapshot.owners))
         for entry in there:
             self._count(entry, entries)
             why = must_leave(entry, entries, cycle.state, held)
@@ -107,9 +107,9 @@ class BackgroundJobs:
             return
         key = stay.job, stay.from_ms
         with self._guard:
-            known = self._stays.get(key)
+            refusal = self._stays.get(key)
             self._stays[key] = stay
-        is_new = known is None or (known.step_s is None) is not (stay.step_s is None)
+        is_new = refusal is None or (refusal.step_s is None) is not (stay.step_s is None)
         if is_new or stay.to_ms - self._written_ms.get(key, 0) >= KEPT_EVERY_MS:
             self._write(stay)
 

@@ -59,11 +59,11 @@ class _Drawing:
     def __call__(self, entry: "JobRecord") -> "Job":
         from advisor.jobs.with_snapshot import waiting_job
 
-        known = self._before.get(entry.id)
-        if known is None or known[0] is not entry:
-            known = entry, waiting_job(entry)
-        self.known[entry.id] = known
-        return known[1]
+        previous = self._before.get(entry.id)
+        if previous is None or previous[0] is not entry:
+            previous = entry, waiting_job(entry)
+        self.known[entry.id] = previous
+        return previous[1]
 
 
 class Observing:
@@ -119,25 +119,25 @@ class Observing:
             doubtful=self._register.doubtful(measured.newest_ms, measured.taken) | _nameless(state),
         )
         drawing = _Drawing(self._drawn)
-        made = joined(state, self._register.entries().values(), look, drawing)
+        state_now = joined(state, self._register.entries().values(), look, drawing)
         self._drawn = drawing.known
-        return self._remember(made)
+        return self._remember(state_now)
 
     def _newest(self) -> _Measured:
         tick_ms, steady_ms = self._last_tick(), self._clock.monotonic_ms()
-        known = self._measured
-        if known is None or known.tick_ms != tick_ms or steady_ms - known.read_ms > REREAD_MS:
+        newest = self._measured
+        if newest is None or newest.tick_ms != tick_ms or steady_ms - newest.read_ms > REREAD_MS:
             rows: list[dict[str, Any]] = []
             live = self._read(rows)
-            known = _Measured(
+            newest = _Measured(
                 tick_ms=tick_ms,
                 read_ms=steady_ms,
                 live=live,
                 newest_ms={row["uuid"]: row["newest_ms"] for row in rows if row["newest_ms"] is not None},
                 taken=frozenset(row["uuid"] for row in rows if row["is_taken"]),
             )
-            self._measured = known
-        return known
+            self._measured = newest
+        return newest
 
     def _read(self, gpus: list[dict[str, Any]]) -> "Live":
         """The measured half; ``gpus`` gets the rows of the GPUs, which say when each was measured."""
@@ -150,15 +150,15 @@ class Observing:
 
         with closing(self._store.reader()) as connection:
 
-            def ask(name: str, given: Mapping[str, object]) -> list[dict[str, Any]]:
-                asked, known = dict(given), self._answered.get(name)
-                if known is not None and known[0] == asked:
+            def ask(name: str, parameters: Mapping[str, object]) -> list[dict[str, Any]]:
+                question, known = dict(parameters), self._answered.get(name)
+                if known is not None and known[0] == question:
                     return known[1]
-                rows = plain_rows(answer(connection, name, asked))
+                rows = plain_rows(answer(connection, name, question))
                 if name == "decide_gpus":
                     gpus.extend(rows)
                 if name in BY_THE_MINUTE:
-                    self._answered[name] = asked, rows
+                    self._answered[name] = question, rows
                 return rows
 
             site = site_of(self._config)
@@ -172,8 +172,8 @@ class Observing:
             # What is open is so whenever it began; the hours of the window, which few need, are kept few.
             span = {"from_ts": minute - timedelta(minutes=1), "to_ts": minute + timedelta(minutes=2)}
             judged = Judged.of(ask("judgement", {}), judged_good_for_ms(self._config))
-            found, unjudged = ask("findings", {"open": True, **span}), ask("unjudged", {})
-            analysis = recorded_analysis(found, unjudged, at_ms, judged=judged)
+            findings, unjudged = ask("findings", {"open": True, **span}), ask("unjudged", {})
+            analysis = recorded_analysis(findings, unjudged, at_ms, judged=judged)
             return read_live(ask, analysis, site, self._config.advice)
 
 

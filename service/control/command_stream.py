@@ -65,7 +65,7 @@ async def follow(
             running.call_soon_threadsafe(changed.set)
 
     ends = register.follow(job, stir), loop.mind(job, stir)
-    told, shown, lease, opened = after, None, None, None
+    number, shown, lease, opened = after, None, None, None
     register.met(job, after)
     try:
         while True:
@@ -75,8 +75,8 @@ async def follow(
                 entry = register.entry(job)
             except UnknownJob:
                 return
-            if entry.directive is not None and is_news(entry, told):
-                told = entry.directive.number
+            if entry.directive is not None and is_news(entry, number):
+                number = entry.directive.number
                 yield {"directive": to_tree(entry.directive, Command)}
             if entry.state is JobState.ENDED:
                 return

@@ -138,17 +138,17 @@ class ExternalJobs:
     def _completed(self, job: Job, moving: "frozenset[JobId]") -> Job:
         if job.phase is Phase.PAUSED:
             return job
-        seen = self.processes(job.id)
+        processes = self.processes(job.id)
         cannot = beyond(job.id)
         if job.id in moving:
             cannot |= {"pause": ON_ITS_WAY, "resume": ON_ITS_WAY}
         elif _may_be_paused(job):
-            why = self.engine.unfit(job.id, seen)
+            why = self.engine.unfit(job.id, processes)
             if why is not None:
                 cannot["pause"] = why
         attached = job.attached
         if job.kind in MAY_BE_SAT_AT:
-            attached = attended(self._typed_ms(seen), self._clock.now_ms(), self._attended_ms)
+            attached = attended(self._typed_ms(processes), self._clock.now_ms(), self._attended_ms)
         return replace(job, attached=attached, cannot=cannot)
 
     def _checkpoints(self) -> list[Checkpoint]:
@@ -161,9 +161,9 @@ class ExternalJobs:
                 self._book.end(each.paused.job, "gone")
         return result
 
-    def _typed_ms(self, seen: Sequence[Seen]) -> "tuple[int | None, ...]":
+    def _typed_ms(self, processes: Sequence[Seen]) -> "tuple[int | None, ...]":
         """When each process's terminal was last typed at; ``None``: it has none, or is elsewhere."""
-        typed = (_input_ms(each) if each.node == self._node else None for each in seen)
+        typed = (_input_ms(each) if each.node == self._node else None for each in processes)
         return tuple(None if at_ms is None else self._dated(at_ms) for at_ms in typed)
 
     def _dated(self, at_ms: int) -> int:
@@ -229,8 +229,8 @@ def with_present(state: ClusterState, checkpoints: Sequence[Checkpoint]) -> Clus
     jobs, placements = dict(state.jobs), dict(state.placements)
     for each in checkpoints:
         job, gpus = each.paused.job, each.paused.gpus
-        known = all(uuid in state.gpus for uuid in gpus)
-        if known and job not in placements and _held_one(placements, gpus) is None:
+        are_present = all(uuid in state.gpus for uuid in gpus)
+        if are_present and job not in placements and _held_one(placements, gpus) is None:
             jobs[job] = _job(each, Phase.RUNNING, beyond(job))
             placements[job] = Placement(gpus=gpus)
     return replace(state, jobs=jobs, placements=placements)
@@ -309,8 +309,8 @@ def _is_free_of_others(checkpoint: Checkpoint, uuid: GpuUuid, look: Snapshot | N
 
 
 def _held_one(placements: "Mapping[JobId, Placement]", gpus: Sequence[GpuUuid]) -> GpuUuid | None:
-    held = {uuid for placed in placements.values() for uuid in placed.gpus}
-    return next((uuid for uuid in gpus if uuid in held), None)
+    uuids = {uuid for placed in placements.values() for uuid in placed.gpus}
+    return next((uuid for uuid in gpus if uuid in uuids), None)
 
 
 def _may_be_paused(job: Job) -> bool:
@@ -362,8 +362,8 @@ class ExternalJobOrders:
         result = self._observe().jobs.get(job)
         if result is None:
             raise UnknownJob(f"no job {job} runs or is paused; `fallow status` lists those that do")
-        known = caller.role is Role.OPERATOR or result.user is not None
-        if not known or not caller.may_act_for(result.user or ""):
+        has_owner = caller.role is Role.OPERATOR or result.user is not None
+        if not has_owner or not caller.may_act_for(result.user or ""):
             raise NotAllowed(
                 f"{job} is {result.user or 'somebody'}'s; {caller.name} may look and not change it"
             )

@@ -43,11 +43,11 @@ class ForcedEnd:
         """
         if caller.role is not Role.OPERATOR:
             raise NotAllowed(f"an operator cancels with --force; {caller.name} is a {caller.role.value}")
-        left = what_is_left(entry, self.snapshot(), self.eyes.living(entry))
+        leftovers = what_is_left(entry, self.snapshot(), self.eyes.living(entry))
 
         def end(number: int) -> Done:
             self.register.end(entry.id, CancelCommand(number=number, reason=step.reason))
-            return Done(note=left)
+            return Done(note=leftovers)
 
         try:
             return self.orders.carry_out(step, f"user {caller.name}", end).row()
@@ -60,15 +60,17 @@ def what_is_left(entry: JobRecord, snapshot: Snapshot, living: tuple[int, ...]) 
     gpus = leased(entry)
     if not gpus:
         return f"{entry.id} is ended, and held no GPU"
-    known = {process.key: process for process in snapshot.processes}
+    processes = {process.key: process for process in snapshot.processes}
     named = dict.fromkeys(living, "")
     for key in sorted(sample.key for sample in snapshot.process_samples if sample.uuid in gpus):
-        process = known.get(key)
+        process = processes.get(key)
         user = None if process is None else process.user or f"uid {process.uid}"
         named[key.pid] = "" if process is None else f" ({process.name or 'unknown'}, {user})"
-    held = f"{entry.id} is ended; {', '.join(gpus)} {'is' if len(gpus) == 1 else 'are'} not leased any more"
+    sentence = (
+        f"{entry.id} is ended; {', '.join(gpus)} {'is' if len(gpus) == 1 else 'are'} not leased any more"
+    )
     if not named:
-        return f"{held}, and free once measured so"
+        return f"{sentence}, and free once measured so"
     first = ", ".join(f"process {pid}{about}" for pid, about in list(named.items())[:MOST_NAMED])
     more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    return f"{held}, and in use by a stranger while {first}{more} may run there"
+    return f"{sentence}, and in use by a stranger while {first}{more} may run there"

@@ -29,11 +29,11 @@ class FreeGpus:
 
     def sized(self, entry: "JobRecord", gpus: int) -> tuple[GpuUuid, ...]:
         """The job's own devices, less or more; those that come lie beside its own. Raises WrongState."""
-        state, held = self._observe(), len(entry.gpus)
-        if gpus <= held:
+        state, size = self._observe(), len(entry.gpus)
+        if gpus <= size:
             return shrunk(state, entry.gpus, gpus)
         self.must_act(f"{entry.id} gets no GPUs")
-        return (*entry.gpus, *_beside(state, self._limits, entry, gpus - held))
+        return (*entry.gpus, *_beside(state, self._limits, entry, gpus - size))
 
     def must_act(self, undone: str) -> None:
         """Raise WrongState, with what is left ``undone``, while acting is stopped."""
@@ -58,16 +58,16 @@ def taken(step: Action, state: "ClusterState") -> tuple[GpuUuid, ...]:
     if not isinstance(step, Start | Resume | Resize | Move):
         return ()
     placement = state.placements.get(step.job)
-    held = () if placement is None else placement.gpus
-    return tuple(uuid for uuid in step.gpus if uuid not in held)
+    uuids = () if placement is None else placement.gpus
+    return tuple(uuid for uuid in step.gpus if uuid not in uuids)
 
 
 def _beside(state: "ClusterState", limits: Limits, entry: "JobRecord", more: int) -> tuple[GpuUuid, ...]:
     job, round = state.jobs.get(entry.id), _round(state, limits)
     result = None if job is None else round.board.find_beside(job, entry.gpus, more)
     if job is None or result is None:
-        held_back = round.board.all_free_gpus - round.board.free_gpus
-        promised = f" ({held_back} free GPUs are promised to who waits)" if held_back else ""
+        reserved_gpus = round.board.all_free_gpus - round.board.free_gpus
+        promised = f" ({reserved_gpus} free GPUs are promised to who waits)" if reserved_gpus else ""
         raise WrongState(
             f"{more} more GPUs for {entry.id} are not free now{promised}; `fallow queue` says who waits"
         )

@@ -103,18 +103,18 @@ class GpuLocks:
             unlocked = [uuid for uuid in uuids if self._reserved.get(uuid) == job and uuid not in self._held]
             for uuid in unlocked:  # `under_way` kept them without a lock: another process held those
                 del self._reserved[uuid]
-            wanted = tuple(uuid for uuid in uuids if self._reserved.get(uuid) != job)
-            for uuid in wanted:
+            free = tuple(uuid for uuid in uuids if self._reserved.get(uuid) != job)
+            for uuid in free:
                 if uuid in leased:
                     return f"{uuid} is leased to somebody else"
                 if uuid in self._held and uuid not in self._reserved and self._is_fresh(uuid):
                     return f"{uuid} is being leased to somebody else"
-            refused = self._take(wanted)
+            refused = self._take(free)
             if refused is not None:
                 self._reserved |= dict.fromkeys(unlocked, job)
             else:
-                self._reserved |= dict.fromkeys(wanted, job)
-                for uuid in wanted:
+                self._reserved |= dict.fromkeys(free, job)
+                for uuid in free:
                     if uuid in self._held:
                         _name(self._held[uuid][0], f"{_return_of(job)}{self._owner}")
             return refused
@@ -149,12 +149,12 @@ class GpuLocks:
     def keep(self, uuids: Collection[GpuUuid]) -> None:
         """Let go of the locks of all others, but those that were only just taken."""
         with self._guard:
-            gone = [
+            ended = [
                 each
                 for each in self._held
                 if each not in uuids and each not in self._reserved and not self._is_fresh(each)
             ]
-            for uuid in gone:
+            for uuid in ended:
                 os.close(self._held.pop(uuid)[0])
 
     def mark(self, state: "ClusterState") -> "ClusterState":
@@ -178,9 +178,9 @@ class GpuLocks:
             self._held.clear()
 
     def _take(self, uuids: Sequence[GpuUuid]) -> str | None:
-        kept = next((uuid for uuid in uuids if uuid in self._reserved), None)
-        if kept is not None:
-            return f"{kept} is kept for {self._reserved[kept]}, whose memory comes back onto it"
+        conflict = next((uuid for uuid in uuids if uuid in self._reserved), None)
+        if conflict is not None:
+            return f"{conflict} is kept for {self._reserved[conflict]}, whose memory comes back onto it"
         if self._folder is None:
             return None
         fresh: list[GpuUuid] = []
@@ -302,9 +302,9 @@ def _make(folder: Path) -> None:
     """The folder, closed to others. Raises OSError where somebody else's stands in its place."""
     if not folder.exists():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    mine = os.geteuid() == 0 or found.st_uid in (0, os.geteuid())
-    if not stat.S_ISDIR(found.st_mode) or not mine or found.st_mode & 0o022:
+    status = folder.lstat()
+    mine = os.geteuid() == 0 or status.st_uid in (0, os.geteuid())
+    if not stat.S_ISDIR(status.st_mode) or not mine or status.st_mode & 0o022:
         raise PermissionError(f"{folder} is not a folder of this account that others cannot write to")
     if not os.access(folder, os.W_OK):
         raise PermissionError(f"{folder} may not be written")

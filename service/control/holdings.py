@@ -51,26 +51,26 @@ class Holdings:
     def of(self, person: str) -> Held:
         """What that person has now."""
         with self._guard:
-            held = self._held.get(person)
-            return Held() if held is None else Held(held.jobs, held.chars, held.with_gpus)
+            entry = self._held.get(person)
+            return Held() if entry is None else Held(entry.jobs, entry.chars, entry.with_gpus)
 
     def jobs_of(self, person: str) -> int:
         """How many jobs of theirs have not ended."""
-        held = self._held.get(person)
-        return 0 if held is None else held.jobs
+        entry = self._held.get(person)
+        return 0 if entry is None else entry.jobs
 
     def has_gpus(self, person: str) -> bool:
         """Whether a job of theirs holds GPUs."""
-        held = self._held.get(person)
-        return held is not None and held.with_gpus > 0
+        entry = self._held.get(person)
+        return entry is not None and entry.with_gpus > 0
 
     @contextmanager
     def coming(self, submission: Submission) -> Iterator[Held]:
         """What they had before; the submission counts as theirs within the block, so that none slips past."""
         person = whose(submission)
         with self._guard:
-            held = self._held[person]
-            before = Held(held.jobs, held.chars, held.with_gpus)
+            entry = self._held[person]
+            before = Held(entry.jobs, entry.chars, entry.with_gpus)
             self._add(person, jobs=1, chars=length(submission), with_gpus=0)
         try:
             yield before
@@ -91,11 +91,11 @@ class Holdings:
             )
 
     def _add(self, person: str, *, jobs: int, chars: int, with_gpus: int) -> None:
-        held = self._held[person]
-        held.jobs += jobs
-        held.chars += chars
-        held.with_gpus += with_gpus
-        if not held.jobs:
+        entry = self._held[person]
+        entry.jobs += jobs
+        entry.chars += chars
+        entry.with_gpus += with_gpus
+        if not entry.jobs:
             del self._held[person]
 
 

@@ -132,20 +132,20 @@ class JobCommands:
     def job(self, caller: Caller, job: JobId) -> Row:
         """One entry, with what it was told, what was done to it, and why it stands where it stands."""
         entry = self._entry(job)
-        told = [
+        commands = [
             {name: row[name] for name in ("number", "given_ms", "acknowledged_ms", "failed")}
             | {"verb": verb_of(row["body"]), "directive": to_tree(replace(row["body"], proof=""), Command)}
             for row in read_directives(self._organs.store, job)
         ]
         actions = self._organs.papers.actions(caller, since_ms=None, job=job)
         agree = self._organs.agree
-        held = agree(entry, entry.gpus, entry.share) if agree is not None and entry.gpus else None
+        terms = agree(entry, entry.gpus, entry.share) if agree is not None and entry.gpus else None
         return {
             **self._row(entry, caller),
-            "directives": told,
+            "directives": commands,
             "actions": actions,
             "explain": [
-                *explained(entry, wait_of(entry, self._organs.loop.waits, self._register.entries()), held),
+                *explained(entry, wait_of(entry, self._organs.loop.waits, self._register.entries()), terms),
                 *self._organs.consents.told(entry),
                 *self._organs.doubts.told(entry),
                 *self._organs.background.told(entry),

@@ -56,17 +56,17 @@ class Keeping:
         result = self._job(caller, job)
         now_ms = self._clock.now_ms()
         operator = caller.role is Role.OPERATOR and caller.name != result.user
-        kept = keep(result, int(hours), now_ms, self._rules, by_administrator=operator)
-        if isinstance(kept, NotKept):
-            raise WrongState(kept.reason)
-        until_ms = kept.keep_until_ms or now_ms + int(hours) * HOUR_MS
+        outcome = keep(result, int(hours), now_ms, self._rules, by_administrator=operator)
+        if isinstance(outcome, NotKept):
+            raise WrongState(outcome.reason)
+        until_ms = outcome.keep_until_ms or now_ms + int(hours) * HOUR_MS
         order = Order(job=job, verb="keep", reason=because, no_undo="it ends by itself")
         number = self._journal.ordered(now_ms, order, f"user {caller.name}")
         self._book.keep(job, until_ms, caller.name)
         until = datetime.fromtimestamp(until_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        said = f"{job} is left alone until {until}"
-        self._journal.came_of(now_ms, number, Done(note=said))
-        return to_row(made.Done(action=number, outcome="done", message=said))
+        message = f"{job} is left alone until {until}"
+        self._journal.came_of(now_ms, number, Done(note=message))
+        return to_row(made.Done(action=number, outcome="done", message=message))
 
     def keep_alone(self, caller: Caller, entry: "JobRecord", because: str, *, alone: bool) -> Row:
         """Let nobody compute in a job's idle gaps, or let them again. Blocks for two commits."""
@@ -74,10 +74,10 @@ class Keeping:
         order = Order(job=entry.id, verb="keep", reason=because, no_undo=f"`{back}`")
         number = self._journal.ordered(now_ms, order, f"user {caller.name}")
         self._register.change(entry.id, lambda each: replace(each, alone=alone))
-        whom = "nobody computes" if alone else "background jobs may compute"
-        said = f"{whom} in the idle gaps of {entry.id} from now on"
-        self._journal.came_of(now_ms, number, Done(note=said))
-        return to_row(made.Done(action=number, outcome="done", message=said))
+        who = "nobody computes" if alone else "background jobs may compute"
+        message = f"{who} in the idle gaps of {entry.id} from now on"
+        self._journal.came_of(now_ms, number, Done(note=message))
+        return to_row(made.Done(action=number, outcome="done", message=message))
 
     def _job(self, caller: Caller, job: JobId) -> "Job":
         """The job as it is seen now, with the newest words about it."""

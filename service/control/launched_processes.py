@@ -36,15 +36,15 @@ class LaunchedProcesses:
 
     def note(self, job: JobId, launcher: Launcher) -> None:
         """The kernel named this launcher of a job; of no interest where it runs in no container."""
-        seen, group = self._stat(launcher.pid), read_file(self._proc / str(launcher.pid) / "cgroup")
-        if seen is None or group is None or not self._is_launcher(seen, launcher):
+        stat, group = self._stat(launcher.pid), read_file(self._proc / str(launcher.pid) / "cgroup")
+        if stat is None or group is None or not self._is_launcher(stat, launcher):
             return
         place = placement(group.decode("utf-8", "replace"), GroupFolders(self._proc).look)
         if place.container is None and place.pod is None:
             return
         with self._guard:
             self._launchers[job] = launcher.pid
-            self._known.setdefault(job, {})[launcher.pid] = seen.started_ticks
+            self._known.setdefault(job, {})[launcher.pid] = stat.started_ticks
 
     def of(self, jobs: Collection[JobId]) -> Mapping[JobId, tuple[ProcessKey, ...]]:
         """The processes of these jobs that live, where they are known. Reads two small files of each."""
@@ -80,19 +80,19 @@ class LaunchedProcesses:
                 own.pop(pid, None)
 
     def _living(self, own: Mapping[int, int]) -> dict[int, int]:
-        seen = {pid: self._stat(pid) for pid in own}
-        return {pid: ticks for pid, ticks in own.items() if (it := seen[pid]) and it.started_ticks == ticks}
+        stats = {pid: self._stat(pid) for pid in own}
+        return {pid: ticks for pid, ticks in own.items() if (it := stats[pid]) and it.started_ticks == ticks}
 
     def _started_by(self, parent: int) -> Iterator[tuple[int, int]]:
         """The children of a process, of all its threads; one that ended meanwhile is none of them."""
         for children in (self._proc / str(parent) / "task").glob("*/children"):
             for pid in map(int, (read_file(children) or b"").split()):
-                seen = self._stat(pid)
-                if seen is not None and seen.parent_pid == parent:
-                    yield pid, seen.started_ticks
+                stat = self._stat(pid)
+                if stat is not None and stat.parent_pid == parent:
+                    yield pid, stat.started_ticks
 
-    def _is_launcher(self, seen: Stat, launcher: Launcher) -> bool:
-        begun_ms = self._key(launcher.pid, seen.started_ticks, self._boot_ms()).started_ms
+    def _is_launcher(self, stat: Stat, launcher: Launcher) -> bool:
+        begun_ms = self._key(launcher.pid, stat.started_ticks, self._boot_ms()).started_ms
         return launcher.node == self._node and is_same_start(begun_ms, launcher.started_ms)
 
     def _key(self, pid: int, ticks: int, boot_ms: int) -> ProcessKey:
@@ -105,7 +105,7 @@ class LaunchedProcesses:
     def _stat(self, pid: int) -> Stat | None:
         """A process that runs; ``None`` for none, and for one that is only to be reaped."""
         try:
-            found = parse_stat(read_file(self._proc / str(pid) / "stat") or b"")
+            stat = parse_stat(read_file(self._proc / str(pid) / "stat") or b"")
         except ValueError:
             return None
-        return None if found.is_gone else found
+        return None if stat.is_gone else stat

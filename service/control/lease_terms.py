@@ -49,8 +49,8 @@ class LeaseTerms:
             )
             for uuid in gpus
         )
-        wanted = replace(entry.submission, user=_account(entry.submission))
-        return terms(wanted, share, devices, self._sharers(entry, gpus), self._mps_beside(entry))
+        submission = replace(entry.submission, user=_account(entry.submission))
+        return terms(submission, share, devices, self._sharers(entry, gpus), self._mps_beside(entry))
 
     def _sharers(self, entry: JobRecord, gpus: tuple[GpuUuid, ...]) -> tuple[Sharer, ...]:
         holders, entries = self._register.holders(), self._register.entries()
@@ -73,10 +73,10 @@ class LeaseTerms:
         return replace(result, users=result.users | under)
 
 
-def _account(wanted: "Submission") -> str:
+def _account(submission: "Submission") -> str:
     """The user as MPS tells them apart: by the uid, even where one person has both (subuid(5))."""
-    uid = wanted.uid
-    return name_of(uid) if uid is not None and is_lent(uid) else wanted.user
+    uid = submission.uid
+    return name_of(uid) if uid is not None and is_lent(uid) else submission.user
 
 
 def _strangers(state: "ClusterState", launched: Mapping[JobId, JobRecord]) -> dict[GpuUuid, frozenset[str]]:

@@ -50,18 +50,18 @@ class Liveness:
         found = entry.launcher
         if found is None or found.node != self._node:
             return None
-        key, seen = (found.pid, found.started_ms), self._stat(found.pid)
+        key, stat = (found.pid, found.started_ms), self._stat(found.pid)
         ticks = self._met.get(key)
         if ticks is not None:
-            if seen is not None and seen.started_ticks == ticks:
+            if stat is not None and stat.started_ticks == ticks:
                 return True
             del self._met[key]
             return False
-        if seen is None or not is_same_start(self._dated(seen), found.started_ms):
+        if stat is None or not is_same_start(self._dated(stat), found.started_ms):
             return None
         if not self._is_own(found.pid, entry):
             return None
-        self._meet(key, seen.started_ticks)
+        self._meet(key, stat.started_ticks)
         return True
 
     def workers(self, entry: JobRecord) -> bool | None:
@@ -93,8 +93,10 @@ class Liveness:
         used = self._taken() & set(leased(entry))
         if not used:
             return False
-        seen = self._snapshot()
-        on = {each.key for each in seen.process_samples if each.uuid in used and each.key.node == self._node}
+        snapshot = self._snapshot()
+        on = {
+            each.key for each in snapshot.process_samples if each.uuid in used and each.key.node == self._node
+        }
         return not on or any(self._is_own(key.pid, entry) for key in on)
 
     def _is_own(self, pid: int, entry: JobRecord) -> bool:
@@ -112,26 +114,26 @@ class Liveness:
             self._most_met = max(MOST_MET, 2 * len(self._met))
 
     def _lives(self, pid: int, ticks: int) -> bool:
-        seen = self._stat(pid)
-        return seen is not None and seen.started_ticks == ticks
+        stat = self._stat(pid)
+        return stat is not None and stat.started_ticks == ticks
 
     def _started_ms(self, pid: int) -> int | None:
         """When a process that runs began, UTC; ``None`` for none."""
-        seen = self._stat(pid)
-        return None if seen is None else self._dated(seen)
+        stat = self._stat(pid)
+        return None if stat is None else self._dated(stat)
 
     def _stat(self, pid: int) -> Stat | None:
         """A process that runs; ``None`` for none, and for one that is only to be reaped."""
         try:
-            found = parse_stat((self._proc / str(pid) / "stat").read_bytes())
+            stat = parse_stat((self._proc / str(pid) / "stat").read_bytes())
         except (OSError, ValueError):
             return None
-        return None if found.is_gone else found
+        return None if stat.is_gone else stat
 
-    def _dated(self, seen: Stat) -> int:
+    def _dated(self, stat: Stat) -> int:
         """When it began, UTC; long ago where the machine does not say when it booted."""
         try:
             boot_ms = parse_boot_ms((self._proc / "stat").read_bytes())
         except (OSError, ValueError):
             boot_ms = 0
-        return started_ms(seen, boot_ms, os.sysconf("SC_CLK_TCK"))
+        return started_ms(stat, boot_ms, os.sysconf("SC_CLK_TCK"))

@@ -108,25 +108,25 @@ class ActingLoop:
 
         def end() -> None:
             with self._minding:
-                left = tuple(each for each in self._minders.get(job, ()) if each is not minder)
+                rest = tuple(each for each in self._minders.get(job, ()) if each is not minder)
                 self._minders.pop(job, None)
-                if left:
-                    self._minders[job] = left
+                if rest:
+                    self._minders[job] = rest
 
         return end
 
     def stir(self, job: "JobId") -> None:
         """Tell the job's minders that something of it may have changed."""
         with self._minding:
-            told = self._minders.get(job, ())
-        for minder in told:
+            minders = self._minders.get(job, ())
+        for minder in minders:
             minder()
 
     def stir_all(self) -> None:
         """Tell everybody's."""
         with self._minding:
-            told = [each for minders in self._minders.values() for each in minders]
-        for minder in told:
+            everyone = [each for minders in self._minders.values() for each in minders]
+        for minder in everyone:
             minder()
 
     def absent(self) -> "frozenset[JobId]":
@@ -236,8 +236,8 @@ class ActingLoop:
             and (why := self._why_lost(entry, entry.id in silent_long)) is not None
         }
         register.change_all(lost, lambda each: silent(each, now_ms, lost[each.id]))
-        gone = [each.id for each in register.entries().values() if lapsing(each) and self._is_over(each)]
-        register.change_all(gone, lambda each: vacated(each, now_ms))
+        lapsed = [each.id for each in register.entries().values() if lapsing(each) and self._is_over(each)]
+        register.change_all(lapsed, lambda each: vacated(each, now_ms))
 
     def _why_lost(self, entry: JobRecord, silent_long: bool) -> str | None:
         if lapsing(entry):
@@ -259,13 +259,13 @@ class ActingLoop:
         before, after = self.waits, waits(self._parts.register.entries().values(), reasons, self.absent())
         self.waits = after
         with self._minding:
-            told = [
+            changed = [
                 each
                 for job, minders in self._minders.items()
                 if before.get(job) != after.get(job)
                 for each in minders
             ]
-        for minder in told:
+        for minder in changed:
             minder()
 
 

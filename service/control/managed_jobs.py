@@ -100,11 +100,11 @@ class ManagedJobs:
         """
         id, user = job.holder.job, job.holder.user
         known = Job(id=id, project=ProjectName(""), user=user)
-        said = in_force(self._parts.words(), known, self._clock.now_ms()).get(Kind.PAUSE)
+        consent = in_force(self._parts.words(), known, self._clock.now_ms()).get(Kind.PAUSE)
         ordered = user is not None and self._parts.actor_of(intent) == f"user {user}"
-        if ordered or (said is not None and said.allowed and self._consent.owners):
+        if ordered or (consent is not None and consent.allowed and self._consent.owners):
             return None
-        if said is not None and said.allowed is False:
+        if consent is not None and consent.allowed is False:
             return refusal(Kind.PAUSE, user)
         if self._by_owner(job) or self._by_site(job):
             return None
@@ -166,8 +166,8 @@ class ManagedJobs:
         same = [job for job in looks[0].jobs if job.key.id == act.asked.run.number]
         if any(run_of(job) == act.after and job.is_held for job in same):
             return True
-        known = any(run_of(job).user == act.asked.run.user for job in same)
-        self._book.over(act.intent, "released" if known else "gone")
+        is_same_user = any(run_of(job).user == act.asked.run.user for job in same)
+        self._book.over(act.intent, "released" if is_same_user else "gone")
         return False
 
     def _held(self, act: ManagerAct, state: ClusterState) -> Job:

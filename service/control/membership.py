@@ -97,12 +97,12 @@ def remarks(rules: Rules) -> tuple[str, ...]:
         return (
             'Every account may use every project, its guarantee and its bill: membership.rule is "open".',
         )
-    left = [each for each in unlisted(rules) if uid_of(each) is None]
-    if not left:
+    unknown = [each for each in unlisted(rules) if uid_of(each) is None]
+    if not unknown:
         return ()
     return (
-        f"Nobody but operators may use {', '.join(left)}: no members are listed. Name them, "
-        f'`[quotas.{left[0]}] members = ["ann", "@group"]`, or let everybody use every project, '
+        f"Nobody but operators may use {', '.join(unknown)}: no members are listed. Name them, "
+        f'`[quotas.{unknown[0]}] members = ["ann", "@group"]`, or let everybody use every project, '
         '`[membership] rule = "open"`.',
     )
 
@@ -136,23 +136,23 @@ class Membership:
 
     def against(self, user: str, uid: int | None, project: ProjectName) -> str | None:
         """Why a user may not have jobs in a project, and in which they may; ``None``: they may."""
-        rules, wanted = self._rules, names.composed(project)
+        rules, name = self._rules, names.composed(project)
         if rules.is_open:
             return None
-        listed = members_of(wanted, rules)
+        listed = members_of(name, rules)
         if listed:
             if self._is_in(user, uid, listed):
                 return None
-            return f"{user} is not a member of {wanted}; {self._instead(user, uid)}"
-        if wanted == names.as_project(user):
+            return f"{user} is not a member of {name}; {self._instead(user, uid)}"
+        if name == names.as_project(user):
             return None
-        if wanted in rules.named:
-            return f"no members of {wanted} are listed, so only operators use it; {self._instead(user, uid)}"
+        if name in rules.named:
+            return f"no members of {name} are listed, so only operators use it; {self._instead(user, uid)}"
         if rules.named or rules.lists:
-            return f"there is no project {wanted} here; {self._instead(user, uid)}"
-        owner = uid_of(wanted)
+            return f"there is no project {name} here; {self._instead(user, uid)}"
+        owner = uid_of(name)
         if owner is not None and owner >= FIRST_PERSON and owner != uid:
-            return f"{wanted} is the project of the account {wanted}; {self._instead(user, uid)}"
+            return f"{name} is the project of the account {name}; {self._instead(user, uid)}"
         return None
 
     def _is_in(self, user: str, uid: int | None, listed: frozenset[str]) -> bool:

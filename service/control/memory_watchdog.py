@@ -63,8 +63,8 @@ class MemoryWatchdog:
         state, before = cycle.state, self._noted
         entries = self._register.entries().values()
         paused = {each.id for each in entries if each.state is JobState.PAUSED}
-        seen = self._snapshot()
-        held = holdings(seen.process_samples, dict(seen.owners))
+        snapshot = self._snapshot()
+        held = holdings(snapshot.process_samples, dict(snapshot.owners))
         watched = watch(draws(state, entries, held), before, self._clock.now_ms(), paused)
         self._noted = watched.noted
         for step in watched.steps:

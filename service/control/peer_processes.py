@@ -53,19 +53,21 @@ class PeerProcesses:
 
     def is_launcher(self, caller: Caller, entry: JobRecord) -> bool:
         """Whether the peer is the process that the register has as this job's launcher."""
-        known = entry.launcher
-        if known is None or caller.pid != known.pid or known.node != self._node:
+        launcher = entry.launcher
+        if launcher is None or caller.pid != launcher.pid or launcher.node != self._node:
             return False
-        begun_ms = self._begun_ms(known.pid)
-        return _is_owner(caller, entry) and begun_ms is not None and is_same_start(begun_ms, known.started_ms)
+        begun_ms = self._begun_ms(launcher.pid)
+        return (
+            _is_owner(caller, entry) and begun_ms is not None and is_same_start(begun_ms, launcher.started_ms)
+        )
 
     def meant(self, caller: Caller, entry: JobRecord, report: Report) -> Report:
         """The report with its processes as they are called here, where its owner's launcher says it."""
         if caller.pid is None or caller.uid is None or not _is_owner(caller, entry):
             return report
-        told, known = (report.launcher, report.pids), self._known.get(entry.id)
-        if known is None or known.peer != caller.pid or known.told != told:
-            known = _Known(peer=caller.pid, told=told, means=self._look(caller.pid, report))
+        reported, known = (report.launcher, report.pids), self._known.get(entry.id)
+        if known is None or known.peer != caller.pid or known.told != reported:
+            known = _Known(peer=caller.pid, told=reported, means=self._look(caller.pid, report))
             if known.means[0].pid == caller.pid and belongs_to(caller.pid, caller.uid, self._proc):
                 self._named(entry.id, known.means[0])
             self._known[entry.id] = known
@@ -77,8 +79,10 @@ class PeerProcesses:
     def knows(self, caller: Caller, entry: JobRecord, report: Report) -> bool:
         """Whether ``meant`` need not look for any process."""
         known = self._known.get(entry.id)
-        told = (report.launcher, report.pids)
-        return caller.pid is None or (known is not None and (known.peer, known.told) == (caller.pid, told))
+        reported = (report.launcher, report.pids)
+        return caller.pid is None or (
+            known is not None and (known.peer, known.told) == (caller.pid, reported)
+        )
 
     def _look(self, peer: int, report: Report) -> tuple[Launcher, tuple[int, ...]]:
         own, begun_ms = ids_of(peer, self._proc), self._begun_ms(peer)
@@ -102,11 +106,11 @@ class PeerProcesses:
 
     def _begun_ms(self, pid: int) -> int | None:
         try:
-            found = parse_stat((self._proc / str(pid) / "stat").read_bytes())
+            stat = parse_stat((self._proc / str(pid) / "stat").read_bytes())
             boot_ms = parse_boot_ms((self._proc / "stat").read_bytes())
         except (OSError, ValueError):
             return None
-        return None if found.is_gone else started_ms(found, boot_ms, os.sysconf("SC_CLK_TCK"))
+        return None if stat.is_gone else started_ms(stat, boot_ms, os.sysconf("SC_CLK_TCK"))
 
 
 def _is_owner(caller: Caller, entry: JobRecord) -> bool:

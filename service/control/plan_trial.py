@@ -51,12 +51,12 @@ def trial(parts: TrialDependencies) -> Row:
     dry, tried = DryRun(state), []
     for n, step in enumerate(plan.steps, start=1):
         engine, preview = parts.preview(step)
-        said_no = refused.get(step) or parts.against(step)
-        taken = dry.do(step) if said_no is None else Stale(found=said_no)
+        refusal = refused.get(step) or parts.against(step)
+        taken = dry.do(step) if refusal is None else Stale(found=refusal)
         effects = None
         match taken, preview:
             case Stale(found=message), _:
-                outcome = "stale" if said_no is None else "refused"
+                outcome = "stale" if refusal is None else "refused"
             case _, Stale(found=message):
                 outcome = "stale"
             case _, Unsupported(why=message):

@@ -56,16 +56,18 @@ class Records:
         """``state`` with the recent past of the journal: for the brake, for cooldowns, and for those to whom
         others give way just now. Blocks briefly."""
         deeds, now = self.journal.lately(), self.journal.moment()
-        seen = remembered(state, deeds, now)
-        result = owed(deeds, seen, now)
-        seen = with_owed(seen, result, {heir: self._place(heir, what.plan) for heir, what in result.items()})
-        self.journal.saw(seen)
-        return seen
+        state_now = remembered(state, deeds, now)
+        result = owed(deeds, state_now, now)
+        state_now = with_owed(
+            state_now, result, {heir: self._place(heir, what.plan) for heir, what in result.items()}
+        )
+        self.journal.saw(state_now)
+        return state_now
 
     def _place(self, job: JobId, plan: int | None) -> tuple[GpuUuid, ...]:
         """The GPUs that a plan starts a job on; none where it does not."""
-        kept = None if plan is None else self.shelf.plan(plan)
-        steps = () if kept is None else (each.step for each in kept.proposal.steps)
+        pending = None if plan is None else self.shelf.plan(plan)
+        steps = () if pending is None else (each.step for each in pending.proposal.steps)
         return next((s.gpus for s in steps if isinstance(s, Start | Resume) and s.job == job), ())
 
     def settle(self) -> tuple[tuple[ActionRecord, Recovery], ...]:
@@ -83,14 +85,14 @@ class Records:
         waiting = self.shelf.waiting()
         if not result and not waiting:
             return
-        for kept in waiting:  # after a restart nothing may be measured for a while
-            self._seen_ms.setdefault(kept.number, now_ms)
-        said_no = self.shelf.said_no(now_ms)
-        changes = reconcile(waiting, self._seen_ms, result, said_no=said_no, now_ms=now_ms)
+        for pending in waiting:  # after a restart nothing may be measured for a while
+            self._seen_ms.setdefault(pending.number, now_ms)
+        rejections = self.shelf.said_no(now_ms)
+        changes = reconcile(waiting, self._seen_ms, result, said_no=rejections, now_ms=now_ms)
         added = self.shelf.change(now_ms, changes)
         ended = {number for number, _ in changes.end}
-        known = {kept.number for kept in waiting} - ended
-        self._seen_ms = {number: at_ms for number, at_ms in self._seen_ms.items() if number in known}
+        numbers = {pending.number for pending in waiting} - ended
+        self._seen_ms = {number: at_ms for number, at_ms in self._seen_ms.items() if number in numbers}
         self._seen_ms.update(dict.fromkeys((*changes.still, *added), now_ms))
 
 

@@ -53,8 +53,8 @@ class Doubts:
 
     def note(self, entry: JobRecord, report: Report, claim: Unproven) -> None:
         """A report claims what its job was not given. Blocks for a commit, once a minute."""
-        now_ms, known = self._clock.now_ms(), self._noted.get(entry.id)
-        if known is not None and now_ms - known.at_ms < NOTED_MS:
+        now_ms, doubt = self._clock.now_ms(), self._noted.get(entry.id)
+        if doubt is not None and now_ms - doubt.at_ms < NOTED_MS:
             return
         self._noted[entry.id] = _Noted(at_ms=now_ms, why=claim.why)
         self._noted.move_to_end(entry.id)
@@ -80,10 +80,10 @@ class Doubts:
 
     def told(self, entry: JobRecord) -> tuple[str, ...]:
         """What is to be said of the job to who asks about it."""
-        known = self._noted.get(entry.id)
-        if known is None or self._clock.now_ms() - known.at_ms > SHOWN_MS:
+        doubt = self._noted.get(entry.id)
+        if doubt is None or self._clock.now_ms() - doubt.at_ms > SHOWN_MS:
             return ()
-        return (f"Its launcher is not believed: {known.why}.",)
+        return (f"Its launcher is not believed: {doubt.why}.",)
 
     def _note_double(self, double: "Ended") -> None:
         """A lease of an older store was one too many, and is ended."""

@@ -61,14 +61,14 @@ def entry_row(entry: JobRecord, caller: Caller, *, listed: bool = False) -> Row:
     it: others see it with its secrets hidden, as a measured process's, and neither the folder nor the nonce.
     In a list every command is cut. What private mode hides is decided in ``service.api.privacy``.
     """
-    asked = entry.submission
-    if not caller.may_act_for(asked.user, asked.uid):
-        command = _masked(_cut(asked.command, 2 * COMMAND_CHARS) if listed else asked.command)
-        asked = replace(asked, command=command, folder="", nonce="")
+    submission = entry.submission
+    if not caller.may_act_for(submission.user, submission.uid):
+        command = _masked(_cut(submission.command, 2 * COMMAND_CHARS) if listed else submission.command)
+        submission = replace(submission, command=command, folder="", nonce="")
     if listed:
-        asked = replace(asked, command=_cut(asked.command, COMMAND_CHARS))
-    named = {"job": entry.id, "name": asked.name, "user": asked.user, "project": asked.project}
-    return {**named, **to_tree(replace(without_proof(entry), submission=asked))}
+        submission = replace(submission, command=_cut(submission.command, COMMAND_CHARS))
+    named = {"job": entry.id, "name": submission.name, "user": submission.user, "project": submission.project}
+    return {**named, **to_tree(replace(without_proof(entry), submission=submission))}
 
 
 def without_proof(entry: JobRecord) -> JobRecord:
@@ -108,26 +108,26 @@ def explained(entry: JobRecord, wait: Wait | None, held: Terms | None = None) ->
     return tuple(lines)
 
 
-def _on_terms(entry: JobRecord, held: Terms | None) -> tuple[str, ...]:
-    if held is None or not entry.gpus:
+def _on_terms(entry: JobRecord, terms: Terms | None) -> tuple[str, ...]:
+    if terms is None or not entry.gpus:
         return (about_defaults(entry.submission),)
-    why, *rest = held.sentences
-    if held.sharing is not entry.sharing:
+    why, *rest = terms.sentences
+    if terms.sharing is not entry.sharing:
         why = f"Its lease says {entry.sharing.value}, as things were when it was granted."
     return (why, *rest)
 
 
 def queue_row(entry: JobRecord, wait: Wait) -> Row:
     """A row of the queue; ``gpus`` is the least that it starts on."""
-    wanted = entry.submission
+    submission = entry.submission
     return to_row(
         control.Waiting(
             job=entry.id,
-            name=wanted.name,
-            user=wanted.user,
-            project=wanted.project,
-            gpus=wanted.min_gpus * wanted.share,
-            max_gpus=wanted.max_gpus * wanted.share,
+            name=submission.name,
+            user=submission.user,
+            project=submission.project,
+            gpus=submission.min_gpus * submission.share,
+            max_gpus=submission.max_gpus * submission.share,
             place=wait.place,
             waits_for=wait.waits_for,
             since_ms=entry.submitted_ms,
@@ -138,7 +138,7 @@ def queue_row(entry: JobRecord, wait: Wait) -> Row:
 
 def lease_row(lease: KeptLease, entry: JobRecord | None, gpu: Gpu | None) -> Row:
     """A lease as the store keeps it, with whose it is and where its GPU is, as far as that is known."""
-    wanted = None if entry is None else entry.submission
+    submission = None if entry is None else entry.submission
     return to_row(
         control.Lease(
             job=lease["job"],
@@ -147,8 +147,8 @@ def lease_row(lease: KeptLease, entry: JobRecord | None, gpu: Gpu | None) -> Row
             since_ms=lease["since_ms"],
             node=None if gpu is None else gpu.node,
             part_of_device=None if gpu is None else gpu.part_of_device,
-            user=None if wanted is None else wanted.user,
-            project=None if wanted is None else wanted.project,
+            user=None if submission is None else submission.user,
+            project=None if submission is None else submission.project,
             sharing=None if entry is None else entry.sharing.value,
         )
     )
@@ -223,9 +223,9 @@ def sentence(each: Proposed) -> str:
     settings = getattr(step, "settings", ())
     what = " with " + " ".join(f"{name}={value}" for name, value in settings) if settings else ""
     askers = [getattr(step, "for_job", None), *(job for job, _ in getattr(step, "also_for", ()))]
-    given = " and ".join(each for each in askers if each)
+    askers_text = " and ".join(each for each in askers if each)
     return f"{verb_of(step).replace('-', ' ')} {step.job}{whose}{on}{what}" + (
-        f" for {given}" if given else ""
+        f" for {askers_text}" if askers_text else ""
     )
 
 
@@ -260,11 +260,11 @@ def acting_row(setting: Setting, limits: Limits, cycle_s: float | None = None) -
             at_ms=setting.at_ms,
             because=setting.because,
             modes={action.value: limits.mode(action).value for action in ActionClass},
-            project_modes={name: _modes(said) for name, said in sorted(limits.project_modes.items())},
+            project_modes={name: _modes(modes) for name, modes in sorted(limits.project_modes.items())},
             cycle_s=cycle_s,
         )
     )
 
 
-def _modes(said: Mapping[ActionClass, Mode]) -> dict[str, str]:
-    return {action.value: mode.value for action, mode in said.items()}
+def _modes(modes: Mapping[ActionClass, Mode]) -> dict[str, str]:
+    return {action.value: mode.value for action, mode in modes.items()}

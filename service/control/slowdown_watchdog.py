@@ -87,8 +87,8 @@ class SlowdownWatchdog:
 
     def remember(self, state: "ClusterState") -> "ClusterState":
         """The state with who is known to count steps, and how fast each is alone."""
-        known = {id: replace(state.jobs[id], paced=True) for id in self._alone if id in state.jobs}
-        return replace(state, jobs={**state.jobs, **known}) if known else state
+        jobs = {id: replace(state.jobs[id], paced=True) for id in self._alone if id in state.jobs}
+        return replace(state, jobs={**state.jobs, **jobs}) if jobs else state
 
     def after(self, cycle: "Cycle") -> None:
         """Count, learn, and part whom the rule names; nothing is parted while acting is stopped. Blocks."""
@@ -117,8 +117,8 @@ class SlowdownWatchdog:
         changing = {id: track for id, track in self._tracks.items() if id in entries and id not in now}
         self._tracks = changing | tracks
         self._tried_ms = {id: at_ms for id, at_ms in self._tried_ms.items() if id in entries}
-        kept = {id for couple in pairs for id in couple} | set(entries)
-        self._alone = {id: speed for id, speed in self._alone.items() if id in kept}
+        ids = {id for couple in pairs for id in couple} | set(entries)
+        self._alone = {id: speed for id, speed in self._alone.items() if id in ids}
 
     def _open(self) -> dict[Couple, Pair]:
         """The pairs of the store, read once; what they know of speeds alone outlives a restart."""
@@ -212,13 +212,13 @@ class SlowdownWatchdog:
         The host of a pair that was parted at once; others, whose neighbour ended or never came, after their
         rest, and where they are slower for it: it takes a restart.
         """
-        held = Counter(uuid for each in entries.values() for uuid in leased(each))
+        counts = Counter(uuid for each in entries.values() for uuid in leased(each))
         parted = {pair.host: pair.guest for pair in self._open().values() if pair.undone}
         for id, way in now.items():
             entry = entries.get(id)
             if entry is None or way.beside or entry.gpus != way.gpus or not is_short(entry):
                 continue
-            if any(held[uuid] != 1 for uuid in entry.gpus) or not self._may(id, state):
+            if any(counts[uuid] != 1 for uuid in entry.gpus) or not self._may(id, state):
                 continue
             if id in parted:
                 self._do(unshared_move(entry, f"{parted[id]} has left it"))

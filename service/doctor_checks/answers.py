@@ -60,15 +60,15 @@ def answers_of(client: "Client") -> Answers:
 
 def lines(found: Answers) -> list[str]:
     """The same in words: what each source answered, then how many GPUs are measured. Pure."""
-    told = []
+    lines_of_answer = []
     for source in found.sources:
-        said = "; ".join(source.reasons[:MOST_REASONS])
+        listing = "; ".join(source.reasons[:MOST_REASONS])
         more = len(source.reasons) - MOST_REASONS
         also = f"; and {more} more" if more > 0 else ""
-        told.append(f"{source.name}: {said or 'answers'}{also}")
+        lines_of_answer.append(f"{source.name}: {listing or 'answers'}{also}")
     if found.measured == found.gpus:
-        return [*told, f"{text.some_gpus(found.gpus)} measured"]
-    return [*told, f"{text.gpus(found.measured)} of {text.some_gpus(found.gpus)} measured"]
+        return [*lines_of_answer, f"{text.some_gpus(found.gpus)} measured"]
+    return [*lines_of_answer, f"{text.gpus(found.measured)} of {text.some_gpus(found.gpus)} measured"]
 
 
 def findings(found: Answers) -> Iterator[Finding]:

@@ -36,9 +36,9 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
     from service.sources.making import chosen_specs
 
     specs, _ = chosen_specs(config)
-    wanted = bool(config.collect.sources) and any(isinstance(spec, NvmlSpec) for spec in specs)
-    found, version = driver(wanted=wanted)
-    yield from found
+    needs_driver = bool(config.collect.sources) and any(isinstance(spec, NvmlSpec) for spec in specs)
+    result, version = driver(wanted=needs_driver)
+    yield from result
     for spec in specs:
         if not isinstance(spec, NvmlSpec):
             yield _source(spec, config)
@@ -116,10 +116,10 @@ def disk(data: Path) -> Finding:
     place = next((each for each in (data, *data.parents) if each.exists()), Path("/"))
     if not place.is_dir():
         advice = "move that file away, or choose another folder with --data"
-        found = f"{place} is a file, so that {data} cannot be a folder"
-        return Finding(subject="disk", verdict=Verdict.TROUBLE, found=found, advice=advice)
+        sentence = f"{place} is a file, so that {data} cannot be a folder"
+        return Finding(subject="disk", verdict=Verdict.TROUBLE, found=sentence, advice=advice)
     free = shutil.disk_usage(place).free
-    found = f"{text.size(free)} free for {data}"
+    sentence = f"{text.size(free)} free for {data}"
     if not os.access(place, os.W_OK):
         advice = "choose a folder of your own with --data"
         return Finding(
@@ -127,8 +127,8 @@ def disk(data: Path) -> Finding:
         )
     if free < SCARCE_BYTES:
         advice = "free some, move the store with --data, or shorten [retention]"
-        return Finding(subject="disk", verdict=Verdict.LIMITED, found=found, advice=advice)
-    return Finding(subject="disk", verdict=Verdict.GOOD, found=found)
+        return Finding(subject="disk", verdict=Verdict.LIMITED, found=sentence, advice=advice)
+    return Finding(subject="disk", verdict=Verdict.GOOD, found=sentence)
 
 
 def store(data: Path) -> Finding:
@@ -138,8 +138,8 @@ def store(data: Path) -> Finding:
         advice = "`fallow up` or `fallow serve` makes one"
         return Finding(subject="store", verdict=Verdict.ABSENT, found=f"none in {data} yet", advice=advice)
     sealed = sum(each.stat().st_size for each in (data / "sealed").rglob("*.parquet"))
-    found = f"{text.size(path.stat().st_size)}, and {text.size(sealed)} of sealed days"
-    return Finding(subject="store", verdict=Verdict.GOOD, found=found)
+    sentence = f"{text.size(path.stat().st_size)}, and {text.size(sealed)} of sealed days"
+    return Finding(subject="store", verdict=Verdict.GOOD, found=sentence)
 
 
 def archive(config: "Config", data: Path, now_ms: int) -> Finding:
@@ -148,9 +148,9 @@ def archive(config: "Config", data: Path, now_ms: int) -> Finding:
     from collector.store.bucket import ArchivePlace, Bucket
     from collector.store.errors import ArchiveAway
 
-    wanted = config.archive
+    settings = config.archive
     place = ArchivePlace(
-        address=wanted.address, endpoint=wanted.endpoint, region=wanted.region, ca_file=wanted.ca_file
+        address=settings.address, endpoint=settings.endpoint, region=settings.region, ca_file=settings.ca_file
     )
     late = _uncopied(data, config.retention.samples_days, now_ms)
     try:
@@ -181,8 +181,8 @@ def service(data: Path) -> Iterator[Finding]:
     """Whether a service runs for this DATA, whether it is well, and what each of its sources answers."""
     from service.client import ClientError, connect
 
-    said = running(data)
-    if said is None:
+    announcement = running(data)
+    if announcement is None:
         advice = "start one with `fallow serve`, or with the dashboard: `fallow up`"
         yield Finding(subject="service", verdict=Verdict.ABSENT, found=f"none runs for {data}", advice=advice)
         return
@@ -190,7 +190,10 @@ def service(data: Path) -> Iterator[Finding]:
         with connect(data) as client:
             health = client.health()
             remark = f", {health.remark}" if health.remark else ""
-            found = f"{said.url}, process {said.pid}, version {health.version}: {health.status}{remark}"
+            found = (
+                f"{announcement.url}, process {announcement.pid}, "
+                f"version {health.version}: {health.status}{remark}"
+            )
             well = health.status != "degraded"
             yield Finding(
                 subject="service",
@@ -206,24 +209,24 @@ def service(data: Path) -> Iterator[Finding]:
 
 def pushed_nodes(rows: "list[NodesRow]", at: datetime) -> Iterator[Finding]:
     """A row for each machine that pushes, those with trouble first; many that are well are one row."""
-    said = pushing_nodes.of_nodes(rows, at)
-    for node in said[:MOST_NODES]:
+    node_words = pushing_nodes.of_nodes(rows, at)
+    for node in node_words[:MOST_NODES]:
         yield Finding(
             subject=f"node {node.node}",
             verdict=Verdict.LIMITED if node.trouble else Verdict.GOOD,
             found=node.state,
             advice="; ".join(node.trouble),
         )
-    left = said[MOST_NODES:]
-    if left:
-        silent = sum(bool(node.trouble) for node in left)
-        found = f"{len(left)} more push" + (
+    rest = node_words[MOST_NODES:]
+    if rest:
+        silent = sum(bool(node.trouble) for node in rest)
+        sentence = f"{len(rest)} more push" + (
             f"; {silent} of them are silent, or their clock is wrong" if silent else ""
         )
         yield Finding(
             subject="nodes",
             verdict=Verdict.LIMITED if silent else Verdict.GOOD,
-            found=f"{found}: `GET /v1/query/nodes` of the API has all",
+            found=f"{sentence}: `GET /v1/query/nodes` of the API has all",
         )
 
 
@@ -240,8 +243,8 @@ def driver(*, wanted: bool) -> tuple[tuple[Finding, ...], str | None]:
     if presence.fault is not None:
         what, _, advice = presence.fault.partition(". ")
         return (Finding(subject="NVIDIA driver", verdict=Verdict.TROUBLE, found=what, advice=advice),), None
-    found = probe()
-    if found.is_absent and not presence.has_driver and not wanted:
+    probe_result = probe()
+    if probe_result.is_absent and not presence.has_driver and not wanted:
         absent = Finding(
             subject="NVIDIA driver",
             verdict=Verdict.ABSENT,
@@ -250,41 +253,45 @@ def driver(*, wanted: bool) -> tuple[tuple[Finding, ...], str | None]:
             "watch other machines (--source dcgm=URL or fallow=URL), or look at invented data (--simulated)",
         )
         return (absent,), None
-    return tuple(driver_findings(found)), found.driver_version
+    return tuple(driver_findings(probe_result)), probe_result.driver_version
 
 
-def driver_findings(found: "Probe") -> Iterator[Finding]:
+def driver_findings(probe_result: "Probe") -> Iterator[Finding]:
     """What a probe of the driver says: the driver, then each GPU with what it can't measure. Pure."""
-    if found.problem is not None:
-        what, _, remedy = found.problem.partition("; ")
-        advice = "; ".join(filter(None, (remedy, *found.advice)))
+    if probe_result.problem is not None:
+        what, _, remedy = probe_result.problem.partition("; ")
+        advice = "; ".join(filter(None, (remedy, *probe_result.advice)))
         yield Finding(subject="NVIDIA driver", verdict=Verdict.TROUBLE, found=what, advice=advice)
         return
-    boards = sum(gpu.parent_uuid is None for gpu in found.gpus)
+    boards = sum(gpu.parent_uuid is None for gpu in probe_result.gpus)
     yield Finding(
         subject="NVIDIA driver",
-        verdict=Verdict.TROUBLE if found.failed else Verdict.LIMITED if found.advice else Verdict.GOOD,
+        verdict=Verdict.TROUBLE
+        if probe_result.failed
+        else Verdict.LIMITED
+        if probe_result.advice
+        else Verdict.GOOD,
         found="; ".join(
             (
-                f"driver {found.driver_version or 'of an unreadable version'}, "
-                f"CUDA {found.cuda_version or 'of an unknown version'}, {text.many(boards, 'GPU')}",
-                *found.failed,
+                f"driver {probe_result.driver_version or 'of an unreadable version'}, "
+                f"CUDA {probe_result.cuda_version or 'of an unknown version'}, {text.many(boards, 'GPU')}",
+                *probe_result.failed,
             )
         ),
-        advice="; ".join(found.advice),
+        advice="; ".join(probe_result.advice),
     )
-    yield from (_gpu(gpu) for gpu in found.gpus)
+    yield from (_gpu(gpu) for gpu in probe_result.gpus)
 
 
 def _gpu(gpu: "ProbedGpu") -> Finding:
     model = (gpu.model or "unknown model").removeprefix("NVIDIA ")
-    whole = f"{model} {gpu.mig_profile}" if gpu.mig_profile else model
+    name = f"{model} {gpu.mig_profile}" if gpu.mig_profile else model
     missing = [f"{measure.words}: {measure.reason}" for measure in gpu.measures if measure.by is None]
     measured = sum(measure.by is not None for measure in gpu.measures)
     return Finding(
         subject=f"GPU {gpu.index}",
         verdict=Verdict.LIMITED if missing else Verdict.GOOD,
-        found=f"{whole}: measures {measured} of {len(gpu.measures)}"
+        found=f"{name}: measures {measured} of {len(gpu.measures)}"
         + (f"; not {'; not '.join(missing)}" if missing else ""),
     )
 
@@ -295,11 +302,11 @@ def _source(
     match spec:
         case SimulatedSpec():
             shape = config.simulated
-            found = f"{shape.nodes} nodes of {shape.gpus_per_node} GPUs that are not there"
-            return Finding(subject="simulated", verdict=Verdict.GOOD, found=found)
+            sentence = f"{shape.nodes} nodes of {shape.gpus_per_node} GPUs that are not there"
+            return Finding(subject="simulated", verdict=Verdict.GOOD, found=sentence)
         case NodesSpec():
-            found = "machines push to this service; each of them is below, where it runs"
-            return Finding(subject="nodes", verdict=Verdict.GOOD, found=found)
+            sentence = "machines push to this service; each of them is below, where it runs"
+            return Finding(subject="nodes", verdict=Verdict.GOOD, found=sentence)
         case ReplaySpec(path=path):
             verdict = Verdict.GOOD if Path(path).is_file() else Verdict.TROUBLE
             return Finding(subject="replay", verdict=verdict, found=f"{path}")
@@ -319,10 +326,10 @@ def scraped(urls: tuple[str, ...], kind: str, config: "Config") -> Finding:
     outcome = tick.outcomes[0]
     if not isinstance(outcome, Reading):
         return Finding(subject=kind, verdict=Verdict.TROUBLE, found=outcome.reason)
-    found = f"{len(outcome.gpus)} GPUs from {len(urls)} addresses in {outcome.duration_ms:.0f} ms"
+    sentence = f"{len(outcome.gpus)} GPUs from {len(urls)} addresses in {outcome.duration_ms:.0f} ms"
     silent = "; ".join(sorted({gap.reason for gap in outcome.gaps}))
     verdict = Verdict.LIMITED if silent else Verdict.GOOD
-    return Finding(subject=kind, verdict=verdict, found=found, advice=silent)
+    return Finding(subject=kind, verdict=verdict, found=sentence, advice=silent)
 
 
 def _may_read_all(proc: Path) -> bool:

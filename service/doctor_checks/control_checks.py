@@ -25,10 +25,10 @@ def projects(config: "Config") -> Iterator[Finding]:
 
     if config.quotas:
         rules = rules_of(config)
-        found = remarks(rules)
-        verdict = Verdict.LIMITED if found else Verdict.GOOD
-        said = found[0] if found else "each has members, and nobody else may use it"
-        yield Finding(subject="projects", verdict=verdict, found=said)
+        problems = remarks(rules)
+        verdict = Verdict.LIMITED if problems else Verdict.GOOD
+        sentence = problems[0] if problems else "each has members, and nobody else may use it"
+        yield Finding(subject="projects", verdict=verdict, found=sentence)
 
 
 def terminals(config: "Config") -> Finding:
@@ -50,14 +50,14 @@ def terminals_found(found: "tuple[Terminal, ...]", *, on: bool, uid: int, groups
         return Finding(subject="terminals", verdict=Verdict.ABSENT, found="nobody is logged in at a terminal")
     open_ones = [each for each in found if each.takes_messages]
     ours = [each for each in open_ones if _may_write(each, uid, groups)]
-    said = f"{len(found)} in use, {len(open_ones)} accept messages, {len(ours)} can be written from here"
+    sentence = f"{len(found)} in use, {len(open_ones)} accept messages, {len(ours)} can be written from here"
     if len(ours) < len(open_ones):
         advice = "run the service as root, or in the group that owns the terminals (tty)"
-        return Finding(subject="terminals", verdict=Verdict.LIMITED, found=said, advice=advice)
+        return Finding(subject="terminals", verdict=Verdict.LIMITED, found=sentence, advice=advice)
     if not open_ones:
         advice = "owners allow messages with `mesg y`; without, `fallow status` is all they see"
-        return Finding(subject="terminals", verdict=Verdict.LIMITED, found=said, advice=advice)
-    return Finding(subject="terminals", verdict=Verdict.GOOD, found=said)
+        return Finding(subject="terminals", verdict=Verdict.LIMITED, found=sentence, advice=advice)
+    return Finding(subject="terminals", verdict=Verdict.GOOD, found=sentence)
 
 
 def checkpoint(config: "Config", driver_version: str | None) -> Finding:
@@ -98,32 +98,32 @@ def checkpoint_found(host: "Host", *, on: bool) -> Finding:
         return Finding(subject="checkpoint", verdict=verdict, found=why, advice=advice)
     free = "unknown" if host.available_bytes is None else text.size(host.available_bytes)
     whose = "everybody's" if host.uid == 0 else "only this user's"
-    said = f"driver {host.driver_major} can pause {whose} processes; host memory available: {free}"
+    sentence = f"driver {host.driver_major} can pause {whose} processes; host memory available: {free}"
     if not on:
         return Finding(
             subject="checkpoint",
             verdict=Verdict.ABSENT,
-            found=f"{said}; switched off",
+            found=f"{sentence}; switched off",
             advice="checkpoint = true under [foreign] lets Fallow pause jobs that it did not launch",
         )
     told = TOLD_TO_FAIL.get(host.driver_major or 0)
     if told is not None:
-        said = f"{said}; foreign.drivers allows {host.driver_major}, of which was reported: {told}"
+        sentence = f"{sentence}; foreign.drivers allows {host.driver_major}, of which was reported: {told}"
     good = host.uid == 0 and told is None
-    return Finding(subject="checkpoint", verdict=Verdict.GOOD if good else Verdict.LIMITED, found=said)
+    return Finding(subject="checkpoint", verdict=Verdict.GOOD if good else Verdict.LIMITED, found=sentence)
 
 
 def mps(pids: tuple[int, ...] | None = None) -> Finding:
     """Whether CUDA's multi-process service runs, which decides how sharers of a GPU are kept apart."""
     from collector.procfs.checkpoint_blockers import mps_pids
 
-    found_pids = {} if pids is not None else mps_pids()
-    running = pids or (*found_pids.get(0, ()), *found_pids.get(os.geteuid(), ()))
+    pids_by_uid = {} if pids is not None else mps_pids()
+    running = pids or (*pids_by_uid.get(0, ()), *pids_by_uid.get(os.geteuid(), ()))
     if running:
-        found = (
+        sentence = (
             f"runs (process {running[0]}): one user's jobs share a GPU by it; no client of it is checkpointed"
         )
-        return Finding(subject="MPS", verdict=Verdict.GOOD, found=found)
+        return Finding(subject="MPS", verdict=Verdict.GOOD, found=sentence)
     return Finding(
         subject="MPS",
         verdict=Verdict.ABSENT,
@@ -159,13 +159,15 @@ def elastic_network(config: "Config", environment: Mapping[str, str] = os.enviro
     address = route_address(head or ELSEWHERE)
     name = None if address is None else interface_of(address)
     if address is None or name in (None, "lo"):
-        found = "no route to other machines: elastic trainings stay on this one"
-        return Finding(subject="elastic network", verdict=Verdict.ABSENT, found=found)
+        sentence = "no route to other machines: elastic trainings stay on this one"
+        return Finding(subject="elastic network", verdict=Verdict.ABSENT, found=sentence)
     own = socket.gethostname()
     loopback = only_here(own)
-    told = f"{address} ({name}) leads to other machines; sums take the interface that leads to the controller"
+    sentence_of_route = (
+        f"{address} ({name}) leads to other machines; sums take the interface that leads to the controller"
+    )
     if chosen:
-        told += f", but for {', '.join(f'{key}={value}' for key, value in chosen.items())}"
+        sentence_of_route += f", but for {', '.join(f'{key}={value}' for key, value in chosen.items())}"
     if loopback is not None:
-        told += f". {own} is {loopback} here: give `--listen` the address, not the name"
-    return Finding(subject="elastic network", verdict=Verdict.GOOD, found=told)
+        sentence_of_route += f". {own} is {loopback} here: give `--listen` the address, not the name"
+    return Finding(subject="elastic network", verdict=Verdict.GOOD, found=sentence_of_route)

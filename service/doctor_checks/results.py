@@ -31,5 +31,5 @@ def driver_version() -> str | None:
         text = Path("/proc/driver/nvidia/version").read_text()
     except OSError:
         return None
-    found = re.search(r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", text)
-    return None if found is None else found[1]
+    match = re.search(r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", text)
+    return None if match is None else match[1]

@@ -53,12 +53,12 @@ def slurm_finding(look: "Look | Unavailable") -> Finding:
     if isinstance(look, Unavailable):
         advice = "see that squeue works for this user, or set slurm = false under [collect]"
         return Finding(subject="Slurm", verdict=Verdict.LIMITED, found=look.reason, advice=advice)
-    given = sum(grant.gpus for job in look.jobs for grant in job.given or () if not grant.is_shared)
+    allocated = sum(grant.gpus for job in look.jobs for grant in job.given or () if not grant.is_shared)
     runs = sum(job.state in HOLDING for job in look.jobs)
     waits = sum(job.tasks for job in look.jobs if job.state is JobState.PENDING)
     gpus = sum(node.gpus or 0 for node in look.nodes)
-    found = (
-        f"cluster {look.cluster}: {many(len(look.nodes), 'node')}, {given} of {gpus} GPUs given out, "
+    sentence = (
+        f"cluster {look.cluster}: {many(len(look.nodes), 'node')}, {allocated} of {gpus} GPUs given out, "
         f"{many(runs, 'job')} {'runs' if runs == 1 else 'run'}, {waits} {'waits' if waits == 1 else 'wait'}"
     )
     doubted = [node for node in look.nodes if node.state is OutOfService.UNASKED]
@@ -67,10 +67,12 @@ def slurm_finding(look: "Look | Unavailable") -> Finding:
         return Finding(
             subject="Slurm",
             verdict=Verdict.LIMITED,
-            found=f"{found}; on {many(len(doubted), 'node')} ({names}) more is given out than its jobs show",
+            found=(
+                f"{sentence}; on {many(len(doubted), 'node')} ({names}) more is given out than its jobs show"
+            ),
             advice="give this account AdminLevel=Operator (sacctmgr), or run the service as SlurmUser",
         )
-    return Finding(subject="Slurm", verdict=Verdict.GOOD, found=found)
+    return Finding(subject="Slurm", verdict=Verdict.GOOD, found=sentence)
 
 
 def engine(config: "Config") -> Iterator[Finding]:
@@ -95,19 +97,19 @@ def engine_finding(controller: "Controller", reach: "Reach") -> Finding:
 
     save = "" if controller.kill_wait_s is None else f", {text.length(controller.kill_wait_s)} to save itself"
     again = text.length(controller.requeue_rest_s)
-    found = (
+    sentence = (
         f"pause by requeuehold{save}; resume by release, {again} after that at the earliest; "
         "start, move, resize and end are Slurm's and owners' own"
     )
     if not controller.holds_saved:
-        found += f"; a job that ends with {SAVED} by itself is not held (RequeueExitHold={SAVED})"
+        sentence += f"; a job that ends with {SAVED} by itself is not held (RequeueExitHold={SAVED})"
     if reach is Reach.ALL:
         whose = "of everybody who allows it"
-        return Finding(subject="Slurm's jobs", verdict=Verdict.GOOD, found=f"those {whose}: {found}")
+        return Finding(subject="Slurm's jobs", verdict=Verdict.GOOD, found=f"those {whose}: {sentence}")
     return Finding(
         subject="Slurm's jobs",
         verdict=Verdict.LIMITED,
-        found=f"this account's own alone: {found}",
+        found=f"this account's own alone: {sentence}",
         advice="`sacctmgr modify user NAME set AdminLevel=Operator` lets it act on those of all who allow it",
     )
 
@@ -127,22 +129,22 @@ def nodes(data: Path) -> Iterator[Finding]:
 
 def nodes_finding(rows: "list[ManagerNodesRow]") -> Finding:
     """Whether each node that gives out GPUs is measured; ``rows`` are those of ``manager_nodes``."""
-    given = [row for row in rows if row["gpus"]]
+    nodes_with_gpus = [row for row in rows if row["gpus"]]
     subject = "Kubernetes nodes" if rows and rows[0].get("manager") == "kubernetes" else "Slurm nodes"
-    unseen = [row["node"] for row in given if not row["measured_gpus"]]
-    fewer = [row["node"] for row in given if 0 < row["measured_gpus"] < (row["gpus"] or 0)]
+    unseen = [row["node"] for row in nodes_with_gpus if not row["measured_gpus"]]
+    fewer = [row["node"] for row in nodes_with_gpus if 0 < row["measured_gpus"] < (row["gpus"] or 0)]
     if not unseen and not fewer:
-        found = f"measured is {many(len(given), 'node')} of {len(given)} with GPUs"
-        return Finding(subject=subject, verdict=Verdict.GOOD, found=found)
-    told = [
-        f"{len(names)} of {many(len(given), 'node')} with GPUs {what}: {_named(names)}"
+        sentence = f"measured is {many(len(nodes_with_gpus), 'node')} of {len(nodes_with_gpus)} with GPUs"
+        return Finding(subject=subject, verdict=Verdict.GOOD, found=sentence)
+    sentences = [
+        f"{len(names)} of {many(len(nodes_with_gpus), 'node')} with GPUs {what}: {_named(names)}"
         for names, what in ((unseen, "measured by nobody here"), (fewer, "measured in part"))
         if names
     ]
     return Finding(
         subject=subject,
         verdict=Verdict.LIMITED,
-        found="; ".join(told),
+        found="; ".join(sentences),
         advice="give their exporters to --source dcgm=URL,URL; a node's name and its exporter's Hostname "
         "label match whole or up to the first dot",
     )

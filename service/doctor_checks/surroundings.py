@@ -51,20 +51,20 @@ def look_around(
     """
     yield _gpus()
     yield Seen(finding=slurm.slurm(config))
-    history = _prometheus(access, given=given, now_ms=now_ms)
+    history = _prometheus(access, has_address=given, now_ms=now_ms)
     yield history
     yield _exporters(config, exporters, history.exporters)
     yield Seen(finding=_kubernetes(os.environ))
 
 
-def sources_of(seen: Sequence[Seen]) -> tuple[str, ...]:
+def sources_of(processes: Sequence[Seen]) -> tuple[str, ...]:
     """What is to be read from now on; empty: nothing was found that is alive. Pure."""
-    return tuple(source for each in seen for source in each.sources)
+    return tuple(source for each in processes for source in each.sources)
 
 
-def history_of(seen: Sequence[Seen]) -> str | None:
+def history_of(processes: Sequence[Seen]) -> str | None:
     """The Prometheus whose past can be imported. Pure."""
-    return next((each.history for each in seen if each.history is not None), None)
+    return next((each.history for each in processes if each.history is not None), None)
 
 
 def _gpus() -> Seen:
@@ -72,7 +72,7 @@ def _gpus() -> Seen:
     return Seen(finding=finding, sources=() if finding.verdict is Verdict.ABSENT else ("nvml",))
 
 
-def _prometheus(access: "Access", *, given: bool, now_ms: int) -> Seen:
+def _prometheus(access: "Access", *, has_address: bool, now_ms: int) -> Seen:
     from collector.sources.prometheus.import_history import NoDcgmMetrics, dcgm_metrics
     from collector.sources.prometheus.server import ImportFailed, PrometheusServer
 
@@ -90,7 +90,7 @@ def _prometheus(access: "Access", *, given: bool, now_ms: int) -> Seen:
             finding=found(Verdict.LIMITED, what, "have it scrape dcgm-exporter, port 9400 of each node")
         )
     except ImportFailed as failed:
-        if given:
+        if has_address:
             return Seen(finding=found(Verdict.TROUBLE, str(failed)))
         what = f"none answers at {access.url}"
         return Seen(finding=found(Verdict.ABSENT, what, "name yours with --prometheus URL"))

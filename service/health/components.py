@@ -81,9 +81,9 @@ class HealthBoard:
         """
         bound_ms, now_ms = round(bound_s * 1000), self._clock.monotonic_ms()
         with self._guard:
-            known = self._records.get(name)
-            if known is not None:
-                self._records[name] = replace(known, bound_ms=bound_ms, patient=patient)
+            record = self._records.get(name)
+            if record is not None:
+                self._records[name] = replace(record, bound_ms=bound_ms, patient=patient)
                 return
             first_ms = bound_ms + round(first_s * 1000)
             self._records[name] = _Record(
@@ -132,8 +132,8 @@ def _judged(name: str, record: _Record, now_ms: int) -> Component:
     if record.reason is not None and (over or not record.patient):
         state, reason = ComponentState.FAILING, record.reason
     elif over:
-        heard = "nothing yet" if age_s is None else f"nothing for {age_s:.0f} s"
-        state, reason = ComponentState.LATE, f"{heard}; it is due within {bound_s:.0f} s"
+        sentence = "nothing yet" if age_s is None else f"nothing for {age_s:.0f} s"
+        state, reason = ComponentState.LATE, f"{sentence}; it is due within {bound_s:.0f} s"
     elif last_ms is None:
         return Component(name=name, state=ComponentState.STARTING, age_s=None, bound_s=bound_s)
     else:

@@ -91,11 +91,11 @@ def verdict(
     status, reason = _by_condition(condition, now_ms)
     if status == "starting":
         return status, reason
-    told = reason if status == "degraded" else None
-    bad = [each.sentence for each in components if each.state.is_bad and not _is_told(each, told)]
+    reason_shown = reason if status == "degraded" else None
+    bad = [each.sentence for each in components if each.state.is_bad and not _is_told(each, reason_shown)]
     if not bad:
         return status, reason
-    return "degraded", "; ".join([*([] if told is None else [told]), *bad])
+    return "degraded", "; ".join([*([] if reason_shown is None else [reason_shown]), *bad])
 
 
 def _is_told(component: Component, told: str | None) -> bool:

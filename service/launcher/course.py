@@ -52,8 +52,8 @@ def step(course: StateMachine, event: model.Event, now_s: float) -> Transition:
         doing = replace(turn.course, queue=tuple(later), doing=first)
         why = fitness.objection(first)
         refused = model.Notify(text=f"not done: {why}")
-        taken = _take(doing, first, now_s) if why is None else turns.done(doing, why, refused)
-        turn = Transition(course=taken.course, actions=turn.actions + taken.actions)
+        transition = _take(doing, first, now_s) if why is None else turns.done(doing, why, refused)
+        turn = Transition(course=transition.course, actions=turn.actions + transition.actions)
     return turn
 
 

@@ -92,7 +92,7 @@ class Pusher:
         """Send all that waits. Raises ``HeadAway``, ``SpoolTrouble``."""
         with self._client(timeout_s) as client:
             while True:
-                before, was_told = self._received, self._echo is not None
+                before, had_echo = self._received, self._echo is not None
                 receipt = self._post(client)
                 if receipt.spool != self._spool.name:
                     self._echo = receipt.now_ms, steady_ms()
@@ -100,7 +100,7 @@ class Pusher:
                 self._spool.forget(receipt.stored)
                 self._received = receipt.received
                 self._echo = receipt.now_ms, steady_ms()
-                if not was_told:  # the first answer is only there to be sent back
+                if not had_echo:  # the first answer is only there to be sent back
                     continue
                 waits = bool(self._spool.next(self._received, 1))
                 if not waits or receipt.is_full or self._received == before:
@@ -125,15 +125,15 @@ class Pusher:
     def _meet(self, receipt: NodeReceipt) -> None:
         """Remember who answers. Raises ``HeadAway`` where that is an older head than was heard before."""
         answers = None if receipt.head is None else Term(**asdict(receipt.head))
-        heard = self._spool.head
-        if heard is not None and is_older(answers, heard):
+        head = self._spool.head
+        if head is not None and is_older(answers, head):
             raise HeadAway(OLDER)
         if answers is not None:
             self._spool.heard(answers)
 
     def _body(self) -> bytes:
-        told = self._echo is not None
-        records = fitting(self._spool.next(self._received), MOST_PAGES_BYTES) if told else ()
+        has_echo = self._echo is not None
+        records = fitting(self._spool.next(self._received), MOST_PAGES_BYTES) if has_echo else ()
         waiting, oldest_ms = self._spool.beyond(self._received)
         while True:
             now, sent_ms = steady_ms(), self._now_ms()
@@ -179,22 +179,22 @@ class Pusher:
 
 def _receipt(response: "httpx.Response") -> NodeReceipt:
     try:
-        found = response.json()
+        document = response.json()
         return NodeReceipt(
-            spool=str(found["spool"]),
-            stored=int(found["stored"]),
-            received=int(found["received"]),
-            now_ms=int(found["now_ms"]),
-            is_full=found["is_full"] is True,
-            notes=tuple(on_a_line(str(note), LONGEST_ANSWER) for note in found["notes"]),
-            head=_term(found.get("head")),
+            spool=str(document["spool"]),
+            stored=int(document["stored"]),
+            received=int(document["received"]),
+            now_ms=int(document["now_ms"]),
+            is_full=document["is_full"] is True,
+            notes=tuple(on_a_line(str(note), LONGEST_ANSWER) for note in document["notes"]),
+            head=_term(document.get("head")),
         )
     except (ValueError, KeyError, TypeError) as error:  # BadBatch is a ValueError
         raise HeadAway("what answers there is no head of Fallow, or one of another version") from error
 
 
-def _term(found: "dict[str, object] | None") -> HeadTerm | None:
-    term = term_of(found)
+def _term(document: "dict[str, object] | None") -> HeadTerm | None:
+    term = term_of(document)
     return None if term is None else HeadTerm(**asdict(term))
 
 

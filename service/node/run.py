@@ -177,8 +177,8 @@ class _Node:
             return
         state = self._spool.state
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        word = "the head takes what is pushed" if trouble is None else f"the head is away: {trouble}"
-        notify(f"STATUS={word}, since {since}")
+        sentence = "the head takes what is pushed" if trouble is None else f"the head is away: {trouble}"
+        notify(f"STATUS={sentence}, since {since}")
         if trouble is not None:
             self._say(
                 f"The head took nothing: {trouble}. {state.waiting} ticks wait here, {state.lost} were lost."

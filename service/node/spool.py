@@ -183,9 +183,9 @@ class Spool:
         """Delete ticks up to a number that are from before a time, or of that time."""
         chosen = "FROM ticks WHERE sequence <= ? AND at_ms <= ?"
         total = f"SELECT coalesce(sum(length(page) + {ROW_BYTES}), 0) {chosen}"
-        gone = db.execute(total, (up_to, before_ms)).fetchone()
+        totals = db.execute(total, (up_to, before_ms)).fetchone()
         db.execute(f"DELETE {chosen}", (up_to, before_ms))
-        self._bytes -= int(gone[0])
+        self._bytes -= int(totals[0])
 
     def close(self) -> None:
         """Close the file."""
@@ -205,16 +205,20 @@ class Spool:
 
     def _opened(self) -> sqlite3.Connection:
         try:
-            made = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-            made.execute("PRAGMA journal_mode = WAL")
-            made.execute("PRAGMA synchronous = FULL")  # a tick that was told as kept survives a power cut
-            made.executescript(SCHEMA)
+            connection = sqlite3.connect(
+                self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(
+                "PRAGMA synchronous = FULL"
+            )  # a tick that was told as kept survives a power cut
+            connection.executescript(SCHEMA)
         except sqlite3.Error as error:
             raise SpoolTrouble(
                 f"the spool {self._path} cannot be opened: {error}. If it is damaged, move it away: what was "
                 "in it is lost, and the head will say so"
             ) from error
-        return made
+        return connection
 
     def _transaction(self) -> "_Transaction":
         return _Transaction(self._db, self._path, self._guard, self._counted)

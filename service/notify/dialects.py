@@ -66,5 +66,5 @@ def _line(line: str) -> str:
     )
 
 
-def _joined(found: "re.Match[str]") -> str:
-    return f"{found[0]}{JOINER}"
+def _joined(match: "re.Match[str]") -> str:
+    return f"{match[0]}{JOINER}"

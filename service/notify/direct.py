@@ -13,10 +13,10 @@ from service.notify.sender import send_plain, spare_loopback
 def main() -> int:
     """Send it; 0 when somebody took it."""
     spare_loopback(os.environ)
-    given = json.load(sys.stdin)
-    found = send_plain(given["address"], given["title"], given["text"])
-    sys.stdout.write(found)
-    return 1 if found else 0
+    order = json.load(sys.stdin)
+    problem = send_plain(order["address"], order["title"], order["text"])
+    sys.stdout.write(problem)
+    return 1 if problem else 0
 
 
 if __name__ == "__main__":

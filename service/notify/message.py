@@ -127,19 +127,21 @@ def receivers(to: str, config: DeliveryConfig) -> tuple[str, ...]:
 
 def address_of(receiver: str, config: DeliveryConfig, environment: Mapping[str, str] | None = None) -> str:
     """The address of one of ``receivers``, secrets filled in. Raises ``NoAddress``."""
-    given = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     if "://" in receiver:
-        return _filled(receiver, given)
+        return _filled(receiver, variables)
     route, _, place = receiver.rpartition("#")
     found = config.routes.get(route, ())
     addresses = {str(number): address for number, address in enumerate(found)}
     if place not in addresses:
-        known = ", ".join(config.routes) or "none is configured"
+        choices = ", ".join(config.routes) or "none is configured"
         name = route or receiver
         if name == OWNERS:
             raise NoAddress(f"{OWNERS} is no address: it means every holder, each about themselves")
-        raise NoAddress(f"there is no route {name!r} under [delivery.routes] ({known}), and it is no address")
-    return _filled(addresses[place], given)
+        raise NoAddress(
+            f"there is no route {name!r} under [delivery.routes] ({choices}), and it is no address"
+        )
+    return _filled(addresses[place], variables)
 
 
 def harmless(address: str) -> str:
@@ -151,8 +153,8 @@ def harmless(address: str) -> str:
     before_query = rest.partition("?")[0]
     head, _, path = before_query.partition("/")
     host = head.rpartition("@")[2]
-    told = scheme in _HOSTED and "@" not in path and _HOST.fullmatch(host)
-    return f"{scheme}://{host if told else '...'}"
+    match = scheme in _HOSTED and "@" not in path and _HOST.fullmatch(host)
+    return f"{scheme}://{host if match else '...'}"
 
 
 _HOSTED = frozenset(
@@ -174,13 +176,13 @@ _HOSTED = frozenset(
 _HOST = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d+)?")
 
 
-def _filled(address: str, given: Mapping[str, str]) -> str:
-    def quoted(found: "re.Match[str]") -> str:
-        name = found[0][2:-1]
-        if not name.startswith("file:") and name not in given:
+def _filled(address: str, variables: Mapping[str, str]) -> str:
+    def quoted(match: "re.Match[str]") -> str:
+        name = match[0][2:-1]
+        if not name.startswith("file:") and name not in variables:
             raise NoAddress(f"{harmless(address)} needs ${name} in the service's environment")
         try:
-            return quote(secret(found[0], given), safe="")
+            return quote(secret(match[0], variables), safe="")
         except NoSecret as error:
             raise NoAddress(str(error)) from error
 

@@ -97,8 +97,8 @@ class Outbox:
 
     def _read(self, but: Container[str]) -> Iterator[Posted]:
         places = (place for place in self.folder.glob("[!.]*") if place.name not in but)
-        found = [read(place) for place in places if (place / MESSAGE).is_file()]
-        for message in sorted(found, key=lambda each: (each.made_ms, each.id)):
+        messages = [read(place) for place in places if (place / MESSAGE).is_file()]
+        for message in sorted(messages, key=lambda each: (each.made_ms, each.id)):
             yield Posted(message=message, standing=standing(message, read_log(self.folder / message.id)))
 
     def _begin(self, message: Message, now_ms: int) -> bool:
@@ -134,8 +134,10 @@ class Outbox:
 
 def read(place: Path) -> Message:
     """The message in a folder."""
-    found = json.loads((place / MESSAGE).read_text())
-    return Message(**{**found, "body": Body(found["body"]), "attachments": tuple(found["attachments"])})
+    document = json.loads((place / MESSAGE).read_text())
+    return Message(
+        **{**document, "body": Body(document["body"]), "attachments": tuple(document["attachments"])}
+    )
 
 
 def read_log(place: Path) -> list[Event]:
@@ -144,8 +146,10 @@ def read_log(place: Path) -> list[Event]:
     events = []
     for line in path.read_bytes().splitlines() if path.exists() else ():
         with suppress(ValueError, KeyError, TypeError):
-            found = json.loads(line)
-            events.append(Event(at_ms=found["at_ms"], what=What(found["what"]), found=found["found"]))
+            document = json.loads(line)
+            events.append(
+                Event(at_ms=document["at_ms"], what=What(document["what"]), found=document["found"])
+            )
     return events
 
 
@@ -225,8 +229,8 @@ class Undelivered:
         now_ms = self._clock.now_ms()
         found = self._found
         if found is None or abs(now_ms - found[0]) > LOOKED_MS:
-            made = [each.made_ms for each in glimpses(self._outbox, "") if each.standing.next_ms is not None]
-            found = self._found = (now_ms, len(made), min(made, default=None))
+            times = [each.made_ms for each in glimpses(self._outbox, "") if each.standing.next_ms is not None]
+            found = self._found = (now_ms, len(times), min(times, default=None))
         _, count, oldest_ms = found
         return count, None if oldest_ms is None else max(now_ms - oldest_ms, 0) / 1000
 
@@ -257,11 +261,11 @@ def _head(path: Path) -> tuple[str, str]:
     """Key and receiver from the first bytes. Raises ValueError where they do not stand there."""
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES).decode(errors="ignore")
-    decoder, found, at = json.JSONDecoder(), [], 0
+    decoder, values, at = json.JSONDecoder(), [], 0
     for name in ("key", "to"):
         opening = f'{"{" if name == "key" else ", "}"{name}": '
         if not head.startswith(opening, at):
             raise ValueError(f"{path} does not begin with key and receiver")
         value, at = decoder.raw_decode(head, at + len(opening))
-        found.append(str(value))
-    return found[0], found[1]
+        values.append(str(value))
+    return values[0], values[1]

@@ -41,9 +41,9 @@ def main() -> int:
         if due_ms is None or due_ms > _now_ms():
             return 0
         note(place, Event(at_ms=_now_ms(), what=What.BEGUN))
-        found = send(message, address, place)
-        note(place, Event(at_ms=_now_ms(), what=What.FAILED if found else What.SENT, found=found))
-    return 1 if found else 0
+        problem = send(message, address, place)
+        note(place, Event(at_ms=_now_ms(), what=What.FAILED if problem else What.SENT, found=problem))
+    return 1 if problem else 0
 
 
 def spare_loopback(environment: MutableMapping[str, str]) -> None:
@@ -66,8 +66,8 @@ def send_plain(address: str, title: str, text: str) -> str:
 def _sent(address: str, prepare: "Callable[[NotifyBase], None]", message: Message, place: Path | None) -> str:
     import apprise
 
-    said = _Said()
-    logging.getLogger("apprise").addHandler(said)
+    output = _Said()
+    logging.getLogger("apprise").addHandler(output)
     target: NotifyBase = apprise.Apprise.instantiate(_patient(address), suppress_exceptions=True)
     if target is None:
         return f"{harmless(address)} is no address that Apprise knows"
@@ -81,7 +81,7 @@ def _sent(address: str, prepare: "Callable[[NotifyBase], None]", message: Messag
         body_format=_FORMATS[message.body],
         attach=None if place is None else [str(place / name) for name in message.attachments] or None,
     )
-    return "" if done else f"{harmless(address)}: {said.newest or 'it was refused, or nobody answered'}"
+    return "" if done else f"{harmless(address)}: {output.newest or 'it was refused, or nobody answered'}"
 
 
 def _schemas(target: "NotifyBase") -> frozenset[str]:
@@ -97,18 +97,18 @@ _FORMATS = {Body.HTML: "html", Body.MARKDOWN: "markdown", Body.TEXT: "text"}
 
 def _pass_over(target: "NotifyBase", kept: Path) -> None:
     """Have the library ask here who has taken the message, and say here who does, receiver by receiver."""
-    taken = set(kept.read_text().split()) if kept.exists() else set()
+    ids = set(kept.read_text().split()) if kept.exists() else set()
 
     def slot(key: object, per_message: bool) -> str:
         return hashlib.sha256(repr(target._slot(key, per_message)).encode()).hexdigest()
 
     def is_delivered(key: object, per_message: bool = False) -> bool:
-        return slot(key, per_message) in taken
+        return slot(key, per_message) in ids
 
     def mark_delivered(key: object, per_message: bool = False) -> None:
         if type(key) is object:  # the library's mark for a whole piece has no name that lasts
             return
-        taken.add(slot(key, per_message))
+        ids.add(slot(key, per_message))
         with kept.open("a") as file:
             file.write(f"{slot(key, per_message)}\n")
             file.flush()

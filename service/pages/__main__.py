@@ -71,8 +71,8 @@ def behind_guard(make: "Callable[P, ASGIApp]") -> "Callable[P, ASGIApp]":
     from service.pages.server.drawing_turns import DrawingTurns
     from service.pages.server.host_check import guarded
 
-    def made(*given: P.args, **named: P.kwargs) -> "ASGIApp":
-        return guarded(DrawingTurns().around(make(*given, **named)))
+    def made(*args: P.args, **named: P.kwargs) -> "ASGIApp":
+        return guarded(DrawingTurns().around(make(*args, **named)))
 
     return made
 
@@ -81,8 +81,8 @@ def with_places(bind: Callable[P, socket]) -> Callable[P, socket]:
     """``bind``, whose socket accepts as many connections as there are places, and as one person may have."""
     from service.pages.server.connections import bounded
 
-    def bound(*given: P.args, **named: P.kwargs) -> socket:
-        return bounded(bind(*given, **named))
+    def bound(*args: P.args, **named: P.kwargs) -> socket:
+        return bounded(bind(*args, **named))
 
     return bound
 
@@ -95,10 +95,10 @@ def at_once(bind: Callable[P, socket]) -> Callable[P, socket]:
     part of an answer waits for that of the first (RFC 896, RFC 1122 4.2.3.2; docs/decisions/0020).
     """
 
-    def bound(*given: P.args, **named: P.kwargs) -> socket:
-        made = bind(*given, **named)
-        made.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # what it accepts inherits this
-        return made
+    def bound(*args: P.args, **named: P.kwargs) -> socket:
+        sock = bind(*args, **named)
+        sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # what it accepts inherits this
+        return sock
 
     return bound
 

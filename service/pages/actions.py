@@ -35,12 +35,12 @@ def giving(start: datetime, end: datetime) -> None:
     Raises ``ClientError``.
     """
     try:
-        found = queries.given_back(start, end)
+        savings = queries.given_back(start, end)
     except (NoData, StoreOlder, UnknownQuery):
         return
-    st.markdown(f"**What the actions did give back.** {told_total(found.total)}")
-    if found.classes:
-        tabled(giving_frame(found), "given-back", "What each class of action gave back, in GPU-hours")
+    st.markdown(f"**What the actions did give back.** {told_total(savings.total)}")
+    if savings.classes:
+        tabled(giving_frame(savings), "given-back", "What each class of action gave back, in GPU-hours")
 
 
 PER_PAGE = 25
@@ -68,10 +68,10 @@ def _body(stage: Stage) -> None:
         st.caption("Nothing was done in this time. Advice is only said, unless a mode is set to ask or auto.")
         return
     find_box(stage.view)
-    found = [each for each in actions if _matches(each, stage.view.find)]
-    pages = -(-len(found) // PER_PAGE)
+    actions_shown = [each for each in actions if _matches(each, stage.view.find)]
+    pages = -(-len(actions_shown) // PER_PAGE)
     at = st.pagination(pages, key="actions-page") - 1 if pages > 1 else 0
-    for each in found[at * PER_PAGE : (at + 1) * PER_PAGE]:
+    for each in actions_shown[at * PER_PAGE : (at + 1) * PER_PAGE]:
         _one(stage, each)
 
 
@@ -121,8 +121,8 @@ def _one(stage: Stage, action: Action) -> None:
     with st.container(border=True, key=f"action-{action.action}", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             ground = _ground(stage, action)
-            word = "undone" if action.undone_by is not None else action.outcome or "being done"
-            st.html(tag(word, ground, readable(ground)), width="content")
+            outcome = "undone" if action.undone_by is not None else action.outcome or "being done"
+            st.html(tag(outcome, ground, readable(ground)), width="content")
             st.markdown(f"**{plain(action.verb)}**", width="content")
             linked(stage, action.job)
             st.space("stretch")

@@ -50,15 +50,15 @@ def show(site: Site) -> None:
 
 
 def _body(scene: PageContext) -> None:
-    asked_gpus = queries.begin("gpus_now", **scene.view.filters)
-    asked_now = queries.begin("cluster_now", **scene.view.filters)
-    asked_findings = queries.begin("findings", open=True, **scene.asked_until_now)
-    gpus = asked_gpus()
+    gpus_now = queries.begin("gpus_now", **scene.view.filters)
+    cluster_now = queries.begin("cluster_now", **scene.view.filters)
+    findings = queries.begin("findings", open=True, **scene.asked_until_now)
+    gpus = gpus_now()
     cells, axis, many = _cells(scene, gpus)
     if cells.empty:
         nothing_matches(scene)
         return
-    _now(scene, asked_now())
+    _now(scene, cluster_now())
     st.subheader("Nodes over time" if many else "GPUs over time", anchor=False)
     some = "state" in cells and bool(cells["state"].eq(GpuState.WITHHELD.value).any())
     heat_keys(scene.colours, withheld=some)
@@ -77,7 +77,7 @@ def _body(scene: PageContext) -> None:
         st.caption("Click a node to see its GPUs.")
     else:
         st.caption("Click a row for everything measured on that GPU, or choose one in the table.")
-    _table(scene, gpus, asked_findings())
+    _table(scene, gpus, findings())
 
 
 def _cells(scene: PageContext, gpus: pd.DataFrame) -> tuple[pd.DataFrame, TimeAxis, bool]:
@@ -116,8 +116,8 @@ def _withheld(row: "ClusterNowRecord") -> list[tuple[str, str]]:
     if not row.get("withheld_gpus"):
         return []
     why = row.get("withheld_because")
-    told = text.gpus(row["withheld_gpus"])
-    return [(label_of(GpuState.WITHHELD), told if text.missing(why) else f"{told}: {why}")]
+    count = text.gpus(row["withheld_gpus"])
+    return [(label_of(GpuState.WITHHELD), count if text.missing(why) else f"{count}: {why}")]
 
 
 def _follow(scene: PageContext, picked: "VegaLiteState", *, many: bool) -> None:
@@ -152,8 +152,8 @@ def _table(scene: PageContext, gpus: pd.DataFrame, findings: pd.DataFrame) -> No
         open_gpu(scene, str(gpus.iloc[chosen[0]]["uuid"]))
 
 
-def gpu_table(gpus: pd.DataFrame, scene: PageContext, found: Mapping[str, str]) -> pd.DataFrame:
-    """``gpus_now`` as it stands on the screen, with what was ``found`` by UUID; ratios as percent."""
+def gpu_table(gpus: pd.DataFrame, scene: PageContext, sentences: Mapping[str, str]) -> pd.DataFrame:
+    """``gpus_now`` as it stands on the screen, with what was ``sentences`` by UUID; ratios as percent."""
     named = zip(gpus["node"], gpus["gpu_place"], gpus["uuid"], strict=True)
     shown = gpus.assign(
         gpu=[wording.short_gpu(*each) for each in named],
@@ -161,7 +161,7 @@ def gpu_table(gpus: pd.DataFrame, scene: PageContext, found: Mapping[str, str]) 
         since=[scene.since(each) for each in records(gpus)],
         utilization=gpus[["utilization_ratio", "engines_ratio"]].astype(float).max(axis=1) * 100,
         memory=gpus["memory_used_bytes"] / gpus["memory_total_bytes"] * 100,
-        found=gpus["uuid"].map(found).fillna(gpus["state_reason"].replace("", None)),
+        found=gpus["uuid"].map(sentences).fillna(gpus["state_reason"].replace("", None)),
     )
     return shown.assign(model=shown["model"].str.removeprefix("NVIDIA "))[list(COLUMNS)]
 
@@ -175,15 +175,15 @@ def _found(findings: pd.DataFrame) -> dict[str, str]:
 
 
 def _columns() -> "dict[str, ColumnConfig | str]":
-    told: dict[str, ColumnConfig | str] = {**COLUMNS}
+    columns: dict[str, ColumnConfig | str] = {**COLUMNS}
     for column in ("utilization", "memory"):
-        told[column] = st.column_config.ProgressColumn(
+        columns[column] = st.column_config.ProgressColumn(
             COLUMNS[column], format="%.0f %%", min_value=0, max_value=100, width="small"
         )
-    told["user_name"] = st.column_config.TextColumn("Held by", width="small")
-    told["project"] = st.column_config.TextColumn("Project", width="small")
-    told["job_name"] = st.column_config.TextColumn("Job", width="small")
-    told["found"] = st.column_config.TextColumn("Found", width="medium")
-    told["power_w"] = st.column_config.NumberColumn("Power", format="%.0f W")
-    told["temperature_c"] = st.column_config.NumberColumn("Temp.", format="%d °C")
-    return told
+    columns["user_name"] = st.column_config.TextColumn("Held by", width="small")
+    columns["project"] = st.column_config.TextColumn("Project", width="small")
+    columns["job_name"] = st.column_config.TextColumn("Job", width="small")
+    columns["found"] = st.column_config.TextColumn("Found", width="medium")
+    columns["power_w"] = st.column_config.NumberColumn("Power", format="%.0f W")
+    columns["temperature_c"] = st.column_config.NumberColumn("Temp.", format="%d °C")
+    return columns

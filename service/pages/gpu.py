@@ -44,11 +44,11 @@ def _body(scene: PageContext) -> None:
         query_params=address(shared(scene.view)),
     )
     gpus = queries.ask("gpus_now")
-    found = gpus[gpus["uuid"] == scene.view.gpu]
-    if found.empty:
+    row_of_gpu = gpus[gpus["uuid"] == scene.view.gpu]
+    if row_of_gpu.empty:
         show_notice(NO_SUCH_GPU)
         return
-    row: GpusNowRecord = records(found)[0]
+    row: GpusNowRecord = records(row_of_gpu)[0]
     _head(scene, row)
     _energy(scene, row)
     _timeline(scene, row)
@@ -69,11 +69,11 @@ def _head(scene: PageContext, row: "GpusNowRecord") -> None:
         st.html(state_tag(row["state"], label_of(row["state"]), scene.colours), width="content")
     memory = f"{text.size(row['memory_used_bytes'])} of {text.size(row['memory_total_bytes'])}"
     who = [str(row[name]) for name in ("user_name", "job_name") if not text.missing(row[name])]
-    held = " · ".join(who) or ("nobody" if text.missing(row["job"]) else "somebody")
+    holder = " · ".join(who) or ("nobody" if text.missing(row["job"]) else "somebody")
     facts(
         (
             ("model", str(row["model"])),
-            ("held by", held),
+            ("held by", holder),
             (
                 "utilization",
                 f"{text.percent(row['utilization_ratio'])} ({RUNGS.get(row['rung'] or 0, 'no measure')})",
@@ -99,14 +99,14 @@ def _energy(scene: PageContext, row: "GpusNowRecord") -> None:
     own = records(ledger[ledger["key"] == row["uuid"]])
     used, wasted = energy.used(own), energy.wasted(own)
     if own and used.kwh is not None:
-        told = f"{energy.written(used)} in this time"
+        sentence = f"{energy.written(used)} in this time"
         idle = f", {energy.written(wasted)} of it while it was held and did nothing" if wasted.kwh else ""
-        st.caption(f"Energy: {told}{idle}.")
+        st.caption(f"Energy: {sentence}{idle}.")
 
 
 def _timeline(scene: PageContext, row: "GpusNowRecord") -> None:
-    asked = {"uuid": row["uuid"], **scene.window.steps}
-    timeline = queries.ask("gpu_timeline", **asked)
+    parameters = {"uuid": row["uuid"], **scene.window.steps}
+    timeline = queries.ask("gpu_timeline", **parameters)
     holders = queries.ask("gpu_holders", uuid=row["uuid"], **scene.window.span)
     total = row["memory_total_bytes"]
     lanes = measured_lanes(lanes_of(text.known(total)), timeline)
@@ -176,9 +176,11 @@ def _processes(scene: PageContext, row: "GpusNowRecord") -> None:
     }
     for sentence in wording.doubts(processes["flags"].iloc[0]):
         st.caption(sentence)
-    kept = shown[list(names)].rename(columns=names)
+    columns_shown = shown[list(names)].rename(columns=names)
     grid(
-        kept.loc[:, [c for c in kept if kept[c].astype(str).str.len().gt(0).any()]],
+        columns_shown.loc[
+            :, [c for c in columns_shown if columns_shown[c].astype(str).str.len().gt(0).any()]
+        ],
         hide_index=True,
         column_config={"pid": st.column_config.NumberColumn(format="%d")},
     )
@@ -197,14 +199,14 @@ def _events(scene: PageContext, row: "GpusNowRecord") -> None:
 
 def _strangers(scene: PageContext, row: "GpusNowRecord") -> None:
     """Who was on it though others were given it, and whose claim could not be read; silent when nobody."""
-    asked = {"uuid": row["uuid"], **scene.window.span}
-    found, unclear = (
-        queries.ask_if_kept("intrusions", **asked),
-        queries.ask_if_kept("unclear_claims", **asked),
+    parameters = {"uuid": row["uuid"], **scene.window.span}
+    intrusions, unclear = (
+        queries.ask_if_kept("intrusions", **parameters),
+        queries.ask_if_kept("unclear_claims", **parameters),
     )
-    if found is not None and not found.empty:
+    if intrusions is not None and not intrusions.empty:
         st.subheader("On it, though it was given to others", anchor=False)
-        grid(intruders_table(found, scene), hide_index=True, placeholder=text.NOTHING)
+        grid(intruders_table(intrusions, scene), hide_index=True, placeholder=text.NOTHING)
     if unclear is not None and not unclear.empty:
         st.subheader("Claims that could not be read", anchor=False)
         shown = pd.DataFrame(
@@ -220,19 +222,19 @@ def _strangers(scene: PageContext, row: "GpusNowRecord") -> None:
         grid(shown, hide_index=True, placeholder=text.NOTHING)
 
 
-def intruders_table(found: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
+def intruders_table(frame: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
     """``intrusions`` as they stand on the screen."""
     return pd.DataFrame(
         {
-            "Person": found["user_name"],
-            "pid": found["pid"].astype(str),
-            "Name": found["process_name"],
-            "Given to": found["given_to"],
-            "From": found["from_ts"].map(scene.when),
-            "To": ["still" if text.missing(at) else scene.when(at) for at in found["to_ts"]],
-            "Memory": found["memory_used_bytes"].map(text.size),
-            "GPU time": found["sm_ratio"].map(text.percent),
-            "Command": found["command"],
+            "Person": frame["user_name"],
+            "pid": frame["pid"].astype(str),
+            "Name": frame["process_name"],
+            "Given to": frame["given_to"],
+            "From": frame["from_ts"].map(scene.when),
+            "To": ["still" if text.missing(at) else scene.when(at) for at in frame["to_ts"]],
+            "Memory": frame["memory_used_bytes"].map(text.size),
+            "GPU time": frame["sm_ratio"].map(text.percent),
+            "Command": frame["command"],
         }
     )
 

@@ -118,11 +118,11 @@ def _body(scene: PageContext) -> None:
     if scene.view.job is None:
         _list(scene, jobs)
         return
-    found = jobs[jobs["job"] == scene.view.job]
-    if found.empty:
+    rows_of_job = jobs[jobs["job"] == scene.view.job]
+    if rows_of_job.empty:
         show_notice(NO_SUCH_JOB)
         return
-    _one(scene, records(found)[0])
+    _one(scene, records(rows_of_job)[0])
 
 
 def _measured(scene: PageContext) -> None:
@@ -159,9 +159,9 @@ def label_of_job(row: "JobsTuple") -> str:
 
 
 def _list(scene: PageContext, jobs: pd.DataFrame) -> None:
-    held, wasted = jobs["gpu_hours"].sum(), jobs["wasted_gpu_hours"].sum()
+    hours, wasted = jobs["gpu_hours"].sum(), jobs["wasted_gpu_hours"].sum()
     st.header(
-        f"{text.many(len(jobs), 'job')} held {text.gpu_hours(held)}; {text.gpu_hours(wasted)} of them were "
+        f"{text.many(len(jobs), 'job')} held {text.gpu_hours(hours)}; {text.gpu_hours(wasted)} of them were "
         "wasted outright",
         anchor=False,
     )
@@ -235,8 +235,8 @@ def _one(scene: PageContext, row: "JobsRecord") -> None:
 
 def _told(row: "JobsRecord") -> str:
     name = plain(row["job_name"] if not text.missing(row["job_name"]) else row["job"])
-    told = verdict(row)
-    return name if told is None else f"{name}: {told}"
+    sentence = verdict(row)
+    return name if sentence is None else f"{name}: {sentence}"
 
 
 def _facts(scene: PageContext, row: "JobsRecord") -> None:
@@ -268,15 +268,17 @@ def _facts(scene: PageContext, row: "JobsRecord") -> None:
         items.append(("energy", energy.written(energy.used([row]))))
         items.append(("of it while it did nothing", energy.written(energy.wasted([row]))))
     facts(items)
-    found = queries.ask_if_kept("patterns", project=scene.asked.get("project"), user=scene.asked.get("user"))
-    if (told := pattern_of_job(found, str(row["job"]))) is not None:
+    patterns = queries.ask_if_kept(
+        "patterns", project=scene.asked.get("project"), user=scene.asked.get("user")
+    )
+    if (told := pattern_of_job(patterns, str(row["job"]))) is not None:
         facts([("worked in the last 24 hours", told)])
 
 
 def _found(scene: PageContext, job: str) -> None:
     """What was found about the job, one message over all its GPUs."""
-    found = queries.ask("findings", **scene.asked_until_now)
-    groups = messages(found[found["job"] == job])
+    findings = queries.ask("findings", **scene.asked_until_now)
+    groups = messages(findings[findings["job"] == job])
     if groups:
         st.subheader("Found", anchor=False)
     for group in groups:
@@ -378,19 +380,19 @@ def began_earlier(jobs: pd.DataFrame) -> list[bool]:
 
 
 def _columns(jobs: pd.DataFrame) -> "dict[str, ColumnConfig | str]":
-    told: dict[str, ColumnConfig | str] = {**COLUMNS}
+    columns: dict[str, ColumnConfig | str] = {**COLUMNS}
     most = float(jobs["gpu_hours"].max())
-    told["gpu_hours"] = st.column_config.NumberColumn("Held", format="%.1f")
-    told["used_gpu_hours"] = st.column_config.NumberColumn("Used", format="%.1f")
-    told["wasted_gpu_hours"] = st.column_config.ProgressColumn(
+    columns["gpu_hours"] = st.column_config.NumberColumn("Held", format="%.1f")
+    columns["used_gpu_hours"] = st.column_config.NumberColumn("Used", format="%.1f")
+    columns["wasted_gpu_hours"] = st.column_config.ProgressColumn(
         "Wasted", format="%.1f", min_value=0, max_value=max(most, 1.0)
     )
-    told["utilization"] = st.column_config.ProgressColumn(
+    columns["utilization"] = st.column_config.ProgressColumn(
         "Utilization", format="%.0f %%", min_value=0, max_value=100
     )
-    told["energy_kwh"] = st.column_config.NumberColumn("kWh", format="%.1f")
-    told["job_name"] = st.column_config.TextColumn("Job", width=180)
-    told["verdict"] = st.column_config.TextColumn("Verdict", width=VERDICT_PX)
-    told["from_ts"] = st.column_config.DatetimeColumn("From", format="D MMM HH:mm")
-    told["to_ts"] = st.column_config.DatetimeColumn("To", format="D MMM HH:mm")
-    return told
+    columns["energy_kwh"] = st.column_config.NumberColumn("kWh", format="%.1f")
+    columns["job_name"] = st.column_config.TextColumn("Job", width=180)
+    columns["verdict"] = st.column_config.TextColumn("Verdict", width=VERDICT_PX)
+    columns["from_ts"] = st.column_config.DatetimeColumn("From", format="D MMM HH:mm")
+    columns["to_ts"] = st.column_config.DatetimeColumn("To", format="D MMM HH:mm")
+    return columns

@@ -48,17 +48,17 @@ def prepare() -> None:
 
 
 def _body(scene: PageContext) -> None:
-    asked_usage = queries.begin("usage_over_time", **scene.asked_steps)
-    asked_ledger = queries.begin("ledger_by_state", **scene.asked)
-    asked_findings = queries.begin("findings", open=True, **scene.asked_until_now)
-    asked_states = queries.begin("states_over_time", **scene.asked_steps)
-    asked_people = queries.begin("people", **scene.asked)
+    usage_over_time = queries.begin("usage_over_time", **scene.asked_steps)
+    ledger_by_state = queries.begin("ledger_by_state", **scene.asked)
+    findings = queries.begin("findings", open=True, **scene.asked_until_now)
+    states_over_time = queries.begin("states_over_time", **scene.asked_steps)
+    people = queries.begin("people", **scene.asked)
     before = _before(scene.window)
-    asked_before = (
+    answers_before = (
         queries.begin("usage_over_time", **scene.view.filters, **before.steps),
         queries.begin("ledger_by_state", **scene.view.filters, **before.span),
     )
-    usage, ledger = asked_usage(), asked_ledger()
+    usage, ledger = usage_over_time(), ledger_by_state()
     if usage.empty or not usage["installed_gpus"].fillna(0).gt(0).any():
         nothing_matches(scene)
         return
@@ -66,7 +66,7 @@ def _body(scene: PageContext) -> None:
     st.header(sentence(head, scene.view.of_whom), anchor=False)
     show_rests_on(scene)
     _withheld(scene, head)
-    earlier = headline(asked_before[0](), asked_before[1](), before)
+    earlier = headline(answers_before[0](), answers_before[1](), before)
     figures(leading(head, earlier, scene.window.seconds, scene.view.of_whom), leading=True)
     went = st.container()
     _hero(scene, usage, head)
@@ -78,7 +78,7 @@ def _body(scene: PageContext) -> None:
     with left:
         st.subheader("What the GPUs were doing", anchor=False)
         state_keys(scene.colours, withheld=bool(head.withheld_gpu_hours))
-        states = asked_states()
+        states = states_over_time()
         charted(
             gpus_by_state(states, scene.axis, scene.colours),
             "GPUs in each state over time",
@@ -97,9 +97,9 @@ def _body(scene: PageContext) -> None:
         )
     left, right = st.columns([3, 2], gap="large")
     with left:
-        _wastes(scene, asked_people())
+        _wastes(scene, people())
     with right:
-        _findings(scene, asked_findings())
+        _findings(scene, findings())
     with went:  # the dearest question, asked when the rest of the page stands
         _went(scene)
 
@@ -246,8 +246,8 @@ def _wastes(scene: PageContext, people: pd.DataFrame) -> None:
             for part, colour in zip(PARTS, part_colours(scene.colours), strict=True)
         ]
     )
-    told = "People by wasted GPU-hours, the most first"
-    charted(waste_bars(wasted, scene.colours), told, wasted, "most-wasted", numbers=told)
+    title = "People by wasted GPU-hours, the most first"
+    charted(waste_bars(wasted, scene.colours), title, wasted, "most-wasted", numbers=title)
     st.page_link(
         scene.site["people"],
         label="All people and projects",
@@ -259,10 +259,10 @@ def _wastes(scene: PageContext, people: pd.DataFrame) -> None:
 MOST_FINDINGS = 5
 
 
-def _findings(scene: PageContext, found: pd.DataFrame) -> None:
-    groups = messages(found)
+def _findings(scene: PageContext, frame: pd.DataFrame) -> None:
+    groups = messages(frame)
     st.subheader(f"Open findings: {len(groups)}", anchor=False)
-    if found.empty:
+    if frame.empty:
         st.caption(f"{freshness.calm()}.")
         return
     for group in groups[:MOST_FINDINGS]:

@@ -72,11 +72,11 @@ def about_whom(scene: PageContext) -> Person | None:
 
 def held(scene: PageContext, who: Person) -> "list[JobsRecord]":
     """Draw what they held and used; the jobs that it was. Blocks while it asks. Raises ``ClientError``."""
-    asked = _asked(scene, who)
-    jobs: list[JobsRecord] = records(queries.ask("jobs", **asked))
+    parameters = _asked(scene, who)
+    jobs: list[JobsRecord] = records(queries.ask("jobs", **parameters))
     head = headline(
-        queries.ask("usage_over_time", **asked, step_s=scene.window.step_s),
-        queries.ask("ledger_by_state", **asked),
+        queries.ask("usage_over_time", **parameters, step_s=scene.window.step_s),
+        queries.ask("ledger_by_state", **parameters),
         scene.window,
     )
     sums = held_of(jobs, utilization=head.utilization_ratio, measured=head.measured_ratio)
@@ -98,15 +98,15 @@ def to_change(scene: PageContext, who: Person, jobs: "list[JobsRecord]") -> None
     if not may.may:
         st.caption(f"What to change: {may.why}")
         return
-    said, unsaid = _advised()
-    asked = _asked(scene, who)
-    findings = records(queries.ask("findings", **asked))
-    measured = measured_of(records(queries.ask("ledger_by_job", **asked)))
+    advice, unsaid = _advised()
+    parameters = _asked(scene, who)
+    findings = records(queries.ask("findings", **parameters))
+    measured = measured_of(records(queries.ask("ledger_by_job", **parameters)))
     recurs = queries.recurred(scene.window.from_ts, scene.window.to_ts)
     own = [] if recurs is None else [each for each in recurs.habits if each["user"] == who.name]
     habits = [told_to_owner(each) if who.you else told(each) for each in own]
-    found = changes(jobs, said, findings, measured, name=who.spoken_of, habits=habits)
-    _changes(scene, found, unsaid)
+    recommendations = changes(jobs, advice, findings, measured, name=who.spoken_of, habits=habits)
+    _changes(scene, recommendations, unsaid)
     st.caption(f"The same as a mail or a page: `fallow report my-week --user {_for_code(who.name)}`.")
 
 
@@ -142,12 +142,12 @@ def _advised() -> tuple[Sequence[AdviceRow], tuple[str, ...]]:
         return (), (f"Nothing could be advised about what runs now: {error}",)
 
 
-def _changes(scene: PageContext, found: Changes, first: Sequence[str]) -> None:
+def _changes(scene: PageContext, recommendations: Changes, first: Sequence[str]) -> None:
     st.markdown("**What to change**")
-    lines = (*first, *found.sentences)
+    lines = (*first, *recommendations.sentences)
     st.markdown("\n".join(f"- {plain(wording.localized(line, scene.zone))}" for line in lines))
-    if found.commands:
-        st.code("\n".join(found.commands), language="shell")
+    if recommendations.commands:
+        st.code("\n".join(recommendations.commands), language="shell")
 
 
 def _for_code(name: str) -> str:
@@ -252,9 +252,9 @@ def told_who(frame: pd.DataFrame, by: str) -> str:
     if len(frame) == 1:
         return str(frame["name"].iloc[0])
     if by in MANAGED:
-        known = int(frame["key"].notna().sum())
-        told = text.many(known, ONE[by], KINDS[by] if by == "qos" else KINDS[by].lower())
-        return f"{told} and some unknown" if known < len(frame) else told
+        count = int(frame["key"].notna().sum())
+        told = text.many(count, ONE[by], KINDS[by] if by == "qos" else KINDS[by].lower())
+        return f"{told} and some unknown" if count < len(frame) else told
     column, one = ("user_name", "person") if by == "people" else ("project", "project")
     many = frame[column].nunique()
     told = text.many(many, one, by)
@@ -284,7 +284,7 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
     st.subheader("All figures", anchor=False)
     priced = frame["cost"].notna().any()
     metered = "energy_kwh" in frame and frame["energy_kwh"].gt(0).any()
-    kept = [
+    columns = [
         column
         for column in COLUMNS
         if (column in frame or column in ("wasted_share", "utilization", "pattern"))
@@ -301,7 +301,7 @@ def _table(scene: PageContext, frame: pd.DataFrame, by: str) -> None:
         pattern=[in_short(kinds) or text.NOTHING for kinds in kinds_by(patterns, frame)],
     )
     picked = grid(
-        shown[kept],
+        shown[columns],
         hide_index=True,
         column_config=_columns(frame),
         placeholder=text.NOTHING,
@@ -326,8 +326,8 @@ def _accounted(scene: PageContext, by: str) -> None:
     if scene.asked.get("model"):
         return
     key = {"people": "user", "projects": "project"}.get(by, by)
-    asked = {name: scene.asked.get(name) for name in ("from_ts", "to_ts", "user", "project", "node")}
-    imported = queries.ask_if_kept("accounted_use", **asked, by=key)
+    parameters = {name: scene.asked.get(name) for name in ("from_ts", "to_ts", "user", "project", "node")}
+    imported = queries.ask_if_kept("accounted_use", **parameters, by=key)
     if imported is None or imported.empty:
         return
     st.subheader(accounted.HEADING, anchor=False)

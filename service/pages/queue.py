@@ -76,8 +76,8 @@ def lent() -> pd.DataFrame:
 def _headline(queue: pd.DataFrame, managed: pd.DataFrame) -> str:
     if managed.empty:
         return _sentence(queue)
-    told = plain(manager_queue.told(managed))
-    return told if queue.empty else f"{_sentence(queue)}. {told}"
+    sentence = plain(manager_queue.told(managed))
+    return sentence if queue.empty else f"{_sentence(queue)}. {sentence}"
 
 
 def _sentence(queue: pd.DataFrame) -> str:
@@ -85,10 +85,10 @@ def _sentence(queue: pd.DataFrame) -> str:
         return "Nothing waits in the queue"
     more = " or more" if len(queue) >= MOST else ""
     jobs = "1 job waits" if len(queue) == 1 else f"{text.count(len(queue))}{more} jobs wait"
-    wanted = queue["gpus"].astype(float).sum()
+    gpus = queue["gpus"].astype(float).sum()
     first = queue.iloc[0]
     name = plain(first["name"] or first["job"])
-    return f"{jobs} for {text.some_gpus(wanted)}; {name} is next"
+    return f"{jobs} for {text.some_gpus(gpus)}; {name} is next"
 
 
 def _facts(queue: pd.DataFrame, leases: pd.DataFrame) -> None:
@@ -124,13 +124,13 @@ def _table(stage: Stage, queue: pd.DataFrame) -> None:
         st.subheader("In order", anchor=False)
         st.space("stretch")
         find_box(view)
-    found = matching(queue, view.find, user=view.user, project=view.project)
-    if found.empty:
+    frame = matching(queue, view.find, user=view.user, project=view.project)
+    if frame.empty:
         st.caption("No waiting job matches what was chosen above.")
         return
-    pages = -(-len(found) // PER_PAGE)
+    pages = -(-len(frame) // PER_PAGE)
     at = st.pagination(pages, key="queue-page") - 1 if pages > 1 else 0
-    part = found.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
+    part = frame.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
     picked = grid(
         _shown(stage, part)[list(COLUMNS)],
         hide_index=True,
@@ -143,7 +143,7 @@ def _table(stage: Stage, queue: pd.DataFrame) -> None:
         alt="The waiting jobs in order of their place",
     )
     st.caption(
-        f"{_jobs(len(found))}, the next first. A promised start is kept: nothing that comes later delays it. "
+        f"{_jobs(len(frame))}, the next first. A promised start is kept: nothing that comes later delays it. "
         "Choose a row to look into a job."
     )
     chosen = picked["selection"]["rows"]
@@ -165,12 +165,12 @@ def _shown(stage: Stage, part: pd.DataFrame) -> pd.DataFrame:
 
 
 def _columns() -> "dict[str, ColumnConfig | str]":
-    told: dict[str, ColumnConfig | str] = {**COLUMNS}
-    told["place"] = st.column_config.NumberColumn("Place", width="small")
-    told["gpus"] = st.column_config.NumberColumn("GPUs", format="%g", width="small")
-    told["waits_for"] = st.column_config.TextColumn("Waits for", width="large")
-    told["promised"] = st.column_config.DatetimeColumn("Promised start", format="D MMM HH:mm")
-    return told
+    columns: dict[str, ColumnConfig | str] = {**COLUMNS}
+    columns["place"] = st.column_config.NumberColumn("Place", width="small")
+    columns["gpus"] = st.column_config.NumberColumn("GPUs", format="%g", width="small")
+    columns["waits_for"] = st.column_config.TextColumn("Waits for", width="large")
+    columns["promised"] = st.column_config.DatetimeColumn("Promised start", format="D MMM HH:mm")
+    return columns
 
 
 def _jobs(many: int) -> str:

@@ -41,8 +41,8 @@ STATES = {
 
 def scheduled(stage: Stage) -> None:
     """Draw the schedules and what they wrote; of an opened one, what it says."""
-    found, papers = reports.schedules(), reports.papers()
-    if found is None or papers is None:
+    schedules, papers = reports.schedules(), reports.papers()
+    if schedules is None or papers is None:
         st.header(ELSEWHERE, anchor=False)
         st.caption("This dashboard reads a service elsewhere; `fallow report --list` there says what comes.")
         return
@@ -51,10 +51,10 @@ def scheduled(stage: Stage) -> None:
     if opened is not None:
         _opened(stage, opened)
         return
-    st.header(_sentence(stage, found), anchor=False)
+    st.header(_sentence(stage, schedules), anchor=False)
     if stage.view.report is not None:
         st.info("The report that the address names is not here, or is not yours to read.")
-    _schedules(stage, found)
+    _schedules(stage, schedules)
     _papers(stage, readable, kept_back=len(papers) - len(readable))
 
 
@@ -62,17 +62,19 @@ def how_to_schedule(
     scene: PageContext, kind: str, length: timedelta, *, user: str | None, project: str | None
 ) -> None:
     """The lines that have the report on the screen come by itself, from a few choices."""
-    known = reports.receivers()
+    receivers = reports.receivers()
     with st.expander("Have it come by itself", icon=":material/schedule_send:", key="report-schedule"):
-        wanted = _wished(scene, kind, length, [*known.routes, OWNERS] if known.owners else list(known.routes))
-        wanted = replace(wanted, user=user, project=project)
-        st.code(toml_of(wanted), language="toml")
+        schedule = _wished(
+            scene, kind, length, [*receivers.routes, OWNERS] if receivers.owners else list(receivers.routes)
+        )
+        schedule = replace(schedule, user=user, project=project)
+        st.code(toml_of(schedule), language="toml")
         st.caption(
             "Add these lines to `fallow.toml` in the data folder and start the service again. It is written "
             "into DATA/reports each time"
             + (
                 " and sent."
-                if wanted.to
+                if schedule.to
                 else "; receivers are set up under \\[delivery], see docs/reports.md."
             )
         )
@@ -81,10 +83,10 @@ def how_to_schedule(
 def last_told(last: Delivery, when: Callable[[datetime | None], str]) -> str:
     """What became of the messages of a schedule's last report, in words; ``when`` writes an instant."""
     parts = [f"{many} {STATES.get(state, state)}" for state, many in last.counts.items()]
-    told = ", ".join(parts)
+    sentence = ", ".join(parts)
     if last.next_at is not None and (last.counts.get("failed") or last.counts.get("begun")):
-        told += f", next try {when(last.next_at)}"
-    return told
+        sentence += f", next try {when(last.next_at)}"
+    return sentence
 
 
 def in_its_zone(each: Schedule) -> str:
@@ -94,23 +96,23 @@ def in_its_zone(each: Schedule) -> str:
     return f"{each.next_at.astimezone(ZoneInfo(each.zone)):%a %d %b %H:%M}, {each.zone}"
 
 
-def _sentence(stage: Stage, found: Sequence[Schedule]) -> str:
-    if not found:
+def _sentence(stage: Stage, schedules: Sequence[Schedule]) -> str:
+    if not schedules:
         return "No report comes by itself yet"
-    coming = [(each.next_at, each.name) for each in found if each.next_at is not None]
-    many = "1 report comes" if len(found) == 1 else f"{len(found)} reports come"
+    coming = [(each.next_at, each.name) for each in schedules if each.next_at is not None]
+    many = "1 report comes" if len(schedules) == 1 else f"{len(schedules)} reports come"
     if not coming:
         return f"{many} by themselves, and none has a next time"
     at, name = min(coming)
-    itself = "itself" if len(found) == 1 else "themselves"
+    itself = "itself" if len(schedules) == 1 else "themselves"
     return f"{many} by {itself}; {plain(name)} is next, {stage.when(at)}"
 
 
-def _schedules(stage: Stage, found: Sequence[Schedule]) -> None:
-    if not found:
+def _schedules(stage: Stage, schedules: Sequence[Schedule]) -> None:
+    if not schedules:
         st.caption("Read one, and open *Have it come by itself* under it: it shows the lines to add.")
         return
-    for each in found:
+    for each in schedules:
         with st.container(border=True, key=f"schedule-{each.name}", gap="xsmall"):
             about = f" of {each.about}" if each.about else ""
             st.markdown(f"**{plain(each.name)}** · {plain(each.kind)}{plain(about)}, as {plain(each.format)}")
@@ -194,7 +196,7 @@ def _opened(stage: Stage, paper: Paper) -> None:
             st.code(text, language="json", height=PAPER_PX)
 
 
-def _wished(scene: PageContext, kind: str, length: timedelta, known: list[str]) -> Regular:
+def _wished(scene: PageContext, kind: str, length: timedelta, routes: list[str]) -> Regular:
     first, second, third = st.columns(3, vertical_alignment="bottom")
     often = first.segmented_control(
         "How often",
@@ -213,7 +215,7 @@ def _wished(scene: PageContext, kind: str, length: timedelta, known: list[str]) 
     first, second, third = st.columns(3, vertical_alignment="bottom")
     name = first.text_input("Its name", kind, key=f"schedule-name-{kind}")
     format = second.selectbox("As", ["html", "md", "csv", "json"], key="schedule-format")
-    to = third.multiselect("Sent to", known, key="schedule-to", placeholder="nobody: only written")
+    to = third.multiselect("Sent to", routes, key="schedule-to", placeholder="nobody: only written")
     return Regular(
         name=(name or "").strip() or kind,
         kind=kind,

@@ -84,29 +84,29 @@ def _read(scene: PageContext) -> None:
     kind = scene.view.kind or FIRST
     kind = kind if kind in KINDS else FIRST
     _kinds(kind)
-    wanted = _wanted(scene, kind)
-    if wanted is None:
+    request = _wanted(scene, kind)
+    if request is None:
         return
-    window = _held_window(scene, wanted)
+    window = _held_window(scene, request)
     with st.spinner("Making the report", show_time=False):
-        made = reports.report(kind, window, scene.zone, wanted.user, wanted.project)
-    st.header(plain(made.title), anchor=False)
-    st.caption(period(made))
-    st.markdown(f"**{plain(made.opening)}**")
+        report = reports.report(kind, window, scene.zone, request.user, request.project)
+    st.header(plain(report.title), anchor=False)
+    st.caption(period(report))
+    st.markdown(f"**{plain(report.opening)}**")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="report-files"):
-        _downloads(made)
+        _downloads(report)
         st.space("stretch")
         st.button(
             "Make it again",
             icon=":material/refresh:",
             type="tertiary",
             key="report-again",
-            help=f"Made {scene.when(made.made_at)}; it does not change by itself.",
+            help=f"Made {scene.when(report.made_at)}; it does not change by itself.",
             on_click=_let_go,
         )
-    draw_report(made, scene.colours)
-    _in_a_shell(scene, wanted, window)
-    how_to_schedule(scene, wanted.kind, window[1] - window[0], user=wanted.user, project=wanted.project)
+    draw_report(report, scene.colours)
+    _in_a_shell(scene, request, window)
+    how_to_schedule(scene, request.kind, window[1] - window[0], user=request.user, project=request.project)
 
 
 def _kinds(kind: str) -> None:
@@ -155,7 +155,7 @@ def _whose(view: UrlState) -> str | None:
     """The person whose week may be read here; ``None`` where that is to be said first, which was drawn."""
     signed = jobs.visitor() if acting_allowed() else None
     own = None if signed is None else signed.caller.name
-    wanted = view.user or own
+    user = view.user or own
     if acting_allowed() and signed is None:
         show_notice(
             Notice(
@@ -166,7 +166,7 @@ def _whose(view: UrlState) -> str | None:
             )
         )
         return None
-    if wanted is None:
+    if user is None:
         show_notice(
             Notice(
                 title="Whose week?",
@@ -176,36 +176,36 @@ def _whose(view: UrlState) -> str | None:
             )
         )
         return None
-    may = may_read(wanted)
+    may = may_read(user)
     if not may.may and own is not None:
         st.info(f"{may.why} Below is your own.", icon=":material/person:")
         return own
-    return wanted
+    return user
 
 
-def _held_window(scene: PageContext, wanted: Wanted) -> tuple[datetime, datetime]:
+def _held_window(scene: PageContext, request: Wanted) -> tuple[datetime, datetime]:
     """The window that was current when this report was first asked for here."""
     view = scene.view
-    asked = (wanted, view.range, view.since, view.until)
-    held: tuple[object, tuple[datetime, datetime]] | None = st.session_state.get(HELD)
-    if held is None or held[0] != asked:
-        held = (asked, (scene.window.from_ts, scene.window.to_ts))
-        st.session_state[HELD] = held
-    return held[1]
+    question = (request, view.range, view.since, view.until)
+    entry: tuple[object, tuple[datetime, datetime]] | None = st.session_state.get(HELD)
+    if entry is None or entry[0] != question:
+        entry = (question, (scene.window.from_ts, scene.window.to_ts))
+        st.session_state[HELD] = entry
+    return entry[1]
 
 
 def _let_go() -> None:
     st.session_state.pop(HELD, None)
 
 
-def _downloads(made: Report) -> None:
-    about = f"-{made.subject}" if made.subject else ""
+def _downloads(report: Report) -> None:
+    about = f"-{report.subject}" if report.subject else ""
     for name in FORMATS:
         label, mime = FILES[name]
         st.download_button(
             label,
-            partial(reports.report_text, made, name),
-            file_name=f"fallow-{made.kind}{about}-{made.span.end:%Y-%m-%d}.{name}",
+            partial(reports.report_text, report, name),
+            file_name=f"fallow-{report.kind}{about}-{report.span.end:%Y-%m-%d}.{name}",
             mime=mime,
             icon=":material/download:",
             key=f"report-as-{name}",
@@ -213,11 +213,11 @@ def _downloads(made: Report) -> None:
         )
 
 
-def _in_a_shell(scene: PageContext, wanted: Wanted, window: tuple[datetime, datetime]) -> None:
-    words = [wanted.kind, "--since", length_text(window[1] - window[0])]
+def _in_a_shell(scene: PageContext, request: Wanted, window: tuple[datetime, datetime]) -> None:
+    words = [request.kind, "--since", length_text(window[1] - window[0])]
     if not scene.view.live:
         words += ["--until", f"{window[1]:%Y-%m-%dT%H:%M}"]
-    for flag, value in (("--user", wanted.user), ("--project", wanted.project)):
+    for flag, value in (("--user", request.user), ("--project", request.project)):
         words += [flag, value] if value else []
     st.subheader("The same in a shell", anchor=False)
     st.code(submit_form.command("report", *words), language="shell", wrap_lines=True)

@@ -20,12 +20,12 @@ def show(site: Site) -> None:
 
 
 def _body(stage: Stage) -> None:
-    found = queries.settings()
-    if found is None:
+    setting_rows = queries.settings()
+    if setting_rows is None:
         st.header("The configuration of another machine", anchor=False)
         st.caption("It reads a service elsewhere; `fallow config` there prints what it runs with.")
         return
-    chosen = [each for each in found if each.origin != DEFAULT]
+    chosen = [each for each in setting_rows if each.origin != DEFAULT]
     st.header(_sentence(chosen), anchor=False)
     st.caption(
         "From the file in the data folder; a flag typed when the service was started stands above it and is "
@@ -33,7 +33,7 @@ def _body(stage: Stage) -> None:
     )
     only = st.toggle("Only what somebody set", value=bool(chosen), key="settings-only")
     find = st.text_input("Find a setting", key="settings-find", placeholder="idle, retention, port ...")
-    rows = [each for each in (chosen if only else found) if (find or "").lower() in each.key.lower()]
+    rows = [each for each in (chosen if only else setting_rows) if (find or "").lower() in each.key.lower()]
     if not rows:
         st.caption("No setting of that name." if find else "Nothing was set: every value is the default.")
         return
@@ -46,7 +46,7 @@ def _body(stage: Stage) -> None:
             column_config={"Setting": st.column_config.TextColumn(width="medium")},
             alt=f"The settings of {table}, their values and where each came from",
         )
-    tabled(as_frame(found), "settings", "Every setting, its value and where it came from")
+    tabled(as_frame(setting_rows), "settings", "Every setting, its value and where it came from")
 
 
 def as_frame(rows: list[SettingRow] | tuple[SettingRow, ...]) -> pd.DataFrame:

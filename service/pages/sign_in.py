@@ -91,12 +91,12 @@ def readable(given: str) -> bool:
 
 def sign_in_by_address() -> None:
     """Take the code out of the address that ``fallow up`` printed, and sign in with it; before any page."""
-    given = st.query_params.get(PARAMETER)
-    if given is None:
+    secret = st.query_params.get(PARAMETER)
+    if secret is None:
         return
     del st.query_params[PARAMETER]
     if acting_allowed():
-        _sign_in(given)
+        _sign_in(secret)
 
 
 def who() -> None:
@@ -116,26 +116,26 @@ def who() -> None:
             "dashboard was started, or a token of your own."
         )
         with st.form("sign-in", border=False, clear_on_submit=True):
-            given = st.text_input("Code or token", type="password", key="sign-in-secret")
+            secret = st.text_input("Code or token", type="password", key="sign-in-secret")
             if st.form_submit_button("Sign in"):
-                _sign_in(given.strip())
+                _sign_in(secret.strip())
                 if jobs.visitor() is not None:
                     st.rerun()
         if trouble := st.session_state.get("sign-in-trouble"):
             st.error(spoken(trouble))
 
 
-def _sign_in(given: str) -> None:
+def _sign_in(secret: str) -> None:
     """Only what was given counts: nothing is never answered with a power that lies about here."""
     st.session_state.pop("sign-in-trouble", None)
-    if not readable(given):
+    if not readable(secret):
         st.session_state["sign-in-trouble"] = "Not signed in: that is neither a code nor a token."
         return
     try:
-        if hmac.compare_digest(given.encode(), _code().encode()):
+        if hmac.compare_digest(secret.encode(), _code().encode()):
             line = connect_acting()
         else:
-            line = connect_acting(token=given)
+            line = connect_acting(token=secret)
         st.session_state[SIGNED] = Visitor(caller=line.whoami(), line=line)
     except ClientError as error:
         st.session_state["sign-in-trouble"] = f"Not signed in: {error}"

@@ -70,8 +70,8 @@ class Recent:
 
 def submitted(stage: Stage) -> None:
     """Draw the list of submitted jobs."""
-    found_jobs = recent()
-    jobs = found_jobs.jobs
+    jobs_recent = recent()
+    jobs = jobs_recent.jobs
     st.header(_sentence(jobs), anchor=False)
     if jobs.empty:
         st.caption("A job started with `fallow run` appears here; the Queue page composes the command.")
@@ -80,15 +80,15 @@ def submitted(stage: Stage) -> None:
         ended = st.toggle("Also what has ended", key="launched-ended")
         st.space("stretch")
         find_box(stage.view)
-    found = matching(jobs, stage.view.find, user=stage.view.user, project=stage.view.project)
-    found = found if ended else found[found["state"].isin(LIVE)]
-    if found.empty:
+    frame = matching(jobs, stage.view.find, user=stage.view.user, project=stage.view.project)
+    frame = frame if ended else frame[frame["state"].isin(LIVE)]
+    if frame.empty:
         st.caption("No job matches what was chosen above." if len(jobs) else "Nothing is running or waiting.")
         return
-    _table(stage, found)
-    left = unlisted(found_jobs, ended=ended)
-    if left:
-        st.caption(left)
+    _table(stage, frame)
+    rest = unlisted(jobs_recent, ended=ended)
+    if rest:
+        st.caption(rest)
 
 
 def one(stage: Stage, name: str) -> None:
@@ -159,10 +159,10 @@ def _sentence(jobs: pd.DataFrame) -> str:
     return ", ".join(parts)
 
 
-def _table(stage: Stage, found: pd.DataFrame) -> None:
-    pages = -(-len(found) // PER_PAGE)
+def _table(stage: Stage, frame: pd.DataFrame) -> None:
+    pages = -(-len(frame) // PER_PAGE)
     at = st.pagination(pages, key="launched-page") - 1 if pages > 1 else 0
-    part = found.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
+    part = frame.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
     shown = part.assign(
         name=part["name"].where(part["name"].fillna("").astype(bool), part["job"]),
         stood=[_stood(row) for row in rows(part)],
@@ -225,28 +225,30 @@ def _devices(job: JobDetail) -> str:
 
 
 def _asked(job: JobDetail) -> str:
-    asked = asked_gpus(job.submission.min_gpus, job.submission.max_gpus, job.submission.share)
-    return f"{asked} GPU" if asked == "1" else f"{asked} GPUs"
+    gpus = asked_gpus(job.submission.min_gpus, job.submission.max_gpus, job.submission.share)
+    return f"{gpus} GPU" if gpus == "1" else f"{gpus} GPUs"
 
 
 def _facts(stage: Stage, job: JobDetail) -> None:
     items = [("by", job.user or "unknown"), ("project", job.project or text.NOTHING)]
     items.append(("asked for", _asked(job)))
-    wanted = job.submission
-    if wanted.memory_bytes is not None:
-        items.append(("memory on each", text.size(wanted.memory_bytes)))
-    items += [("priority", str(wanted.priority))] if wanted.priority else []
-    items += [(what, said) for what, said in (("kind", wanted.kind), ("world", wanted.mobility)) if said]
+    submission = job.submission
+    if submission.memory_bytes is not None:
+        items.append(("memory on each", text.size(submission.memory_bytes)))
+    items += [("priority", str(submission.priority))] if submission.priority else []
+    items += [
+        (what, said) for what, said in (("kind", submission.kind), ("world", submission.mobility)) if said
+    ]
     items += [("kept apart by", job.sharing)] if job.sharing != "whole" else []
-    items.append(("may be paused for others", "yes" if wanted.preemptible else "no"))
+    items.append(("may be paused for others", "yes" if submission.preemptible else "no"))
     times = (("submitted", job.submitted_ms), ("started", job.started_ms), ("ended", job.ended_ms))
     items += [(what, stage.when(instant(at))) for what, at in times if at is not None]
     now = acting.now()
-    kept_until, heard = instant(job.keep_until_ms), instant(job.last_seen_ms)
-    if kept_until is not None and kept_until > now:
-        items.append(("kept until", stage.when(kept_until)))
-    if heard is not None and job.state != "ended":
-        items.append(("last heard of", f"{text.length((now - heard).total_seconds())} ago"))
+    keep_until, last_sign = instant(job.keep_until_ms), instant(job.last_seen_ms)
+    if keep_until is not None and keep_until > now:
+        items.append(("kept until", stage.when(keep_until)))
+    if last_sign is not None and job.state != "ended":
+        items.append(("last heard of", f"{text.length((now - last_sign).total_seconds())} ago"))
     facts([*items, ("id", job.job)])
 
 
@@ -256,8 +258,8 @@ def _life(stage: Stage, job: JobDetail) -> None:
         return
     st.subheader("Its life, and its world over time", anchor=False)
     colours = stand_colours(stage.colours)
-    seen = [stand for stand in STANDS if stand in set(life["state"])]
-    keys([(swatch(colours[stand]), STANDS[stand], None) for stand in seen])
+    states = [stand for stand in STANDS if stand in set(life["state"])]
+    keys([(swatch(colours[stand]), STANDS[stand], None) for stand in states])
     charted(
         life_chart(life, stage.colours, utc=stage.view.tz == "utc"),
         "Where the job stood over time, and on how many GPUs it ran",
@@ -271,7 +273,7 @@ def _life(stage: Stage, job: JobDetail) -> None:
 def _told_and_done(stage: Stage, job: JobDetail) -> None:
     if job.directives:
         st.subheader("What it was told", anchor=False)
-        told = pd.DataFrame(
+        frame = pd.DataFrame(
             {
                 "Number": [each.number for each in job.directives],
                 "Told to": [each.verb for each in job.directives],
@@ -283,16 +285,16 @@ def _told_and_done(stage: Stage, job: JobDetail) -> None:
                 "Why": [reason_of(each) for each in job.directives],
             }
         )
-        grid(told.iloc[::-1], hide_index=True, placeholder=text.NOTHING, alt="The directives of this job")
+        grid(frame.iloc[::-1], hide_index=True, placeholder=text.NOTHING, alt="The directives of this job")
     if job.actions:
         st.subheader("What was done about it", anchor=False)
         action_table(stage, job.actions)
 
 
 def _columns() -> "dict[str, ColumnConfig | str]":
-    told: dict[str, ColumnConfig | str] = {**COLUMNS}
-    told["held"] = st.column_config.NumberColumn("Has", width="small", help="GPUs that it has now")
-    told["message"] = st.column_config.TextColumn("Why", width="medium")
+    columns: dict[str, ColumnConfig | str] = {**COLUMNS}
+    columns["held"] = st.column_config.NumberColumn("Has", width="small", help="GPUs that it has now")
+    columns["message"] = st.column_config.TextColumn("Why", width="medium")
     for name in ("submitted", "started", "ended"):
-        told[name] = st.column_config.DatetimeColumn(COLUMNS[name], format="D MMM HH:mm")
-    return told
+        columns[name] = st.column_config.DatetimeColumn(COLUMNS[name], format="D MMM HH:mm")
+    return columns

@@ -121,11 +121,11 @@ def _answer(scene: PageContext, before: Replayed, after: Replayed, changed: dict
         )
     )
     frame = compared(after, before, ACTIONS)
-    kept = [name for name in COLUMNS if name in frame and (name != "before" or changed)]
+    columns = [name for name in COLUMNS if name in frame and (name != "before" or changed)]
     charted(
         given_chart(frame, scene.colours, both=bool(changed)),
         "GPU-hours that each kind of action would have given back, with the error that was earned",
-        frame[kept].rename(columns=COLUMNS),
+        frame[columns].rename(columns=COLUMNS),
         "what-if",
         numbers="What each kind of action would have given back",
     )
@@ -215,38 +215,38 @@ def _sentence(after: Replayed, before: Replayed, changed: Mapping[str, float]) -
     )
 
 
-def _hours(found: Replayed, action: str) -> float:
-    return sum(float(each["gpu_hours"]) for each in found.given if each["action"] == action)
+def _hours(replay: Replayed, action: str) -> float:
+    return sum(float(each["gpu_hours"]) for each in replay.given if each["action"] == action)
 
 
-def _times(found: Replayed) -> str:
-    times = sum(int(each["disturbed"]) for each in found.given if each["action"] == "pause")
+def _times(replay: Replayed) -> str:
+    times = sum(int(each["disturbed"]) for each in replay.given if each["action"] == "pause")
     return "once" if times == 1 else f"{text.count(times)} times"
 
 
-def _bar(found: Replayed) -> str:
-    earned = found.earned
+def _bar(replay: Replayed) -> str:
+    earned = replay.earned
     if earned["median_error"] is None or earned["total_error"] is None:
         return "Too few idle times were recorded to earn an error bar."
     return (
         f"The error bars are earned: of {text.count(earned['cases'])} times that an owner would have been "
         f"told, what was expected then was off by {text.percent(earned['median_error'])} at the median."
-        + _others(found)
+        + _others(replay)
     )
 
 
-def _bare(found: Replayed) -> str:
+def _bare(replay: Replayed) -> str:
     """The classes that have no row."""
-    if not found.bare:
+    if not replay.bare:
         return ""
-    *first, last = (DEEDS[action] for action in found.bare)
+    *first, last = (DEEDS[action] for action in replay.bare)
     named = f"{', '.join(first)} or {last}" if first else last
     return f" Nothing would have come of {named}; only jobs of `fallow run` say what these need to know."
 
 
-def _others(found: Replayed) -> str:
+def _others(replay: Replayed) -> str:
     """What the bars of the other classes were earned by, where they have one."""
-    cases = {str(each["action"]): int(each["cases"]) for each in found.given if each["low"] is not None}
+    cases = {str(each["action"]): int(each["cases"]) for each in replay.given if each["low"] is not None}
     return "".join(
         " " + words.format(text.many(cases[action], one))
         for action, (words, one) in HELD_AGAINST.items()

@@ -56,26 +56,26 @@ class ProbeTable:
 
     def look(self, pids: Iterable[int], now_ms: int) -> dict[int, Process]:
         """A process for each pid that is not gone; the same object while nothing changed."""
-        asked = list(pids)
+        pids_list = list(pids)
         try:
-            answer = wire.ask(self._path, {"verb": "look", "pids": asked}, self._trusted)
+            answer = wire.ask(self._path, {"verb": "look", "pids": pids_list}, self._trusted)
             trees = answer["processes"]
             if not isinstance(trees, Mapping):
                 raise ValueError("it answers without processes")
-            found = self._read(trees)
+            processes = self._read(trees)
         except (Unanswered, Refused, Unreadable, KeyError, ValueError) as error:
             self._went_away(str(error))
             self._settled = False
-            return self._own.look(asked, now_ms)
+            return self._own.look(pids_list, now_ms)
         if self._away is not None:
             log.warning("fallow-probe answers again")
             self._away = None
         self._settled = bool(answer.get("settled"))
         if self._faulty:
-            found |= self._own.look(self._faulty, now_ms)
-        known = {pid: self._same(pid, process) for pid, process in found.items()}
-        self._known = known
-        return dict(known)
+            processes |= self._own.look(self._faulty, now_ms)
+        starts = {pid: self._same(pid, process) for pid, process in processes.items()}
+        self._known = starts
+        return dict(starts)
 
     def has_settled(self, pids: Iterable[int]) -> bool:
         """Whether another look can say nothing new."""
@@ -90,19 +90,19 @@ class ProbeTable:
 
         Raises Unreadable where none can: then probe and service are of two versions.
         """
-        found: dict[int, Process] = {}
+        processes: dict[int, Process] = {}
         faults: dict[int, Unreadable] = {}
         for pid, tree in trees.items():
             try:
-                found[int(pid)] = from_tree(Process, tree)
+                processes[int(pid)] = from_tree(Process, tree)
             except Unreadable as error:
                 faults[int(pid)] = error
-        if faults and not found:
+        if faults and not processes:
             raise next(iter(faults.values()))
         for amiss in faults.keys() - self._faulty:
             log.error("fallow-probe: what it says of process %d cannot be read: %s", amiss, faults[amiss])
         self._faulty = frozenset(faults)
-        return found
+        return processes
 
     def _same(self, pid: int, process: Process) -> Process:
         before = self._known.get(pid)
@@ -127,10 +127,10 @@ def find_daemon(trusted: Sequence[int] = (0,), search: MpsSearch | None = None) 
         return (search or MpsSearch()).find()
     request: wire.Request = {"verb": "mps", "directory": os.environ.get(PIPE_DIRECTORY)}
     try:
-        found: Mps = from_tree(Mps, wire.ask(path, request, trusted)["mps"])
+        mps: Mps = from_tree(Mps, wire.ask(path, request, trusted)["mps"])
     except (Unanswered, Refused, Unreadable, KeyError) as error:
         return Mps(why=f"fallow-probe could not look for an MPS daemon: {error}")
-    return found
+    return mps
 
 
 class HandCheckpointer:
@@ -153,15 +153,15 @@ class HandCheckpointer:
     def host(self) -> Host:
         """What is known of the machine; of one whose hand does not answer nothing can be checkpointed."""
         try:
-            found: Host = from_tree(Host, self._ask({"verb": "host"})["host"])
+            result: Host = from_tree(Host, self._ask({"verb": "host"})["host"])
         except (Unanswered, Refused, Unreadable, KeyError):
             return Host(architecture="unknown", driver_major=None, uid=os.geteuid(), available_bytes=None)
         return Host(
-            architecture=found.architecture,
+            architecture=result.architecture,
             driver_major=major(self._driver_version()),
-            uid=found.uid,
-            available_bytes=found.available_bytes,
-            mps_pids=found.mps_pids,
+            uid=result.uid,
+            available_bytes=result.available_bytes,
+            mps_pids=result.mps_pids,
             drivers=self._drivers,
         )
 
@@ -194,20 +194,20 @@ class HandCheckpointer:
     def look(self, pids: Sequence[int], begun_ms: Begun = NOT_SAID) -> Deed:
         """Only their states; blocks for a moment."""
         try:
-            found: Deed = from_tree(Deed, self._ask({"verb": "look", "pids": list(pids)})["deed"])
+            deed: Deed = from_tree(Deed, self._ask({"verb": "look", "pids": list(pids)})["deed"])
         except (Unanswered, Refused, Unreadable, KeyError) as error:
             return Deed(ok=False, found=f"fallow-hand: {error}")
-        return found
+        return deed
 
     def _begin(
-        self, verb: str, pids: Sequence[int], held: ProcessMemory, locks: Sequence[int] = ()
+        self, verb: str, pids: Sequence[int], process_memory: ProcessMemory, locks: Sequence[int] = ()
     ) -> Ongoing:
         processes = [[pid, self._started_ms.get(pid) or _started_ms(pid)] for pid in pids]
-        gone = [pid for pid, started_ms in processes if started_ms is None]
-        if gone:
-            return Over(Deed(ok=False, found=f"process {gone[0]} is gone; nothing was done", undone=True))
+        ended = [pid for pid, started_ms in processes if started_ms is None]
+        if ended:
+            return Over(Deed(ok=False, found=f"process {ended[0]} is gone; nothing was done", undone=True))
         try:
-            sizes = {str(pid): dict(each) for pid, each in held.items()}
+            sizes = {str(pid): dict(each) for pid, each in process_memory.items()}
             request: wire.Request = {"verb": verb, "processes": processes, "held": sizes}
             connection = wire.begin(self._path, request, self._trusted, locks)
         except Unanswered as error:
@@ -231,12 +231,12 @@ class Asked:
             return None
         with self._connection:
             try:
-                found: Deed = from_tree(Deed, wire.finish(self._connection)["deed"])
+                deed: Deed = from_tree(Deed, wire.finish(self._connection)["deed"])
             except Refused as refused:
                 return Deed(ok=False, found=f"fallow-hand refuses: {refused}", undone=True)
             except (Unanswered, Unreadable, KeyError) as error:
                 return Deed(ok=False, found=f"what fallow-hand did is not known: {error}")
-        return found
+        return deed
 
 
 class HandNotifier:
@@ -251,10 +251,10 @@ class HandNotifier:
             return Told(missed=("terminal: the owner's account is not known",))
         request: wire.Request = {"verb": "tell", **to_tree(notice)}
         try:
-            found: Told = from_tree(Told, wire.ask(self._path, request, self._trusted)["told"])
+            outcome: Told = from_tree(Told, wire.ask(self._path, request, self._trusted)["told"])
         except (Unanswered, Refused, Unreadable, KeyError) as error:
             return Told(missed=(f"terminal: {error}",))
-        return found
+        return outcome
 
 
 def _started_ms(pid: int) -> int | None:

@@ -102,8 +102,8 @@ class Hand:
             case "host":
                 return {"host": to_tree(self._checkpointer.host())}
             case "targets":
-                seen = tuple(from_tree(Seen, each) for each in request["seen"])
-                return {"targets": [to_tree(each) for each in self._checkpointer.targets(seen)]}
+                processes = tuple(from_tree(Seen, each) for each in request["seen"])
+                return {"targets": [to_tree(each) for each in self._checkpointer.targets(processes)]}
             case "look":
                 return {"deed": to_tree(self._states(_pids(request)))}
             case "pause":
@@ -123,8 +123,8 @@ class Hand:
             raise Refused(f"acting is stopped: {stopped} is there")
         for pid, started_ms in processes:
             self._must_be_meant(pid, started_ms)
-        held = self._measure([pid for pid, _ in processes])
-        unknown = next((pid for pid, _ in processes if not held.get(pid)), None)
+        memory = self._measure([pid for pid, _ in processes])
+        unknown = next((pid for pid, _ in processes if not memory.get(pid)), None)
         if unknown is not None:
             raise Refused(f"the driver does not say what process {unknown} holds, so it might not fit back")
         with self._acting:
@@ -133,26 +133,28 @@ class Hand:
                 raise Refused(f"fallow-hand pauses {PROCESSES_AN_HOUR} processes within the hour at most")
             if not self._pauses.take("all", now_s):
                 raise Refused(f"{PAUSES_AN_HOUR} pauses were made within the hour; fallow-hand makes no more")
-            number = self._journal.begun("pause", processes, uid, held)
-            return self._done(number, self._checkpointer.pause(list(dict(processes)), held, dict(processes)))
+            number = self._journal.begun("pause", processes, uid, memory)
+            return self._done(
+                number, self._checkpointer.pause(list(dict(processes)), memory, dict(processes))
+            )
 
     def _resume(self, request: Request, uid: int) -> Deed:
         """A stop file does not hold this up: it is the way back.
 
         The locks of GPUs that came along are kept open by whoever restores, until it is done.
         """
-        processes, told, locks = _processes(request), _held(request), request.get(DESCRIPTORS, ())
+        processes, requested, locks = _processes(request), _held(request), request.get(DESCRIPTORS, ())
         paused = self._journal.paused()
         for pid, started_ms in processes:
             if not any(pid == each and is_same_start(at_ms, started_ms) for each, at_ms in paused):
                 raise Refused(f"process {pid} was not paused by fallow-hand")
             self._must_be_meant(pid, started_ms)
         # Only of a pause that an older version made is the service's word all there is.
-        held = {pid: self._journal.held(pid) or told.get(pid, {}) for pid, _ in processes}
+        memory = {pid: self._journal.held(pid) or requested.get(pid, {}) for pid, _ in processes}
         with self._acting:
             number = self._journal.begun("resume", processes, uid)
             pids, begun_ms = list(dict(processes)), dict(processes)
-            return self._done(number, self._checkpointer.resume(pids, held, locks, begun_ms))
+            return self._done(number, self._checkpointer.resume(pids, memory, locks, begun_ms))
 
     def _states(self, pids: Sequence[int]) -> Deed:
         """Where they stand. It becomes an account only for those that it has paused at some time; another one
@@ -163,8 +165,8 @@ class Hand:
         if begun_ms:
             deed = self._checkpointer.look(list(begun_ms), begun_ms)
         others = [pid for pid in pids if pid not in begun_ms]
-        held = self._measure(others) if others else {}
-        states = {str(pid): "running" if held.get(pid) else NEVER_PAUSED for pid in others}
+        memory = self._measure(others) if others else {}
+        states = {str(pid): "running" if memory.get(pid) else NEVER_PAUSED for pid in others}
         return replace(deed, states={**states, **deed.states})
 
     def _done(self, number: int, ongoing: Ongoing) -> Deed:
@@ -174,10 +176,10 @@ class Hand:
         return deed
 
     def _must_be_meant(self, pid: int, started_ms: int) -> None:
-        found = self._look(pid)
-        if found is None or not is_same_start(found.started_ms, started_ms):
+        result = self._look(pid)
+        if result is None or not is_same_start(result.started_ms, started_ms):
             raise Refused(f"process {pid} is gone, or another one by now")
-        if not found.uid:
+        if not result.uid:
             raise Refused(f"process {pid} is root's or nobody knows whose; fallow-hand leaves it alone")
 
     def _tell(self, request: Request, uid: int) -> Mapping[str, object]:
@@ -191,10 +193,10 @@ class Hand:
         if not self._messages.take(notice.uid, self._now_s()):
             raise Refused(f"{MESSAGES_AN_HOUR} messages went to uid {notice.uid} within the hour")
         number = self._journal.begun("tell", ((notice.uid or 0, 0),), uid)
-        told = self._notifier.notify(notice)
-        found = "; ".join((*told.reached, *told.missed))
-        self._journal.ended(number, ok=bool(told.reached), undone=False, found=found)
-        return {"told": to_tree(told)}
+        outcome = self._notifier.notify(notice)
+        summary = "; ".join((*outcome.reached, *outcome.missed))
+        self._journal.ended(number, ok=bool(outcome.reached), undone=False, found=summary)
+        return {"told": to_tree(outcome)}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -227,20 +229,20 @@ def _pids(request: Request) -> list[int]:
 
 
 def _processes(request: Request) -> list[tuple[int, int]]:
-    found = [(int(pid), int(started_ms)) for pid, started_ms in request["processes"]]
-    if not 0 < len(found) <= MOST_PROCESSES:
-        raise Refused(f"{len(found)} processes are named: one job has 1 to {MOST_PROCESSES}")
-    return found
+    processes = [(int(pid), int(started_ms)) for pid, started_ms in request["processes"]]
+    if not 0 < len(processes) <= MOST_PROCESSES:
+        raise Refused(f"{len(processes)} processes are named: one job has 1 to {MOST_PROCESSES}")
+    return processes
 
 
 def _held(request: Request) -> ProcessMemory:
     """What each process held on each GPU. Missing, nothing is known, and nothing is restored."""
-    held: dict[int, dict[GpuUuid, int]] = {}
+    memory: dict[int, dict[GpuUuid, int]] = {}
     for pid, sizes in dict(request.get("held", {})).items():
-        held[int(pid)] = {GpuUuid(uuid): int(size) for uuid, size in dict(sizes).items()}
-        if any(not _UUID.fullmatch(uuid) or size < 0 for uuid, size in held[int(pid)].items()):
+        memory[int(pid)] = {GpuUuid(uuid): int(size) for uuid, size in dict(sizes).items()}
+        if any(not _UUID.fullmatch(uuid) or size < 0 for uuid, size in memory[int(pid)].items()):
             raise Refused(f"what process {pid} held is not bytes by the UUID of a GPU")
-    return held
+    return memory
 
 
 if __name__ == "__main__":

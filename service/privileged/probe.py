@@ -46,9 +46,9 @@ def handler(table: ProcessTable) -> Handler:
         pids = [int(pid) for pid in request["pids"]]
         if len(pids) > MOST_PIDS or any(not 0 < pid < 1 << 31 for pid in pids):
             raise Refused(f"at most {MOST_PIDS} pids, each a positive number")
-        found = table.look(pids, time.time_ns() // 1_000_000)
+        processes = table.look(pids, time.time_ns() // 1_000_000)
         return {
-            "processes": within(found, MOST_PROCESSES_BYTES),
+            "processes": within(processes, MOST_PROCESSES_BYTES),
             "settled": table.has_settled(pids),
         }
 
@@ -108,10 +108,10 @@ def options(name: str, about: str) -> argparse.ArgumentParser:
 
 def account(name: str) -> int:
     """The uid of an account, named or numbered. Raises ArgumentTypeError."""
-    found = int(name) if name.isdigit() else uid_of(name)
-    if found is None:
+    uid = int(name) if name.isdigit() else uid_of(name)
+    if uid is None:
         raise argparse.ArgumentTypeError(f"there is no account {name}")
-    return found
+    return uid
 
 
 if __name__ == "__main__":

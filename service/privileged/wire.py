@@ -43,16 +43,16 @@ class Unanswered(Exception):
 
 def server(path: Path) -> socket.socket:
     """A listening socket that its owner and this process's group may connect to. Raises OSError."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with suppress(FileNotFoundError):
         path.unlink()
     before = os.umask(0o117)
     try:
-        made.bind(str(path))
+        listener.bind(str(path))
     finally:
         os.umask(before)
-    made.listen(MOST_CONNECTIONS)
-    return made
+    listener.listen(MOST_CONNECTIONS)
+    return listener
 
 
 def serve(listener: socket.socket, allowed: Collection[int], handle: Handler) -> None:
@@ -78,25 +78,27 @@ def begin(
 
     ``trusted`` are the uids that the process behind the socket may have. It gets copies of ``descriptors``.
     """
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.settimeout(ASK_TIMEOUT_S)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(ASK_TIMEOUT_S)
     try:
-        made.connect(str(path))
-        uid = peer_uid(made)
+        connection.connect(str(path))
+        uid = peer_uid(connection)
         if uid not in trusted:
             raise Unanswered(f"{path} is served by uid {uid}, which is not trusted to be it")
         with suppress(
             BrokenPipeError, ConnectionResetError
         ):  # refused before it was heard: the answer says why
             line = _line(request)
-            made.sendall(line[socket.send_fds(made, [line], list(descriptors)) :] if descriptors else line)
+            connection.sendall(
+                line[socket.send_fds(connection, [line], list(descriptors)) :] if descriptors else line
+            )
     except OSError as error:
-        made.close()
+        connection.close()
         raise Unanswered(f"{path} does not answer ({error.strerror or error})") from error
     except Unanswered:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection
 
 
 def ask(path: Path, request: Request, trusted: Collection[int] = (0,)) -> Mapping[str, object]:
@@ -109,14 +111,14 @@ def ask(path: Path, request: Request, trusted: Collection[int] = (0,)) -> Mappin
 def finish(connection: socket.socket) -> Mapping[str, object]:
     """The answer on a connection that has one coming. Raises ``Unanswered``, ``Refused``."""
     try:
-        found = _received(connection)
+        answer = _received(connection)
     except OSError as error:
         raise Unanswered(f"the answer did not come ({error.strerror or error})") from error
-    if found is None:
+    if answer is None:
         raise Unanswered("the connection ended without an answer")
-    if "refused" in found:
-        raise Refused(str(found["refused"]))
-    return found
+    if "refused" in answer:
+        raise Refused(str(answer["refused"]))
+    return answer
 
 
 def is_answered(connection: socket.socket, at_most_s: float) -> bool:
@@ -136,7 +138,7 @@ def _converse(
     handle: Handler,
     busy: threading.BoundedSemaphore,
 ) -> None:
-    taken: list[int] = []
+    descriptors: list[int] = []
     try:
         with connection, suppress(OSError):
             connection.settimeout(ASK_TIMEOUT_S)
@@ -144,12 +146,12 @@ def _converse(
             if uid not in allowed:
                 connection.sendall(_line({"refused": f"uid {uid} may ask nothing here"}))
                 return
-            request = _received(connection, taken)
+            request = _received(connection, descriptors)
             if request is not None:
-                request[DESCRIPTORS] = tuple(taken)
+                request[DESCRIPTORS] = tuple(descriptors)
                 connection.sendall(_line(_answer(request, uid, handle)))
     finally:
-        for descriptor in taken:
+        for descriptor in descriptors:
             os.close(descriptor)
         busy.release()
 
@@ -163,28 +165,28 @@ def _answer(request: Request, uid: int, handle: Handler) -> Mapping[str, object]
         return {"refused": f"the request cannot be read: {type(error).__name__} {error}"}
 
 
-def _received(connection: socket.socket, taken: list[int] | None = None) -> Request | None:
+def _received(connection: socket.socket, descriptors: list[int] | None = None) -> Request | None:
     """The next line as an object; ``None`` at the end, and for what is no such line.
 
-    Descriptors that come with its beginning are added to ``taken``; without it the kernel closes them.
+    Descriptors that come with its beginning are added to ``descriptors``; without it the kernel closes them.
     """
-    held = bytearray()
-    while not held.endswith(b"\n"):
-        if taken is None or held:
+    body = bytearray()
+    while not body.endswith(b"\n"):
+        if descriptors is None or body:
             piece = connection.recv(1 << 16)
         else:
             piece, came, _, _ = socket.recv_fds(connection, 1 << 16, MOST_DESCRIPTORS)
-            taken += came
+            descriptors += came
         if not piece:
             return None
-        held += piece
-        if len(held) > MOST_BYTES:
+        body += piece
+        if len(body) > MOST_BYTES:
             return None
     try:
-        found = json.loads(held)
+        tree = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return tree if isinstance(tree, dict) else None
 
 
 def _line(value: Mapping[str, object]) -> bytes:

@@ -93,8 +93,8 @@ class RemoteWriter:
 
     def turn(self) -> None:
         """Take the newest tick and send all that waits. Raises ``NotTaken``."""
-        if (because := self._superseded()) is not None:
-            raise NotTaken(f"nothing is pushed, for another head is the one: {because}")
+        if (reason := self._superseded()) is not None:
+            raise NotTaken(f"nothing is pushed, for another head is the one: {reason}")
         self._take()
         self._send()
 
@@ -153,10 +153,10 @@ class RemoteWriter:
 
     def _make_room(self) -> None:
         room = self._config.waiting_mib * MIB
-        held = sum(len(each.body) for each in self._queue)
-        while held > room and len(self._queue) > 1:
+        size = sum(len(each.body) for each in self._queue)
+        while size > room and len(self._queue) > 1:
             oldest = self._queue.popleft()
-            held -= len(oldest.body)
+            size -= len(oldest.body)
             self._counts["dropped"] += oldest.samples
 
     def _send(self) -> None:

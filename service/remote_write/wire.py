@@ -35,9 +35,9 @@ def _declared() -> dict[str, Any]:
     for name, fields in _FIELDS.items():
         kind = file.message_type.add(name=name)
         for field, number, of, label, inner in fields:
-            made = kind.field.add(name=field, number=number, type=of, label=label)
+            field_added = kind.field.add(name=field, number=number, type=of, label=label)
             if inner:
-                made.type_name = f".fallow.{inner}"
+                field_added.type_name = f".fallow.{inner}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {

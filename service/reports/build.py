@@ -51,8 +51,8 @@ def make(
     filters = {name: value for name in ("user", "project") if (value := getattr(wanted, name))}
     source = Source(client=client, span=wanted.span, filters=filters, begin=begin)
     with _begun(wanted.kind, source) as ahead:
-        made = _maker(wanted.kind)(ahead, wanted.zone, made_at)
-    return marked(made) if client.is_simulated() else made
+        report = _maker(wanted.kind)(ahead, wanted.zone, made_at)
+    return marked(report) if client.is_simulated() else report
 
 
 def marked(report: Report) -> Report:
@@ -72,8 +72,8 @@ def _begun(kind: ReportKind, source: Source) -> Iterator[Source]:
     import service.usecases.advice  # noqa: F401
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fallow-replay") as beside:
-        found = beside.submit(replayed, source.client, source.span.start, source.span.end, {})
-        yield replace(source, replayed=found.result)
+        future = beside.submit(replayed, source.client, source.span.start, source.span.end, {})
+        yield replace(source, replayed=future.result)
 
 
 def _maker(kind: ReportKind) -> Maker:

@@ -153,8 +153,8 @@ def _recurs(source: Source) -> Section:
     )
 
 
-def _given_back(found: Replayed) -> Section:
-    rows = [{**row, "currency": found.currency} for row in found.given]
+def _given_back(replay: Replayed) -> Section:
+    rows = [{**row, "currency": replay.currency} for row in replay.given]
     return Section(
         heading="What advice would have given back",
         sentences=(

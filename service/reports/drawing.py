@@ -66,10 +66,10 @@ class Beside:
             raise ValueError("no process draws")
         process.stdin.write(json.dumps({"form": form, "spec": spec}) + "\n")
         process.stdin.flush()
-        told = json.loads(process.stdout.readline())
-        if "drawn" not in told:
+        answer = json.loads(process.stdout.readline())
+        if "drawn" not in answer:
             raise ValueError("it could not be drawn there")
-        return str(told["drawn"])
+        return str(answer["drawn"])
 
 
 def main(asked: IO[str], told: IO[str]) -> None:

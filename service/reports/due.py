@@ -34,12 +34,12 @@ def newest_due(report: "ReportConfig", after: datetime, now: datetime) -> dateti
     A wall-clock time that a change to summer time skips falls on the next instant that exists; one that
     comes twice counts the first time.
     """
-    found = None
+    newest = None
     for at in _due_times(report, after):
         if at > now:
             break
-        found = at
-    return found
+        newest = at
+    return newest
 
 
 def next_due(report: "ReportConfig", now: datetime) -> datetime | None:
@@ -57,8 +57,8 @@ def cron_of(report: "ReportConfig") -> CronTrigger:
 def read_times(data: Path) -> dict[str, datetime]:
     """When each schedule was last settled; none where nothing was written, or it cannot be read."""
     with suppress(OSError, ValueError):
-        found: Mapping[str, str] = json.loads((data / TIMES).read_text())
-        return {name: datetime.fromisoformat(at) for name, at in found.items()}
+        document: Mapping[str, str] = json.loads((data / TIMES).read_text())
+        return {name: datetime.fromisoformat(at) for name, at in document.items()}
     return {}
 
 

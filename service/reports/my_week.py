@@ -96,13 +96,17 @@ def _figures(held: Held) -> tuple[Figure, ...]:
 def _changes(source: Source, jobs: "Sequence[ReportedJob]") -> Section:
     """What to change, with the exact setting where there is one; what could not be advised is said."""
     unsaid: tuple[str, ...] = ()
-    said: Sequence[AdviceRow] = ()
+    advice: Sequence[AdviceRow] = ()
     try:
-        said = advised(source.client).advice
+        advice = advised(source.client).advice
     except ClientError as error:
         unsaid = (f"Nothing could be advised about what runs now: {error}",)
     recurs = recurred(source.client, source.span.start, source.span.end).habits
     habits = [told_to_owner(each) for each in recurs if each["user"] == source.filters["user"]]
     measured = measured_of(source.rows("ledger_by_job"))
-    found = changes(jobs, said, source.rows("findings"), measured, name=None, habits=habits)
-    return Section(heading="What to change", sentences=(*unsaid, *found.sentences), commands=found.commands)
+    recommendations = changes(jobs, advice, source.rows("findings"), measured, name=None, habits=habits)
+    return Section(
+        heading="What to change",
+        sentences=(*unsaid, *recommendations.sentences),
+        commands=recommendations.commands,
+    )

@@ -99,11 +99,11 @@ def made(
     from service.reports.build import Wanted, make
 
     start, end = ((at.replace(tzinfo=zone) if at.tzinfo is None else at).astimezone(UTC) for at in window)
-    wanted = Wanted(
+    request = Wanted(
         kind=ReportKind(kind), span=Span(start=start, end=end), zone=zone, user=user, project=project
     )
     try:
-        return make(client, wanted, datetime.now(UTC))
+        return make(client, request, datetime.now(UTC))
     except FallowError as error:
         raise _told(error) from error
 
@@ -129,8 +129,8 @@ def papers(client: "Client") -> tuple[Paper, ...] | None:
         return None
     inside, data = effective(client), client.data
     folders = {data / "reports", *(data / report.folder for report in inside.config.reports.values())}
-    found = [each for folder in folders for each in _listed(folder, _known_in(folder, inside, data))]
-    return tuple(sorted(found, key=lambda each: (each.due, each.name), reverse=True))
+    listed = [each for folder in folders for each in _listed(folder, _known_in(folder, inside, data))]
+    return tuple(sorted(listed, key=lambda each: (each.due, each.name), reverse=True))
 
 
 def read_paper(paper: Paper) -> str:
@@ -173,7 +173,7 @@ def _known_in(folder: Path, effective: "Effective", data: Path) -> _Known:
     }
 
 
-def _listed(folder: Path, known: _Known) -> Iterator[Paper]:
+def _listed(folder: Path, entry: _Known) -> Iterator[Paper]:
     try:
         entries = sorted(folder.iterdir())
     except OSError:
@@ -182,7 +182,7 @@ def _listed(folder: Path, known: _Known) -> Iterator[Paper]:
         named = _NAME.fullmatch(path.name)
         if named is None or path.is_symlink() or not path.is_file():
             continue
-        schedule, personal, subject = _whose(named["whose"], known)
+        schedule, personal, subject = _whose(named["whose"], entry)
         yield Paper(
             path=path,
             due=datetime.strptime(named["due"], "%Y-%m-%dT%H%M").replace(tzinfo=UTC),
@@ -194,13 +194,13 @@ def _listed(folder: Path, known: _Known) -> Iterator[Paper]:
         )
 
 
-def _whose(whose: str, known: _Known) -> tuple[str | None, bool, str | None]:
+def _whose(whose: str, entry: _Known) -> tuple[str | None, bool, str | None]:
     """Schedule, whether it is personal, and whose. What no schedule owns might be anybody's: personal."""
-    begun = [name for name, (_, personal) in known.items() if personal and whose.startswith(f"{name}-")]
+    begun = [name for name, (_, personal) in entry.items() if personal and whose.startswith(f"{name}-")]
     if begun:
         name = max(begun, key=len)
-        return known[name][0], True, whose[len(name) + 1 :]
-    return (known[whose][0], False, None) if whose in known else (None, True, None)
+        return entry[name][0], True, whose[len(name) + 1 :]
+    return (entry[whose][0], False, None) if whose in entry else (None, True, None)
 
 
 def _told(error: FallowError) -> FallowError:

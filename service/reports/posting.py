@@ -43,13 +43,13 @@ class Order:
     @classmethod
     def from_json(cls, text: str) -> "Order":
         """What ``as_json`` wrote."""
-        found = json.loads(text)
-        report = {**found["report"], "to": tuple(found["report"]["to"])}
-        delivery = found["delivery"]
+        document = json.loads(text)
+        report = {**document["report"], "to": tuple(document["report"]["to"])}
+        delivery = document["delivery"]
         routes = {name: tuple(many) for name, many in delivery["routes"].items()}
         return cls(
-            name=found["name"],
-            due=datetime.fromisoformat(found["due"]),
+            name=document["name"],
+            due=datetime.fromisoformat(document["due"]),
             report=ReportConfig(**report),
             delivery=DeliveryConfig(**{**delivery, "routes": routes}),
         )
@@ -62,12 +62,12 @@ def post(order: Order, data: Path, client: Client, made_at: datetime) -> list[st
     """
     outbox = Outbox(data, lambda receiver: receiver)
     done = []
-    for wanted, to in _receivers(order, client):
-        own = wanted.kind is ReportKind.MY_WEEK and bool(to)
-        if own and all(outbox.holds(_key(order, wanted.user), receiver) for receiver in to):
-            done.append(f"made before: {wanted.user}")
+    for request, to in _receivers(order, client):
+        own = request.kind is ReportKind.MY_WEEK and bool(to)
+        if own and all(outbox.holds(_key(order, request.user), receiver) for receiver in to):
+            done.append(f"made before: {request.user}")
             continue
-        report = make(client, wanted, made_at)
+        report = make(client, request, made_at)
         done.append(f"written: {_write(report, order, data)}")
         for receiver in to:
             fresh = outbox.post(_message(report, order, receiver, data), _attached(report, order))
@@ -142,13 +142,13 @@ def _key(order: Order, subject: str | None) -> str:
 
 def _message(report: Report, order: Order, receiver: str, data: Path) -> Message:
     format = Format(order.report.format)
-    told = format if format in BODIES else Format.MARKDOWN
+    body_format = format if format in BODIES else Format.MARKDOWN
     return Message(
         key=_key(order, report.subject),
         to=receiver,
         title=f"{report.title}, {report.span.start:%d %b} to {report.span.end:%d %b %Y}",
-        text=render(report, told, _style(data, Pictures.PNG)),
-        body=BODIES[told],
+        text=render(report, body_format, _style(data, Pictures.PNG)),
+        body=BODIES[body_format],
         attachments=tuple(_attached_names(order)),
         made_ms=round(report.made_at.timestamp() * 1000),
     )

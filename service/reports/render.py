@@ -116,15 +116,15 @@ def _templated(name: str, report: Report, style: Style, drawings: charts.Drawing
 
     from service.reports.sandbox import environment
 
-    made = environment(style.templates, OURS, html=name.endswith(".html.j2"))
-    made.filters |= {
+    template_environment = environment(style.templates, OURS, html=name.endswith(".html.j2"))
+    template_environment.filters |= {
         "written": lambda value, measure: written(value, measure, report.currency),
         "day": lambda at: day(at, report.zone),
         "told": lambda sentence: wording.localized(sentence, report.zone),
         "cell": lambda text: Markup(_as_typed(text)),  # what it made visible is not made so once more
     }
     try:
-        template = made.get_template(name)
+        template = template_environment.get_template(name)
         return template.render(
             report=report,
             period=period(report),

@@ -99,10 +99,10 @@ def _opening(advice: Sequence[AdviceRow]) -> str:
 
 
 def _row(advice: AdviceRow, job: "ReportedJob") -> dict[str, object]:
-    told = {"user_name": job["user_name"], "verdict": job["verdict"], "kinds": job["kinds"]}
+    fields_shown = {"user_name": job["user_name"], "verdict": job["verdict"], "kinds": job["kinds"]}
     gain = advice["gain_gpu_hours"]
     hours = {
         "gain_gpu_hours": None if advice["gain_is_past"] else gain,
         "past_gain_gpu_hours": gain if advice["gain_is_past"] else None,
     }
-    return {**advice, **told, **hours, "gpus": len(advice["gpus"])}
+    return {**advice, **fields_shown, **hours, "gpus": len(advice["gpus"])}

@@ -118,15 +118,15 @@ def _last(name: str, data: Path) -> Delivery | None:
     from service.notify.outbox import glimpses
 
     prefix = f"report:{name}:"
-    found: dict[datetime, list[DeliveryStatus]] = {}
+    deliveries: dict[datetime, list[DeliveryStatus]] = {}
     for each in glimpses(data / "outbox", prefix):
         due = _due_of(each.key.removeprefix(prefix))
         if due is not None:
-            found.setdefault(due, []).append(each)
-    if not found:
+            deliveries.setdefault(due, []).append(each)
+    if not deliveries:
         return None
-    newest = max(found)
-    return _delivery(newest, found[newest])
+    newest = max(deliveries)
+    return _delivery(newest, deliveries[newest])
 
 
 def _due_of(rest: str) -> datetime | None:
@@ -145,11 +145,11 @@ def _delivery(due: datetime, messages: "Sequence[DeliveryStatus]") -> Delivery:
     states = [each.standing.state.value if each.standing.state else WAITING for each in messages]
     refused = [each for each in messages if each.standing.found]
     open_ms = [each.standing.next_ms for each in messages if each.standing.next_ms is not None]
-    seen_ms = [each.at_ms for each in messages if each.at_ms is not None]
+    times_ms = [each.at_ms for each in messages if each.at_ms is not None]
     return Delivery(
         due=due,
         counts=dict(Counter(states)),
-        at=_instant(max(seen_ms, default=None)),
+        at=_instant(max(times_ms, default=None)),
         next_at=_instant(min(open_ms, default=None)),
         trouble=refused[0].standing.found if refused else "",
     )

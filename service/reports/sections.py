@@ -147,7 +147,7 @@ def energy_figures(used: Energy, wasted: Energy) -> tuple[Figure, ...]:
     """The energy of all hours and of the wasted ones, where any was measured; of which part is said."""
     if used.kwh is None:
         return ()
-    told = (
+    figures = (
         ("energy_kwh", "Energy", used, "drawn by the GPUs alone"),
         ("wasted_energy_kwh", "Energy wasted", wasted, "drawn in the hours that were wasted outright"),
     )
@@ -159,7 +159,7 @@ def energy_figures(used: Energy, wasted: Energy) -> tuple[Figure, ...]:
             measure=Measure.ENERGY,
             help=f"{what}{_of_part(each)}",
         )
-        for key, label, each, what in told
+        for key, label, each, what in figures
     )
 
 

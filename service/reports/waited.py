@@ -88,11 +88,11 @@ def waited_section(source: Source) -> tuple[Section, ...]:
     if not rows:
         return ()
     holders = source.rows("waited_holders", by="user")
-    told = (waiting.headline(rows), waiting.held_idle(holders))
+    sentences = (waiting.headline(rows), waiting.held_idle(holders))
     return (
         Section(
             heading=HEADING,
-            sentences=tuple(filter(None, told)),
+            sentences=tuple(filter(None, sentences)),
             table=Table(name="waited", columns=_keyed("Person", _SUMS), rows=_known(rows)[:TOP]),
             commands=("fallow report waited",),
         ),

@@ -20,7 +20,7 @@ def unpack(stream: "tarfile.TarFile", out: Path) -> tuple[tuple[Path, int], ...]
     """The files of a tar that ``pack`` made, written into ``out``; raises OSError and tarfile.TarError."""
     out.mkdir(parents=True, exist_ok=True)
     rows: dict[str, int] = {}
-    found: list[tuple[Path, int]] = []
+    files: list[tuple[Path, int]] = []
     for member in stream:
         source = stream.extractfile(member)
         if source is None:
@@ -35,5 +35,5 @@ def unpack(stream: "tarfile.TarFile", out: Path) -> tuple[tuple[Path, int], ...]
         with draft.open("xb") as sink:  # never through a link: others may share the folder
             shutil.copyfileobj(source, sink, PIECE_BYTES)
         draft.replace(target)
-        found.append((target, rows.get(member.name, 0)))
-    return tuple(found)
+        files.append((target, rows.get(member.name, 0)))
+    return tuple(files)

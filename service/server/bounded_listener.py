@@ -36,17 +36,17 @@ class Listener(socket.socket):
         """The next connection of somebody who has a place, or is to be told why there is none."""
         while self._turn.goes_on():
             try:
-                made, address = super().accept()
+                connection, address = super().accept()
             except BlockingIOError:
                 self._turn.end()
                 raise
-            person, _remote = whose(made, self._peers, self._places)
+            person, _remote = whose(connection, self._peers, self._places)
             if not self._places.is_shed(person):
-                return made, address
+                return connection, address
             with suppress(OSError):
-                made.setblocking(False)
-                made.send(self._places.shed_answer)
-            made.close()
+                connection.setblocking(False)
+                connection.send(self._places.shed_answer)
+            connection.close()
         raise BlockingIOError  # the rest when it is asked for again
 
 
@@ -65,9 +65,11 @@ def whose(made: socket.socket, peers: LocalPeers, places: ConnectionSlots) -> tu
     return person_at(address), address not in LOOPBACK
 
 
-def peer_of(made: socket.socket) -> Peer | None:
+def peer_of(connection: socket.socket) -> Peer | None:
     """The process at the other end of a Unix socket; ``None``: it is none."""
-    if made.family != socket.AF_UNIX:
+    if connection.family != socket.AF_UNIX:
         return None
-    pid, uid, _ = CREDENTIALS.unpack(made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+    pid, uid, _ = CREDENTIALS.unpack(
+        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    )
     return Peer(pid=pid, uid=uid)

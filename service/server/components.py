@@ -168,14 +168,14 @@ def _remote_writer(
     config: Config, page: Callable[[], bytes], body: Body, pulse: ServiceHealth
 ) -> RemoteWriter:
     """What pushes the page where the site wants it; in private mode without the names of jobs."""
-    wanted = config.remote_write
-    if wanted.url:
-        bound_s = max(MISSED * wanted.every_s, REMOTE_WRITE_PATIENCE_S)
+    settings = config.remote_write
+    if settings.url:
+        bound_s = max(MISSED * settings.every_s, REMOTE_WRITE_PATIENCE_S)
         pulse.health.expect(remote_write.NAME, bound_s=bound_s, first_s=bound_s, patient=True)
     if body.simulated:
-        wanted = replace(wanted, labels={"simulated": "true", **wanted.labels})
+        settings = replace(settings, labels={"simulated": "true", **settings.labels})
     return RemoteWriter(
-        wanted,
+        settings,
         (lambda: nameless_metrics(page())) if config.api.private else page,
         lambda: body.loop.snapshot.at_ms,
         lambda trouble: pulse.health.went(remote_write.NAME, trouble),

@@ -52,14 +52,14 @@ def finding_exposition(judged: Judged | None, now_ms: int) -> bytes:
 
 def finding_metrics(store: "Store", clock: "Clock") -> Callable[[], bytes]:
     """The part of ``/metrics`` about findings, asked of the store at most once a minute."""
-    lock, kept = threading.Lock(), list[tuple[int, bytes]]()
+    lock, pages = threading.Lock(), list[tuple[int, bytes]]()
 
     def metrics() -> bytes:
         with lock:
             at_ms = clock.monotonic_ms()
-            if not kept or at_ms - kept[0][0] >= KEPT_MS:
-                kept[:] = [(at_ms, finding_exposition(_judged(store, clock.now_ms()), clock.now_ms()))]
-            return kept[0][1]
+            if not pages or at_ms - pages[0][0] >= KEPT_MS:
+                pages[:] = [(at_ms, finding_exposition(_judged(store, clock.now_ms()), clock.now_ms()))]
+            return pages[0][1]
 
     return metrics
 
@@ -69,11 +69,11 @@ def _judged(store: "Store", now_ms: int) -> Judged | None:
     end = datetime.fromtimestamp(now_ms / 1000, UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
     try:
         with store.reader() as connection:
-            (made,) = run(connection, "judgement").to_pylist()
+            (page,) = run(connection, "judgement").to_pylist()
             rows = run(connection, "findings_by_kind", {"from_ts": end - DAY, "to_ts": end}).to_pylist()
     except StoreError:
         return None
-    at = made["judged_at"]
+    at = page["judged_at"]
     if at is None:
         return None
     return Judged(at_ms=round(at.replace(tzinfo=UTC).timestamp() * 1000), rows=tuple(rows))

@@ -71,20 +71,20 @@ def watched(body: "Body", health: "HealthBoard") -> "Body":
     if body.nodes is None or body.nodes.headship is None or beat is None:
         return body
     health.expect(NAME, bound_s=SURE_WITHIN_S, first_s=SURE_WITHIN_S, patient=True)
-    told: list[str | None] = [None]
+    last: list[str | None] = [None]
 
     def work() -> int:
-        because = ask()
+        reason = ask()
         other = ask_superseded()
         if other is not None:  # for good: nothing to be patient about
             health.expect(NAME, bound_s=SURE_WITHIN_S)
-        health.went(NAME, because if other is None else f"{other}. {HELD}")
-        if because != told[0]:
-            if because is None:
+        health.went(NAME, reason if other is None else f"{other}. {HELD}")
+        if reason != last[0]:
+            if reason is None:
                 log_event(log, "head-sure")
             else:
-                log_event(log, "head-withheld", logging.WARNING, reason=because)
-            told[0] = because
+                log_event(log, "head-withheld", logging.WARNING, reason=reason)
+            last[0] = reason
         return beat.work()
 
     remark = ask()

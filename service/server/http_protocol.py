@@ -67,12 +67,12 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note who it is; called by the loop."""
         super().connection_made(transport)
-        made: socket.socket = transport.get_extra_info("socket")
-        peer = peer_of(made)
+        connection: socket.socket = transport.get_extra_info("socket")
+        peer = peer_of(connection)
         if peer is not None:
             self.uid = peer.uid
             self.app_state = {**self.app_state, "peer": peer}
-        self._person, self._is_remote = whose(made, self._peers, self._places)
+        self._person, self._is_remote = whose(connection, self._peers, self._places)
         why = self._places.come(self._person, is_remote=self._is_remote)
         if why is not None:
             self._refuse(transport, why)

@@ -71,14 +71,14 @@ class RequestFilter:
 
     def announce(self, started_ms: int) -> None:
         """Write down in DATA how the service is reached."""
-        said = client_place.Announcement(
+        announcement = client_place.Announcement(
             url=self.url,
             pid=os.getpid(),
             started_ms=started_ms,
             version=own_version(),
             socket=None if self.local is None else str(self.local.path),
         )
-        client_place.announce(self.data, said)
+        client_place.announce(self.data, announcement)
 
     def close(self) -> None:
         """Close both, and take back what was announced."""
@@ -117,9 +117,9 @@ def open_front(api: ApiConfig, data: Path, *, port_fixed: bool) -> RequestFilter
 def _allow_files(connections: int) -> int:
     """How many connections there can be; the soft limit of open files is raised as far as the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    files = connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < files:
+        most = files if hard == resource.RLIM_INFINITY else min(files, hard)
         soft = max(soft, most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return connections if soft == resource.RLIM_INFINITY else max(4, min(connections, soft - SPARE_FILES))

@@ -110,13 +110,13 @@ def _archive(config: "Config", store: "Store", retention: "Retention", now_ms: i
     from collector.store.bucket import ArchivePlace
     from collector.store.retention import cut_ms, is_settled
 
-    wanted = config.archive
+    archive = config.archive
     place = ArchivePlace(
-        address=wanted.address, endpoint=wanted.endpoint, region=wanted.region, ca_file=wanted.ca_file
+        address=archive.address, endpoint=archive.endpoint, region=archive.region, ca_file=archive.ca_file
     )
-    kept_from_ms = None
-    if wanted.keep_days:
+    archive_from_ms = None
+    if archive.keep_days:
         with store.reader() as connection:
             if is_settled(connection, retention, now_ms):
-                kept_from_ms = cut_ms(now_ms, wanted.keep_days)
-    archive_days(store, place, cut_ms(now_ms, retention.samples_days), kept_from_ms)
+                archive_from_ms = cut_ms(now_ms, archive.keep_days)
+    archive_days(store, place, cut_ms(now_ms, retention.samples_days), archive_from_ms)

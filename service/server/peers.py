@@ -57,8 +57,8 @@ class LocalPeers:
 
 def _address(text: str) -> IPv4Address | IPv6Address:
     """The address as its own socket has it: a client on IPv4 is one, also where we listen on both."""
-    found = ip_address(text.partition("%")[0])
-    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    ip = ip_address(text.partition("%")[0])
+    return (ip.ipv4_mapped or ip) if isinstance(ip, IPv6Address) else ip
 
 
 def _question(

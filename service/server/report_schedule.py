@@ -90,14 +90,14 @@ class Reporter:
             if self._ended:
                 making.kill()
             try:
-                _, said = making.communicate(order.as_json(), timeout=MAKING_S)
+                _, message = making.communicate(order.as_json(), timeout=MAKING_S)
             except subprocess.TimeoutExpired as error:
                 making.kill()
                 raise ReportFailed(f"the report {name} was not made within {MAKING_S} s") from error
             finally:
                 self._making = None
         if making.returncode != 0:
-            why = said.strip().splitlines()[-1:] or [f"exit code {making.returncode}"]
+            why = message.strip().splitlines()[-1:] or [f"exit code {making.returncode}"]
             raise ReportFailed(f"the report {name}, due {due:%Y-%m-%d %H:%M} UTC, was not made: {why[0]}")
 
 

@@ -61,14 +61,14 @@ def make_token(data: Path) -> str:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "w", encoding="ascii") as out:
                 out.write(secrets.token_urlsafe(32) + "\n")
-        found = path.read_text(encoding="ascii").strip()
+        token = path.read_text(encoding="ascii").strip()
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
     except OSError as error:
         raise ServiceRefused(_storage_trouble(path, error)) from error
-    if not found:
+    if not token:
         raise ServiceRefused(f"{path} is empty; remove it, and the next start makes a new token")
-    return found
+    return token
 
 
 def bind(host: str, port: int, *, fall_back: bool) -> socket.socket:

@@ -11,5 +11,8 @@ def notify(state: str) -> None:
     if not address:
         return
     target = f"\0{address[1:]}" if address.startswith("@") else address
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as made:
-        made.sendto(state.encode(), target)
+    with (
+        suppress(OSError),
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as connection,
+    ):
+        connection.sendto(state.encode(), target)

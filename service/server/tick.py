@@ -52,18 +52,18 @@ def watched(
             health.succeeded(STORE)
             return at_ms
         finally:
-            seen = snapshot()
-            if seen.ticks != before:
+            snapshot_now = snapshot()
+            if snapshot_now.ticks != before:
                 health.succeeded(SAMPLER)
-                _tell_sources(seen, health, pace)
+                _tell_sources(snapshot_now, health, pace)
 
     return replace(beat, work=work)
 
 
-def _tell_sources(seen: "Snapshot", health: HealthBoard, pace: SamplingPace) -> None:
+def _tell_sources(snapshot: "Snapshot", health: HealthBoard, pace: SamplingPace) -> None:
     """The word of each source that was asked at the newest tick."""
-    for source in seen.sources:
-        if source.at_ms != seen.at_ms:
+    for source in snapshot.sources:
+        if source.at_ms != snapshot.at_ms:
             continue
         name = f"{SOURCE_PREFIX}{source.name}"
         health.expect(name, bound_s=pace.bound_s(source.name), patient=True)

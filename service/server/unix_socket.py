@@ -70,8 +70,8 @@ def open_local(chosen: str, data: Path, environment: Mapping[str, str]) -> tuple
 
 def _machine_folder(environment: Mapping[str, str]) -> Path | None:
     """Where others look for a service of the machine, or of this user, and this process may write."""
-    given = [Path(each) for each in environment.get("RUNTIME_DIRECTORY", "").split(":") if each]
-    return next((each for each in (*given, RUN_DIR) if each.is_dir() and os.access(each, os.W_OK)), None)
+    paths = [Path(each) for each in environment.get("RUNTIME_DIRECTORY", "").split(":") if each]
+    return next((each for each in (*paths, RUN_DIR) if each.is_dir() and os.access(each, os.W_OK)), None)
 
 
 def _make_folder(folder: Path) -> None:
@@ -133,10 +133,10 @@ def _listen(path: Path, address: str) -> socket.socket:
 def _clear(path: Path, address: str) -> None:
     """Remove what a dead service left; whatever else is there stays. Raises ``ServiceRefused``, OSError."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return
-    if not stat.S_ISSOCK(found.st_mode):
+    if not stat.S_ISSOCK(status.st_mode):
         raise ServiceRefused(
             f"{path} is in the way, and is no socket; remove it, or choose another with api.socket"
         )

@@ -107,11 +107,13 @@ def until(history: "History", end_ms: int) -> "History":
 
     Left open, an allocation that ends within the next layer would never end in the store.
     """
-    held = tuple(each if each.to_ms is not None else replace(each, to_ms=end_ms) for each in history.held)
+    intervals = tuple(
+        each if each.to_ms is not None else replace(each, to_ms=end_ms) for each in history.held
+    )
     intruded = tuple(
         each if each.to_ms is not None else replace(each, to_ms=end_ms) for each in history.intruded
     )
-    return replace(history, held=held, intruded=intruded)
+    return replace(history, held=intervals, intruded=intruded)
 
 
 def joined(days: "Sequence[History]") -> "History":

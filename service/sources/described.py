@@ -61,8 +61,8 @@ class Described:
 
     def _is_known(self, bare: Process) -> bool:
         """A source hands out the same object for as long as the same process runs."""
-        known = self._joined.get(bare.key.pid)
-        return known is not None and known.bare is bare
+        entry = self._joined.get(bare.key.pid)
+        return entry is not None and entry.bare is bare
 
     def _look(self, processes: Sequence[Process], now_ms: int) -> None:
         self._looked_ms = now_ms
@@ -86,15 +86,15 @@ class _Joined(NamedTuple):
     described: Process
 
 
-def _joined(bare: Process, found: Process | None, before: _Joined | None, hub: HubAccounts) -> _Joined:
+def _joined(bare: Process, process: Process | None, before: _Joined | None, hub: HubAccounts) -> _Joined:
     """The two joined; what was joined ``before`` still holds where neither is another object now."""
-    if before is not None and before.bare is bare and before.found is found:
+    if before is not None and before.bare is bare and before.found is process:
         return before
-    if found is None or not is_same_start(found.key.started_ms, bare.key.started_ms):
-        return _Joined(bare, found, bare)
-    described = replace(found, key=bare.key)
+    if process is None or not is_same_start(process.key.started_ms, bare.key.started_ms):
+        return _Joined(bare, process, bare)
+    described = replace(process, key=bare.key)
     try:
-        return _Joined(bare, found, with_hub_user(described, hub))
+        return _Joined(bare, process, with_hub_user(described, hub))
     except Exception:
         log.exception("process %d is nobody of a hub: what it says of itself could not be read", bare.key.pid)
-        return _Joined(bare, found, described)
+        return _Joined(bare, process, described)

@@ -84,8 +84,8 @@ def refuse_no_gpus(config: "Config", origin: "Origin | None", presence: GpuPrese
     """
     if config.collect.sources or origin is not None:
         return
-    found = presence or look_for_gpus()
-    if not found.has_driver and not found.without_driver:
+    presence_now = presence or look_for_gpus()
+    if not presence_now.has_driver and not presence_now.without_driver:
         raise SourceRefused(NOTHING_HERE)
 
 
@@ -118,9 +118,9 @@ def make_sources(
     recording = next((_recording(spec.path) for spec in specs if isinstance(spec, ReplaySpec)), None)
     live = tuple(_make(spec, config, cluster, recording, nodes) for spec in specs)
     real = any(isinstance(spec, NvmlSpec | DcgmSpec | NodesSpec) for spec in specs)
-    given = () if leases is None or not real else (_lease_source(leases, launched),)
+    lease_sources = () if leases is None or not real else (_lease_source(leases, launched),)
     return Sources(
-        live=(*live, *given),
+        live=(*live, *lease_sources),
         inventories=tuple(_inventories(config, runs)) if real else (),
         simulated=cluster,
         recording=recording,
@@ -255,18 +255,18 @@ def _kubernetes(config: "Config") -> "Source":
     from collector.managers.kubernetes.reader import KubernetesManager
     from collector.managers.source import ManagerSource
 
-    wanted = config.collect
-    if wanted.kubernetes == "in-cluster":
+    collect = config.collect
+    if collect.kubernetes == "in-cluster":
         return ManagerSource(KubernetesManager(in_cluster))
-    if not wanted.kubernetes.startswith("https://") or not wanted.kubernetes_token_file:
+    if not collect.kubernetes.startswith("https://") or not collect.kubernetes_token_file:
         raise SourceRefused(
             "collect.kubernetes is `in-cluster`, or an address that begins with https:// together with "
             "collect.kubernetes_token_file"
         )
     account = Account(
-        url=wanted.kubernetes.rstrip("/"),
-        token_file=Path(wanted.kubernetes_token_file),
-        ca_file=Path(wanted.kubernetes_ca_file) if wanted.kubernetes_ca_file else None,
+        url=collect.kubernetes.rstrip("/"),
+        token_file=Path(collect.kubernetes_token_file),
+        ca_file=Path(collect.kubernetes_ca_file) if collect.kubernetes_ca_file else None,
     )
     return ManagerSource(KubernetesManager(lambda: account))
 

@@ -72,10 +72,10 @@ class Replaying:
         due_ms = float(self.base.monotonic_ms())
         while at_ms <= last_ms:
             due_ms = max(due_ms + step_s * 1000 / speed, self.base.monotonic_ms())
-            while (left_s := (due_ms - self.base.monotonic_ms()) / 1000) > 0:
+            while (remaining_s := (due_ms - self.base.monotonic_ms()) / 1000) > 0:
                 if stopped():
                     return
-                self.base.sleep(min(left_s, SLICE_S))
+                self.base.sleep(min(remaining_s, SLICE_S))
             if stopped():
                 return
             self.clock.sleep(step_s)

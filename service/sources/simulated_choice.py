@@ -23,8 +23,8 @@ def simulated_instead(config: "Config", data: Path, presence: GpuPresence | None
     """
     if config.collect.sources:
         return None
-    found = presence or look_for_gpus()
-    if found.has_driver or found.without_driver:
+    presence_now = presence or look_for_gpus()
+    if presence_now.has_driver or presence_now.without_driver:
         return None
     if store_file(data).exists():
         return data if _is_simulated(data) else None

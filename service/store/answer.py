@@ -28,9 +28,9 @@ def answer(
 
     try:
         spec = query.load(name)
-        given = _listed(spec, params)
-        with _archived(connection, spec, given):
-            return query.run(connection, name, given, most_bytes)
+        parameters = _listed(spec, params)
+        with _archived(connection, spec, parameters):
+            return query.run(connection, name, parameters, most_bytes)
     except query.UnknownQueryError as error:
         raise UnknownQuery(str(error)) from error
     except query.BadParameterError as error:

@@ -77,22 +77,22 @@ def write_export(
     from collector.store.errors import ExportNoRoom, StoreError
 
     try:
-        written = store.export(out, "csv" if kind == "csv" else "parquet", *span_ms, bounds)
+        files = store.export(out, "csv" if kind == "csv" else "parquet", *span_ms, bounds)
     except ExportNoRoom as error:
         raise DiskTooFull(str(error)) from error
     except StoreError as error:
         raise StoreRefused(str(error)) from error
-    return tuple(zip(written.files, written.rows, strict=True))
+    return tuple(zip(files.files, files.rows, strict=True))
 
 
 def in_use(data: Path) -> str:
     """Who has the store of a folder, and what to do about it."""
-    said = announced(data)
-    if said is None:
+    service = announced(data)
+    if service is None:
         return (
             f"the store in {data} is in use by another process; stop it, or choose another folder with --data"
         )
     return (
-        f"a service for {data} runs already (process {said.pid}, {said.url}); use it, stop it, "
+        f"a service for {data} runs already (process {service.pid}, {service.url}); use it, stop it, "
         "or choose another folder with --data"
     )

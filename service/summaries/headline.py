@@ -84,9 +84,11 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
     allocated, used = (usage[name].fillna(0.0) for name in ("allocated_gpus", "used_gpus"))
     by_holders = usage["held_used_gpus"].fillna(0.0)
     doubted = usage["held_unknown_gpus"].fillna(0.0)
-    known = (installed - unknown).clip(lower=0.0)
+    measured_gpus = (installed - unknown).clip(lower=0.0)
     busy = usage["utilization_ratio"].fillna(0.0)
-    measured = (used / busy.where(busy > 0)).fillna(known).where(usage["utilization_ratio"].notna(), 0.0)
+    measured = (
+        (used / busy.where(busy > 0)).fillna(measured_gpus).where(usage["utilization_ratio"].notna(), 0.0)
+    )
     hours = ledger.set_index("state")["gpu_hours"]
     wasted = ledger[ledger["state"].isin(WASTED)]
     total = float(hours.sum())
@@ -100,7 +102,7 @@ def headline(usage: pd.DataFrame, ledger: pd.DataFrame, window: Window) -> Headl
         allocated_gpus=_ratio(allocated * span, span),
         used_gpus=_ratio(used * span, span),
         utilization_ratio=_ratio(used * span, measured * span),
-        allocated_ratio=_ratio(allocated * span, _held_base(usage, allocated, known) * span),
+        allocated_ratio=_ratio(allocated * span, _held_base(usage, allocated, measured_gpus) * span),
         held_used_gpus=_ratio(by_holders * span, span),
         held_unknown_gpus=_ratio(doubted * span, span),
         fallow_gpu_hours=float(((allocated - by_holders - doubted).clip(lower=0.0) * span).sum())
@@ -169,14 +171,14 @@ def _bound(usage: pd.DataFrame) -> "pd.Series[float]":
 
 
 def _held_base(
-    usage: pd.DataFrame, allocated: "pd.Series[float]", known: "pd.Series[float]"
+    usage: pd.DataFrame, allocated: "pd.Series[float]", series: "pd.Series[float]"
 ) -> "pd.Series[float]":
     share = usage["allocated_ratio"].fillna(0.0)
-    return (allocated / share.where(share > 0)).fillna(known).where(usage["allocated_ratio"].notna(), 0.0)
+    return (allocated / share.where(share > 0)).fillna(series).where(usage["allocated_ratio"].notna(), 0.0)
 
 
-def _ratio(part: "pd.Series[float]", whole: "pd.Series[float]") -> float | None:
-    total = float(whole.sum())
+def _ratio(part: "pd.Series[float]", series: "pd.Series[float]") -> float | None:
+    total = float(series.sum())
     return float(part.sum()) / total if total > 0 else None
 
 

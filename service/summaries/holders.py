@@ -8,8 +8,8 @@ MANAGED = ("partition", "qos", "account", "cluster")
 
 def managed(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of ``ledger_by_`` one of ``MANAGED`` that somebody held, with a ``name`` to show."""
-    held = frame[frame["held_gpu_hours"] > 0]
-    return held.assign(name=held["key"].astype(object).where(held["key"].notna(), "not known"))
+    holders = frame[frame["held_gpu_hours"] > 0]
+    return holders.assign(name=holders["key"].astype(object).where(holders["key"].notna(), "not known"))
 
 
 def named(frame: pd.DataFrame, by: str) -> pd.DataFrame:

@@ -34,16 +34,18 @@ def of_nodes(
     rows: "Sequence[NodesRow]", at: datetime, clock: Callable[[str], str] = utc
 ) -> tuple[NodeWords, ...]:
     """Each machine, those with something wrong first; ``clock`` writes a time."""
-    said = [NodeWords(node=row["node"], state=_state(row, at), trouble=_trouble(row, clock)) for row in rows]
-    return tuple(sorted(said, key=lambda each: not each.trouble))
+    node_words = [
+        NodeWords(node=row["node"], state=_state(row, at), trouble=_trouble(row, clock)) for row in rows
+    ]
+    return tuple(sorted(node_words, key=lambda each: not each.trouble))
 
 
 def in_a_line(rows: "Sequence[NodesRow]", at: datetime, most: int) -> str:
     """The machines that push, with their last push and spool, as one line; the others are counted."""
-    said = of_nodes(rows, at)
-    shown = ", ".join(f"{each.node} {each.state}" for each in said[:most])
-    left = len(said) - most
-    return f"nodes: {shown}{f', and {left} more (`fallow doctor`)' if left > 0 else ''}"
+    node_words = of_nodes(rows, at)
+    shown = ", ".join(f"{each.node} {each.state}" for each in node_words[:most])
+    rest = len(node_words) - most
+    return f"nodes: {shown}{f', and {rest} more (`fallow doctor`)' if rest > 0 else ''}"
 
 
 def _state(row: "NodesRow", at: datetime) -> str:
@@ -61,15 +63,15 @@ def _spool(row: "NodesRow") -> str:
 
 
 def _trouble(row: "NodesRow", clock: Callable[[str], str]) -> tuple[str, ...]:
-    told = []
+    sentences = []
     silent_s, ahead_s = row["silent_s"], row["clock_ahead_s"]
     if silent_s is None or silent_s > SILENT_S:
         when = "never" if row["last_ts"] is None else clock(row["last_ts"])
-        told.append(f"node {row['node']} was last heard {when}: what it measures meanwhile comes later")
+        sentences.append(f"node {row['node']} was last heard {when}: what it measures meanwhile comes later")
     if ahead_s:
         side = "ahead of" if ahead_s > 0 else "behind"
-        told.append(
+        sentences.append(
             f"the clock of node {row['node']} is {text.length(abs(ahead_s))} {side} this service's, by whose "
             "time its ticks are stored: set it by NTP"
         )
-    return tuple(told)
+    return tuple(sentences)

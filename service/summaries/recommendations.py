@@ -106,14 +106,16 @@ def told_held(held: Held, name: str | None) -> str:
     whose = name or "yours"
     used = f"{'at most ' if held.is_upper_bound else ''}{text.gpu_hours(held.used_gpu_hours)}"
     of_them = " of them" if held.used_gpu_hours <= held.held_gpu_hours else ", more than their shares"
-    said = f"{many} of {whose} held {text.gpu_hours(held.held_gpu_hours)} and used {used}{of_them}."
+    sentence = f"{many} of {whose} held {text.gpu_hours(held.held_gpu_hours)} and used {used}{of_them}."
     if held.measured_ratio is not None and held.measured_ratio < ENOUGH_MEASURED:
-        return f"{said} Only {text.percent(held.measured_ratio)} of that time was measured."
+        return f"{sentence} Only {text.percent(held.measured_ratio)} of that time was measured."
     if held.held_gpu_hours and held.wasted_gpu_hours / held.held_gpu_hours <= SMALL_WASTE:
         if held.is_upper_bound:
-            return f"{said} By GPU utilization, which says that some kernel ran, next to nothing was wasted."
-        return f"{said} Next to nothing was wasted: thank you."
-    return f"{said} {text.gpu_hours(held.wasted_gpu_hours)} did nothing at all."
+            return (
+                f"{sentence} By GPU utilization, which says that some kernel ran, next to nothing was wasted."
+            )
+        return f"{sentence} Next to nothing was wasted: thank you."
+    return f"{sentence} {text.gpu_hours(held.wasted_gpu_hours)} did nothing at all."
 
 
 def measured_of(ledger: Iterable[Row]) -> dict[str, float]:
@@ -140,9 +142,9 @@ def changes(
     """
     ids = {row["job"] for row in jobs}
     mine = [row for row in said if row["job"] in ids]
-    found = _found([row for row in findings if not _is_told(row, mine)])[:MOST_SENTENCES]
+    recommendations = _found([row for row in findings if not _is_told(row, mine)])[:MOST_SENTENCES]
     names = {row["job"]: f"{called(row)} ({row['job']})" for row in jobs}
-    sentences = [*(_to_owner(row, names[row["job"]]) for row in mine), *habits, *found]
+    sentences = [*(_to_owner(row, names[row["job"]]) for row in mine), *habits, *recommendations]
     if not sentences:
         sentences = _by_numbers(jobs, measured, name)
     unknown = _not_judged(jobs, measured, {row["job"] for row in mine})
@@ -159,21 +161,21 @@ def called(row: Row) -> str:
 
 def _by_numbers(jobs: Sequence[Row], measured: Mapping[str, float], name: str | None) -> list[str]:
     """Where most was wasted, when nothing else is known of it; only of what was measured."""
-    told = []
+    sentences = []
     judged = [row for row in jobs if measured.get(str(row["job"]), 0.0) >= ENOUGH_MEASURED]
     for row in sorted(judged, key=lambda each: -_hours(each, "wasted_gpu_hours"))[:MOST_JOBS]:
-        wasted, held = _hours(row, "wasted_gpu_hours"), _hours(row, "gpu_hours")
-        if held and wasted >= WORTH_TELLING_GPU_HOURS:
-            told.append(
-                f"{called(row)} ({row['job']}) held {text.gpu_hours(held)} on "
+        wasted, gpu_hours = _hours(row, "wasted_gpu_hours"), _hours(row, "gpu_hours")
+        if gpu_hours and wasted >= WORTH_TELLING_GPU_HOURS:
+            sentences.append(
+                f"{called(row)} ({row['job']}) held {text.gpu_hours(gpu_hours)} on "
                 f"{text.many(text.known(row['gpus']), 'GPU')}; "
-                f"{text.percent(wasted / held)} of that did nothing."
+                f"{text.percent(wasted / gpu_hours)} of that did nothing."
             )
     why = (
         f"Did it wait for data, for itself to start, or for {name or 'you'}? Asking for GPUs later, or "
         "ending a job when it is done, gives them back."
     )
-    return [*told, why] if told else []
+    return [*sentences, why] if sentences else []
 
 
 def _not_judged(jobs: Sequence[Row], measured: Mapping[str, float], told: Set[object]) -> list[str]:
@@ -266,33 +268,35 @@ def in_words(kind: str, evidence: object, reason: object = None) -> str:
         used = "on video engines"
     match kind:
         case PatternKind.ANALYSIS_BURSTS:
-            told = [f"{numbers.get('runs')} runs, median {_span(numbers, 'run_median')}", active]
+            sentences = [f"{numbers.get('runs')} runs, median {_span(numbers, 'run_median')}", active]
         case PatternKind.GAPS_BETWEEN_RUNS:
-            told = [f"runs up to {_span(numbers, 'run_longest')}, gaps up to {_span(numbers, 'gap_longest')}"]
+            sentences = [
+                f"runs up to {_span(numbers, 'run_longest')}, gaps up to {_span(numbers, 'gap_longest')}"
+            ]
         case PatternKind.UNCLEAR if numbers.get("active_ratio") == 0.0:
             return f"Never active in {measured} measured"
         case PatternKind.UNCLEAR:
-            told = [active]
+            sentences = [active]
         case _:
-            told = [active, used]
-    return f"{name_of_pattern(kind)}: {', '.join(told)}"
+            sentences = [active, used]
+    return f"{name_of_pattern(kind)}: {', '.join(sentences)}"
 
 
-def pattern_of_job(found: pd.DataFrame | None, job: str) -> str | None:
+def pattern_of_job(frame: pd.DataFrame | None, job: str) -> str | None:
     """The pattern of one job in words; ``None`` when none is kept."""
-    if found is None or found.empty:
+    if frame is None or frame.empty:
         return None
-    own = found[found["job"] == job]
+    own = frame[frame["job"] == job]
     return None if own.empty else in_words(*_said(records(own)[0]))
 
 
-def patterns_by(found: pd.DataFrame | None, frame: pd.DataFrame) -> list[str | None]:
+def patterns_by(result: pd.DataFrame | None, frame: pd.DataFrame) -> list[str | None]:
     """For each person or project of ``frame`` the patterns of their jobs, the commonest first."""
     keys = [name for name in ("user_name", "project") if name in frame]
-    kept: dict[tuple[str | None, ...], list[Said]] = {}
-    for row in () if found is None else records(found):
-        kept.setdefault(_key(row, keys), []).append(_said(row))
-    return [_together(kept.get(_key(row, keys), ())) for row in records(frame)]
+    rows: dict[tuple[str | None, ...], list[Said]] = {}
+    for row in () if result is None else records(result):
+        rows.setdefault(_key(row, keys), []).append(_said(row))
+    return [_together(rows.get(_key(row, keys), ())) for row in records(frame)]
 
 
 def in_short(kinds: Sequence[str]) -> str | None:
@@ -304,13 +308,13 @@ def in_short(kinds: Sequence[str]) -> str | None:
     )
 
 
-def kinds_by(found: pd.DataFrame | None, frame: pd.DataFrame) -> list[list[str]]:
+def kinds_by(result: pd.DataFrame | None, frame: pd.DataFrame) -> list[list[str]]:
     """For each person or project of ``frame`` the kinds of their jobs' patterns."""
     keys = [name for name in ("user_name", "project") if name in frame]
-    kept: dict[tuple[str | None, ...], list[str]] = {}
-    for row in () if found is None else records(found):
-        kept.setdefault(_key(row, keys), []).append(str(row["kind"]))
-    return [kept.get(_key(row, keys), []) for row in records(frame)]
+    rows: dict[tuple[str | None, ...], list[str]] = {}
+    for row in () if result is None else records(result):
+        rows.setdefault(_key(row, keys), []).append(str(row["kind"]))
+    return [rows.get(_key(row, keys), []) for row in records(frame)]
 
 
 def _said(row: Row) -> Said:
@@ -324,15 +328,17 @@ def _together(patterns: Sequence[Said]) -> str | None:
     kinds: dict[str, list[Said]] = {}
     for said in patterns:
         kinds.setdefault(said[0], []).append(said)
-    told = []
+    sentences = []
     for kind, each in sorted(kinds.items(), key=lambda pair: (pair[0] in LAST, -len(pair[1]))):
         if len(each) == 1:
-            told.append(in_words(*each[0]))
+            sentences.append(in_words(*each[0]))
         elif kind == PatternKind.UNKNOWN:
-            told.append(f"{name_of_pattern(kind)}: {len(each)} jobs, too little of them measured")
+            sentences.append(f"{name_of_pattern(kind)}: {len(each)} jobs, too little of them measured")
         else:
-            told.append(f"{name_of_pattern(kind)}: {len(each)} jobs, active {_range(each, 'active_ratio')}")
-    return "; ".join(told)
+            sentences.append(
+                f"{name_of_pattern(kind)}: {len(each)} jobs, active {_range(each, 'active_ratio')}"
+            )
+    return "; ".join(sentences)
 
 
 def _range(patterns: Sequence[Said], name: str) -> str:
@@ -353,5 +359,5 @@ def _span(numbers: Mapping[str, object], name: str) -> str:
 
 
 def _numbers(evidence: object) -> Mapping[str, object]:
-    held = json.loads(evidence) if isinstance(evidence, str) else evidence
-    return held if isinstance(held, Mapping) else {}
+    figures = json.loads(evidence) if isinstance(evidence, str) else evidence
+    return figures if isinstance(figures, Mapping) else {}

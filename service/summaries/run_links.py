@@ -104,13 +104,13 @@ def runs_of(rows: Iterable[Mapping[str, object]], pages: Mapping[str, str] | Non
     sayings: dict[str, dict[str, str]] = {}
     for row in rows:
         sayings.setdefault(str(row["said"]), {})[str(row["name"])] = str(row["value"])
-    found = [
+    runs = [
         run
         for tracker in TRACKERS
-        for said in sayings.values()
-        if (run := _run(tracker, said, (pages or {}).get(tracker.key))) is not None
+        for saying in sayings.values()
+        if (run := _run(tracker, saying, (pages or {}).get(tracker.key))) is not None
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(runs))
 
 
 def base_of(address: str | None) -> str | None:
@@ -135,17 +135,17 @@ def base_of(address: str | None) -> str | None:
 
 def trouble_with(pages: Mapping[str, str]) -> str | None:
     """What is wrong with a site's own addresses, for whoever wrote them; ``None``: nothing."""
-    known = {tracker.key: tracker for tracker in TRACKERS}
+    trackers = {tracker.key: tracker for tracker in TRACKERS}
     for key, page in pages.items():
-        if key not in known:
-            return f"run_pages knows no {key}; it takes {', '.join(known)}"
+        if key not in trackers:
+            return f"run_pages knows no {key}; it takes {', '.join(trackers)}"
         if base_of(_before_parts(page)) is None:
             return (
                 f"run_pages.{key} = {page!r} is no address to link to: begin it with http:// or https:// and "
                 "a host, with no user, and put {id} after the host"
             )
-        if unknown := sorted({*_PART.findall(page)} - {*known[key].parts}):
-            return f"run_pages.{key} holds {{{unknown[0]}}}; it may hold {', '.join(known[key].parts)}"
+        if unknown := sorted({*_PART.findall(page)} - {*trackers[key].parts}):
+            return f"run_pages.{key} holds {{{unknown[0]}}}; it may hold {', '.join(trackers[key].parts)}"
     return None
 
 
@@ -192,7 +192,7 @@ def _of_pages(base: str, tracker: Tracker) -> str:
 
 def _filled(text: str, parts: Said, *, plain: bool = False) -> str | None:
     """``text`` with its parts put in, quoted unless ``plain``; ``None`` where one of them is not said."""
-    wanted = _PART.findall(text)
-    if any(part not in parts or (not plain and parts[part] in (".", "..")) for part in wanted):
+    names = _PART.findall(text)
+    if any(part not in parts or (not plain and parts[part] in (".", "..")) for part in names):
         return None
-    return _PART.sub(lambda found: parts[found[1]] if plain else quote(parts[found[1]], safe=""), text)
+    return _PART.sub(lambda result: parts[result[1]] if plain else quote(parts[result[1]], safe=""), text)

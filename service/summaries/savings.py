@@ -66,30 +66,34 @@ def judged(rows: "Iterable[GivenBackRow]", coverage_ratio: float) -> Savings:
     by_class: dict[str, list[GivenBackRow]] = {name: [] for name in CLASSES}
     for row in rows:
         by_class.setdefault(str(row["class"]), []).append(row)
-    ours = [row for name, found in by_class.items() if name != BY_PEOPLE for row in found]
+    ours = [row for name, savings_rows in by_class.items() if name != BY_PEOPLE for row in savings_rows]
     return Savings(
-        classes=tuple(_summed(name, found, coverage_ratio) for name, found in by_class.items() if found),
+        classes=tuple(
+            _summed(name, savings_rows, coverage_ratio)
+            for name, savings_rows in by_class.items()
+            if savings_rows
+        ),
         total=_summed("all", ours, coverage_ratio),
     )
 
 
 def _summed(action: str, rows: "list[GivenBackRow]", coverage_ratio: float) -> Saving:
-    due, known = _sum(rows, "due_gpu_hours"), _sum(rows, "known_gpu_hours")
-    coverage = known / due if due > 0 else None
-    is_known = coverage is None or coverage >= coverage_ratio
+    due, measured_hours = _sum(rows, "due_gpu_hours"), _sum(rows, "known_gpu_hours")
+    coverage = measured_hours / due if due > 0 else None
+    is_covered = coverage is None or coverage >= coverage_ratio
     prices = [row["worked_cost"] for row in rows if row["worked_gpu_hours"]]
     known_prices = [price for price in prices if price is not None]
     currencies = {row["currency"] for row in rows if row["currency"] is not None}
-    is_priced = is_known and bool(rows) and len(known_prices) == len(prices) and len(currencies) == 1
+    is_priced = is_covered and bool(rows) and len(known_prices) == len(prices) and len(currencies) == 1
     return Saving(
         action=action,
         times=len(rows),
         jobs=len({row["job"] for row in rows}),
         due_gpu_hours=due,
         coverage_ratio=coverage,
-        freed_gpu_hours=_sum(rows, "freed_gpu_hours") if is_known else None,
-        held_gpu_hours=_sum(rows, "held_gpu_hours") if is_known else None,
-        worked_gpu_hours=_sum(rows, "worked_gpu_hours") if is_known else None,
+        freed_gpu_hours=_sum(rows, "freed_gpu_hours") if is_covered else None,
+        held_gpu_hours=_sum(rows, "held_gpu_hours") if is_covered else None,
+        worked_gpu_hours=_sum(rows, "worked_gpu_hours") if is_covered else None,
         money=sum(known_prices) if is_priced else None,
         currency=currencies.pop() if is_priced else None,
     )
@@ -138,8 +142,8 @@ def told_total(total: Saving) -> str:
     )
 
 
-def giving_frame(found: Savings) -> pd.DataFrame:
+def giving_frame(savings: Savings) -> pd.DataFrame:
     """A row a class of deeds."""
-    rows = [{name: getattr(each, name) for name in COLUMNS} for each in found.classes]
+    rows = [{name: getattr(each, name) for name in COLUMNS} for each in savings.classes]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     return frame.assign(action=frame["action"].map(told_class))

@@ -87,10 +87,10 @@ class Waste:
         if self.is_found:
             return " · ".join(title_of_kind(kind) for kind in self.reasons)
         worked = self.worst is None or self.worst.get("used_gpu_hours") != 0
-        said = NOT_FOUND[worked, "empty" if self.is_mostly_empty else "idle"]
+        sentence = NOT_FOUND[worked, "empty" if self.is_mostly_empty else "idle"]
         runs = self.worst is not None and self.live is not None and self.live["job"] == self.worst["job"]
         yet = " yet" if not worked and runs else ""
-        return f"{said}{yet}, {'no finding' if self.is_judged else 'not judged yet'}"
+        return f"{sentence}{yet}, {'no finding' if self.is_judged else 'not judged yet'}"
 
     @property
     def remedy(self) -> str:
@@ -138,7 +138,7 @@ def waste_table(
     rows = [(row, hours) for row in ledger if (hours := row["wasted_gpu_hours"])]
     total = sum(hours for _, hours in rows)
     wasteful = [job for job in jobs if job["wasted_gpu_hours"]]
-    made = [
+    rows_of_table = [
         _waste(
             (row, hours),
             hours / total if total else None,
@@ -151,7 +151,7 @@ def waste_table(
         )
         for row, hours in rows
     ]
-    return tuple(sorted(made, key=lambda each: (-each.gpu_hours, each.key or "")))
+    return tuple(sorted(rows_of_table, key=lambda each: (-each.gpu_hours, each.key or "")))
 
 
 def _waste(
@@ -172,7 +172,7 @@ def _waste(
     live = max(
         running, key=lambda job: (bool(now[str(job["job"])]), job["wasted_gpu_hours"] or 0.0), default=None
     )
-    told = max(
+    alert = max(
         (each for each in alerts if each.get("told_at")), key=lambda each: each["told_at"] or "", default=None
     )
     return Waste(
@@ -190,8 +190,8 @@ def _waste(
         live_reason=next(iter(now[str(live["job"])]), None) if live is not None else None,
         live_evidence=_evidence(live, now, open_now),
         is_judged=is_judged,
-        told_at=None if told is None else told["told_at"],
-        told=None if told is None else told["told"],
+        told_at=None if alert is None else alert["told_at"],
+        told=None if alert is None else alert["told"],
     )
 
 

@@ -32,20 +32,20 @@ class BadSystemFile(ClientError):
 def system(file: Path = SYSTEM_FILE) -> System:
     """What root's file says; nothing where there is none. Raises ``BadSystemFile``, ``Untrusted``."""
     try:
-        found = read_trusted(file, ONLY_ROOT)
+        result = read_trusted(file, ONLY_ROOT)
     except (FileNotFoundError, NotADirectoryError):
         return System()
     except OSError as error:
         raise BadSystemFile(f"cannot read {file} ({error.strerror}); root can let you: chmod a+r") from error
-    if isinstance(found, Distrust):
+    if isinstance(result, Distrust):
         if unmapped_uid() is not None:
             return System()  # a user namespace without root: whose it is cannot be told
-        mend = found.remedy("root")
+        mend = result.remedy("root")
         raise Untrusted(
-            f"{file} says which account is believed, so nobody but root may write it, and {found}"
+            f"{file} says which account is believed, so nobody but root may write it, and {result}"
             + (f"; as root: `{mend}`" if mend else "")
         )
-    return _system(found, file)
+    return _system(result, file)
 
 
 def trusted_uids(file: Path = SYSTEM_FILE) -> frozenset[int]:
@@ -82,10 +82,10 @@ def read_text(path: Path, instead: str = "--data or --config") -> str:
 
     Raises ``Untrusted``, OSError, UnicodeDecodeError.
     """
-    found = read_trusted(path, trusted_uids())
-    if isinstance(found, Distrust):
-        raise Untrusted(f"{path} is not read: {because(found)}, or name another with {instead}")
-    return found.decode("utf-8-sig")
+    result = read_trusted(path, trusted_uids())
+    if isinstance(result, Distrust):
+        raise Untrusted(f"{path} is not read: {because(result)}, or name another with {instead}")
+    return result.decode("utf-8-sig")
 
 
 def is_mine(path: Path) -> bool:

@@ -37,15 +37,15 @@ class Owned:
     inode: int
 
 
-def must_trust_peer(made: socket.socket, url: str) -> None:
+def must_trust_peer(connection: socket.socket, url: str) -> None:
     """Raises ``Untrusted`` where somebody listens who isn't believed, ``ServiceDown`` where nobody does."""
-    if made.family == socket.AF_UNIX:
-        peer = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    if connection.family == socket.AF_UNIX:
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
         _must_trust(frozenset({CREDENTIALS.unpack(peer)[1]}), url)
         return
-    server, client = made.getpeername()[:2], made.getsockname()[:2]
+    server, client = connection.getpeername()[:2], connection.getsockname()[:2]
     if server[0] == client[0] and sys.platform == "linux":
-        _must_trust(owners(made.family, server, client), url)
+        _must_trust(owners(connection.family, server, client), url)
 
 
 def owners(family: int, server: Address, client: Address) -> frozenset[int]:
@@ -54,10 +54,10 @@ def owners(family: int, server: Address, client: Address) -> frozenset[int]:
     Who has accepted the connection counts beside who listens now: one may have left the port to the other.
     None where that cannot be told, as of a service that has just gone.
     """
-    found = asked(family, server, client) or tuple(listed(family, server, client))
-    if {each.state for each in found} != {LISTENS, ESTABLISHED}:
+    uids = asked(family, server, client) or tuple(listed(family, server, client))
+    if {each.state for each in uids} != {LISTENS, ESTABLISHED}:
         return frozenset()
-    return frozenset(each.uid for each in found if each.inode)
+    return frozenset(each.uid for each in uids if each.inode)
 
 
 def _must_trust(uids: frozenset[int], url: str) -> None:
@@ -92,17 +92,17 @@ def asked(family: int, server: Address, client: Address) -> tuple[Owned, ...]:
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as line:
             line.settimeout(ASK_S)
-            found = [_one(line, family, server, each) for each in (client, nobody)]
+            uids = [_one(line, family, server, each) for each in (client, nobody)]
     except OSError:
         return ()
-    return tuple(each for each in found if each is not None)
+    return tuple(each for each in uids if each is not None)
 
 
 def _one(line: socket.socket, family: int, local: Address, remote: Address) -> Owned | None:
     ends = struct.pack("!HH", local[1], remote[1]) + _packed(family, local[0]) + _packed(family, remote[0])
-    wanted = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, _EVERY_STATE) + ends + bytes(4) + _NO_COOKIE
-    size = _HEADER.size + len(wanted)
-    line.sendto(_HEADER.pack(size, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0) + wanted, (0, 0))
+    request = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, _EVERY_STATE) + ends + bytes(4) + _NO_COOKIE
+    size = _HEADER.size + len(request)
+    line.sendto(_HEADER.pack(size, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0) + request, (0, 0))
     answer = line.recv(8192)
     if _HEADER.unpack_from(answer)[1] == NLMSG_ERROR:
         number = -struct.unpack_from("=i", answer, _HEADER.size)[0]

@@ -55,27 +55,27 @@ def learn_lenders(lent: Path = SUBUID, timeout_s: float = 5.0) -> None:
 @lru_cache(maxsize=2)
 def _lent(path: Path, changed_ns: int) -> tuple[list[int], list[tuple[str, int]]]:
     """The ranges of a file, in order: where each begins; whose it is and its end."""
-    found = [(lent.start, name, lent.stop) for name, lent in lent_ranges(path)]
-    found.sort()
-    return [first for first, _, _ in found], [(name, end) for _, name, end in found]
+    ranges = [(lent.start, name, lent.stop) for name, lent in lent_ranges(path)]
+    ranges.sort()
+    return [first for first, _, _ in ranges], [(name, end) for _, name, end in ranges]
 
 
 @lru_cache(maxsize=2)
 def _owners(path: Path, changed_ns: int) -> "Future[Mapping[str, int]]":
     """The uids of those who were lent ranges; asked on a thread, for the machine's directory may be slow."""
-    found: Future[Mapping[str, int]] = Future()
+    future: Future[Mapping[str, int]] = Future()
     names = {name for name, _ in _lent(path, changed_ns)[1] if not name.isdecimal()}
 
     def ask() -> None:
         try:
             uids = {name: uid_of(name) for name in names}
         except BaseException:
-            found.set_result({})  # they stay persons beside their accounts; the thread's end is logged
+            future.set_result({})  # they stay persons beside their accounts; the thread's end is logged
             raise
-        found.set_result({name: uid for name, uid in uids.items() if uid is not None})
+        future.set_result({name: uid for name, uid in uids.items() if uid is not None})
 
     threading.Thread(target=ask, name="lenders", daemon=True).start()
-    return found
+    return future
 
 
 def _changed_ns(path: Path) -> int | None:

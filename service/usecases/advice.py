@@ -50,10 +50,10 @@ class AdviceContext:
     currency: str | None
 
 
-def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) -> AdviceContext:
+def consult(client: "Client", config: "Config", jobs: "Sequence[Job]" = ()) -> AdviceContext:
     """Read the live cluster, ask every policy, plan, and ask the guard. Blocks.
 
-    ``wanted`` are jobs that wait, which nobody but the caller knows of. Raises ``ClientError`` and
+    ``jobs`` are jobs that wait, which nobody but the caller knows of. Raises ``ClientError`` and
     ``CannotAdvise``.
     """
     from advisor.decide import decide
@@ -77,7 +77,7 @@ def consult(client: "Client", config: "Config", wanted: "Sequence[Job]" = ()) ->
     live = read_live(lambda name, given: client.rows(name, **given), analysis, site_of(config), config.advice)
     words = words_of(client.rows("consents", as_of=live.state.as_of_ms))
     try:
-        state = checked(with_jobs(with_consent(live.state, words), wanted))
+        state = checked(with_jobs(with_consent(live.state, words), jobs))
     except BadState as error:
         raise CannotAdvise(f"nothing can be decided: {error}") from error
     answers = ask_policies(state, live.observed, limits, config.advice)
@@ -110,14 +110,14 @@ def recorded_past(client: "Client", start: datetime, end: datetime, config: "Con
     site = site_of(config)
     span = {"from_ts": start, "to_ts": end}
     limit = {"start_limit_s": config.findings.start_limit_s}
-    asked = submitted_of(client.rows("submitted_jobs", **span))
+    submissions = submitted_of(client.rows("submitted_jobs", **span))
     middle = (start + (end - start) / 2).replace(second=0, microsecond=0)
     rows, *halves = (
         client.rows("past_jobs", from_ts=since, to_ts=until)
         for since, until in ((start, end), (start, middle), (middle, end))
     )
     jobs, earlier, later = (
-        tuple(past_job_of(row, site, asked.get(JobId(row["job"]))) for row in each)
+        tuple(past_job_of(row, site, submissions.get(JobId(row["job"]))) for row in each)
         for each in (rows, *halves)
     )
     return Past(
@@ -135,7 +135,7 @@ def recorded_past(client: "Client", start: datetime, end: datetime, config: "Con
             for row in rows
             if row["model"] is not None and row["per_gpu_hour"] is not None and row["currency"] is not None
         },
-        submitted=asked,
+        submitted=submissions,
         holdings=tuple(holding_of(row) for row in client.rows("past_holdings", **span)),
         installed=tuple(installed_of(row) for row in client.rows("past_gpus", **span)),
         projects=site.projects,
@@ -173,8 +173,8 @@ def limits_of(config: "Config") -> "Limits":
     from advisor.state.model import ActionClass, ProjectName
 
     def said(table: object) -> "dict[ActionClass, Mode]":
-        found = {action: getattr(table, action.value.replace("-", "_")) for action in ActionClass}
-        return {action: Mode(mode) for action, mode in found.items() if mode}
+        limits = {action: getattr(table, action.value.replace("-", "_")) for action in ActionClass}
+        return {action: Mode(mode) for action, mode in limits.items() if mode}
 
     own = {ProjectName(name): said(table) for name, table in config.modes.by_project.items()}
     bounds = {
@@ -236,11 +236,11 @@ def site_of(config: "Config") -> "Site":
     )
 
 
-def with_jobs(state: "ClusterState", wanted: "Sequence[Job]") -> "ClusterState":
+def with_jobs(state: "ClusterState", jobs: "Sequence[Job]") -> "ClusterState":
     """The state with jobs that wait added to it; a model is meant by any part of its name."""
     here = sorted({gpu.model for gpu in state.gpus.values() if gpu.model is not None})
     added = {}
-    for job in wanted:
+    for job in jobs:
         meant = tuple(model for model in here for part in job.gpu_models if part.lower() in model.lower())
         added[job.id] = replace(job, gpu_models=meant or job.gpu_models)
     return replace(state, jobs={**state.jobs, **added})

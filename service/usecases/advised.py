@@ -130,19 +130,19 @@ def replayed(
 
     config = effective(client).config
     past = recorded_past(client, start, end, config)
-    found = what_if(
+    what_if_result = what_if(
         past,
         _changed(config.advice, changed),
         limits_of(config),
         only_theirs if consented else everybody,
     )
     return Replayed(
-        given=tuple(_row(each) for each in found.shown),
-        bare=found.bare,
+        given=tuple(_row(each) for each in what_if_result.shown),
+        bare=what_if_result.bare,
         earned=EarnedRow(
-            cases=found.earned.cases,
-            median_error=found.earned.median_error,
-            total_error=found.earned.total_error,
+            cases=what_if_result.earned.cases,
+            median_error=what_if_result.earned.median_error,
+            total_error=what_if_result.earned.total_error,
         ),
         jobs=len(past.jobs),
         held_gpu_hours=sum(each.use.held_gpu_hours for each in past.jobs),

@@ -120,9 +120,9 @@ class KnownGain:
 
 def known_gain(rows: Sequence[AdviceRow]) -> KnownGain:
     """The sums of the gains that something recorded speaks for, past and coming ones apart."""
-    known = [row for row in rows if row["gain_gpu_hours"] is not None]
-    past = [row for row in known if row["gain_is_past"]]
-    ahead = [row for row in known if not row["gain_is_past"]]
+    rows_with_gain = [row for row in rows if row["gain_gpu_hours"] is not None]
+    past = [row for row in rows_with_gain if row["gain_is_past"]]
+    ahead = [row for row in rows_with_gain if not row["gain_is_past"]]
     largest: dict[str, AdviceRow] = {}
     for row in ahead:
         key = row["job"] or row["id"]
@@ -135,7 +135,7 @@ def known_gain(rows: Sequence[AdviceRow]) -> KnownGain:
         horizon_s=max((row["horizon_s"] or 0.0 for row in coming), default=0.0) or None,
         past_gpu_hours=sum(map(_gain, past)) if past else None,
         past_money=_money(past),
-        unknown=len(rows) - len(known),
+        unknown=len(rows) - len(rows_with_gain),
         overlapping=sum(_gain(row) > 0 for row in ahead) - sum(_gain(row) > 0 for row in coming),
     )
 
@@ -159,8 +159,8 @@ def told_past(gain: KnownGain, currency: str | None) -> list[str]:
     """What smaller requests would have left, in words; nothing where none is advised."""
     if gain.past_gpu_hours is None:
         return []
-    left = f"{text.gpu_hours(gain.past_gpu_hours)}{_priced(gain.past_money, currency)}"
-    return [f"of what the jobs have held so far smaller requests would have left {left}"]
+    sentence = f"{text.gpu_hours(gain.past_gpu_hours)}{_priced(gain.past_money, currency)}"
+    return [f"of what the jobs have held so far smaller requests would have left {sentence}"]
 
 
 def _told_coming(gain: KnownGain, currency: str | None) -> list[str]:
@@ -183,5 +183,5 @@ def _gain(row: AdviceRow) -> float:
 def _money(rows: Sequence[AdviceRow]) -> float | None:
     """The worth of all of them; ``None`` as soon as one has no price, or where there is none."""
     worth = [row["gain_money"] for row in rows if _gain(row) > 0]
-    known = [each for each in worth if each is not None]
-    return sum(known) if known and len(known) == len(worth) else None
+    values = [each for each in worth if each is not None]
+    return sum(values) if values and len(values) == len(worth) else None

@@ -51,8 +51,8 @@ def open_now(
     if judged_at is None or (at := text.aware(datetime.fromisoformat(judged_at))) <= text.aware(end):
         return None
     now = at.replace(second=0, microsecond=0)
-    asked = {"from_ts": now - LATELY, "to_ts": now + timedelta(minutes=1), "open": True}
-    return client.rows("findings", **asked, **filters)
+    parameters = {"from_ts": now - LATELY, "to_ts": now + timedelta(minutes=1), "open": True}
+    return client.rows("findings", **parameters, **filters)
 
 
 def _ledger(client: "Client", by: str, asked: Mapping[str, object]) -> "Sequence[Ledger]":

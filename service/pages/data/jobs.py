@@ -54,9 +54,9 @@ class Answered:
 def ask(route: Callable[Concatenate[ActingClient, P], T], *must_be_named: P.args, **params: P.kwargs) -> T:
     """What a reading method of the client answers, at most ``KEPT_S`` old. Blocks. Raises ``ClientError``."""
     assert not must_be_named, "an answer is kept by the names of what was asked"
-    given = tuple(sorted((name, value) for name, value in params.items() if value is not None))
-    found: T = _answer(route.__name__, given)
-    return found
+    parameters = tuple(sorted((name, value) for name, value in params.items() if value is not None))
+    answer: T = _answer(route.__name__, parameters)
+    return answer
 
 
 def now() -> datetime:
@@ -69,8 +69,8 @@ def now() -> datetime:
 
 def visitor() -> Visitor | None:
     """Who signed in for this window, if anybody did."""
-    found: Visitor | None = st.session_state.get(SIGNED)
-    return found
+    visitor_signed: Visitor | None = st.session_state.get(SIGNED)
+    return visitor_signed
 
 
 def order(route: str, what: str, *args: object, **params: object) -> None:
@@ -131,8 +131,8 @@ def _line() -> ActingClient:
 
 @st.cache_data(ttl=KEPT_S, max_entries=64, show_spinner=False)
 def _answer(route: str, given: tuple[tuple[str, object], ...]) -> Any:
-    asked: Callable[..., object] = getattr(_line(), route)
-    return asked(**dict(given))
+    call: Callable[..., object] = getattr(_line(), route)
+    return call(**dict(given))
 
 
 QUEUE = ("job", "name", "user", "project", "gpus", "place", "waits_for", "since_ms", "promised_ms")
@@ -156,10 +156,10 @@ def leases_frame(rows: Iterable[Lease]) -> pd.DataFrame:
 def jobs_frame(rows: Iterable[Job]) -> pd.DataFrame:
     """``GET /v1/jobs``: a row a submitted job, the newest first; ``held`` is how many GPUs it has now."""
     jobs = list(rows)
-    asked = _records((each.submission for each in jobs), ASKED)
+    submissions = _records((each.submission for each in jobs), ASKED)
     flat = [
-        {**one, **wanted, "held": len(job.gpus)}
-        for one, wanted, job in zip(_records(jobs, JOB), asked, jobs, strict=True)
+        {**one, **submission, "held": len(job.gpus)}
+        for one, submission, job in zip(_records(jobs, JOB), submissions, jobs, strict=True)
     ]
     frame = _framed(flat, (*JOB, *ASKED, "held"))
     return frame.sort_values("submitted", ascending=False, kind="stable", ignore_index=True)
@@ -167,16 +167,16 @@ def jobs_frame(rows: Iterable[Job]) -> pd.DataFrame:
 
 def matching(frame: pd.DataFrame, find: str | None, **filters: str | None) -> pd.DataFrame:
     """The rows that a text is found in (job, name, person, project), and that pass the filters."""
-    kept = pd.Series(True, index=frame.index)
+    mask = pd.Series(True, index=frame.index)
     for name, value in filters.items():
         if value is not None:
-            kept &= frame[name] == value
+            mask &= frame[name] == value
     if find:
-        whole = frame["job"].astype(str)
+        ids = frame["job"].astype(str)
         for name in ("name", "user", "project"):
-            whole = whole + " " + frame[name].fillna("").astype(str)
-        kept &= whole.str.contains(find, case=False, regex=False)
-    return frame[kept]
+            ids = ids + " " + frame[name].fillna("").astype(str)
+        mask &= ids.str.contains(find, case=False, regex=False)
+    return frame[mask]
 
 
 def asked_gpus(low: float | None, high: float | None, share: float | None) -> str:

@@ -257,8 +257,8 @@ def _connected() -> Client:
 
 
 def _fetched(question: Question) -> pd.DataFrame:
-    name, given = question
-    frame = _client().query(name, **dict(given))
+    name, parameters = question
+    frame = _client().query(name, **dict(parameters))
     for column in frame.columns:
         if isinstance(frame[column].dtype, pd.DatetimeTZDtype):
             frame[column] = frame[column].dt.tz_convert("UTC").dt.as_unit("us")

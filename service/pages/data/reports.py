@@ -114,33 +114,33 @@ class Regular:
     to: tuple[str, ...] = ()
 
 
-def toml_of(wanted: Regular) -> str:
+def toml_of(schedule: Regular) -> str:
     """The table ``[reports.NAME]``."""
-    lines = [f"[reports.{_key(wanted.name)}]"]
-    given = {
-        "kind": wanted.kind,
-        "cron": cron_of(wanted),
-        "zone": wanted.zone,
-        "since": wanted.since,
-        "format": wanted.format,
-        "project": wanted.project,
-        "user": wanted.user,
+    lines = [f"[reports.{_key(schedule.name)}]"]
+    values = {
+        "kind": schedule.kind,
+        "cron": cron_of(schedule),
+        "zone": schedule.zone,
+        "since": schedule.since,
+        "format": schedule.format,
+        "project": schedule.project,
+        "user": schedule.user,
     }
-    lines += [f"{name} = {_text(value)}" for name, value in given.items() if value]
-    if wanted.to:
-        lines.append(f"to = [{', '.join(_text(each) for each in wanted.to)}]")
+    lines += [f"{name} = {_text(value)}" for name, value in values.items() if value]
+    if schedule.to:
+        lines.append(f"to = [{', '.join(_text(each) for each in schedule.to)}]")
     return "\n".join(lines)
 
 
-def cron_of(wanted: Regular) -> str:
+def cron_of(schedule: Regular) -> str:
     """Its five fields: minute, hour, day, month, weekday."""
-    match wanted.often:
+    match schedule.often:
         case "daily":
-            return f"0 {wanted.hour} * * *"
+            return f"0 {schedule.hour} * * *"
         case "monthly":
-            return f"0 {wanted.hour} 1 * *"
+            return f"0 {schedule.hour} 1 * *"
         case _:
-            return f"0 {wanted.hour} * * {wanted.weekday}"
+            return f"0 {schedule.hour} * * {schedule.weekday}"
 
 
 def often_for(length: timedelta) -> str:

@@ -53,28 +53,28 @@ class _Tested:
 
 
 def charted(
-    chart: Drawing, told: str, frame: pd.DataFrame, name: str, *, numbers: str, **options: Any
+    chart: Drawing, title: str, frame: pd.DataFrame, name: str, *, numbers: str, **options: Any
 ) -> Any:
-    """Draw the chart, which ``told`` describes to whoever cannot see it, and ``frame`` as its table.
+    """Draw the chart, which ``title`` describes to whoever cannot see it, and ``frame`` as its table.
 
     ``numbers`` says what the table holds; ``name`` is unique on its page and names the file. ``options`` go
     to the chart (``key``, ``on_select``, ``selection_mode``); what was picked in it comes back.
     """
     tested: Any = _Tested(chart)
-    picked = st.altair_chart(tested, theme=None, width="stretch", alt=on_a_line(told), **options)
+    picked = st.altair_chart(tested, theme=None, width="stretch", alt=on_a_line(title), **options)
     tabled(frame, name, numbers)
     return picked
 
 
-def tabled(frame: pd.DataFrame, name: str, told: str) -> None:
-    """The numbers of a chart as a table and as a CSV file; ``told`` says what they are."""
+def tabled(frame: pd.DataFrame, name: str, title: str) -> None:
+    """The numbers of a chart as a table and as a CSV file; ``title`` says what they are."""
     box = st.expander(
         "The numbers", icon=":material/table:", key=f"numbers-{name}", type="compact", on_change="rerun"
     )
     if not box.open:
         return
     with box:
-        grid(frame, hide_index=True, placeholder=text.NOTHING, alt=told)
+        grid(frame, hide_index=True, placeholder=text.NOTHING, alt=title)
         st.download_button(
             "Download as CSV",
             lambda: csv_of(frame),
@@ -97,11 +97,11 @@ def grid(frame: pd.DataFrame | Styler, **options: Any) -> Any:
 
 def visible(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with every text in it on one line that can be seen: people choose the names in it."""
-    made = frame.copy(deep=False)
+    copied = frame.copy(deep=False)
     for name, values in frame.items():
         if not (is_numeric_dtype(values) or is_datetime64_any_dtype(values) or _is_seen(values)):
-            made[name] = values.map(lambda value: on_a_line(value) if isinstance(value, str) else value)
-    return made
+            copied[name] = values.map(lambda value: on_a_line(value) if isinstance(value, str) else value)
+    return copied
 
 
 def _is_seen(values: "pd.Series[Any]") -> bool:
@@ -132,11 +132,11 @@ def csv_of(frame: pd.DataFrame) -> str:
 
 def marked(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with every text that a spreadsheet would run marked as text."""
-    made = frame.copy(deep=False)
+    copied = frame.copy(deep=False)
     for name, values in frame.items():
         if not (is_numeric_dtype(values) or is_datetime64_any_dtype(values)):
-            made[name] = values.map(wording.in_a_spreadsheet)
-    return made
+            copied[name] = values.map(wording.in_a_spreadsheet)
+    return copied
 
 
 def _for_a_file(name: str) -> str:

@@ -132,23 +132,23 @@ def drawn(site: Site, body: Callable[[PageContext], None]) -> None:
 
 def body_or_notice(site: Site, body: Callable[[PageContext], None]) -> None:
     """Draw the body if the store has anything in the window, else say what there is."""
-    held: SpanRecord = records(queries.ask("span"))[0]
-    first, last = held["first_ts"], held["last_ts"]
+    span: SpanRecord = records(queries.ask("span"))[0]
+    first, last = span["first_ts"], span["last_ts"]
     if first is None or last is None or text.missing(last):
         show(NOTHING_YET)
         return
-    scene = scene_of(site, held)
+    scene = scene_of(site, span)
     if not (scene.axis.starts < last and first < scene.axis.ends):
         _offer_what_there_is(scene, first, last)
         return
     body(scene)
 
 
-def scene_of(site: Site, held: "SpanRecord") -> PageContext:
+def scene_of(site: Site, span: "SpanRecord") -> PageContext:
     """The scene of the view in the address bar; a live window ends where the roll-ups do."""
     view = current_view()
     now = datetime.now(UTC)
-    complete = held["complete_to"]
+    complete = span["complete_to"]
     if complete is not None and not text.missing(complete):
         rolled = complete.to_pydatetime()
         now = rolled if timedelta(0) <= now - rolled < FRESH else now

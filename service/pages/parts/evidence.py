@@ -23,8 +23,8 @@ from service.schemas.advice import AdviceRow
 
 def told(evidence: object) -> list[tuple[str, str]]:
     """(what, how much) for each number, in the order given; ``evidence`` is JSON text or what it held."""
-    held = _loaded(evidence)
-    return [text.evidence(name, value) for name, value in _pairs(held)]
+    figures = _loaded(evidence)
+    return [text.evidence(name, value) for name, value in _pairs(figures)]
 
 
 def _loaded(evidence: object) -> object:

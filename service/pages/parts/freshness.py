@@ -39,10 +39,10 @@ def lateness(scene: PageContext) -> None:
 
 def _judged_at() -> datetime | None:
     """The newest judgement; an older store does not say, and is believed to be judged up to now."""
-    found = queries.ask_if_kept("judgement")
-    if found is None:
+    judgement = queries.ask_if_kept("judgement")
+    if judgement is None:
         return datetime.now(UTC)
-    moments = [pd.Timestamp(at).to_pydatetime() for at in found["judged_at"].dropna()]
+    moments = [pd.Timestamp(at).to_pydatetime() for at in judgement["judged_at"].dropna()]
     return moments[0] if moments else None
 
 

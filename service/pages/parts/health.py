@@ -24,8 +24,8 @@ def show_health() -> None:
     bad = unwell(components)
     if bad:
         st.error("  \n".join(plain(each) for each in bad), icon=":material/monitor_heart:")
-    if told := ages(components):
-        st.caption(f"Last success: {plain(told)}.")
+    if sentence := ages(components):
+        st.caption(f"Last success: {plain(sentence)}.")
 
 
 def unwell(components: Sequence[ComponentHealth]) -> list[str]:

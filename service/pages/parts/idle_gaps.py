@@ -11,10 +11,10 @@ from service.usecases.harvests import harvests_of, ratio
 
 def idle_gaps(job: str, since: datetime) -> None:
     """A line for each background job that was in its idle gaps; nothing where none was."""
-    kept = queries.ask_if_kept("harvests", from_ts=since)
-    if kept is None or kept.empty:
+    harvests = queries.ask_if_kept("harvests", from_ts=since)
+    if harvests is None or harvests.empty:
         return
-    for each in harvests_of(records(kept), job):
+    for each in harvests_of(records(harvests), job):
         if each.job == job:
             continue
         harvested = "not measured yet" if each.harvested_gpu_s is None else text.length(each.harvested_gpu_s)

@@ -35,17 +35,17 @@ def kill_switch(stage: Stage, switch: Switch) -> None:
                 "middle of a plan, and lasts until somebody starts it again, a restart of the service "
                 "included. Running jobs go on; nothing new is started."
             )
-            because = st.text_input("Because", key="stop-because", disabled=not may.may)
+            reason = st.text_input("Because", key="stop-because", disabled=not may.may)
             st.button(
                 "Stop acting now",
                 key="stop-acting",
                 type="primary",
-                disabled=not may.may or not because.strip(),
+                disabled=not may.may or not reason.strip(),
                 on_click=jobs.order,
                 args=("stop_acting", "stop acting"),
-                kwargs={"because": because.strip()},
+                kwargs={"because": reason.strip()},
             )
-            _by_hand(may.why, submit_form.command("stop-acting", "--because", because.strip() or "..."))
+            _by_hand(may.why, submit_form.command("stop-acting", "--because", reason.strip() or "..."))
         return
     with st.popover("Start acting again", icon=":material/play_arrow:", type="primary"):
         st.markdown(f"{_stopped(stage, switch)} Once started, waiting jobs are started and plans are made.")
@@ -63,8 +63,8 @@ def kill_switch(stage: Stage, switch: Switch) -> None:
 def _stopped(stage: Stage, switch: Switch) -> str:
     by = f" by {plain(switch.by)}" if switch.by else ""
     since = f" since {stage.when(instant(switch.at_ms))}" if switch.at_ms else ""
-    because = f": {plain(switch.because)}" if switch.because else "."
-    return f"**Acting is stopped**{since}{by}{because}"
+    sentence = f": {plain(switch.because)}" if switch.because else "."
+    return f"**Acting is stopped**{since}{by}{sentence}"
 
 
 def _by_hand(why: str, command: str) -> None:

@@ -120,15 +120,15 @@ def filters(site: Site, chosen: str) -> None:
     view = current_view()
     if chosen == "reports" and view.by == SCHEDULED:
         return
-    wanted = TAKEN.get(chosen, FILTERS)
+    names = TAKEN.get(chosen, FILTERS)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="filters"):
         if chosen not in OF_NOW:
             _range(view)
         with st.container(width="content"):
             _times(site, view)
-        if wanted:
+        if names:
             with st.container(width="content"):
-                _narrowed(view, wanted)
+                _narrowed(view, names)
 
 
 @st.fragment
@@ -221,12 +221,12 @@ def _range_chosen(key: str) -> None:
 
 def _filter(view: UrlState, name: str, values: list[str]) -> None:
     chosen = getattr(view, name)
-    known = values if chosen in (None, *values) else [chosen, *values]
+    choices = values if chosen in (None, *values) else [chosen, *values]
     key = f"filter-{name}"
     st.session_state[key] = chosen
     st.selectbox(
         f"Filter by {name}",
-        known,
+        choices,
         key=key,
         placeholder=EVERYTHING[name],
         label_visibility="collapsed",
@@ -257,13 +257,13 @@ def _exact_times(view: UrlState, since: datetime, until: datetime, zone_name: st
 def _pulse() -> None:
     colours = palette(st.context.theme.type)
     zone, _ = zone_of(current_view())
-    found = heard(colours, zone)
-    told = found.told.replace("newest sample", '<span class="long">newest sample</span>')
-    text = f"<b>{found.word}</b> · {told}" if found.word else told
+    pulse = heard(colours, zone)
+    html = pulse.told.replace("newest sample", '<span class="long">newest sample</span>')
+    text = f"<b>{pulse.word}</b> · {html}" if pulse.word else html
     invented = '<b class="simulated" title="These GPUs, people and jobs are invented">SIMULATED</b>'
     st.html(
-        f'<div class="pulse" role="status">{invented if found.simulated else ""}'
-        f'<span class="dot" style="background:{found.colour}"></span>{text}</div>',
+        f'<div class="pulse" role="status">{invented if pulse.simulated else ""}'
+        f'<span class="dot" style="background:{pulse.colour}"></span>{text}</div>',
         width="content",
     )
 

@@ -38,21 +38,21 @@ PARTS = (
 
 def leading(head: Headline, before: Headline, seconds: float, of_whom: str | None) -> list[Figure]:
     """The figures; ``before`` is the range of the same ``seconds`` that ended where this one begins."""
-    whole = f"held by {of_whom}" if of_whom else "installed"
+    of_what = f"held by {of_whom}" if of_whom else "installed"
     return [
         Figure(
             label=part.label,
             much=f"{part.mark(head)}{text.gpu_hours(part.gpu_hours(head))}",
-            beside=" · ".join(_beside(head, before, part, f"{text.length(seconds)} before", whole)),
-            told=f"{part.told} Parts are of all GPU-hours that were {whole}, measured or not.",
+            beside=" · ".join(_beside(head, before, part, f"{text.length(seconds)} before", of_what)),
+            told=f"{part.told} Parts are of all GPU-hours that were {of_what}, measured or not.",
         )
         for part in PARTS
     ]
 
 
-def _beside(head: Headline, before: Headline, part: Part, earlier: str, whole: str) -> Iterator[str]:
+def _beside(head: Headline, before: Headline, part: Part, earlier: str, of_what: str) -> Iterator[str]:
     hours = part.gpu_hours(head)
-    yield f"{text.percent(head.of_installed(hours))} of {text.gpu_hours(head.installed_gpu_hours)} {whole}"
+    yield f"{text.percent(head.of_installed(hours))} of {text.gpu_hours(head.installed_gpu_hours)} {of_what}"
     changed = change(head, before, part.gpu_hours)
     if changed is None:
         return

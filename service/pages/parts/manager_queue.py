@@ -75,10 +75,10 @@ def draw(stage: Stage, queue: pd.DataFrame) -> None:
 def meanwhile(queue: pd.DataFrame, gpus: pd.DataFrame, nodes: pd.DataFrame) -> tuple[str, ...]:
     """Who has GPUs and uses none, and what keeps free ones: frames of the queue, ``gpus_now`` and
     ``manager_nodes``, in sentences. Pure."""
-    seen: list[GpusNowRecord] = known_records(gpus)
+    gpus_now: list[GpusNowRecord] = known_records(gpus)
     own: list[ManagerNodesRecord] = known_records(nodes)
-    unused = waiting.unused(seen)
-    return (*(() if unused is None else (unused,)), *waiting.kept(_rows(queue), seen, own))
+    unused = waiting.unused(gpus_now)
+    return (*(() if unused is None else (unused,)), *waiting.kept(_rows(queue), gpus_now, own))
 
 
 def _rows(queue: pd.DataFrame) -> "list[ManagerQueueRecord]":
@@ -101,13 +101,13 @@ def _facts(part: pd.DataFrame) -> None:
 
 def _table(stage: Stage, cluster: str, queue: pd.DataFrame) -> None:
     view = stage.view
-    found = matching(queue, view.find, user=view.user, project=view.project)
-    if found.empty:
+    frame = matching(queue, view.find, user=view.user, project=view.project)
+    if frame.empty:
         st.caption("No job that waits there matches what was chosen above.")
         return
-    pages = -(-len(found) // PER_PAGE)
+    pages = -(-len(frame) // PER_PAGE)
     at = st.pagination(pages, key=f"managed-page-{cluster}") - 1 if pages > 1 else 0
-    part = found.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
+    part = frame.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
     picked = grid(
         _shown(stage, part)[list(COLUMNS)],
         hide_index=True,
@@ -117,10 +117,10 @@ def _table(stage: Stage, cluster: str, queue: pd.DataFrame) -> None:
         on_select="rerun",
         selection_mode="single-row",
         key=f"managed-table-{cluster}-{at}",
-        alt=f"The jobs that wait at {_manager(found)}, cluster {cluster}, in its order",
+        alt=f"The jobs that wait at {_manager(frame)}, cluster {cluster}, in its order",
     )
     st.caption(
-        f"{_jobs(int(found['tasks'].sum()))}, in its order. An expected start is {_manager(found)}'s, and "
+        f"{_jobs(int(frame['tasks'].sum()))}, in its order. An expected start is {_manager(frame)}'s, and "
         "moves with each job that comes, ends or is put before it; most have none. Choose a row to look into "
         "a job."
     )

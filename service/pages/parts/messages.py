@@ -73,51 +73,51 @@ def explain_acting(error: ClientError) -> Notice:
 
 def explain(error: ClientError) -> Notice:
     """The notice for a question that could not be answered; the error's own words are kept."""
-    said = str(error)
+    message = str(error)
     match error:
         case NoData():
             return Notice(
                 title="There is no store yet",
-                found=said,
+                found=message,
                 todo="Start the service and the dashboard together; the first samples come within seconds.",
                 command="fallow up",
             )
         case NotAllowed():
             return Notice(
                 title="The service does not let this dashboard in",
-                found=said,
+                found=message,
                 todo="It must run as the user that owns the token file, or be given the token in "
                 "FALLOW_TOKEN. Then try again.",
             )
         case ServiceDown():
             return Notice(
                 title="The service does not answer",
-                found=said,
+                found=message,
                 todo="Nothing is measured while it is down, and that time will be unknown. Start it again:",
                 command="fallow serve",
             )
         case StoreUnusable():
             return Notice(
                 title="The store cannot be opened",
-                found=said,
+                found=message,
                 todo="Nothing was changed. This looks at what is wrong:",
                 command="fallow doctor",
             )
         case ServiceBusy() | QueryTooSlow():
             return Notice(
                 title="That took too long",
-                found=said,
+                found=message,
                 todo="Choose a shorter time range or fewer GPUs, or try again in a moment.",
             )
         case BadParameter():
             return Notice(
                 title="The address asks for something unreadable",
-                found=said,
+                found=message,
                 todo="Take the filters away, or start from the overview.",
             )
         case _:
             return Notice(
                 title="The service met an error of its own",
-                found=said,
+                found=message,
                 todo="Measuring goes on. Its log says more; try again, and if it stays, report it.",
             )

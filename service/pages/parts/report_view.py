@@ -45,12 +45,12 @@ def styled_table(table: Table, currency: str | None) -> Styler:
     frame = pd.DataFrame(
         {column.title: [_cell(row.get(column.key), column) for row in table.rows] for column in table.columns}
     )
-    told: dict[str, str | Callable[[object], str] | None] = {
+    writers: dict[str, str | Callable[[object], str] | None] = {
         column.title: _writer(column.measure, currency)
         for column in table.columns
         if column.measure is not Measure.TEXT
     }
-    return frame.style.format(told, na_rep=text.NOTHING)
+    return frame.style.format(writers, na_rep=text.NOTHING)
 
 
 def _cell(value: object, column: Column) -> object:

@@ -40,19 +40,19 @@ def run_line(job: str) -> None:
 
     Raises ``ClientError``.
     """
-    found = queries.ask_if_kept("run_ids", job=job)
-    if found is None or found.empty:
+    run_ids = queries.ask_if_kept("run_ids", job=job)
+    if run_ids is None or run_ids.empty:
         return
-    runs = runs_of(records(found), queries.run_pages())
+    runs = runs_of(records(run_ids), queries.run_pages())
     if not runs:
         return
-    if told := [(run.tracker, run.name) for run in runs if run.url is None]:
-        facts(told[:MOST])
+    if names := [(run.tracker, run.name) for run in runs if run.url is None]:
+        facts(names[:MOST])
     if linked := [run for run in runs if run.url is not None]:
         with st.container(horizontal=True, gap="small", key="run-links"):
             for run in linked[:MOST]:
                 _link(run)
-    if len(told) > MOST or len(linked) > MOST:
+    if len(names) > MOST or len(linked) > MOST:
         st.caption(f"{len(runs)} runs altogether; `fallow explain` lists them all.")
 
 

@@ -90,25 +90,27 @@ def _shell_problems(command: str) -> list[str]:
 
 
 def _problems(wish: Wish) -> list[str]:
-    found = []
+    problems = []
     command = wish.command.strip()
     if not command:
-        found.append("Say what is to be run, for example: python train.py")
+        problems.append("Say what is to be run, for example: python train.py")
     elif "\n" in command:
-        found.append("The command is one line; put more than that into a script.")
+        problems.append("The command is one line; put more than that into a script.")
     else:
-        found += _shell_problems(command)
+        problems += _shell_problems(command)
     if wish.max_gpus < wish.min_gpus:
-        found.append(f"At most {wish.max_gpus} GPUs is less than at least {wish.min_gpus}: swap the two.")
+        problems.append(f"At most {wish.max_gpus} GPUs is less than at least {wish.min_gpus}: swap the two.")
     if wish.max_gpus > wish.min_gpus and not (wish.elastic or wish.signal):
-        found.append("A range of GPUs is for a job that uses fallow or checkpoints on a signal: say which.")
+        problems.append(
+            "A range of GPUs is for a job that uses fallow or checkpoints on a signal: say which."
+        )
     if wish.memory and not _MEMORY.fullmatch(wish.memory.strip()):
-        found.append(f"Memory is a number and a unit, such as 12GiB, not {wish.memory!r}.")
+        problems.append(f"Memory is a number and a unit, such as 12GiB, not {wish.memory!r}.")
     if not all(_NAME.fullmatch(text) for text in (wish.name, wish.project)):
-        found.append(
+        problems.append(
             "A name or project begins with a letter or digit, and has no other signs than .:+@=,()#-_"
         )
-    return found
+    return problems
 
 
 SIZES = {"whole": "Whole GPUs", "share": "A share of one"}

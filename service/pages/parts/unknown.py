@@ -101,16 +101,16 @@ FILTERS = ("node", "project", "user", "model")
 def unjudged(scene: PageContext) -> None:
     """The GPUs that were not judged just now, or not for every kind; a quiet line when there are none."""
     st.subheader("Not judged", anchor=False)
-    found = queries.ask_if_kept("unjudged", **{name: scene.asked.get(name) for name in FILTERS})
-    if found is None:
+    frame = queries.ask_if_kept("unjudged", **{name: scene.asked.get(name) for name in FILTERS})
+    if frame is None:
         st.caption("An older Fallow wrote this store and keeps no record of it; start the service once.")
         return
-    if found.empty:
+    if frame.empty:
         st.caption(
             "Every GPU could be judged." if freshness.calm() != freshness.NEVER else f"{freshness.NEVER}."
         )
         return
-    grid(table(found), hide_index=True, placeholder=text.NOTHING, alt="GPUs that were not judged, and why")
+    grid(table(frame), hide_index=True, placeholder=text.NOTHING, alt="GPUs that were not judged, and why")
 
 
 def table(found: pd.DataFrame) -> pd.DataFrame:

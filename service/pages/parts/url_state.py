@@ -69,15 +69,15 @@ class UrlState:
 
 def parse(params: Mapping[str, str]) -> UrlState:
     """The view an address asks for; what cannot be read falls back to the default, silently."""
-    known = {field.name for field in fields(UrlState)} - {"range", "since", "until", "tz"}
-    chosen: dict[str, str] = {name: params[name] for name in known if params.get(name)}
+    names = {field.name for field in fields(UrlState)} - {"range", "since", "until", "tz"}
+    chosen: dict[str, str] = {name: params[name] for name in names if params.get(name)}
     since, until = _instant(params.get("from")), _instant(params.get("to"))
     if since is None or until is None or since >= until:
         since = until = None
-    asked = params.get("range", DEFAULT_RANGE)
+    range_name = params.get("range", DEFAULT_RANGE)
     return replace(
         UrlState(**chosen),  # type: ignore[arg-type]  # only the fields that are text
-        range=asked if asked in RANGES else DEFAULT_RANGE,
+        range=range_name if range_name in RANGES else DEFAULT_RANGE,
         since=since,
         until=until,
         tz="utc" if params.get("tz") == "utc" else "local",

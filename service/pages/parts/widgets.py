@@ -111,7 +111,7 @@ def facts(items: Sequence[tuple[str, str]]) -> None:
 
 def definitions(items: Sequence[tuple[str, str]]) -> None:
     """A quiet list: who or what, and a line about it that may wrap."""
-    parts = [f"<dt>{escape(what)}</dt><dd>{escape(told)}</dd>" for what, told in items]
+    parts = [f"<dt>{escape(what)}</dt><dd>{escape(definition)}</dd>" for what, definition in items]
     st.html(f'<dl class="definitions">{"".join(parts)}</dl>')
 
 

@@ -86,18 +86,20 @@ class Listener(socket.socket):
         """The next connection that finds a place; others are told why there is none, and closed."""
         while self._turn.goes_on():
             try:
-                made, address = super().accept()
+                connection, address = super().accept()
             except BlockingIOError:
                 self._turn.end()
                 raise
-            person = person_at(made)
+            person = person_at(connection)
             if self._places.take(person):
-                accepted = Connection(made.family, made.type, made.proto, fileno=made.detach())
+                accepted = Connection(
+                    connection.family, connection.type, connection.proto, fileno=connection.detach()
+                )
                 return accepted.held_by(self._places, person, address[:2]), address
             with suppress(OSError):
-                made.setblocking(False)
-                made.send(_ANSWER)
-            made.close()
+                connection.setblocking(False)
+                connection.send(_ANSWER)
+            connection.close()
         raise BlockingIOError  # the rest when it is asked for again
 
 
@@ -106,21 +108,21 @@ def bounded(opened: socket.socket) -> socket.socket:
     if opened.family not in (socket.AF_INET, socket.AF_INET6):
         return opened  # a Unix socket lies in a folder, whose owner says who may reach it
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST + SPARE_FILES
-    if soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    files = MOST + SPARE_FILES
+    if soft < files:
+        soft = files if hard == resource.RLIM_INFINITY else min(files, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     most = max(1, min(MOST, soft - SPARE_FILES))
     return Listener(opened, Places(most, min(MOST_OF_ONE, max(1, most // 2))))
 
 
-def person_at(made: socket.socket) -> str:
+def person_at(connection: socket.socket) -> str:
     """The account at the other end, as the kernel says, or the address where it is another machine's."""
     try:
-        theirs, ours = made.getpeername()[:2], made.getsockname()[:2]
+        theirs, ours = connection.getpeername()[:2], connection.getsockname()[:2]
     except OSError:
         return "nobody"
-    family = made.family
+    family = connection.family
     if theirs[0].startswith(_MAPPED):  # a client of IPv4 has a socket of IPv4, also where we listen on both
         family = socket.AF_INET
         theirs, ours = ((each[0].removeprefix(_MAPPED), each[1]) for each in (theirs, ours))

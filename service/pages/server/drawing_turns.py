@@ -31,10 +31,10 @@ class DrawingTurns:
 
     def line_of(self, person: str) -> asyncio.Semaphore:
         """The turns of one person; it is forgotten with the last window that holds it."""
-        found = self._lines.get(person)
-        if found is None:
-            found = self._lines[person] = asyncio.Semaphore(self._at_once)
-        return found
+        semaphore = self._lines.get(person)
+        if semaphore is None:
+            semaphore = self._lines[person] = asyncio.Semaphore(self._at_once)
+        return semaphore
 
     def around(self, app: ASGIApp) -> ASGIApp:
         """The same application; what a window asks to be drawn is passed on when its turn has come."""
