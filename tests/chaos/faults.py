@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from tests.chaos.exporter import MODES, Exporter
 from tests.chaos.site import ATTACKER, ROOT, Site
@@ -231,7 +232,7 @@ def _forging(path: str, dice: random.Random, jobs: list[str]) -> None:
             "gpus": [],
             "pids": [1],
         }
-        tries = (
+        tries: tuple[tuple[str, dict[str, Any]], ...] = (
             ("reports", report),
             ("cancel", {"because": "mine"}),
             ("pause", {}),

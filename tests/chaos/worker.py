@@ -22,6 +22,10 @@ def main(ledger: Path, key: str, seconds: float) -> int:
     def write(word: str) -> None:
         os.write(log, f"{word} {os.getpid()} {time.monotonic():.3f} {','.join(gpus)}\n".encode())
 
+    def stop(*_: object) -> None:
+        write("stopped")
+        os._exit(143)
+
     gpus = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
     locks = []
     for gpu in gpus:
@@ -33,7 +37,7 @@ def main(ledger: Path, key: str, seconds: float) -> int:
         except BlockingIOError:
             write("doubled")
             return BUSY
-    signal.signal(signal.SIGTERM, lambda *_: (write("stopped"), os._exit(143)))
+    signal.signal(signal.SIGTERM, stop)
     write("begun" if gpus else "without")
     time.sleep(seconds)
     write("ended")

@@ -30,6 +30,7 @@ from service.cli import main
 from service.client import ClientError, connect
 from service.client.jobs import ActingClient, connect_acting
 from service.errors import WrongState
+from service.schemas.records import Job
 from tests.collector.dcgm.loopback import QuietServer
 from tests.docs.docs_reading import ROOT
 from tests.driver.driver import Driver
@@ -246,7 +247,7 @@ class Site:
 
     def real(self, text: str) -> str:
         """A command with what this site has in place of what the page could only name."""
-        places = {
+        places: dict[str, Callable[[], str]] = {
             r"http://[\w-]+:9400": lambda: self.exporter,
             r"http://[\w-]+:9475": lambda: self.url,
             r"http://127\.0\.0\.1:9475": lambda: self.url,
@@ -262,8 +263,7 @@ class Site:
         }
         for pattern, found in places.items():
             if re.search(pattern, text):
-                value = found()
-                text = re.sub(pattern, lambda _, value=value: value, text)
+                text = re.sub(pattern, found().replace("\\", r"\\"), text)
         return text
 
     @property
@@ -352,7 +352,7 @@ class Site:
         assert found is not None, self._trained()
         return found[1]
 
-    def _alive(self) -> list[dict[str, Any]]:
+    def _alive(self) -> list[Job]:
         return [row for row in self.line.jobs() if row.state != "ended"]
 
     def _launchers(self) -> list[str]:

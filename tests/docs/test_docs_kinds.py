@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -16,6 +17,9 @@ from service.pages.parts.widgets import kind_label
 from service.reports.sections import JOB_COLUMNS, job_rows
 from tests.docs.docs_reading import ROOT, pages
 from tests.docs.words_page import page
+
+if TYPE_CHECKING:
+    from service.schemas.rows import JobsRow
 
 
 def first_cells(page: str) -> set[str]:
@@ -56,8 +60,12 @@ def test_every_kind_of_finding_has_a_title_a_sentence_and_a_remedy(kind: Finding
 @pytest.mark.parametrize("kind", FindingKind)
 def test_every_kind_stands_by_its_title_in_the_tables_of_jobs_of_reports(kind: FindingKind) -> None:
     job = {"job": "slurm:7", "job_name": "sweep", "command": None, "gpu_hours": 0.0, "unknown_gpu_hours": 0.0}
-    (row,) = job_rows([{**job, "found": f"{kind.value}, held-idle"}])
-    assert KINDS[kind].title in row["kinds"] and "kinds" in {column.key for column in JOB_COLUMNS}
+    (row,) = job_rows([cast("JobsRow", {**job, "found": f"{kind.value}, held-idle"})])
+    assert (
+        row["kinds"]
+        and KINDS[kind].title in row["kinds"]
+        and "kinds" in {column.key for column in JOB_COLUMNS}
+    )
 
 
 @pytest.mark.parametrize("kind", FindingKind)

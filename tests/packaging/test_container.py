@@ -118,7 +118,7 @@ def served(builder: Builder, container: str, volume: Path) -> Iterator[None]:
 def _is_well() -> bool:
     try:
         with urlopen("http://127.0.0.1:19475/healthz", timeout=2) as answer:
-            return json.load(answer)["status"] == "ok"
+            return bool(json.load(answer)["status"] == "ok")
     except OSError:
         return False
 

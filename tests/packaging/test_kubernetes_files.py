@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from service.config.file import load
 from tests.collector.managers.kubernetes import cluster_answers as answers
