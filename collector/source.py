@@ -1,7 +1,8 @@
 """The port to whatever can be read each tick: a driver, an exporter, a recording, a simulation.
 
-A new source is one new file with a class that has these three members, and an entry in the contract
-suite ``tests/collector/test_source_contract.py``.
+A new source is a file in ``collector/sources/`` with a class that has these three members, and an entry in
+the contract suite ``tests/collector/test_source_contract.py``. How a configuration names it is in
+``service/sources/specs.py``, and ``service/sources/making.py`` makes it.
 """
 
 from typing import Protocol

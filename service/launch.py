@@ -25,7 +25,9 @@ from service.errors import FallowError, ServiceDown, Untrusted
 from service.trust.peers import must_trust_peer
 
 START_LIMIT_S = 60
+"""A start takes 2 s (docs/performance.md); a store that a crash left has its log read again first."""
 STOP_LIMIT_S = 10
+"""For both to end by themselves."""
 POLL_S = 0.05
 WATCH_S = 0.5
 PR_SET_PDEATHSIG = 1

@@ -21,6 +21,7 @@ from service.units import ACCOUNT, FAILED, HAND, MACHINE_DATA, NODE, PROBE, SERV
 RUNNING_SYSTEMD = Path("/run/systemd/system")
 MACHINE_SERVICES = Path("/etc/systemd/system")
 PATIENCE_S = 30
+"""For ``systemctl``: it waits for a unit's own start, which takes seconds."""
 PACKAGES = ("advisor", "analytics", "collector", "fallow", "service")
 """This program's own, which lie beside each other in a checkout, with much there that nothing loads."""
 ONLY_IN_A_CHECKOUT = "constraints.txt"

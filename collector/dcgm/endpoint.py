@@ -37,7 +37,10 @@ STALE_MS = 300_000
 """A value whose own time is farther from now was not measured now: Prometheus' lookback (5 min), after which
 it gives a series up itself. As far ahead: a clock is wrong, and when it was measured nobody knows."""
 _REFRESHED = 0.9
+"""Of the exporter's interval: the same page within it is the one already read, not a GPU that did the same
+again."""
 _STRETCH = 1.5
+"""Of the interval: a value that comes later than this says nothing of the time before its own interval."""
 _NAMED = 3
 """Nodes in a sentence: a page of a Prometheus can tell of thousands."""
 IDLE_RATIO, FLOOR_BYTES = 0.01, 1 << 30

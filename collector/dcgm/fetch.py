@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 GZIP = 31
+"""zlib's ``wbits`` for the gzip format: 15, the largest window, and 16 for its header."""
 OK, REDIRECTS, REFUSED = 200, (301, 302, 303, 307, 308), (401, 403)
 MOST_GPUS = 1024
 """Of one endpoint: a machine has 16 boards, 128 GPUs with MIG. Beyond it stands who speaks for a cluster."""
@@ -27,6 +28,7 @@ LEAST_BYTES = 16 << 20
 GPU_BYTES = 16 << 10
 """Of a page for each GPU: forty series of 200 bytes, and as much again for holders and processes."""
 PATIENCE = 1.5
+"""Of the deadline of one endpoint: for all together, those included that waited for a free connection."""
 KEPT_SECONDS = 120.0
 """How long a connection is kept for the next tick: longer than the slowest tick."""
 KEPT_PART = 4

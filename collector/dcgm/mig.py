@@ -9,6 +9,7 @@ _SLICES = 7
 _SLICES_BY_MODEL = {"A30": 4, "RTX PRO 6000": 4}
 _PROFILE = re.compile(r"(?:\d+c\.)?(\d+)g\.")
 _ROUNDING = 1e-9
+"""What sevenths leave over when they add up to a whole board is none of it."""
 
 
 def share_of(who: Identity, parts: Iterable[Identity]) -> float:

@@ -29,6 +29,7 @@ UP = "up"
 _INSTANCE_OF_TARGET = "instance"
 """Prometheus puts it on every series that it scrapes, and an exporter on none."""
 _TAIL = 6
+"""Characters that a controller adds to the name of a pod: a hyphen and five at random."""
 _GENERATED = re.compile(r".+-[bcdfghjklmnpqrstvwxz2456789]{5}")
 """How Kubernetes names a DaemonSet's pods: five characters of apimachinery's alphabet (util/rand)."""
 

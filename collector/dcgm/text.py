@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from prometheus_client.parser import text_string_to_metric_families
 
 NAMED = 6
+"""Names of metrics that a message quotes: enough to tell what answered there."""
 LONGEST_BLOCK = 16_384
 """Characters in one row's labels; the longest of a real exporter are under a thousand."""
 LONGEST_VALUE = 1024

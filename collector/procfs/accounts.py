@@ -9,6 +9,7 @@ from pathlib import Path
 
 _NAMELESS = re.compile(r"uid-(0|[1-9][0-9]{0,9})", re.ASCII)
 MOST_UID = 2**32 - 2
+"""The last number, ``(uid_t) -1``, is no user: to the kernel it says "unchanged"."""
 WHOLE_MACHINE = ["0", "0", "4294967295"]
 """``/proc/self/uid_map`` of a process that sees every uid as it is."""
 

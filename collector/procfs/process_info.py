@@ -37,6 +37,7 @@ T = TypeVar("T", bytes, bool)
 Ancestors = Callable[[Kin], list[Kin]]
 
 NO_LOGIN = 2**32 - 1
+"""What the kernel writes into ``loginuid`` of who never logged in: -1 as an unsigned number."""
 NAME_CHARS = 64
 
 

@@ -47,6 +47,7 @@ SECOND_LOOK_MS = 30_000
 """Frameworks are imported lazily: what a process maps in its first seconds is not all of it."""
 
 FORGET_MS = 600_000
+"""A process that no driver has named for so long gives up its open folder in /proc."""
 
 LOOK_FOR_PORTS_MS = 600_000
 """A server listens once its model is loaded, minutes after it started; until then one looks again."""

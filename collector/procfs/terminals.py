@@ -21,6 +21,8 @@ DEV = Path("/dev")
 CONSOLE_MAJOR, FIRST_PTS_MAJOR, LAST_PTS_MAJOR = 4, 136, 143
 """Documentation/admin-guide/devices.txt: 4 is the consoles (minors under 64), 136 to 143 Unix98 terminals."""
 FIRST_SERIAL_MINOR = 64
+"""Of the console's device numbers: below it are virtual consoles, from it on serial lines (Linux,
+``devices.txt``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,7 @@ FRESH_MS = 30_000
 """At the first contact, older events are history that an earlier run may have told already."""
 CLOCK_AHEAD = "peer-clock-ahead"
 CLOCK_TOLERANCE_MS = 1_000
+"""Clocks that NTP keeps differ by less; beyond it a sample is stored as of now, and says so."""
 NOT_LOOKED = "does not say who holds its GPUs: has nobody been asked there yet?"
 MOST_NAMED, MOST_CHARS = 8, 64
 """Sources of a peer in a sentence, and of a name: it has five, of a word each."""

@@ -12,7 +12,9 @@ from collector.arrow import SAMPLE_SCHEMA
 from collector.metrics import METRICS
 
 RATIO_SCALE = 10_000
+"""A ratio is kept in ten-thousandths, in two bytes."""
 MAX_SMALLINT = 32_767
+"""The largest that two bytes hold: a ratio above 3.2767 is one that cannot be, and is cut there."""
 MOST = 2**53
 """What counts more (9 PB, 285 years of 1 kW) is garbage: a sum of it fits nowhere, and stops the roll-ups."""
 LEAST_WIDTH_MS = 1

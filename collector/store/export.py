@@ -22,6 +22,7 @@ from collector.store.statements import statement
 
 Format = Literal["parquet", "csv"]
 BATCH_ROWS = 122_880
+"""DuckDB's own size of a row group."""
 OF_HOLDERS = "holder_samples"
 
 

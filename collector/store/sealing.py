@@ -22,6 +22,7 @@ from collector.store.statements import statement
 DAY_MS = 86_400_000
 SEALED_FOLDER = "sealed"
 ROW_GROUP_ROWS = 122_880
+"""DuckDB's own size of a row group, so that a sealed day is read by as many threads as a table."""
 ZSTD_LEVEL = 9
 _TEMPORARY = ".writing"
 _UNCLAIMED = ".unclaimed"

@@ -36,7 +36,9 @@ from collector.store.statements import statement
 
 CHECK_MS = 30_000
 INSTANCE_GONE_MS = 60_000
+"""A MIG instance that two looks did not find was cut anew; a board may only be silent."""
 BOARD_GONE_MS = 7 * 86_400_000
+"""A week: a board in repair comes back, and one that does not is out of the count from then on."""
 NODE_GONE_MS = 3_600_000
 """Long enough for a node to reboot; and a spot node counts for the hours it lived, not for a week."""
 

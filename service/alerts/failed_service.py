@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 CRITICAL = "<2>"
 """How journald reads a line's priority; sd-daemon(3)."""
 MOST_RECEIVERS = 16
+"""They are told one after the other, and each may take seconds."""
 LINES = 15
 """Of the journal: a traceback's end, or the sentence with which the service refused."""
 JOURNAL_S = 10
+"""For the journal to give the last lines; without them the message goes out all the same."""
 TOLD = "told"
 
 

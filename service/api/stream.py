@@ -18,7 +18,9 @@ T = TypeVar("T")
 
 NDJSON = "application/x-ndjson"
 ALIVE_S = 5.0
+"""A line without a word, so that both ends see within seconds that the other is gone."""
 MOST_OF_ONE_JOB = 2
+"""A launcher's stream, and the one of the same launcher that it replaces after a cut."""
 ALIVE = {"alive": True}
 
 

@@ -19,6 +19,7 @@ from service.control.errors import OverLimit
 from service.control.interface import Caller, Role
 
 RETRY_S = 1
+"""Said to who found all turns taken: they are short, and a longer wait would leave them empty."""
 
 
 @dataclass(slots=True)

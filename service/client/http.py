@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 EXPORT_TIMEOUT_S = 600.0
+"""An export of months is written before its first byte comes."""
 
 __all__ = ["ARROW", "JSON", "HttpTransport"]
 

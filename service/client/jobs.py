@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_S = 30.0
+"""An order waits for a commit of the store, on a busy machine behind those of many others."""
 NAMES = 2
 """A launcher of this Fallow reads the names of commands since 0.1.0; an older service passes over that."""
 SILENCE_S = 15.0

@@ -9,6 +9,7 @@ from service.client.transport import UNIX
 from service.errors import ClientError, Untrusted
 
 PROBE_TIMEOUT_S = 2.0
+"""For "does a service answer here?", on this machine alone."""
 
 
 def named_socket() -> str | None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TIMEOUT_S = 35.0
+"""Longer than the service's own limit of a query (``api.query_timeout_s``, 30), so that its reason is
+heard."""
 
 
 class Transport(Protocol):

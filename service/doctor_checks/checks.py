@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MOST_NODES = 20
 """As many machines as fit a screen, a row each."""
 SCARCE_BYTES = 2 * 2**30
+"""Below it a store may fill the disk before anybody looks here again."""
 PROC = Path("/proc")
 CONTAINER_SIGNS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 

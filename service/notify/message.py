@@ -18,9 +18,13 @@ from service.errors import FallowError
 from service.secrets import REFERENCE, NoSecret, secret
 
 FIRST_WAIT_MS = 30_000
+"""A receiver that is restarted is back by then; each further try waits twice as long."""
 LONGEST_WAIT_MS = 6 * 3_600_000
+"""A receiver that was away all night hears in the morning."""
 GIVE_UP_MS = 3 * 86_400_000
+"""A long weekend: older news of idle GPUs is no news."""
 KEPT_MS = 30 * 86_400_000
+"""How long the outbox can be asked what became of a message."""
 
 
 class Body(StrEnum):

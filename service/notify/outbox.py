@@ -31,6 +31,7 @@ from service.notify.message import KEPT_MS, Body, Event, Message, Standing, What
 
 OUTBOX, MESSAGE, LOG, LOCK = "outbox", "message.json", "log.jsonl", "lock"
 AT_ONCE = 4
+"""Messages under way: each is a process of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from service.schemas.values import as_it_was
 ELSEWHERE = "The reports of another machine"
 PAPER_PX = 900
 MOST_PAPERS = 200
+"""Some four weekly reports of a year; older ones are still files in the folder."""
 OWNERS = "owners"
 STATES = {
     "sent": "sent",

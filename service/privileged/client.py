@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 PROBE_VARIABLE, HAND_VARIABLE = "FALLOW_PROBE", "FALLOW_HAND"
 LONGEST_S = 900.0
+"""To move a GPU's whole memory over a slow bus takes minutes, and nobody is told that it failed meanwhile."""
 
 
 def probe_socket() -> Path | None:

@@ -39,6 +39,7 @@ SERIES_A_REQUEST = 5_000
 MIB = 1 << 20
 TIMEOUT_S = 10.0
 END_S = 2.0
+"""A service that is being stopped waits no longer for a slow receiver."""
 LONGEST_ANSWER = 200
 """Characters of a refusal that are shown."""
 FIXABLE = frozenset({401, 403, 404, 407, 408, 425, 429})

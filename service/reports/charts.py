@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WIDTH = 760
 PNG_SCALE = 2.0
+"""Twice the pixels, so that it is sharp on a dense screen and in print."""
 MARGIN = 24
 """Pixels left of a chart: fonts of mail programs and browsers are wider than the drawing library thinks."""
 

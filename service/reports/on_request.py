@@ -53,6 +53,7 @@ __all__ = [
 
 FORMATS = ("html", "md", "csv", "json")
 LONGEST_BYTES = 32 * 1024**2
+"""No report comes near it; a larger file that somebody put there is not read whole."""
 _NAME = re.compile(r"(?P<whose>.+)-(?P<due>\d{4}-\d\d-\d\dT\d{4})\.(?P<format>html|md|csv|json)")
 
 

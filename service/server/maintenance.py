@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 DAY_MS = 86_400_000
 CHECKPOINT_S = 600
+"""How much of the log a crash leaves to be read again at the next start."""
 SHED_TRIES, SHED_EVERY_S = 20, 0.1
 """Most moments nobody reads; a busy service has such moments as well."""
 FINDINGS_S = 60

@@ -10,6 +10,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 HEAPS = 2
+"""glibc's arenas: by default it makes eight a core, each of which keeps what its threads freed."""
 _M_ARENA_MAX = -8  # mallopt(3)
 
 

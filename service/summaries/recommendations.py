@@ -33,9 +33,12 @@ Row = Mapping[str, object]
 ENOUGH_MEASURED = 0.95
 """As findings are judged: with less, the answer is unknown."""
 SMALL_WASTE = 0.05
+"""Of the hours held: who wastes less is told that it is little, and not what to change."""
 MOST_SENTENCES = 5
+"""A list that is read to its end; the dearest come first."""
 MOST_JOBS = 3
 WORTH_TELLING_GPU_HOURS = 1.0
+"""Below it a sentence costs its reader more than it gives back."""
 NOTHING = "Nothing: nothing was found to complain about."
 IDLE = (ActionClass.RECLAIM, ActionClass.TERMINATE)
 GIVES_BACK = "Ending it when it is done, or stopping it until it is needed again, gives its GPUs back."

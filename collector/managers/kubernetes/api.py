@@ -23,9 +23,11 @@ MOST_PAGES = 400
 """200,000 objects: more pods than a cluster may have (150,000; kubernetes.io, "Considerations for large
 clusters")."""
 TIMEOUT_S = 20.0
+"""For one page of a list; beyond it the API server is taken for away, and the next look asks again."""
 TRIES = 2
 """A list whose continue token expired is begun once more."""
 LONGEST = 300
+"""Characters of a server's own message that are shown: it may quote a whole object."""
 
 Object = Mapping[str, Any]
 

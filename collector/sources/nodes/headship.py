@@ -17,6 +17,7 @@ from collector.sources.nodes.terms import Term, is_genuine, superseded_by
 KNOWN_MS = 86_400_000
 """A machine that was away for longer was taken down or is being mended: it is not waited for."""
 MOST_NAMES = 3
+"""Nodes that a message names; it counts the others."""
 FOREIGN = (
     "node {node} has heard a head whose DATA had another lease.key than this one's: put that file back with "
     "the rest of the back-up, or, where this is a new head, make the node a new token"

@@ -26,6 +26,7 @@ MOST_BYTES = 32 << 20
 MOST_RECORDS = 360
 """An hour at a tick of ten seconds, in one body."""
 LONGEST_NAME = 128
+"""A host's name has 64 characters at most (Linux); a batch comes from outside."""
 MOST_MS = 1 << 53
 """The largest whole number that JSON carries between all languages, far beyond any time or count."""
 LEVEL = 6

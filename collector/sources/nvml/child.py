@@ -32,6 +32,7 @@ from collector.sources.nvml.library import (
 from collector.sources.nvml.readers import SLOT
 
 NOTHING = -1
+"""What the note says while no GPU is being touched, so that a crash is nobody's."""
 _INDEX = struct.Struct("i")
 _ALLOCATIONS = 20_000
 """So many more containers than were let go have to be there before Python looks for garbage."""

@@ -23,6 +23,7 @@ BUSY_RATIO = 0.9
 """From here on a GPU with no process, or at its idle power, contradicts itself."""
 
 _IDLE_POWER_SLACK = 1.1
+"""Times a GPU's own idle power: its readings scatter by some percent at rest."""
 _PERCENTS = len(PERCENT)
 _VIDEO = ("encoder_ratio", "decoder_ratio", "jpeg_ratio", "ofa_ratio")
 _ACTIVITIES = tuple(each.name for each in METRICS if each.nvml and each.nvml.gpm is not None)

@@ -26,8 +26,10 @@ from collector.sources.nvml.library import (
 
 XID_EVENT = 8
 _EVENTS_A_TICK = 64
+"""A GPU that tells of errors without end would else keep the tick; what is left waits in the driver."""
 _MIG_ON = 1
 _USUAL_SLICES = 7
+"""Where the driver does not say how many instances a board has room for."""
 UUID_UNREADABLE = "uuid-unreadable"
 _UUID = re.compile(r"(?:GPU|MIG)-[!-~]+")
 """How every UUID of NVML begins (NVML API reference, nvmlDeviceGetUUID); garbage does not."""

@@ -18,6 +18,7 @@ from typing import Any
 from collector.sources.nvml.library import INSUFFICIENT_SIZE, NOT_FOUND, SUCCESS, Call, Library
 
 NOT_AVAILABLE = (1 << 64) - 1
+"""NVML's ``NVML_VALUE_NOT_AVAILABLE`` as the unsigned number that it is in a list."""
 LISTS = (
     ("C", ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")),
     ("G", ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2")),
@@ -41,7 +42,9 @@ USES = (
 NOT_SUPPORTED to the first and give the second (HAMi-core pull request 218, RTX PRO 6000). It came with driver
 550, for Maxwell and later, neither on MIG (NVML API reference, nvmlDeviceGetProcessesUtilizationInfo)."""
 _FIRST_ROOM = 64
+"""Processes of a GPU at first; the driver says when it needs more."""
 _TRIES = 4
+"""The list may grow between two calls; who grows it each time is left until the next look."""
 _FUTURE_US = 3_600_000_000
 """A stale entry's timestamp can be garbage too; one from the far future must not silence the rest."""
 

@@ -39,8 +39,11 @@ from collector.sources.nvml.identity import ProcessStarts, shares_host_pids
 from collector.sources.nvml.worker import ChildLost, Worker
 
 FIRST_WAIT_MS = 5_000
+"""Until the first fresh child after one that ended; each further one waits twice as long."""
 LONGEST_WAIT_MS = 300_000
 RETRY_LOST_MS = 300_000
+"""Until a GPU that crashed the child is asked again: asking may end that child too, and costs all GPUs a
+tick."""
 LONGEST_RETRY_LOST_MS = 3_600_000
 
 
@@ -125,6 +128,7 @@ HANDLE = "nvmlDeviceGetHandleByIndex"
 NO_GPU = -1
 """The index in a problem that is not one GPU's."""
 _WIDEST_TICKS = 3
+"""Of a tick: the driver's own samples reach back no further."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,7 @@ changed."""
 _LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 16
 _LARGEST = 1 << 26
+"""64 MiB: no node's answer comes near it, so a larger number is no length."""
 
 
 class PipeClosed(Exception):

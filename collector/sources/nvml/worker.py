@@ -23,7 +23,9 @@ MODULE = "collector.sources.nvml.child"
 _INDEX = struct.Struct("i")
 _NOTE_BYTES = 4096
 _TAIL_BYTES = 2000
+"""Of what a child wrote to its end: the last line says why, and more would only be searched."""
 _END_S = 1.0
+"""For a child that was killed; one that hangs in the driver takes longer, and nobody waits for it."""
 
 
 class ChildLost(Exception):

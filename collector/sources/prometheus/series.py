@@ -34,8 +34,11 @@ Ranked = dict[tuple[int, str], Values]
 """A column for each rank of a measure's name and quantity."""
 _TARGET = ("job", "instance", "prometheus", "prometheus_replica", "replica", "cluster", "endpoint", "service")
 _APART = 0.75
+"""Of a step: nearer than this, two series' times are one scrape and not two."""
 _STRETCH = 1.5
+"""Of a step: a value that comes later leaves a gap, as a live exporter's does."""
 _ENOUGH = 4
+"""Values, before their distance in time says how often they come."""
 _AROUND = 4
 """Scrapes to each side that tell a step: of nine, four may be late or missing."""
 _BLANKS = np.array(sorted(BLANKS))

@@ -17,6 +17,7 @@ from collector.sources.simulated.timeline import Stretches, Work, chained, draw_
 from collector.sources.simulated.workload import PlannedJob
 
 CHANCE = 0.5
+"""Half of the jobs that an intruder could come to have one, and half stay clean beside them."""
 COMMAND = "python quick_test.py --device 5"
 
 

@@ -114,7 +114,9 @@ class Answers:
 
 TICK_S = 10
 KEPT_ANSWERS = 512
+"""Answers that are kept for all visitors together: a page asks a dozen, for each range and filter."""
 ADVISED_S = 30
+"""It asks every policy, and what is advised changes with the minute."""
 
 
 def ask(name: str, **params: object) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from service.reports.schedules import Receivers, Schedule
 
 KEPT_S = 10
 REPORT_KEPT_S = 600
+"""Who reads a report turns from its page to a download and back; making it anew takes seconds."""
 KEPT_REPORTS = 24
 
 
