@@ -50,15 +50,15 @@ def ended(client: Client, name: str, as_of_ms: int) -> tuple[str, ...]:
     if len(rows) != 1:
         return ()
     row = rows[0]
-    found = [each for each in client.rows("findings", **span) if each["job"] == row["job"]]
-    line, told = efficiency(row), verdict(row)
+    findings = [each for each in client.rows("findings", **span) if each["job"] == row["job"]]
+    line, sentence = efficiency(row), verdict(row)
     return (
         _who(row),
         *(() if line is None else (f"{line}.",)),
-        *(() if told is None else (f"Its verdict: {told}.",)),
+        *(() if sentence is None else (f"Its verdict: {sentence}.",)),
         *(
             f"Found {words.clock_time(each['opened_at'])}: {words.localized(each['sentence'])}"
-            for each in found
+            for each in findings
         ),
     )
 
@@ -93,28 +93,28 @@ def run_explain(flags: argparse.Namespace) -> int:
         tried = [
             (each, explain(each, desk.said, desk.places)) for each in manager_job.meant(client, flags.name)
         ]
-        known = [(name, found) for name, found in tried if not isinstance(found, NoSuch)]
-        name, found = (known or tried)[0]
-        job = name if isinstance(found, NoSuch) else found.name
-        is_job = isinstance(found, NoSuch) or found.kind == "job"
+        known = [(name, explanation) for name, explanation in tried if not isinstance(explanation, NoSuch)]
+        name, explanation = (known or tried)[0]
+        job = name if isinstance(explanation, NoSuch) else explanation.name
+        is_job = isinstance(explanation, NoSuch) or explanation.kind == "job"
         pages = settings.effective.config.dashboard.run_pages
         more = (*launched, *((*_waits(client, job), *_runs(client, job, pages)) if is_job else ()))
         names = () if known else tuple(name for name, _ in tried)
         past = next((told for each in names if (told := ended(client, each, desk.said.state.as_of_ms))), ())
-    if isinstance(found, NoSuch) and (past or more):
-        found = Explanation(kind="job", name=name, facts=(*past, *more))
-    elif not isinstance(found, NoSuch):
-        found = replace(found, facts=(*found.facts, *more))
-    if isinstance(found, NoSuch):
-        near = f"; nearest: {', '.join(found.near)}" if found.near else ""
+    if isinstance(explanation, NoSuch) and (past or more):
+        explanation = Explanation(kind="job", name=name, facts=(*past, *more))
+    elif not isinstance(explanation, NoSuch):
+        explanation = replace(explanation, facts=(*explanation.facts, *more))
+    if isinstance(explanation, NoSuch):
+        near = f"; nearest: {', '.join(explanation.near)}" if explanation.near else ""
         raise NothingOfThatName(
             f"no running job, GPU or advice is called {flags.name!r}{near}, and no job that ended in "
             "the last 30 days; `fallow status`, `fallow advise` and `fallow ledger --by job` list them"
         )
     if flags.json:
-        print_json([_row(found, desk)], flags)
+        print_json([_row(explanation, desk)], flags)
         return 0
-    _draw(found, desk)
+    _draw(explanation, desk)
     return 0
 
 
@@ -139,33 +139,33 @@ def _runs(client: Client, job: str, pages: Mapping[str, str]) -> tuple[str, ...]
     return told_runs(runs_of(client.rows_if_kept("run_ids", job=job) or (), pages))
 
 
-def _draw(found: "Explanation", desk: AdviceContext) -> None:
+def _draw(explanation: "Explanation", desk: AdviceContext) -> None:
     screen = console()
-    screen.print(f"{found.kind} {found.name}", style="bold")
-    for fact in found.facts:
+    screen.print(f"{explanation.kind} {explanation.name}", style="bold")
+    for fact in explanation.facts:
         screen.print(Padding(words.localized(fact), (0, 0, 0, 2), expand=False))
-    screen.print("Advised" if found.advice else "Nothing is advised", style="bold")
-    for advice in found.advice:
+    screen.print("Advised" if explanation.advice else "Nothing is advised", style="bold")
+    for advice in explanation.advice:
         screen.print(Padding(advice_lines.draw_advice(advice, desk.currency), (0, 0, 0, 2), expand=False))
         for each in advice.evidence:
             if each.value is not None and each.name != "rungs_held_back":
                 screen.print(f"    {each.name}: {each.value}", style="bright_black")
-    if found.steps:
+    if explanation.steps:
         screen.print("In the plan", style="bold")
-    for step in found.steps:
+    for step in explanation.steps:
         screen.print(f"  {advice_lines.step_line(step)}")
-    if found.why_not:
+    if explanation.why_not:
         screen.print("Why nothing else", style="bold")
-    for line in advice_lines.draw_why_not(found.why_not):
+    for line in advice_lines.draw_why_not(explanation.why_not):
         screen.print(Padding(line, (0, 0, 0, 2), expand=False))
 
 
-def _row(found: "Explanation", desk: AdviceContext) -> dict[str, object]:
+def _row(explanation: "Explanation", desk: AdviceContext) -> dict[str, object]:
     return {
-        "kind": found.kind,
-        "name": found.name,
-        "facts": list(found.facts),
-        "advice": [advice_row(each, desk.currency) for each in found.advice],
-        "steps": [step_row(step) for step in found.steps],
-        "why_not": [asdict(each) for each in found.why_not],
+        "kind": explanation.kind,
+        "name": explanation.name,
+        "facts": list(explanation.facts),
+        "advice": [advice_row(each, desk.currency) for each in explanation.advice],
+        "steps": [step_row(step) for step in explanation.steps],
+        "why_not": [asdict(each) for each in explanation.why_not],
     }

@@ -32,23 +32,23 @@ def run_tell(flags: argparse.Namespace) -> int:
         ids = manager_job.ids_of(flags.job)
         if not any(row["job"] in ids for row in rows):
             ids = manager_job.meant(client, flags.job)
-    found = _of(flags.job, ids, rows)
-    if not found:
+    rows_of_job = _of(flags.job, ids, rows)
+    if not rows_of_job:
         why = "nothing was judged yet" if judged == freshness.NEVER else "nothing is found of it now"
         raise NothingToTell(
             f"nothing to tell about {flags.job!r}: {why}; `fallow findings` lists what is open, "
             "`fallow explain` says why nothing is"
         )
-    job = str(found[0]["job"])
-    parts = by_kind(found, lambda each: str(each["kind"]), is_open=True)
+    job = str(rows_of_job[0]["job"])
+    parts = by_kind(rows_of_job, lambda each: str(each["kind"]), is_open=True)
     firsts = [part[0] for part in parts]
     said = [Said(str(row["kind"]), words.localized(row["sentence"]), row.get("evidence")) for row in firsts]
-    row = found[0]
-    written = message(row["user_name"], job, row["job_name"], said, job_kind=row.get("job_kind"))
+    row = rows_of_job[0]
+    text_to_owner = message(row["user_name"], job, row["job_name"], said, job_kind=row.get("job_kind"))
     if flags.json:
-        print_json([{"job": job, "user": row["user_name"], "message": written}], flags)
+        print_json([{"job": job, "user": row["user_name"], "message": text_to_owner}], flags)
     else:
-        print(written)
+        print(text_to_owner)
     return 0
 
 

@@ -131,10 +131,10 @@ def why(
 
     ``person``: whose in the account a limit of it is.
     """
-    told = {"qos": qos or "(none)", "account": account or "(none)", "partition": partition or "(none)"}
-    told["person"] = person
+    fields = {"qos": qos or "(none)", "account": account or "(none)", "partition": partition or "(none)"}
+    fields["person"] = person
     if reason in _PLAIN:
-        return _PLAIN[reason].format(**told)
+        return _PLAIN[reason].format(**fields)
     if reason == "Reservation":
         return (
             f"reservation {reservation} is not there for it yet"
@@ -148,7 +148,7 @@ def why(
         return f"nodes that it needs are away ({rest.removeprefix('UnavailableNodes:') or 'not said which'})"
     if reason.startswith(PROSE):
         return "nodes that it needs are down, drained or kept for jobs of other partitions"
-    return _limit(reason, told) or reason
+    return _limit(reason, fields) or reason
 
 
 def why_of(row: "Queued | ManagerRunsRow") -> str:
@@ -178,8 +178,8 @@ class Met(TypedDict):
 
 def met(limit: str | None) -> Met | None:
     """What the column says; ``None``: of no limit, or an older service doesn't."""
-    found: Met | None = json.loads(limit) if limit else None
-    return found
+    document: Met | None = json.loads(limit) if limit else None
+    return document
 
 
 def _why(row: Mapping[str, object], limit: "Met | None") -> str:
@@ -224,26 +224,26 @@ def counted(rows: "Sequence[Queued]") -> str:
     jobs, gpus = _jobs(rows), sum((row["gpus"] or 0) * row["tasks"] for row in rows)
     free = _jobs([row for row in rows if row["cause"] == "resources"])
     waits = "waits" if jobs == 1 else "wait"
-    told = f"{text.many(jobs, 'job')} {waits} for {text.many(gpus, 'GPU')}"
+    sentence = f"{text.many(jobs, 'job')} {waits} for {text.many(gpus, 'GPU')}"
     if all(row["cause"] is None for row in rows) or free == jobs:
-        return told
+        return sentence
     if not free:
-        return f"{told}, none of them for want of free GPUs"
-    return f"{told}; {text.count(free)} of them until GPUs are free, the others for something else"
+        return f"{sentence}, none of them for want of free GPUs"
+    return f"{sentence}; {text.count(free)} of them until GPUs are free, the others for something else"
 
 
 def unused(gpus: "Sequence[Gpu]") -> str | None:
     """Who has GPUs now and uses none of them, of rows of ``gpus_now``; ``None`` where nobody does."""
-    held = Counter((row["job"], row["user_name"]) for row in gpus if row["state"] in WASTED and row["job"])
-    if not held:
+    counts = Counter((row["job"], row["user_name"]) for row in gpus if row["state"] in WASTED and row["job"])
+    if not counts:
         return None
     named = ", ".join(
         f"{job}{f' of {user}' if user else ''} ({count})"
-        for (job, user), count in held.most_common(MOST_NAMED)
+        for (job, user), count in counts.most_common(MOST_NAMED)
     )
-    more = len(held) - MOST_NAMED
+    more = len(counts) - MOST_NAMED
     others = f" and {text.many(more, 'other job')}" if more > 0 else ""
-    total = held.total()
+    total = counts.total()
     are = "is" if total == 1 else "are"
     return f"Meanwhile {text.many(total, 'GPU')} {are} held and unused: {named}{others}."
 
@@ -259,11 +259,11 @@ def kept(
     """
     own = {_short(row["node"]) for row in nodes}
     mine = [row for row in gpus if _short(row["node"]) in own]
-    told = []
+    sentences = []
     reserved = Counter(row["state_reason"] or "a reservation" for row in mine if row["state"] == "reserved")
     for reason, count in reserved.most_common(MOST_NAMED):
         are = "is" if count == 1 else "are"
-        told.append(f"{text.many(count, 'GPU')} {are} free and kept: {reason}.")
+        sentences.append(f"{text.many(count, 'GPU')} {are} free and kept: {reason}.")
     free = sum(row["state"] == GpuState.FREE for row in mine)
     limited = [row for row in rows if row["cause"] == "limit"]
     if free and limited and not any(row["cause"] == "resources" for row in rows):
@@ -271,11 +271,11 @@ def kept(
         others = len(limits) - MOST_NAMED
         more = f", and {text.many(others, 'other limit')}" if others > 0 else ""
         are, waits = ("is" if free == 1 else "are"), ("waits" if jobs == 1 else "wait")
-        told.append(
+        sentences.append(
             f"{text.many(free, 'GPU')} {are} free, and {text.many(jobs, 'job')} {waits} all the same: "
             f"{'; '.join(limits[:MOST_NAMED])}{more}."
         )
-    return tuple(told)
+    return tuple(sentences)
 
 
 def _jobs(rows: "Sequence[Queued]") -> int:
@@ -286,24 +286,24 @@ def _short(node: str) -> str:
     return node.partition(".")[0]
 
 
-def _limit(reason: str, told: Mapping[str, str]) -> str | None:
+def _limit(reason: str, fields: Mapping[str, str]) -> str | None:
     match = _LIMIT.fullmatch(reason)
     what = None if match is None else _WHAT.get(match["what"])
     if match is None or what is None:
         return None
-    whose = f"account {told['account']}" if match["scope"] == "Assoc" else f"QOS {told['qos']}"
+    whose = f"account {fields['account']}" if match["scope"] == "Assoc" else f"QOS {fields['qos']}"
     if match["kind"] == "Min":
         return f"it asks for fewer {what} than {whose} allows"
     if match["what"] == "Wall" and match["kind"] == "Max":
-        return f"its time limit is longer than {whose} allows {told['person']}".rstrip()
+        return f"its time limit is longer than {whose} allows {fields['person']}".rstrip()
     if match["what"] == "Wall":
         return f"the time that {whose} allows its jobs together is used up"
     if match["minutes"]:
         return f"the {what.removesuffix('s')}-minutes that {whose} allows are used up"
     per = _PER.get(match["per"] or "")
-    if told["person"]:
+    if fields["person"]:
         at = "at once" if per is None else f"in {per}"
-        return f"{whose} allows {told['person']} no more {what} {at}"
+        return f"{whose} allows {fields['person']} no more {what} {at}"
     if per is None:
         return f"{whose} may have no more {what} at once"
     return f"{whose} allows {per} no more {what}"
@@ -317,12 +317,12 @@ def headline(rows: Sequence[Mapping[str, object]]) -> str:
     )
     if not waited:
         return "No job waited for GPUs in this time."
-    told = f"Jobs waited {text.gpu_hours(waited)} for GPUs."
+    sentence = f"Jobs waited {text.gpu_hours(waited)} for GPUs."
     if idle:
-        told += f" For {text.gpu_hours(idle)} of them others held GPUs of that kind and left them idle."
+        sentence += f" For {text.gpu_hours(idle)} of them others held GPUs of that kind and left them idle."
     if free:
-        told += f" For {text.gpu_hours(free)} GPUs of that kind were held by nobody."
-    return told if idle or free else f"{told} No GPU of that kind was idle meanwhile."
+        sentence += f" For {text.gpu_hours(free)} GPUs of that kind were held by nobody."
+    return sentence if idle or free else f"{sentence} No GPU of that kind was idle meanwhile."
 
 
 def held_idle(rows: "Sequence[WaitedHoldersRow]", most: int = 3) -> str | None:

@@ -117,13 +117,15 @@ def unfit(order: Order, job: Job) -> str | None:
         return "It is not held: it starts as soon as there is room."
     if order is PAUSE and job.state == "pending":
         return "It is held in the queue already." if job.held_by_user else None
-    wanted = job.submission
-    if order in (PAUSE, RESIZE) and wanted.mobility and wanted.mobility not in RESIZED:
+    submission = job.submission
+    if order in (PAUSE, RESIZE) and submission.mobility and submission.mobility not in RESIZED:
         return "It neither uses fallow nor says that it checkpoints, so it is only run and finished."
-    if order is RESIZE and wanted.share < 1:
+    if order is RESIZE and submission.share < 1:
         return "It has a share of a GPU; a share is chosen when it is submitted."
-    if order is RESIZE and wanted.min_gpus == wanted.max_gpus:
-        return f"It was submitted for exactly {wanted.min_gpus}; submit it with a range, such as --gpus 1-4."
+    if order is RESIZE and submission.min_gpus == submission.max_gpus:
+        return (
+            f"It was submitted for exactly {submission.min_gpus}; submit it with a range, such as --gpus 1-4."
+        )
     return None
 
 
@@ -138,9 +140,9 @@ def _ordered(order: Order, job: Job, may: May) -> None:
     meaning = HELD if order is PAUSE and job.state == "pending" else order.meaning
     st.markdown(f"**{order.label} {name}?** {meaning}")
     rest, given = _asked(order, job)
-    because = ""
+    reason = ""
     if order is not KEEP:
-        because = st.text_input(
+        reason = st.text_input(
             "Because", key=f"because-{order.route}-{job.job}", placeholder="optional"
         ).strip()
     st.button(
@@ -150,7 +152,7 @@ def _ordered(order: Order, job: Job, may: May) -> None:
         disabled=not may.may,
         on_click=jobs.order,
         args=(order.route, f"{order.route} {job.job}", job.job),
-        kwargs={**given, **({"because": because} if because else {})},
+        kwargs={**given, **({"because": reason} if reason else {})},
     )
     st.caption(may.why or "Or in a shell:")
     st.code(submit_form.command(order.route, job.job, *rest), language="shell")

@@ -19,9 +19,9 @@ def draw(scene: PageContext, rows: Sequence[Waste]) -> None:
     """The ten largest of a range, jobs that ended too; who, which job, how much, why, and what to do."""
     carried = address(scene.view)
     st.html(html(rows[:MOST], lambda job: f"jobs?{urlencode({**carried, 'job': job})}"))
-    if left := rows[MOST:]:
-        hours = text.gpu_hours(sum(each.gpu_hours for each in left))
-        st.caption(f"{len(left)} more wasted {hours} together; `fallow waste --by job --all` lists them.")
+    if rest := rows[MOST:]:
+        hours = text.gpu_hours(sum(each.gpu_hours for each in rest))
+        st.caption(f"{len(rest)} more wasted {hours} together; `fallow waste --by job --all` lists them.")
 
 
 def html(rows: Sequence[Waste], address_of: Callable[[str], str]) -> str:
