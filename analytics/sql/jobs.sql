@@ -110,16 +110,25 @@ WITH sums AS (
     WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)
 ), breaks AS (
     SELECT holder_id, gpu_id, from_ts, ended_ts FROM turns WHERE from_ts - ended_ts > INTERVAL 10 MINUTE
+), seen AS (  -- somebody looked in a whole hour of the break: few rows say so, and most breaks need no minutes
+    SELECT DISTINCT b.holder_id, b.gpu_id, b.from_ts
+    FROM breaks AS b JOIN rollup_1h AS r ON r.gpu_id = b.gpu_id AND r.ts > b.ended_ts AND r.ts + INTERVAL 1 HOUR < b.from_ts
+    WHERE r.ts >= $from_ts AND r.ts < $hours_to
+        AND free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms + withheld_ms > 0
+), unseen AS (
+    SELECT * FROM breaks ANTI JOIN seen USING (holder_id, gpu_id, from_ts)
 ), looked AS (  -- where nobody did it may have gone on
     SELECT gpu_id, ts AS since_ts, ts + INTERVAL 1 MINUTE AS until_ts FROM rollup_1m
-    WHERE ts >= $from_ts AND ts < $to_ts AND gpu_id IN (SELECT gpu_id FROM breaks)
+    WHERE ts >= $from_ts AND ts < $to_ts AND gpu_id IN (SELECT gpu_id FROM unseen)
         AND free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms + withheld_ms > 0
     UNION ALL
-    SELECT gpu_id, from_ts, coalesce(to_ts, $to_ts) FROM allocations WHERE gpu_id IN (SELECT gpu_id FROM breaks)
+    SELECT gpu_id, from_ts, coalesce(to_ts, $to_ts) FROM allocations WHERE gpu_id IN (SELECT gpu_id FROM unseen)
 ), runs AS (
     SELECT holder_id, 1 + count(*) AS runs
     FROM (
-        SELECT DISTINCT b.holder_id, b.from_ts FROM breaks AS b JOIN looked AS s ON s.gpu_id = b.gpu_id
+        SELECT holder_id, from_ts FROM seen
+        UNION
+        SELECT b.holder_id, b.from_ts FROM unseen AS b JOIN looked AS s ON s.gpu_id = b.gpu_id
             AND s.until_ts > b.ended_ts + INTERVAL 1 MINUTE AND s.since_ts < b.from_ts - INTERVAL 1 MINUTE)
     GROUP BY holder_id
 ), firsts AS (
