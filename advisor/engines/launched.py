@@ -148,6 +148,14 @@ class LocalEngine:
                     "or is lost, the job keeps what it had and what it was to get"
                 )
 
+    def found(self, job: JobId, intent: int) -> Outcome | None:
+        """What its launcher says of the directive of that number; nothing is done. ``None``: nothing yet, or
+        the register has no such job."""
+        try:
+            return outcome(self._register.entry(job), intent)
+        except UnknownJob:
+            return None
+
     def preview(self, step: Action) -> Preview:
         """What giving the step would lead to; nothing is given, and no GPU is taken for this service.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from advisor.actions import Action, Notify
 from advisor.engines.effects import Preview
 from advisor.journal.records import Result
-from advisor.journal.recovery import TOLD
+from advisor.journal.recovery import TOLD, Found
 from advisor.outcomes import Done, Engine, Failed, Outcome, Unsupported
 from collector.model import JobId
 
@@ -26,7 +26,8 @@ class EngineEntry:
 
     ``does`` are the actions that it carries out, ``None`` all: what it leaves out goes to the next engine
     that has the job. ``brief`` is the same engine for who has more to do, itself where it never waits.
-    ``preview`` tells what a step would do, ``None``: it cannot say beforehand.
+    ``preview`` tells what a step would do, ``None``: it cannot say beforehand. ``found`` tells what is
+    seen of a step that was begun, and does nothing: after a crash that is all there is to go by.
     ``tells``: the owner is told through the job's launcher, so that what was told is noted here; another
     engine notes it itself. ``by_launcher``: its jobs are in the register, and their launchers are given
     numbered commands; another engine's jobs are known by what was seen of them.
@@ -38,6 +39,7 @@ class EngineEntry:
     brief: Engine | None = None
     does: frozenset[type[Action]] | None = None
     preview: Callable[[Action], Preview] | None = None
+    found: Found = lambda job, step, intent: None
     tells: bool = False
     by_launcher: bool = False
 
@@ -59,7 +61,7 @@ class Dispatch:
 
     def by_launcher(self, job: JobId) -> bool:
         """Whether the job is of an engine that gives its launcher commands; its record is in the register."""
-        owner = next((each for each in self._engines if each.owns(job)), None)
+        owner = self._owner(job)
         return owner is not None and owner.by_launcher
 
     def do(self, step: Action, intent: int = 0) -> Outcome:
@@ -80,11 +82,19 @@ class Dispatch:
             return "", Unsupported(why=f"no engine does this to {step.job}")
         return entry.name, None if entry.preview is None else entry.preview(step)
 
+    def found(self, job: JobId, step: Action | None, intent: int) -> Outcome | None:
+        """What the job's own engine sees of a step that was begun, doing nothing; ``None``: unknown."""
+        owner = self._owner(job)
+        return None if owner is None else owner.found(job, step, intent)
+
     def settled(self, step: Action, result: Result, finding: str) -> None:
         """Note what came of a telling after all, once its launcher has said so; nothing is noted twice."""
         entry = self._entry(step)
         if isinstance(step, Notify) and entry is not None and entry.tells and finding != TOLD:
             self._heard(step.job, "tell", step.message, (LAUNCHER,) if result is Result.DONE else ())
+
+    def _owner(self, job: JobId) -> EngineEntry | None:
+        return next((each for each in self._engines if each.owns(job)), None)
 
     def _entry(self, step: Action) -> EngineEntry | None:
         return next((each for each in self._engines if each.takes(step)), None)

@@ -28,7 +28,6 @@ from advisor.actions import (
     Start,
     StartBackground,
 )
-from advisor.jobs.command_outcomes import outcome
 from advisor.jobs.model import JobRecord
 from advisor.journal.journal import StoreJournal
 from advisor.journal.records import ActionRecord, Moment, Result, age_ms, result_of
@@ -43,9 +42,9 @@ TOLD = "the owner was told"
 PATIENCE_MS = 30 * 60_000
 """How long a launcher may take before a person is asked to look: longer than any grace that is usual."""
 
-ForeignOutcome = Callable[[Action, int], Outcome | None]
-"""What the driver, or a workload manager, shows of a step on a foreign job and its intent; ``None``: nobody
-can say."""
+Found = Callable[[JobId, Action | None, int], Outcome | None]
+"""What a job's engine sees of a step and its intent, without doing anything; ``None``: it can't say. No step:
+one that this version can't read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +60,15 @@ class Facts:
     """What is known of an intent beside its row; ``told``: its job's owner was told since it was begun.
 
     ``by_launcher``: the engine of its job does nothing itself but commands its launcher.
-    ``foreign`` is what the driver shows of a pause or resume of a job that Fallow did not launch.
+    ``seen`` is what that engine sees of the step: its launcher's word, the driver's states, the manager's
+    queue.
     """
 
     directed: Directed | None = None
     entry: JobRecord | None = None
     told: bool = False
     by_launcher: bool = False
-    foreign: Outcome | None = None
+    seen: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def settlement(deed: ActionRecord, facts: Facts, now: Moment) -> Recovery | None
     if isinstance(step, Notify) and facts.told:
         return Recovery(result=Result.DONE, found=TOLD)
     if facts.directed is not None:
-        return _of_directive(deed, facts.directed, facts.entry, now)
+        return _of_directive(deed, facts.directed, facts, now)
     match step:
         case None:
             return _unknown(f"whether `{deed.verb}` was carried out cannot be known; look at {deed.job}")
@@ -97,8 +97,8 @@ def settlement(deed: ActionRecord, facts: Facts, now: Moment) -> Recovery | None
             return _undone("Fallow stopped before anything was given to its launcher")
         case Notify():
             return _unknown("the owner may have been told; nothing else was done")
-        case Pause() | Resume() if facts.foreign is not None:
-            return _of_foreign(deed, facts.foreign, now)
+        case Pause() | Resume() if facts.seen is not None:
+            return _of_foreign(deed, facts.seen, now)
         case SetEnvAtRestart():
             return _undone("settings of a job that Fallow did not launch are not kept")
         case (
@@ -125,12 +125,12 @@ class Recovering:
         store: "Store",
         journal: StoreJournal,
         entry_of: Callable[[JobId], JobRecord | None],
-        foreign: ForeignOutcome = lambda step, intent: None,
+        found: Found = lambda job, step, intent: None,
         *,
         by_launcher: Callable[[JobId], bool],
     ) -> None:
         self._store, self._journal, self._entry_of = store, journal, entry_of
-        self._foreign, self._by_launcher = foreign, by_launcher
+        self._found, self._by_launcher = found, by_launcher
 
     def settle(self) -> tuple[tuple[ActionRecord, Recovery], ...]:
         """Settle what can be; each with how. What is being done right now is left alone. Raises StoreFull."""
@@ -169,24 +169,21 @@ class Recovering:
                     entry=self._entry_of(deed.job) if ours else None,
                     told=bool(row["told"]),
                     by_launcher=ours,
-                    foreign=None if ours or deed.step is None else self._foreign(deed.step, deed.number),
+                    seen=self._found(deed.job, deed.step, deed.number),
                 ),
             )
 
 
-def _of_directive(
-    deed: ActionRecord, directed: Directed, entry: JobRecord | None, now: Moment
-) -> Recovery | None:
+def _of_directive(deed: ActionRecord, directed: Directed, facts: Facts, now: Moment) -> Recovery | None:
     if directed.handled:
         if directed.failed is not None:
             return Recovery(result=Result.FAILED, found=directed.failed)
         return Recovery(result=Result.DONE, found="its launcher acknowledged it")
-    came = None if entry is None else outcome(entry, deed.number)
-    if came is not None:
-        result, reason = result_of(came)
+    if facts.seen is not None:
+        result, reason = result_of(facts.seen)
         if result is not None:
             return Recovery(result=result, found=reason)
-    if age_ms(deed.begun, now) < PATIENCE_MS and entry is not None:
+    if age_ms(deed.begun, now) < PATIENCE_MS and facts.entry is not None:
         return None
     return _unknown(
         f"its launcher never said whether it was carried out; look how {deed.job} stands with `fallow jobs`"

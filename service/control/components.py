@@ -184,14 +184,19 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     foreigners = ExternalJobs(foreign, config, clock, site_of(config).protect, sight, lease=lease)
     book = ConsentStore(store, clock)
     managed = managed_jobs(store, config, clock, ground.snapshot, book, simulated=ground.simulated)
-    entry_of, settle = partial(_entry, register), managed.settling(foreigners.engine.settle)
     granting = LeaseTerms(register, seldom(daemon_finder(), clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
     dispatch = Dispatch(engines(local, managed.engine, foreigners.engine), foreign.told)
-    ours, known = dispatch.by_launcher, register.newest_known
     books = open_books(
-        store, clock, ground.folder, entry_of, settle, by_launcher=ours, known=known, withheld=ground.withheld
+        store,
+        clock,
+        ground.folder,
+        partial(_entry, register),
+        dispatch.found,
+        by_launcher=dispatch.by_launcher,
+        known=register.newest_known,
+        withheld=ground.withheld,
     )
     whose = partial(_user, register)
     # Who approves a plan waits for each outcome; the loop must not, it has others to see to.
@@ -199,7 +204,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     brief = LaunchedToo(dispatch.brief(), messages, whose)
     owners = config.consent.owners
     consenting = ConsentDependencies(
-        book=book, register=register, clock=clock, by_launcher=ours, by_owners=owners
+        book=book, register=register, clock=clock, by_launcher=dispatch.by_launcher, by_owners=owners
     )
     journal, halt = books.journal, books.switch.halt
     activity, doubts = Activity(), Doubts(store, clock, register)

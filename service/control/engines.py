@@ -7,7 +7,10 @@ from advisor.engines.launched import LocalEngine, SentCommand
 from advisor.engines.memory_transfers import Moving
 from advisor.engines.router import EngineEntry
 from advisor.engines.slurm import SlurmEngine, Watched, is_slurms
+from advisor.outcomes import Stale
 from advisor.state.model import is_submitted
+
+UNASKED = "Fallow stopped before it asked Slurm for it"
 
 
 def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine) -> tuple[EngineEntry, ...]:
@@ -19,6 +22,7 @@ def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine)
             engine=launched,
             brief=Brief[SentCommand](launched),
             preview=launched.preview,
+            found=lambda job, _, intent: launched.found(job, intent),
             tells=True,
             by_launcher=True,
         ),
@@ -28,6 +32,7 @@ def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine)
             engine=slurm,
             brief=Brief[Watched](slurm),
             does=frozenset({Pause, Resume}),
+            found=lambda job, step, intent: slurm.found(intent) or Stale(found=UNASKED),
         ),
         EngineEntry(
             name="external",
@@ -35,5 +40,6 @@ def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine)
             engine=external,
             brief=Brief[Moving](external),
             preview=external.preview,
+            found=lambda job, step, intent: None if step is None else external.settle(step),
         ),
     )

@@ -11,15 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.actions import Action
 from advisor.engines.slurm import NAME, SlurmEngine, SlurmEngineDependencies, is_slurms
 from advisor.engines.slurm_outcomes import run_of
 from advisor.jobs.consent_store import ConsentStore
 from advisor.jobs.manager_acts import ManagerAct, ManagerActStore
 from advisor.journal.journal import StoreJournal
-from advisor.journal.recovery import ForeignOutcome
 from advisor.live.snapshot import NO_PROJECT
-from advisor.outcomes import Outcome, Stale
 from advisor.planner.consent import Kind, OwnerReply, in_force, refusal
 from advisor.state.model import ClusterState, Job, Phase, ProjectName, Use
 from collector.inventory.slurm_programs import answer
@@ -120,16 +117,6 @@ class ManagedJobs:
             self.engine.look_again()
 
         return prepare
-
-    def settling(self, others: Callable[[Action], Outcome | None]) -> ForeignOutcome:
-        """What is seen of a step of which nobody saw the end; ``others`` asks about jobs of nobody's."""
-
-        def settle(step: Action, intent: int) -> Outcome | None:
-            if not is_slurms(step.job):
-                return others(step)
-            return self.engine.found(intent) or Stale(found="Fallow stopped before it asked Slurm for it")
-
-        return settle
 
     def _told(self, job: Job, moving: set[JobId]) -> Job:
         """The job with what its manager's newest look says of it."""

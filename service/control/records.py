@@ -16,7 +16,7 @@ from advisor.journal.kill_switch import KillSwitch
 from advisor.journal.pending_plans import PendingPlans
 from advisor.journal.proposals import asking, reconcile
 from advisor.journal.records import ActionRecord, remembered
-from advisor.journal.recovery import ForeignOutcome, Recovering, Recovery
+from advisor.journal.recovery import Found, Recovering, Recovery
 from advisor.outcomes import Done
 from advisor.planner.limits import Limits
 from advisor.state.model import ClusterState
@@ -40,7 +40,7 @@ class Records:
         clock: "Clock",
         switch: KillSwitch,
         entry_of: "Callable[[JobId], JobRecord | None]",
-        foreign: ForeignOutcome,
+        found: Found,
         *,
         by_launcher: "Callable[[JobId], bool]",
         known: "Callable[[], int]" = int,
@@ -49,7 +49,7 @@ class Records:
         self.journal = StoreJournal(store, clock, above=known)
         self.shelf = PendingPlans(store)
         self.switch = switch
-        self._settling = Recovering(store, self.journal, entry_of, foreign, by_launcher=by_launcher)
+        self._settling = Recovering(store, self.journal, entry_of, found, by_launcher=by_launcher)
         self._seen_ms: dict[int, int] = {}
 
     def remember(self, state: ClusterState) -> ClusterState:
@@ -101,7 +101,7 @@ def open_books(
     clock: "Clock",
     folder: Path,
     entry_of: "Callable[[JobId], JobRecord | None]",
-    foreign: ForeignOutcome = lambda step, intent: None,
+    found: Found = lambda job, step, intent: None,
     *,
     by_launcher: "Callable[[JobId], bool]",
     known: "Callable[[], int]" = int,
@@ -109,13 +109,13 @@ def open_books(
 ) -> Records:
     """The books of a store, with the switch of its folder as file and store have it. Raises StoreFull.
 
-    ``foreign`` says what came of a pause or resume of a foreign job that nobody saw the end of, ``known`` the
+    ``found`` says what a job's engine sees of a step that nobody saw the end of, ``known`` the
     highest number of a directive that a launcher knows; ``by_launcher``: whether a job's engine commands one;
     ``withheld``: why this service is not to act, whatever a person says.
     """
     switch = KillSwitch(store, folder, withheld)
     switch.adopt()
-    return Records(store, clock, switch, entry_of, foreign, by_launcher=by_launcher, known=known)
+    return Records(store, clock, switch, entry_of, found, by_launcher=by_launcher, known=known)
 
 
 def _said(how: Recovery) -> tuple[str, str]:

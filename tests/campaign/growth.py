@@ -52,7 +52,7 @@ class Growing:
         verb, crash = draw.choice(VERBS), crash_of(draw, daemons, self.cluster.nodes)
         delay_s = draw.choice((0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0))
         stranger = self.cluster.submit("--partition=low", "--job-name=fallow-top-up", *STRANGER)
-        self._until("the stranger's run", lambda: self._jobs()[stranger][1] == "RUNNING", "before")
+        self._runs(stranger)
         training = self._ready()
         if verb != "grow":
             self._grown(training)
@@ -157,6 +157,17 @@ class Growing:
             return not top_ups and state in ("over", "SPECIAL_EXIT")  # held under its number: exit code 75
         known = {each["job"] for each in training.ask("status")["top_ups"]["jobs"] if not each["going"]}
         return top_ups == known and len(top_ups) <= 1
+
+    def _runs(self, job: str) -> None:
+        """Wait until it runs. After a kill Slurm may hold a job whose launch failed: it is let go."""
+        end_s = time.monotonic() + LEAKED_S
+        while self._jobs()[job][1] != "RUNNING":
+            reason = self.cluster.ask("squeue", "--noheader", f"--jobs={job}", "--format=%r").strip()
+            assert time.monotonic() < end_s, (job, reason)
+            if "held" in reason:
+                print(f"      Slurm holds {job}: {reason}", flush=True)
+                self.cluster.ask("scontrol", "release", job)
+            time.sleep(0.5)
 
     def _cancel(self, *jobs: str) -> None:
         there = self._jobs()

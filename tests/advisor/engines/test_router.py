@@ -7,7 +7,7 @@ import pytest
 from advisor.actions import Action, Notify, Pause, Requeue
 from advisor.engines.router import LAUNCHER, Dispatch, EngineEntry
 from advisor.journal.records import Result
-from advisor.journal.recovery import TOLD
+from advisor.journal.recovery import TOLD, Found
 from advisor.outcomes import Done, Failed, Late, Outcome, Unsupported
 from advisor.state.model import is_submitted
 from collector.model import JobId
@@ -78,6 +78,24 @@ def test_the_engines_say_whose_jobs_have_a_launcher() -> None:
     )
     assert other.by_launcher(JobId("ray:1")) and not other.by_launcher(OURS), "the id alone says nothing"
     assert not Dispatch((), lambda *_: None).by_launcher(OURS), "nobody's"
+
+
+def test_what_came_of_a_step_is_asked_of_the_engine_that_has_its_job() -> None:
+    def seen_by(name: str) -> Found:
+        return lambda job, step, intent: Failed(found=f"{name} {job} {intent} {type(step).__name__}")
+
+    slurm, external = (
+        EngineEntry(name=name, owns=owns, engine=Engine(), does=does, found=seen_by(name))
+        for name, owns, does in (
+            ("slurm", lambda job: job.startswith("slurm:"), frozenset({Requeue})),
+            ("external", lambda job: job == OTHERS, None),
+        )
+    )
+    dispatch = Dispatch((slurm, external), lambda *_: None)
+    assert dispatch.found(SLURMS, Requeue(job=SLURMS), 5) == Failed(found="slurm slurm:7 5 Requeue")
+    assert dispatch.found(SLURMS, None, 5) == Failed(found="slurm slurm:7 5 NoneType"), "also unreadable"
+    assert dispatch.found(OTHERS, Pause(job=OTHERS), 6) == Failed(found=f"external {OTHERS} 6 Pause")
+    assert dispatch.found(OURS, Pause(job=OURS), 7) is None, "nobody's"
 
 
 def test_nobodys_step_is_not_done_and_says_so() -> None:

@@ -145,7 +145,11 @@ class Service:
         )
         self.orders = Orders(self.engine, self.journal, self.clock)
         self.settling = Recovering(
-            self.store, self.journal, lambda job: self.register.entries().get(job), by_launcher=is_submitted
+            self.store,
+            self.journal,
+            lambda job: self.register.entries().get(job),
+            lambda job, _, intent: self.engine.found(job, intent),
+            by_launcher=is_submitted,
         )
         self._line = line.makefile("rw", buffering=1)
         self._told: queue.SimpleQueue[JobRecord | None] = queue.SimpleQueue()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.actions import Action, Cancel, HoldForJob, Notify, Pause, SetEnvAtRestart, Start
+from advisor.jobs.command_outcomes import outcome
 from advisor.jobs.model import (
     CancelCommand,
     ExitReason,
@@ -56,6 +57,11 @@ GIVEN = Directed(handled=False)
 IN_FLIGHT = entry(directive=PauseCommand(number=5), state=JobState.RUNNING, gpus=("g",))
 
 
+def given_to(entry: JobRecord) -> Facts:
+    """A directive on its way to that launcher, and what the engine makes of it."""
+    return Facts(directed=GIVEN, entry=entry, seen=outcome(entry, 5))
+
+
 @pytest.mark.parametrize(
     ("step", "facts", "result"),
     [
@@ -66,25 +72,22 @@ IN_FLIGHT = entry(directive=PauseCommand(number=5), state=JobState.RUNNING, gpus
             Facts(directed=Directed(handled=True, failed="no"), entry=entry()),
             Result.FAILED,
         ),
-        (Pause(job="fallow:1"), Facts(directed=GIVEN, entry=IN_FLIGHT), None),
+        (Pause(job="fallow:1"), given_to(IN_FLIGHT), None),
         (Pause(job="fallow:1"), Facts(directed=GIVEN, entry=None), Result.UNKNOWN),
         (
             Pause(job="fallow:1"),
-            Facts(directed=GIVEN, entry=entry(directive=PauseCommand(number=5), state=JobState.ENDED)),
+            given_to(entry(directive=PauseCommand(number=5), state=JobState.ENDED)),
             Result.FAILED,
         ),
         (
             Cancel(job="fallow:1"),
-            Facts(directed=GIVEN, entry=entry(directive=CancelCommand(number=5), state=JobState.ENDED)),
+            given_to(entry(directive=CancelCommand(number=5), state=JobState.ENDED)),
             Result.DONE,
         ),
         (
             Start(job="fallow:1", gpus=("g",)),
-            Facts(
-                directed=GIVEN,
-                entry=entry(
-                    directive=StartCommand(number=5, gpus=("g",)), gpus=("g",), exit_reason=ExitReason.LOST
-                ),
+            given_to(
+                entry(directive=StartCommand(number=5, gpus=("g",)), gpus=("g",), exit_reason=ExitReason.LOST)
             ),
             Result.FAILED,
         ),

@@ -32,13 +32,13 @@ def deed(step: Action) -> ActionRecord:
     [(Done(note="it is off its GPUs"), Result.DONE), (Failed(found="it runs as before"), Result.FAILED)],
 )
 def test_what_the_driver_shows_settles_it(step: Action, shown: Outcome, result: Result) -> None:
-    found = settlement(deed(step), Facts(foreign=shown), Moment(at_ms=2_000))
+    found = settlement(deed(step), Facts(seen=shown), Moment(at_ms=2_000))
     assert found is not None and found.result is result
 
 
 @pytest.mark.parametrize("step", [PAUSE, RESUME])
 def test_what_is_under_way_is_waited_for_and_then_handed_to_a_person(step: Action) -> None:
-    under_way = Facts(foreign=Late(found="its processes are locked"))
+    under_way = Facts(seen=Late(found="its processes are locked"))
     assert settlement(deed(step), under_way, Moment(at_ms=1_000 + PATIENCE_MS - 1)) is None
     late = settlement(deed(step), under_way, Moment(at_ms=1_000 + PATIENCE_MS))
     assert late is not None and late.result is Result.UNKNOWN
