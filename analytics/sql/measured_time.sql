@@ -8,6 +8,7 @@
 -- @mark days_to rollup_1d
 -- @column measured_s double (s): time in which the state of a GPU was known, of the GPU of which it was known longest
 -- @never_null measured_s
+-- @null none: of a window in which nothing was measured it is 0
 WITH known AS (
     SELECT u.ts, sum(
         u.free_ms + u.allocated_empty_ms + u.held_idle_ms + u.low_saturation_ms + u.moderate_ms + u.good_ms + u.suspect_ms

@@ -14,6 +14,7 @@ EXPECTED_ROWS = {
     "cluster_now": 1,
     "charged_alike": 1,
     "ledger_by_state": 9,
+    "measured_time": 1,
     "usage_over_time": 0,
     "waste": 1,
     "states_over_time": 0,
