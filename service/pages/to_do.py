@@ -26,6 +26,7 @@ from service.pages.parts.finding_messages import messages
 from service.pages.parts.kill_switch import read_switch, switch_banner
 from service.pages.parts.open_alerts import alerts
 from service.pages.parts.range_waste import beside, wasted
+from service.pages.parts.rests_on import show_rests_on
 from service.pages.parts.unknown import unjudged, unknowns
 from service.pages.parts.url_state import address
 from service.pages.parts.waiting_plans import all_plans, anchor_of, waiting_plans
@@ -114,6 +115,7 @@ def _head(scene: PageContext, items: Sequence[Item], waste: pd.DataFrame | None)
     st.header(sentence(items, waste, calm=freshness.calm()), anchor=False)
     if waste is not None and not waste.empty:
         st.caption(beside(waste))
+    show_rests_on(scene)
 
 
 def sentence(items: Sequence[Item], waste: pd.DataFrame | None, *, calm: str) -> str:
