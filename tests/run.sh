@@ -73,7 +73,7 @@ quick() {
 }
 
 slow() {
-    local trainings stores launchers pages devices pretend rest once worst=0
+    local trainings stores launchers pages devices others rest once worst=0
     trainings=(tests/fallow tests/gpu)
     launchers=(tests/service/launcher tests/end_to_end tests/service/test_cli_*.py)
     stores=(tests/collector tests/analytics tests/advisor tests/bench)
@@ -83,10 +83,10 @@ slow() {
     rest+=("${pages[@]/#/--ignore=}")
     # Trainings take the longest of all, stores and pages the shortest: these files go where there is time.
     devices=(tests/fallow/test_device*.py)
-    pretend=tests/fallow/test_pretend.py
-    trainings+=("${devices[@]/#/--ignore=}" --ignore="$pretend")
+    others=(tests/fallow/test_pretend.py tests/fallow/test_driving*.py)
+    trainings+=("${devices[@]/#/--ignore=}" "${others[@]/#/--ignore=}")
     pages+=("${devices[@]}")
-    stores+=("$pretend")
+    stores+=("${others[@]}")
     launchers+=(--ignore="$stories")
 
     lane stories "$stories" "$@"
