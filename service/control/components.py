@@ -188,15 +188,10 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
     dispatch = Dispatch(engines(local, managed.engine, foreigners.engine), foreign.told)
+    ours, entry_of = dispatch.by_launcher, partial(_entry, register)
+    last, off = register.newest_known, ground.withheld
     books = open_books(
-        store,
-        clock,
-        ground.folder,
-        partial(_entry, register),
-        dispatch.found,
-        by_launcher=dispatch.by_launcher,
-        known=register.newest_known,
-        withheld=ground.withheld,
+        store, clock, ground.folder, entry_of, dispatch.found, by_launcher=ours, known=last, withheld=off
     )
     whose = partial(_user, register)
     # Who approves a plan waits for each outcome; the loop must not, it has others to see to.
@@ -204,7 +199,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     brief = LaunchedToo(dispatch.brief(), messages, whose)
     owners = config.consent.owners
     consenting = ConsentDependencies(
-        book=book, register=register, clock=clock, by_launcher=dispatch.by_launcher, by_owners=owners
+        book=book, register=register, clock=clock, by_launcher=ours, by_owners=owners
     )
     journal, halt = books.journal, books.switch.halt
     activity, doubts = Activity(), Doubts(store, clock, register)
