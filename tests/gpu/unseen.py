@@ -114,6 +114,11 @@ NO_STEP: tuple[tuple[str, str, str], ...] = (
         "fallow resume JOB",
     ),
     (
+        "a compiled training, and one with mixed precision, that grows and shrinks on a GPU",
+        "`alone` plays both without a controller; resized they are tested on a CPU",
+        "python -m fallow.controller --max 2 --socket PATH -- TRAINING, and resize 2 and 1 there",
+    ),
+    (
         "CUDA graphs that a script captures while a group of NCCL is driven",
         "no step captures one",
         "a driven training that calls torch.cuda.make_graphed_callables between two steps",
