@@ -8,7 +8,8 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from analytics import text
-from analytics.vocabulary.states import GpuState
+from analytics.vocabulary.findings import title_of_kind, words_of_kind
+from analytics.vocabulary.states import GpuState, label_of
 from collector.gpu_place import short_uuid
 from service.durations import STALE_S
 from service.energy import Energy, used, wasted
@@ -81,6 +82,25 @@ def bounds(rows: Iterable[Mapping[str, float | None]]) -> str:
     return f" {upper_bound(hours)}" if is_bound(hours) else ""
 
 
+def state_shown(state: str | None, rhythm: str | None) -> str | None:
+    """What a GPU of ``gpus_now`` is shown as: how it is used, where known; else its state of this tick.
+
+    An older service tells no rhythm.
+    """
+    return state if text.missing(rhythm) else rhythm
+
+
+def state_label(state: str | None, rhythm: str | None) -> str:
+    """The same in words."""
+    return label_of(state) if rhythm is None or text.missing(rhythm) else title_of_kind(rhythm).lower()
+
+
+def state_coloured(state: str | None, rhythm: str | None) -> str | None:
+    """The state whose colour it has: a kind's is that of the state which it resembles."""
+    words = None if rhythm is None or text.missing(rhythm) else words_of_kind(rhythm)
+    return state if words is None else words.like
+
+
 def copies(ratio: float | None) -> str | None:
     """What a GPU of ``gpus_now`` does that copies, as far as it is told; else ``None``."""
     value = text.known(ratio)
@@ -106,6 +126,8 @@ def is_silent(row: Mapping[str, object]) -> bool:
 def held_now(row: "ClusterNowRecord", now: datetime) -> str:
     """The row of ``cluster_now`` in a sentence, which says how long ago it was if that is past."""
     gpus, idle = text.gpus(row["held_gpus"]), text.gpus(row["idle_held_gpus"])
+    rare = row.get("rarely_used_gpus")
+    rarely = "" if text.missing(rare) or not rare else f", {text.gpus(rare)} rarely used"
     withheld = row.get("withheld_gpus") or 0
     at = row["as_of"]
     age_s = 0.0 if at is None or text.missing(at) else (now - text.aware(at)).total_seconds()
@@ -113,10 +135,12 @@ def held_now(row: "ClusterNowRecord", now: datetime) -> str:
         more = f"; {text.gpus_were(withheld)} withheld" if withheld else ""
         sentence = f"{text.length(age_s)} ago {gpus} of {text.some_gpus(row['gpus'])}"
         were = "was" if gpus == "1" else "were"
-        return f"{sentence} {were} held, {idle} of them did nothing{more}; now is unknown"
+        return f"{sentence} {were} held, {idle} of them did nothing{rarely}{more}; now is unknown"
     are, do = "is" if gpus == "1" else "are", "does" if idle == "1" else "do"
     more = f"; {text.gpus(withheld)} {'is' if withheld == 1 else 'are'} withheld" if withheld else ""
-    return f"{gpus} of {text.some_gpus(row['gpus'])} {are} held now, {idle} of them {do} nothing{more}"
+    return (
+        f"{gpus} of {text.some_gpus(row['gpus'])} {are} held now, {idle} of them {do} nothing{rarely}{more}"
+    )
 
 
 def energy_measured(rows: Sequence[Mapping[str, object]]) -> str:

@@ -10,7 +10,8 @@
 -- @column as_of timestamp: the newest tick
 -- @column gpus double (GPUs): installed; MIG instances count as their share of the device
 -- @column held_gpus double (GPUs): given to somebody
--- @column idle_held_gpus double (GPUs): given to somebody, and allocated-empty or held-idle
+-- @column idle_held_gpus double (GPUs): given to somebody, and allocated-empty or held-idle; but for what is rarely used
+-- @column rarely_used_gpus double (GPUs): given to those who were found to use them rarely, whatever they do at this tick
 -- @column free_gpus double (GPUs): held by nobody, with nothing on them
 -- @column withheld_gpus double (GPUs): held by nobody, and drained, down or reserved
 -- @column withheld_because text: of these, how many are what, and why: "2 drained (bad DIMM by root); 1 reserved"
@@ -59,7 +60,8 @@ WITH parts AS (
 SELECT
     max(as_of) AS as_of, coalesce(sum(share_of_device), 0) AS gpus,
     coalesce(sum(share_of_device) FILTER (WHERE is_held), 0) AS held_gpus,
-    coalesce(sum(share_of_device) FILTER (WHERE is_held AND state IN ('allocated-empty', 'held-idle')), 0) AS idle_held_gpus,
+    coalesce(sum(share_of_device) FILTER (WHERE is_held AND state IN ('allocated-empty', 'held-idle') AND rhythm IS NULL), 0) AS idle_held_gpus,
+    coalesce(sum(share_of_device) FILTER (WHERE rhythm = 'rarely-used'), 0) AS rarely_used_gpus,
     coalesce(sum(share_of_device) FILTER (WHERE state = 'free'), 0) AS free_gpus,
     coalesce(sum(share_of_device) FILTER (WHERE withheld <> 'unasked' AND state = withheld), 0) AS withheld_gpus,
     (SELECT text FROM because) AS withheld_because,

@@ -19,6 +19,8 @@
 -- @column mig_profile text: the profile of a MIG instance
 -- @column state text: its state at its newest sample; unknown when that is over two ticks old; drained, down or reserved where its node is given to nobody
 -- @column state_reason text: why it is given to nobody, or why nobody knows whether it is
+-- @column rhythm text: rarely-used, where each who holds it now was found to use it so; what its state of this tick then is one look at
+-- @column rhythm_since timestamp: since when it has been so, at least
 -- @column state_since timestamp: since when it has been so; its newest sample where it has been silent since
 -- @column state_since_is_bound boolean: since then at least: 24 hours are looked at, and before it nothing was recorded, or too little was measured
 -- @column user_name text: who holds it, comma-separated when shared
@@ -39,7 +41,7 @@
 -- @column process_count smallint: processes on it
 -- @column as_of timestamp: its newest sample
 -- @never_null uuid, node, state
--- @null state_reason: there is none; not measured, or too long ago to be so now; user_name to framework: nobody holds it; engines_ratio: no engine worked; copies_ratio: it computes, or copies nothing; state_since: the newest whole minute was in another state, or it was never measured
+-- @null state_reason: there is none; rhythm: none was found; not measured, or too long ago to be so now; user_name to framework: nobody holds it; engines_ratio: no engine worked; copies_ratio: it computes, or copies nothing; state_since: the newest whole minute was in another state, or it was never measured
 WITH now_rows AS (
     SELECT * REPLACE (CASE WHEN state = 'held-idle' AND NOT is_held THEN 'suspect' ELSE state END AS state)
     FROM gpus_at_newest_tick($node, $project, $user, $model)
@@ -131,21 +133,20 @@ WITH now_rows AS (
     SELECT k.gpu_id, k.began_ts IS NULL OR NOT is_covered AS is_bound,
         CASE WHEN k.is_new THEN NULL WHEN is_covered THEN k.from_ts ELSE greatest(u.ts, k.from_ts) END AS ts
     FROM known AS k LEFT JOIN unbroken AS u USING (gpu_id)
-), measured AS (
+), measured AS (  -- what is new enough to be so now
     SELECT
-        n.gpu_id, l.utilization_e4, l.gpu_utilization_e4, l.sm_active_e4, l.memory_used_bytes, l.power_mw,
-        l.engines_e4, l.temperature_c, l.process_count, CASE WHEN is_copying(
-            busiest_of(l.utilization_e4, l.gpu_utilization_e4, l.graphics_active_e4, l.sm_active_e4, l.engines_e4),
-            l.traffic_e4) THEN l.traffic_e4 / 10000.0 END AS copies_ratio
-    FROM now_rows AS n
-    JOIN latest AS l USING (gpu_id)
-    WHERE l.ts >= n.as_of - to_milliseconds(2 * greatest(l.width_ms, 10000)) AND l.ts >= coalesce(
-        (SELECT max(ts) FROM newest_tick), n.as_of) - to_milliseconds(3 * greatest(l.width_ms, 10000))
+        gpu_id, utilization_e4, gpu_utilization_e4, sm_active_e4, memory_used_bytes, power_mw,
+        engines_e4, temperature_c, process_count, CASE WHEN is_copying(
+            busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4),
+            traffic_e4) THEN traffic_e4 / 10000.0 END AS copies_ratio
+    FROM now_rows
+    WHERE ts >= as_of - to_milliseconds(2 * greatest(width_ms, 10000))
+        AND ts >= ticked_at - to_milliseconds(3 * greatest(width_ms, 10000))
 )
 SELECT
     n.uuid, n.node, n.gpu_index,
     gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
-    n.model, n.mig_profile, n.state, n.withheld_reason AS state_reason,
+    n.model, n.mig_profile, n.state, n.withheld_reason AS state_reason, n.rhythm, n.rhythm_from AS rhythm_since,
     CASE
         WHEN n.state = n.withheld THEN n.withheld_from
         WHEN m.gpu_id IS NULL THEN n.ts

@@ -51,6 +51,7 @@ SHOWN = frozenset(
         "job_kind",
         "kinds",
         "state",
+        "rhythm",
         "mode",
         "modes",
         "project_modes",

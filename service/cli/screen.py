@@ -21,7 +21,7 @@ from rich.text import Text
 from analytics.vocabulary.states import GpuState
 from collector.gpu_place import node_place
 from service.cli.asking import marked
-from service.cli.colours import STATE_STYLES
+from service.cli.colours import FINDING_STYLES, STATE_STYLES
 from service.printable import escaped_json, in_lines, on_a_line
 from service.schemas.values import as_text, utc_text
 
@@ -258,7 +258,7 @@ def _widest(columns: Sequence[Column], lines: Sequence[Sequence[str | Text]]) ->
 def state_text(state: str | None) -> Text:
     """A state in its colour; the word is always there, colour is never alone."""
     name = state or GpuState.UNKNOWN.value
-    return Text(name, style=STATE_STYLES.get(name, ""))
+    return Text(name, style=STATE_STYLES.get(name) or FINDING_STYLES.get(name, ""))
 
 
 def place(gpu: Mapping[str, object]) -> str:

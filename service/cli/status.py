@@ -19,7 +19,16 @@ from service.client import Client, connect
 from service.durations import STALE_S, parse_span, window
 from service.summaries import pushing_nodes
 from service.summaries.finding_groups import grouped
-from service.wording import AT_MOST, activity, at_most, copies, is_bound, upper_bound
+from service.wording import (
+    AT_MOST,
+    activity,
+    at_most,
+    copies,
+    is_bound,
+    state_coloured,
+    state_shown,
+    upper_bound,
+)
 
 if TYPE_CHECKING:
     from service.cli.status_by import Key
@@ -181,10 +190,11 @@ def summary(picture: Picture, *, ages: bool = True) -> list[Text]:
     age = Text(f"{text.length(age_s)} ago", style="yellow" if stale else "")
     head = Text.assemble((text.many(total, "GPU"), "bold"), " · ", age, f" · {picture.sight}")
     power = f" · {text.watts(now['power_w'])}" if now["power_w"] is not None else ""
-    withheld = now.get("withheld_gpus") or 0
+    withheld, rare = now.get("withheld_gpus") or 0, now.get("rarely_used_gpus") or 0
     counts = Text.assemble(
         ("then: ", "yellow") if stale else "",
         (f"{text.count(now['idle_held_gpus'])} held and idle", "red" if now["idle_held_gpus"] else ""),
+        (f" · {text.count(rare)} rarely used" if rare else "", "yellow"),
         f" · {text.count(now['free_gpus'])} free",
         f" · {text.count(withheld)} withheld" if withheld else "",
         f" · {text.count(now['unknown_gpus'])} unknown{power} · ",
@@ -251,15 +261,18 @@ def gpus_table(gpus: "list[GpusNowRow]", now: datetime, width: int | None = None
 
 
 def _line(gpu: "GpusNowRow", now: datetime) -> list[str | Text]:
-    state = state_text(gpu["state"])
-    lasted = text.length_cell(words.since(gpu["state_since"], now))
+    rhythm = gpu.get("rhythm")
+    state = state_text(state_shown(gpu["state"], rhythm))
+    since = gpu["state_since"] if rhythm is None else gpu["rhythm_since"]
+    is_least = rhythm is not None or gpu.get("state_since_is_bound")
+    lasted = text.length_cell(words.since(since, now))
     busy = activity(gpu["utilization_ratio"], gpu["engines_ratio"])
     is_of_rung = bool(busy) and busy == gpu["utilization_ratio"]
     mark = RUNG_MARKS.get(gpu["rung"] or 0, "") if is_of_rung else ""
     return [
         place(gpu),
         state,
-        f"{'≥' if gpu.get('state_since_is_bound') else ''}{lasted}",
+        f"{'≥' if is_least else ''}{lasted}",
         f"{mark}{text.percent(busy)}",
         Text(words.bar(busy, 8), style=state.style),
         text.memory(gpu["memory_used_bytes"], gpu["memory_total_bytes"]),
@@ -281,7 +294,8 @@ def _urgency(gpu: "GpusNowRow") -> int:
         *WITHHELD,
         GpuState.FREE,
     )
-    return order.index(gpu["state"]) if gpu["state"] in order else 0
+    state = state_coloured(gpu["state"], gpu.get("rhythm"))
+    return order.index(GpuState(state)) if state in order else 0
 
 
 def _open_findings(client: Client, filters: dict[str, object]) -> int:

@@ -57,7 +57,7 @@ def _part(key: str | None, gpus: "Sequence[GpusNowRow]") -> Part:
         key=key,
         held=sum(gpu["job"] is not None for gpu in gpus),
         gpus=len(gpus),
-        idle=sum(gpu["state"] in WASTE_STATES for gpu in gpus),
+        idle=sum(gpu["state"] in WASTE_STATES and gpu.get("rhythm") is None for gpu in gpus),
         used_gpus=sum(activity(gpu["utilization_ratio"], gpu["engines_ratio"]) or 0.0 for gpu in known),
         doubted=len(gpus) - len(known),
         memory_used_bytes=sum(gpu["memory_used_bytes"] or 0 for gpu in gpus),

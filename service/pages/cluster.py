@@ -157,7 +157,7 @@ def gpu_table(gpus: pd.DataFrame, scene: PageContext, sentences: Mapping[str, st
     named = zip(gpus["node"], gpus["gpu_place"], gpus["uuid"], strict=True)
     shown = gpus.assign(
         gpu=[wording.short_gpu(*each) for each in named],
-        state=gpus["state"].map(label_of),
+        state=[wording.state_label(row["state"], row.get("rhythm")) for row in records(gpus)],
         since=[scene.since(each) for each in records(gpus)],
         utilization=gpus[["utilization_ratio", "engines_ratio"]].astype(float).max(axis=1) * 100,
         memory=gpus["memory_used_bytes"] / gpus["memory_total_bytes"] * 100,

@@ -6,7 +6,6 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
-from analytics.vocabulary.states import label_of
 from service import energy, wording
 from service.charts.timelines import (
     RUNGS,
@@ -66,7 +65,9 @@ def _head(scene: PageContext, row: "GpusNowRecord") -> None:
     name = wording.short_gpu(row["node"], row["gpu_place"], row["uuid"])
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.header(plain(name), anchor=False, width="content")
-        st.html(state_tag(row["state"], label_of(row["state"]), scene.colours), width="content")
+        rhythm = row.get("rhythm")
+        like, label = (each(row["state"], rhythm) for each in (wording.state_coloured, wording.state_label))
+        st.html(state_tag(like, label or "", scene.colours), width="content")
     memory = f"{text.size(row['memory_used_bytes'])} of {text.size(row['memory_total_bytes'])}"
     who = [str(row[name]) for name in ("user_name", "job_name") if not text.missing(row[name])]
     holder = " · ".join(who) or ("nobody" if text.missing(row["job"]) else "somebody")

@@ -122,6 +122,7 @@ ClusterNowRow = TypedDict(
         "gpus": float | None,
         "held_gpus": float | None,
         "idle_held_gpus": float | None,
+        "rarely_used_gpus": float | None,
         "free_gpus": float | None,
         "withheld_gpus": float | None,
         "withheld_because": str | None,
@@ -142,6 +143,7 @@ ClusterNowRecord = TypedDict(
         "gpus": float | None,
         "held_gpus": float | None,
         "idle_held_gpus": float | None,
+        "rarely_used_gpus": float | None,
         "free_gpus": float | None,
         "withheld_gpus": float | None,
         "withheld_because": str | None,
@@ -375,6 +377,8 @@ GpusNowRow = TypedDict(
         "mig_profile": str | None,
         "state": str,
         "state_reason": str | None,
+        "rhythm": str | None,
+        "rhythm_since": str | None,
         "state_since": str | None,
         "state_since_is_bound": bool | None,
         "user_name": str | None,
@@ -408,6 +412,8 @@ GpusNowRecord = TypedDict(
         "mig_profile": str | None,
         "state": str,
         "state_reason": str | None,
+        "rhythm": str | None,
+        "rhythm_since": pd.Timestamp | None,
         "state_since": pd.Timestamp | None,
         "state_since_is_bound": bool | None,
         "user_name": str | None,
@@ -439,6 +445,8 @@ class GpusNowTuple(Protocol):
     mig_profile: str | None
     state: str
     state_reason: str | None
+    rhythm: str | None
+    rhythm_since: pd.Timestamp | None
     state_since: pd.Timestamp | None
     state_since_is_bound: bool | None
     user_name: str | None

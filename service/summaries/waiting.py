@@ -234,7 +234,11 @@ def counted(rows: "Sequence[Queued]") -> str:
 
 def unused(gpus: "Sequence[Gpu]") -> str | None:
     """Who has GPUs now and uses none of them, of rows of ``gpus_now``; ``None`` where nobody does."""
-    counts = Counter((row["job"], row["user_name"]) for row in gpus if row["state"] in WASTED and row["job"])
+    counts = Counter(
+        (row["job"], row["user_name"])
+        for row in gpus
+        if row["state"] in WASTED and row["job"] and text.missing(row.get("rhythm"))
+    )
     if not counts:
         return None
     named = ", ".join(

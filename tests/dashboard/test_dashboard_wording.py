@@ -28,6 +28,9 @@ def test_what_is_held_now_says_as_of_when_it_is_no_more_of_now() -> None:
     assert wording.held_now(row, datetime(2026, 7, 1, 9, 1, tzinfo=UTC)) == (
         "5 of 8 GPUs are held now, 1 of them does nothing"
     )
+    assert wording.held_now({**row, "rarely_used_gpus": 2.0}, datetime(2026, 7, 1, 9, 1, tzinfo=UTC)) == (
+        "5 of 8 GPUs are held now, 1 of them does nothing, 2 rarely used"
+    )
     assert wording.held_now({**row, "withheld_gpus": 2}, datetime(2026, 7, 1, 12, tzinfo=UTC)) == (
         "3 h ago 5 of 8 GPUs were held, 1 of them did nothing; 2 were withheld; now is unknown"
     )

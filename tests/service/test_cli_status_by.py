@@ -1,12 +1,15 @@
 """``fallow status --by``: who holds how much now and lets it idle; sums by hand."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from service import wording
 from service.cli.parser import parse
-from service.cli.status import copying_lines
+from service.cli.status import copying_lines, gpus_table
 from service.cli.status_by import Part, parts_of, parts_table, record_of
+from service.summaries import waiting
 from tests.service.test_keys_are_whole import printed
 
 GIB = 1 << 30
@@ -15,6 +18,7 @@ GIB = 1 << 30
 def gpu(node: str, state: str, user: str | None = None, busy: float | None = 0.0, **more: Any) -> Any:
     job = None if user is None else f"slurm:{user}"
     row = {"node": node, "state": state, "user_name": user, "project": user and "lab", "job": job}
+    row |= {"memory_total_bytes": 80 * GIB, "job_name": None, "state_reason": None}
     measured = {
         "utilization_ratio": busy,
         "engines_ratio": None,
@@ -112,3 +116,23 @@ def test_status_says_what_a_gpu_does_that_copies_and_shows_no_use() -> None:
         str(line) for line in copying_lines([copies, copies | {"copies_ratio": None}, of_an_older_service])
     ]
     assert lines == ["n1:1 copies, does not compute: its memory is read or written 30% of the time"]
+
+
+def test_a_rarely_used_gpu_is_shown_alike_in_and_between_its_bursts() -> None:
+    at = datetime(2026, 11, 26, 20, tzinfo=UTC)
+    found = {"rhythm": "rarely-used", "rhythm_since": "2026-11-25T20:00:00Z", "state_since": None}
+    for state, busy in (("good", 0.8), ("held-idle", 0.0), ("allocated-empty", 0.0)):
+        row = gpu("n1", state, "ana", busy, gpu_place="1", uuid="GPU-1", rung=3, **found)
+        (_, line) = printed(gpus_table([row], at, width=100), 100).splitlines()[-2:]
+        assert "rarely-used" in line and "≥24 h" in line and state not in line, line
+        (part,) = parts_of([row], "user")
+        assert (part.gpus, part.idle) == (1, 0)
+        assert waiting.unused([row]) is None
+
+
+def test_an_older_service_tells_no_rhythm_and_its_states_stand() -> None:
+    row = gpu("n1", "held-idle", "ana", gpu_place="1", uuid="GPU-1", state_since=None, rung=3)
+    assert "held-idle" in printed(gpus_table([row], datetime(2026, 11, 26, 20, tzinfo=UTC), width=100), 100)
+    assert wording.state_label("held-idle", None) == "held, idle"
+    assert wording.state_label("good", "rarely-used") == "rarely used"
+    assert wording.state_coloured("good", "rarely-used") == "low-saturation"

@@ -80,6 +80,9 @@ class PageContext:
 
         A bound is said to be one, and of a GPU that is silent when it was seen last.
         """
+        rhythm_since = row.get("rhythm_since")
+        if rhythm_since is not None and not text.missing(rhythm_since):
+            return f"{self.when(rhythm_since)} or earlier"
         at, bound = row["state_since"], row["state_since_is_bound"]
         if text.missing(row["as_of"]):
             return "never measured" if text.missing(at) else self.when(at)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from analytics import text
-from analytics.vocabulary.states import WITHHELD, GpuState, label_of
+from analytics.vocabulary.states import WITHHELD, GpuState
 from service.charts.theme import Theme, colour_of, ink_on
 from service.pages.parts.widgets import escape, striped
-from service.wording import activity
+from service.wording import activity, state_coloured, state_label
 
 if TYPE_CHECKING:
     from service.schemas.rows import GpusNowTuple
@@ -117,9 +117,10 @@ def _bare(rows: "Sequence[GpusNowTuple]", colours: Theme) -> str:
 
 def _tile(row: "GpusNowTuple", colours: Theme, *, written: bool) -> str:
     state, ground = _state(row), _ground(row, colours)
-    ink = colours.ink if state == GpuState.UNKNOWN else ink_on(colour_of(state, colours, colours.stripe))
+    like = state_coloured(state, _rhythm(row))
+    ink = colours.ink if state == GpuState.UNKNOWN else ink_on(colour_of(like, colours, colours.stripe))
     index = "" if text.missing(row.gpu_place) else f"GPU {row.gpu_place}: "
-    told = f"{index}{label_of(state)}"
+    told = f"{index}{state_label(state, _rhythm(row))}"
     return (
         f'<span class="wall-tile" role="img" aria-label="{escape(told)}" title="{escape(told)}" '
         f'style="background:{ground};color:{ink}">{escape(_number(row)) if written else ""}</span>'
@@ -142,8 +143,13 @@ def _state(row: "GpusNowTuple") -> str:
     return GpuState.UNKNOWN.value if text.missing(row.state) else str(row.state)
 
 
+def _rhythm(row: "GpusNowTuple") -> str | None:
+    """How it is used beside its state of this tick; an older service tells of none."""
+    return getattr(row, "rhythm", None)
+
+
 def _ground(row: "GpusNowTuple", colours: Theme) -> str:
     state = _state(row)
     if state == GpuState.UNKNOWN:
         return striped(colours.paper, colours.stripe)
-    return colour_of(state, colours, colours.stripe)
+    return colour_of(state_coloured(state, _rhythm(row)), colours, colours.stripe)
