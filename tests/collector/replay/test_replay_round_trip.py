@@ -80,6 +80,9 @@ def test_replaying_an_export_fills_a_store_with_the_same_states(exported: Path, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(  # tick by tick takes 10 s; that both formats hold the same is asked above
+    "exported", ["parquet", pytest.param("csv", marks=pytest.mark.long)], indirect=True
+)
 def test_the_loop_on_a_recorded_clock_leaves_what_history_leaves(exported: Path, tmp_path: Path) -> None:
     recording = open_recording(exported)
     clock = ReplayClock(HandClock(), recording.from_ms)
