@@ -64,7 +64,8 @@ def test_what_a_header_promises_is_in_every_row(busy: Stored) -> None:
     given = {"from_ts": START_MS, "to_ts": END_MS, "as_of": END_MS, "job": None}
     empty, broken = [], []
     with connect(busy.data) as client:
-        given["job"] = client.rows("jobs", from_ts=START_MS, to_ts=END_MS)[0]["job"]
+        job = client.rows("jobs", from_ts=START_MS, to_ts=END_MS)[0]["job"]
+        given |= {"job": job, "jobs": [job], "step_s": 3600}
         for name, spec in catalogue().items():
             if not spec.never_null:
                 continue
