@@ -42,6 +42,8 @@ ALWAYS_RATIO = 0.9
 """Kernels that run for so much of the time leave no pauses in which a slower one would catch up: SMs that are
 half active on average may be all active in turns, and nobody measured that."""
 UNREAD = "; how much it reads and writes memory is not measured, and a neighbour takes its part of that"
+OR_OF_A_DAY = ", or that of its newest 24 h,"
+"""The queries tell the larger of the two (``excess_ratios``)."""
 ENGINES = "; it uses video engines, and a neighbour may too"
 EXACT = 5
 """Decimals of a number of tenths: utilization is kept to a ten-thousandth, and 24% is no hair above three
@@ -230,7 +232,7 @@ def _peaks(use: JobUse, part: float) -> str:
         )
     if longer < 10**-EXACT / 100:
         return "; no minute of its work filled more than that"
-    return f"; its peaks would have made its work take {text.percent(longer)} longer"
+    return f"; its peaks would have made its work{OR_OF_A_DAY} take {text.percent(longer)} longer"
 
 
 def _slower(use: JobUse) -> str:
@@ -298,9 +300,10 @@ def _with_peaks(use: JobUse, least: float) -> float:
 
 
 def _too_slow(use: JobUse, part: float) -> str:
-    would = "may make" if use.excess_ratios is None else "would have made"
-    most = "up to " if use.excess_ratios is None else ""
-    return f"{part:g} {would} its work take {most}{text.percent(longer_ratio(use, part))} longer"
+    longer = text.percent(longer_ratio(use, part))
+    if use.excess_ratios is None:
+        return f"{part:g} may make its work take up to {longer} longer"
+    return f"{part:g} would have made its work{OR_OF_A_DAY} take {longer} longer"
 
 
 def _model(state: ClusterState, observed: Observed, use: JobUse, gpu: Gpu) -> Fit | None:

@@ -22,7 +22,7 @@
 -- @column busy_minutes bigint: minutes with any work
 -- @column utilization_mean_ratio double (ratio): used over measured time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 minutes do not exceed in which it was over 1% busy; of measured ones, if it never was
--- @column excess_ratios double[] (ratio): by how much its use exceeds 0.05, 0.10, .. 0.95 of the GPU, the mean over these minutes
+-- @column excess_ratios double[] (ratio): by how much its use exceeds 0.05, 0.10, .. 0.95 of the GPU, the mean over these minutes, or over those of the newest 24 h where that is more
 -- @column controller_p95_ratio double (ratio): the part of the time in which memory was read or written, as far as kept: that 19 of 20 of these minutes do not exceed in any sample
 -- @column engine_ms bigint (ms): measured in minutes whose work the SMs do not account for: video engines at a quarter or more
 -- @column uses_engines boolean: a video engine did more than noise, and more than the SMs, in one of these minutes
@@ -63,16 +63,20 @@ WITH claims AS (
     FROM minutes
     GROUP BY ALL
 ), levels AS (
-    SELECT gpu_id, holder_id, busy_ms > 0 AS is_busy, ceil(20 * least(1.0, used_ms / measured_ms)) AS level,
+    SELECT gpu_id, holder_id, busy_ms > 0 AS is_busy, ts >= $as_of - INTERVAL 24 HOURS AS is_late, ceil(20 * least(1.0, used_ms / measured_ms)) AS level,
         count(*) AS minutes, sum(least(1.0, used_ms / measured_ms)) AS used
     FROM minutes WHERE measured_ms > 0 GROUP BY ALL
 ), beyond AS (
-    SELECT l.gpu_id, l.holder_id, e.edge, sum(greatest(0.0, l.used - l.minutes * e.edge / 20)) / sum(l.minutes) AS excess
+    SELECT l.gpu_id, l.holder_id, e.edge, greatest(0.0, l.used - l.minutes * e.edge / 20) AS over, l.minutes, l.is_late
     FROM levels AS l CROSS JOIN (SELECT unnest(range(1, 20)) AS edge) AS e
     WHERE l.is_busy OR (l.gpu_id, l.holder_id) NOT IN (SELECT (gpu_id, holder_id) FROM levels WHERE is_busy)
-    GROUP BY ALL
+), means AS (
+    SELECT
+        gpu_id, holder_id, edge,
+        greatest(sum(over) / sum(minutes), sum(over) FILTER (is_late) / sum(minutes) FILTER (is_late)) AS excess
+    FROM beyond GROUP BY ALL
 ), excesses AS (
-    SELECT gpu_id, holder_id, list(excess ORDER BY edge) AS excess_ratios FROM beyond GROUP BY ALL
+    SELECT gpu_id, holder_id, list(excess ORDER BY edge) AS excess_ratios FROM means GROUP BY ALL
 ), beside AS (
     SELECT c.gpu_id, c.holder_id, count(DISTINCT o.holder_id) AS others
     FROM claims AS c

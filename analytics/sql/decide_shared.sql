@@ -11,7 +11,7 @@
 -- @column told_ms bigint (ms): of its time on the GPU in the window, what was measured and is known to be its own
 -- @column utilization_mean_ratio double (ratio): of the GPU, its own, in that time
 -- @column utilization_p95_ratio double (ratio): that 19 of 20 of these minutes in which it worked do not exceed; of all, if it never did
--- @column excess_ratios double[] (ratio): by how much its use exceeds 0.05, 0.10, .. 0.95 of the GPU, the mean over these minutes
+-- @column excess_ratios double[] (ratio): by how much its use exceeds 0.05, 0.10, .. 0.95 of the GPU, the mean over these minutes, or over those of the newest 24 h where that is more
 -- @column memory_peak_bytes bigint (bytes): the most that its own processes kept
 -- @column board_p95_ratio double (ratio): what all of them did together: that 19 of 20 of these minutes in which any worked do not exceed
 -- @never_null uuid, job, told_ms
@@ -79,7 +79,7 @@ WITH claims AS (
     SELECT gpu_id, ts, holder_id, sum(memory_bytes) AS memory_bytes FROM told GROUP BY ALL
 ), own AS (
     SELECT
-        c.gpu_id, c.holder_id, m.whole_ms, r.used_ms / nullif(m.whole_ms, 0) AS used_ratio,
+        c.gpu_id, c.holder_id, m.ts, m.whole_ms, r.used_ms / nullif(m.whole_ms, 0) AS used_ratio,
         m.used_ms / nullif(m.whole_ms, 0) AS board_ratio,
         CASE WHEN m.is_alone THEN m.memory_bytes ELSE coalesce(k.memory_bytes, 0) END AS memory_bytes
     FROM claims AS c
@@ -91,16 +91,20 @@ WITH claims AS (
         ELSE coalesce(t.is_told, false) AND (t.work > 0 OR m.work_ms = 0) END
 ), levels AS (
     SELECT
-        gpu_id, holder_id, used_ratio > 0.01 AS is_busy, ceil(20 * least(1.0, used_ratio)) AS level, count(*) AS minutes,
-        sum(least(1.0, used_ratio)) AS used
+        gpu_id, holder_id, used_ratio > 0.01 AS is_busy, ts >= $as_of - INTERVAL 24 HOURS AS is_late,
+        ceil(20 * least(1.0, used_ratio)) AS level, count(*) AS minutes, sum(least(1.0, used_ratio)) AS used
     FROM own WHERE used_ratio IS NOT NULL GROUP BY ALL
 ), beyond AS (
-    SELECT l.gpu_id, l.holder_id, e.edge, sum(greatest(0.0, l.used - l.minutes * e.edge / 20)) / sum(l.minutes) AS excess
+    SELECT l.gpu_id, l.holder_id, e.edge, greatest(0.0, l.used - l.minutes * e.edge / 20) AS over, l.minutes, l.is_late
     FROM levels AS l CROSS JOIN (SELECT unnest(range(1, 20)) AS edge) AS e
     WHERE l.is_busy OR (l.gpu_id, l.holder_id) NOT IN (SELECT (gpu_id, holder_id) FROM levels WHERE is_busy)
-    GROUP BY ALL
+), means AS (
+    SELECT
+        gpu_id, holder_id, edge,
+        greatest(sum(over) / sum(minutes), sum(over) FILTER (is_late) / sum(minutes) FILTER (is_late)) AS excess
+    FROM beyond GROUP BY ALL
 ), excesses AS (
-    SELECT gpu_id, holder_id, list(excess ORDER BY edge) AS excess_ratios FROM beyond GROUP BY ALL
+    SELECT gpu_id, holder_id, list(excess ORDER BY edge) AS excess_ratios FROM means GROUP BY ALL
 )
 SELECT
     g.uuid, h.job, coalesce(sum(o.whole_ms), 0)::BIGINT AS told_ms,

@@ -105,6 +105,46 @@ def test_the_busiest_minutes_are_of_those_in_which_it_worked(
         assert {edge: told[round(edge * 20) - 1] for edge in excess} == pytest.approx(excess)
 
 
+def test_a_job_that_works_more_since_today_is_held_against_its_newest_day(tmp_path: Path) -> None:
+    """A server that grew: at 20% in 4 min of 40 for a day, then not used for 18 h, then at 100% for 6 h.
+
+    So it worked 144 minutes at 0.2 and 360 at 1.0. Over 0.3 that is 360 x 0.7 / 504 = 0.5 of all its work,
+    and 0.7 of its newest day's, in which it worked in those 6 h only.
+    """
+    claim = Allocation(uuid=GpuUuid("GPU-n"), holder=ONE_JOB, share=1.0, source=ClaimSource.SLURM)
+    calm, rest, full = 24 * 60, 18 * 60, 6 * 60
+    rows = [
+        GpuSample(
+            uuid=GpuUuid("GPU-n"),
+            at_ms=NOON_MS + minute * MINUTE_MS,
+            width_ms=MINUTE_MS,
+            rung=Basis.SM_ACTIVE,
+            utilization_ratio=1.0
+            if minute > calm + rest
+            else 0.2
+            if minute <= calm and minute % 40 < 4
+            else 0.0,
+            memory_used_bytes=10 * GIB,
+            process_count=1,
+        )
+        for minute in range(1, calm + rest + full + 2)  # a minute is rolled up when the next one has come
+    ]
+    past = History(
+        source="test",
+        gpus=(Gpu(uuid=GpuUuid("GPU-n"), node=NodeName("n"), memory_total_bytes=80 * GIB),),
+        samples=to_table(rows),
+        held=(HeldInterval(allocation=claim, from_ms=NOON_MS, to_ms=None),),
+    )
+    end_ms = NOON_MS + 48 * HOUR_MS
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(past)
+        (now,) = run(reader, "decide_jobs", {"as_of": end_ms, "from_ts": NOON_MS}).to_pylist()
+        (ever,) = run(reader, "past_jobs", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
+    assert now["excess_ratios"][5] == pytest.approx(0.7)
+    assert now["excess_ratios"][18] == pytest.approx(0.05)
+    assert ever["excess_ratios"][5] == pytest.approx(0.5), "a past is judged as a whole"
+
+
 def test_idle_stretches_are_what_lies_after_work_and_what_never_began(ask: Ask) -> None:
     rows = {row["job"]: row for row in ask("idle_stretches", from_ts=NOON_MS, to_ts=TWO_MS)}
     one = rows["slurm:1"]

@@ -72,14 +72,18 @@ def test_a_share_is_one_on_which_the_jobs_own_peaks_keep_nine_tenths_of_its_spee
     if longer is None:
         assert "no minute of its work filled more than that" in said.risk
     else:
-        assert f"its peaks would have made its work take {longer} longer" in said.risk
+        assert (
+            f"its peaks would have made its work, or that of its newest 24 h, take {longer} longer"
+            in said.risk
+        )
     assert "up to" not in said.risk
 
 
 def test_a_size_that_the_peaks_turned_down_is_named() -> None:
     said = answer([(57, 0.14), (3, 0.8)], 0.14)
     assert isinstance(said, Advice)
-    assert "Its peaks decide the share: 0.2 would have made its work take 15% longer." in said.why
+    longer = "0.2 would have made its work, or that of its newest 24 h, take 15% longer"
+    assert f"Its peaks decide the share: {longer}." in said.why
 
 
 @pytest.mark.parametrize(
@@ -97,14 +101,15 @@ def test_a_size_that_the_peaks_turned_down_is_named() -> None:
 def test_a_profile_is_held_against_the_peaks_by_its_sms(minutes: Minutes, p95: float, profile: str) -> None:
     said = answer(minutes, p95, rung=Basis.GPU_UTILIZATION, controller_p95_ratio=0.02)
     assert isinstance(said, Advice) and f"ask for a {profile} slice" in said.what
-    assert "its peaks would have made its work take" in said.risk
+    assert "its peaks would have made its work, or that of its newest 24 h, take" in said.risk
 
 
 def test_none_is_advised_where_only_the_peaks_need_what_it_has_and_that_is_said() -> None:
     """Two tenths would do by the percentile, and cost 15%; it has three."""
     said = answer([(57, 0.14), (3, 0.8)], 0.14, share=0.3)
     assert isinstance(said, Abstain)
-    assert said.reason == "its busiest minutes need what it has: 0.2 would have made its work take 15% longer"
+    longer = "0.2 would have made its work, or that of its newest 24 h, take 15% longer"
+    assert said.reason == f"its busiest minutes need what it has: {longer}"
 
 
 @pytest.mark.parametrize(
