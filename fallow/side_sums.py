@@ -16,6 +16,7 @@ import torch
 
 from fallow.errors import LoopError
 from fallow.process_group.collectives import Group, GroupBroken
+from fallow.state import rng
 from fallow.state.progress import Progress
 
 
@@ -34,11 +35,15 @@ class Membership(Protocol):
 
 
 class SideSums:
-    """One worker's; what it counts lies in ``progress``, which is handed to joiners and saved."""
+    """One worker's; what it counts lies in ``progress``, which is handed to joiners and saved.
 
-    def __init__(self, progress: Progress, device: torch.device):
+    With a ``key``, what is drawn behind a sum is the same in all workers, whatever each drew for its part.
+    """
+
+    def __init__(self, progress: Progress, device: torch.device, key: int | None = None):
         self._progress = progress
         self._device = device
+        self._key = key
 
     def sum(
         self, seat: Membership, kind: Callable[[], str], part: Callable[[Group], Sequence[float]]
@@ -63,6 +68,7 @@ class SideSums:
                 broken = False
             if broken:
                 seat.recover()  # outside: a traceback would keep the broken group's sockets open
+        rng.seed(self._key, progress.sums, 1, rng.Stage.BETWEEN, device=self._device)  # 0: behind steps
         return list(progress.last)
 
     def meet(self, group: Group) -> None:

@@ -7,6 +7,7 @@ How a step is computed and committed, ``step_runner`` says; how this worker come
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from fallow.process_group.membership_client import MembershipClient
 from fallow.process_group.rendezvous import Rendezvous
 from fallow.requests.listener import PendingRequests
 from fallow.side_sums import SideSums
+from fallow.state import rng
 from fallow.state.checkpoint import PeriodicCheckpoint
 from fallow.state.replica import Replica
 from fallow.step_runner import StepRunner
@@ -56,11 +58,12 @@ class Trainer:
         self._reporter = reporter or Reporter(None)
         keyed = recipe.deterministic or channel is not None or (group is not None and group.world_size > 1)
         self._key = recipe.seed if keyed else None
+        self._seed = partial(rng.seed, self._key, device=self._replica.device)
         self._late = LateSteps(self._replica.device, recipe)
         self._keeper = PeriodicCheckpoint(
             self._replica, recipe.checkpoint, self._late.look, generators=not keyed
         )
-        self._sums = SideSums(self._replica.progress, self._replica.device)
+        self._sums = SideSums(self._replica.progress, self._replica.device, self._key)
         self._seat = MembershipClient(
             self._replica,
             channel,
@@ -295,6 +298,8 @@ class Trainer:
             # would be handed a state to which that was done, and do it again.
             self._sums.sum(self._seat, lambda: f"the end of epoch {self.epoch}", lambda group: ())
             self._replica.progress.ended = True
+        else:
+            self._seed(self.next_step, stage=rng.Stage.BETWEEN)  # a joiner that did none of the steps, too
 
     def _run_epochs(self, total: int, start: int) -> Iterator[int]:
         progress = self._replica.progress
@@ -305,6 +310,7 @@ class Trainer:
             self._last_epoch = total
             try:
                 while progress.epoch < total:
+                    self._seed(progress.epoch, stage=rng.Stage.EPOCH)
                     yield progress.epoch
                     if not progress.ended:
                         raise LoopError(

@@ -18,6 +18,9 @@ import torch
 class Stage(StrEnum):
     """What the numbers are drawn for: reading samples, or computing with them; and, once a step in every
     worker, the loop before its micro-batches, the loop after them, and the update. Or a batch's evaluation.
+
+    Alike in all workers besides: what a script does at an epoch's beginning, where a joiner begins too, and
+    between steps, behind what each worker did by itself (an evaluation's batches) or alone (joining).
     """
 
     DATA = "data"
@@ -26,6 +29,8 @@ class Stage(StrEnum):
     AFTER = "after"
     UPDATE = "update"
     EVALUATION = "evaluation"
+    EPOCH = "epoch"
+    BETWEEN = "between"
 
 
 def seed(

@@ -11,6 +11,7 @@ from torch import nn
 
 import fallow
 from fallow.job import Job
+from fallow.trainer import Trainer
 
 STEPS = 6
 G = 8
@@ -51,6 +52,8 @@ def train(job: Job, where: str, deterministic: bool) -> Learned:
         deterministic=deterministic,
         on_gradient=noise if where == "on_gradient" else None,
     )
+    if where in EPOCH_PLACES:
+        return _by_epochs(trainer, model, where)
     for _, batches in trainer.steps(samples(), STEPS):
         mixed = float(torch.rand(())) if where == "before" else 0.5
         for x, y in batches:
@@ -61,12 +64,42 @@ def train(job: Job, where: str, deterministic: bool) -> Learned:
         if where == "after":
             model.weight.data.mul_(1 - 0.01 * torch.rand(()))
         trainer.step()
-        if where == "between":
+        if where == "evaluated":
+            trainer.evaluate(samples(), lambda batch: batch[0].sum() * torch.rand(()), batch=4)
+        if where == "agreed":
+            torch.manual_seed(trainer.rank)  # as one that looks at something of its own to decide
+            trainer.agree(False)
+        if where in ("between", "evaluated", "agreed"):
+            model.weight.data.mul_(1 - 0.01 * torch.rand(()))
+        if where == "ended":
+            torch.manual_seed(trainer.rank)  # as one's stand that joined behind the last step
+    if where == "ended":
+        model.weight.data.mul_(1 - 0.01 * torch.rand(()))
+    return dict(model.state_dict())
+
+
+def _by_epochs(trainer: Trainer, model: nn.Module, where: str) -> Learned:
+    """Two epochs, before which each worker's generators stand elsewhere, as a joiner's do."""
+    torch.manual_seed(trainer.rank)
+    for _ in trainer.epochs(2):
+        if where == "epoch begins":
+            model.weight.data.mul_(1 - 0.01 * torch.rand(()))
+        for step, batches in trainer.steps(samples()):
+            for x, y in batches:
+                trainer.backward((model(x) - y).square().mean())
+            trainer.step()
+            if step % STEPS == STEPS - 1:
+                torch.manual_seed(trainer.rank)
+        if where == "epoch ended":
             model.weight.data.mul_(1 - 0.01 * torch.rand(()))
     return dict(model.state_dict())
 
 
-PLACES = ("on_gradient", "optimizer", "before", "reduced", "after", "between")
+EPOCH_PLACES = ("epoch begins", "epoch ended")
+PLACES = (
+    *("on_gradient", "optimizer", "before", "reduced", "after", "between", "evaluated", "agreed", "ended"),
+    *EPOCH_PLACES,
+)
 
 
 def everywhere(job: Callable[[], Job]) -> Iterator[tuple[str, bool, Learned]]:

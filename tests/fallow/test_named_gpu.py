@@ -113,6 +113,8 @@ def test_all_random_numbers_are_keyed_on_the_device_of_the_model(monkeypatch: py
         trainer.step()
     trainer.evaluate([torch.ones(2)] * 4, lambda batch: model(batch).sum())
     trainer.evaluate(Counted(4), lambda batch: model(batch).sum())
+    for _ in trainer.epochs(1):
+        break
     intake = take_in([torch.ones(2)] * 4, Asked(), 2, 0, 3, device=torch.device("cpu"))
     ContentCheck().look(intake.reader, intake.order, 3)
     assert named == {stage: {torch.device("cpu")} for stage in Stage}
