@@ -2,8 +2,8 @@
 -- what is known of their use, which is means over whole runs and no state of any moment.
 --
 -- They are those of time before a node was measured here, and those of runs that no sample names on a measured node: as
--- many GPUs as the run had there, less those that its own holds name, less those of its person whose job is not told by
--- a number, less those of somebody unknown; and never more than nobody held (docs/decisions/0137).
+-- many GPUs as the run had there, less those that its own holds name, less those of its person and of somebody unknown
+-- whose jobs are told by no number; and never more than nobody held (docs/decisions/0137, 0146).
 --
 -- @param from_ts instant: start of the window
 -- @param to_ts instant: end of the window
@@ -22,7 +22,7 @@
 -- @null key: not said, as the node by a manager that does not say where; utilization_ratio: nothing was measured
 WITH parts AS (
     SELECT
-        row_number() OVER () AS part, manager, number, submitted_at, started_at, ended_at, user_name, project, partition, qos,
+        row_number() OVER () AS part, manager, number, shown_id, submitted_at, started_at, ended_at, user_name, project, partition, qos,
         cluster, gpus / greatest(len(node_names), 1) AS gpus, utilization_ratio, least(unused_gpus, gpus) / gpus AS unused_ratio,
         least(measured_gpus, gpus) / gpus AS measured_ratio,
         unnest(CASE WHEN len(node_names) = 0 THEN [NULL] ELSE node_names END) AS node  -- not every manager says where
@@ -36,7 +36,7 @@ WITH parts AS (
     FROM parts LEFT JOIN here ON here.node IS NOT DISTINCT FROM split_part(parts.node, '.', 1)
 ), late AS (  -- what lies in time in which the node was measured
     SELECT
-        place, manager, number, cluster, user_name, short AS node, gpus, greatest(started_at, since_ts, $from_ts) AS s,
+        place, manager, number, shown_id, cluster, user_name, short AS node, gpus, greatest(started_at, since_ts, $from_ts) AS s,
         least(ended_at, $to_ts) AS e
     FROM placed
     WHERE short IS NOT NULL AND greatest(started_at, since_ts, $from_ts) < least(ended_at, $to_ts)
@@ -51,7 +51,8 @@ WITH parts AS (
         AND split_part(g.node, '.', 1) IN (SELECT node FROM late)
 ), own AS (  -- ten minutes around: labels come and go a scrape or two late, of at most five minutes
     SELECT place, hold, gpu_id, h.s - INTERVAL 10 MINUTE AS s, h.e + INTERVAL 10 MINUTE AS e
-    FROM late JOIN holds AS h ON h.node = late.node AND h.manager = late.manager AND h.number = late.number
+    FROM late JOIN holds AS h ON h.node = late.node AND h.manager = late.manager
+        AND h.number IN (late.number, late.shown_id)  -- a label may tell 200+1, whose number is 201
         AND h.s - INTERVAL 10 MINUTE < late.e AND h.e + INTERVAL 10 MINUTE > late.s
         AND (h.cluster IS NULL OR lower(h.cluster) = lower(late.cluster))
 ), lacking AS (  -- but for runs of which each GPU is named all the time, as most are
@@ -60,8 +61,15 @@ WITH parts AS (
         WHERE own.s <= late.s AND own.e >= late.e
         GROUP BY place, late.gpus HAVING count(DISTINCT gpu_id) >= late.gpus
     ) USING (place)
-), near AS (
-    SELECT holds.* FROM holds SEMI JOIN lacking USING (node)
+), near AS (  -- a hold under another job's number is no run of these, whoever has it
+    SELECT
+        holds.*,
+        hold NOT IN (SELECT hold FROM own) AND (
+            NOT regexp_full_match(number, '[0-9]+([_+.\[].*)?') OR manager NOT IN (SELECT manager FROM lacking)
+            -- a label may tell an array's number alone: 4 of 4_2
+            OR (node, number) IN (SELECT (node, regexp_extract(shown_id, '^[0-9]+')) FROM lacking)
+        ) AS may_be_any
+    FROM holds SEMI JOIN lacking USING (node)
 ), steps AS (
     SELECT node, ts AS a, lead(ts) OVER (PARTITION BY node ORDER BY ts) AS b
     FROM (
@@ -80,16 +88,16 @@ WITH parts AS (
     HAVING l.gpus > count(DISTINCT own.gpu_id)
 ), spells AS (
     SELECT DISTINCT node, a, b FROM missed
-), taken AS (  -- by whoever it is, and by people of whose holds no run has the number
+), taken AS (  -- by whoever it is, and by somebody unknown under no job's number
     SELECT
         w.node, a, count(DISTINCT gpu_id) AS gpus,
-        count(DISTINCT gpu_id) FILTER (user_name IS NULL AND hold NOT IN (SELECT hold FROM own)) AS nobodys_gpus
+        count(DISTINCT gpu_id) FILTER (user_name IS NULL AND may_be_any) AS nobodys_gpus
     FROM spells AS w JOIN near AS h ON h.node = w.node AND h.s <= a AND h.e >= b
     GROUP BY ALL
 ), loose AS (
     SELECT w.node, a, user_name, count(DISTINCT gpu_id) AS gpus
     FROM spells AS w JOIN near AS h ON h.node = w.node AND h.s <= a AND h.e >= b
-    WHERE user_name IS NOT NULL AND hold NOT IN (SELECT hold FROM own)
+    WHERE user_name IS NOT NULL AND may_be_any
     GROUP BY ALL
 ), there AS (
     SELECT w.node, a, count(*) AS gpus

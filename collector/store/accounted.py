@@ -54,7 +54,8 @@ def write_accounted(
         added = connection.execute(statement("insert_accounted_runs")).fetchone()
     finally:
         connection.unregister("incoming")
-    name_holders(connection, registry, {f"{manager}:{run.number}" for run in runs})
+    ids = {told for run in runs for told in (run.number, run.shown_id)}
+    name_holders(connection, registry, {f"{manager}:{told}" for told in ids})
     with_means = int(completed[0]) if completed else 0
     return (int(added[0]) if added else 0) - with_means, with_means
 

@@ -28,7 +28,8 @@ def of(user: str | None, gpus: int, from_h: float = 2, to_h: float = 6, **more: 
     number = str(more.pop("number", 1))
     nodes = more.pop("nodes", ("n0",))
     assert isinstance(nodes, tuple)
-    return replace(ran(user, from_h, to_h, nodes, number=number), gpus=gpus)
+    shown = str(more.pop("shown_id", number))
+    return replace(ran(user, from_h, to_h, nodes, number=number), gpus=gpus, shown_id=shown)
 
 
 def holds(
@@ -62,6 +63,33 @@ CASES: dict[str, tuple[Sequence[HeldInterval], Sequence[AccountedRun], dict[str 
         [*ANN, of("ann", 2, number=2)],
         {"ann": 8},
     ),
+    "somebody's under another job's number": (holds((0, 1, 2), None, "slurm:9"), ANN, {"ann": 4}),
+    "hers under another job's number": (holds((0, 1), "ann", "slurm:9"), ANN, {"ann": 8}),
+    "its label tells what people call it": (
+        holds((0, 1), None, "slurm:8+1"),
+        [of("ann", 2, number=9, shown_id="8+1"), of("bob", 1, number=2)],
+        {"bob": 4},
+    ),
+    "its label may tell its array's number alone": (
+        holds((0, 1), None, "slurm:8"),
+        [of("ann", 2, number=9, shown_id="8_2")],
+        {},
+    ),
+    # of three runs two are named in part: 777 never, 401 from hour 2 to 3 and 5 to 6, 200+1 throughout
+    "a number, a hole, a part of a job": (
+        [
+            *holds((0,), None, "slurm:99", 0, 10),
+            *holds((1,), None, "slurm:20+1", 0, 10),
+            *holds((2,), "hol", "slurm:40", 0, 3),
+            *holds((2,), "hol", "slurm:40", 5, 10),
+        ],
+        [
+            of("wil", 1, number=77),
+            of("hol", 1, 0, 10, number=40),
+            of("zed", 1, 0, 10, number=21, shown_id="20+1"),
+        ],
+        {"wil": 4, "hol": 2 - 2 / 6},
+    ),
     "it began before the node was measured": ([], [of("ann", 2, -2)], {"ann": 2 * 2 + 2 * 6}),
     "more than the node has": ([], [of("ann", 3), of("bob", 3, number=2)], {"ann": 8, "bob": 8}),
     "one after the other": ([], [of("ann", 4, 2, 4), of("bob", 4, 4, 5, number=2)], {"ann": 8, "bob": 4}),
@@ -93,7 +121,7 @@ def _interval(case: int, interval: HeldInterval) -> HeldInterval:
 
 def _run(case: int, told: AccountedRun) -> AccountedRun:
     nodes = tuple(_moved(case, node) for node in told.nodes)
-    return replace(told, number=f"{case}00{told.number}", nodes=nodes)
+    return replace(told, number=f"{case}00{told.number}", shown_id=f"{case}00{told.shown_id}", nodes=nodes)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 -- Gives holders whose user no source told the one person whose accounted runs were where and when they held GPUs, and
--- that person's project; takes both back where that is no longer so. Parameter: jobs (VARCHAR[], as slurm:812).
+-- that person's project; takes both back where that is no longer so. Parameter: jobs (VARCHAR[], as slurm:812 or, as
+-- people call it, slurm:200+1).
 -- Rows: job of each that changed.
 --
 -- Every hold of a holder must be that person's: of two people's holds under one id the hours are not told apart.
@@ -21,16 +22,17 @@ WITH asked AS (
     FROM asked JOIN allocations AS a USING (holder_id) JOIN gpus AS g USING (gpu_id)
 ), runs AS (
     SELECT
-        manager, number, cluster, user_name, nullif(project, '') AS project, started_at, ended_at,
+        manager, number, shown_id, cluster, user_name, nullif(project, '') AS project, started_at, ended_at,
         list_transform(node_names, lambda name: split_part(name, '.', 1)) AS nodes
     FROM accounted_runs
-    WHERE started_at IS NOT NULL AND number IN (SELECT number FROM held)
+    WHERE started_at IS NOT NULL
+        AND (number IN (SELECT number FROM held) OR shown_id IN (SELECT number FROM held))
 ), met AS (
     SELECT
         hold, holder_id, user_name, project,
         epoch_ms(held.to_ts) - epoch_ms(held.from_ts) AS held_ms,
         epoch_ms(least(held.to_ts, ended_at)) - epoch_ms(greatest(held.from_ts, started_at)) AS met_ms
-    FROM held LEFT JOIN runs ON runs.manager = held.manager AND runs.number = held.number
+    FROM held LEFT JOIN runs ON runs.manager = held.manager AND held.number IN (runs.number, runs.shown_id)
         AND started_at < held.to_ts AND ended_at > held.from_ts
         AND (held.cluster IS NULL OR lower(held.cluster) = lower(runs.cluster))
         AND (len(nodes) = 0 OR list_contains(nodes, node))

@@ -130,6 +130,16 @@ CASES = {
         [ran("ann", 0, 24)],
         UNKNOWN,
     ),
+    "as people call it, a part of a job": (
+        (held(0, 24, job=JobId("slurm:7000+1")),),
+        [replace(ran("ann", 0, 24), shown_id="7000+1"), ran("bob", 0, 24, number="7000")],
+        ANN,
+    ),
+    "as people call it, another part": (
+        (held(0, 24, job=JobId("slurm:7000+2")),),
+        [replace(ran("ann", 0, 24), shown_id="7000+1")],
+        UNKNOWN,
+    ),
     "both her holds": ((held(0, 24), held(0, 24, 1)), [ran("ann", 0, 24)], ANN),
     "a source tells of another": (
         (held(0, 24, user="eve"),),
