@@ -28,7 +28,12 @@ WORKING_POWER_OF_LIMIT = 0.4
 """The part of its power limit from which on a board is not idle."""
 WORKING_POWER_LEAST_MW = 150_000
 """Small boards come near 40% of their limit idle at full clocks (an L4 28 W of 72, a T4 26 of 70), and so do
-large ones whose limit was lowered: under this power nothing is concluded from it."""
+large ones whose limit was lowered: under this power nothing is concluded from that part of it."""
+WORKING_POWER_NEAR_LIMIT = 0.75
+"""From this part of its limit on no board is idle, however small. In listings of nvidia-smi in public
+repositories idle boards at full clocks, with memory taken, draw at most 44% of it: a T4 26 to 31 W of 70, an
+A10 42 to 64 of 150 (64 of 100 at its lowest limit), an L4 28 of 72, an A2 20 of 60, a P4 23 of 75, an RTX
+A4000 38 of 140 (docs/decisions/0144)."""
 WORKING_POWER_UNLIMITED_MW = 300_000
 """From here on where the limit is not known: a B200, whose limit is 1000 W, draws 190 W idle at most."""
 # These say what the state of a bin is. The store decides by the same numbers when it rolls up samples

@@ -319,6 +319,12 @@ def _mean_level(window: Bins) -> float | None:
     return mean(known(window.utilization) or known(window.busiest))
 
 
+def _mean_power_w(window: Bins) -> float | None:
+    """What the whole board drew, in W; ``None``: nobody told."""
+    power = mean(known(window.power_mw))
+    return None if power is None else power / 1000
+
+
 def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float) -> tuple[Evidence, ...]:
     busiest = known(window.busiest)
     memory, _ = _memory(past, claim, window)
@@ -330,6 +336,7 @@ def _evidence(past: GpuPast, claim: Claim, window: Bins, hours: float) -> tuple[
         Evidence(name="utilization_max_ratio", value=max(busiest, default=None)),
         Evidence(name="bins_with_process", value=sum(there is True for there in presence(past, alone))),
         Evidence(name="memory_used_bytes", value=memory),
+        Evidence(name="power_mean_w", value=_mean_power_w(window)),
         Evidence(name="has_computed", value=claim.first_used_ms is not None),
         Evidence(name="older_than_records", value=_is_older_than_records(past, claim)),
         Evidence(name="idle_gpu_hours", value=round(hours, 4)),

@@ -13,6 +13,7 @@ from analytics.thresholds import (
     SUSPECT_RATIO,
     WORKING_POWER,
     WORKING_POWER_LEAST_MW,
+    WORKING_POWER_NEAR_LIMIT,
     WORKING_POWER_OF_LIMIT,
     WORKING_POWER_UNLIMITED_MW,
     Thresholds,
@@ -202,10 +203,11 @@ def _working_power_mw(past: GpuPast) -> float | None:
     if past.mig_profile is not None:
         return None
     limit = past.power_limit_mw
-    most = (
-        max(WORKING_POWER_OF_LIMIT * limit, WORKING_POWER_LEAST_MW) if limit else WORKING_POWER_UNLIMITED_MW
-    )
-    return max(most, WORKING_POWER * (past.idle_power_mw or 0))
+    least: float = WORKING_POWER_UNLIMITED_MW
+    if limit:
+        large = max(WORKING_POWER_OF_LIMIT * limit, WORKING_POWER_LEAST_MW)
+        least = min(large, WORKING_POWER_NEAR_LIMIT * limit)
+    return max(least, WORKING_POWER * (past.idle_power_mw or 0))
 
 
 def has_computed(past: GpuPast, claim: Claim) -> bool:

@@ -208,7 +208,7 @@ KINDS: Mapping[FindingKind, KindWords] = {
     ),
     FindingKind.SUSPECT_COUNTERS: KindWords(
         title="Suspect counters",
-        says="the GPU says that it is busy, and has no process or draws no power",
+        says="the GPU is told busy with no process or at idle power, or idle at the power of work",
         remedy="reset the GPU when it is free (`nvidia-smi --gpu-reset`); until then nothing is judged on it",
         like=GpuState.SUSPECT,
         is_waste=False,

@@ -92,6 +92,14 @@ def test_a_bin_is_suspect_where_a_finding_finds_it_so(
         ((0.0, 0.0, 300, None), True),
         ((0.0, 0.0, 299, None), False),  # the limit is not known
         ((0.0, 0.0, 28, 72), False),  # an L4, idle at full clocks, is near 40% of its limit
+        # Small boards at work by their power (their data sheets' limits), beside counters that see nothing.
+        ((0.0, 0.0, 145, 150), True),  # an A10
+        ((0.0, 0.0, 135, 140), True),  # an RTX A4000
+        ((0.0, 0.0, 113, 150), True),  # three quarters
+        ((0.0, 0.0, 112, 150), False),
+        ((0.0, 0.0, 64, 150), False),  # an A10 that is idle at full clocks
+        ((0.0, 0.0, 38, 140), False),  # an RTX A4000 with a model in memory
+        ((0.0, 0.0, 64, 100), False),  # that A10 at the lowest limit that it can be given
         ((0.0, 0.0, 140, 300), False),  # a limit that was lowered
         ((None, None, 350, 700), False),  # no activity is measured: unknown, and nothing to contradict
     ],
@@ -112,6 +120,40 @@ def test_counters_that_stand_still_beside_work_are_doubted_by_findings_and_ledge
     seen = past(bins=made, idle_power_mw=IDLE_MW, power_limit_mw=limit_mw)
     assert contradictions(seen, seen.bins)[-1] is odd
     assert (states(tmp_path, [case]) == ["suspect"]) is odd
+
+
+@pytest.mark.parametrize(
+    ("idle_w", "power_w", "limit_w", "odd"),
+    [
+        (10, 68, 70, True),  # a T4 at work
+        (None, 68, 70, True),  # one that was never seen free
+        (13, 62, 72, True),  # an L4
+        (5, 55, 60, True),  # an A2
+        (6, 70, 75, True),  # a P4
+        (10, 26, 70, False),  # a T4 that is idle with a context at full clocks
+        (9, 31, 70, False),  # one at 77 degrees, 15 GiB in its memory
+        (9, 36, 70, False),  # half of its limit
+        (None, 36, 70, False),
+        (13, 28, 72, False),
+        (None, 28, 40, False),  # an L4 whose limit was lowered as far as it goes
+        (5, 20, 60, False),
+        (6, 23, 75, False),
+        (60, 85, 100, False),  # an A100 with a context, its limit lowered: under twice its idle power
+    ],
+)
+def test_a_small_board_near_its_power_limit_is_doubted_and_one_at_full_clocks_is_idle(
+    idle_w: int | None, power_w: int, limit_w: int, odd: bool, tmp_path: Path
+) -> None:
+    seen = past(
+        bins=bins(utilization=0.0, power_mw=power_w * 1000),
+        idle_power_mw=None if idle_w is None else idle_w * 1000,
+        power_limit_mw=limit_w * 1000,
+    )
+    assert contradictions(seen, seen.bins)[-1] is odd
+    asked = [power_w * 1000, None if idle_w is None else idle_w * 1000, limit_w * 1000]
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        (row,) = reader.execute("SELECT power_denies_idle(0, $1, $2, $3, NULL)", asked).fetchall()
+    assert row[0] is odd
 
 
 @pytest.mark.slow

@@ -963,10 +963,10 @@ CREATE MACRO is_copying(busiest_e4, traffic_e4) AS
 CREATE MACRO power_denies_idle(busiest_e4, power_mw, idle_power_mw, power_limit_mw, mig_profile) AS
     mig_profile IS NULL AND busiest_e4 <= 100
     AND power_mw >= greatest(
-        2 * idle_power_mw, CASE WHEN power_limit_mw > 0 THEN greatest(0.4 * power_limit_mw, 150000) ELSE 300000 END);
-
--- 0 unknown, 1 free, 2 allocated-empty, 3 held-idle, 4 low-saturation, 5 moderate, 6 good, 7 suspect.
--- As before, and: denies_idle is what power_denies_idle says of the whole board, whoever of several holders is looked at.;
+        2 * idle_power_mw, CASE
+            WHEN power_limit_mw > 0 THEN least(greatest(0.4 * power_limit_mw, 150000), 0.75 * power_limit_mw)
+            ELSE 300000
+        END);
 
 CREATE MACRO process_is_present(
     process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes, busiest_e4
@@ -1601,4 +1601,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (93, 'users_by_accounting'),
     (96, 'keys_by_cluster'),
     (98, 'rhythm_of_now'),
-    (99, 'limits_of_waits');
+    (99, 'limits_of_waits'),
+    (100, 'power_of_small_boards');
