@@ -114,19 +114,20 @@ def claims(labels: Labels, *, own: bool = False, cluster: str = "") -> tuple[Cla
     if not any(name in labels for name in (*pods, *_JOB)):
         return None
     pod, namespace = first(labels, pods), first(labels, namespaces)
+    where = _suffix(cluster)
     found = []
     if pod and EXPORTER not in pod and (exported or not own):
         uid = first(labels, _EXPORTED_POD_UID if exported else _POD_UID)
         holder = pod_holder(namespace, pod)
         found.append(
             Claim(
-                holder=replace(holder, job=_job_in(holder.job, cluster)),
+                holder=replace(holder, job=JobId(f"{holder.job}{where}"), name=f"{holder.name}{where}"),
                 source=ClaimSource.KUBERNETES,
                 pod_uid=uid if is_uid(uid) else None,
             )
         )
     if (job := first(labels, _JOB).strip()) and job != _NO_JOB:
-        number = _job_in(JobId(f"slurm:{job}"), cluster)
+        number = JobId(f"slurm:{job}{where}")
         found.append(Claim(holder=Holder(job=number), source=ClaimSource.SLURM))
     return tuple(found)
 
@@ -146,9 +147,9 @@ def first(labels: Labels, names: tuple[str, ...]) -> str:
     return next((labels[name] for name in names if labels.get(name)), "")
 
 
-def _job_in(job: JobId, cluster: str) -> JobId:
-    """The job's name with its cluster. A bare number after an @ is the time of a run, for other readers."""
-    return JobId(f"{job}@{f'cluster-{cluster}' if cluster.isdigit() else cluster}") if cluster else job
+def _suffix(cluster: str) -> str:
+    """What a job's id and name end with. A bare number after an @ is the time of a run, for other readers."""
+    return f"@{f'cluster-{cluster}' if cluster.isdigit() else cluster}" if cluster else ""
 
 
 def _node(labels: Labels) -> str:

@@ -1,11 +1,12 @@
 """What imported accounting knows, on a terminal: below a ledger, and of one job."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from analytics import text
+from analytics.vocabulary.jobs import bare_id, told_id
 from analytics.vocabulary.managers import is_imported, source_of
 from service.cli import words
 from service.cli.screen import Column, console, table
@@ -52,10 +53,34 @@ def draw(client: Client, by: str, span: tuple[datetime, datetime], filters: dict
     screen.print(accounted.told(rows))
 
 
-def runs(client: Client, job: str) -> "list[AccountedRunsRow]":
-    """The imported runs of a job, the newest person's alone: numbers are used again. Blocks."""
-    rows = (client.rows_if_kept("accounted_runs", job=job) or []) if is_imported(job) else []
-    return [row for row in rows if row["user_name"] == rows[0]["user_name"]]
+def all_runs(client: Client, job: str) -> "list[AccountedRunsRow]":
+    """The imported runs of a job's id, the newest first, whosever and in whichever cluster. Blocks."""
+    if not is_imported(job) or told_id(job) != job:
+        return []
+    return list(client.rows_if_kept("accounted_runs", job=bare_id(job)) or [])
+
+
+def runs_of(job: str, rows: "Sequence[AccountedRunsRow]") -> "list[AccountedRunsRow]":
+    """Those of the newest run's person and cluster: numbers are used again, and each cluster has its own."""
+    cluster = _cluster_of(job)
+    own = [row for row in rows if cluster in ("", row["cluster"])]
+    return [row for row in own if all(row[each] == own[0][each] for each in ("user_name", "cluster"))]
+
+
+def elsewhere(rows: "Sequence[AccountedRunsRow]", jobs: Collection[str]) -> "list[AccountedRunsRow]":
+    """The newest run in each cluster where none of the measured ``jobs`` ran, if these say their own."""
+    clusters = {_cluster_of(job) for job in jobs}
+    newest = {row["cluster"]: row for row in reversed(rows)}
+    return [] if "" in clusters else [row for cluster, row in newest.items() if cluster not in clusters]
+
+
+def other(run: "AccountedRunsRow") -> str:
+    """That a job of that id was in another cluster, of which nothing is measured."""
+    began = run["started_at"] or run["submitted_at"]
+    return (
+        f"{run['user_name'] or 'somebody'} had a job of this id in cluster {run['cluster']}, from "
+        f"{words.clock_time(began)} to {words.clock_time(run['ended_at'])}: nobody measured it"
+    )
 
 
 def header(run: "AccountedRunsRow") -> str:
@@ -89,6 +114,11 @@ def lines(runs: "Sequence[AccountedRunsRow]") -> tuple[str, ...]:
         accounted.gpus_used(run) or "nobody kept what was made of them",
         *_means(run),
     )
+
+
+def _cluster_of(job: str) -> str:
+    """The cluster that a job's id bears; empty where it bears none."""
+    return told_id(job).removeprefix(bare_id(job)).removeprefix("@")
 
 
 def _means(run: "AccountedRunsRow") -> tuple[str, ...]:

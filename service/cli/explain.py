@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.padding import Padding
 
 from analytics import text
-from analytics.vocabulary.jobs import is_submitted
+from analytics.vocabulary.jobs import is_called, is_submitted
 from service.cli import advice_lines, manager_job, words
 from service.cli.asking import asked, asked_to_act
 from service.cli.job_words import job_id
@@ -46,7 +46,11 @@ def ended(client: Client, name: str, as_of_ms: int) -> tuple[str, ...]:
         minutes=1
     )
     span = {"from_ts": until - PAST, "to_ts": until}
-    rows = [row for row in client.rows("jobs", **span) if name in (row["job"], row["job"].split(":")[-1])]
+    rows = [
+        row
+        for row in client.rows("jobs", **span)
+        if name == row["job"].split(":")[-1] or is_called(row["job"], None, (name,))
+    ]
     if len(rows) != 1:
         return ()
     row = rows[0]
@@ -90,9 +94,10 @@ def run_explain(flags: argparse.Namespace) -> int:
     launched = _launched(flags, job_id(flags.name))
     with asked(flags) as client:
         desk = consult(client, settings.effective.config)
-        tried = [
-            (each, explain(each, desk.said, desk.places)) for each in manager_job.meant(client, flags.name)
-        ]
+        meant = manager_job.meant(client, flags.name)
+        tried = [(each, explain(each, desk.said, desk.places)) for each in meant]
+        if all(isinstance(answer, NoSuch) for _, answer in tried):
+            tried = [(each, explain(each, desk.said, desk.places)) for each in _called(desk, meant)] or tried
         known = [(name, explanation) for name, explanation in tried if not isinstance(explanation, NoSuch)]
         name, explanation = (known or tried)[0]
         job = name if isinstance(explanation, NoSuch) else explanation.name
@@ -116,6 +121,20 @@ def run_explain(flags: argparse.Namespace) -> int:
         return 0
     _draw(explanation, desk)
     return 0
+
+
+def _called(desk: AdviceContext, meant: tuple[str, ...]) -> tuple[str, ...]:
+    """The job that has one of these as its name, or as its id in its own cluster; none: nothing.
+
+    Raises ``NothingOfThatName`` where several have.
+    """
+    jobs = desk.said.state.jobs
+    found = sorted(job for job in jobs if is_called(job, jobs[job].name, meant))
+    if len(found) > 1:
+        raise NothingOfThatName(
+            f"{len(found)} jobs are called {meant[0]!r}; name one by its id: {', '.join(found[:8])}"
+        )
+    return tuple(found)
 
 
 def _launched(flags: argparse.Namespace, name: str) -> tuple[str, ...]:

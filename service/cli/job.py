@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from analytics import text
-from analytics.vocabulary.jobs import told_id
+from analytics.vocabulary.jobs import bare_id, is_called, told_id
 from service import energy, wording
 from service.cli import accounted, manager_job, words
 from service.cli.asking import asked
@@ -58,7 +58,8 @@ def run_job(flags: argparse.Namespace) -> int:
     span = {"from_ts": start, "to_ts": end}
     with asked(flags) as client:
         runs = manager_job.runs(client, flags.job)
-        past = accounted.runs(client, manager_job.id_of(flags.job))
+        every = accounted.all_runs(client, manager_job.id_of(flags.job))
+        past = accounted.runs_of(manager_job.id_of(flags.job), every)
         gaps = client.rows("harvests", from_ts=start)
         if _is_background(flags.job, gaps):
             return _in_gaps(flags, gaps)
@@ -77,7 +78,7 @@ def run_job(flags: argparse.Namespace) -> int:
         )
         return 0
     _draw(row, gpus, of_job, start, runs)
-    for line in _others_of(row, rows):
+    for line in _others_of(row, rows, every):
         console().print(line, style="bright_black", markup=False)
     for line in sentences(gaps, row["job"]):
         console().print(line, markup=False)
@@ -121,14 +122,18 @@ def _told_by_manager(
     return 0
 
 
-def _others_of(row: "JobsRow", rows: "list[JobsRow]") -> list[str]:
-    """A line for each job of another person that had the same id in this time."""
-    id_in_manager = told_id(row["job"])
-    twins = [each for each in rows if each["job"] != row["job"] and told_id(each["job"]) == id_in_manager]
+def _others_of(row: "JobsRow", rows: "list[JobsRow]", runs: "Sequence[AccountedRunsRow]") -> list[str]:
+    """A line for each job of another person or cluster that had the same id in this time, and for each
+    person and cluster of which the accounting alone has one."""
+    bare = bare_id(row["job"])
+    twins = [each for each in rows if each["job"] != row["job"] and bare_id(each["job"]) == bare]
     return [
         f"{each['user_name'] or 'somebody else'} had a job of this id too, from {words.began(each)}"
         f"{_to(each)}: `fallow job {each['job']}`"
         for each in twins
+    ] + [
+        accounted.other(run)
+        for run in accounted.elsewhere(runs, (row["job"], *(each["job"] for each in twins)))
     ]
 
 
@@ -143,9 +148,10 @@ def _named(
     it. Who used an id again is found by it where its first holder is not in the window. Raises ``NoSuchJob``.
     """
     names = manager_job.ids_of(flags.job)
-    own = [row for row in rows if row["job"] in (*names, *(run["job"] for run in runs))]
+    own = [row for row in rows if row["job"] in names]
+    own = own or [row for row in rows if row["job"] in {run["job"] for run in runs}]
     own = own or [row for row in rows if told_id(row["job"]) in names]
-    own = own or [row for row in rows if row["job_name"] == flags.job]
+    own = own or [row for row in rows if is_called(row["job"], row["job_name"], names)]
     if len(own) == 1:
         return own[0]
     if own:

@@ -4,6 +4,7 @@ import argparse
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from analytics.vocabulary.jobs import is_called
 from service.cli import freshness, manager_job, words
 from service.cli.asking import asked
 from service.cli.screen import print_json
@@ -58,7 +59,7 @@ def _of(name: str, meant: tuple[str, ...], rows: "list[FindingsRow]") -> "list[F
     Raises ``NothingToTell``.
     """
     own = [row for row in rows if row["job"] in meant]
-    own = own or [row for row in rows if row["job_name"] == name]
+    own = own or [row for row in rows if is_called(str(row["job"]), row["job_name"], (name, *meant))]
     ids = sorted({str(row["job"]) for row in own})
     if len(ids) > 1:
         raise NothingToTell(f"{len(ids)} jobs are called {name!r}; name one by its id: {', '.join(ids[:8])}")

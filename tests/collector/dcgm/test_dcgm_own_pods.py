@@ -99,6 +99,18 @@ def test_jobs_of_one_name_in_two_clusters_are_two(name: str) -> None:
     assert numbered == ["slurm:42@cluster-7"]
 
 
+def test_what_people_call_a_job_says_its_cluster_where_there_are_several() -> None:
+    """A sentence says the name alone: "train-0 has done nothing" would be said of the one that works too."""
+    rows = [row(c, c, cluster=c, **pod("train-0")) for c in ("a", "b")]
+
+    def names(*rows: Labels, several_clusters: bool) -> list[str | None]:
+        found = holders(rows, exporters((), ()), several_clusters=several_clusters)
+        return [claim.holder.name for named in found for claim in named or ()]
+
+    assert names(*rows, several_clusters=True) == ["train-0@a", "train-0@b"]
+    assert names(rows[0], several_clusters=False) == ["train-0"]
+
+
 def test_an_exporter_of_one_cluster_is_none_of_another() -> None:
     known = row("A", "a", cluster="a", **exported("train-0"))
     other = row("B", "b", cluster="b", **OWN)
