@@ -12,7 +12,7 @@ from typing import Any
 from analytics.bin_table import bins_by_gpu
 from analytics.findings import judge, judge_jobs
 from analytics.findings.hang import without_hung
-from analytics.findings.lost import with_losses
+from analytics.findings.unknown_part import with_unknown_parts
 from analytics.findings.unproven import LASTS_S, unproven_claims
 from analytics.findings.window import newest, stale
 from analytics.model import (
@@ -72,7 +72,7 @@ def assess(connection: Connection, now_ms: int, thresholds: Thresholds, tick_ms:
         as_of_ms=now_ms,
         window_from_ms=from_ms,
         coverage=_coverage(pasts, now_ms, thresholds, tick_ms),
-        findings=(*unproven_claims(pasts), *with_losses(pasts, verdicts, by_use)),
+        findings=(*unproven_claims(pasts), *with_unknown_parts(pasts, verdicts, by_use)),
         unknown=tuple(entry for verdict in verdicts for entry in verdict.unknown),
         starting=tuple(entry for verdict in verdicts for entry in verdict.starting),
         patterns=patterns(connection, now_ms, thresholds),

@@ -30,11 +30,11 @@ def gpu_names(pasts: Sequence[GpuPast]) -> str:
     """ "GPU 1, 2 and 3 of node1", or each by its own name where they are of several nodes."""
     places = [past.gpu_place for past in pasts if past.gpu_place is not None]
     if len(places) == len(pasts) and len({past.node for past in pasts}) == 1:
-        return f"GPU {_and(places)} of {pasts[0].node}"
-    return _and([gpu_name(past) for past in pasts])
+        return f"GPU {listed(places)} of {pasts[0].node}"
+    return listed([gpu_name(past) for past in pasts])
 
 
-def _and(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """ "a, b and c"; of many, the first ones and how many more."""
     if len(names) > MOST_NAMES:
         return f"{', '.join(names[: MOST_NAMES - 1])} and {len(names) - MOST_NAMES + 1} more"

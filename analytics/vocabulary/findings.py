@@ -61,6 +61,9 @@ waste."""
 LOST_GPU, LOST_ERROR = "lost_gpu", "lost_gpu_error"
 """Evidence of a job that does nothing since a GPU of it was lost: which one, and what is known of it."""
 
+UNKNOWN_GPUS = "unknown_gpus"
+"""Evidence of a job that rests on some of its GPUs: on which others it is not known what it does, and why."""
+
 WORKED_BEFORE = "idle_gpus_worked"
 """Evidence of a job that uses a part of its GPUs now: all of the others have worked for it in its run."""
 LOOK_BEFORE_LESS = (
@@ -115,6 +118,8 @@ class KindWords:
         ``evidence`` is that of the finding, as it is kept: JSON text, or the mapping in it.
         """
         told = json.loads(evidence) if isinstance(evidence, str) else evidence
+        if isinstance(told, Mapping) and told.get(UNKNOWN_GPUS) is not None:
+            return unknown_remedy(told[UNKNOWN_GPUS])
         if isinstance(told, Mapping) and told.get(LOST_GPU) is not None:
             return lost_remedy(str(told[LOST_GPU]), told.get(LOST_ERROR))
         if isinstance(told, Mapping) and told.get(WORKED_BEFORE):
@@ -265,6 +270,14 @@ KINDS: Mapping[FindingKind, KindWords] = {
         beyond="it is a suspicion, which its owner alone can look into",
     ),
 }
+
+
+def unknown_remedy(gpus: object) -> str:
+    """What to do about a job of any kind that rests in part, where on ``gpus`` nobody knows what it does."""
+    return (
+        f"first find out what it does on {gpus}; until then give back its idle GPUs alone, not the job, or "
+        "keep it with `fallow keep JOB`"
+    )
 
 
 def lost_remedy(gpu: str, error: object) -> str:

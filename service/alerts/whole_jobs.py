@@ -3,6 +3,7 @@
 A job of which nothing works now is the ladder's (``service.alerts.idle``). Nothing is done because of these.
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from advisor.policies.phrases import job_name
 from advisor.state.model import ActionClass, Job
 from analytics import text
 from analytics.model import Evidence, Finding, FindingKind
-from analytics.vocabulary.findings import LOOK_BEFORE_LESS, WORKED_BEFORE
+from analytics.vocabulary.findings import LOOK_BEFORE_LESS, UNKNOWN_GPUS, WORKED_BEFORE, unknown_remedy
 from collector.model import JobId
 from service.alerts.facts import Facts
 from service.alerts.idle import ended
@@ -160,9 +161,7 @@ def _condition(facts: Facts, kind: AlertKind, job: Job, findings: list[Finding])
         since_ms=min(each.since_ms for each in findings),
         title=f"{job_name(job)} {words.title}{cost}",
         says=told(findings),
-        next=f"Fallow takes no GPU from it. {_capital(LOOK_BEFORE_LESS)}."
-        if _has_worked(first)
-        else words.next,
+        next=_next(words, first, job.id),
         do=keeping(job.id),
         evidence=(
             *evidence,
@@ -177,9 +176,16 @@ def _condition(facts: Facts, kind: AlertKind, job: Job, findings: list[Finding])
     )
 
 
-def _has_worked(finding: Finding) -> bool:
-    """Whether the GPUs that a job leaves idle have worked for it: it needs them, as far as anybody knows."""
-    return any(each.name == WORKED_BEFORE and each.value for each in finding.evidence)
+def _next(words: _Words, finding: Finding, job: JobId) -> str:
+    """What comes next; where a job may be at work, or may need its idle GPUs, to look first."""
+    evidence = {each.name: each.value for each in finding.evidence}
+    if evidence.get(UNKNOWN_GPUS):
+        look = unknown_remedy(evidence[UNKNOWN_GPUS]).replace("JOB", shlex.quote(job))
+    elif evidence.get(WORKED_BEFORE):
+        look = LOOK_BEFORE_LESS
+    else:
+        return words.next
+    return f"Fallow takes no GPU from it. {_capital(look)}."
 
 
 def _capital(sentence: str) -> str:

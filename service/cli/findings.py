@@ -271,7 +271,7 @@ def _said(part: "list[FindingsRow]") -> str:
     row, *more = part
     same = others([place(each) for each in more if each["uuid"] != row["uuid"]])
     remedy = _own_remedy(row)
-    to_do = "" if remedy is None else f" To do: {remedy}."
+    to_do = "" if remedy is None else f" To do: {words.localized(remedy)}."
     return f"{words.localized(row['sentence'])}{f' {same}' if same else ''}{to_do}"
 
 

@@ -43,9 +43,10 @@ def run_tell(flags: argparse.Namespace) -> int:
     job = str(rows_of_job[0]["job"])
     parts = by_kind(rows_of_job, lambda each: str(each["kind"]), is_open=True)
     firsts = [part[0] for part in parts]
-    said = [Said(str(row["kind"]), words.localized(row["sentence"]), row.get("evidence")) for row in firsts]
+    said = [Said(str(row["kind"]), str(row["sentence"]), row.get("evidence")) for row in firsts]
     row = rows_of_job[0]
-    text_to_owner = message(row["user_name"], job, row["job_name"], said, job_kind=row.get("job_kind"))
+    written = message(row["user_name"], job, row["job_name"], said, job_kind=row.get("job_kind"))
+    text_to_owner = words.localized(written)
     if flags.json:
         print_json([{"job": job, "user": row["user_name"], "message": text_to_owner}], flags)
     else:

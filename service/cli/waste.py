@@ -116,7 +116,7 @@ def _line(row: Waste, by: str, priced: bool, now: datetime) -> list[str | Text]:
         _running(row) if by == "job" else text.count(row.running),
         f"{notified} ago" if row.told_at is not None else NOT_TOLD,
         why(row, by),
-        row.remedy,
+        words.localized(row.remedy),
     ]
 
 

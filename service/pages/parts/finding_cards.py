@@ -51,7 +51,7 @@ def finding_box(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
                     if words := words_of_kind(part[0].kind):
                         st.markdown(f"**{words.title}:** {spoken(words.says)}.")
                         remedy = words.remedy_for(_job_kind(group[0]), part[0].evidence)
-                        st.markdown(f"**To do:** {spoken(remedy)}.")
+                        st.markdown(f"**To do:** {spoken(wording.localized(remedy, scene.zone))}.")
                     for what, much in told(part[0].evidence):
                         st.markdown(f"{plain(what)}: **{plain(much)}**")
             if text.missing(row.closed_at) and not text.missing(row.job) and is_own_doing(str(row.kind)):
@@ -64,15 +64,13 @@ def _to_owner(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
     """What to write to the job's owner, to be copied: the same as ``fallow tell``."""
     row = group[0]
     firsts = [part[0] for part in parts(group)]
-    said = [
-        Said(str(each.kind), wording.localized(each.sentence, scene.zone), each.evidence) for each in firsts
-    ]
+    said = [Said(str(each.kind), str(each.sentence), each.evidence) for each in firsts]
     with st.popover("Message", type="tertiary", icon=":material/mail:"):
         name = None if text.missing(row.job_name) else str(row.job_name)
         user = None if text.missing(row.user_name) else str(row.user_name)
         st.caption("To copy into a mail or a chat; nothing is sent from here.")
         written = message(user, str(row.job), name, said, job_kind=_job_kind(row))
-        st.code(in_lines(written), language=None, wrap_lines=True)
+        st.code(in_lines(wording.localized(written, scene.zone)), language=None, wrap_lines=True)
 
 
 def _job_kind(row: "FindingsTuple") -> str | None:

@@ -1,11 +1,13 @@
 """Where a range's waste went: its largest jobs in a table that wraps, each with what to do."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
 from urllib.parse import urlencode
 
 import streamlit as st
 
 from analytics import text
+from service import wording
 from service.pages.parts.context import PageContext
 from service.pages.parts.url_state import address
 from service.pages.parts.widgets import commands, escape
@@ -18,14 +20,14 @@ MOST = 10
 def draw(scene: PageContext, rows: Sequence[Waste]) -> None:
     """The ten largest of a range, jobs that ended too; who, which job, how much, why, and what to do."""
     carried = address(scene.view)
-    st.html(html(rows[:MOST], lambda job: f"jobs?{urlencode({**carried, 'job': job})}"))
+    st.html(html(rows[:MOST], lambda job: f"jobs?{urlencode({**carried, 'job': job})}", scene.zone))
     if rest := rows[MOST:]:
         hours = text.gpu_hours(sum(each.gpu_hours for each in rest))
         st.caption(f"{len(rest)} more wasted {hours} together; `fallow waste --by job --all` lists them.")
 
 
-def html(rows: Sequence[Waste], address_of: Callable[[str], str]) -> str:
-    """The table. Pure; every name in it is escaped."""
+def html(rows: Sequence[Waste], address_of: Callable[[str], str], zone: tzinfo = UTC) -> str:
+    """The table, its times in ``zone``. Pure; every name in it is escaped."""
     priced = any(each.cost is not None for each in rows)
     titles = {
         "who": "who",
@@ -40,11 +42,11 @@ def html(rows: Sequence[Waste], address_of: Callable[[str], str]) -> str:
         for name, title in titles.items()
         if priced or name != "cost"
     )
-    body = "".join(_row(each, address_of, priced=priced) for each in rows)
+    body = "".join(_row(each, address_of, zone, priced=priced) for each in rows)
     return f'<table class="largest"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _row(row: Waste, address_of: Callable[[str], str], *, priced: bool) -> str:
+def _row(row: Waste, address_of: Callable[[str], str], zone: tzinfo, *, priced: bool) -> str:
     job = row.worst
     who = "unknown" if job is None or job["user_name"] is None else job["user_name"]
     cells = [
@@ -53,7 +55,7 @@ def _row(row: Waste, address_of: Callable[[str], str], *, priced: bool) -> str:
         ("hours", escape(text.hours(row.gpu_hours))),
         *([("cost", escape(text.money(row.cost, row.currency)))] if priced else []),
         ("why", escape(row.found)),
-        ("do", commands(_to_do(row))),
+        ("do", commands(wording.localized(_to_do(row), zone))),
     ]
     return f"<tr>{''.join(f'<td class={name}>{shown}</td>' for name, shown in cells)}</tr>"
 

@@ -24,7 +24,7 @@ from service.pages.parts.waiting_plans import anchor_of
 from service.pages.parts.widgets import commands, escape, facts, kind_label, tag_of_kind
 from service.printable import in_lines
 from service.schemas.advice import AdviceRow
-from service.summaries.message_to_owner import Said, message
+from service.summaries.message_to_owner import message
 from service.summaries.to_do import Card, Place
 from service.usecases.advised import Advised
 
@@ -131,7 +131,9 @@ def _what_to_do(scene: PageContext, card: Card) -> str:
         return "".join(_advised(scene, each) for each in card.item.advice)
     lines = []
     if card.remedy:
-        lines.append(f'<p class="do"><b>To do:</b> {commands(card.remedy)}.</p>')
+        lines.append(
+            f'<p class="do"><b>To do:</b> {commands(wording.localized(card.remedy, scene.zone))}.</p>'
+        )
     if card.why_not:
         lines.append(f'<p class="quiet">Fallow advises nothing itself: {escape(card.why_not)}.</p>')
     return "".join(lines)
@@ -160,6 +162,5 @@ def _message(scene: PageContext, card: Card) -> None:
         return
     with box:
         st.caption("To copy into a mail or a chat; nothing is sent from here.")
-        said = [Said(e.kind, wording.localized(e.sentence, scene.zone), e.evidence) for e in card.said]
-        written = message(card.user, card.item.id, card.name, said, job_kind=card.job_kind)
-        st.code(in_lines(written), language=None, wrap_lines=True)
+        written = message(card.user, card.item.id, card.name, card.said, job_kind=card.job_kind)
+        st.code(in_lines(wording.localized(written, scene.zone)), language=None, wrap_lines=True)

@@ -85,6 +85,20 @@ def test_what_never_computed_is_told_with_the_hours_it_cost_though_it_counts_as_
     assert not sight(facts(state(kept, on=FOUR), *each), CONFIG, ()).holds
 
 
+def test_a_job_of_which_a_part_is_not_known_is_not_told_that_its_end_helps() -> None:
+    """As kept by the finding; without it the word of the kind is told."""
+    dark = Evidence(name="unknown_gpus", value="GPU 5 of n (never measured)")
+    case = {}
+    for evidence in ((), (dark,)):
+        found = finding(FindingKind.SLEEPING_BATCH, evidence=evidence)
+        (case[evidence],) = sight(facts(state(STARTING, on=FOUR), found), CONFIG, ()).holds.values()
+    assert "ending it gives its GPUs back" in case[()].next
+    assert case[(dark,)].next == (
+        "Fallow takes no GPU from it. First find out what it does on GPU 5 of n (never measured); until then "
+        f"give back its idle GPUs alone, not the job, or keep it with `fallow keep {ANN}`."
+    )
+
+
 def test_use_that_could_be_better_is_told_only_where_the_kind_is_named() -> None:
     for kind in ASKED_KINDS:
         world = facts(state(WORKING, on=FOUR), finding(FindingKind(kind)))

@@ -1,0 +1,133 @@
+"""A job of which a part is not known is told which part, since when, and never to end as a whole."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from analytics.findings import judge, judge_jobs
+from analytics.findings.unknown_part import with_unknown_parts
+from analytics.model import Finding, FindingKind, GpuPast
+from analytics.thresholds import Thresholds
+from analytics.vocabulary.findings import words_of_kind
+from collector.model import GpuUuid, Holder, JobId, NodeName
+from tests.analytics.pasts import NOON_MS, TICK_MS, bins, claim, minutes_before_noon, past, then, whole_bins
+
+T = Thresholds()
+QUIET_MIN = 90
+
+
+def idle_gpu(node: str, place: int, **changes: Any) -> GpuPast:
+    """A GPU of the job that worked until ninety minutes ago."""
+    quiet = whole_bins(QUIET_MIN)
+    held = claim(8.0, idle_gpu_hours=None, busy_until_ms=minutes_before_noon(QUIET_MIN))
+    values = {"bins": bins(utilization=then((240 - quiet, 0.7), (quiet, 0.0)))} | changes
+    return past(held, uuid=GpuUuid(f"{node}-{place}"), node=NodeName(node), gpu_index=place, **values)
+
+
+def silent_gpu(node: str, place: int, minutes: float, **changes: Any) -> GpuPast:
+    return idle_gpu(node, place, newest_ms=minutes_before_noon(minutes), **changes)
+
+
+def said(*pasts: GpuPast) -> list[Finding]:
+    verdicts = [judge(each, NOON_MS, T, TICK_MS) for each in pasts]
+    found = (*judge_jobs(pasts, verdicts, T), *(each for verdict in verdicts for each in verdict.findings))
+    return list(with_unknown_parts(pasts, verdicts, found))
+
+
+def of_kind(found: list[Finding], kind: FindingKind) -> Finding:
+    return next(each for each in found if each.kind is kind)
+
+
+def remedy(found: Finding, job_kind: str | None = "batch") -> str:
+    words = words_of_kind(found.kind)
+    assert words is not None
+    return words.remedy_for(job_kind, {each.name: each.value for each in found.evidence})
+
+
+def test_a_node_that_fell_silent_as_the_other_fell_idle_is_named_with_its_last_word() -> None:
+    """Node e has said nothing for 90 min, node f has been idle for as long: noon less 90 min is 10:30."""
+    found = said(
+        idle_gpu("f", 0), idle_gpu("f", 1), silent_gpu("e", 0, QUIET_MIN), silent_gpu("e", 1, QUIET_MIN)
+    )
+    idle = [each for each in found if each.kind is FindingKind.HELD_IDLE]
+    assert len(idle) == 2
+    for each in idle:
+        assert each.sentence.endswith(
+            " What it does on GPU 0 and 1 of e (not seen since 2026-10-28 10:30 UTC) is not known: the "
+            "job may be at work."
+        )
+
+
+@pytest.mark.parametrize("job_kind", ["batch", "interactive", "inference", None])
+def test_it_is_asked_to_look_first_whatever_its_kind(job_kind: str | None) -> None:
+    found = said(idle_gpu("f", 0), silent_gpu("e", 0, QUIET_MIN))
+    assert remedy(of_kind(found, FindingKind.HELD_IDLE), job_kind) == (
+        "first find out what it does on GPU 0 of e (not seen since 2026-10-28 10:30 UTC); until then give "
+        "back its idle GPUs alone, not the job, or keep it with `fallow keep JOB`"
+    )
+
+
+def test_one_of_many_that_was_dark_long_before_the_others_rested() -> None:
+    """Ten hours dark beside ninety idle minutes: no loss to wait for, and still not known."""
+    found = said(idle_gpu("n", 0), idle_gpu("n", 1), silent_gpu("n", 5, 600, siblings_fresh=True))
+    told = of_kind(found, FindingKind.HELD_IDLE)
+    assert "GPU 5 of n (not seen since 2026-10-28 02:00 UTC) is not known" in told.sentence
+    assert "not the job" in remedy(told)
+
+
+def test_silences_of_several_beginnings_are_told_apart_and_a_gpu_never_measured_is_said_so() -> None:
+    found = said(
+        idle_gpu("f", 0), silent_gpu("e", 0, 200), silent_gpu("g", 3, 300), idle_gpu("h", 1, newest_ms=None)
+    )
+    assert (
+        "What it does on GPU 0 of e (not seen since 2026-10-28 08:40 UTC), GPU 3 of g (not seen since "
+        "2026-10-28 07:00 UTC) and GPU 1 of h (never measured) is not known"
+    ) in of_kind(found, FindingKind.HELD_IDLE).sentence
+
+
+def test_a_gpu_that_answers_and_cannot_be_judged_counts_as_well() -> None:
+    """No utilization for ninety minutes: its samples say nothing of what it does."""
+    blank = idle_gpu("f", 1, bins=bins(utilization=then((240, None))))
+    told = of_kind(said(idle_gpu("f", 0), blank), FindingKind.HELD_IDLE)
+    assert "What it does on GPU 1 of f (its utilization is not measured) is not known" in told.sentence
+    assert "not the job" in remedy(told)
+
+
+def test_a_lost_gpu_that_is_told_is_not_told_twice() -> None:
+    """Silent and idle since one moment on one node: it may wait for that GPU, as before."""
+    told = of_kind(
+        said(idle_gpu("n", 0), silent_gpu("n", 1, QUIET_MIN, siblings_fresh=True)), FindingKind.HELD_IDLE
+    )
+    assert "the job may wait for it" in told.sentence and "is not known" not in told.sentence
+    assert remedy(told).startswith("look whether GPU 1 of n failed")
+
+
+def test_beside_a_lost_gpu_another_silent_one_is_looked_at_first() -> None:
+    lost = silent_gpu("n", 1, QUIET_MIN, siblings_fresh=True)
+    told = of_kind(said(idle_gpu("n", 0), lost, silent_gpu("e", 0, 300)), FindingKind.HELD_IDLE)
+    assert "GPU 1 of n has not been seen since" in told.sentence
+    assert "What it does on GPU 0 of e (not seen since 2026-10-28 07:00 UTC) is not known" in told.sentence
+    assert remedy(told).startswith("first find out what it does on GPU 0 of e ")
+
+
+def test_a_job_of_which_all_is_known_is_told_as_before() -> None:
+    found = said(idle_gpu("f", 0), idle_gpu("f", 1))
+    told = of_kind(found, FindingKind.HELD_IDLE)
+    assert "not known" not in told.sentence and remedy(told).startswith("end the job")
+
+
+def test_another_jobs_silence_and_a_silence_of_an_earlier_run_are_no_doubt_of_this_one() -> None:
+    other = claim(8.0, holder=Holder(job=JobId("slurm:other")))
+    foreign = replace(silent_gpu("e", 0, 300), claims=(other,))
+    own = idle_gpu("f", 0)
+    earlier = replace(silent_gpu("e", 1, 600), claims=(), last_claims=own.claims)
+    told = of_kind(said(own, foreign, earlier), FindingKind.HELD_IDLE)
+    assert "not known" not in told.sentence, "held for 8 h, and not seen for 10"
+
+
+def test_what_says_nothing_of_resting_is_left_as_it_is() -> None:
+    """Low saturation asks for more work, not for an end."""
+    busy = idle_gpu("f", 0, bins=bins(utilization=then((240, 0.05))))
+    found = of_kind(said(busy, silent_gpu("e", 0, 300)), FindingKind.LOW_SATURATION)
+    assert "not known" not in found.sentence and remedy(found).startswith("more workers")
