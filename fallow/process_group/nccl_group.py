@@ -74,7 +74,15 @@ Marker = Callable[[], Event]
 class NcclGroup(TorchGroup):
     """A communicator whose exchanges take ``timeout_s`` at most, or else are aborted."""
 
-    def __init__(self, backend: dist.Backend, store: dist.Store, timeout_s: float, mark: Marker):
+    def __init__(
+        self,
+        backend: dist.Backend,
+        store: dist.Store,
+        timeout_s: float,
+        mark: Marker,
+        *,
+        device: torch.device | None = None,
+    ):
         super().__init__(backend, store)
         self._timeout_s = timeout_s
         self._mark = mark
@@ -82,7 +90,9 @@ class NcclGroup(TorchGroup):
         self._calls: dict[int, float] = {}  # calls into NCCL that have yet to return: until when they may
         self._queued: deque[tuple[float, Event]] = deque()
         self._reason = "this group was aborted"
-        threading.Thread(target=_guard, args=(weakref.ref(self),), name="fallow-nccl", daemon=True).start()
+        threading.Thread(
+            target=_guard, args=(weakref.ref(self), device), name="fallow-nccl", daemon=True
+        ).start()
 
     def all_to_all(
         self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
@@ -224,8 +234,10 @@ def _look_without_disturbing() -> None:
         ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
 
-def _guard(alive: "weakref.ref[NcclGroup]") -> None:
+def _guard(alive: "weakref.ref[NcclGroup]", device: torch.device | None) -> None:
     """Look after a group until it is aborted or nobody needs it."""
+    if device is not None and device.type == "cuda":
+        torch.cuda.set_device(device)  # a new thread's is the first: asked for a mark, CUDA would open it
     _look_without_disturbing()
     while (group := alive()) is not None and group.check():
         del group
@@ -258,7 +270,7 @@ def connect(
         event.record(module.current_stream(device))
         return event  # type: ignore[no-any-return]
 
-    group = NcclGroup(backend, store, timeout_s, mark)
+    group = NcclGroup(backend, store, timeout_s, mark, device=device)
     came: list[float | Exception] = []
     trying = threading.Thread(
         target=_try, args=(group, device, module, came), name="fallow-connect", daemon=True

@@ -70,7 +70,8 @@ class JobMemory:
         before = self.measure()
         if self._device.type == "cuda":
             gc.collect()
-            torch.cuda.empty_cache()
+            with torch.cuda.device(self._device):  # else CUDA may open the thread's current GPU for it
+                torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self._device)
         after = self.measure()
         if before.reserved_bytes is None or after.reserved_bytes is None:

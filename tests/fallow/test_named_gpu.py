@@ -1,6 +1,8 @@
 """A training on GPU 1 has nothing to do with GPU 0, the current one. By stand-ins for calls of torch."""
 
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,12 +14,13 @@ from fallow.data.adapters import Asked, take_in  # noqa: E402
 from fallow.data.content_check import ContentCheck  # noqa: E402
 from fallow.errors import Mistake  # noqa: E402
 from fallow.metrics.stopwatch import Stopwatch  # noqa: E402
-from fallow.process_group import static  # noqa: E402
-from fallow.requests import listener  # noqa: E402
+from fallow.process_group import nccl_group, static  # noqa: E402
+from fallow.requests import listener, memory  # noqa: E402
 from fallow.state import checkpoint, rng  # noqa: E402
 from fallow.state.replica import Replica  # noqa: E402
 from fallow.state.rng import Stage  # noqa: E402
 from fallow.types import Recipe  # noqa: E402
+from tests.fallow.nccl_stand_in import StandIn  # noqa: E402
 
 pytestmark = pytest.mark.quick
 
@@ -158,6 +161,64 @@ def test_who_listens_tells_of_the_gpu_that_holds_the_memory(monkeypatch: pytest.
     """It is asked in a thread of its own, whose current GPU is always the first."""
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: [0, 1 << 30][device])
     assert listener._device() == SECOND
+
+
+@pytest.fixture
+def current(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The current GPU, as ``torch.cuda.device`` and ``set_device`` move it; the last is the one in force."""
+    at = [0]
+
+    def exchange(index: int) -> int:
+        before = at[-1]
+        at.append(index)
+        return before
+
+    monkeypatch.setattr(torch.cuda, "_exchange_device", exchange)
+    monkeypatch.setattr(torch.cuda, "_maybe_exchange_device", exchange)
+    return at
+
+
+@pytest.mark.usefixtures("gpus")
+def test_caches_are_given_back_on_the_gpu_that_holds_them(
+    monkeypatch: pytest.MonkeyPatch, current: list[int]
+) -> None:
+    """In a thread of its own the first GPU is the current one, and would get a context of half a GiB."""
+    emptied: list[int] = []
+    for name in ("memory_reserved", "memory_allocated", "max_memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=1 << 30)
+    )
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(current[-1]))
+    memory.JobMemory(SECOND).release()
+    assert emptied == [1]
+    assert current[-1] == 0, "the script's own stays"
+
+
+def test_who_looks_after_exchanges_stands_on_the_gpu_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mark that is asked where no GPU is current has CUDA open the first one."""
+    stood, looked = dict[str, Any](), threading.Event()
+
+    class Late:
+        def query(self) -> bool:
+            stood.setdefault("asked on", stood.get(threading.current_thread().name))
+            looked.set()
+            return True
+
+        def synchronize(self) -> None: ...
+
+    def stand(device: Any) -> None:
+        stood[threading.current_thread().name] = torch.device(device)
+
+    monkeypatch.setattr(torch.cuda, "set_device", stand)
+    monkeypatch.setattr(nccl_group, "LOOK_S", 0.01)
+    store = torch.distributed.HashStore()
+    group = nccl_group.NcclGroup(StandIn(store, 0, 1), store, 0.0, Late, device=SECOND)
+    group.start_all_reduce(torch.ones(1)).wait()
+    assert looked.wait(20)
+    group.abort()
+    assert stood["asked on"] == SECOND
 
 
 def test_what_is_copied_to_its_place_stays_on_the_cpu_when_it_is_read(tmp_path: Path) -> None:
