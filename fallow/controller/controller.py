@@ -9,6 +9,7 @@ It holds no rule about membership: it gathers a view, asks, and acts. The comman
 import os
 import select
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -94,6 +95,7 @@ class Controller:
         self.journal: list[str] = []
         self.stopped: str | None = None
         self.unsaved: str | None = None
+        self._stop_requests: deque[str] = deque()
         self._stop_by_s: float | None = None
         self._warned: set[int] = set()
 
@@ -125,14 +127,12 @@ class Controller:
         return self.view.target
 
     def ask_to_stop(self, reason: str) -> None:
-        """End the training at its next step boundary, saved where it has a path; asked twice, at once."""
-        if self.view.stopping or not self.view.generation:
-            self.exit_reason = reason
-        elif not self.view.finished:
-            self._note("stopping", f"{reason}; stopping at the next step boundary")
-            self.stopped = reason
-            self._stop_by_s = time.monotonic() + STOP_PATIENCE_S
-            self.view = replace(self.view, stopping=True)
+        """End the training at its next step boundary, saved where it has a path; asked twice, at once.
+
+        Only noted here, and done in the next round: a signal's handler runs amid any line, and what it wrote
+        to the view would be lost under what that line writes. May be called from any thread.
+        """
+        self._stop_requests.append(reason)
         self.wake()
 
     def report(self, member: MemberId) -> str | None:
@@ -165,6 +165,9 @@ class Controller:
 
     def step(self) -> None:
         """Look once, decide once, act once."""
+        self._heed_stops()
+        if self.exit_reason is not None:
+            return
         now_ms = time.monotonic_ns() // 1_000_000
         self._observe(now_ms)
         for action in membership.decide(self.view, now_ms, self._limits):
@@ -174,6 +177,17 @@ class Controller:
         """End all workers: asked first, then killed."""
         pool.stop(list(self.processes.values()))
         self.processes.clear()
+
+    def _heed_stops(self) -> None:
+        while self._stop_requests:
+            reason = self._stop_requests.popleft()
+            if self.view.stopping or not self.view.generation:
+                self.exit_reason = reason
+            elif not self.view.finished:
+                self._note("stopping", f"{reason}; stopping at the next step boundary")
+                self.stopped = reason
+                self._stop_by_s = time.monotonic() + STOP_PATIENCE_S
+                self.view = replace(self.view, stopping=True)
 
     # -- looking ----------------------------------------------------------------------------------------
 
