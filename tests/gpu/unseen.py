@@ -82,6 +82,14 @@ POINTS: tuple[Point, ...] = (
         settles="taking processes off and back under drivers 570 and 575",
         why="no machine with one of these drivers was at hand",
     ),
+    Point(
+        step="overhead",
+        figure="MLP of 0.3 M: waits a step",
+        since="2026-11-27T14:20:00Z",
+        settles="whether a step waits for the GPU oftener than a plain loop's",
+        why="-1 says nothing: it was counted by torch's warnings, which tell of a number that is read "
+        "and of no event that is waited for; CUDA's own calls are counted since",
+    ),
 )
 
 

@@ -28,23 +28,26 @@ CHILDREN_TOLD = 2
 
 
 def main() -> dict[str, Any]:
-    """Held memory of several sizes, then kinds of programs."""
+    """Held memory of several sizes first, which nothing else shows; then kinds of programs.
+
+    The first process that does not come back ends it: no other is taken off beside one that is stuck.
+    """
     figures: list[Figure] = []
-    lacking = place.lacking("jax")
-    if lacking is None:
-        figures += _to_and_fro("JAX", 0, load="jaxhog", environment=GROWS)
-    else:
-        figures.append(told("JAX", f"not tried: {lacking}"))
-    for name, words in KINDS.items():
-        settings = place.EXPANDABLE if "expandable" in name else {}
-        figures += _to_and_fro(name, 0, *words, environment=settings)
-        place.so_far(figures)
     for mib in SIZES_MIB:
         if (available_bytes() or 0) < mib * place.MIB * 2 + SHORT_BYTES and not place.dry:
             figures.append(told(f"hold {mib} MiB", "not tried: too little host memory"))
             continue
         figures += _to_and_fro(f"hold {mib} MiB", mib, "hold", mib)
         place.so_far(figures)
+    for name, words in KINDS.items():
+        settings = place.EXPANDABLE if "expandable" in name else {}
+        figures += _to_and_fro(name, 0, *words, environment=settings)
+        place.so_far(figures)
+    lacking = place.lacking("jax")
+    if lacking is None:
+        figures += _to_and_fro("JAX", 0, load="jaxhog", environment=GROWS)
+    else:
+        figures.append(told("JAX", f"not tried: {lacking}"))
     return {"figures": figures}
 
 

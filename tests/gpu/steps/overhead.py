@@ -2,7 +2,6 @@
 
 import statistics
 import time
-import warnings
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import fallow
 from tests.gpu import place
 from tests.gpu.answers import Figure, at_most, told
+from tests.gpu.waits import Counting, more_waits
 
 Took = tuple[float, float, float]
 STEPS, WARM = (4, 4) if place.dry else (40, 10)
@@ -51,7 +51,7 @@ def _compared(torch: Any, name: str, make: Callable[[], tuple[Any, Any, int]]) -
     if not place.dry:
         bar = plain * RATIO if plain > LONG_S else plain + SHORT_S
         figures.append(at_most(f"{name}: ours beside its bar", ours / bar, 1.0))
-    return [*figures, at_most(f"{name}: waits a step more than a plain loop's", waits - waits_plain, 0.0)]
+    return [*figures, more_waits(name, waits, waits_plain)]
 
 
 def _steps(torch: Any, net: Any, x: Any, classes: int, *, elastic: bool, amp: bool) -> Took:
@@ -69,13 +69,13 @@ def _steps(torch: Any, net: Any, x: Any, classes: int, *, elastic: bool, amp: bo
             return torch.nn.functional.cross_entropy(out.flatten(0, -2), wanted.to(device).flatten())
 
     ends, reads = list[float](), list[float]()
-    counted: list[int] = []
+    counted = Counting(CHECKED, WARM)
     data = torch.utils.data.TensorDataset(x, y)
     if elastic:
         job = fallow.connect(device=str(device))
         trainer = job.elastic(net, optimizer, global_batch=len(x), max_micro_batch=len(x))
         for _, batches in trainer.steps(data, STEPS + WARM, shuffle=False):
-            with _Counting(counted):
+            with counted:
                 for inputs, wanted in batches:
                     trainer.backward(loss(inputs, wanted))
                 done = trainer.step()
@@ -85,7 +85,7 @@ def _steps(torch: Any, net: Any, x: Any, classes: int, *, elastic: bool, amp: bo
             ends.append(time.perf_counter())
     else:
         for _ in range(STEPS + WARM):
-            with _Counting(counted):
+            with counted:
                 inputs, wanted = torch.utils.data.default_collate([data[at] for at in range(len(x))])
                 optimizer.zero_grad()
                 value = loss(inputs, wanted)
@@ -96,40 +96,7 @@ def _steps(torch: Any, net: Any, x: Any, classes: int, *, elastic: bool, amp: bo
             ends.append(time.perf_counter())
     took = [after - before for before, after in pairwise(ends[WARM - 1 :])]
     launched = [read - before for before, read in zip(ends[WARM - 1 :], reads[WARM:], strict=False)]
-    return statistics.median(took), statistics.median(launched), statistics.mean(counted[CHECKED:WARM])
-
-
-class _Counting:
-    """How often the host waited in a step, by the pretend device's own count or by torch's warnings on a GPU.
-
-    Those take time, so only steps that warm up are counted, but the first ``CHECKED``.
-    """
-
-    def __init__(self, into: list[int]) -> None:
-        self._into, self._counts = into, len(into) < WARM
-
-    def __enter__(self) -> None:
-        if self._counts and place.dry:
-            from tests.fallow import pretend
-
-            pretend.waits.clear()
-        elif self._counts:
-            self._caught = warnings.catch_warnings(record=True)
-            self._seen = self._caught.__enter__()
-            warnings.simplefilter("always")
-            place.torch().cuda.set_sync_debug_mode("warn")
-
-    def __exit__(self, *error: Any) -> None:
-        count = 0
-        if self._counts and place.dry:
-            from tests.fallow import pretend
-
-            count = len(pretend.waits)
-        elif self._counts:
-            place.torch().cuda.set_sync_debug_mode("default")
-            count = sum("synchronizing" in str(each.message) for each in self._seen)
-            self._caught.__exit__(*error)
-        self._into.append(count)
+    return statistics.median(took), statistics.median(launched), counted.a_step
 
 
 def _mlp(torch: Any) -> tuple[Any, Any, int]:
