@@ -1,5 +1,9 @@
-"""Trainings under a controller, as the steps of two workers drive them, and what their changes took."""
+"""Trainings under a controller, as the steps of two workers drive them, and what their changes took.
 
+What a training is seen to do is told at once, a figure after the other: what breaks it later loses none.
+"""
+
+import contextlib
 import json
 import os
 import signal
@@ -7,11 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fallow.control_server import ask
+from fallow.controller.controller import STOP_PATIENCE_S
 from tests.gpu import place
 from tests.gpu.answers import Figure, at_most, is_so, near, told
 
@@ -19,6 +24,10 @@ STEPS = 40 if place.dry else 300
 MANY_STEPS = 10_000
 """More than any of the changes takes: such a training is ended, and does not end by itself."""
 WAIT_S = 50.0
+END_S = STOP_PATIENCE_S + 15.0
+"""The controller ends workers that come to no step's end in its patience, and they have some seconds then."""
+AT_ONCE_S = 15.0
+"""A controller that is asked a second time ends its workers at once."""
 CONTROLLER = (sys.executable, "-m", "fallow.controller")
 SCRIPT = place.ROOT / "tests" / "gpu" / "loads" / "elastic.py"
 
@@ -104,16 +113,27 @@ class Driven:
             raise RuntimeError(f"{' '.join(words)}: {answer['error']}")
         return answer
 
-    def kill(self, which: Callable[[set[int]], int]) -> float:
-        """Kill one of the two; seconds until the other has done a step alone."""
-        pids = {row["pid"] for row in self.rows()[-10:] if row["world"] == 2}
-        os.kill(which(pids), signal.SIGKILL)
+    def kill(self, *, younger: bool) -> tuple[float, str]:
+        """Kill one of the two; seconds until the other has done a step alone, and which that is."""
+        pair = pair_of(self._two())
+        os.kill(pair["younger" if younger else "older"], signal.SIGKILL)
         killed_s = time.monotonic()
 
-        def alone(rows: list[dict[str, Any]]) -> list[float]:
-            return [row["at_s"] for row in rows if row["at_s"] > killed_s and row["world"] == 1]
+        def alone(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            return [row for row in rows if row["at_s"] > killed_s and row["world"] == 1]
 
-        return alone(self.until("it goes on after a death", lambda rows: bool(alone(rows))))[0] - killed_s
+        first = alone(self.until("it goes on after a death", lambda rows: bool(alone(rows))))[0]
+        goes_on = next((which for which, pid in pair.items() if pid == first["pid"]), "neither")
+        return first["at_s"] - killed_s, goes_on
+
+    def _two(self) -> dict[str, Any]:
+        """The status of a training that has two workers."""
+        until_s = time.monotonic() + WAIT_S
+        while len((status := self._status())["members"]) != 2:
+            if time.monotonic() > until_s:
+                raise RuntimeError(f"a death: of two workers {status['members']} are there")
+            time.sleep(0.05)
+        return status
 
     def shrink(self) -> float:
         """To one worker; seconds from the order to the first step of one."""
@@ -122,84 +142,93 @@ class Driven:
         rows = self.until("it shrinks", lambda rows: any(row["world"] == 1 for row in rows[before:]))
         return float(next(row["at_s"] for row in rows[before:] if row["world"] == 1)) - asked_s
 
-    def end(self) -> None:
-        """SIGTERM, which the controller passes on."""
-        self.process.terminate()
-        self.process.wait(20)
+    def end(self) -> bool:
+        """SIGTERM, which the controller passes on; whether that sufficed. It has ended afterwards."""
+        for asked, (ask_to_end, wait_s) in enumerate(
+            (
+                (self.process.terminate, END_S),
+                (self.process.terminate, AT_ONCE_S),
+                (self.process.kill, None),  # its workers end when they find it gone
+            )
+        ):
+            ask_to_end()
+            try:
+                self.process.wait(wait_s)
+            except subprocess.TimeoutExpired:
+                continue
+            return asked == 0
+        return False
 
 
-def story(devices: str, environment: dict[str, str], *words: str) -> list[Figure]:
-    """1 to 2 workers, one killed, then 1: the figures of it."""
-    name = words[0] if words else "plain"
-    with tempfile.TemporaryDirectory() as folder:
-        training = Driven(Path(folder), *words, devices=devices, environment=environment)
-        try:
-            training.until("it begins", lambda rows: len(rows) >= 3)
-            grown_s, pause_s = training.grow(), training.kill(max)
-            training.process.wait(WAIT_S)
-        finally:
-            if training.process.poll() is None:
-                training.end()
-        rows, code = training.rows(), training.process.returncode
-    losses = {row["step"]: row["loss"] for row in rows if row["loss"] is not None}
-    steps = sorted({row["step"] for row in rows})
-    return [
-        is_so(f"{name}: the controller's status", code, 0),
-        is_so(f"{name}: steps that were committed", len(steps), STEPS),
-        told(f"{name}: from the order to the first step of two", grown_s, "s"),
-        at_most(f"{name}: pause after kill -9", pause_s, 20.0, "s"),
-        near(f"{name}: last loss over the first", losses[steps[-1]] / losses[steps[0]], 0.5, 0.5),
-    ]
+def pair_of(status: Mapping[str, Any]) -> dict[str, int]:
+    """The pids of a training's two members: the log may name dead ones, and a pid says nothing of age."""
+    older, younger = sorted(status["members"], key=lambda name: int(name.removeprefix("w")))
+    return {"older": int(status["pids"][older]), "younger": int(status["pids"][younger])}
 
 
-def changes(devices: str, environment: dict[str, str], mib: int = 0) -> list[Figure]:
-    """Grown, with so much state, and shrunk; grown and each of the two killed in turn: what each took."""
-    with tempfile.TemporaryDirectory() as folder:
-        words = (f"state={mib}",) if mib else ()
-        training = Driven(Path(folder), *words, devices=devices, environment=environment, steps=MANY_STEPS)
-        try:
-            training.until("it begins", lambda rows: len(rows) >= 3)
-            ready_ms = training.join()
-            rows = training.rows()
-            shrunk_s = training.shrink()
-            again_s = training.grow()
-            younger_s = training.kill(max)
-            training.grow()
-            older_s = training.kill(min)
-        finally:
-            if training.process.poll() is None:
-                training.end()
-    return [
-        *(handed_over(rows, mib) if mib else ()),
-        told("a forked worker: from its birth until it could join", ready_ms, "ms"),
-        told("from the order to the first step of one", shrunk_s, "s"),
-        told("grown a second time: from the order to the first step of two", again_s, "s"),
-        at_most("pause after kill -9 of the younger worker", younger_s, 20.0, "s"),
-        at_most("pause after kill -9 of the older worker", older_s, 20.0, "s"),
-    ]
-
-
-def moved(devices: str, environment: dict[str, str], mib: int, *, cold: bool = False) -> list[Figure]:
-    """One that grows and hands so much state over; ``cold``: to a worker that no other was the parent of."""
+@contextlib.contextmanager
+def begun(
+    devices: str,
+    environment: dict[str, str],
+    *words: str,
+    steps: int = STEPS,
+    cold: bool = False,
+) -> Iterator[Driven]:
+    """A training that has done its first steps, and is ended with what is done within."""
     with tempfile.TemporaryDirectory() as folder:
         training = Driven(
-            Path(folder),
-            f"state={mib}",
-            devices=devices,
-            environment=environment,
-            steps=MANY_STEPS,
-            cold=cold,
+            Path(folder), *words, devices=devices, environment=environment, steps=steps, cold=cold
         )
         try:
             training.until("it begins", lambda rows: len(rows) >= 3)
-            ready_ms = training.join()
-            rows = training.rows()
+            yield training
         finally:
-            if training.process.poll() is None:
-                training.end()
+            if training.process.poll() is None and not training.end():
+                print("the training did not end when it was asked to", file=sys.stderr, flush=True)
+
+
+def story(devices: str, environment: dict[str, str], *words: str) -> Iterator[Figure]:
+    """1 to 2 workers, one killed, then 1: the figures of it."""
+    name = words[0] if words else "plain"
+    with begun(devices, environment, *words) as training:
+        yield told(f"{name}: from the order to the first step of two", training.grow(), "s")
+        pause_s, _ = training.kill(younger=True)
+        yield at_most(f"{name}: pause after kill -9", pause_s, 20.0, "s")
+        training.process.wait(WAIT_S)
+        rows, code = training.rows(), training.process.returncode
+    losses = {row["step"]: row["loss"] for row in rows if row["loss"] is not None}
+    steps = sorted({row["step"] for row in rows})
+    yield is_so(f"{name}: the controller's status", code, 0)
+    yield is_so(f"{name}: steps that were committed", len(steps), STEPS)
+    yield near(f"{name}: last loss over the first", losses[steps[-1]] / losses[steps[0]], 0.5, 0.5)
+
+
+def changes(devices: str, environment: dict[str, str], mib: int = 0) -> Iterator[Figure]:
+    """Grown, with so much state, and shrunk; grown and each of the two killed in turn: what each took."""
+    words = (f"state={mib}",) if mib else ()
+    with begun(devices, environment, *words, steps=MANY_STEPS) as training:
+        ready_ms = training.join()
+        if mib:
+            yield from handed_over(training.rows(), mib)
+        yield told("a forked worker: from its birth until it could join", ready_ms, "ms")
+        yield told("from the order to the first step of one", training.shrink(), "s")
+        again_s = training.grow()
+        yield told("grown a second time: from the order to the first step of two", again_s, "s")
+        for which, other in (("younger", "older"), ("older", "younger")):
+            pause_s, goes_on = training.kill(younger=which == "younger")
+            yield at_most(f"pause after kill -9 of the {which} worker", pause_s, 20.0, "s")
+            yield is_so(f"who goes on after the death of the {which} worker", goes_on, other)
+            if which == "younger":
+                training.grow()
+
+
+def moved(devices: str, environment: dict[str, str], mib: int, *, cold: bool = False) -> Iterator[Figure]:
+    """One that grows and hands so much state over; ``cold``: to a worker that no other was the parent of."""
+    with begun(devices, environment, f"state={mib}", steps=MANY_STEPS, cold=cold) as training:
+        ready_ms = training.join()
+        yield from handed_over(training.rows(), mib)
     how = "an interpreter of its own" if cold else "a forked worker"
-    born = told(f"{how}, {mib} MiB: from its birth until it could join", ready_ms, "ms")
-    return [*handed_over(rows, mib), born]
+    yield told(f"{how}, {mib} MiB: from its birth until it could join", ready_ms, "ms")
 
 
 def handed_over(rows: Sequence[Mapping[str, Any]], mib: int) -> list[Figure]:

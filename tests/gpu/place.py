@@ -87,13 +87,35 @@ def synchronize() -> None:
     torch().get_device_module(torch_device().type).synchronize()
 
 
+def devices(*numbers: int) -> str:
+    """These of the devices that this run may see, for CUDA_VISIBLE_DEVICES of another process.
+
+    By the names that they have in ours, MIG instances too. Raises Missing where there are fewer.
+    """
+    names = _visible()
+    if names is None:
+        return ",".join(map(str, numbers))
+    if len(names) <= max(numbers):
+        raise Missing(f"CUDA_VISIBLE_DEVICES names {len(names)} devices, and {max(numbers) + 1} are needed")
+    return ",".join(names[number] for number in numbers)
+
+
+def _visible() -> tuple[str, ...] | None:
+    """What CUDA_VISIBLE_DEVICES names, ``None`` where it is not set. Dry, there is none to name."""
+    words = None if dry else os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if words is None else tuple(word.strip() for word in words.split(",") if word.strip())
+
+
 def nvml_handle() -> Any:
-    """The first GPU, by NVML; ``None`` without a driver."""
+    """The first device that CUDA shows this run, by NVML, a MIG instance too; ``None`` without a driver."""
     import pynvml
 
+    name = (_visible() or ("0",))[0]
     try:
         pynvml.nvmlInit()
-        return pynvml.nvmlDeviceGetHandleByIndex(0)
+        if name.isdecimal():
+            return pynvml.nvmlDeviceGetHandleByIndex(int(name))
+        return pynvml.nvmlDeviceGetHandleByUUID(name)
     except pynvml.NVMLError:
         return None
 

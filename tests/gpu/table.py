@@ -59,15 +59,15 @@ STEPS: tuple[Step, ...] = (
     Step(
         "alone",
         1,
-        70,
+        45,
         TRAINS,
         "that a trainer learns what a plain loop learns, and goes on after a save",
         ("torch",),
     ),
     Step("overhead", 1, 60, TRAINS, "what a step costs beside a plain loop's", ("torch",)),
     Step("two", 1, 60, TRAINS, "two workers on one GPU: growing, a death, what is learned", ("torch",)),
-    Step("nccl", 1, 25, TRAINS, "names and options of torch's NCCL group", ("torch", "nccl")),
-    Step("service", 1, 40, RUNS, "the service on a real driver", ("nvml", "service")),
+    Step("nccl", 1, 60, TRAINS, "names and options of torch's NCCL group", ("torch", "nccl")),
+    Step("service", 1, 30, RUNS, "the service on a real driver", ("nvml", "service")),
     Step(
         "pairs",
         2,
@@ -108,7 +108,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         "move",
         3,
-        110,
+        195,
         MOVES,
         "pausing strangers: seconds a GiB, MANAGED_BYTES, LONGEST_S, which jobs it breaks",
         ("nvml", "libcuda", "torch"),
@@ -144,7 +144,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         "mps_kill",
         3,
-        15,
+        60,
         SHARES,
         "what the death of one MPS client does to its neighbour",
         ("nvml", "torch", "mps"),

@@ -3,13 +3,15 @@
 What a sum is over several, only two GPUs show (``two_gpus``).
 """
 
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tests.gpu import place
 from tests.gpu.answers import Figure, is_so, told
 from tests.gpu.driven import story
+from tests.gpu.parts import Part, each_apart
 
 COUNT = 1 << 20
 CONNECT_S, SUM_S = 8.0, 5.0
@@ -18,7 +20,19 @@ MULTI_RANK, FIRST_MULTI_RANK = "NCCL_MULTI_RANK_GPU_ENABLE", (2, 30)
 
 
 def main() -> dict[str, Any]:
-    """Build, sum, exchange with itself, abort."""
+    """Build, sum, exchange with itself, abort; then two ranks, which may hang: the first figures are kept."""
+    torch = place.torch()
+    import torch.distributed as dist
+
+    version = torch.cuda.nccl.version()
+    parts: dict[str, Part] = {"one rank": _alone, "two ranks": lambda: two_of_one_gpu(version, story)}
+    return {
+        "figures": each_apart(parts),
+        "options": [name for name in dir(dist.ProcessGroupNCCL.Options()) if not name.startswith("__")],
+    }
+
+
+def _alone() -> Iterator[Figure]:
     torch, device = place.torch(), place.torch_device()
     import torch.distributed as dist
 
@@ -26,34 +40,26 @@ def main() -> dict[str, Any]:
 
     begun_s = time.monotonic()
     group = nccl_group.connect(dist.HashStore(), 0, 1, device, timeout_s=SUM_S, connect_timeout_s=CONNECT_S)
-    built_s = time.monotonic() - begun_s
+    yield told("to build it", time.monotonic() - begun_s, "s")
     numbers = torch.ones(COUNT, device=device)
     group.all_reduce([numbers])
-    total = float(numbers.sum().item())
+    yield is_so("a sum over one rank", float(numbers.sum().item()), float(COUNT))
     incoming = torch.zeros(COUNT, device=device)
     group.all_to_all(incoming, numbers, [COUNT], [COUNT])
     place.synchronize()
+    yield is_so("an exchange with itself", bool(incoming.equal(numbers)), True)
     begun_s = time.monotonic()
     group.abort()
-    aborted_s = time.monotonic() - begun_s
-    return {
-        "figures": [
-            told("to build it", built_s, "s"),
-            is_so("a sum over one rank", total, float(COUNT)),
-            is_so("an exchange with itself", bool(incoming.equal(numbers)), True),
-            told("to abort it", aborted_s, "s"),
-            *two_of_one_gpu(torch.cuda.nccl.version(), story),
-        ],
-        "options": [name for name in dir(dist.ProcessGroupNCCL.Options()) if not name.startswith("__")],
-    }
+    yield told("to abort it", time.monotonic() - begun_s, "s")
 
 
-def two_of_one_gpu(version: tuple[int, ...], play: Callable[..., list[Figure]]) -> list[Figure]:
+def two_of_one_gpu(version: tuple[int, ...], play: Callable[..., Iterable[Figure]]) -> Iterator[Figure]:
     """The story of ``two`` over NCCL itself, where it lets two ranks share a GPU."""
     if version[:2] < FIRST_MULTI_RANK:
         text = ".".join(map(str, version))
-        return [told("two ranks on one GPU", f"not tried: NCCL {text}, and 2.30 is the first that lets them")]
+        yield told("two ranks on one GPU", f"not tried: NCCL {text}, and 2.30 is the first that lets them")
+        return
     try:
-        return play("0,0", {MULTI_RANK: "1", "FALLOW_BACKEND": "nccl"})
-    except (RuntimeError, TimeoutError) as error:
-        return [told("two ranks on one GPU", f"do not meet over NCCL: {error}")]
+        yield from play(place.devices(0, 0), {MULTI_RANK: "1", "FALLOW_BACKEND": "nccl"})
+    except (RuntimeError, TimeoutError, subprocess.TimeoutExpired) as error:
+        yield told("two ranks on one GPU", f"do not meet over NCCL: {error}")
