@@ -100,7 +100,7 @@ def test_every_query_answers_with_days_what_it_answers_without(
     told: tuple[History, ...], window: tuple[int, int], step_s: int, user: str | None
 ) -> None:
     asked = {"from_ts": window[0], "to_ts": window[1], "step_s": step_s, "uuid": uuid(0), "user": user}
-    asked["job"] = "slurm:0"
+    asked |= {"job": "slurm:0", "jobs": ["slurm:0", "slurm:1"]}
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "fallow.duckdb") as store:
         for piece in told:
             store.write_history(piece)
