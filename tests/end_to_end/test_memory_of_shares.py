@@ -40,6 +40,10 @@ def journal(stage: Stage, name: str) -> list[Action]:
     return [row for row in stage.actions() if row.job == job]
 
 
+def done_to(stage: Stage, name: str) -> list[Action]:
+    return [row for row in journal(stage, name) if row.outcome == "done"]
+
+
 def stand(stage: Stage, name: str) -> str:
     return next(str(row.state) for row in stage.jobs() if row.name == name)
 
@@ -61,7 +65,8 @@ def test_who_takes_its_neighbours_promise_is_told_then_paused_and_the_neighbour_
     stage.until("the hog has taken 50 GiB", lambda: holding(stage) == [10 * GIB, 50 * GIB], 60)
     stage.until("the hog has left", lambda: holding(stage) == [10 * GIB], 60)
     stage.until("it is paused", lambda: stand(stage, "hog") == "paused")
-    done = [row for row in journal(stage, "hog") if row.outcome == "done"]
+    stage.until("that it is, is in the journal", lambda: len(done_to(stage, "hog")) == 3)
+    done = done_to(stage, "hog")
     assert [row.verb.lower() for row in done] == ["start", "notify", "pause"]
     assert "its share is 20.5 GiB, and fallow:1 may not get what was promised" in done[1].reason
     assert "Please give memory back" in hog.text

@@ -173,6 +173,7 @@ def query_paths(site: Site, jobs: set[str]) -> list[str]:
     span = {"from_ts": now_ms - 10 * MINUTE_MS, "to_ts": now_ms + 10 * MINUTE_MS, "as_of": now_ms + MINUTE_MS}
     since = {"bins_from": span["from_ts"], "bins_to": span["to_ts"], "samples_from": span["from_ts"]}
     more = {"since_ts": span["from_ts"], "use_from": span["from_ts"], "step_s": 60, "gpu_ids": [1, 2]}
+    more["jobs"] = sorted(jobs) or ["none"]
     given: Mapping[str, object] = {**span, **since, **more, "full_ratio": 0.9, "flat_ratio": 0.1}
     paths = []
     for spec in query.catalogue().values():
