@@ -81,7 +81,8 @@ class History:
     counts as not measured) and need not be sorted; ``holder_samples`` has HOLDER_SAMPLE_SCHEMA. ``owners``:
     the job of each process of which it is known. ``installed_ms``: since when a GPU without samples is there;
     without it, since the first of all samples. ``removed_ms``: when a GPU was taken out, if told.
-    ``idle_power_mw``: the least that a GPU was ever seen to draw, if told.
+    ``idle_power_mw``: the least that a GPU was ever seen to draw, if told. ``bridged_ms``: a hold goes on
+    over so long a time without a sample of its GPU, where who holds a GPU is told with its samples alone.
     """
 
     source: str
@@ -98,6 +99,7 @@ class History:
     installed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
     removed_ms: Mapping[GpuUuid, int] = field(default_factory=dict)
     idle_power_mw: Mapping[GpuUuid, int] = field(default_factory=dict)
+    bridged_ms: int = 0
 
 
 def to_table(samples: Iterable[GpuSample]) -> pa.Table:

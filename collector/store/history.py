@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collector.arrow import HeldInterval, History
+from collector.arrow import History
 from collector.model import Gpu, JobId
 from collector.store.accounted_users import name_told
 from collector.store.allocations import read_open
+from collector.store.bridges import bridges, redo_bridged
 from collector.store.columns import stored_rows
 from collector.store.cuts import Word, is_cut_anew
 from collector.store.doubts import write_intruded
@@ -39,7 +40,7 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
     _register_gpus(live, history, first_ms, last_ms)
     _end_removed(connection, live, history)
     _note_idle_power(connection, live, history)
-    _merge_held(connection, live, history.held, gap_ms=_last_width_ms(history.samples, last_ms))
+    holes = _merge_held(connection, live, history, gap_ms=_last_width_ms(history.samples, last_ms))
     for event in history.events:
         live.registry.register_uuids([event.uuid], history.source, first_ms)
         row = {
@@ -59,6 +60,8 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
     if len(history.holder_samples):  # before the samples too: what each did is rolled up as their own
         _add_holder_samples(connection, live, history, first_ms, last_ms)
     added = _add_samples(connection, live, history, first_ms, last_ms) if len(history.samples) else 0
+    if holes is not None and added:
+        redo_bridged(connection, holes, (first_ms, last_ms), live.marks, live.reach)
     _note(connection, live, history, last_ms)
     return added
 
@@ -219,10 +222,12 @@ def _last_width_ms(samples: pa.Table, last_ms: int) -> int:
 
 
 def _merge_held(
-    connection: duckdb.DuckDBPyConnection, live: Live, held: tuple[HeldInterval, ...], *, gap_ms: int
-) -> None:
+    connection: duckdb.DuckDBPyConnection, live: Live, history: History, *, gap_ms: int
+) -> pa.Table | None:
+    """Add who held what; the holes that were bridged, if anything was held."""
+    held = history.held
     if not held:
-        return
+        return None
     allocations = [interval.allocation for interval in held]
     first_ms = min(interval.from_ms for interval in held)
     live.registry.register_uuids({a.uuid for a in allocations}, "allocations", first_ms)
@@ -249,7 +254,8 @@ def _merge_held(
             "to_ms": pa.array([to_ms for *_, to_ms in parts], pa.int64()),
         }
     )
-    connection.register("incoming", table)
+    holes = bridges(connection, table, history, {gpu_id: a.uuid for a, gpu_id, _, _ in parts})
+    connection.register("incoming", pa.concat_tables([table, holes]))
     connection.execute(statement("merge_allocations"), {"gap_ms": gap_ms})
     connection.execute(statement("clear_merged_allocations"))
     connection.execute("INSERT INTO allocations BY NAME SELECT * FROM merged_allocations")
@@ -258,6 +264,7 @@ def _merge_held(
     name_told(connection, live.registry, named)
     live.held = read_open(connection)
     live.said = None
+    return holes
 
 
 def _note(connection: duckdb.DuckDBPyConnection, live: Live, history: History, last_ms: int) -> None:

@@ -55,6 +55,9 @@ def held_intervals(
 
 
 NO_SAMPLES = "no samples in Prometheus"
+BRIDGED_MS = 24 * 3_600_000
+"""One holder on both sides of a hole of up to a day is one hold, as findings have it (``holds_at``): names of
+pods come back after longer ones."""
 _OF_HOLDERS = HOLDER_SAMPLE_SCHEMA.names[4:]
 """What is told of a holder; the columns before say of whom and when."""
 _LIMITS = {pa.int16(): 2**15 - 1, pa.int32(): 2**31 - 1, pa.int64(): 2**63 - 1024}
@@ -70,6 +73,7 @@ def history_of(devices: Sequence[Device], *, source: str, from_ms: int) -> Histo
             parts.setdefault(device.identity.parent, []).append(device)
     return History(
         source=source,
+        bridged_ms=BRIDGED_MS,
         gpus=tuple(_gpu(device, parts.get(device.identity.uuid, ())) for device, keep in shown if keep.any()),
         samples=pa.concat_tables(tables) if tables else SAMPLE_SCHEMA.empty_table(),
         held=tuple(

@@ -5,12 +5,13 @@ The same world told in two ways is one ledger: rows without values, or no rows. 
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from analytics.query import run
-from collector.arrow import HeldInterval
+from collector.arrow import HeldInterval, History
 from collector.model import GpuSample
 from collector.store.database import Store
 from tests.collector.store.store_parts import T0, at_path, held, history, sample, tick
@@ -203,3 +204,45 @@ def test_a_range_that_is_cut_within_a_silence_has_the_part_of_it(tmp_path: Path)
             reader, "ledger_by_day", {"from_ts": BEGIN_MS, "to_ts": BEGIN_MS + END_H * HOUR_MS}
         ).to_pylist()
         assert [round(row["held_gpu_hours"], 2) for row in days] == [10 + 10 + 6, 24 + 20, 24 + 18 + 12]
+
+
+def labelled(spans: list[tuple[int, int]], samples: list[GpuSample]) -> History:
+    """A past that tells holders with its samples alone, as labels behind a Prometheus do."""
+    holds = [
+        HeldInterval(allocation=held(0, "job"), from_ms=T0 + a * MINUTE_MS, to_ms=T0 + b * MINUTE_MS)
+        for a, b in spans
+    ]
+    return replace(history(samples, holds), bridged_ms=24 * 60 * MINUTE_MS)
+
+
+@pytest.mark.parametrize("in_parts", ["no", "forth", "back"])
+def test_one_holder_on_both_sides_of_a_hole_was_given_the_hole(tmp_path: Path, in_parts: str) -> None:
+    """An hour at 60%, three without a sample, an hour at 60%: 5 h given, 3 unknown, 1.2 used."""
+    first = labelled([(0, 60)], [*rows(0, (0, 60)), *rows(9, (0, 60))])
+    second = labelled([(240, 300)], [*rows(0, (240, 300)), *rows(9, (240, 303))])
+    whole = labelled([(0, 60), (240, 300)], [*rows(0, (0, 60), (240, 300)), *rows(9, (0, 60), (240, 303))])
+    told = {"no": [whole], "forth": [first, second], "back": [second, first]}[in_parts]
+    with open_store(at_path(tmp_path)) as store:
+        for _ in range(2):  # what was imported already changes nothing
+            for each in told:
+                store.write_history(each)
+            assert given(store) == {"slurm:job": (5.0, 3.0, 1.2)}
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_hole_is_not_given_where_somebody_looked_or_after_a_day(tmp_path: Path, in_parts: bool) -> None:
+    """Read in the hole without a label: the job had ended. After a day names of pods come back: 2 h each."""
+    seen = [*rows(0, (0, 60), (120, 180), (240, 300)), *rows(9, (0, 303))]
+    with open_store(at_path(tmp_path)) as store:
+        if in_parts:
+            half_ms = T0 + 200 * MINUTE_MS
+            store.write_history(labelled([(0, 60)], [each for each in seen if each.at_ms <= half_ms]))
+            store.write_history(labelled([(240, 300)], [each for each in seen if each.at_ms > half_ms]))
+        else:
+            store.write_history(labelled([(0, 60), (240, 300)], seen))
+        assert given(store) == {"slurm:job": (2.0, 0.0, 1.2)}
+    late = 60 + 24 * 60 + 1
+    with open_store(at_path(tmp_path / "late")) as store:
+        samples = [*rows(0, (0, 60), (late, late + 60)), *rows(9, (0, 60), (late, late + 63))]
+        store.write_history(labelled([(0, 60), (late, late + 60)], samples))
+        assert given(store, hours=48) == {"slurm:job": (2.0, 0.0, 1.2)}

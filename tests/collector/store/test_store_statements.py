@@ -9,6 +9,7 @@ from collector.store.statements import statement
 
 FOLDER = Path(__file__).parents[3] / "collector" / "store" / "sql"
 PARAMETERS = {
+    "unlooked_holes": "bridged_ms",
     "add_intrusion": "from_ms gpu_id process_id to_ms",
     "add_told_latest": "",
     "apart": "",
