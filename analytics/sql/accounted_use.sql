@@ -15,6 +15,8 @@
 -- @column runs bigint: that were there in the window
 -- @column gpu_hours double (GPU-hours): given
 -- @column beside_gpu_hours double (GPU-hours): of these, on nodes that were measured: ledgers have them as held by nobody
+-- @column uncounted_gpu_hours double (GPU-hours): more, in no sum: of such runs, on GPUs that others or somebody unknown held,
+--     or that other such runs are said to have had too
 -- @column measured_gpu_hours double (GPU-hours): of these, of GPUs with a mean over their run
 -- @column used_gpu_hours double (GPU-hours): of the measured ones, times their means: an upper bound
 -- @column unused_gpu_hours double (GPU-hours): of the measured ones, of GPUs whose mean is 0: never used
@@ -39,7 +41,7 @@ WITH parts AS (
         place, manager, number, shown_id, cluster, user_name, short AS node, gpus, greatest(started_at, since_ts, $from_ts) AS s,
         least(ended_at, $to_ts) AS e
     FROM placed
-    WHERE short IS NOT NULL AND greatest(started_at, since_ts, $from_ts) < least(ended_at, $to_ts)
+    WHERE short IS NOT NULL AND since_ts IS NOT NULL AND greatest(started_at, since_ts, $from_ts) < least(ended_at, $to_ts)
 ), holds AS (
     SELECT
         row_number() OVER () AS hold, gpu_id, split_part(g.node, '.', 1) AS node, h.user_name, split_part(h.job, ':', 1) AS manager,
@@ -119,12 +121,13 @@ WITH parts AS (
     FROM people AS p LEFT JOIN taken AS t ON t.node = p.node AND t.a = p.a LEFT JOIN there AS i ON i.node = p.node AND i.a = p.a
     WINDOW at_once AS (PARTITION BY p.node, p.a)
 ), beside AS (
-    SELECT place, sum(m.gpus * of_theirs * coalesce(of_all, 0) * (epoch_ms(b) - epoch_ms(m.a))) / 3600000 AS hours
+    SELECT place, sum(m.gpus * of_theirs * coalesce(of_all, 0) * (epoch_ms(b) - epoch_ms(m.a))) / 3600000 AS hours,
+        sum(m.gpus * of_theirs * (1 - coalesce(of_all, 0)) * (epoch_ms(b) - epoch_ms(m.a))) / 3600000 AS uncounted
     FROM missed AS m JOIN shares AS s ON s.node = m.node AND s.a = m.a AND s.user_name IS NOT DISTINCT FROM m.user_name
     GROUP BY place
 ), spans AS (
     SELECT
-        placed.*, coalesce(beside.hours, 0) AS beside_hours,
+        placed.*, coalesce(beside.hours, 0) AS beside_hours, coalesce(uncounted, 0) AS uncounted,
         greatest(0, epoch_ms(least(ended_at, $to_ts, coalesce(since_ts, $to_ts)))
             - epoch_ms(greatest(started_at, $from_ts))) / 3600000 * gpus + beside_hours AS hours
     FROM placed LEFT JOIN beside USING (place)
@@ -138,6 +141,7 @@ SELECT
     count(DISTINCT (cluster, number, submitted_at, started_at)) AS runs,
     sum(hours) AS gpu_hours,
     sum(beside_hours) AS beside_gpu_hours,
+    sum(uncounted) AS uncounted_gpu_hours,
     sum(hours * measured_ratio) AS measured_gpu_hours,
     coalesce(sum(hours * measured_ratio * utilization_ratio), 0) AS used_gpu_hours,
     sum(hours * unused_ratio) AS unused_gpu_hours,
@@ -145,6 +149,6 @@ SELECT
         THEN coalesce(sum(hours * measured_ratio * utilization_ratio), 0) / sum(hours * measured_ratio) END
         AS utilization_ratio
 FROM spans
-WHERE hours > 0
+WHERE hours > 0 OR uncounted > 0
 GROUP BY 1
 ORDER BY gpu_hours DESC, key;

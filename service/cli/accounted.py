@@ -121,6 +121,16 @@ def _cluster_of(job: str) -> str:
     return told_id(job).removeprefix(bare_id(job)).removeprefix("@")
 
 
+def counted(client: Client, runs: "Sequence[AccountedRunsRow]") -> str | None:
+    """Why sums have less of the newest run than accounting gave it; ``None`` where they don't. Blocks."""
+    if not runs or (began := runs[0]["started_at"]) is None:
+        return None
+    run = runs[0]
+    span = {"from_ts": began, "to_ts": run["ended_at"]}
+    rows = client.rows_if_kept("accounted_use", **span, by="job", user=run["user_name"]) or ()
+    return accounted.counted([row for row in rows if row["key"] == run["job"]])
+
+
 def _means(run: "AccountedRunsRow") -> tuple[str, ...]:
     means = json.loads(run["measured"] or "[]")
     shown = tuple(

@@ -10,6 +10,7 @@ import argparse
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import IO
 
 from service.client import Client, connect
@@ -20,6 +21,8 @@ MARK = "simulated"
 """The key of a row in JSON, where its values are invented; rows of real GPUs don't have it."""
 FILTERS = ("node", "project", "user", "model")
 """The flags that narrow an answer down, as the query `options` calls them."""
+ACCOUNTED = ("node", "project", "user")
+"""Those of them that accounting tells of."""
 NEAREST = 3
 """So many near names are a choice; more are a list."""
 
@@ -51,8 +54,20 @@ def unknown_names(flags: argparse.Namespace, client: Client) -> list[str]:
             near = [each for each in values if value.casefold() in each.casefold()][:NEAREST]
             near = near or difflib.get_close_matches(value, values, n=NEAREST, cutoff=0.5)
             nearest = f"; nearest: {', '.join(near)}" if near else ""
-            lines.append(f"No {name} {value!r} is recorded here{nearest}.")
+            lines.append(
+                f"Only imported accounting knows the {name} {value!r}; no sample does."
+                if _is_accounted(client, name, value)
+                else f"No {name} {value!r} is recorded here{nearest}."
+            )
     return lines
+
+
+def _is_accounted(client: Client, name: str, value: str) -> bool:
+    """Whether imported accounting has it, at any time. Blocks."""
+    if name not in ACCOUNTED:
+        return False
+    ever = {"from_ts": datetime.fromtimestamp(0, UTC), "to_ts": datetime.now(UTC)}
+    return bool(client.rows_if_kept("accounted_use", **ever, **{name: value}, by="all"))
 
 
 def asked_to_act(flags: argparse.Namespace, aside: IO[str] | None = None) -> ActingClient:

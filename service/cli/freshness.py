@@ -1,6 +1,6 @@
 """How new the answers are: where a question about the past ends, and when all was last judged."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from service.usecases.advice import newest
 
 if TYPE_CHECKING:
     from service.client import Client
+    from service.schemas.rows import AccountedUseRow
 
 
 LEAST = timedelta(minutes=2)
@@ -62,13 +63,19 @@ def rests_on(client: Client, span: tuple[datetime, datetime], filters: Mapping[s
     return measured_time.rests_on(rows, *span, datetime.now(UTC))
 
 
-def unnamed(client: Client, span: tuple[datetime, datetime], filters: Mapping[str, object]) -> str | None:
+def left_out(client: Client, span: tuple[datetime, datetime], filters: Mapping[str, object]) -> str | None:
     """Hours that accounting gave out, of which no sample tells and which are in no sum. Blocks."""
-    if filters.get("model"):  # accounting says nothing of models
-        return None
+    return accounted.left_out(accounted_by_user(client, span, filters))
+
+
+def accounted_by_user(
+    client: Client, span: tuple[datetime, datetime], filters: Mapping[str, object]
+) -> "Sequence[AccountedUseRow]":
+    """Rows of the query ``accounted_use``; none of one model, which it doesn't know. Blocks."""
+    if filters.get("model"):
+        return ()
     told = {name: filters.get(name) for name in ("node", "project", "user")}
-    rows = client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], **told, by="user")
-    return accounted.unnamed(rows or ())
+    return client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], **told, by="user") or ()
 
 
 NEVER = "nothing was judged yet"

@@ -66,7 +66,7 @@ def run_job(flags: argparse.Namespace) -> int:
         rows = client.rows("jobs", **span)
         row = _named(rows, flags, [*runs, *past])
         if row is None:
-            return _told_by_manager(flags, runs, past)
+            return _told_by_manager(flags, runs, past, accounted.counted(client, past))
         gpus = client.rows("job_gpus", job=row["job"], **span)
         findings = client.rows("findings", **span)
     of_job = [each for each in findings if each["job"] == row["job"]]
@@ -103,7 +103,10 @@ def _in_gaps(flags: argparse.Namespace, gaps: "list[HarvestsRow]") -> int:
 
 
 def _told_by_manager(
-    flags: argparse.Namespace, runs: "list[ManagerRunsRow]", past: "list[AccountedRunsRow]"
+    flags: argparse.Namespace,
+    runs: "list[ManagerRunsRow]",
+    past: "list[AccountedRunsRow]",
+    counted: str | None,
 ) -> int:
     """A job of which only its workload manager knows: it waits, or held no GPU that is measured here."""
     if flags.json:
@@ -115,6 +118,7 @@ def _told_by_manager(
     for line in (
         *(manager_job.lines(runs) if runs else ()),
         *(accounted.lines(past) if past else ()),
+        *((counted,) if counted else ()),
     ):
         screen.print(f"  {line}", markup=False)
     if not past and runs[0]["state"] != "pending":

@@ -39,7 +39,7 @@ def run_summary(flags: argparse.Namespace) -> int:
             start, end = window(SINCE, None, datetime.now(UTC))
             by, rows = waste.by_who_is_known(client, (start, end), {})
             (sums,) = client.rows("waste", from_ts=start, to_ts=end)
-            parts = freshness.rests_on(client, (start, end), {}), freshness.unnamed(client, (start, end), {})
+            parts = freshness.rests_on(client, (start, end), {}), freshness.left_out(client, (start, end), {})
     except NoData:
         screen.print("Nothing was recorded here yet. To begin:")
         _print_steps(FIRST_STEPS)

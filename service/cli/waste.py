@@ -29,6 +29,8 @@ SHOWN = 10
 """As many as a head of group reads; who comes after them wasted little."""
 USER = "user"
 NOT_TOLD = "no"
+NONE_HELD = "Nobody is known to have held a GPU in this time; see `fallow status` and `fallow doctor`."
+WORKED = "Whoever held a GPU worked on it."
 NAMELESS = "Of half of it or more no user is known, so it is told by job; --by user says what is."
 
 
@@ -45,8 +47,7 @@ def run_waste(flags: argparse.Namespace) -> int:
         (sums,) = client.rows("waste", from_ts=start, to_ts=end, **filters)
         silent = freshness.silent_end(client, start, end)
         part = freshness.rests_on(client, (start, end), filters)
-        unnamed = freshness.unnamed(client, (start, end), filters)
-        nothing = "" if rows else _nothing(client, sums, (start, end), filters)
+        given = freshness.accounted_by_user(client, (start, end), filters)
     if flags.json:
         print_json([_record(each, by) for each in rows], flags)
         return 0
@@ -56,10 +57,11 @@ def run_waste(flags: argparse.Namespace) -> int:
         return 0
     screen = console()
     screen.print(heading(sums, words.in_range(flags.since, flags.until)), style="bold")
-    for line in filter(None, (part, silent, unnamed)):
+    left_out = accounted.left_out(given) if sums["held_gpu_hours"] else None
+    for line in filter(None, (part, silent, left_out)):
         screen.print(line, style="yellow")
     if not rows:
-        screen.print(nothing)
+        screen.print(WORKED if sums["held_gpu_hours"] else accounted.instead(given, NONE_HELD))
         return 0
     if flags.by is None and by != USER:
         screen.print(NAMELESS, style="bright_black")
@@ -142,21 +144,6 @@ def heading(sums: "WasteRow", of: str) -> str:
     priced = words.priced(sums["wasted_cost"], sums["currency"])
     part = f", {text.percent(lost / gpu_hours)} of what was given out" if gpu_hours else ""
     return f"{of}: {text.gpu_hours(lost)} wasted{priced}{part}"
-
-
-def _nothing(
-    client: Client, sums: "WasteRow", span: tuple[datetime, datetime], filters: Mapping[str, object]
-) -> str:
-    if not sums["held_gpu_hours"]:
-        filters_shown = {name: filters[name] for name in ("node", "project", "user")}
-        rows = (
-            client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], **filters_shown, by="all")
-            if filters["model"] is None
-            else ()
-        )
-        none = "Nobody is known to have held a GPU in this time; see `fallow status` and `fallow doctor`."
-        return accounted.instead(rows or (), none)
-    return "Whoever held a GPU worked on it."
 
 
 COLUMNS = (

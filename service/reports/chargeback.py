@@ -8,7 +8,6 @@ from service.reports.accounted import accounted_rows, accounted_section
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import currency_of, energy_figures, notes_on_use, opening_of, wastes_section
 from service.reports.source import Source
-from service.summaries import accounted
 from service.summaries.recommendations import any_upper_bound
 
 COLUMNS = (
@@ -37,8 +36,7 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     cost = sum(costs) if rows and len(costs) == len(rows) else None
     jobs = source.rows("jobs")
     none_held = "Nobody held a GPU in this time."
-    opening = none_held if rows else accounted.instead(accounted_rows(source, "user"), none_held)
-    is_measured = opening == none_held
+    is_measured = bool(rows) or not accounted_rows(source, "user")
     most = "at most " if any_upper_bound(jobs) else ""
     return Report(
         kind=ReportKind.CHARGEBACK,
@@ -48,8 +46,9 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             f"{text.many(len(rows), 'holder')} held {text.gpu_hours(held)} and used {most}"
             f"{text.gpu_hours(used)}."
             if rows
-            else opening,
+            else none_held,
             made_at,
+            nobody_held=not rows,
         ),
         span=source.span,
         zone=zone,

@@ -38,6 +38,8 @@ JOBS = (
     Column(key="kinds", title="Found"),
 )
 SHOWN = 20
+CHANGE = "What to change"
+NOT_MEASURED = "Nobody measured what you made of your GPUs, so nothing is advised."
 
 
 def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
@@ -46,19 +48,21 @@ def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     head, usage, _ = head_of(source)
     jobs = job_rows(source.rows("jobs"))
     held = held_of(jobs, utilization=head.utilization_ratio, measured=head.measured_ratio)
-    none_held = accounted.instead(accounted_rows(source, "user"), told_held(held, None)) if not jobs else ""
+    told = told_held(held, None)
+    none_held = "" if jobs else accounted.instead(accounted_rows(source, "user"), told)
+    is_known = bool(jobs) or none_held == told
     shown = sorted(jobs, key=lambda row: -(row["gpu_hours"] or 0.0))[:SHOWN]
     return Report(
         kind=ReportKind.MY_WEEK,
         title=f"Your GPUs, {user}",
-        opening=opening_of(source, told_held(held, None) if jobs else none_held, made_at),
+        opening=opening_of(source, told, made_at, nobody_held=not jobs),
         span=source.span,
         zone=zone,
         subject=user,
-        figures=_figures(held),
+        figures=_figures(held) if is_known else (),
         sections=(
             *((use_section(source, usage, head, you=True),) if jobs else ()),
-            _changes(source, jobs),
+            _changes(source, jobs) if is_known else Section(heading=CHANGE, sentences=(NOT_MEASURED,)),
             Section(
                 heading="Your jobs",
                 table=Table(name="jobs", columns=priced(JOBS, jobs), rows=shown, empty=none_held),
@@ -106,7 +110,7 @@ def _changes(source: Source, jobs: "Sequence[ReportedJob]") -> Section:
     measured = measured_of(source.rows("ledger_by_job"))
     recommendations = changes(jobs, advice, source.rows("findings"), measured, name=None, habits=habits)
     return Section(
-        heading="What to change",
+        heading=CHANGE,
         sentences=(*unsaid, *recommendations.sentences),
         commands=recommendations.commands,
     )

@@ -4,7 +4,7 @@ from datetime import datetime, tzinfo
 
 from analytics import text
 from service.charts.bars import most_wasted
-from service.reports.accounted import accounted_rows, accounted_section
+from service.reports.accounted import accounted_section
 from service.reports.model import Column, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import (
     HELD_COLUMNS,
@@ -23,7 +23,6 @@ from service.reports.sections import (
     wastes_section,
 )
 from service.reports.source import Source
-from service.summaries import accounted
 from service.summaries.holders import named
 
 PEOPLE = (
@@ -51,8 +50,9 @@ def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             source,
             f"{who} of {project} held {text.gpu_hours(held)}; {text.gpu_hours(wasted)} of them did nothing."
             if people
-            else accounted.instead(accounted_rows(source, "user"), f"{project} held no GPU in this time."),
+            else f"{project} held no GPU in this time.",
             made_at,
+            nobody_held=not people,
         ),
         span=source.span,
         zone=zone,

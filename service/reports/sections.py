@@ -85,13 +85,19 @@ def head_of(source: Source) -> "tuple[Headline, pd.DataFrame, pd.DataFrame]":
     return headline(usage, ledger, source.window), usage, ledger
 
 
-def opening_of(source: Source, opening: str, made_at: datetime) -> str:
-    """A report's first sentence, how much of its range was measured, what is in none of its sums. Blocks."""
+def opening_of(source: Source, opening: str, made_at: datetime, *, nobody_held: bool = False) -> str:
+    """A report's first sentence, how much of its range was measured, what is in none of its sums. Blocks.
+
+    ``nobody_held``: by the samples; what accounting gave out is then said instead of the first sentence.
+    """
     start, end = source.span.start, source.span.end
     asked = measured_time.params(start, end, source.filters)
     rows = source.client.rows_if_kept("measured_time", **asked)
     part = measured_time.rests_on(rows, start, end, made_at)
-    return " ".join(filter(None, (opening, part, accounted.unnamed(accounted_rows(source, "user")))))
+    given = accounted_rows(source, "user")
+    if nobody_held:
+        return " ".join(filter(None, (accounted.instead(given, opening), part)))
+    return " ".join(filter(None, (opening, part, accounted.left_out(given))))
 
 
 def head_figures(head: Headline) -> tuple[Figure, ...]:

@@ -45,6 +45,7 @@ AccountedUseRow = TypedDict(
         "runs": int | None,
         "gpu_hours": float | None,
         "beside_gpu_hours": float | None,
+        "uncounted_gpu_hours": float | None,
         "measured_gpu_hours": float | None,
         "used_gpu_hours": float | None,
         "unused_gpu_hours": float | None,

@@ -150,7 +150,7 @@ def use(store: Store, from_h: float, to_h: float, **more: object) -> list[dict[s
 
 @pytest.fixture(scope="module")
 def by_job(store: Store) -> dict[str, float]:
-    return {row["key"]: row["gpu_hours"] for row in use(store, -12, 10, by="job")}
+    return {row["key"]: row["gpu_hours"] for row in use(store, -12, 10, by="job") if row["gpu_hours"]}
 
 
 @pytest.mark.parametrize(("case", "name"), list(enumerate(CASES, start=1)))
@@ -160,6 +160,25 @@ def test_hours_of_runs_that_no_sample_names_are_counted_once(
     _, runs, expected = CASES[name]
     counted = {each.user: by_job[job] for each in runs if (job := f"slurm:{case}00{each.number}") in by_job}
     assert counted == {user: pytest.approx(gpu_hours, abs=0.01) for user, gpu_hours in expected.items()}
+
+
+UNCOUNTED: dict[str, dict[str | None, float]] = {
+    "another holds all": {"ann": 8},
+    "another holds all but one": {"ann": 4},
+    "somebody's under another job's number": {"ann": 4},
+    "somebody holds two, it may be she": {"ann": 8},
+    "its label may tell its array's number alone": {"ann": 8},
+    # 6 GPUs of 4
+    "more than the node has": {"ann": 4, "bob": 4},
+}
+
+
+def test_what_such_runs_are_said_to_have_had_more_is_told(store: Store) -> None:
+    rows = {row["key"]: row["uncounted_gpu_hours"] for row in use(store, -12, 10, by="job")}
+    for case, (name, (_, runs, _)) in enumerate(CASES.items(), start=1):
+        told = {each.user: rows.get(f"slurm:{case}00{each.number}", 0.0) for each in runs}
+        expected = UNCOUNTED.get(name, {})
+        assert {who: round(hours, 2) for who, hours in told.items() if hours > 0.01} == expected, name
 
 
 def test_a_range_that_cuts_a_run_has_its_part_and_says_how_much_is_beside_the_ledger(store: Store) -> None:
@@ -172,20 +191,67 @@ def test_a_range_that_cuts_a_run_has_its_part_and_says_how_much_is_beside_the_le
     assert round(row["gpu_hours"], 2) == 4.0, "of 4 GPUs in 2 h, her part is cut though only he is asked for"
 
 
+def given(who: str | None, hours: float, beside: float, uncounted: float = 0.0) -> dict[str, Any]:
+    return {"key": who, "gpu_hours": hours, "beside_gpu_hours": beside, "uncounted_gpu_hours": uncounted}
+
+
 def test_whose_they_are_is_said_in_a_sentence() -> None:
     rows = [
-        {"key": who, "gpu_hours": hours, "beside_gpu_hours": hours}
+        given(who, hours, hours)
         for who, hours in (("ann", 8.0), ("bob", 2.5), (None, 1.0), ("cy", 1.0), ("di", 0.5), ("ed", 0.0))
     ]
-    assert accounted.unnamed(rows) == (
-        "By imported accounting 13.0 GPU-hours more were given out (ann 8.0, bob 2.5, cy 1.0 and 1 other): "
-        "no sample names these runs, so nobody knows what was made of them, and they are in no sum here."
+    assert accounted.left_out(rows) == (
+        "By imported accounting 13.0 GPU-hours more were given out (ann 8.0, bob 2.5, cy 1.0 and 1 other), "
+        "in runs that no sample names: nobody knows what was made of them, and they are in no sum here."
     )
-    before = [{"key": "ann", "gpu_hours": 8.0, "beside_gpu_hours": 0.0}]
-    assert accounted.unnamed(before) is None and accounted.unnamed([]) is None
+    assert accounted.left_out([]) is None and accounted.left_out([given("ann", 0.0, 0.0)]) is None
+    before = given("ann", 8.0, 0.0)
     assert "are of runs that no sample names" in accounted.told([rows[0] | ROW])
-    assert "no sample" not in accounted.told([before[0] | ROW])
-    assert accounted.instead(before, "none") != "none" == accounted.instead(rows, "none")
+    assert "no sample" not in accounted.told([before | ROW])
+
+
+def test_a_head_says_what_was_never_measured_too() -> None:
+    """Jo's node was never measured; ken's and ivan's runs no sample names."""
+    jo, ken, ivan = given("jo", 20.0, 0.0), given("ken", 17.8, 17.8), given("ivan", 2.2, 2.2)
+    assert accounted.left_out([jo]) == (
+        "By imported accounting 20.0 GPU-hours more were given out (jo 20.0), where or when nothing was "
+        "measured: they are in no sum here."
+    )
+    assert accounted.left_out([jo, ken, ivan]) == (
+        "By imported accounting 40.0 GPU-hours more were given out (jo 20.0, ken 17.8, ivan 2.2), 20.0 of "
+        "them where or when nothing was measured, 20.0 in runs that no sample names: they are in no sum here."
+    )
+
+
+def test_who_is_only_accounted_is_not_said_to_have_held_nothing() -> None:
+    ken = given("ken", 17.8, 17.8)
+    assert accounted.instead([ken], "You held no GPU.") == (
+        "By imported accounting 17.8 GPU-hours were given out (ken 17.8), in runs that no sample names: "
+        "nobody knows what was made of them, and they are in no sum here."
+    )
+    assert accounted.instead([], "You held no GPU.") == "You held no GPU."
+
+
+def test_what_a_run_had_by_accounting_alone_and_in_no_sum_is_told() -> None:
+    """Two holders without a name on the node may be wil's run; ivan's had 10 h where 2.2 were left."""
+    wil = given("wil", 0.0, 0.0, 10.0)
+    more = (
+        "10.0 GPU-hours more (wil 10.0) are in no sum: by the samples their nodes had no GPU left for them, "
+        "or somebody unknown held some, who may be they."
+    )
+    assert accounted.left_out([wil]) == f"By imported accounting {more}"
+    assert accounted.instead([wil], "none") == f"By imported accounting {more}"
+    assert more in accounted.told([wil | ROW]) and "0.0 GPU-hours" not in accounted.told([wil | ROW])[4:]
+    ivan = accounted.left_out([given("ivan", 2.2, 2.2, 7.8)])
+    assert ivan is not None and ivan.endswith(
+        " 7.8 GPU-hours more (ivan 7.8) are in no sum: by the samples their nodes had no GPU left for them, "
+        "or somebody unknown held some, who may be they."
+    )
+    assert accounted.counted([given("slurm:5001", 2.2, 2.2, 7.8)]) == (
+        "the ledger counts 2.2 of these 10.0 GPU-hours: for 7.8 its nodes had, by the samples, no GPU left "
+        "for it, or somebody unknown held one, who may be its owner"
+    )
+    assert accounted.counted([given("slurm:5001", 2.2, 2.2)]) is None is accounted.counted([])
 
 
 ROW = {"measured_gpu_hours": 0.0, "used_gpu_hours": 0.0, "unused_gpu_hours": 0.0}

@@ -281,7 +281,7 @@ def test_what_accounting_gave_out_is_never_told_as_nobody_held_a_gpu(
     paper = ["--format", "md", "--out", "-"]
     assert main(["report", "chargeback", *asked, *paper]) == 0
     told = capsys.readouterr().out
-    assert "10.0 GPU-hours were given out, by imported accounting" in told
+    assert "By imported accounting 10.0 GPU-hours were given out (bob 8.0, ann 2.0)" in told
     assert "Held: **\N{EN DASH}**" in told and "Nobody held" not in told and "0.0 kWh" not in told
     assert "| speech | 1 | 8.0 GPU-hours" in told and "| bob | 1 | 8.0 GPU-hours" in told
     assert main(["report", "my-week", "--user", "bob", *asked, *paper]) == 0

@@ -20,13 +20,13 @@ def show_rests_on(scene: PageContext, *, with_people: bool = True) -> None:
     frame = queries.ask_if_kept(measured_time.QUERY, **measured_time.params(start, end, scene.view.filters))
     rows = None if frame is None else records(frame)
     told = measured_time.rests_on(rows, start, end, datetime.now(UTC))
-    for line in filter(None, (told, _unnamed(scene) if with_people else None)):
+    for line in filter(None, (told, _left_out(scene) if with_people else None)):
         st.caption(plain(line))
 
 
-def _unnamed(scene: PageContext) -> str | None:
+def _left_out(scene: PageContext) -> str | None:
     if scene.asked.get("model"):  # accounting says nothing of models
         return None
     asked = {name: scene.asked.get(name) for name in ("from_ts", "to_ts", "user", "project", "node")}
     frame = queries.ask_if_kept("accounted_use", **asked, by="user")
-    return None if frame is None else accounted.unnamed(records(frame))
+    return None if frame is None else accounted.left_out(records(frame))
