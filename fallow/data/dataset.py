@@ -155,16 +155,26 @@ class StreamReader:
         self._iterator = None
 
     def _begin(self, epoch: int, start: int) -> None:
+        """A stream may draw its order when it begins, or with its first sample: that is the same in every
+        worker, whichever sample it begins for. What it draws later depends on the samples before.
+        """
         if hasattr(self.source, "set_epoch"):
             self.source.set_epoch(epoch)
+        self._seed_order(epoch)
         self._epoch, self._position = epoch, 0
         self._iterator = iter(self.source)
         source: Any = self.source
-        if hasattr(self._iterator, "skip") or not _can_skip(source):
+        if hasattr(self._iterator, "skip"):
             self._skip(start)
-        elif start:
-            self._iterator = iter(source.skip(start))
-            self._position = start
+        elif start and _can_skip(source):
+            self._seed_order(epoch)
+            self._iterator, self._position = _begun(iter(source.skip(start))), start
+        else:
+            self._iterator = _begun(self._iterator)
+            self._skip(start)
+
+    def _seed_order(self, epoch: int) -> None:
+        rng.seed(self._seed, epoch, stage=Stage.ORDER, device=self.device)
 
     def _skip(self, count: int) -> None:
         assert self._iterator is not None
@@ -173,6 +183,11 @@ class StreamReader:
         else:
             next(itertools.islice(self._iterator, count, count), None)
         self._position += count
+
+
+def _begun(samples: Iterator[Any]) -> Iterator[Any]:
+    """The same, of which the first was read now."""
+    return itertools.chain(list(itertools.islice(samples, 1)), samples)
 
 
 def _can_skip(stream: Any) -> bool:

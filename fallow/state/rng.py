@@ -19,8 +19,9 @@ class Stage(StrEnum):
     """What the numbers are drawn for: reading samples, or computing with them; and, once a step in every
     worker, the loop before its micro-batches, the loop after them, and the update. Or a batch's evaluation.
 
-    Alike in all workers besides: what a script does at an epoch's beginning, where a joiner begins too, and
-    between steps, behind what each worker did by itself (an evaluation's batches) or alone (joining).
+    Alike in all workers besides: the order that a stream draws for an epoch, what a script does at an epoch's
+    beginning, where a joiner begins too, and what it does between steps, behind what each worker did by
+    itself (an evaluation's batches) or alone (joining).
     """
 
     DATA = "data"
@@ -29,6 +30,7 @@ class Stage(StrEnum):
     AFTER = "after"
     UPDATE = "update"
     EVALUATION = "evaluation"
+    ORDER = "order"
     EPOCH = "epoch"
     BETWEEN = "between"
 

@@ -61,6 +61,56 @@ def read(source: Any, steps: int | None = None, epochs: int | None = None, **ask
         feed.close()
 
 
+class Shuffled(IterableDataset):  # type: ignore[type-arg]
+    """A stream that draws its order by the global generator when it begins, or with its first sample."""
+
+    def __init__(self, kind: str):
+        self.kind, self.first = kind, 0
+
+    def __len__(self) -> int:
+        return 24
+
+    def __iter__(self) -> Iterator[int]:
+        return self._lazily() if self.kind == "lazy" else iter(torch.randperm(24).tolist()[self.first :])
+
+    def _lazily(self) -> Iterator[int]:
+        yield from torch.randperm(24).tolist()
+
+
+class Skipping(Shuffled):
+    def skip(self, count: int) -> "Skipping":
+        rest = Skipping(self.kind)
+        rest.first = count
+        return rest
+
+
+@pytest.mark.parametrize(
+    "source", [Shuffled("eager"), Shuffled("lazy"), Skipping("eager")], ids=["eager", "lazy", "skip()"]
+)
+def test_a_stream_that_draws_its_order_has_one_wherever_a_worker_begins(source: Any) -> None:
+    """Two workers, and one that joins in the second half: generators stand elsewhere in each."""
+    orders = []
+    for world, rank, first_step, epoch in (
+        (1, 0, 0, 0),
+        (2, 0, 0, 0),
+        (2, 1, 0, 0),
+        (1, 0, 3, 0),
+        (1, 0, 6, 1),
+    ):
+        torch.manual_seed(100 * world + 10 * rank + first_step)
+        intake = take_in(source, Asked(), BATCH, 0, 7)
+        feed = Feed(intake, 12, 7)
+        recipe = Recipe(global_batch=BATCH, max_micro_batch=2)
+        cut = BatchPlan(recipe=recipe, world_size=world, rank=rank)
+        steps = range(first_step, 6 * epoch + 6)
+        orders.append([feed.fetch(piece).tolist() for step in steps for piece in feed.open(cut, step)[1]])
+    alone, first, second, late, next_epoch = orders
+    assert sorted(sample for piece in alone for sample in piece) == list(range(24))
+    assert [each for pair in zip(first, second, strict=True) for each in pair] == alone
+    assert late == alone[6:]
+    assert next_epoch != alone
+
+
 TWO_EPOCHS = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]] * 2
 
 
