@@ -39,6 +39,12 @@ def is_upper_bound(row: Mapping[str, object]) -> bool:
     return row.get("rung") == Basis.GPU_UTILIZATION and row.get("used_gpu_hours") != 0
 
 
+def is_use_known(row: Mapping[str, Any]) -> bool:
+    """Whether enough was measured to tell what was used, of a job or of one of its GPUs (``job_gpus``)."""
+    held, unknown = row["gpu_hours"] or 0.0, row.get("unknown_gpu_hours") or 0.0
+    return held <= 0 or unknown + _suspect(row) < ENOUGH_MEASURED * held
+
+
 def verdict(row: Row) -> str:
     """What became of a job's GPUs, in a few words without a subject: "used 1 of 4 GPUs", of all its runs.
 
@@ -127,8 +133,8 @@ def _why_not_judged(held: float, unknown: float, suspect: float) -> str | None:
 
 
 def _used(row: Row, held: float) -> str:
-    unknown, used = row["unknown_gpu_hours"] or 0.0, row["used_gpu_hours"]
-    if held > 0 and (unknown + _suspect(row) >= ENOUGH_MEASURED * held or _stands_still(row, held)):
+    used = row["used_gpu_hours"]
+    if held > 0 and (not is_use_known(row) or _stands_still(row, held)):
         return "use not known"
     bound = "at most " if is_upper_bound(row) else ""
     return f"{bound}{text.hours(used or 0.0)} used{_of_share(used, held)}"

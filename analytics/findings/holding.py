@@ -60,14 +60,33 @@ def held(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Finding | U
     if is_empty and not has_computed(past, claim):  # between two tries of a loop nobody is there either
         is_empty = _is_empty(past, past.bins.last(bins_in(t.empty_window_s)))
     looks_ms = LOOKS * seldom_ms(past) // BIN_MS * BIN_MS
-    quiet_ms = max(idle_window_ms(claim, t, is_empty=is_empty), looks_ms)
+    own_ms = idle_window_ms(claim, t, is_empty=is_empty)
+    quiet_ms = max(own_ms, looks_ms)
     found = _quiet(past, claim, quiet_ms, t, is_empty=is_empty)
     if (
         found is None and is_empty
     ):  # its processes have just left: what they did not do before that counts too
         quiet_ms = max(quiet_ms, idle_window_ms(claim, t))
         found = _quiet(past, claim, quiet_ms, t, is_empty=False)
-    return found
+    return _read_too_seldom(past, claim, own_ms, t, is_empty=is_empty) if found is None else found
+
+
+def _read_too_seldom(
+    past: GpuPast, claim: Claim, own_ms: int, t: Thresholds, *, is_empty: bool
+) -> Unknown | None:
+    """Unknown where who is read seldom has been quiet for its own clock, and too few readings say so."""
+    apart_ms = seldom_ms(past)
+    if own_ms >= LOOKS * apart_ms // BIN_MS * BIN_MS:
+        return None
+    found = _quiet(past, claim, own_ms, t, is_empty=is_empty)
+    if not isinstance(found, Finding):
+        return None
+    reason = (
+        f"it is read every {text.length(apart_ms / 1000)}, and work between two readings is not seen: "
+        f"{LOOKS} of them, {text.length(LOOKS * apart_ms / 1000)}, have to show nothing before it is told "
+        f"idle"
+    )
+    return Unknown(uuid=past.uuid, kinds=(found.kind,), reason=reason)
 
 
 def _quiet(

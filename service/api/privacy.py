@@ -113,6 +113,7 @@ SHOWN = frozenset(
         "gaps.reason",
         "sources.reason",
         "unjudged.reason",
+        "unjudged.held_by",
         "jobs.found",
         "job_gpus.found",
         "marks.name",

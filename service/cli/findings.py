@@ -168,6 +168,12 @@ def _reason(row: "UnjudgedRow") -> str:
     return "starting up" if row["verdict"] == "starting" else str(row["reason"])
 
 
+def _who(row: "UnjudgedRow") -> str:
+    """Whose the verdict is: one holder's, else of whoever holds the GPU."""
+    held = row.get("held_by")  # an older service does not tell
+    return row["user_name"] or (f"held by {held}" if held else "any holder")
+
+
 def _list_unjudged(rows: "list[UnjudgedRow]", flags: argparse.Namespace) -> int:
     if flags.json:
         print_json(rows, flags)
@@ -177,7 +183,7 @@ def _list_unjudged(rows: "list[UnjudgedRow]", flags: argparse.Namespace) -> int:
     for row in rows:
         kinds = set((row["kinds"] or "").split(", ")) - {""}
         about = f" · for {'every kind' if kinds >= set(KINDS) else row['kinds']}" if kinds else ""
-        head = Text.assemble((row["verdict"], "bold"), f"  {place(row)} · {row['user_name'] or 'any holder'}")
+        head = Text.assemble((row["verdict"], "bold"), f"  {place(row)} · {_who(row)}")
         screen.print(Group(head, Padding(Text(f"{row['reason']}{about}"), (0, 0, 0, 2), expand=False)))
     return 0
 

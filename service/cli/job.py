@@ -261,13 +261,13 @@ def _when(row: "JobsRow", start: datetime) -> str:
 
 
 def _line(row: "JobGpusRow") -> tuple[str, ...]:
-    from analytics.job_verdict import is_upper_bound
+    from analytics.job_verdict import is_upper_bound, is_use_known
 
     bound = wording.AT_MOST if is_upper_bound(row) else ""
     return (
         place(row),
         text.hours(row["gpu_hours"]),
-        f"{bound}{text.hours(row['used_gpu_hours'])}",
+        f"{bound}{text.hours(row['used_gpu_hours'])}" if is_use_known(row) else text.NOTHING,
         text.hours(row["wasted_gpu_hours"]),
         text.hours(row["unknown_gpu_hours"]),
         f"{bound}{text.percent(row['utilization_ratio'])}" if row["rung"] else text.NOTHING,

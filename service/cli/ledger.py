@@ -230,7 +230,7 @@ def _key_line(row: Row, by: str, withheld: bool, metered: bool, priced: bool) ->
         *([str(row["name"])] if by == "job" else []),
         text.hours(_number(row, "gpu_hours")),
         *([text.hours(_number(row, "held_gpu_hours"))] if hardware else []),
-        at_most(text.hours(_number(row, "used_gpu_hours")), _number(row, "bound_used_gpu_hours")),
+        _used(row),
         Text(text.hours(_number(row, "wasted_gpu_hours")), style="red" if row["wasted_gpu_hours"] else ""),
         *([text.hours(_number(row, "withheld_gpu_hours"))] if withheld else []),
         text.hours(_number(row, "unknown_gpu_hours")),
@@ -243,6 +243,14 @@ def _key_line(row: Row, by: str, withheld: bool, metered: bool, priced: bool) ->
         ),
         *([text.money(_number(row, "wasted_cost"), _text(row, "currency"))] if priced else []),
     ]
+
+
+def _used(row: Row) -> str:
+    """Hours of use; of who held GPUs and was never measured they are not known, which is not 0."""
+    held = _number(row, "held_gpu_hours" if "held_gpu_hours" in row else "gpu_hours")
+    if held and _number(row, "utilization_ratio") is None:
+        return text.NOTHING
+    return at_most(text.hours(_number(row, "used_gpu_hours")), _number(row, "bound_used_gpu_hours"))
 
 
 def _key(row: Row, by: str, hardware: bool) -> str:

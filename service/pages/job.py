@@ -37,7 +37,7 @@ from service.pages.parts.search_box import run_line
 from service.pages.parts.url_state import UrlState
 from service.pages.parts.widgets import facts, heat_keys, kind_label, plain
 from service.summaries.frames import records
-from service.summaries.job_verdicts import efficiency, verdict
+from service.summaries.job_verdicts import efficiency, used_where_known, verdict
 from service.summaries.recommendations import any_upper_bound, pattern_of_job
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ def _list(scene: PageContext, jobs: pd.DataFrame) -> None:
     hidden = (*(() if metered else ("energy_kwh",)), *(() if any(earlier) else ("from_note",)))
     shown = jobs.assign(
         utilization=jobs["utilization_ratio"] * 100,
+        used_gpu_hours=used_where_known(records(jobs)),
         verdict=[verdict(row) or text.NOTHING for row in records(jobs)],
         from_note=["or earlier" if each else "" for each in earlier],
         from_ts=jobs["from_ts"].dt.tz_convert(scene.zone),
@@ -294,7 +295,7 @@ def _each_gpu(scene: PageContext, job: str) -> None:
         {
             "GPU": [wording.short_gpu(row.node, row.gpu_place, row.uuid) for row in rows(gpus)],
             "Given": gpus["gpu_hours"],
-            "Used": gpus["used_gpu_hours"],
+            "Used": used_where_known(records(gpus)),
             "Wasted": gpus["wasted_gpu_hours"],
             "Not measured": gpus["unknown_gpu_hours"],
             "Utilization of measured time": gpus["utilization_ratio"] * 100,

@@ -1626,6 +1626,7 @@ UnjudgedRow = TypedDict(
         "verdict": str,
         "kinds": str | None,
         "reason": str,
+        "held_by": str | None,
         "as_of": str,
     },
 )

@@ -1,6 +1,7 @@
 """A job's verdict and efficiency, for pages and reports: the words are analytics' own, in one place."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import nan
 
 from analytics import job_verdict
 
@@ -21,3 +22,12 @@ def kinds(row: Mapping[str, object]) -> tuple[str, ...]:
 def efficiency(row: Mapping[str, object]) -> str | None:
     """Given, used and wasted in one line; ``None`` where the service is older than the question."""
     return job_verdict.efficiency(row) if all(name in row for name in TOLD) else None
+
+
+def used_where_known(rows: Sequence[Mapping[str, object]]) -> list[float]:
+    """GPU-hours that each job, or each GPU of one, was used for; NaN where too little was measured."""
+    return [_hours(row["used_gpu_hours"]) if job_verdict.is_use_known(row) else nan for row in rows]
+
+
+def _hours(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else nan

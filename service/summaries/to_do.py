@@ -21,7 +21,7 @@ from service.summaries.waste_table import TALK, Waste, is_running, waste_table
 if TYPE_CHECKING:
     from service.schemas.advice import AbstainRow, AdviceRow
     from service.schemas.control import Plan, Refused
-    from service.schemas.rows import FindingsRow, JobsRow, LedgerByJobRow, SpokenRow
+    from service.schemas.rows import FindingsRow, JobsRow, LedgerByJobRow, SpokenRow, UnjudgedRow
 
 
 class Place(StrEnum):
@@ -52,6 +52,7 @@ class Measured:
     spoken: "Sequence[SpokenRow]"
     newest: str | None
     is_judged: bool
+    unjudged: "Sequence[UnjudgedRow]" = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +268,7 @@ def _waste(item: Item, measured: Measured) -> Waste | None:
         newest=measured.newest,
         is_judged=measured.is_judged,
         open_now=open_now,
+        unjudged=measured.unjudged,
     )
     return rows[0] if rows else None
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from analytics.vocabulary.findings import WASTE_REASONS, title_of_kind, words_of_kind
+from analytics import text
+from analytics.job_verdict import ENOUGH_MEASURED
+from analytics.vocabulary.findings import IDLENESS, WASTE_REASONS, title_of_kind, words_of_kind
 from service.summaries.finding_groups import once_a_gpu
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
         LedgerByJobRow,
         LedgerByProjectRow,
         LedgerByUserRow,
+        UnjudgedRow,
     )
 
     Ledger = LedgerByUserRow | LedgerByProjectRow | LedgerByJobRow
@@ -51,7 +54,8 @@ class Waste:
     ``jobs`` counts those that wasted anything, ``running`` those of them that still hold a GPU. ``worst`` is
     the row of ``jobs`` that wasted most; ``reasons`` are what was found of it, the dearest first. ``live`` is
     the worst of those that still run, of which something is found now, else of all that still run;
-    ``live_reason`` is what is found of it now, ``None``: nothing; ``live_evidence`` is the evidence of that.
+    ``live_reason`` is what is found of it now, ``None``: nothing; ``live_evidence`` is the evidence of that;
+    ``live_doubt`` is why nobody knows what it does now, in words, ``None``: that could be judged.
     ``told_at`` is when a message about the key last arrived, in the API's form, ``None``: none did in the
     range; ``told`` is who got it.
     Without ``is_judged`` nobody has looked for findings yet, so that none is open says nothing. Without
@@ -72,6 +76,7 @@ class Waste:
     live_reason: str | None
     told_at: str | None
     told: str | None
+    live_doubt: str | None = None
     live_evidence: object = None
     is_judged: bool = True
     is_mostly_empty: bool = False
@@ -86,7 +91,7 @@ class Waste:
         """What was found, in words: ``Held, idle · Memory hog``; else what the hours are."""
         if self.is_found:
             return " · ".join(title_of_kind(kind) for kind in self.reasons)
-        worked = self.worst is None or self.worst.get("used_gpu_hours") != 0
+        worked = self.worst is None or self.worst.get("used_gpu_hours") != 0 or not _is_measured(self.worst)
         sentence = NOT_FOUND[worked, "empty" if self.is_mostly_empty else "idle"]
         runs = self.worst is not None and self.live is not None and self.live["job"] == self.worst["job"]
         yet = " yet" if not worked and runs else ""
@@ -109,12 +114,32 @@ class Waste:
         """Why no finding is open about a job that runs, as far as its hours tell."""
         live = self.live
         assert live is not None  # asked of a job that runs alone
+        if self.live_doubt is not None:
+            return f"no finding is open, and what it does is not known{self.live_doubt}"
+        if live.get("used_gpu_hours") == 0 and not _is_measured(live):
+            return (
+                "no finding is open: it has not computed, as far as it was measured "
+                f"({_unmeasured(live)} were not)"
+            )
         if live.get("used_gpu_hours") == 0:
             return "no finding is open: it has not computed, so it counts as starting for its first hours"
         return (
             "no finding is open: it works, or rests no longer than it may by the clock of its kind or its "
             "own usual silences"
         )
+
+
+def _is_measured(job: "JobsRow") -> bool:
+    """Whether enough of its hours was measured to say what it did in all of them, as for a verdict."""
+    return _unmeasured_hours(job) <= (1 - ENOUGH_MEASURED) * (job.get("gpu_hours") or 0.0)
+
+
+def _unmeasured_hours(job: "JobsRow") -> float:
+    return (job.get("unknown_gpu_hours") or 0.0) + (job.get("suspect_gpu_hours") or 0.0)
+
+
+def _unmeasured(job: "JobsRow") -> str:
+    return f"{text.hours(_unmeasured_hours(job))} of its {text.gpu_hours(job['gpu_hours'] or 0.0)}"
 
 
 def waste_table(
@@ -127,11 +152,13 @@ def waste_table(
     newest: str | None,
     is_judged: bool = True,
     open_now: "Sequence[FindingsRow] | None" = None,
+    unjudged: "Sequence[UnjudgedRow]" = (),
 ) -> tuple[Waste, ...]:
     """Everybody who wasted anything, the largest first. ``by`` is ``user``, ``project`` or ``job``.
 
     ``newest`` is when anything was measured last, in the API's form; ``None``: never. ``is_judged``: somebody
     has looked for findings. ``open_now`` are the findings that are open now, ``None``: those of the range.
+    ``unjudged`` is what could not be judged now.
     """
     now = [each for each in findings if each["closed_at"] is None] if open_now is None else open_now
     column = OWNER_COLUMN[by]
@@ -148,6 +175,7 @@ def waste_table(
             newest=newest,
             is_judged=is_judged,
             open_now=now,
+            unjudged=unjudged,
         )
         for row, hours in rows
     ]
@@ -164,6 +192,7 @@ def _waste(
     newest: str | None,
     is_judged: bool,
     open_now: "Sequence[FindingsRow]",
+    unjudged: "Sequence[UnjudgedRow]",
 ) -> Waste:
     row, hours = of
     worst = max(jobs, key=lambda job: job["wasted_gpu_hours"] or 0.0, default=None)
@@ -189,6 +218,7 @@ def _waste(
         live=live,
         live_reason=next(iter(now[str(live["job"])]), None) if live is not None else None,
         live_evidence=_evidence(live, now, open_now),
+        live_doubt=None if live is None else _doubt(live, unjudged),
         is_judged=is_judged,
         told_at=None if alert is None else alert["told_at"],
         told=None if alert is None else alert["told"],
@@ -197,6 +227,23 @@ def _waste(
 
 def _cell(row: Mapping[str, object], column: str) -> object:
     return row[column]
+
+
+def _doubt(job: "JobsRow", unjudged: "Sequence[UnjudgedRow]") -> str | None:
+    """Why nobody knows whether a job rests now, and on how many of its GPUs; ``None``: it could be judged."""
+    name = str(job["job"])
+    rows = [
+        each
+        for each in unjudged
+        if each["verdict"] == "unknown"
+        and name in (each.get("held_by") or "").split(", ")
+        and IDLENESS & set((each["kinds"] or "").split(", "))
+    ]
+    if not rows:
+        return None
+    gpus, held = len({each["uuid"] for each in rows}), job.get("gpus_at_once") or 1
+    reasons = "; ".join(dict.fromkeys(str(each["reason"]) for each in rows))
+    return f"{f' on {gpus} of its {held} GPUs' if held > 1 else ''}: {reasons}"
 
 
 def _evidence(

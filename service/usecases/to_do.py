@@ -32,4 +32,5 @@ def measured(client: "Client", span: tuple[datetime, datetime], filters: Mapping
         spoken=client.rows_if_kept("spoken", from_ts=datetime.now(UTC) - LONGEST_KEEP) or (),
         newest=client.rows("span")[0]["last_ts"],
         is_judged=judged is None or bool(moments),  # an older store does not tell
+        unjudged=client.rows_if_kept("unjudged", **filters) or (),
     )

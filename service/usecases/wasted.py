@@ -41,6 +41,7 @@ def wasted(
         is_judged=judged is None
         or bool(moments),  # an older store does not tell, and is believed to be judged
         open_now=open_now(client, span[1], filters, max(moments, default=None)),
+        unjudged=client.rows_if_kept("unjudged", **filters) or (),
     )
 
 

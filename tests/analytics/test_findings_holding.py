@@ -442,6 +442,24 @@ def test_idle_hours_fall_back_to_the_time_that_was_quiet() -> None:
     assert finding.since_ms == NOON_MS - 2 * HOUR_MS
 
 
+def test_who_is_read_every_five_minutes_and_has_been_quiet_for_two_hours_is_unknown() -> None:
+    # 24 readings: a fifth of use in between would be missed in one case of 200 (0.8^24), 5% in 29 of 100.
+    quiet = Rhythm(known_since_ms=2 * HOUR_MS, active_until_ms=NOON_MS - 2 * HOUR_MS)
+    verdict = judged(past(claim(rhythm=quiet), newest_width_ms=5 * MINUTE_MS))
+    assert kinds(verdict) == []
+    (entry,) = [each for each in verdict.unknown if FindingKind.HELD_IDLE in each.kinds]
+    assert entry.reason == (
+        "it is read every 5 min, and work between two readings is not seen: 60 of them, 5 h, have to show "
+        "nothing before it is told idle"
+    )
+
+
+def test_who_is_read_every_five_minutes_and_worked_within_the_hour_is_not_called_unknown() -> None:
+    busy = bins(utilization=then((BINS - 60, 0.9), (60, 0.0)))
+    verdict = judged(past(claim(), bins=busy, newest_width_ms=5 * MINUTE_MS))
+    assert FindingKind.HELD_IDLE not in {kind for entry in verdict.unknown for kind in entry.kinds}
+
+
 @pytest.mark.parametrize(("held_h", "found"), [(4, []), (10, [FindingKind.HELD_IDLE])])
 def test_who_is_read_every_five_minutes_is_idle_after_sixty_readings(
     held_h: int, found: list[FindingKind]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from analytics.job_verdict import efficiency, verdict
+from analytics.job_verdict import efficiency, is_use_known, verdict
 from service.summaries import job_verdicts
 
 
@@ -135,3 +135,27 @@ def test_more_than_its_share_is_no_percentage_of_it() -> None:
     # One of eight on a GPU, which it used to 80% for an hour: 0.8 GPU-hours of 0.125 given.
     shared = row(gpus=1, gpu_hours=0.125, used_gpu_hours=0.8, wasted_gpu_hours=0.0)
     assert efficiency(shared).startswith("1 GPU · 0.1 GPU-hours given, 0.8 used (more than its share), 0.0")
+
+
+@pytest.mark.parametrize(
+    ("held", "unknown", "suspect", "known"),
+    [
+        (30.0, 30.0, 0.0, False),  # never measured: what it used is not 0
+        (30.0, 28.5, 0.0, False),  # 95%
+        (30.0, 20.0, 9.0, False),
+        (30.0, 28.0, 0.0, True),
+        (30.0, 0.0, 0.0, True),
+        (0.0, 0.0, 0.0, True),
+    ],
+)
+def test_use_is_known_where_a_twentieth_was_measured(
+    held: float, unknown: float, suspect: float, known: bool
+) -> None:
+    hours = {"gpu_hours": held, "unknown_gpu_hours": unknown, "suspect_gpu_hours": suspect}
+    assert is_use_known(row(**hours)) is known
+
+
+def test_a_table_has_no_hours_of_use_where_none_could_be_measured() -> None:
+    hours = {"gpu_hours": 30.0, "unknown_gpu_hours": 30.0, "suspect_gpu_hours": 0.0}
+    rows = [row(), row(**hours, used_gpu_hours=0.0), row(used_gpu_hours=None)]
+    assert [str(each) for each in job_verdicts.used_where_known(rows)] == ["5.9", "nan", "nan"]

@@ -60,6 +60,7 @@ def test_unjudged(store: Store) -> None:
     (row,) = asked(store, "unjudged")
     assert (row["uuid"], row["verdict"], row["kinds"]) == (B0, "unknown", "allocated-empty")
     assert row["reason"] == "only 60% of the last 30 min were measured"
+    assert row["held_by"] == "slurm:3"
     assert asked(store, "unjudged", node="a") == []
 
 

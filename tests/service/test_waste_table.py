@@ -35,6 +35,7 @@ def table(
     *,
     empty: float = 0.0,
     open_now: list[dict[str, Any]] | None = None,
+    unjudged: list[dict[str, Any]] | None = None,
 ) -> Waste:
     ledger = {
         **{"key": "ann", "wasted_gpu_hours": sum(each["wasted_gpu_hours"] for each in jobs)},
@@ -47,7 +48,13 @@ def table(
     }
     given = cast("Any", (jobs, findings))  # rows of queries, with the columns that are read here
     (row,) = waste_table(
-        "user", cast("Any", [ledger]), *given, [], newest=newest, open_now=cast("Any", open_now)
+        "user",
+        cast("Any", [ledger]),
+        *given,
+        [],
+        newest=newest,
+        open_now=cast("Any", open_now),
+        unjudged=cast("Any", unjudged or []),
     )
     return row
 
@@ -70,6 +77,45 @@ def test_of_a_job_that_has_not_computed_it_is_said_that_it_is_starting() -> None
         "no finding is open: it has not computed, so it counts as starting for its first hours; see "
         "`fallow explain a`"
     )
+
+
+def not_judged(uuid: str, held_by: str | None, kinds: str, verdict: str = "unknown") -> dict[str, Any]:
+    return {"uuid": uuid, "held_by": held_by, "kinds": kinds, "verdict": verdict, "reason": f"{uuid} is dark"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "entries", "said"),
+    [
+        (1, [not_judged("A", "a", "held-idle")], "and what it does is not known: A is dark"),
+        (1, [not_judged("A", "b, a", "low-saturation, allocated-empty")], "is not known: A is dark"),
+        (8, [not_judged("A", "a", "held-idle")], "is not known on 1 of its 8 GPUs: A is dark"),
+        (
+            2,
+            [not_judged("A", "a", "held-idle"), not_judged("B", "a", "held-idle")],
+            "on 2 of its 2 GPUs: A is dark; B is dark",
+        ),
+        (1, [not_judged("A", "a", "low-saturation")], "it works, or rests no longer"),  # its rest was judged
+        (1, [not_judged("A", "aa", "held-idle")], "it works, or rests no longer"),  # another's
+        (1, [not_judged("A", None, "held-idle")], "it works, or rests no longer"),  # nobody's
+        (1, [not_judged("A", "a", "", "starting")], "it works, or rests no longer"),
+    ],
+)
+def test_of_who_was_not_measured_it_is_not_said_that_it_works(
+    gpus: int, entries: list[dict[str, Any]], said: str
+) -> None:
+    row = table([job("a", 0.3) | {"gpus_at_once": gpus}], [], unjudged=entries)
+    assert said in row.remedy
+    assert ("it works" in row.remedy) == ("it works" in said)
+    assert row.remedy.endswith("; see `fallow explain a`")
+
+
+def test_who_was_measured_in_half_of_its_time_is_not_said_to_have_computed_nothing() -> None:
+    half = {"used_gpu_hours": 0.0, "gpu_hours": 4.0, "unknown_gpu_hours": 2.0}
+    row = table([job("a", 2.0) | half], [])
+    assert row.found == "Idle at times, no finding"
+    assert "as far as it was measured (2.0 of its 4.0 GPU-hours were not)" in row.remedy
+    whole = table([job("a", 2.0) | half | {"unknown_gpu_hours": 0.2}], [])
+    assert whole.found == "Nothing computed yet, no finding"
 
 
 @pytest.mark.parametrize(
