@@ -5,9 +5,10 @@ n0 from hour 2 to 6 unless said. What somebody holds already is in the ledger's 
 In the store each case has a node and job numbers of its own.
 """
 
+import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -16,10 +17,14 @@ from collector.arrow import HeldInterval
 from collector.managers.slurm.sacct_text import AccountedRun
 from collector.model import JobId, NodeName
 from collector.store.database import Store
+from service.cli.asking import unknown_names
 from service.summaries import accounted
 from tests.collector.store.store_parts import T0, TICK_MS, at_path, gpu, history, sample, uuid
 from tests.collector.store.test_accounted_users import HOUR_MS, held, ran
 from tests.stores import open_store
+
+if TYPE_CHECKING:
+    from service.client import Client
 
 GPUS = 4
 
@@ -252,6 +257,28 @@ def test_what_a_run_had_by_accounting_alone_and_in_no_sum_is_told() -> None:
         "for it, or somebody unknown held one, who may be its owner"
     )
     assert accounted.counted([given("slurm:5001", 2.2, 2.2)]) is None is accounted.counted([])
+
+
+class Accounted:
+    """A client of a store that has samples of ben alone, and accounting of ken's too."""
+
+    def rows_if_kept(self, query: str, **asked: object) -> list[dict[str, object]]:
+        if query == "options":
+            return [{"dimension": "user", "value": "ben"}]
+        assert query == "accounted_use"
+        return [given("ken", 17.8, 17.8)] if asked["user"] == "ken" else []
+
+
+def test_who_is_only_accounted_is_no_name_that_nothing_recorded_has() -> None:
+    told = [
+        unknown_names(argparse.Namespace(user=user), cast("Client", Accounted()))
+        for user in ("ben", "ken", "kai")
+    ]
+    assert told == [
+        [],
+        ["Only imported accounting knows the user 'ken'; no sample does."],
+        ["No user 'kai' is recorded here."],
+    ]
 
 
 ROW = {"measured_gpu_hours": 0.0, "used_gpu_hours": 0.0, "unused_gpu_hours": 0.0}

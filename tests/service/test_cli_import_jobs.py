@@ -287,6 +287,8 @@ def test_what_accounting_gave_out_is_never_told_as_nobody_held_a_gpu(
     assert main(["report", "my-week", "--user", "bob", *asked, *paper]) == 0
     told = capsys.readouterr().out
     assert "8.0 GPU-hours were given out" in told and "held no GPU" not in told
+    assert "Nobody measured what you made of your GPUs" in told and "Held: " not in told
+    assert "Nothing: nothing was found" not in told
     assert main(["waste", *asked]) == 0
     told = capsys.readouterr().out
     assert "10.0 GPU-hours were given out" in told and "Nobody is known" not in told
