@@ -11,7 +11,7 @@ from advisor.planner.pairing import Experience
 from advisor.planner.run_lengths import RunLengths
 from advisor.state.model import Job
 from analytics.model import IDLENESS, Analysis, Coverage, Finding, FindingKind
-from analytics.vocabulary.findings import LOST_ERROR, LOST_GPU
+from analytics.vocabulary.findings import LOST_ERROR, LOST_GPU, same_on
 from collector.model import Basis, JobId, JobKind
 
 ENGINES_RATIO = 0.05
@@ -201,6 +201,5 @@ def measured_since_ms(finding: Finding) -> int:
 
 def _together(findings: Sequence[Finding]) -> str:
     """Findings of one kind about one job in a message: the first one's sentence stands for the others."""
-    more = len({each.uuid for each in findings} - {findings[0].uuid})
-    same = f" The same on {more} more of its GPUs." if more else ""
-    return f"{findings[0].sentence}{same}"
+    first = findings[0]
+    return first.sentence + same_on(first.kind, [(each.uuid, each.wasted_gpu_hours) for each in findings])

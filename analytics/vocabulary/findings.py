@@ -4,10 +4,11 @@ A new kind is given its name and words here; tests/docs/test_docs_kinds.py names
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from analytics import text
 from collector.model import GpuState, JobKind
 
 
@@ -44,6 +45,9 @@ class FindingKind(StrEnum):
 
 IDLENESS = frozenset({FindingKind.HELD_IDLE, FindingKind.ALLOCATED_EMPTY})
 """Of a GPU that its holder leaves idle now: what is advised and told of idle jobs rests on these two."""
+
+SAYS_HOURS = IDLENESS | {FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP}
+"""The kinds of which a GPU's sentence says what it cost in GPU-hours."""
 
 WASTE_REASONS = (
     FindingKind.SLEEPING_BATCH,
@@ -286,6 +290,22 @@ def lost_remedy(gpu: str, error: object) -> str:
     if error is None:
         return f"look whether {gpu} failed, which is not seen any more; if it did, {again}"
     return f"the fault is the machine's: {gpu} failed ({error}); {again}"
+
+
+def same_on(kind: str, gpus: Sequence[tuple[str, float | None]]) -> str:
+    """After the first GPU's sentence: " The same on 3 more of its GPUs, 12.0 GPU-hours in all."
+
+    ``gpus`` are UUIDs of one job's GPUs of which this kind was found, with the idle hours of each since it
+    began (``judged_gpu_hours``), the first one's first; nothing for one GPU. Without hours where the sentence
+    has none, where those of a GPU are not known, or where one was found idle twice.
+    """
+    more = len({uuid for uuid, _ in gpus}) - 1
+    if more < 1:
+        return ""
+    hours = [value for _, given in gpus if (value := text.known(given)) is not None]
+    is_whole = kind in SAYS_HOURS and len(hours) == len(gpus) == more + 1
+    in_all = f", {text.gpu_hours(sum(hours))} in all" if is_whole else ""
+    return f" The same on {more} more of its GPUs{in_all}."
 
 
 def title_of_kind(kind: str) -> str:

@@ -9,7 +9,7 @@ from service.cli import freshness, manager_job, words
 from service.cli.asking import asked
 from service.cli.screen import print_json
 from service.errors import FallowError
-from service.summaries.finding_groups import by_kind, is_own_doing
+from service.summaries.finding_groups import by_kind, is_own_doing, the_rest
 from service.summaries.message_to_owner import Said, message
 
 if TYPE_CHECKING:
@@ -42,8 +42,10 @@ def run_tell(flags: argparse.Namespace) -> int:
         )
     job = str(rows_of_job[0]["job"])
     parts = by_kind(rows_of_job, lambda each: str(each["kind"]), is_open=True)
-    firsts = [part[0] for part in parts]
-    said = [Said(str(row["kind"]), str(row["sentence"]), row.get("evidence")) for row in firsts]
+    said = [
+        Said(str(part[0]["kind"]), f"{part[0]['sentence']}{the_rest(part)}", part[0].get("evidence"))
+        for part in parts
+    ]
     row = rows_of_job[0]
     written = message(row["user_name"], job, row["job_name"], said, job_kind=row.get("job_kind"))
     text_to_owner = words.localized(written)

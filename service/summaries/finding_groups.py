@@ -3,11 +3,12 @@
 A message has a part for each kind: its first sentence, and on which other GPUs the same is so.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isnan
 from typing import TypeVar
 
-from analytics.vocabulary.findings import IDLENESS, KINDS, FindingKind
+from analytics import text
+from analytics.vocabulary.findings import IDLENESS, KINDS, FindingKind, same_on
 
 Found = TypeVar("Found")
 About = tuple[str, str | None, bool]
@@ -51,6 +52,12 @@ def once_a_job(values: Iterable[tuple[str, str, float | None]]) -> float | None:
     rows = list(values)
     whole = once_a_gpu(("", value) for kind, _, value in rows if _is_of_job(kind))
     return once_a_gpu((uuid, value) for _, uuid, value in rows) if whole is None else whole
+
+
+def the_rest(part: Sequence[Mapping[str, object]]) -> str:
+    """What follows the first sentence of a part to one job's owner: on how many more GPUs, and their sum."""
+    gpus = [(str(row["uuid"]), text.known(row.get("judged_gpu_hours"))) for row in part if row.get("uuid")]
+    return same_on(str(part[0]["kind"]), gpus)
 
 
 def others(names: Sequence[str], most: int = 4) -> str:

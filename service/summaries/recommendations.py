@@ -24,7 +24,7 @@ from analytics.vocabulary.patterns import LAST, PatternKind, name_of_pattern
 from service import energy
 from service.energy import Energy
 from service.schemas.advice import AdviceRow
-from service.summaries.finding_groups import by_kind, grouped
+from service.summaries.finding_groups import by_kind, grouped, the_rest
 from service.summaries.frames import records
 from service.wording import AT_MOST
 
@@ -205,12 +205,10 @@ def _found(findings: Sequence[Row]) -> list[str]:
     """One sentence a job and kind; that a job uses a part of its GPUs stands for those of each idle one."""
     sentences = []
     groups = grouped(findings, lambda row: (str(row["kind"]), _job(row), True))
-    for first, *more in (
+    for part in (
         part for group in groups for part in by_kind(group, lambda row: str(row["kind"]), is_open=True)
     ):
-        gpus = len({each.get("uuid") for each in more} - {first.get("uuid")})
-        same = f" The same on {gpus} more of its GPUs." if gpus else ""
-        sentences.append(f"{first['sentence']}{same}")
+        sentences.append(f"{part[0]['sentence']}{the_rest(part)}")
     return sentences
 
 

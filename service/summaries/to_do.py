@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from analytics.vocabulary.actions import ActionClass
 from analytics.vocabulary.findings import words_of_kind
-from service.summaries.finding_groups import by_kind, is_own_doing
+from service.summaries.finding_groups import by_kind, is_own_doing, the_rest
 from service.summaries.job_verdicts import verdict
 from service.summaries.message_to_owner import Said
 from service.summaries.waste_table import TALK, Waste, is_running, waste_table
@@ -97,8 +97,9 @@ class Card:
     """What is said of a job. ``said`` is what its owner can be written; empty: nothing of it is open.
 
     ``kinds`` are of the findings; without any ``not_found`` is the ledger's word for its hours, which blames
-    nobody. ``sentences`` are of the findings, in UTC. ``remedy`` is what helps where nothing is advised; why
-    not, ``why_not`` says (``None``: no policy said why). ``waiting`` are the numbers of plans that wait.
+    nobody. ``sentences`` are of the findings, in UTC, ``rests`` on how many more GPUs each is so, and their
+    sum. ``remedy`` is what helps where nothing is advised; why not, ``why_not`` says (``None``: no policy
+    said why). ``waiting`` are the numbers of plans that wait.
     """
 
     item: Item
@@ -110,6 +111,7 @@ class Card:
     kinds: tuple[str, ...]
     not_found: str | None
     sentences: tuple[str, ...]
+    rests: tuple[str, ...]
     low_saturation_gpu_hours: float
     said: tuple[Said, ...]
     remedy: str | None
@@ -184,10 +186,11 @@ def card(item: Item, measured: Measured, advising: Advising) -> Card:
         kinds=tuple(kinds),
         not_found=None if kinds or waste is None else waste.found,
         sentences=tuple(each["sentence"] for each in firsts),
+        rests=tuple(the_rest(part) for part in parts),
         low_saturation_gpu_hours=low_hours(item),
         said=tuple(
-            Said(str(each["kind"]), str(each["sentence"]), each["evidence"])
-            for each in firsts
+            Said(str(each["kind"]), f"{each['sentence']}{the_rest(part)}", each["evidence"])
+            for each, part in zip(firsts, parts, strict=True)
             if each["closed_at"] is None
         ),
         remedy=_remedy(item, waste),

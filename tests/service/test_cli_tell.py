@@ -92,6 +92,19 @@ def test_one_job_by_id_or_name_whatever_was_found_of_it(typed) -> None:  # type:
     assert [json.loads(said)[0][key] for key in ("job", "user")] == ["slurm:8", "ana"]
 
 
+def test_all_gpus_of_the_job_are_told_with_their_sum(typed) -> None:  # type: ignore[no-untyped-def]
+    """Four GPUs of 3.0 GPU-hours each are 12.0, each once; without all hours there is no sum."""
+    rows = [row("slurm:7", uuid=f"GPU-{n}", judged_gpu_hours=3.0) for n in range(4)]
+    status, said = typed(rows, "slurm:7")
+    assert status == 0
+    assert f"- {IDLE} The same on 3 more of its GPUs, 12.0 GPU-hours in all.\n" in said
+    _, said = typed([*rows, row("slurm:7", uuid="GPU-9", judged_gpu_hours=None)], "slurm:7")
+    assert f"- {IDLE} The same on 4 more of its GPUs.\n" in said
+    hogs = [{**each, "kind": "memory-hog", "judged_gpu_hours": 3.0} for each in rows]
+    _, said = typed(hogs, "slurm:7")
+    assert f"- {IDLE} The same on 3 more of its GPUs.\n" in said, "its sentence says no hours"
+
+
 def test_two_jobs_of_one_name_are_not_mixed(typed) -> None:  # type: ignore[no-untyped-def]
     status, said = typed([row("slurm:7"), row("slurm:8")], "train")
     assert status == 2 and "2 jobs are called 'train'; name one by its id: slurm:7, slurm:8" in said

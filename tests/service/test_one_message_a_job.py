@@ -37,6 +37,8 @@ MINUTE_MS, HOUR_MS, GIB = 60_000, 3_600_000, 1 << 30
 END_MS = int(datetime(2026, 11, 2, 20, tzinfo=UTC).timestamp() * 1000)
 START_MS = END_MS - 6 * HOUR_MS
 JOB, ALONE = JobId("slurm:140"), JobId("slurm:7")
+SAME = "The same on 3 more of its GPUs, 15.9 GPU-hours in all."
+"""Four GPUs of 239 min each: the newest of the 240 idle minutes is not rolled up yet."""
 FLAGS = ["--since", "2026-11-02T14:00", "--until", "2026-11-02T20:00"]
 SPAN = Span(start=datetime(2026, 11, 2, 14, tzinfo=UTC), end=datetime(2026, 11, 2, 20, tzinfo=UTC))
 
@@ -108,7 +110,7 @@ def test_the_verb_job_says_it_once_above_no_fewer_rows(
 
 def test_explain_says_it_once(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = said(data, capsys, "explain", JOB).partition("Advised")[0]
-    assert facts.count("pat (job") == 1 and "The same on 3 more of its GPUs." in facts
+    assert facts.count("pat (job") == 1 and SAME in facts
 
 
 def test_advice_is_of_the_job_and_says_so_of_all_its_gpus(
@@ -116,7 +118,7 @@ def test_advice_is_of_the_job_and_says_so_of_all_its_gpus(
 ) -> None:
     shown = said(data, capsys, "advise")
     assert "is idle on 4 GPUs on n" in shown and shown.count("pat (job") == 1
-    assert "The same on 3 more of its GPUs." in shown
+    assert SAME in shown
 
 
 def test_pages_have_it_once_with_what_all_its_gpus_wasted(client: Client) -> None:
@@ -139,7 +141,7 @@ def test_what_several_kinds_say_is_a_sentence_each(data: Path) -> None:
     with open_store(data / "fallow.duckdb") as store, store.reader() as connection:
         observed = Observed(analysis=assess(connection, END_MS, Thresholds(), MINUTE_MS))
     (told,) = observed.sentences_of(JOB)
-    assert told.endswith("The same on 3 more of its GPUs.")
+    assert told.endswith(SAME)
     assert observed.sentences_of(JOB, (FindingKind.STRAGGLER,)) == ()
     (alone,) = observed.sentences_of(ALONE)
     assert "The same" not in alone

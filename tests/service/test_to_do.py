@@ -143,10 +143,22 @@ def test_a_card_has_one_message_and_what_helps_and_why_nothing_is_advised() -> N
     one = card(item, found, advising(abstained=reasons))
     assert (one.user, one.project, one.name, one.kinds) == ("ada", "vision", "a by name", ("held-idle",))
     assert one.sentences == ("a has done nothing (1).",), "several GPUs of one kind are one sentence"
-    assert [each.sentence for each in one.said] == ["a has done nothing (1)."]
+    assert [each.sentence for each in one.said] == ["a has done nothing (1). The same on 1 more of its GPUs."]
     assert one.remedy == "end the job, or keep it with `fallow keep a`"
     assert one.why_not == "its owner opted out; would change with a yes"
     assert one.low_saturation_gpu_hours == 1.5
+
+
+def test_a_card_and_what_its_owner_is_written_are_of_all_its_gpus() -> None:
+    """Seven idle GPUs of 3.0 GPU-hours each are 21.0."""
+    seven = [finding(number, "a", judged_gpu_hours=3.0) for number in range(7)]
+    found = measured(ledger=[ledger("a", 21.0)], jobs=[held("a", 21.0)], findings=seven)
+    (item,) = listed(found, advising(), NOW)
+    one = card(item, found, advising())
+    assert one.sentences == ("a has done nothing (0).",)
+    assert one.rests == (" The same on 6 more of its GPUs, 21.0 GPU-hours in all.",)
+    (said,) = one.said
+    assert said.sentence == f"{one.sentences[0]}{one.rests[0]}"
 
 
 def test_nothing_is_written_to_the_owner_of_what_is_over() -> None:

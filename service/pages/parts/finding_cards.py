@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from analytics import text
-from analytics.vocabulary.findings import words_of_kind
+from analytics.vocabulary.findings import same_on, words_of_kind
 from service import wording
 from service.charts.timelines import RUNGS
 from service.pages.parts.context import PageContext
@@ -63,14 +63,26 @@ def finding_box(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
 def _to_owner(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
     """What to write to the job's owner, to be copied: the same as ``fallow tell``."""
     row = group[0]
-    firsts = [part[0] for part in parts(group)]
-    said = [Said(str(each.kind), str(each.sentence), each.evidence) for each in firsts]
+    said = [
+        Said(
+            str(part[0].kind),
+            f"{part[0].sentence}{_rest(part)}",
+            part[0].evidence,
+        )
+        for part in parts(group)
+    ]
     with st.popover("Message", type="tertiary", icon=":material/mail:"):
         name = None if text.missing(row.job_name) else str(row.job_name)
         user = None if text.missing(row.user_name) else str(row.user_name)
         st.caption("To copy into a mail or a chat; nothing is sent from here.")
         written = message(user, str(row.job), name, said, job_kind=_job_kind(row))
         st.code(in_lines(wording.localized(written, scene.zone)), language=None, wrap_lines=True)
+
+
+def _rest(part: "Sequence[FindingsTuple]") -> str:
+    """What follows the first sentence: on how many more GPUs it is so, and their hours in all."""
+    hours = [(each.uuid, text.known(getattr(each, "judged_gpu_hours", None))) for each in part]
+    return same_on(str(part[0].kind), hours)
 
 
 def _job_kind(row: "FindingsTuple") -> str | None:

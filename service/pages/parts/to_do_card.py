@@ -121,7 +121,8 @@ def _cost(card: Card) -> str:
 def _found(scene: PageContext, card: Card) -> str:
     """What was found; what an advice begins with is said there alone."""
     whys = " ".join(str(each["why"]) for each in card.item.advice)
-    said = (wording.localized(each, scene.zone) for each in card.sentences if each not in whys)
+    told = zip(card.sentences, card.rests, strict=True)
+    said = (wording.localized(f"{each}{rest}", scene.zone) for each, rest in told if each not in whys)
     return "".join(f"<p>{escape(each)}</p>" for each in said)
 
 
