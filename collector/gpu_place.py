@@ -4,6 +4,8 @@ Its twin for named queries is the macro ``gpu_place`` of the store (schema/054);
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 
 from collector.model import Gpu
 
@@ -56,6 +58,19 @@ def place_of(gpu: Gpu) -> str | None:
 def node_place(node: str | None, place: str | None, uuid: str) -> str:
     """ "node1:0/1g.10gb#7", or the start of the UUID where no index is known: "node1:GPU-5c2ab1f0"."""
     return f"{node or 'unknown'}:{place if place is not None else short_uuid(uuid)}"
+
+
+def places_apart(gpus: Iterable[tuple[str | None, str | None, str]]) -> dict[str, str | None]:
+    """What GPUs are called on their nodes, by UUID, each given with its node, its place there and its UUID.
+
+    Nodes of two clusters may have one name, and each a GPU 0: of these the UUID's start is told too.
+    """
+    named = list(gpus)
+    times = Counter((node, place) for node, place, _ in named)
+    return {
+        uuid: place if place is None or times[node, place] == 1 else f"{place} ({short_uuid(uuid)})"
+        for node, place, uuid in named
+    }
 
 
 def is_named_by_place(uuid: str, node: str) -> bool:

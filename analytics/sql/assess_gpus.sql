@@ -61,7 +61,11 @@ WITH newest AS (
 )
 SELECT
     g.gpu_id, g.uuid, g.node, g.gpu_index,
-    gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
+    gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance)
+        -- nodes of two clusters have one name: twins are told by their UUIDs as well (a driver's has 40 characters)
+        || CASE WHEN count(*) OVER (PARTITION BY g.node, gpu_place(
+            g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance)) > 1
+            THEN ' (' || CASE WHEN length(g.uuid) = 40 THEN g.uuid[:12] ELSE g.uuid END || ')' ELSE '' END AS gpu_place,
     g.model, g.mig_profile, g.share_of_device, g.memory_total_bytes,
     g.memory_free_bytes, g.idle_power_mw, g.power_limit_mw,
     epoch_ms(g.installed_from) AS installed_from_ms,

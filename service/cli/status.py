@@ -11,6 +11,7 @@ from rich.text import Text
 
 from analytics import text
 from analytics.vocabulary.states import WITHHELD, GpuState
+from collector.gpu_place import places_apart
 from service.cli import freshness, words
 from service.cli.asking import SIMULATED, asked
 from service.cli.screen import Column, console, place, print_json, state_text, table
@@ -90,7 +91,7 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
     clusters = client.rows("cluster_now", **filters)
     return Picture(
         cluster=clusters[0] if clusters else None,
-        gpus=client.rows("gpus_now", **filters),
+        gpus=_told_apart(client.rows("gpus_now", **filters)),
         open_findings=_open_findings(client, filters),
         late=freshness.lateness(client, datetime.now(UTC)),
         sight=_sight(client, health),
@@ -99,6 +100,12 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
         components=health.components if health is not None else (),
         remark=None if health is None else health.remark,
     )
+
+
+def _told_apart(gpus: "list[GpusNowRow]") -> "list[GpusNowRow]":
+    """The rows with the start of the UUID beside places that two GPUs have: nodes of two clusters."""
+    places = places_apart((gpu["node"], gpu["gpu_place"], gpu["uuid"]) for gpu in gpus)
+    return [{**gpu, "gpu_place": places[gpu["uuid"]]} for gpu in gpus]
 
 
 def draw(picture: Picture, rows: int | None = None, by: "Key | None" = None) -> RenderableType:

@@ -63,7 +63,7 @@ def consult(client: "Client", config: "Config", jobs: "Sequence[Job]" = ()) -> A
     from advisor.planner.consent import with_consent, words_of
     from advisor.planner.guard import approve
     from advisor.planner.validate import BadState, checked
-    from collector.gpu_place import node_place
+    from collector.gpu_place import node_place, places_apart
     from collector.model import GpuUuid
 
     limits = limits_of(config)
@@ -82,11 +82,11 @@ def consult(client: "Client", config: "Config", jobs: "Sequence[Job]" = ()) -> A
         raise CannotAdvise(f"nothing can be decided: {error}") from error
     answers = ask_policies(state, live.observed, limits, config.advice)
     plan = decide(state, limits, answers)
-    places = {
-        node_place(row["node"], row["gpu_place"], row["uuid"]): GpuUuid(row["uuid"])
-        for row in client.rows("gpus_now")
-        if row["gpu_place"] is not None and row["uuid"] in state.gpus
-    }
+    rows = [
+        row for row in client.rows("gpus_now") if row["gpu_place"] is not None and row["uuid"] in state.gpus
+    ]
+    called = places_apart((row["node"], row["gpu_place"], row["uuid"]) for row in rows)
+    places = {node_place(row["node"], called[row["uuid"]], row["uuid"]): GpuUuid(row["uuid"]) for row in rows}
     return AdviceContext(
         said=Decisions(state=state, observed=live.observed, answers=answers, plan=plan),
         ruling=approve(plan, state, limits),

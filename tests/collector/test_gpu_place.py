@@ -1,11 +1,14 @@
 """One name for each GPU: two instances of one profile on one board never have the same."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from collector.gpu_place import node_place, place_of
+from analytics.query import run
+from collector.gpu_place import node_place, place_of, places_apart
 from collector.model import Gpu, GpuUuid, NodeName
+from tests.collector.store.store_parts import T0, history, sample
 from tests.stores import open_store
 
 NODE, BOARD = NodeName("n1"), GpuUuid("GPU-5c2ab1f0-11d2")
@@ -57,3 +60,25 @@ def test_the_store_calls_gpus_as_the_function_does(tmp_path: Path) -> None:
 def test_no_index_is_called_by_the_start_of_the_uuid() -> None:
     assert node_place("n1", None, "GPU-5c2ab1f0-11d2-4b7e-9f53-0a1b2c3d4e5f") == "n1:GPU-5c2ab1f0"
     assert node_place("n1", "0/1g.10gb#7", "MIG-a") == "n1:0/1g.10gb#7"
+
+
+def test_gpus_of_one_name_in_two_clusters_are_told_by_their_uuids_as_well() -> None:
+    """gpu-1:0 of cluster a works, that of cluster b has done nothing for 20 h: a sentence says which."""
+    a, b = "GPU-5c2ab1f0-0000-0000-0000-000000000000", "GPU-91f0c2ab-0000-0000-0000-000000000000"
+    found = places_apart(
+        [("gpu-1", "0", a), ("gpu-1", "0", b), ("gpu-1", "1", "GPU-c"), ("gpu-2", "0", "GPU-d")]
+    )
+    assert found == {a: "0 (GPU-5c2ab1f0)", b: "0 (GPU-91f0c2ab)", "GPU-c": "1", "GPU-d": "0"}
+    assert places_apart([("n", None, "GPU-x"), ("n", None, "GPU-y")]) == {"GPU-x": None, "GPU-y": None}
+
+
+def test_sentences_call_such_gpus_so(tmp_path: Path) -> None:
+    """What findings are judged on: GPU 0 of two nodes of one name, with a driver's UUID and without."""
+    uuids = {"GPU-5c2ab1f0-0000-0000-0000-000000000000": 0, "GPU-b0": 0, "GPU-c": 1}
+    rows = [replace(sample(0, T0, 0.5), uuid=GpuUuid(uuid)) for uuid in uuids]
+    gpus = tuple(Gpu(uuid=GpuUuid(uuid), node=NODE, index=index) for uuid, index in uuids.items())
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        store.write_history(replace(history(rows), gpus=gpus))
+        with store.reader() as reader:
+            found = run(reader, "assess_gpus", {"as_of": T0 + 1000, "bins_from": T0 - 60_000}).to_pylist()
+    assert sorted(row["gpu_place"] for row in found) == ["0 (GPU-5c2ab1f0)", "0 (GPU-b0)", "1"]
