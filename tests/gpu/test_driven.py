@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fallow.control_server import ControlSocket
 from fallow.controller.controller import STOP_PATIENCE_S
 from tests.gpu import driven, place
 from tests.gpu.answers import Figure, Missing, told
@@ -154,6 +156,41 @@ def test_the_driver_is_asked_for_the_device_that_the_run_was_given(
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: index)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", lambda uuid: uuid)
     assert place.nvml_handle() == asked
+
+
+@pytest.mark.parametrize(("younger", "stays"), [(True, "older"), (False, "younger")])
+def test_who_is_to_be_killed_is_killed_and_no_other(tmp_path: Path, younger: bool, stays: str) -> None:
+    """Two real processes, of which the controller's status says which is which."""
+    training = Driven.__new__(Driven)
+    training.log, training.socket = tmp_path / "log", tmp_path / "socket"
+    sleeps = {name: subprocess.Popen(["sleep", "60"]) for name in ("w10", "w2")}
+    by_age = {"older": sleeps["w2"], "younger": sleeps["w10"]}
+    status = {"members": ["w10", "w2"], "pids": {name: each.pid for name, each in sleeps.items()}}
+    control, over = ControlSocket(training.socket, lambda words: status), threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            control.poll()
+            alone = [each.pid for each in by_age.values() if each.poll() is None]
+            if len(alone) == 1:
+                row = {"pid": alone[0], "world": 1, "at_s": time.monotonic()}
+                (tmp_path / "new").write_text(json.dumps(row) + "\n")
+                (tmp_path / "new").replace(training.log)
+            time.sleep(0.01)
+
+    training.process = subprocess.Popen(["sleep", "60"])  # as the controller, which goes on
+    serving = threading.Thread(target=serve)
+    serving.start()
+    try:
+        assert training.kill(younger=younger)[1] == stays
+        assert [which for which, each in by_age.items() if each.poll() is None] == [stays]
+    finally:
+        over.set()
+        serving.join()
+        control.close()
+        for each in (*sleeps.values(), training.process):
+            each.kill()
+            each.wait()
 
 
 STUBBORN = """
