@@ -111,20 +111,20 @@ class Waste:
         return done if job == self.worst["job"] else f"{self.live['job_name'] or job}: {done}"
 
     def _why_nothing(self) -> str:
-        """Why no finding is open about a job that runs, as far as its hours tell."""
+        """Why no idleness is found in a job that runs, as far as its hours tell."""
         live = self.live
         assert live is not None  # asked of a job that runs alone
         if self.live_doubt is not None:
-            return f"no finding is open, and what it does is not known{self.live_doubt}"
+            return f"no idleness is found, and what it does is not known{self.live_doubt}"
         if live.get("used_gpu_hours") == 0 and not _is_measured(live):
             return (
-                "no finding is open: it has not computed, as far as it was measured "
+                "no idleness is found: it has not computed, as far as it was measured "
                 f"({_unmeasured(live)} were not)"
             )
         if live.get("used_gpu_hours") == 0:
-            return "no finding is open: it has not computed, so it counts as starting for its first hours"
+            return "no idleness is found: it has not computed, so it counts as starting for its first hours"
         return (
-            "no finding is open: it works, or rests no longer than it may by the clock of its kind or its "
+            "no idleness is found: it works, or rests no longer than it may by the clock of its kind or its "
             "own usual silences"
         )
 

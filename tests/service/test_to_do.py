@@ -177,7 +177,7 @@ def test_a_job_that_works_is_blamed_for_nothing() -> None:
     (item,) = listed(found, advising(), NOW)
     one = card(item, found, advising())
     assert (one.kinds, one.not_found, one.said) == ((), "Idle at times, no finding", ())
-    assert one.remedy is not None and one.remedy.startswith("no finding is open: it works, or rests")
+    assert one.remedy is not None and one.remedy.startswith("no idleness is found: it works, or rests")
 
 
 def test_advice_takes_the_place_of_what_helps_and_says_no_reason_against_itself() -> None:

@@ -60,11 +60,11 @@ def table(
 
 
 def test_a_job_that_works_or_has_just_begun_is_not_to_be_ended() -> None:
-    """It was idle for minutes of the range, which the ledger counts, and no finding is open."""
+    """It was idle for minutes of the range, which the ledger counts, and no idleness is found."""
     row = table([job("a", 0.1)], [])
     assert row.running == 1
     assert row.remedy == (
-        "no finding is open: it works, or rests no longer than it may by the clock of its kind or its own "
+        "no idleness is found: it works, or rests no longer than it may by the clock of its kind or its own "
         "usual silences; see `fallow explain a`"
     )
     assert why(row, "user") == "Idle at times, no finding: a", "which blames nobody"
@@ -74,7 +74,7 @@ def test_a_job_that_works_or_has_just_begun_is_not_to_be_ended() -> None:
 def test_of_a_job_that_has_not_computed_it_is_said_that_it_is_starting() -> None:
     row = table([job("a", 0.3) | {"used_gpu_hours": 0.0}], [])
     assert row.remedy == (
-        "no finding is open: it has not computed, so it counts as starting for its first hours; see "
+        "no idleness is found: it has not computed, so it counts as starting for its first hours; see "
         "`fallow explain a`"
     )
 
@@ -152,7 +152,7 @@ def test_that_no_finding_is_open_is_not_said_before_anybody_looked() -> None:
 def test_what_was_found_and_is_over_is_no_reason_to_end_what_works_now() -> None:
     row = table([job("a", 3.0)], [finding("a", closed_at="2026-11-26T12:00:00Z")])
     assert row.reasons == ("held-idle",)
-    assert "no finding is open" in row.remedy
+    assert "no idleness is found" in row.remedy
 
 
 def test_the_job_that_is_idle_now_is_the_one_to_do_something_about() -> None:
@@ -169,7 +169,7 @@ def test_the_job_that_is_idle_now_is_the_one_to_do_something_about() -> None:
 def test_who_holds_a_gpu_at_the_end_of_a_recording_is_not_over(to_ts: str, running: int) -> None:
     row = table([job("a", 3.0, to_ts)], [])
     assert row.running == running
-    assert row.remedy.startswith("over" if not running else "no finding")
+    assert row.remedy.startswith("over" if not running else "no idleness is found")
 
 
 def test_without_any_measurement_who_gave_back_is_over() -> None:
@@ -185,7 +185,7 @@ def test_of_a_range_that_ended_before_it_was_found_what_is_open_now_is_said() ->
 
 def test_what_was_open_in_the_range_and_is_over_is_not_open_now() -> None:
     row = table([job("a", 2.0)], [finding("a")], open_now=[])
-    assert row.remedy.startswith("no finding is open")
+    assert row.remedy.startswith("no idleness is found")
 
 
 def test_who_waits_for_a_lost_gpu_is_not_told_to_end_the_job() -> None:
