@@ -41,8 +41,13 @@ def is_upper_bound(row: Mapping[str, object]) -> bool:
 
 def is_use_known(row: Mapping[str, Any]) -> bool:
     """Whether enough was measured to tell what was used, of a job or of one of its GPUs (``job_gpus``)."""
-    held, unknown = row["gpu_hours"] or 0.0, row.get("unknown_gpu_hours") or 0.0
-    return held <= 0 or unknown + _suspect(row) < ENOUGH_MEASURED * held
+    held = row["gpu_hours"] or 0.0
+    return held <= 0 or unmeasured_hours(row) < ENOUGH_MEASURED * held
+
+
+def unmeasured_hours(row: Mapping[str, Any]) -> float:
+    """GPU-hours in which nobody knows what was done: not measured, or measured and in doubt."""
+    return float(row.get("unknown_gpu_hours") or 0.0) + _suspect(row)
 
 
 def verdict(row: Row) -> str:
@@ -91,7 +96,7 @@ def _faint_level(row: Row, held: float) -> float | None:
     A GPU at rest has an SM active of exactly 0. What is used beyond the hours in which it was busy at all
     was used in the others.
     """
-    measured = held - (row["unknown_gpu_hours"] or 0.0) - _suspect(row)
+    measured = held - unmeasured_hours(row)
     used, busy = row["used_gpu_hours"] or 0.0, row["busy_gpu_hours"] or 0.0
     if row["rung"] != Basis.SM_ACTIVE or measured <= 0 or used - busy < STILL_RATIO * measured:
         return None

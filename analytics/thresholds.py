@@ -36,6 +36,10 @@ A10 42 to 64 of 150 (64 of 100 at its lowest limit), an L4 28 of 72, an A2 20 of
 A4000 38 of 140 (docs/decisions/0144)."""
 WORKING_POWER_UNLIMITED_MW = 300_000
 """From here on where the limit is not known: a B200, whose limit is 1000 W, draws 190 W idle at most."""
+SHARED_RESERVE_BYTES = 2 << 30
+"""Left free on a GPU that several jobs share: CUDA contexts are in nobody's cap (policy: 2 GiB)."""
+LEAST_SAVING = 0.25
+"""A smaller saving is not worth a person's time to change a script."""
 # These say what the state of a bin is. The store decides by the same numbers when it rolls up samples
 # (``gpu_state_of`` in its schema; ``tests/analytics/test_state_bounds.py`` holds both together), so they are
 # no settings: findings, patterns, ledger, heat map and reports would part (docs/decisions/0067).

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from advisor.state.model import ActionClass, Project, ProjectName
-from analytics.thresholds import bounded
+from analytics.thresholds import SHARED_RESERVE_BYTES, bounded
+from analytics.vocabulary.findings import FULL_RATIO
 
 
 class Mode(StrEnum):
@@ -195,7 +196,7 @@ class PlannerConfig:
     hog_excess: float = bounded(0.25, 0.05, 1.0, "and at least this part of the GPU")
     memory_margin: float = bounded(0.2, 0.0, 1.0, "a cap leaves so much over the peak")
     context_bytes: int = bounded(1 << 29, 0, 8 << 30, "and so much for the CUDA context")
-    shared_reserve_bytes: int = bounded(2 << 30, 0, 64 << 30, "left free on a shared GPU")
+    shared_reserve_bytes: int = bounded(SHARED_RESERVE_BYTES, 0, 64 << 30, "left free on a shared GPU")
     pack_p95: float = bounded(0.5, 0.05, 0.9, "95th percentile of SM active of each of a pair, at most")
     pack_p95_sum: float = bounded(0.9, 0.1, 1.0, "and of both together")
     pack_window_s: int = bounded(3600, 1800, 604_800, "measured over so long")
@@ -205,7 +206,7 @@ class PlannerConfig:
     fit_p95: float = bounded(
         0.8, 0.2, 1.0, "how much of a smaller size's compute its busiest minutes may fill"
     )
-    fit_memory: float = bounded(0.85, 0.2, 0.95, "and its peak of the memory")
+    fit_memory: float = bounded(FULL_RATIO, 0.2, 0.95, "and its peak of the memory")
     fit_controller: float = bounded(0.1, 0.0, 1.0, "with more memory traffic no smaller size is advised")
     move_s: int = bounded(60, 0, 3600, "what a move costs, where no resize was measured")
     move_pays: float = bounded(2.0, 1.0, 100.0, "moves must bring so many times what they cost")

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping
 
 from advisor.planner.free_gpus import Cell, Fractions, Kind, Pool, Tenant, takes
 from advisor.planner.reservations import JobReservations, Waiting
-from advisor.planner.transition import SHARED_RESERVE_BYTES, memory_beside
+from advisor.planner.transition import memory_beside
 from advisor.state.model import ClusterState, Gpu, Job, Placement
+from analytics.thresholds import SHARED_RESERVE_BYTES
 from collector.model import GpuUuid, JobId, NodeName
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from advisor.planner.limits import Limits
 from advisor.planner.plan import Rule
-from advisor.planner.transition import SHARED_RESERVE_BYTES, memory_charged
+from advisor.planner.transition import memory_charged
 from advisor.state.model import MAY_BE_SAT_AT, ActionClass, ClusterState, Job, Telemetry
 from analytics import text
+from analytics.thresholds import SHARED_RESERVE_BYTES
 from collector.model import GpuUuid, JobId, JobKind
 
 MANAGERS_OWN = frozenset(

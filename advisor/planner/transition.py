@@ -27,13 +27,11 @@ from advisor.actions import (
 )
 from advisor.state.model import ActionTaken, ClusterState, Gpu, Job, Phase, Placement, Reservation
 from advisor.tags import tag_of, verb_of
+from analytics.thresholds import SHARED_RESERVE_BYTES
 from collector.model import GpuUuid, JobId, NodeName
 
 SHARE_SLACK = 1e-9
 """Rounding: three thirds of a GPU are one GPU."""
-
-SHARED_RESERVE_BYTES = 2 * 1024**3
-"""Left free on a GPU that several jobs share: CUDA contexts are in nobody's cap (policy: 2 GiB)."""
 
 
 class StepError(ValueError):

@@ -18,7 +18,6 @@ lists, which is less than their names say. A model that is not listed there can'
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 
 from advisor.planner.limits import Limits, PlannerConfig
 from advisor.planner.observed import JobUse, Observed
@@ -29,15 +28,16 @@ from advisor.policies.peaks import keeps_speed, longer_ratio
 from advisor.policies.phrases import job_name, money_of
 from advisor.state.model import ActionClass, ClusterState, Gpu, Job, Use
 from analytics import text
+from analytics.findings.share import EXACT, tenths
 from analytics.findings.window import empty_memory_bytes
 from analytics.model import Evidence
+from analytics.thresholds import LEAST_SAVING
 from collector.model import Basis, JobKind
 
 MIG_WORST = 0.9
 """The slowest that a job which passes these rules ran on its slice in MISO's measurements; see the tests."""
 HANGS = ("it may hang: what it does now says nothing of what it needs", "its work going on")
 # Shares are given in tenths.
-SMALLEST_SHARE = 0.1
 ALWAYS_RATIO = 0.9
 """Kernels that run for so much of the time leave no pauses in which a slower one would catch up: SMs that are
 half active on average may be all active in turns, and nobody measured that."""
@@ -45,11 +45,6 @@ UNREAD = "; how much it reads and writes memory is not measured, and a neighbour
 OR_OF_A_DAY = ", or that of its newest 24 h,"
 """The queries tell the larger of the two (``excess_ratios``)."""
 ENGINES = "; it uses video engines, and a neighbour may too"
-EXACT = 5
-"""Decimals of a number of tenths: utilization is kept to a ten-thousandth, and 24% is no hair above three
-tenths of 80% because a computer has no exact 0.24."""
-# A smaller saving is not worth a person's time to change a script.
-LEAST_SAVING = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +144,7 @@ def _no_smaller(state: ClusterState, use: JobUse, rules: PlannerConfig) -> tuple
     if use.uses_engines and use.gpus_used == 1:
         return "it uses video engines, of which a slice has a part or none, and no other size would do", ""
     if use.rung is Basis.SM_ACTIVE and total_bytes is not None:
-        least = _tenths(max(_needs(use, total_bytes, rules)))
+        least = tenths(max(_needs(use, total_bytes, rules)))
         if least <= (1 - LEAST_SAVING) * placement.share and not keeps_speed(use, least):
             return f"its busiest minutes need what it has: {_too_slow(use, least)}", "flatter peaks"
     return "what it has fits what it uses", "using less"
@@ -251,7 +246,7 @@ def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
     if gpu.memory_bytes is None or use.rung is not Basis.SM_ACTIVE:
         return None
     compute, memory = _needs(use, gpu.memory_bytes, rules)
-    least = _tenths(max(compute, memory))
+    least = tenths(max(compute, memory))
     needed = _with_peaks(use, least)
     if needed >= share:
         return None
@@ -288,10 +283,6 @@ def _needs(use: JobUse, memory_bytes: int, rules: PlannerConfig) -> tuple[float,
     room = memory_bytes - rules.shared_reserve_bytes
     memory = (use.memory_peak_bytes or 0) / rules.fit_memory / room if room > 0 else 1.0
     return (use.utilization_p95_ratio or 0.0) / rules.fit_p95, memory
-
-
-def _tenths(part: float) -> float:
-    return max(SMALLEST_SHARE, ceil(round(part * 10, EXACT)) / 10)
 
 
 def _with_peaks(use: JobUse, least: float) -> float:

@@ -7,19 +7,26 @@ a shared GPU gives; the peak fills no more than 0.85 of one; less than a quarter
 from math import ceil
 
 from analytics.model import Claim, GpuPast
+from analytics.thresholds import LEAST_SAVING, SHARED_RESERVE_BYTES
 from analytics.vocabulary.findings import FULL_RATIO
 
-RESERVE_BYTES = 2 << 30
-"""Left free on a shared GPU (``shared_reserve_bytes``)."""
-LEAST_SAVING = 0.25
+SMALLEST_SHARE = 0.1
+EXACT = 5
+"""Decimals of a number of tenths: utilization is kept to a ten-thousandth, and 24% is no hair above three
+tenths of 80% because a computer has no exact 0.24."""
+
+
+def tenths(part: float) -> float:
+    """The smallest share that holds this part of a GPU: shares are told in tenths."""
+    return max(SMALLEST_SHARE, ceil(round(part * 10, EXACT)) / 10)
 
 
 def fits_share(peak_bytes: int | None, total_bytes: int | None, share: float = 1.0) -> bool | None:
     """Whether a share that saves a quarter of ``share`` holds the peak; ``None``: one is not measured."""
     if peak_bytes is None or total_bytes is None:
         return None
-    room = total_bytes - RESERVE_BYTES
-    needed = ceil(peak_bytes / FULL_RATIO / room * 10) / 10 if room > 0 else 1.0
+    room = total_bytes - SHARED_RESERVE_BYTES
+    needed = tenths(peak_bytes / FULL_RATIO / room) if room > 0 else 1.0
     return needed <= (1 - LEAST_SAVING) * share
 
 

@@ -20,7 +20,7 @@ from advisor.planner.pairing import Experience, PairingRules, Trial
 from advisor.planner.placement import Board
 from advisor.planner.plan import Abstain, Advice
 from advisor.planner.run_lengths import RunLength, RunLengths
-from advisor.planner.transition import SHARED_RESERVE_BYTES, replay
+from advisor.planner.transition import replay
 from advisor.policies import memory_cap, pack
 from advisor.sim.traces.philly import read_philly
 from advisor.state.model import (
@@ -36,6 +36,7 @@ from advisor.state.model import (
     Telemetry,
     Use,
 )
+from analytics.thresholds import SHARED_RESERVE_BYTES
 from bench.gains.case import GUESSED, TOLD, Case
 from bench.packing import Table
 from collector.model import Basis, GpuUuid, JobId, JobKind, NodeName

@@ -171,14 +171,18 @@ def _bound(usage: pd.DataFrame) -> "pd.Series[float]":
 
 
 def _held_base(
-    usage: pd.DataFrame, allocated: "pd.Series[float]", series: "pd.Series[float]"
+    usage: pd.DataFrame, allocated: "pd.Series[float]", measured_gpus: "pd.Series[float]"
 ) -> "pd.Series[float]":
     share = usage["allocated_ratio"].fillna(0.0)
-    return (allocated / share.where(share > 0)).fillna(series).where(usage["allocated_ratio"].notna(), 0.0)
+    return (
+        (allocated / share.where(share > 0))
+        .fillna(measured_gpus)
+        .where(usage["allocated_ratio"].notna(), 0.0)
+    )
 
 
-def _ratio(part: "pd.Series[float]", series: "pd.Series[float]") -> float | None:
-    total = float(series.sum())
+def _ratio(part: "pd.Series[float]", whole: "pd.Series[float]") -> float | None:
+    total = float(whole.sum())
     return float(part.sum()) / total if total > 0 else None
 
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from analytics import text
+from analytics.job_verdict import ENOUGH_MEASURED
 
 QUERY = "measured_time"
-WHOLE = 0.95
-"""From here on the range counts as measured: what a window needs to be acted on (``Limits``), too."""
 
 
 def params(start: datetime, end: datetime, filters: Mapping[str, object]) -> dict[str, object]:
@@ -28,7 +27,7 @@ def rests_on(
     """
     range_s = (min(text.aware(end), now) - text.aware(start)).total_seconds()
     measured_s = text.known(rows[0]["measured_s"]) if rows else None
-    if not measured_s or range_s <= 0 or measured_s >= WHOLE * range_s:
+    if not measured_s or range_s <= 0 or measured_s >= ENOUGH_MEASURED * range_s:
         return None
     return (
         f"This rests on {text.length(measured_s)} of {text.length(range_s)}: "

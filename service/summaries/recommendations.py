@@ -16,7 +16,7 @@ from shlex import quote
 import pandas as pd
 
 from analytics import text
-from analytics.job_verdict import is_upper_bound
+from analytics.job_verdict import ENOUGH_MEASURED, is_upper_bound
 from analytics.vocabulary.actions import ActionClass
 from analytics.vocabulary.findings import IDLENESS, FindingKind
 from analytics.vocabulary.jobs import is_submitted
@@ -30,8 +30,6 @@ from service.wording import AT_MOST
 
 Row = Mapping[str, object]
 
-ENOUGH_MEASURED = 0.95
-"""As findings are judged: with less, the answer is unknown."""
 SMALL_WASTE = 0.05
 """Of the hours held: who wastes less is told that it is little, and not what to change."""
 MOST_SENTENCES = 5

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from analytics import text
-from analytics.job_verdict import ENOUGH_MEASURED
+from analytics.job_verdict import ENOUGH_MEASURED, unmeasured_hours
 from analytics.vocabulary.findings import IDLENESS, WASTE_REASONS, title_of_kind, words_of_kind
 from service.summaries.finding_groups import once_a_gpu
 
@@ -131,15 +131,11 @@ class Waste:
 
 def _is_measured(job: "JobsRow") -> bool:
     """Whether enough of its hours was measured to say what it did in all of them, as for a verdict."""
-    return _unmeasured_hours(job) <= (1 - ENOUGH_MEASURED) * (job.get("gpu_hours") or 0.0)
-
-
-def _unmeasured_hours(job: "JobsRow") -> float:
-    return (job.get("unknown_gpu_hours") or 0.0) + (job.get("suspect_gpu_hours") or 0.0)
+    return unmeasured_hours(job) <= (1 - ENOUGH_MEASURED) * (job.get("gpu_hours") or 0.0)
 
 
 def _unmeasured(job: "JobsRow") -> str:
-    return f"{text.hours(_unmeasured_hours(job))} of its {text.gpu_hours(job['gpu_hours'] or 0.0)}"
+    return f"{text.hours(unmeasured_hours(job))} of its {text.gpu_hours(job['gpu_hours'] or 0.0)}"
 
 
 def waste_table(

@@ -173,8 +173,8 @@ def limits_of(config: "Config") -> "Limits":
     from advisor.state.model import ActionClass, ProjectName
 
     def said(table: object) -> "dict[ActionClass, Mode]":
-        limits = {action: getattr(table, action.value.replace("-", "_")) for action in ActionClass}
-        return {action: Mode(mode) for action, mode in limits.items() if mode}
+        modes = {action: getattr(table, action.value.replace("-", "_")) for action in ActionClass}
+        return {action: Mode(mode) for action, mode in modes.items() if mode}
 
     own = {ProjectName(name): said(table) for name, table in config.modes.by_project.items()}
     bounds = {

@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from advisor.policies.idle_escalation import KEEP_HOURS
 from service.summaries.to_do import Measured
-from service.usecases.wasted import open_now
+from service.usecases.wasted import judged_now
 
 if TYPE_CHECKING:
     from service.client.queries import Client
 
-LONGEST_KEEP = timedelta(hours=24)
-"""A job is kept for 4, 8 or 24 hours: an older word is over."""
+LONGEST_KEEP = timedelta(hours=max(KEEP_HOURS))
+"""An older word is over."""
 
 
 def measured(client: "Client", span: tuple[datetime, datetime], filters: Mapping[str, object]) -> Measured:
@@ -22,15 +23,14 @@ def measured(client: "Client", span: tuple[datetime, datetime], filters: Mapping
     between = {"from_ts": span[0], "to_ts": span[1], **filters}
     # a finding may be opened in the minute in which the range ends
     around = between | {"to_ts": span[1] + timedelta(minutes=1)}
-    judged = client.rows_if_kept("judgement")
-    moments = [row["judged_at"] for row in judged or () if row["judged_at"]]
+    judged = judged_now(client, span[1], filters)
     return Measured(
         ledger=client.rows("ledger_by_job", **between),
         jobs=client.rows("jobs", **between),
         findings=client.rows("findings", **around),
-        open_now=open_now(client, span[1], filters, max(moments, default=None)),
+        open_now=judged.open_now,
         spoken=client.rows_if_kept("spoken", from_ts=datetime.now(UTC) - LONGEST_KEEP) or (),
-        newest=client.rows("span")[0]["last_ts"],
-        is_judged=judged is None or bool(moments),  # an older store does not tell
-        unjudged=client.rows_if_kept("unjudged", **filters) or (),
+        newest=judged.newest,
+        is_judged=judged.is_judged,
+        unjudged=judged.unjudged,
     )

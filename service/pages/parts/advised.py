@@ -98,17 +98,23 @@ def advice_box(stage: Stage, found: Advised, row: AdviceRow) -> None:
 
 
 def _facts(found: Advised, row: AdviceRow) -> list[tuple[str, str]]:
-    items = []
-    if row["gain_gpu_hours"] is None or row["gain_gpu_hours"]:
-        items.append(("would have left" if row["gain_is_past"] else "expected gain", expected(row)))
-    if row["gain_money"]:
-        items.append(("worth", text.money(row["gain_money"], row["currency"])))
+    items = gains(row)
     if row["horizon_s"] and row["gain_gpu_hours"]:
         items.append(("of the last" if row["gain_is_past"] else "within", text.length(row["horizon_s"])))
     items.append(("sure", sure(row)))
     who = ", ".join(row["risk_to"])
     items.append(("risk", f"{row['risk']}{f' ({who})' if who else ''}" if row["risk"] else "none"))
     items.append(("mode", found.modes.get(str(row["class"]), "advise")))
+    return items
+
+
+def gains(row: AdviceRow) -> list[tuple[str, str]]:
+    """What following it would give, in GPU-hours and money; nothing where that is nothing."""
+    items = []
+    if row["gain_gpu_hours"] is None or row["gain_gpu_hours"]:
+        items.append(("would have left" if row["gain_is_past"] else "expected gain", expected(row)))
+    if row["gain_money"]:
+        items.append(("worth", text.money(row["gain_money"], row["currency"])))
     return items
 
 

@@ -1,7 +1,5 @@
 """What people are told of: the open cases of alerts. Effects: it draws."""
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 import streamlit as st
 
@@ -11,10 +9,6 @@ from service.charts.frame import rows
 from service.pages.data import queries
 from service.pages.parts.charted import grid
 from service.pages.parts.context import PageContext
-
-if TYPE_CHECKING:
-    pass
-
 
 FILTERS = ("node", "project", "user")
 

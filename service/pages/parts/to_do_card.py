@@ -15,7 +15,7 @@ from service import wording
 from service.charts.job_strip import Step, described, drawn
 from service.charts.theme import Theme
 from service.charts.window import Window
-from service.pages.parts.advised import expected, sure
+from service.pages.parts.advised import gains, sure
 from service.pages.parts.context import PageContext, Stage
 from service.pages.parts.evidence import draw_evidence, told
 from service.pages.parts.job_buttons import keep_box
@@ -141,12 +141,7 @@ def _what_to_do(scene: PageContext, card: Card) -> str:
 
 
 def _advised(scene: PageContext, row: AdviceRow) -> str:
-    items = []
-    if row["gain_gpu_hours"] is None or row["gain_gpu_hours"]:
-        items.append(("would have left" if row["gain_is_past"] else "expected gain", expected(row)))
-    if row["gain_money"]:
-        items.append(("worth", text.money(row["gain_money"], row["currency"])))
-    items += [("sure", sure(row)), ("risk", row["risk"] or "none")]
+    items = [*gains(row), ("sure", sure(row)), ("risk", row["risk"] or "none")]
     shown = "".join(f"<span>{escape(what)} <b>{escape(much)}</b></span>" for what, much in items)
     why = escape(wording.localized(str(row["why"]), scene.zone))
     return (

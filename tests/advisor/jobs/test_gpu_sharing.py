@@ -13,8 +13,8 @@ from advisor.jobs.gpu_sharing import (
     terms,
 )
 from advisor.jobs.model import Sharing, Submission
-from advisor.planner.transition import SHARED_RESERVE_BYTES
 from advisor.state.model import ProjectName
+from analytics.thresholds import SHARED_RESERVE_BYTES
 from collector.model import GpuUuid
 
 GIB = 1024**3

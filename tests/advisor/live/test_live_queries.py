@@ -1,7 +1,8 @@
 """What a decision reads from the store, counted by hand on the store of ``tests/analytics/world.py``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,38 @@ def test_decide_controller_looks_at_working_samples_only(ask: Ask) -> None:
     assert (row["uuid"], row["controller_p95_ratio"]) == (A0, pytest.approx(0.4))
 
 
+def of_one_job(folder: Path, use: Iterable[float], hours: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What ``decide_jobs`` and ``past_jobs`` say of the first ``hours`` of a job alone on a GPU.
+
+    ``use``: of each minute from noon on, as SM active.
+    """
+    claim = Allocation(uuid=GpuUuid("GPU-n"), holder=ONE_JOB, share=1.0, source=ClaimSource.SLURM)
+    rows = [
+        GpuSample(
+            uuid=GpuUuid("GPU-n"),
+            at_ms=NOON_MS + minute * MINUTE_MS,
+            width_ms=MINUTE_MS,
+            rung=Basis.SM_ACTIVE,
+            utilization_ratio=used,
+            memory_used_bytes=10 * GIB,
+            process_count=1,
+        )
+        for minute, used in enumerate(use, 1)
+    ]
+    past = History(
+        source="test",
+        gpus=(Gpu(uuid=GpuUuid("GPU-n"), node=NodeName("n"), memory_total_bytes=80 * GIB),),
+        samples=to_table(rows),
+        held=(HeldInterval(allocation=claim, from_ms=NOON_MS, to_ms=None),),
+    )
+    end_ms = NOON_MS + hours * HOUR_MS
+    with open_store(folder / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(past)
+        (now,) = run(reader, "decide_jobs", {"as_of": end_ms, "from_ts": NOON_MS}).to_pylist()
+        (ever,) = run(reader, "past_jobs", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
+    return now, ever
+
+
 @pytest.mark.parametrize(
     ("level", "peak", "excess"),
     [
@@ -73,31 +106,9 @@ def test_the_busiest_minutes_are_of_those_in_which_it_worked(
     tmp_path: Path, level: float, peak: float, excess: dict[float, float]
 ) -> None:
     """Two minutes in each 40 at 30 and 50% are a twentieth of the time: 19 of 20 minutes of all were at 0."""
-    claim = Allocation(uuid=GpuUuid("GPU-n"), holder=ONE_JOB, share=1.0, source=ClaimSource.SLURM)
-    rows = [
-        GpuSample(
-            uuid=GpuUuid("GPU-n"),
-            at_ms=NOON_MS + minute * MINUTE_MS,
-            width_ms=MINUTE_MS,
-            rung=Basis.SM_ACTIVE,
-            # who never works more than noise: the same over all minutes
-            utilization_ratio=level if level < 0.01 else {1: level, 2: 0.3}.get(minute % 40, 0.0),
-            memory_used_bytes=10 * GIB,
-            process_count=1,
-        )
-        for minute in range(1, 4 * 60 + 1)
-    ]
-    past = History(
-        source="test",
-        gpus=(Gpu(uuid=GpuUuid("GPU-n"), node=NodeName("n"), memory_total_bytes=80 * GIB),),
-        samples=to_table(rows),
-        held=(HeldInterval(allocation=claim, from_ms=NOON_MS, to_ms=None),),
-    )
-    end_ms = NOON_MS + 4 * HOUR_MS
-    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
-        store.write_history(past)
-        (now,) = run(reader, "decide_jobs", {"as_of": end_ms, "from_ts": NOON_MS}).to_pylist()
-        (ever,) = run(reader, "past_jobs", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
+    # who never works more than noise: the same over all minutes
+    use = (level if level < 0.01 else {1: level, 2: 0.3}.get(minute % 40, 0.0) for minute in range(1, 241))
+    now, ever = of_one_job(tmp_path, use, hours=4)
     assert now["utilization_p95_ratio"] == pytest.approx(peak)
     assert ever["utilization_p95_ratio"] == pytest.approx(peak)
     for told in (now["excess_ratios"], ever["excess_ratios"]):
@@ -111,35 +122,9 @@ def test_a_job_that_works_more_since_today_is_held_against_its_newest_day(tmp_pa
     So it worked 144 minutes at 0.2 and 360 at 1.0. Over 0.3 that is 360 x 0.7 / 504 = 0.5 of all its work,
     and 0.7 of its newest day's, in which it worked in those 6 h only.
     """
-    claim = Allocation(uuid=GpuUuid("GPU-n"), holder=ONE_JOB, share=1.0, source=ClaimSource.SLURM)
-    calm, rest, full = 24 * 60, 18 * 60, 6 * 60
-    rows = [
-        GpuSample(
-            uuid=GpuUuid("GPU-n"),
-            at_ms=NOON_MS + minute * MINUTE_MS,
-            width_ms=MINUTE_MS,
-            rung=Basis.SM_ACTIVE,
-            utilization_ratio=1.0
-            if minute > calm + rest
-            else 0.2
-            if minute <= calm and minute % 40 < 4
-            else 0.0,
-            memory_used_bytes=10 * GIB,
-            process_count=1,
-        )
-        for minute in range(1, calm + rest + full + 2)  # a minute is rolled up when the next one has come
-    ]
-    past = History(
-        source="test",
-        gpus=(Gpu(uuid=GpuUuid("GPU-n"), node=NodeName("n"), memory_total_bytes=80 * GIB),),
-        samples=to_table(rows),
-        held=(HeldInterval(allocation=claim, from_ms=NOON_MS, to_ms=None),),
-    )
-    end_ms = NOON_MS + 48 * HOUR_MS
-    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
-        store.write_history(past)
-        (now,) = run(reader, "decide_jobs", {"as_of": end_ms, "from_ts": NOON_MS}).to_pylist()
-        (ever,) = run(reader, "past_jobs", {"from_ts": NOON_MS, "to_ts": end_ms}).to_pylist()
+    calm = (0.2 if minute % 40 < 4 else 0.0 for minute in range(1, 24 * 60 + 1))
+    full = repeat(1.0, 6 * 60 + 1)  # a minute is rolled up when the next one has come
+    now, ever = of_one_job(tmp_path, chain(calm, repeat(0.0, 18 * 60), full), hours=48)
     assert now["excess_ratios"][5] == pytest.approx(0.7)
     assert now["excess_ratios"][18] == pytest.approx(0.05)
     assert ever["excess_ratios"][5] == pytest.approx(0.5), "a past is judged as a whole"

@@ -13,9 +13,10 @@ from advisor.planner.fair_share import fair_shares
 from advisor.planner.guard import approve
 from advisor.planner.limits import Lending, Limits, Mode, Order
 from advisor.planner.quota import allocated, quota_cover, upward
-from advisor.planner.transition import SHARED_RESERVE_BYTES, memory_beside, replay, transition
+from advisor.planner.transition import memory_beside, replay, transition
 from advisor.planner.validate import checked
 from advisor.state.model import ActionClass, ClusterState, Phase, Telemetry
+from analytics.thresholds import SHARED_RESERVE_BYTES
 from collector.model import JobKind
 from tests.advisor.planner.worlds import NOW_MS, clusters
 
