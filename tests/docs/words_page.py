@@ -12,24 +12,23 @@ from analytics.vocabulary.words import WORDS
 
 HEAD = """# Words
 
-Twelve words suffice to read everything that Fallow shows. Below them are the names on its screens and in its
-files. How each figure is computed is in [numbers](numbers.md). This page is written from the code, by
-`python -m tests.docs.words_page`.
+Twelve words suffice to read everything that Fallow shows; below them are the names on its screens and in its
+files. How each figure is computed: [numbers](numbers.md). Written from the code by `python -m tests.docs.words_page`.
 """
 
 
 def page() -> str:
     """The whole page."""
     states = ((state.label, f"`{state.key}`", state.meaning) for state in STATES)
-    findings = ((words.title, f"`{kind}`", words.says, words.remedy) for kind, words in KINDS.items())
+    findings = ((words.title, f"`{kind}`", words.says) for kind, words in KINDS.items())
     actions = ((words.label, f"`{kind}`", words.says) for kind, words in ACTIONS.items())
     parts = (
         HEAD,
         table(("word", "means"), ((f"**{word}**", means) for word, means in WORDS.items())),
         "## What a GPU is doing\n\nEvery GPU is in exactly one state in each 30 seconds.\n",
         table(("on screens", "in files", "means"), states),
-        "## What may be wrong\n\n[Findings](findings.md) tells how each is told from its neighbours.\n",
-        table(("on screens", "in files", "is", "what to do"), findings),
+        "## What may be wrong\n\nWhat to do stands beside each on screens; [findings](findings.md) has the rules.\n",
+        table(("on screens", "in files", "is"), findings),
         "## What can be done\n\nA site switches each on by itself: [act safely](act-safely.md).\n",
         table(("on screens", "in files", "is"), actions),
     )
