@@ -13,7 +13,8 @@ from analytics.vocabulary.words import WORDS
 HEAD = """# Words
 
 Twelve words suffice to read everything that Fallow shows; below them are the names on its screens and in its
-files. How each figure is computed: [numbers](numbers.md). Written from the code by `python -m tests.docs.words_page`.
+files. How each figure is computed: [numbers](numbers.md). This page is written from the code by
+`python -m tests.docs.words_page`.
 """
 
 
@@ -27,7 +28,7 @@ def page() -> str:
         table(("word", "means"), ((f"**{word}**", means) for word, means in WORDS.items())),
         "## What a GPU is doing\n\nEvery GPU is in exactly one state in each 30 seconds.\n",
         table(("on screens", "in files", "means"), states),
-        "## What may be wrong\n\nWhat to do stands beside each on screens; [findings](findings.md) has the rules.\n",
+        "## What may be wrong\n\nScreens say what to do; [findings](findings.md) has the rules.\n",
         table(("on screens", "in files", "is"), findings),
         "## What can be done\n\nA site switches each on by itself: [act safely](act-safely.md).\n",
         table(("on screens", "in files", "is"), actions),
