@@ -21,7 +21,8 @@ def reducer(replica: Replica, group: Group, *, resized: bool, spare: Storage) ->
     recipe, model = replica.recipe, replica.model
     notes = NOTES + (group.world_size if recipe.balance_by_speed else 0)
     if recipe.deterministic:
-        return Tree(model, group, notes, spare, replica.buffers)
+        alone = group.world_size == 1 and not resized
+        return Tree(model, group, notes, spare, replica.buffers, alone=alone)
     if group.world_size == 1 and not resized:
         return Local(model)
     return Plain(model, group, notes, spare, buffers=replica.buffers)

@@ -110,15 +110,22 @@ class Tree:
         notes: int,
         spare: Storage | None = None,
         buffers: Buffers | None = None,
+        *,
+        alone: bool = False,
     ):
+        """``alone``: no other worker can come, so all but the loss and the buffers is known on the host."""
         self._group = group
         self._flat = Flat(model, TALLIES + notes, buffers=buffers)
+        self._leaves_unread = alone and self._flat.device.type != "cpu"
         self._no_notes = [0.0] * (1 + notes)
         self._stack: Stack[Storage] = []
         self._left = list(spare or ())
         self._spare: list[Storage] = []
         self._landed: dict[tuple[int, int], torch.Tensor] = {}
         self._sparse: set[int] = set()
+        self._counts: Stack[torch.Tensor] = []
+        self._counted = 0
+        self._present: set[int] = set()
         self._exchanging = False
 
     def begin(self) -> None:
@@ -127,6 +134,7 @@ class Tree:
         self._spare += [storage for _, storage in self._stack]
         self._stack = []
         self._sparse = set()
+        self._counts, self._counted, self._present = [], 0, set()
 
     def begin_micro_batch(self, last: bool) -> None:
         """Back to the buffers of the step's beginning."""
@@ -137,6 +145,10 @@ class Tree:
         leaf = Node(0, index)
         extras = [loss, count or 0.0, count is not None, *self._no_notes]
         self._sparse |= self._flat.sparse()
+        if self._leaves_unread:
+            self._present |= self._flat.present()
+            self._counted += count is not None
+            push(self._counts, leaf, torch.tensor(count or 0.0, dtype=self._flat.numbers_dtype), torch.add)
         if self._stack and self._stack[-1][0] == Node(0, index - 1) and index % 2 == 1:
             sibling = self._stack.pop()[1]
             self._flat.add(sibling, fraction, extras)
@@ -156,6 +168,8 @@ class Tree:
             own.add_(to_device([mark, *notes], own.dtype, own.device))
         total = self._total(blocks)
         self.begin_micro_batch(last=True)
+        if self._leaves_unread and self._flat.buffers.settle_unread_on(self._flat.device):
+            return self._finish_unread(total, max(stop for _, stop in blocks), notes)
         numbers = self._flat.numbers(total)
         check_whole(self._group, numbers[TALLIES - 1], mark * sum(start < stop for start, stop in blocks))
         totals = self._flat.read(total, numbers)
@@ -163,6 +177,17 @@ class Tree:
         self._spare.append(total)
         loss, count, counted, _, *rest = totals.extras
         return Summed(loss, count, round(counted), tuple(rest))
+
+    def _finish_unread(self, total: Storage, leaves: int, notes: Sequence[float]) -> Summed:
+        """The same to the bit, waiting for no device: counts are added along the tree on the host as well."""
+        self._flat.take_unread(total, self._present)
+        for number in self._sparse:
+            parameter = self._flat.parameters[number]
+            assert parameter.grad is not None
+            parameter.grad = parameter.grad.to_sparse(1)  # waits: how many rows there are, the device knows
+        self._spare.append(total)
+        loss = self._flat.extras(total)[0].double()  # as a number that was read is, for what it is scaled by
+        return Summed(loss, float(root(self._counts, leaves, torch.add)), self._counted, tuple(notes))
 
     def close(self) -> Storage:
         """Give up all parts. What still travels keeps its memory."""

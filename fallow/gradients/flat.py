@@ -11,7 +11,7 @@ and can travel, while the pass is still busy with the layers before it. Buckets 
 known only at the end of a step (running statistics, and the numbers of the tail) lies in the last buckets.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -209,6 +209,10 @@ class Flat:
         tail = _view(storage, self.layout.tail)
         tail.add_(row_of(self._tail(extras, present, len(self.sparse())), tail.dtype, tail.device))
 
+    def present(self) -> set[int]:
+        """Which parameters, by their number, have a gradient."""
+        return {number for number, parameter in enumerate(self.parameters) if parameter.grad is not None}
+
     def sparse(self) -> set[int]:
         """Which parameters, by their number, have a gradient that isn't dense."""
         return {
@@ -250,15 +254,33 @@ class Flat:
         extras, (odd, *rest) = numbers[: self._extras], numbers[self._extras :]
         present = tuple([mark > 0 for mark in rest[: len(self.parameters)]])
         changes = rest[len(self.parameters) :]
-        for parameter, view, had in zip(self.parameters, self.gradients(storage), present, strict=True):
-            parameter.grad = view if had else None
+        self._give(storage, present)
         marks, moves = changes[: self.buffers.marks], changes[self.buffers.marks :]
         tables = self.buffers.settle(self._statistics(storage), marks, moves)
         return Totals(extras=extras, present=present, odd=round(odd), tables=tables)
 
+    def take_unread(self, storage: Storage, present: Container[int]) -> None:
+        """As ``read``, and what follows it, for what this worker alone gave; waits for no device. ``present``
+        are the numbers of the parameters that had a gradient.
+        """
+        self._give(storage, [number in present for number in range(len(self.parameters))])
+        changes = _view(storage, self.layout.tail)[self._extras + 1 + len(self.parameters) :]
+        marks, moves = changes[: self.buffers.marks], changes[self.buffers.marks :]
+        self.buffers.settle_unread(self._statistics(storage), marks, moves)
+
+    @property
+    def numbers_dtype(self) -> torch.dtype:
+        """Of the tail, in which all numbers are summed."""
+        return self.layout.dtypes[self.layout.tail.bucket]
+
     def extras(self, storage: Storage) -> torch.Tensor:
         """The extra numbers in ``storage``, as a view."""
         return _view(storage, self.layout.tail)[: self._extras]
+
+    def _give(self, storage: Storage, present: Iterable[bool]) -> None:
+        """Each parameter its summed gradient, if there was one."""
+        for parameter, view, had in zip(self.parameters, self.gradients(storage), present, strict=True):
+            parameter.grad = view if had else None
 
     def _tail(
         self, extras: Sequence[float | torch.Tensor], present: Sequence[bool], odd: int

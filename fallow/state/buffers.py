@@ -120,6 +120,46 @@ class Buffers:
         _put(took)
         return tuple([at for at, mark in enumerate(marks[len(self._statistics) :]) if mark > 0])
 
+    def settle_unread_on(self, device: torch.device) -> bool:
+        """Whether ``settle_unread`` comes to what ``settle`` does: all lie on ``device``, each in memory of
+        its own. Of two that share memory, the one that nobody changed must not be written back.
+        """
+        here = [buffer.now() for buffer in self._all]
+        tensors = [tensor for tensor in here if tensor is not None]
+        storages = {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()}
+        return len(storages) == sum(tensor.numel() > 0 for tensor in tensors) and not any(
+            tensor.device != device or overlaps(tensor) for tensor in tensors
+        )
+
+    def settle_unread(
+        self, averages: Sequence[torch.Tensor], marks: torch.Tensor, moves: torch.Tensor
+    ) -> None:
+        """As ``settle`` and ``settle_tables``, to the bit, where no other worker gave anything: the device
+        chooses by the ``marks`` that it computed, and nobody waits for them. Call it after ``rewind``.
+        """
+        if not self._all:
+            return
+        changed = marks > 0
+        took = [
+            (buffer, torch.where(changed[at], average, buffer.there()))
+            for at, (buffer, average) in enumerate(zip(self._statistics, averages, strict=True))
+            if buffer.is_here()
+        ]
+        for number, table in enumerate(self._tables):
+            if table.is_here() and number in self._moved:
+                before, moved = table.there(), self._moved[number]
+                value = before.to(moved.dtype) + moved
+                value = value.clamp(0, 1) if before.dtype == torch.bool else value
+                mark = changed[len(self._statistics) + number]
+                took.append((table, torch.where(mark, value.to(before.dtype), before)))
+        pairs = zip(self._counters, moves.round().to(torch.int64).unbind(), strict=True)
+        counting = [(counter, moved) for counter, moved in pairs if counter.is_here()]
+        if counting:
+            before_moved = [counter.memory().to(torch.int64).reshape(()) for counter, _ in counting]
+            after = torch._foreach_add(before_moved, [moved for _, moved in counting])
+            took += [(c, value.view(c.like.shape)) for (c, _), value in zip(counting, after, strict=True)]
+        _put(took)
+
     def movement(self, tables: Sequence[int], device: torch.device) -> torch.Tensor:
         """How far this worker moved these tables, in one row of numbers to be summed on ``device``."""
         moved = [
@@ -211,15 +251,16 @@ class _Buffer:
         """Whether it has other bits now; on a GPU nobody waits for the answer yet."""
         if self.copied_bits is None:
             self.copied_bits = _bits(self.memory())
-        now, before = _bits(self._there()), self.copied_bits
+        now, before = _bits(self.there()), self.copied_bits
         return not torch.equal(now, before) if now.is_cpu else torch.ne(now, before).any()
 
     def movement(self) -> torch.Tensor:
         """How far whole numbers went; yes and no in little room, for they are masks and large."""
         wide = torch.int16 if self.like.dtype == torch.bool else torch.int64
-        return self._there().to(wide) - self.memory().to(wide)
+        return self.there().to(wide) - self.memory().to(wide)
 
-    def _there(self) -> torch.Tensor:
+    def there(self) -> torch.Tensor:
+        """What is there, which somebody made sure of."""
         buffer = self.now()
         assert buffer is not None
         return buffer.detach() if buffer.requires_grad else buffer

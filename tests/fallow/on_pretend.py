@@ -33,6 +33,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "the same, clipped": {"driven": True, "max_grad_norm": 1.0},
     "alone, deterministic": {"deterministic": True},
     "deterministic, in a world of one that may grow": {"driven": True, "deterministic": True},
+    "alone, deterministic, with buffers of each kind": {"deterministic": True, "build": "busy"},
+    "alone, deterministic, with losses that are counted": {"deterministic": True, "counts": True},
 }
 
 
@@ -44,13 +46,59 @@ def network() -> nn.Module:
     return net
 
 
+class Busy(nn.Module):
+    """Changes a buffer of each kind, as modules do: within, or by a new one in its place; some not in each
+    step, one of another shape for a while.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passes = 0
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("still", torch.full((2, 2), float("nan")))
+        self.register_buffer("seldom", torch.ones(3))
+        self.register_buffer("grows", torch.ones(1))
+        self.register_buffer("seen", torch.zeros(8, dtype=torch.bool))
+        self.register_buffer("bins", torch.zeros(4, dtype=torch.int32))
+        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.passes += 1
+        self.mean = self.mean * 0.9 + x.detach().mean(0) * 0.1
+        self.seen[self.passes % 8] = True
+        self.bins += (x.detach() > 0).sum(0)
+        self.count = self.count + len(x)
+        if self.passes % 5 == 0:
+            self.seldom += x.detach().amax()
+        self.grows = torch.ones(2 if self.passes == 3 else 1, device=x.device) * self.passes
+        return x
+
+
+def busy() -> nn.Module:
+    """One that changes buffers, has a table that only some rows get a gradient of, and a tail of float32."""
+    return nn.Sequential(Busy(), *network())
+
+
+def weights(y: torch.Tensor) -> float:
+    """Of the classes of a micro-batch: a count that is no whole number, so its sums are rounded."""
+    return float(torch.tensor([0.1, 1.7])[y].sum())
+
+
 def task() -> torch.utils.data.Dataset[tuple[torch.Tensor, ...]]:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(160, 4, generator=generator)
     return torch.utils.data.TensorDataset(x, torch.randint(0, 2, (160,), generator=generator))
 
 
-def train(device: str, *, driven: bool = False, cap: int = 8, **options: Any) -> tuple[list[str], list[int]]:
+def train(
+    device: str,
+    *,
+    driven: bool = False,
+    cap: int = 8,
+    build: str = "network",
+    counts: bool = False,
+    **options: Any,
+) -> tuple[list[str], list[int]]:
     """The losses of a training, exactly, and a sum over each part of its state; and each step's waits."""
     own = choose.reducer
     if driven:  # as under a controller, which would take processes
@@ -60,7 +108,7 @@ def train(device: str, *, driven: bool = False, cap: int = 8, **options: Any) ->
 
         choose.reducer = resized
     try:
-        net = network().to(device)
+        net = {"network": network, "busy": busy}[build]().to(device)
         trainer = fallow.connect(device, environment={}).elastic(
             net, torch.optim.AdamW(net.parameters()), global_batch=16, max_micro_batch=cap, seed=3, **options
         )
@@ -68,7 +116,8 @@ def train(device: str, *, driven: bool = False, cap: int = 8, **options: Any) ->
         for _, batches in trainer.steps(task(), STEPS):
             pretend.waits.clear()
             for x, y in batches:
-                trainer.backward(nn.functional.cross_entropy(net(x.to(device)), y.to(device)))
+                loss = nn.functional.cross_entropy(net(x.to(device)), y.to(device))
+                trainer.backward(loss, count=weights(y) if counts else None)
             done = trainer.step()
             assert done is not None
             learned.append(done)
@@ -150,11 +199,16 @@ def waits() -> list[dict[str, Any]]:
     return found
 
 
-def not_finite(path: Path) -> dict[str, Any]:
+def not_finite(path: Path, *, deterministic: bool) -> dict[str, Any]:
     """A training alone whose losses are nan from step 3 on: the step it ends at, why, and what is saved."""
     net = network().to(pretend.NAME)
     trainer = fallow.connect(pretend.NAME, environment={}).elastic(
-        net, torch.optim.AdamW(net.parameters()), global_batch=16, max_micro_batch=8, checkpoint=path
+        net,
+        torch.optim.AdamW(net.parameters()),
+        global_batch=16,
+        max_micro_batch=8,
+        checkpoint=path,
+        deterministic=deterministic,
     )
     step = -1
     try:
@@ -305,7 +359,9 @@ def main() -> None:
         "one-training": lambda: trainings(["alone"]),
         "resized": lambda: resized(24, {2: 3, 10: 2}),
         "resized-once": lambda: resized(12, {2: 2}),
-        "not-finite": lambda: not_finite(folder / "not-finite.pt"),
+        "not-finite": lambda: [
+            not_finite(folder / f"{word}.pt", deterministic=word == "tree") for word in ("plain", "tree")
+        ],
         "resumed": lambda: resumed(folder / "resumed.pt"),
     }
     print(json.dumps({name: parts[name]() for name in names}))

@@ -1,5 +1,6 @@
 """Whatever a model keeps in buffers, and however it changes them, is the same in all workers."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +249,75 @@ def test_a_checkpoint_from_before_those_were_kept_is_taken_up() -> None:
     state["buffers"] = {"level": torch.ones(3), "gone": torch.ones(1), "layer.none": torch.ones(1)}
     replica.load(state)  # other places, other shapes: left as they are
     assert model.level.tolist() == [0, 0]
+
+
+class Moving(nn.Module):
+    """A buffer of each kind; ``change`` moves some of them, or has one of another length for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor([0.1, 1 / 3, float("nan"), -0.0]))
+        self.register_buffer("wave", torch.zeros(2, dtype=torch.complex64))
+        self.register_buffer("bins", torch.arange(5))
+        self.register_buffer("seen", torch.arange(6) % 2 == 0)
+        self.register_buffer("passes", torch.zeros(1, dtype=torch.int32))
+
+    def change(self, chance: random.Random) -> None:
+        for name, buffer in list(self._buffers.items()):
+            assert buffer is not None
+            length = {"mean": 4, "wave": 2, "bins": 5, "seen": 6, "passes": 1}[name]
+            other = ~buffer if buffer.dtype == torch.bool else buffer + 1
+            match chance.randrange(4):
+                case 0 if len(buffer) == length:
+                    buffer.copy_(other)
+                case 1 if len(buffer) == length:
+                    self._buffers[name] = other
+                case 2:
+                    self._buffers[name] = torch.cat([buffer, buffer])
+                case 3:
+                    self._buffers[name] = buffer[:length].clone()  # as it was, elsewhere
+
+
+def settled(model: Moving, *, read: bool, seed: int) -> Found:
+    """The buffers after two steps of three micro-batches, which one worker settles, reading marks or not."""
+    chance, buffers = random.Random(seed), Buffers(model)
+    for _ in range(2):
+        buffers.keep()
+        sums = [torch.zeros_like(like, device="cpu") for like in buffers.statistics]
+        marks, moves = torch.zeros(buffers.marks), torch.zeros(buffers.counters)
+        for _ in range(3):
+            buffers.rewind()
+            model.change(chance)
+            for total, value in zip(sums, buffers.values(), strict=True):
+                if value is not None:
+                    total.add_(value * 0.3)  # not a third: to average what nobody changed would change it
+            changes = buffers.look()
+            marks += torch.tensor(changes.marks)
+            moves += torch.tensor(changes.moves)
+        buffers.rewind()
+        if read:
+            tables = buffers.settle(sums, marks.tolist(), moves.tolist())
+            if tables:
+                buffers.settle_tables(tables, buffers.movement(tables, CPU))
+        else:
+            buffers.settle_unread(sums, marks, moves)
+    return {name: value.clone() for name, value in model.named_buffers()}
+
+
+def test_what_one_worker_settles_unread_has_the_bits_of_what_is_read() -> None:
+    for seed in range(80):
+        assert_same_bits(settled(Moving(), read=False, seed=seed), settled(Moving(), read=True, seed=seed))
+
+
+def test_buffers_that_share_memory_or_lie_elsewhere_are_read_before_they_are_settled() -> None:
+    def may_stay_unread(**named: "torch.Tensor") -> bool:
+        model = nn.Module()
+        for name, value in named.items():
+            model.register_buffer(name, value)
+        return Buffers(model).settle_unread_on(CPU)
+
+    base = torch.zeros(4)
+    assert may_stay_unread(one=base, other=torch.zeros(4), empty=torch.zeros(0), none=torch.zeros(0))
+    assert not may_stay_unread(one=base, part=base[:2])
+    assert not may_stay_unread(wide=torch.zeros(1).expand(4))
+    assert not may_stay_unread(one=base, away=torch.zeros(4, device="meta"))

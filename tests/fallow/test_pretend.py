@@ -77,18 +77,17 @@ def test_alone_a_step_waits_for_its_device_no_more_than_a_plain_loop_and_driven_
 ) -> None:
     """However many micro-batches it has: a wait in each would be hidden on a CPU, and felt on a GPU."""
     for found in parts["waits"]:
-        alone = found["name"].startswith("alone") and "deterministic" not in found["name"]
-        assert found["beyond"] == (0 if alone else 1), found
+        assert found["beyond"] == (0 if found["name"].startswith("alone") else 1), found
 
 
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_ends_a_training_that_waits_for_nothing_and_is_never_saved(
     parts: dict[str, Any],
 ) -> None:
-    found = parts["not-finite"]
-    assert found["ended"] == 3, "asked to save, it looked"
-    assert "step 3: the loss over the global batch is nan; the parameters were updated by it" in found["why"]
-    assert found["saved"] == 2
+    for found in parts["not-finite"]:
+        assert found["ended"] == 3, "asked to save, it looked"
+        assert "step 3: the loss over the global batch is nan; the parameters were updated by" in found["why"]
+        assert found["saved"] == 2
 
 
 @pytest.mark.slow
