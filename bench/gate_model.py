@@ -8,7 +8,7 @@ figure. The device does what is queued in order: behind a foreground's work nobo
 import random
 import tempfile
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,6 +88,9 @@ class Marks:
     def __init__(self, world: World) -> None:
         self._world = world
 
+    def use(self, devices: Collection[object]) -> None:
+        """It has one."""
+
     def mark(self) -> float:
         """When all that is queued will be done."""
         self._world.pass_s(MARK_S)
@@ -101,7 +104,7 @@ class Marks:
         """Until it comes, and what waiting takes besides."""
         self._world.pass_s(mark - self._world.now_s + AWAIT_S)
 
-    def between_s(self, earlier: float, later: float) -> float:
+    def between_s(self, earlier: float, later: float, devices: Collection[object]) -> float:
         """Seconds on the device."""
         return later - earlier
 

@@ -131,17 +131,25 @@ def announcer(device: torch.device, environment: Mapping[str, str] = os.environ)
     if not path:
         return Announcer(None)
     try:
-        return Announcer(attach(_own_page(Path(path), environment)), partial(_is_waiting, device))
+        return Announcer(attach(_own_page(Path(path), environment, device)), partial(_is_waiting, device))
     except PageError as error:
         LOG.warning("idle gaps are not announced: %s", error)
         return Announcer(None)
 
 
-def _own_page(path: Path, environment: Mapping[str, str]) -> Path:
-    """The page itself, or the one in that folder of the first GPU that this process sees."""
+def _own_page(path: Path, environment: Mapping[str, str], device: torch.device) -> Path:
+    """The page itself, or the one in that folder of ``device`` among the GPUs that this process sees. Raises:
+    PageError where it does not see so many.
+    """
     if not path.is_dir():
         return path
-    return path / environment.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].replace("/", "_")
+    number: int | None = device.index
+    if number is None:
+        number = int(torch.cuda.current_device()) if torch.cuda.is_initialized() else 0
+    words = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if number >= len(words):
+        raise PageError(f"{path} has no page for {device}: CUDA_VISIBLE_DEVICES names {len(words)}")
+    return path / words[number].strip().replace("/", "_")
 
 
 def _is_waiting(device: torch.device) -> bool:

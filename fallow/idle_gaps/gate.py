@@ -11,8 +11,10 @@ import os
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from pathlib import Path
+
+import torch
 
 from fallow.idle_gaps import hooks
 from fallow.idle_gaps.marks import LATELY, DeviceMarks, Mark, Marks, Piece
@@ -69,10 +71,12 @@ class Gate:
         self._unmarked_s = self._ahead_s = self._step_s = 0.0
         self._one = threading.Lock()  # of two GPUs each has a thread that goes backward
 
-    def pass_through(self, name: Hashable) -> None:
-        """End the piece before, and wait until the one of this name fits into what is left of a gap."""
+    def pass_through(self, name: Hashable, devices: Collection[torch.device] = ()) -> None:
+        """End the piece before, and wait until the one of this name, which will run on these devices, fits
+        into what is left of a gap.
+        """
         with self._one:
-            self._pass(name)
+            self._pass(name, devices)
 
     def usual_s(self, name: Hashable) -> float | None:
         """How long a piece takes, in seconds; None while it is little known."""
@@ -91,8 +95,10 @@ class Gate:
             self.page.end_background_step(self._step_s)
         self._step_s = 0.0
 
-    def _pass(self, name: Hashable) -> None:
+    def _pass(self, name: Hashable, devices: Collection[torch.device]) -> None:
         piece = self._pieces[name]
+        piece.devices = devices
+        self._marks.use(devices)
         is_measured = piece.runs < LATELY or piece.runs % MEASURED_EVERY == 0
         mark = None
         if is_measured or self._measured_from is not None or self._unmarked_s >= MARK_EVERY_S:
@@ -131,7 +137,7 @@ class Gate:
             self._ahead_s -= seconds
             while self._measured and self._measured[0][2] is mark:
                 piece, began, ended = self._measured.popleft()
-                lasted_s = self._marks.between_s(began, ended)
+                lasted_s = self._marks.between_s(began, ended, piece.devices)
                 if lasted_s is not None:
                     piece.lasted(lasted_s)
         if not self._queue:

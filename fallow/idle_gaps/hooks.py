@@ -7,7 +7,7 @@ captured runs as one piece, behind the gate before it.
 
 import math
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, Protocol
 
@@ -47,8 +47,8 @@ Not their subclasses, of which nothing is known."""
 class Gates(Protocol):
     """What stands at the hooks: ``fallow.idle_gaps.gate.Gate``, or what measures in its place."""
 
-    def pass_through(self, name: Hashable) -> None:
-        """Wait until the piece of this name may be launched."""
+    def pass_through(self, name: Hashable, devices: Collection[torch.device] = ()) -> None:
+        """Wait until the piece of this name, which runs on these devices, may be launched."""
 
     def usual_s(self, name: Hashable) -> float | None:
         """How long a piece takes; None while it is little known."""
@@ -64,7 +64,7 @@ def put(gate: Gates) -> Callable[[], None]:
     """
     hooked: dict[int, weakref.ref[torch.Tensor]] = {}
 
-    def before_layer(module: nn.Module, _: Any) -> None:
+    def before_layer(module: nn.Module, args: Any) -> None:
         if module._modules or not _is_eager():
             return
         for parameter in module._parameters.values():
@@ -74,11 +74,11 @@ def put(gate: Gates) -> Callable[[], None]:
                     hooked[id(parameter)] = weakref.ref(parameter)
                     parameter.register_post_accumulate_grad_hook(after_gradient)
                 break
-        gate.pass_through(("layer", id(module)))
+        gate.pass_through(("layer", id(module)), _devices_of(module, args))
 
     def after_gradient(parameter: torch.Tensor) -> None:
         if _is_eager():
-            gate.pass_through(("gradient", id(parameter)))
+            gate.pass_through(("gradient", id(parameter)), (parameter.device,))
 
     put_there = ExitStack()
     put_there.callback(register_module_forward_pre_hook(before_layer).remove)
@@ -93,6 +93,18 @@ def _is_eager() -> bool:
     return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
+def _devices_of(module: nn.Module, args: Any) -> tuple[torch.device, ...]:
+    """Where a layer runs: where its parameters lie, or what it is called with. None if it doesn't show."""
+    for tensor in (*module._parameters.values(), *args):
+        if isinstance(tensor, torch.Tensor):
+            return (tensor.device,)
+    return ()
+
+
+def _devices_in(groups: Iterable[dict[str, Any]]) -> set[torch.device]:
+    return {parameter.device for group in groups for parameter in group["params"]}
+
+
 class _Gated(list[dict[str, Any]]):
     """Parameter groups with a gate before each, whenever an optimizer's step goes through them."""
 
@@ -102,7 +114,7 @@ class _Gated(list[dict[str, Any]]):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for name, group in zip(self._names, super().__iter__(), strict=True):
-            self._gate.pass_through(name)
+            self._gate.pass_through(name, _devices_in([group]))
             yield group
 
 
@@ -122,7 +134,7 @@ class _Parts:
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """What the step is called with, in place of these."""
         if type(optimizer) not in ELEMENTWISE or not _is_eager():
-            self._gate.pass_through(("optimizer", id(optimizer)))
+            self._gate.pass_through(("optimizer", id(optimizer)), _devices_in(optimizer.param_groups))
             return None
         wanted = self._wanted.get(optimizer, 1)
         groups = _cut(optimizer.param_groups, wanted)

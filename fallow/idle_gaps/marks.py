@@ -1,12 +1,14 @@
 """Where a background job's device has got to, and how long its pieces take there.
 
 A mark is put behind what was launched. On a GPU it is an event in the queue, so the host goes on and asks
-later; on a processor all that was launched is done, and a mark is the time.
+later; on a processor all that was launched is done, and a mark is the time. A job may use several devices,
+none of which need be the current one: a mark is put on each that a piece ran on.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -24,66 +26,99 @@ Mark = Any
 
 
 class Marks(Protocol):
-    """Ends of what was launched so far, of one device."""
+    """Ends of what was launched so far."""
+
+    def use(self, devices: Collection[torch.device]) -> None:
+        """Something is about to be launched on these: marks lie there as well from now on."""
 
     def mark(self) -> Mark:
         """The end of all that was launched up to now."""
 
     def is_done(self, mark: Mark) -> bool:
-        """Whether the device has got there."""
+        """Whether all devices have got there."""
 
     def wait(self, mark: Mark) -> None:
-        """Until it has."""
+        """Until they have."""
 
-    def between_s(self, earlier: Mark, later: Mark) -> float | None:
-        """Seconds on the device from one to the other, the later one done; None where that has no meaning."""
+    def between_s(self, earlier: Mark, later: Mark, devices: Collection[torch.device]) -> float | None:
+        """Seconds from one to the other on these devices, the later one done: the longest of theirs. None
+        where that has no meaning.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMark:
+    """The host's time, and an event of each device that has a queue."""
+
+    at_s: float
+    events: dict[torch.device, Any] = field(default_factory=dict)
 
 
 class DeviceMarks:
-    """Of the GPU that this process uses, once it uses one; of the processor before, and without one."""
+    """Of the devices that pieces were launched on; of the current GPU as long as none was named."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
+        self._queues: dict[torch.device, Any] = {}
 
-    def mark(self) -> Mark:
-        """An event of the current stream, or the time."""
-        if not torch.cuda.is_initialized():
-            return self._now_s()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+    def use(self, devices: Collection[torch.device]) -> None:
+        """Those that do at once what they are asked, as processors, need no events."""
+        for device in devices:
+            if device not in self._queues and device.type not in ("cpu", "meta"):
+                module = torch.get_device_module(device)
+                if hasattr(module, "Event") and hasattr(module, "current_stream"):
+                    self._queues[device] = module
 
-    def is_done(self, mark: Mark) -> bool:
+    def mark(self) -> DeviceMark:
+        """An event of each one's current stream."""
+        if not self._queues and torch.cuda.is_initialized():
+            self.use([torch.device("cuda", torch.cuda.current_device())])
+        mark = DeviceMark(self._now_s())
+        for device, module in self._queues.items():
+            event = module.Event(enable_timing=True)
+            event.record(module.current_stream(device))
+            mark.events[device] = event
+        return mark
+
+    def is_done(self, mark: DeviceMark) -> bool:
         """The host is not held up."""
-        return isinstance(mark, float) or bool(mark.query())
+        return all(event.query() for event in mark.events.values())
 
-    def wait(self, mark: Mark) -> None:
+    def wait(self, mark: DeviceMark) -> None:
         """The host turns meanwhile: sleeping would cost more than what is waited for."""
-        if not isinstance(mark, float):
-            mark.synchronize()
+        for event in mark.events.values():
+            event.synchronize()
 
-    def between_s(self, earlier: Mark, later: Mark) -> float | None:
-        """By the device's own clock."""
-        if isinstance(earlier, float) and isinstance(later, float):
-            return later - earlier
-        if isinstance(earlier, float) or isinstance(later, float) or earlier.device != later.device:
-            return None
-        if not earlier.query():
-            return None  # of another stream
-        return float(earlier.elapsed_time(later)) / 1000
+    def between_s(
+        self, earlier: DeviceMark, later: DeviceMark, devices: Collection[torch.device]
+    ) -> float | None:
+        """By the devices' own clocks; by the host's where none of them has a queue."""
+        own = [device for device in devices or later.events if device in self._queues]
+        if not own:
+            known = devices or earlier.events.keys() == later.events.keys()
+            return later.at_s - earlier.at_s if known else None
+        lasted_s = []
+        for device in own:
+            began, ended = earlier.events.get(device), later.events.get(device)
+            if began is None or ended is None or not began.query():
+                return None  # of before its first use, or of another stream
+            lasted_s.append(float(began.elapsed_time(ended)) / 1000)
+        return max(lasted_s)
 
 
 class Piece:
     """How long one piece usually takes: its upper quartile of late, so that a stray run counts for nothing.
 
     Its longest run would not do: one that met the foreground lasts as long as the foreground's work.
-    ``middle_s`` is the median, 0 before it was measured: what the piece is counted as.
+    ``middle_s`` is the median, 0 before it was measured: what the piece is counted as. ``devices`` are those
+    that it was launched on last.
     """
 
-    __slots__ = ("_lately", "middle_s", "runs", "usual_s")
+    __slots__ = ("_lately", "devices", "middle_s", "runs", "usual_s")
 
     def __init__(self) -> None:
         self._lately: deque[float] = deque(maxlen=LATELY)
+        self.devices: Collection[torch.device] = ()
         self.runs = 0
         self.usual_s = FIRST_S
         self.middle_s = 0.0

@@ -17,6 +17,9 @@ from fallow.burst.profile import profile
 from fallow.burst.table import every_layer
 from fallow.errors import LossError
 from fallow.gradients import choose
+from fallow.idle_gaps import hooks
+from fallow.idle_gaps import page as pages
+from fallow.idle_gaps.gate import Gate
 from fallow.process_group import chunks
 from fallow.process_group.collectives import Group
 from fallow.process_group.state_transfer import receive_state, send_state
@@ -347,6 +350,31 @@ def profiled() -> dict[str, Any]:
     return {"times": times, "waits": list(pretend.waits)}
 
 
+def gated(path: Path) -> dict[str, Any]:
+    """A background job with layers on the device, which is not the current one, and one on the CPU beside
+    it: how long each is taken to last, and whether the page says amid a layer that the device works.
+    """
+    with pages.create(path) as page:
+        page.allow(is_allowed=True)
+        page.end_step(alone_s=None, recent_s=None, share=1.0)
+        page.open_gap(50.0)
+        gate = Gate(page)
+        layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)).to(pretend.NAME)
+        beside = nn.Linear(4, 4)
+        take_away = hooks.put(gate)
+        try:
+            for _ in range(6):
+                layers(torch.zeros(2, 4).to(pretend.NAME))
+                beside(torch.zeros(2, 4))
+            layers[0](torch.zeros(2, 4).to(pretend.NAME))
+            gate.end_piece()
+            works = page._whole[pages.PIECE_BEGAN] != 0
+        finally:
+            take_away()
+    names = [("layer", id(layer)) for layer in (*layers, beside)]
+    return {"lasts_s": [gate.usual_s(name) for name in names], "works": works}
+
+
 def main() -> None:
     torch.set_num_threads(1)
     assert devices.NAME == pretend.NAME
@@ -356,6 +384,7 @@ def main() -> None:
         "waits": waits,
         "handed": handed,
         "profiled": profiled,
+        "gated": lambda: gated(folder / "page"),
         "one-training": lambda: trainings(["alone"]),
         "resized": lambda: resized(24, {2: 3, 10: 2}),
         "resized-once": lambda: resized(12, {2: 2}),

@@ -1,6 +1,7 @@
 """What a gate lets through, how much it lets into the queue, and what it takes a piece to last."""
 
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,8 @@ class Device:
         self.free_s = max(self.clock.s, self.free_s) + seconds
         self.most_s = max(self.most_s, self.free_s - self.clock.s)
 
+    def use(self, devices: Collection[object]) -> None: ...
+
     def mark(self) -> float:
         return max(self.clock.s, self.free_s)
 
@@ -130,7 +133,7 @@ class Device:
     def wait(self, mark: float) -> None:
         self.clock.sleep(max(0.0, mark - self.clock.s))
 
-    def between_s(self, earlier: float, later: float) -> float:
+    def between_s(self, earlier: float, later: float, devices: Collection[object]) -> float:
         return later - earlier
 
 

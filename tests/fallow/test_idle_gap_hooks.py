@@ -1,7 +1,7 @@
 """Where gates stand in a model and an optimizer of torch, and that a step in parts is the same step."""
 
 import copy
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 
 import pytest
 
@@ -19,14 +19,16 @@ class Gates:
 
     def __init__(self) -> None:
         self.passed: list[Hashable] = []
+        self.devices: list[set[torch.device]] = []
         self.steps = 0
         self.lasts_s: float | None = None
         self.fails_at = -1
 
-    def pass_through(self, name: Hashable) -> None:
+    def pass_through(self, name: Hashable, devices: Collection[torch.device] = ()) -> None:
         if len(self.passed) == self.fails_at:
             raise RuntimeError("out of memory")
         self.passed.append(name)
+        self.devices.append(set(devices))
 
     def usual_s(self, name: Hashable) -> float | None:
         return self.lasts_s
@@ -166,3 +168,16 @@ def test_a_closure_is_called_once(gates: Gates) -> None:
     loss = optimizer.step(lambda: calls.append(1) or torch.tensor(3.0))
     assert float(loss) == 3
     assert calls == [1]
+
+
+def test_a_gate_is_told_on_which_devices_a_piece_will_run(gates: Gates) -> None:
+    """``meta`` stands for a second GPU: its layers compute nothing."""
+    first, second = nn.Linear(4, 4), nn.Sequential(nn.ReLU(), nn.Linear(4, 2)).to("meta")
+    first(torch.ones(1, 4))
+    second(torch.ones(1, 4, device="meta")).sum().backward()
+    for parameter in second.parameters():
+        parameter.grad = None
+    torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1).step()
+    cpu, meta = torch.device("cpu"), torch.device("meta")
+    assert gates.kinds() == ["layer"] * 3 + ["gradient", "optimizer"]
+    assert gates.devices == [{cpu}, {meta}, {meta}, {meta}, {cpu, meta}]

@@ -6,9 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
 from fallow.idle_gaps import page as pages
-from fallow.idle_gaps.announce import Announcer
+from fallow.idle_gaps.announce import ENV_PAGE, Announcer, announcer
 from fallow.idle_gaps.guard import CONTROL_EVERY, FIRST_CONTROLS, LEAST_SHARE, Guard
 from tests.fallow.still_clock import Clock, page_at
 
@@ -202,3 +203,22 @@ def test_without_a_page_nothing_is_done() -> None:
     with announcer.gap("sum"):
         pass
     announcer.end_step()
+
+
+def test_a_process_with_several_gpus_announces_on_the_page_of_its_models(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    names = ["GPU-a", "MIG-b_1"]
+    own = [pages.create(folder / name) for name in names]
+    seen = {ENV_PAGE: str(folder), "CUDA_VISIBLE_DEVICES": "GPU-a, MIG-b/1"}
+    for device, page in zip(("meta:0", "meta:1"), own, strict=True):
+        announcer(torch.device(device), seen).end_step(0.1)
+        announcer(torch.device(device), seen).end_step(0.1)
+        assert page.steps[0] == 2
+    announcer(torch.device("meta"), seen).end_step(0.1)
+    assert [page.steps[0] for page in own] == [3, 2]
+    announcer(torch.device("meta:2"), seen).end_step(0.1)
+    assert "no page for meta:2: CUDA_VISIBLE_DEVICES names 2" in caplog.text
+    assert [page.steps[0] for page in own] == [3, 2]

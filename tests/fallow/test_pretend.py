@@ -38,7 +38,7 @@ def told(folder: Path, *names: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    names = ("trainings", "waits", "not-finite", "resumed", "profiled", "handed", "resized")
+    names = ("trainings", "waits", "not-finite", "resumed", "profiled", "gated", "handed", "resized")
     return told(tmp_path_factory.mktemp("parts"), *names)
 
 
@@ -162,3 +162,12 @@ def test_a_layers_time_is_its_devices_and_no_run_of_it_is_waited_for(parts: dict
     found = parts["profiled"]
     assert found["times"] == [[1000.0, 1000.0]] * 4, "by events: the pretend device's lie 1 ms apart"
     assert found["waits"].count("synchronize") == 4, "once for each layer and batch"
+
+
+@pytest.mark.slow
+def test_a_background_jobs_pieces_are_measured_on_the_devices_that_they_run_on(parts: dict[str, Any]) -> None:
+    """Of a job on a GPU that isn't the current one, or on two: the current one's queue tells nothing."""
+    *on_device, beside = parts["gated"]["lasts_s"]
+    assert on_device == [0.001] * 3, "by events: the pretend device's lie 1 ms apart"
+    assert beside != 0.001, "by the clock"
+    assert parts["gated"]["works"], "what was launched is done when the device says so"

@@ -7,7 +7,7 @@ and as ``fallow.idle_gaps.gate`` takes its pieces to last, by marks that it puts
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,11 @@ class Looking(gate.Gate):
         super().__init__(page)
         self.mode, self._event, self.marks = OFF, event, list[tuple[Piece, Any]]()
 
-    def pass_through(self, piece: Piece) -> None:
+    def pass_through(self, piece: Piece, devices: Collection[Any] = ()) -> None:
         if self.mode == MARKS:
             self._mark(piece)
         elif self.mode == GATES:
-            super().pass_through(piece)
+            super().pass_through(piece, devices)
 
     def end_step(self) -> None:
         if self.mode == MARKS:
