@@ -4,7 +4,8 @@ Blocks while it reads; changes nothing in the store. Whoever runs it each minute
 ``Store.write_judgement``, as the rows that ``finding_rows``, ``pattern_rows`` and ``unjudged_rows`` make.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from analytics.findings import judge, judge_jobs
@@ -18,6 +19,7 @@ from analytics.model import (
     Activity,
     Analysis,
     Coverage,
+    Finding,
     GpuPast,
     Pattern,
 )
@@ -31,25 +33,37 @@ Row = Mapping[str, Any]
 
 def assess(connection: Connection, now_ms: int, thresholds: Thresholds, tick_ms: int = 10_000) -> Analysis:
     """What is to be said of every GPU and holder at ``now_ms``, from what was stored up to then."""
+    judged = _judged(connection, now_ms, thresholds, tick_ms)
+    return replace(judged, patterns=patterns(connection, now_ms, thresholds))
+
+
+def assess_jobs(
+    connection: Connection, at_ms: int, jobs: Collection[str], thresholds: Thresholds, *, tick_ms: int
+) -> tuple[Finding, ...]:
+    """What was to be said of some jobs, and of the GPUs that they held, at a moment of the past."""
+    return _judged(connection, at_ms, thresholds, tick_ms, jobs).findings
+
+
+def _judged(
+    connection: Connection, now_ms: int, t: Thresholds, tick_ms: int, jobs: Collection[str] | None = None
+) -> Analysis:
     end_ms = now_ms // BIN_MS * BIN_MS
-    from_ms = end_ms - _lookback_ms(thresholds)
-    pasts = read_pasts(
-        connection, Moment(now_ms=now_ms, from_ms=from_ms, end_ms=end_ms, tick_ms=tick_ms), thresholds
-    )
-    verdicts = [judge(past, now_ms, thresholds, tick_ms) for past in pasts]
+    from_ms = end_ms - _lookback_ms(t)
+    at = Moment(now_ms=now_ms, from_ms=from_ms, end_ms=end_ms, tick_ms=tick_ms)
+    pasts = read_pasts(connection, at, t, jobs)
+    verdicts = [judge(past, now_ms, t, tick_ms) for past in pasts]
     dearest = (
         sorted(verdict.findings, key=lambda each: -(each.wasted_gpu_hours or 0.0)) for verdict in verdicts
     )
     by_gpu = (finding for findings in dearest for finding in findings)
-    by_use = without_hung((*judge_jobs(pasts, verdicts, thresholds), *by_gpu))
+    by_use = without_hung((*judge_jobs(pasts, verdicts, t), *by_gpu))
     return Analysis(
         as_of_ms=now_ms,
         window_from_ms=from_ms,
-        coverage=_coverage(pasts, now_ms, thresholds, tick_ms),
+        coverage=_coverage(pasts, now_ms, t, tick_ms),
         findings=(*unproven_claims(pasts), *with_unknown_parts(pasts, verdicts, by_use)),
         unknown=tuple(entry for verdict in verdicts for entry in verdict.unknown),
         starting=tuple(entry for verdict in verdicts for entry in verdict.starting),
-        patterns=patterns(connection, now_ms, thresholds),
     )
 
 
@@ -63,21 +77,23 @@ def patterns(connection: Connection, now_ms: int, thresholds: Thresholds) -> tup
 
 def finding_rows(analysis: Analysis) -> tuple[dict[str, object], ...]:
     """The findings as ``Store.write_judgement`` takes them."""
-    return tuple(
-        {
-            "kind": finding.kind.value,
-            "uuid": finding.uuid,
-            "job": None if finding.holder is None else finding.holder.job,
-            "window_from_ms": finding.window_from_ms,
-            "window_to_ms": finding.window_to_ms,
-            "coverage": finding.coverage,
-            "rung": int(finding.rung),
-            "wasted_gpu_hours": finding.wasted_gpu_hours,
-            "sentence": finding.sentence,
-            "evidence": {"since_ms": finding.since_ms, **{e.name: e.value for e in finding.evidence}},
-        }
-        for finding in analysis.findings
-    )
+    return tuple(map(finding_row, analysis.findings))
+
+
+def finding_row(finding: Finding) -> dict[str, object]:
+    """One finding as the store takes it."""
+    return {
+        "kind": finding.kind.value,
+        "uuid": finding.uuid,
+        "job": None if finding.holder is None else finding.holder.job,
+        "window_from_ms": finding.window_from_ms,
+        "window_to_ms": finding.window_to_ms,
+        "coverage": finding.coverage,
+        "rung": int(finding.rung),
+        "wasted_gpu_hours": finding.wasted_gpu_hours,
+        "sentence": finding.sentence,
+        "evidence": {"since_ms": finding.since_ms, **{e.name: e.value for e in finding.evidence}},
+    }
 
 
 def pattern_rows(analysis: Analysis, thresholds: Thresholds) -> tuple[dict[str, object], ...]:

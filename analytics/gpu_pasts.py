@@ -3,9 +3,12 @@ it only where something may be found. No clock. Blocks while it reads; judges no
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from analytics.bin_table import bins_by_gpu
 from analytics.findings.unproven import LASTS_S
@@ -37,35 +40,57 @@ class Moment:
     tick_ms: int
 
 
-def read_pasts(connection: Connection, at: Moment, t: Thresholds) -> list[GpuPast]:
-    """Every installed GPU's past, the costly parts of it only where something may be found."""
+def read_pasts(
+    connection: Connection, at: Moment, t: Thresholds, jobs: Collection[str] | None = None
+) -> list[GpuPast]:
+    """Every installed GPU's past, the costly parts of it only where something may be found.
+
+    ``jobs``: only GPUs that these hold, and those that are silent while nobody is known to hold them.
+    """
     now_ms, end_ms = at.now_ms, at.end_ms
-    gpus = run(connection, "assess_gpus", {"as_of": now_ms, "bins_from": at.from_ms}).to_pylist()
     window = {"bins_from": at.from_ms, "bins_to": end_ms, "as_of": now_ms}
-    bins = bins_by_gpu(run(connection, "assess_bins", window), end_ms, (end_ms - at.from_ms) // BIN_MS)
+    gpus = run(connection, "assess_gpus", {"as_of": now_ms, "bins_from": at.from_ms}).to_pylist()
     claims = _claims(run(connection, "assess_claims", {"as_of": now_ms}).to_pylist())
-    none = Bins(end_ms=end_ms)
-    strangers = _intruders(
-        run(connection, "assess_intruders", {"as_of": now_ms, "bins_from": at.from_ms}).to_pylist()
-    )
-    unproven = _unproven(connection, now_ms)
-    plain = {
-        row["gpu_id"]: replace(
-            _past(row, bins.get(row["gpu_id"], none), claims[row["gpu_id"]]),
-            intruders=tuple(strangers[row["gpu_id"]]),
-            unproven=tuple(unproven[row["gpu_id"]]),
-        )
-        for row in gpus
-    }
+    known = {row["gpu_id"]: _past(row, Bins(end_ms=end_ms), claims[row["gpu_id"]]) for row in gpus}
+    fresh = {gpu_id for gpu_id, past in known.items() if stale(past, now_ms, t, at.tick_ms) is None}
+    wanted = known
+    if jobs is not None:
+        wanted = {
+            gpu_id: past
+            for gpu_id, past in known.items()
+            if any(each.holder.job in jobs for each in past.claims)
+            or (gpu_id not in fresh and not past.claims)
+        }
+    plain = _measured(connection, at, window, wanted)
     used = with_rhythm(connection, now_ms, _with_use(connection, now_ms, plain, t), t)
     used = with_power_falls(connection, now_ms, with_own_bins(connection, window, used), t)
     onsets = _onsets(connection, now_ms, used, t)
-    fresh = {gpu_id for gpu_id, past in used.items() if stale(past, now_ms, t, at.tick_ms) is None}
     whole = {
-        gpu_id: replace(past, onset=onsets.get(gpu_id), siblings_fresh=_siblings_fresh(gpu_id, used, fresh))
+        gpu_id: replace(past, onset=onsets.get(gpu_id), siblings_fresh=_siblings_fresh(gpu_id, known, fresh))
         for gpu_id, past in used.items()
     }
     return list(_with_last_claims(connection, whole, fresh).values())
+
+
+def _measured(
+    connection: Connection, at: Moment, window: Mapping[str, int], pasts: Mapping[int, GpuPast]
+) -> dict[int, GpuPast]:
+    """The pasts with their bins, with the strangers on them and with unproven claims."""
+    table = run(connection, "assess_bins", window)
+    table = table.filter(pc.is_in(table["gpu_id"], pa.array(list(pasts), table["gpu_id"].type)))
+    bins = bins_by_gpu(table, at.end_ms, (at.end_ms - at.from_ms) // BIN_MS)
+    asked = {"as_of": at.now_ms, "bins_from": at.from_ms}
+    strangers = _intruders(run(connection, "assess_intruders", asked).to_pylist())
+    unproven = _unproven(connection, at.now_ms)
+    return {
+        gpu_id: replace(
+            past,
+            bins=bins.get(gpu_id, past.bins),
+            intruders=tuple(strangers[gpu_id]),
+            unproven=tuple(unproven[gpu_id]),
+        )
+        for gpu_id, past in pasts.items()
+    }
 
 
 def holder_of(row: Row) -> Holder:

@@ -92,6 +92,9 @@ def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> in
         with _bar(screen) as bar:
             task = bar.add_task("importing", total=planned.todo_ms, added=0)
             done = imports.run(store, import_order, _noting(bar, task))
+        if screen.is_terminal:
+            screen.print("Judging the jobs that have ended in it.")
+        judge.judge_pasts(settings.effective.config, store)
         judge.judge_imported(settings.effective.config, store)
     screen.print(done)
     return 0

@@ -42,6 +42,13 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Main
             early=True,
         ),
         MaintenanceTask(
+            name="imported pasts",
+            every_s=FINDINGS_S,
+            first_after_s=FINDINGS_S,
+            work=lambda: _judge_pasts(config, store),
+            apart=True,
+        ),
+        MaintenanceTask(
             name="sealed days",
             every_s=DAY_MS / 1000,
             first_after_s=MENDING_AFTER_S,
@@ -61,6 +68,12 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Main
 def seal_before_ms(now_ms: int, after_days: float) -> int:
     """Whole UTC days that ended so many days ago may be sealed; pure."""
     return int((now_ms - after_days * DAY_MS) // DAY_MS * DAY_MS)
+
+
+def _judge_pasts(config: "Config", store: "Store") -> None:
+    from service.usecases.judge import judge_pasts
+
+    judge_pasts(config, store)
 
 
 def _mend(store: "Store") -> None:

@@ -102,6 +102,10 @@ class Replaying:
                 "the same GPUs; if it is another machine's, say which (docs/replay.md)",
                 self.recording.path,
             )
+        else:  # those who had ended in it are judged as an import's are
+            store.note_import(
+                f"recording://{self.recording.path}", self.recording.from_ms, self.recording.to_ms, added
+            )
         end_ms = self.recording.to_ms + 2 * self.timing.tick_ms
         over = Unavailable(
             source=self.recording.source,

@@ -1,13 +1,21 @@
 """Has all that a store holds judged as of an instant, and keeps what was said: the service each minute, an
-import of history once at its end.
+import of history once at its end. What was over in an imported past is judged once, and again when the rules
+have changed since.
 """
 
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analytics.model import Analysis
     from collector.store.database import Store
     from service.config.model import Config
+
+log = logging.getLogger(__name__)
+
+DAY_MS = 86_400_000
+UNSETTLED_MS = 600_000
+"""The newest five minutes of an import are not noted as done; they are judged with it."""
 
 
 def judge(config: "Config", store: "Store", now_ms: int) -> None:
@@ -38,6 +46,41 @@ def judge_imported(config: "Config", store: "Store") -> None:
         newest = connection.execute("SELECT epoch_ms(max(ts)) FROM latest").fetchone()
     if newest is not None and newest[0] is not None:
         judge(config, store, int(newest[0]))
+
+
+def judge_pasts(config: "Config", store: "Store") -> int:
+    """Judge what was over in the imported ranges that these rules have not judged yet; how many of them.
+
+    Blocks, for long where much was imported: a range is kept when all of it is judged. Raises store errors.
+    """
+    from analytics.rules_version import rules_version
+    from collector.store.past_findings import pasts_to_judge
+
+    rules = rules_version(config.findings)
+    with store.reader() as connection:
+        spans = pasts_to_judge(connection, rules)
+    for span in spans:
+        _judge_past(config, store, span, rules)
+    return len(spans)
+
+
+def _judge_past(config: "Config", store: "Store", span: tuple[int, int], rules: str) -> None:
+    from analytics.past_findings import MINUTE_MS, past_findings
+    from collector.store.past_findings import write_past_findings
+
+    from_ms, to_ms = span[0], span[1] + UNSETTLED_MS
+    wide = ((from_ms - DAY_MS) // MINUTE_MS * MINUTE_MS, -(-to_ms // MINUTE_MS) * MINUTE_MS)
+    with store.reader() as connection:
+        found = past_findings(connection, wide, config.findings, round(config.collect.tick_s * 1000))
+    rows = [row for row in found.rows if from_ms < int(str(row["over_ms"])) <= to_ms]
+    with store.writing("keeping what was found in an imported past") as connection:
+        write_past_findings(connection, rows, (from_ms, to_ms), rules)
+    if found.left_out:
+        log.warning(
+            "an imported past was judged at its %d dearest moments; %d ends of holds and rests are left out",
+            found.moments,
+            found.left_out,
+        )
 
 
 def _assessed(config: "Config", store: "Store", now_ms: int) -> "Analysis":

@@ -174,7 +174,8 @@ CREATE TABLE findings (
     rung UTINYINT NOT NULL,
     wasted_gpu_hours DOUBLE,
     sentence VARCHAR NOT NULL,
-    evidence JSON NOT NULL
+    evidence JSON NOT NULL,
+    of_past BOOLEAN DEFAULT(false)
 );
 
 CREATE TABLE gaps (
@@ -261,7 +262,8 @@ CREATE TABLE imports (
     from_ts TIMESTAMP NOT NULL,
     to_ts TIMESTAMP NOT NULL,
     rows_added BIGINT NOT NULL,
-    finished_at TIMESTAMP NOT NULL
+    finished_at TIMESTAMP NOT NULL,
+    rules VARCHAR
 );
 
 CREATE TABLE intents (
@@ -1602,4 +1604,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (96, 'keys_by_cluster'),
     (98, 'rhythm_of_now'),
     (99, 'limits_of_waits'),
-    (100, 'power_of_small_boards');
+    (100, 'power_of_small_boards'),
+    (103, 'judged_pasts');

@@ -136,6 +136,11 @@ PARAMETERS = {
     "newest_tick": "",
     "note_judged": "at_ms",
     "note_import": "from_ms origin rows_added to_ms",
+    "note_past_judged": "from_ms rules to_ms",
+    "pasts_to_judge": "rules",
+    "clear_past_findings": "from_ms to_ms",
+    "insert_past_finding": "coverage evidence gpu_id holder_id kind opened_ms over_ms rung seen_ms sentence "
+    "wasted_gpu_hours window_from_ms window_to_ms",
     "open_allocations": "from_ms",
     "open_finding": (
         "at_ms coverage evidence gpu_id holder_id kind rung sentence wasted_gpu_hours "

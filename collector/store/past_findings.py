@@ -1,0 +1,57 @@
+"""What was found in imported pasts, after them: which ranges are to be judged, and what was said of one.
+
+Runs inside the caller's transaction. Rows as in ``collector.store.judgements``, plain mappings.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+import duckdb
+
+from collector.store.statements import statement
+
+_TIMES = ("opened_ms", "seen_ms", "over_ms", "window_from_ms", "window_to_ms")
+_KEYS = ("kind", *_TIMES, "coverage", "rung", "wasted_gpu_hours", "sentence")
+Span = tuple[int, int]
+
+
+def pasts_to_judge(connection: duckdb.DuckDBPyConnection, rules: str) -> tuple[Span, ...]:
+    """The imported spans, UTC ms, that were never judged by these rules; what adjoins is one."""
+    rows = connection.execute(statement("pasts_to_judge"), {"rules": rules}).fetchall()
+    return joined(rows)
+
+
+def joined(spans: Iterable[Sequence[int]]) -> tuple[Span, ...]:
+    """Spans in order, those that touch or overlap as one. Pure."""
+    merged: list[Span] = []
+    for from_ms, to_ms in spans:
+        if merged and from_ms <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], to_ms))
+        else:
+            merged.append((from_ms, to_ms))
+    return tuple(merged)
+
+
+def write_past_findings(
+    connection: duckdb.DuckDBPyConnection, rows: Sequence[Mapping[str, object]], span: Span, rules: str
+) -> None:
+    """Make these what was found of what was over within ``span`` (UTC ms), and note by which rules.
+
+    Keys of each: those of ``write_findings``, and ``opened_ms``, ``seen_ms``, ``over_ms``. What a service
+    told at the time is left as it is. A GPU or job that the store does not know raises KeyError.
+    """
+    between = {"from_ms": span[0], "to_ms": span[1]}
+    connection.execute(statement("clear_past_findings"), between)
+    gpus = dict(connection.execute("SELECT uuid, gpu_id FROM gpus").fetchall())
+    jobs = sorted({str(row["job"]) for row in rows if row["job"] is not None})
+    known = connection.execute(statement("known_holders"), {"jobs": jobs}).fetchall()
+    holders = {row[1]: row[0] for row in known}
+    for row in rows:
+        asked = {
+            **{name: row[name] for name in _KEYS},
+            "gpu_id": gpus[row["uuid"]],
+            "holder_id": None if row["job"] is None else holders[row["job"]],
+            "evidence": json.dumps(row.get("evidence") or {}),
+        }
+        connection.execute(statement("insert_past_finding"), asked)
+    connection.execute(statement("note_past_judged"), between | {"rules": rules})
