@@ -74,6 +74,7 @@ def _through_service(client: Client, order: dict[str, object], *, yes: bool) -> 
     if state.state != "done":
         raise ImportFailed(state.message)
     screen.print(state.message)
+    screen.print("The service judges the jobs that have ended in it within minutes.")
     return 0
 
 

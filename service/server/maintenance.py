@@ -16,6 +16,8 @@ CHECKPOINT_S = 600
 SHED_TRIES, SHED_EVERY_S = 20, 0.1
 """Most moments nobody reads; a busy service has such moments as well."""
 FINDINGS_S = 60
+PASTS_S = 300
+"""A month of a hundred GPUs takes about so long to be judged."""
 MENDING_AFTER_S = 900
 """Reading every sealed day takes the disk a while; a start has enough to do without it."""
 KEEPING_S = 3_600
@@ -43,7 +45,7 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Main
         ),
         MaintenanceTask(
             name="imported pasts",
-            every_s=FINDINGS_S,
+            every_s=PASTS_S,
             first_after_s=FINDINGS_S,
             work=lambda: _judge_pasts(config, store),
             apart=True,
