@@ -169,6 +169,11 @@ def switched_key(number: int, member: MemberId) -> str:
     return f"switched/{number}/{member}"
 
 
+def saving_key(generation: int) -> str:
+    """Where its first member says that it saves the training: all of ``generation`` leave."""
+    return f"saving/{generation}"
+
+
 def lost_key(generation: int, member: MemberId) -> str:
     """Where ``member`` says that ``generation`` broke, and which step it had committed last."""
     return f"lost/{generation}/{member}"

@@ -36,7 +36,7 @@ ONCE = (
     "once as it is"
 )
 STOP_PATIENCE_S = 30.0
-"""How long a training that was asked to stop may take to the end of its step before it is ended."""
+"""How long a training that was asked to stop may take to the end of its step, and then, saved, to go."""
 
 KeyOf = Callable[[int, MemberId], str]
 
@@ -94,7 +94,6 @@ class Controller:
         self.exit_reason: str | None = None
         self.journal: list[str] = []
         self.stopped: str | None = None
-        self.unsaved: str | None = None
         self._stop_requests: deque[str] = deque()
         self._stop_by_s: float | None = None
         self._warned: set[int] = set()
@@ -226,8 +225,6 @@ class Controller:
             before = self.view
             worker = before.workers.get(member)
             reason = pool.reason(process)
-            if before.stopping and member in membership.leavers(before) and code != 0:
-                self.unsaved = f"{member} {events.how(code, Phase.LEAVING, reason)}"
             self.view = events.ended(before, member, code, reason, now_ms)
             remark = None
             if worker is not None and self.view.failures > before.failures:
@@ -301,6 +298,9 @@ class Controller:
     def _ended(self) -> bool:
         if self.exit_reason is not None:
             return True
+        saver = membership.saver(self.view)
+        if saver in self.view.workers and self.box.has(protocol.saving_key(self.view.generation)):
+            self._stop_by_s = time.monotonic() + STOP_PATIENCE_S
         if self._stop_by_s is not None and time.monotonic() > self._stop_by_s:
             self.exit_reason = f"{self.stopped}; it did not reach the end of its step in time"
             return True

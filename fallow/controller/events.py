@@ -40,11 +40,13 @@ def ended(view: View, member: MemberId, code: int, reason: str | None, now_ms: i
     worker = view.workers.get(member)
     if worker is None:
         return view
+    is_unsaved = code != 0 and member == membership.saver(view)
     ended_view = replace(
         view,
         workers={m: w for m, w in view.workers.items() if m != member},
         unwanted=view.unwanted - {member},
         condemned=view.condemned - {member},
+        unsaved=f"{member} {how(code, Phase.LEAVING, reason)}" if is_unsaved else view.unsaved,
     )
     if member in view.condemned:
         return ended_view
@@ -113,6 +115,7 @@ def published(view: View, plan: Plan, now_ms: int) -> View:
         next_number=plan.number + 1,
         stalled=stalled,
         stalled_at=at,
+        unsaved=None,  # whoever is left saves in its place
     )
 
 

@@ -208,7 +208,10 @@ def _slots(options: argparse.Namespace) -> int | None:
 def _sum_up(controller: Controller, code: int, signals: list[int], saved_before: bool) -> int:
     if controller.view.finished and code == 0:
         return 0
-    unsaved = "" if controller.unsaved is None else f"; it could not be saved then: {controller.unsaved}"
+    why = controller.view.unsaved
+    if why is None and controller.stopped and controller.view.members:
+        why = "its workers were ended before they had left"
+    unsaved = "" if why is None else f"; it could not be saved then: {why}"
     if signals:
         _tell(f"stopped by {signal.Signals(signals[0]).name}{unsaved}")
         return INTERRUPTED if signals[0] == signal.SIGINT else TERMINATED

@@ -71,7 +71,7 @@ class View:
     why it has to be: the state could not be handed to who was to join.
     ``finished`` says that some member has reached the end; such members are in ``members`` no more. ``over``
     says why nobody is to be started any more: it would end as the last one did.
-    ``stopping`` asks all to leave.
+    ``stopping`` asks all to leave; ``unsaved`` says how whoever was to save them ended before it had.
     """
 
     target: int
@@ -97,6 +97,7 @@ class View:
     finished: bool = False
     over: str | None = None
     stopping: bool = False
+    unsaved: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +170,11 @@ def is_broken(view: View) -> bool:
     pending, involved = view.pending, set(view.members) - leavers(view)
     if pending is not None and (pending.plan.recover or _is_founding(pending)):
         involved = set(pending.plan.members)
-    return bool(losses(view).keys() & view.workers.keys()) or not involved <= view.workers.keys()
+    return (
+        bool(losses(view).keys() & view.workers.keys())
+        or not involved <= view.workers.keys()
+        or _is_left_unsaved(view)
+    )
 
 
 def leavers(view: View) -> set[MemberId]:
@@ -178,6 +183,22 @@ def leavers(view: View) -> set[MemberId]:
     if pending is None or not pending.committed or pending.plan.recover:
         return set()
     return set(view.members) - set(pending.plan.members)
+
+
+def saver(view: View) -> MemberId | None:
+    """Who saves the training while a committed plan lets all go, until it has; ``None`` at other times."""
+    pending = view.pending
+    if pending is None or pending.plan.members or pending.plan.recover or not pending.committed:
+        return None
+    first = view.members[0] if view.members else None
+    return None if first in pending.switched else first
+
+
+def _is_left_unsaved(view: View) -> bool:
+    """Whether the one that was to save is gone before it had, and others that hold the state are there."""
+    first = saver(view)
+    others = set(view.members) & view.workers.keys() - left(view)
+    return first is not None and first not in view.workers and bool(others)
 
 
 def is_whole(view: View, pending: Pending) -> bool:

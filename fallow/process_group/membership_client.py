@@ -171,7 +171,10 @@ class MembershipClient:
             self.switch(flag)
 
     def switch(self, number: int) -> None:
-        """Follow plan ``number`` at this boundary. Raises Left when it goes on without us, and Abandoned."""
+        """Follow plan ``number`` at this boundary. Raises Left when it goes on without us, and Abandoned.
+
+        Where it lets all go, and whoever saves is lost before it had, the others regroup and go on.
+        """
         assert self._channel is not None
         began_s = time.monotonic()
         try:
@@ -216,10 +219,13 @@ class MembershipClient:
 
     def _leave(self, plan: Plan) -> NoReturn:
         assert self._channel is not None
-        if not plan.members and self.group.rank == 0:
-            self._keep()  # all leave: the training is to be resumed from here
         if plan.members:
             _step_back()
+        elif self.group.rank == 0:  # all leave: the training is to be resumed from here
+            self._channel.announce(protocol.saving_key(plan.base))
+            self._keep()
+        else:  # who saves may be lost before it has: then one of the others does
+            self._channel.until_saved(plan)
         self._channel.announce(protocol.switched_key(plan.number, self._channel.member), "")
         raise Left
 

@@ -40,6 +40,8 @@ LOST_AFTER_S = 12.0
 """A controller whose store answers nothing for so long is gone: killed, frozen or cut off."""
 STUCK_AFTER_S = 5.0
 """Without its controller a worker ends its step; a wait for peers that can be aborted is aborted then."""
+SAVED_POLL_S = 0.05
+"""Between two looks whether the training is saved, which takes from milliseconds to minutes."""
 DOUBT_S = 1.0
 """If this process was frozen itself, its listening thread needs a moment to hear what came meanwhile."""
 
@@ -157,6 +159,23 @@ class Rendezvous:
             return self._agreed[max(fitting)] if fitting else None
 
         return self._wait(found, timeout_s, f"a plan after {number}")
+
+    def until_saved(self, plan: Plan) -> None:
+        """Block until the first of the generation that ``plan`` ends has left, having saved the training.
+
+        Raises ControllerLost, and GroupBroken when that one is lost before.
+        """
+        assert self._door is not None
+        saver = self._plans[plan.base].members[0]
+        try:
+            while not self._door.has(protocol.switched_key(plan.number, saver)):
+                if self.lost:
+                    raise ControllerLost(f"nothing is heard of the controller's store at {self.address}")
+                if plan.base in self._ended:
+                    raise GroupBroken(f"{saver} was lost before it had saved")
+                time.sleep(SAVED_POLL_S)
+        except RuntimeError as error:
+            raise ControllerLost(str(error)) from error
 
     def sit(self, generation: int, group: Group) -> None:
         """From now on this worker computes in ``group``; what is older can be forgotten."""

@@ -35,6 +35,8 @@ PartitionName=normal Nodes=ALL PriorityTier=10 MaxTime=INFINITE State=UP
 LEAKED_S = 60.0
 """After that no top-up may be there that its training doesn't know (the design's own bound)."""
 STRANGER = ("--uid=65534", "--gid=65534")
+APART = (AGENT, "munged", "slurmdbd")
+"""A training's own end doesn't need these: whichever of them is killed, it is held under its number."""
 VERBS = ("grow", "shrink", "taken back", "end")
 
 
@@ -63,6 +65,10 @@ class Growing:
         self._until("no top-up that nobody knows", lambda: self._is_clean(training, is_over), (verb, crash))
         if is_over:
             self._training = None
+            if crash.daemon != LAUNCHER:
+                assert "could not be saved" not in training.text, (crash, training.text)
+            if crash.daemon in APART:
+                assert training.state(training.job) == "SPECIAL_EXIT", (crash, training.logs())
             self._cancel(training.job)
         else:
             step = training.written.last()["step"]

@@ -21,6 +21,7 @@ import fallow
 from fallow import protocol
 from fallow.process_group import group, local_copy, membership_client, rendezvous
 from fallow.process_group.collectives import Work
+from fallow.state import checkpoint
 from tests.fallow.crew import network, task
 from tests.fallow.devices import DEVICE, NAME, moved
 from tests.fallow.ledger import Ledger
@@ -123,6 +124,7 @@ def main() -> None:
     group.TorchGroup.receive = dying(  # type: ignore[method-assign]
         group.TorchGroup.receive, "amid-hear", None
     )
+    checkpoint.save = dying(checkpoint.save, "before-save", "after-save")
     local_copy.read = dying(local_copy.read, "before-read", "after-read")
     membership_client.Proof.check = dying(membership_client.Proof.check, "before-proof", "after-proof")  # type: ignore[method-assign]
 

@@ -174,7 +174,9 @@ def test_a_stop_that_could_not_save_does_not_pass_for_one_that_did(tmp_path: Pat
         person.ask("stop")
         assert person.process.wait(90) == 1, person.text
         last = person.text.splitlines()[-1]
-        assert "stopped: stopped on request; it could not be saved then: w0 ended with 1" in last
+        assert "stopped: stopped on request; it could not be saved then: w1 ended with 1" in last, (
+            "each of them tried"
+        )
 
 
 def test_who_gives_up_waiting_does_not_suspend_the_training_later(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,7 +30,13 @@ class Unheard(Exception):
 class Shell:
     """``python -m fallow.controller`` as a person starts it, and the person."""
 
-    def __init__(self, folder: Path, *options: str, **variables: str):
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        program: Sequence[str] = ("-m", "fallow.controller"),
+        **variables: str,
+    ):
         self.folder, self.socket = folder, folder / "control"
         self.ledger, self.checkpoint = folder / "ledger", folder / "saved.pt"
         environment = {
@@ -42,7 +48,7 @@ class Shell:
             **variables,
         }
         self.log = (folder / "log").open("a+")
-        words = [sys.executable, "-m", "fallow.controller", "--socket", str(self.socket), *options]
+        words = [sys.executable, *program, "--socket", str(self.socket), *options]
         self.process = subprocess.Popen(
             [*words, "--", str(SCRIPT)], env=environment, stdout=self.log, stderr=self.log, cwd=folder
         )
@@ -104,8 +110,10 @@ class Shell:
 
 
 @contextmanager
-def shell(folder: Path, *options: str, **variables: str) -> Iterator[Shell]:
-    person = Shell(folder, *options, **variables)
+def shell(
+    folder: Path, *options: str, program: Sequence[str] = ("-m", "fallow.controller"), **variables: str
+) -> Iterator[Shell]:
+    person = Shell(folder, *options, program=program, **variables)
     try:
         yield person
     finally:
