@@ -8,7 +8,7 @@ that is to get what another gives up, ``action`` the class of action that the st
 from dataclasses import dataclass
 
 from advisor.state.model import ActionClass
-from collector.model import GpuUuid, JobId
+from collector.model import GpuUuid, JobId, NodeName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +48,16 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """Bring a PAUSED job back, onto GPUs of the nodes that hold its state; no ``share``: as it asked for."""
+    """Bring a PAUSED job back, onto GPUs of the nodes that hold its state; no ``share``: as it asked for.
+
+    ``places`` instead of ``gpus``: a workload manager lets it go on, on so many GPUs of each node that it
+    chooses; no node: of any.
+    """
 
     job: JobId
     gpus: tuple[GpuUuid, ...]
     share: float | None = None
+    places: tuple[tuple[NodeName | None, int], ...] = ()
     reason: str = ""
 
 

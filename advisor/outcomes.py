@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from advisor.actions import Action
+from collector.managers.model import Grant
 
 SLICE_S = 0.5
 """So often who waits for an outcome looks whether the service stops."""
@@ -20,10 +21,14 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The step was carried out. ``took_s`` is how long that blocked, ``None`` where nothing was measured."""
+    """The step was carried out. ``took_s`` is how long that blocked, ``None`` where nothing was measured.
+
+    ``given`` are the GPUs that the job has of it where its manager chose them; none while it still waits.
+    """
 
     took_s: float | None = None
     note: str = ""
+    given: tuple[Grant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,12 @@ def tag_of(kind: type) -> str:
 
 def verb_of(act: object) -> str:
     """What an action or a command does, as the journal names it: ``release-memory``."""
-    return re.sub(r"(?<!^)([A-Z])", r"-\1", tag_of(type(act))).lower()
+    return verb_of_kind(type(act))
+
+
+def verb_of_kind(kind: type) -> str:
+    """What actions or commands of a class do."""
+    return re.sub(r"(?<!^)([A-Z])", r"-\1", tag_of(kind)).lower()
 
 
 def as_before(kind: type, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -375,7 +375,7 @@ class ExternalEngine:
             del self._moving[moving.step.job]
 
 
-def beyond(job: JobId) -> dict[str, str]:
+def beyond(job: JobId | str) -> dict[str, str]:
     """The steps that nobody can carry out on a foreign job, by verb, each with the reason."""
     elsewhere = "Fallow did not launch it, so it cannot launch it anew"
     inside = "Fallow did not launch it and has no word with what runs inside it"
@@ -387,6 +387,7 @@ def beyond(job: JobId) -> dict[str, str]:
         "hold-for-job": "it waits in no queue of Fallow's",
         "release-memory": inside,
         "set-env-at-restart": elsewhere,
+        "start-background": elsewhere,
         "cancel": f"Fallow did not launch {job}, and never ends what it did not launch",
     }
 

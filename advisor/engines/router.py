@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.actions import Action, Notify
+from advisor.engines.capabilities import VERBS, Capabilities
 from advisor.engines.effects import Preview
 from advisor.journal.records import Result
 from advisor.journal.recovery import TOLD, Found
@@ -30,7 +31,8 @@ class EngineEntry:
     seen of a step that was begun, and does nothing: after a crash that is all there is to go by.
     ``tells``: the owner is told through the job's launcher, so that what was told is noted here; another
     engine notes it itself. ``by_launcher``: its jobs are in the register, and their launchers are given
-    numbered commands; another engine's jobs are known by what was seen of them.
+    numbered commands; another engine's jobs are known by what was seen of them. ``capabilities``: what is
+    done to such jobs at all, by this engine or by one after it.
     """
 
     name: str
@@ -42,6 +44,7 @@ class EngineEntry:
     found: Found = lambda job, step, intent: None
     tells: bool = False
     by_launcher: bool = False
+    capabilities: Capabilities | None = None
 
     def takes(self, step: Action) -> bool:
         """Whether this step is for it."""
@@ -74,6 +77,12 @@ class Dispatch:
             reached = (LAUNCHER,) if isinstance(outcome, Done) else ()
             self._heard(step.job, "tell", step.message, reached)
         return outcome
+
+    def can(self, job: JobId) -> dict[str, str | None]:
+        """Each verb with why it is never done to jobs of this one's kind, ``None`` where it can be."""
+        owner = self._owner(job)
+        declared = None if owner is None else owner.capabilities
+        return dict.fromkeys(VERBS, "no engine has it") if declared is None else declared.can()
 
     def preview(self, step: Action) -> tuple[str, Preview | None]:
         """The name of the engine that would do the step, and what it would do. Nothing is done."""

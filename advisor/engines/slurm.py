@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.actions import Action, Pause, Resume
-from advisor.engines.slurm_outcomes import OutcomeSeen, observation, run_of
+from advisor.engines.slurm_outcomes import OutcomeSeen, given_text, observation, run_of
 from advisor.jobs.external_jobs import Holder
 from advisor.jobs.manager_acts import Asked, ManagedRun, ManagerAct, ManagerActStore
 from advisor.outcomes import SLICE_S, Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
@@ -22,8 +22,9 @@ from advisor.state.model import ActionClass, ProjectName
 from advisor.tags import verb_of
 from collector.clock import Clock
 from collector.inventory.slurm_programs import NoAnswer
-from collector.managers.model import JobState, Look, ManagedJob
+from collector.managers.model import HOLDING, Grant, JobState, Look, ManagedJob
 from collector.managers.slurm.controller import COMMAND, Controller, Reach, controller_of, reach_of
+from collector.managers.slurm.details import grants_of
 from collector.managers.slurm.one_job import OneJob, one_job
 from collector.managers.slurm.queue_text import NotQueue
 from collector.model import GpuUuid, JobId, JobKind
@@ -53,6 +54,7 @@ CANNOT: Mapping[str, str] = {
     "release-memory": "Fallow did not launch it and has no word with what runs inside it",
     "set-env-at-restart": "Fallow did not launch it, so it cannot launch it anew",
     "cancel": "Fallow ends no job of Slurm's",
+    "start-background": "Slurm decides when and where its jobs start",
 }
 """The steps that are Slurm's own, or nobody's, by verb, each with the reason."""
 
@@ -281,7 +283,20 @@ class SlurmEngine:
         if 0 <= now_ms - act.seen_ms < APART_MS:
             return Late(found=f"{current.found}; it is looked at once more")
         self._settle(act, "done")
-        return Done(took_s=max(0, act.seen_ms - act.begun_ms) / 1000, note=current.found)
+        given = self._given(job)
+        note = current.found + given_text(given)
+        return Done(took_s=max(0, act.seen_ms - act.begun_ms) / 1000, note=note, given=given)
+
+    def _given(self, job: ManagedJob) -> tuple[Grant, ...]:
+        """The GPUs that Slurm chose for a job that runs; none where it doesn't, or where that isn't told."""
+        if job.state not in HOLDING:
+            return ()
+        number, name = job.key.id, job.holder.name or ""
+        try:
+            text = self._ask(("scontrol", "--details", "--oneliner", "show", "job", number))
+        except NoAnswer:
+            return ()
+        return grants_of(text, {number: name}).get(number) or ()
 
     def _settle(self, act: ManagerAct, outcome: str) -> None:
         self._refused.pop(act.intent, None)

@@ -4,11 +4,12 @@ Slurm's own answer to a command is not believed: a controller that is killed jus
 counts is the state of the same run, or of its next one, as it is seen.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from advisor.jobs.manager_acts import ManagedRun, ManagerAct
-from collector.managers.model import HOLDING, JobState, ManagedJob
+from collector.managers.model import HOLDING, Grant, JobState, ManagedJob
 
 UNHEARD_MS = 60_000
 """How long a run may go on as before until what was asked counts as not heard: Slurm begins within 0.2 s
@@ -41,6 +42,15 @@ def run_of(job: ManagedJob) -> ManagedRun:
         submitted_ms=job.key.submitted_ms,
         restarts=job.key.restarts,
     )
+
+
+def given_text(given: Sequence[Grant]) -> str:
+    """Which GPUs Slurm chose, as the end of a sentence; empty where it told none."""
+    places = [
+        f"{each.node} (GPU {', '.join(map(str, each.indices))})" if each.indices else f"{each.node}"
+        for each in given
+    ]
+    return f" on {' and '.join(places)}" if places else ""
 
 
 def observation(

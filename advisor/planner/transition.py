@@ -204,6 +204,9 @@ class Draft:
         self._put(job, phase=Phase.RUNNING, started_ms=self._now, paused_on=())
 
     def _resume(self, step: Resume, job: Job) -> None:
+        if step.places:
+            self._let_wait(step, job)
+            return
         nodes = sorted(self._node(uuid) for uuid in job.paused_on)
         if nodes and sorted(self._node(uuid) for uuid in step.gpus) != nodes:
             raise StepError(
@@ -211,6 +214,17 @@ class Draft:
             )
         share = job.share if step.share is None else step.share
         self._run(step, job, Placement(gpus=step.gpus, share=share))
+
+    def _let_wait(self, step: Resume, job: Job) -> None:
+        """It is left to its manager, which chooses its GPUs and when: none are taken here."""
+        count = sum(gpus for _, gpus in step.places)
+        if job.manager is None:
+            raise StepError(f"Resume {job.id}: no workload manager has it that could choose its GPUs")
+        if step.gpus or not job.min_gpus <= count <= job.max_gpus:
+            sizes = f"{job.min_gpus} to {job.max_gpus} GPUs"
+            raise StepError(f"Resume {job.id}: it runs on {sizes}, not on {count}")
+        self.reservations.pop(job.id, None)
+        self._put(job, held=True, paused_on=())
 
     def _resize(self, step: Resize, job: Job) -> None:
         if not job.min_gpus <= len(step.gpus) <= job.max_gpus:

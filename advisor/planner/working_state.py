@@ -15,6 +15,7 @@ from advisor.planner.placement import Board, share_on
 from advisor.planner.plan import Outlook, Plan, Refusal, Rule
 from advisor.planner.protection import disturbed_lately
 from advisor.planner.quota import allocated, upward
+from advisor.planner.targets import left_to
 from advisor.planner.transition import SHARE_SLACK
 from advisor.state.model import ActionClass, ClusterState, Job, Phase, Placement, ProjectName, held_gpus
 from collector.model import GpuUuid, JobId
@@ -87,7 +88,8 @@ class WorkingState:
         self.board.fulfil(job.id)
         if job.phase is Phase.PAUSED:
             own = None if share == job.share else share
-            self.steps.append(Resume(job=job.id, gpus=gpus, share=own, reason=reason))
+            back = Resume(job=job.id, gpus=gpus, share=own, reason=reason)
+            self.steps.append(left_to(job.manager, back))
         else:
             self.steps.append(Start(job=job.id, gpus=gpus, share=share, reason=reason))
 

@@ -170,11 +170,8 @@ def is_broken(view: View) -> bool:
     pending, involved = view.pending, set(view.members) - leavers(view)
     if pending is not None and (pending.plan.recover or _is_founding(pending)):
         involved = set(pending.plan.members)
-    return (
-        bool(losses(view).keys() & view.workers.keys())
-        or not involved <= view.workers.keys()
-        or _is_left_unsaved(view)
-    )
+    is_lost = bool(losses(view).keys() & view.workers.keys()) or _is_left_unsaved(view)
+    return is_lost or not involved <= view.workers.keys()
 
 
 def leavers(view: View) -> set[MemberId]:

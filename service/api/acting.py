@@ -291,6 +291,12 @@ def _lists(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
     async def leases(asker: Asker) -> Response:
         return await _shown(hands, asker, lambda: desk.leases(asker))
 
+    @router.get(
+        "/engines", summary="What is done to jobs of each kind at all", response_model=list[control.Engine]
+    )
+    async def engines(asker: Asker) -> Response:
+        return await _shown(hands, asker, lambda: desk.engines(asker))
+
 
 def _plans(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:
     @router.get("/plans", summary="Plans, those that wait first", response_model=list[control.Plan])

@@ -43,6 +43,7 @@ RULES: Mapping[Rule, Role] = MappingProxyType(
         ("POST", "/v1/consents"): Role.USER,
         ("GET", "/v1/queue"): Role.VIEWER,
         ("GET", "/v1/leases"): Role.VIEWER,
+        ("GET", "/v1/engines"): Role.VIEWER,
         ("GET", "/v1/plans"): Role.VIEWER,
         ("GET", "/v1/plans/trial"): Role.VIEWER,
         ("POST", "/v1/plans/{plan}/apply"): Role.USER,

@@ -23,11 +23,11 @@ MOST_REASONS = 6
 
 def step_line(step: "Action") -> str:
     """One step in a line: what, on what, and why."""
-    gpus = getattr(step, "gpus", ())
-    on = f" on {len(gpus)} GPU{'' if len(gpus) == 1 else 's'}" if gpus else ""
+    from advisor.planner.targets import where
+
     settings = getattr(step, "settings", ())
     what = " with " + " ".join(f"{name}={value}" for name, value in settings) if settings else ""
-    return f"{verb_of(step)} {step.job}{on}{what}" + (f": {step.reason}" if step.reason else "")
+    return f"{verb_of(step)} {step.job}{where(step)}{what}" + (f": {step.reason}" if step.reason else "")
 
 
 def draw_advice(advice: "Advice", currency: str | None) -> RenderableType:

@@ -183,6 +183,10 @@ class ActingClient:
         """Who was given which GPU."""
         return self._listed(control.Lease, "/v1/leases").rows
 
+    def engines(self) -> list[control.Engine]:
+        """What is done at all to jobs of each kind."""
+        return self._listed(control.Engine, "/v1/engines").rows
+
     def plans(self) -> list[control.Plan]:
         """Plans, those that wait for somebody first."""
         return self._listed(control.Plan, "/v1/plans").rows

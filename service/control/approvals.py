@@ -19,6 +19,7 @@ from advisor.outcomes import Done, Stale
 from advisor.planner.guard import approve
 from advisor.planner.limits import Limits, Mode
 from advisor.planner.plan import Plan, Refusal
+from advisor.planner.targets import left_to
 from advisor.state.model import ActionClass, ClusterState, Job
 from collector.model import JobId
 from service.control.errors import BadOrder, NotAllowed, UnknownJob, WrongState
@@ -234,6 +235,8 @@ class Papers:
         if back is None:
             raise WrongState(f"nothing undoes {deed.verb} of {deed.job}: {deed.no_undo or 'no step does'}")
         state, taking = self._parts.observe(), self._parts.taking
+        job = state.jobs.get(deed.job)
+        back = left_to(None if job is None else job.manager, back)
         takes, own = bool(taken(back, state)), caller.role is not Role.OPERATOR
         if takes:
             taking.must_act(f"action {deed.number} is not undone")

@@ -1,16 +1,45 @@
 """The engines that this service acts with, the narrowest first: a new one is a row before ``external``."""
 
+from collections.abc import Mapping
+
 from advisor.actions import Pause, Resume
 from advisor.engines.brief import Brief
-from advisor.engines.external import ExternalEngine
+from advisor.engines.capabilities import Capabilities
+from advisor.engines.external import ExternalEngine, beyond
 from advisor.engines.launched import LocalEngine, SentCommand
 from advisor.engines.memory_transfers import Moving
 from advisor.engines.router import EngineEntry
-from advisor.engines.slurm import SlurmEngine, Watched, is_slurms
+from advisor.engines.slurm import CANNOT, NAME, SlurmEngine, Watched, is_slurms
 from advisor.outcomes import Stale
 from advisor.state.model import is_submitted
+from service.schemas.answer import Row, to_row
+from service.schemas.control import Engine
 
 UNASKED = "Fallow stopped before it asked Slurm for it"
+CAPABILITIES: Mapping[str, Capabilities] = {
+    "launched": Capabilities(jobs="jobs of `fallow run`", chooser="Fallow"),
+    "slurm": Capabilities(jobs="Slurm's jobs", chooser=NAME, cannot=CANNOT),
+    "external": Capabilities(
+        jobs="jobs that nobody launched through Fallow", chooser=None, cannot=beyond("it")
+    ),
+}
+"""What is done at all, by an engine's name; ``docs/act.md`` says it of one job at a time."""
+
+
+def engine_rows() -> list[Row]:
+    """The engines as the API answers them: what each does to jobs of its kind, and never, with reasons."""
+    return [
+        to_row(
+            Engine(
+                name=name,
+                jobs=each.jobs,
+                chooser=each.chooser,
+                can=tuple(verb for verb, why in each.can().items() if why is None),
+                cannot={verb: why for verb, why in each.can().items() if why is not None},
+            )
+        )
+        for name, each in CAPABILITIES.items()
+    ]
 
 
 def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine) -> tuple[EngineEntry, ...]:
@@ -25,6 +54,7 @@ def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine)
             found=lambda job, _, intent: launched.found(job, intent),
             tells=True,
             by_launcher=True,
+            capabilities=CAPABILITIES["launched"],
         ),
         EngineEntry(
             name="slurm",
@@ -33,6 +63,7 @@ def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine)
             brief=Brief[Watched](slurm),
             does=frozenset({Pause, Resume}),
             found=lambda job, step, intent: slurm.found(intent) or Stale(found=UNASKED),
+            capabilities=CAPABILITIES["slurm"],
         ),
         EngineEntry(
             name="external",
@@ -41,5 +72,6 @@ def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine)
             brief=Brief[Moving](external),
             preview=external.preview,
             found=lambda job, step, intent: None if step is None else external.settle(step),
+            capabilities=CAPABILITIES["external"],
         ),
     )

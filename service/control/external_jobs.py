@@ -21,6 +21,7 @@ from advisor.engines.notify_owner import Notifier, TerminalNotifier
 from advisor.engines.slurm import is_slurms
 from advisor.jobs.external_jobs import Checkpoint, ExternalJobStore, Seen
 from advisor.live.snapshot import NO_PROJECT
+from advisor.planner.targets import left_to
 from advisor.state.model import (
     MAY_BE_SAT_AT,
     ActionClass,
@@ -347,7 +348,7 @@ class ExternalJobOrders:
             raise WrongState(f"{job} is not paused")
         if "resume" in result.cannot:
             raise WrongState(f"{job} stays paused: {result.cannot['resume']}")
-        step = Resume(job=job, gpus=result.paused_on, reason=because)
+        step = left_to(result.manager, Resume(job=job, gpus=result.paused_on, reason=because))
         self._taking.must_act(f"{job} stays paused")
         if caller.role is not Role.OPERATOR:
             self._taking.must_be_nobodys(step, self._observe())

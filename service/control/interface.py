@@ -163,6 +163,9 @@ class ControlInterface(Protocol):
     def leases(self, caller: Caller) -> list[Row]:
         """Who was given which GPU by Fallow."""
 
+    def engines(self, caller: Caller) -> list[Row]:
+        """What is done at all to jobs of each kind."""
+
     def plans(self, caller: Caller) -> list[Row]:
         """Plans, those that wait for somebody first."""
 

@@ -23,6 +23,7 @@ from advisor.tags import verb_of
 from collector.model import JobId
 from service.control.admission import Admission
 from service.control.command_stream import follow, is_meant, is_news
+from service.control.engines import engine_rows
 from service.control.errors import BadOrder, JobEnded, NotAllowed, UnknownJob, WrongState
 from service.control.interface import Caller, Listed, OwnWord, Role, Which
 from service.control.rows import entry_row, explained, fits, lease_row, queue_row, unfit
@@ -281,6 +282,10 @@ class JobCommands:
             lease_row(row, entries.get(JobId(row["job"])), state.gpus.get(row["gpu"]))
             for row in read_leases(self._organs.store)
         ]
+
+    def engines(self, caller: Caller) -> list[Row]:
+        """What is done at all to jobs of each kind."""
+        return engine_rows()
 
     def plans(self, caller: Caller) -> list[Row]:
         """Plans, those that wait for somebody first."""

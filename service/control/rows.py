@@ -15,6 +15,7 @@ from advisor.journal.kill_switch import Setting
 from advisor.journal.proposals import PendingPlan, Proposed, Standing
 from advisor.journal.records import ActionRecord
 from advisor.planner.limits import Limits, Mode
+from advisor.planner.targets import where
 from advisor.serialize import to_tree
 from advisor.state.model import ActionClass, Gpu
 from advisor.tags import verb_of
@@ -217,14 +218,12 @@ def _step(number: int, each: Proposed) -> control.PlanStep:
 def sentence(each: Proposed) -> str:
     """What a step does, in a line: verb, job, whose, on what."""
     step = each.step
-    gpus = getattr(step, "gpus", ())
-    on = f" on {len(gpus)} GPU{'' if len(gpus) == 1 else 's'}" if gpus else ""
     whose = f" of {each.user}" if each.user else ""
     settings = getattr(step, "settings", ())
     what = " with " + " ".join(f"{name}={value}" for name, value in settings) if settings else ""
     askers = [getattr(step, "for_job", None), *(job for job, _ in getattr(step, "also_for", ()))]
     askers_text = " and ".join(each for each in askers if each)
-    return f"{verb_of(step).replace('-', ' ')} {step.job}{whose}{on}{what}" + (
+    return f"{verb_of(step).replace('-', ' ')} {step.job}{whose}{where(step)}{what}" + (
         f" for {askers_text}" if askers_text else ""
     )
 

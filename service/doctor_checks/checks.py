@@ -61,6 +61,7 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
 def acting(config: "Config", driver_version: str | None) -> Iterator[Finding]:
     """What could be done here, once that is allowed: to tell, to pause, to share."""
     yield from control_checks.projects(config)
+    yield control_checks.engines()
     yield control_checks.terminals(config)
     yield control_checks.checkpoint(config, driver_version)
     yield from slurm.engine(config)

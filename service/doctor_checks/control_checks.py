@@ -31,6 +31,19 @@ def projects(config: "Config") -> Iterator[Finding]:
         yield Finding(subject="projects", verdict=verdict, found=sentence)
 
 
+def engines() -> Finding:
+    """What is done at all to jobs of each kind, where mode and owner allow it."""
+    from service.control.engines import CAPABILITIES
+
+    sentences = []
+    for each in CAPABILITIES.values():
+        verbs = [verb for verb, why in each.can().items() if why is None]
+        done = ", ".join(verbs) if each.cannot else "every action"
+        whose = "on the GPUs that they have" if each.chooser is None else f"{each.chooser} chooses their GPUs"
+        sentences.append(f"to {each.jobs}: {done}; {whose}")
+    return Finding(subject="engines", verdict=Verdict.GOOD, found=". ".join(sentences))
+
+
 def terminals(config: "Config") -> Finding:
     """Whether owners could be told on their terminals."""
     from collector.procfs.terminals import terminals as find

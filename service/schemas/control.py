@@ -119,6 +119,22 @@ class Waiting(Answer):
 
 
 @answer
+class Engine(Answer):
+    """What is done to jobs of one kind at all; what can be done to one of them now is in its own answer."""
+
+    name: str
+    """launched, slurm or external."""
+    jobs: str
+    """Whose these are, for people."""
+    chooser: str | None = None
+    """Who chooses the GPUs of such a job; null: it keeps those that it has."""
+    can: tuple[str, ...] = ()
+    """The verbs that are done to them where mode and owner allow it."""
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    """The verbs that never are, each with the reason."""
+
+
+@answer
 class Lease(Answer):
     """A GPU that was given to a job."""
 

@@ -144,6 +144,26 @@ def test_a_pause_is_done_when_it_was_seen_twice_and_a_release_brings_the_job_bac
     assert len(rig.slurm.told) == 2
 
 
+def test_the_gpus_that_slurm_chose_are_told_with_the_outcome(rig: Rig) -> None:
+    back = Resume(job=JOB, gpus=(), places=((None, 2),))
+    rig.pause()
+    assert rig.give(back) is None
+    rig.change(state="RUNNING", nodes=("gpu3",), gres=("gpu:a100:2(IDX:1,3)",))
+    rig.found()
+    runs = rig.found(APART_MS)
+    assert isinstance(runs, Done) and runs.note == "it runs again on gpu3 (GPU 1, 3)"
+    (grant,) = runs.given
+    assert (grant.node, grant.gpus, grant.indices) == ("gpu3", 2, (1, 3))
+
+
+def test_no_gpus_are_told_while_a_released_job_waits(rig: Rig) -> None:
+    rig.pause()
+    assert rig.give(Resume(job=JOB, gpus=(), places=((None, 2),))) is None
+    rig.found()
+    waits = rig.found(APART_MS)
+    assert isinstance(waits, Done) and waits.given == () and waits.note.endswith("when it is its turn")
+
+
 @pytest.mark.parametrize("step", [Start, Move, Resize])
 def test_what_slurm_decides_is_no_step_of_the_engine(rig: Rig, step: type) -> None:
     outcome = rig.give(step(job=JOB, gpus=()))

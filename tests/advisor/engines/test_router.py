@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from advisor.actions import Action, Notify, Pause, Requeue
+from advisor.engines.capabilities import VERBS
 from advisor.engines.router import LAUNCHER, Dispatch, EngineEntry
 from advisor.journal.records import Result
 from advisor.journal.recovery import TOLD, Found
 from advisor.outcomes import Done, Failed, Late, Outcome, Unsupported
 from advisor.state.model import is_submitted
 from collector.model import JobId
+from service.control.engines import CAPABILITIES
 
 OURS, SLURMS, OTHERS = JobId("fallow:7"), JobId("slurm:7"), JobId("pid:node1/7@1")
 
@@ -96,6 +98,23 @@ def test_what_came_of_a_step_is_asked_of_the_engine_that_has_its_job() -> None:
     assert dispatch.found(SLURMS, None, 5) == Failed(found="slurm slurm:7 5 NoneType"), "also unreadable"
     assert dispatch.found(OTHERS, Pause(job=OTHERS), 6) == Failed(found=f"external {OTHERS} 6 Pause")
     assert dispatch.found(OURS, Pause(job=OURS), 7) is None, "nobody's"
+
+
+def test_each_engine_says_which_verbs_are_never_done_to_its_jobs() -> None:
+    says = {
+        name: {verb for verb, why in each.can().items() if why is None} for name, each in CAPABILITIES.items()
+    }
+    assert says["launched"] == set(VERBS)
+    assert says["slurm"] == says["external"] == {"pause", "resume", "notify"}
+    for each in CAPABILITIES.values():
+        assert each.cannot.keys() <= set(VERBS), "a verb that no step has"
+    slurms = EngineEntry(
+        name="slurm", owns=lambda job: job == SLURMS, engine=Engine(), capabilities=CAPABILITIES["slurm"]
+    )
+    dispatch = Dispatch((slurms,), lambda *_: None)
+    assert dispatch.can(SLURMS)["move"] == "Slurm decides where its jobs run"
+    assert dispatch.can(SLURMS)["pause"] is None
+    assert set(dispatch.can(OTHERS).values()) == {"no engine has it"}
 
 
 def test_nobodys_step_is_not_done_and_says_so() -> None:

@@ -183,6 +183,7 @@ def test_running_service_answers_in_its_shapes(door: Door) -> None:
     assert ask("GET", "/v1/jobs", records.Job)
     assert ask("GET", "/v1/queue", control.Waiting)
     ask("GET", "/v1/leases", control.Lease)
+    assert ask("GET", "/v1/engines", control.Engine)
     ask("POST", f"/v1/jobs/{job}/pause", control.Done, {"because": "a look"}, 202)
     ask("POST", f"/v1/jobs/{job}/resume", control.Done, {}, 202)
     ask("POST", f"/v1/jobs/{job}/keep", control.Done, {"hours": 4}, 202)
@@ -202,7 +203,7 @@ def test_running_service_answers_in_its_shapes(door: Door) -> None:
     ask("POST", "/v1/imports/runs", service.ImportedRanges, {"origin": "slurm:here"})
     nothing = {"origin": "slurm:here", "columns": sorted(NEEDED), "rows": []}
     assert list(ask("POST", "/v1/imports/runs", service.RunsCounted, nothing)) == list(Counts.__annotations__)
-    assert len(asked) == 22
+    assert len(asked) == 23
 
 
 def test_read_passes_over_what_is_newer_and_what_is_older_is_not_known() -> None:
