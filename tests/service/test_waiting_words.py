@@ -107,6 +107,16 @@ def test_a_reason_is_told_in_plain_words(reason: str, told: str) -> None:
             {"name": "short", "what": "wall", "most": 1440},
             "partition short allows no job of so long a time limit: 1 d at most",
         ),
+        (
+            "Licenses",
+            {"name": "matlab", "what": "license:matlab", "most": 3, "used": 2},
+            "a licence is not free: 3 of matlab at most, 2 in use",
+        ),
+        (
+            "Licenses",
+            {"unseen": "Slurm shows no licence flex"},
+            "a licence is not free (how much isn't known: Slurm shows no licence flex)",
+        ),
         ("Resources", None, "not enough is free of what it asks for"),
     ],
 )
@@ -122,6 +132,14 @@ def test_a_limit_is_told_with_its_number(reason: str, limit: dict[str, object] |
     [
         ({"cause": "dependency"}, "another job"),
         ({"cause": "other", "reason": "Licenses"}, "a licence is not free"),
+        (
+            {
+                "cause": "other",
+                "reason": "Licenses",
+                "limit_met": {"name": "matlab", "what": "license:matlab", "most": 3},
+            },
+            "a licence is not free: 3 of matlab at most",
+        ),
         ({"cause": "limit", "reason": "QOSGrpGRES", "qos": "gold"}, "QOS gold may have no more GPUs at once"),
         (
             {

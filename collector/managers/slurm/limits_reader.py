@@ -1,12 +1,17 @@
-"""Asks Slurm for the limits that jobs wait for, while any does: their numbers, and what is used of them."""
+"""Asks Slurm for the limits that jobs wait for, while any does: their numbers, and what is used of them.
 
-from collections.abc import Callable, Sequence
+Licences too, which are no limit of anybody's, but as many as there are.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from collector.inventory.slurm_programs import NoAnswer
 from collector.managers.model import JobState, Limit, ManagedJob, WaitCause
-from collector.managers.slurm import limits
+from collector.managers.slurm import licences, limits
 from collector.managers.slurm.limits import Kind, Shown
+from collector.managers.slurm.queue_text import NotQueue, format_of, records
 
 LIMITS_MS = 60_000
 """How often they are asked for: 0.7 kB an association, 0.4 kB for each person who uses a QOS (22.05.8)."""
@@ -22,12 +27,33 @@ class LimitsReader:
     def __init__(self) -> None:
         self._shown: tuple[int, frozenset[str], Shown | str] | None = None
         self._partitions: tuple[int, str] | None = None
+        self._licences: tuple[int, frozenset[str], Mapping[str, Limit]] | None = None
 
     def told(
         self, ask: Ask, jobs: tuple[ManagedJob, ...], cluster: str, now_ms: int
     ) -> tuple[ManagedJob, ...]:
-        """The jobs, each that waits for a limit with that limit. Blocks where it asks; never raises NoAnswer:
-        what can't be read is unknown, and all else of the look is as it was."""
+        """The jobs, each that waits for a limit or a licence with that. Blocks where it asks; never raises
+        NoAnswer: what can't be read is unknown, and all else of the look is as it was."""
+        return self._licensed(ask, self._limited(ask, jobs, cluster, now_ms), now_ms)
+
+    def _licensed(self, ask: Ask, jobs: tuple[ManagedJob, ...], now_ms: int) -> tuple[ManagedJob, ...]:
+        waiting = frozenset(
+            job.key.id for job in jobs if job.state is JobState.PENDING and job.reason == licences.REASON
+        )
+        if not waiting:
+            return jobs
+        known = self._licences
+        if known is None or not 0 <= now_ms - known[0] < LIMITS_MS or not waiting <= known[1]:
+            known = self._licences = (now_ms, waiting, _licences(ask, waiting))
+        found = known[2]
+        return tuple(
+            replace(job, limit=found.get(job.key.id)) if job.reason == licences.REASON else job
+            for job in jobs
+        )
+
+    def _limited(
+        self, ask: Ask, jobs: tuple[ManagedJob, ...], cluster: str, now_ms: int
+    ) -> tuple[ManagedJob, ...]:
         kinds = {
             job.key: kind
             for job in jobs
@@ -81,6 +107,19 @@ def _limit(job: ManagedJob, shown: Shown | str, cluster: str) -> Limit | None:
     if isinstance(shown, str):
         return Limit(name="", unseen=shown)
     return limits.limit_of(job, shown, cluster)
+
+
+def _licences(ask: Ask, numbers: frozenset[str]) -> dict[str, Limit]:
+    """The licence that each of these jobs waits for, or why that isn't known."""
+    mark = f"\x1f{secrets.token_hex(8)}\x1f"
+    wanted = f"--Format={format_of(mark, licences.FIELDS)}"
+    try:
+        there = licences.licences_of(ask(licences.COMMAND))
+        text = ask(("squeue", "--noheader", "--all", "--states=PENDING", wanted))
+        asked = {row["JobID"]: row["Licenses"] for row in records(text, mark, licences.FIELDS)}
+    except (NoAnswer, NotQueue) as failure:
+        return dict.fromkeys(numbers, Limit(name="", unseen=f"Slurm's licences could not be read: {failure}"))
+    return {number: licences.limit_of(asked.get(number), there) for number in numbers}
 
 
 def _of_names(names: set[str]) -> tuple[str, ...]:
