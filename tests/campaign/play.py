@@ -1,6 +1,6 @@
 """So many kills of Slurm's daemons and of Fallow's processes amid its verbs: ``make campaign``.
 
-    python -m tests.campaign [--kills 200] [--seed 1] [--first 0]
+    python -m tests.campaign [--kills 200] [--seed 1] [--first 0] [--whole]
 
 Needs root and Debian's Slurm with slurmdbd and MariaDB; elsewhere it says so and does nothing. A line for
 each kill. The seed and a kill's number make the kill, so a campaign that was cut short goes on by --first.
@@ -23,6 +23,7 @@ import pytest
 from tests.campaign.crashes import AGENT, HEAD, LAUNCHER
 from tests.campaign.growth import CONF, Growing, growing
 from tests.campaign.pauses import Pauses, pauses
+from tests.campaign.whole import whole_pauses
 from tests.slurm_accounting import accounted_cluster
 from tests.slurm_cluster import SlurmCluster
 
@@ -36,8 +37,9 @@ PAUSES_OF_5 = 3
 class Campaign:
     """Two clusters with accounting, each from its first kill on; SLURM_CONF is that of the one in use."""
 
-    def __init__(self, folder: Path, stack: ExitStack, seed: int) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, seed: int, *, is_whole: bool = False) -> None:
         self._folder, self._stack, self._seed = folder, stack, seed
+        self._begin = whole_pauses if is_whole else pauses
         self._pauses: Pauses | None = None
         self._growing: Growing | None = None
 
@@ -47,7 +49,7 @@ class Campaign:
         if number % 5 < PAUSES_OF_5:
             if self._pauses is None:
                 cluster = self._cluster("p", nodes=2, gpus=4)
-                self._pauses = self._stack.enter_context(pauses(cluster, self._folder / "fallow.duckdb"))
+                self._pauses = self._stack.enter_context(self._begin(cluster, self._folder / "fallow.duckdb"))
             os.environ["SLURM_CONF"] = str(self._pauses.cluster.conf)
             return self._pauses.kill(number, draw, (*SLURMS, HEAD))
         if self._growing is None:
@@ -68,15 +70,17 @@ class Campaign:
         return cluster
 
 
-def play(seed: int, numbers: Iterable[int]) -> Counter[str]:
+def play(seed: int, numbers: Iterable[int], *, is_whole: bool = False) -> Counter[str]:
     """Those kills of a campaign, a line for each; how often a verb had which outcome.
+
+    ``is_whole``: the head is the whole service, and not its engine and store in a process of their own.
 
     Raises AssertionError at the first run that was doubled, and so on, and skips where no Slurm is.
     """
     came: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="slurm-") as name, ExitStack() as stack:
         Path(name).chmod(0o755)  # other people's jobs run from Slurm's folder in it
-        campaign = Campaign(Path(name), stack, seed)
+        campaign = Campaign(Path(name), stack, seed, is_whole=is_whole)
         for number in numbers:
             began_s = time.monotonic()
             try:
@@ -94,9 +98,10 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first kill")
+    parser.add_argument("--whole", action="store_true", help="the head is the whole service")
     given = parser.parse_args(words)
     try:
-        came = play(given.seed, range(given.first, given.first + given.kills))
+        came = play(given.seed, range(given.first, given.first + given.kills), is_whole=given.whole)
     except pytest.skip.Exception as missing:
         print(f"not played: {missing}", file=sys.stderr)
         return 2
