@@ -1,6 +1,6 @@
 """Given times used: which allocations hold on each GPU, and whose job each process on it is. Pure.
 
-The strongest word wins a GPU: lease, Slurm, Kubernetes, environment, and last the processes on it. A
+The strongest word wins a GPU: lease, Slurm, Kubernetes, Ray, environment, and last the processes on it. A
 process is owned by one job, is an orphan (its GPUs were given to others), unknown (nobody can tell), or a
 bystander (a desktop, a daemon of the driver). "I cannot tell" is never an accusation.
 """
@@ -39,7 +39,7 @@ from collector.reading import Reading
 STRENGTH = {source: rank for rank, source in enumerate(ClaimSource)}
 """0 is the strongest, as the enum is written."""
 
-GIVEN = frozenset({ClaimSource.LEASE, ClaimSource.SLURM, ClaimSource.KUBERNETES})
+GIVEN = frozenset({ClaimSource.LEASE, ClaimSource.SLURM, ClaimSource.KUBERNETES, ClaimSource.RAY})
 """The words of those who hand out GPUs: a process that they do not mean is an orphan."""
 
 ELSEWHERE = frozenset({PEER_SOURCE, NODES_SOURCE})

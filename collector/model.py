@@ -59,6 +59,7 @@ class ClaimSource(StrEnum):
     LEASE = "lease"
     SLURM = "slurm"
     KUBERNETES = "kubernetes"
+    RAY = "ray"
     ENVIRONMENT = "environment"
     PROCESS = "process"
 
@@ -209,7 +210,8 @@ class NodeClaim:
     """A GPU given to a holder by somebody who knows no UUIDs: Slurm speaks of nodes and indices.
 
     ``index`` counts the node's GPUs as its gres does; ``None`` when it was not said which one. ``uuid``: it
-    was said by that (Kubernetes' claims).
+    was said by that (Kubernetes' claims). ``pids``: the processes that have it, by a word of ``said_ms``
+    (Ray's workers). ``of_gpus``: how many of the node's GPUs the index counts; ``None``: all.
     """
 
     node: NodeName
@@ -218,6 +220,9 @@ class NodeClaim:
     uuid: GpuUuid | None = None
     share: float = 1.0
     source: ClaimSource = ClaimSource.SLURM
+    pids: tuple[int, ...] = ()
+    said_ms: int | None = None
+    of_gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,13 +230,14 @@ class NodeState:
     """A node whose GPUs a workload manager gives out, or for now does not (``state``), and why, in words.
 
     ``given``: how many it has given out where it doesn't say which; with fewer known to be held, none of the
-    others is known to be free.
+    others is known to be free. ``source``: which manager.
     """
 
     node: NodeName
     state: OutOfService | None = None
     reason: str = ""
     given: int | None = None
+    source: ClaimSource = ClaimSource.KUBERNETES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,9 +39,9 @@ from collector.model import GpuUuid, JobId, NodeName
 
 AT_REST = frozenset({"running", "checkpointed", "failed"})
 """Any other state, or one that the driver does not say, may be a restore that goes on."""
-GIVEN_ELSEWHERE = "pod:"
-"""Ids of jobs that Kubernetes gave their GPUs: what a pause frees there, nobody could use. Slurm's have an
-engine of their own."""
+GIVEN_ELSEWHERE = {"pod:": "Kubernetes", "ray:": "Ray"}
+"""Whose jobs keep their GPUs while they are paused: what a pause frees there, nobody could use. By what their
+ids begin with; Slurm's have an engine of their own."""
 OFF = "jobs that Fallow did not launch are only paused where [foreign] checkpoint is on"
 ENDED_MEANWHILE = "its processes have ended meanwhile"
 BEGUN_BEFORE = "a process that a service began before this one is bringing it back"
@@ -313,8 +313,9 @@ class ExternalEngine:
         leaving = next((each for each in list(self._moving.values()) if isinstance(each.step, Pause)), None)
         if leaving is not None:
             return f"{_under_way(leaving).found}, and one at a time is: the host's room is known after it"
-        if job.startswith(GIVEN_ELSEWHERE):
-            return "Kubernetes gave it its GPUs: what a pause frees, nobody could use"
+        giver = next((name for prefix, name in GIVEN_ELSEWHERE.items() if job.startswith(prefix)), None)
+        if giver is not None:
+            return f"{giver} gave it its GPUs: what a pause frees, nobody could use"
         away = next((each for each in processes if each.node != self._node), None)
         if away is not None:
             return f"it runs on {away.node}: only processes of {self._node} can be checkpointed from here"

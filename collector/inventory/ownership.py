@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from collector.inventory.holders import claimed_by, is_of, job_of, person_behind
 from collector.inventory.kubernetes import is_pod, is_uid, names_process, namespace_of
+from collector.inventory.ray import is_rays
 from collector.model import Holder, JobId, Process
 
 
@@ -63,6 +64,8 @@ def verdict_on(
         return verdict
     if pods:
         return _among_pods(process, pods, jobs, has_others=len(pods) < len(holders_by_job))
+    if any(is_rays(job) for job in holders_by_job):
+        return Unknown()  # its processes run as the account that started Ray, whoever's the job is
     return _by_person(process, holders_by_job)
 
 

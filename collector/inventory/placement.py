@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from collector.inventory.holders import claimed_by, is_of
+from collector.inventory.ray import by_workers, is_rays
 from collector.model import (
     Allocation,
     ClaimSource,
@@ -32,7 +33,7 @@ Seen = Mapping[JobId, Sequence[tuple[Process, frozenset[GpuUuid]]]]
 
 T = TypeVar("T")
 
-MANAGERS = frozenset({ClaimSource.SLURM, ClaimSource.KUBERNETES})
+MANAGERS = frozenset({ClaimSource.SLURM, ClaimSource.KUBERNETES, ClaimSource.RAY})
 
 
 def as_on_gpus(
@@ -47,8 +48,15 @@ def as_on_gpus(
     by_short_name = _by_short_name(by_node)
     processes = _seen_jobs(people, on)
     allocations: dict[Allocation, None] = {}
+    nodes = {
+        claim.node: by_node.get(claim.node) or by_short_name.get(_short(claim.node), []) for claim in claims
+    }
+    of_workers = [claim for claim in claims if claim.of_gpus is not None]
+    allocations |= dict.fromkeys(by_workers(of_workers, nodes, people, on))
     for claim in claims:
-        node = by_node.get(claim.node) or by_short_name.get(_short(claim.node), [])
+        if claim.of_gpus is not None:
+            continue
+        node = nodes[claim.node]
         for uuid in _uuids(claim, node, processes):
             allocation = Allocation(uuid=uuid, holder=claim.holder, share=claim.share, source=claim.source)
             allocations[allocation] = None
@@ -77,17 +85,30 @@ def doubted(
     if all(each.given is None for each in doubts):
         return doubts
     node_of = {gpu.uuid: _short(gpu.node) for gpu in gpus}
-    named = Counter(node_of.get(each.uuid, "") for each in allocations if each.source in MANAGERS)
+    held = {  # parts of a GPU that pods have are GPUs to Kubernetes, and parts to Ray
+        (each.uuid, "" if is_rays(each.holder.job) else each.holder.job)
+        for each in allocations
+        if each.source in MANAGERS
+    }
+    named = Counter(node_of.get(uuid, "") for uuid, _ in held)
     return tuple(
-        replace(each, state=OutOfService.UNASKED, reason=_unnamed(each.given - named[_short(each.node)]))
+        replace(
+            each,
+            state=OutOfService.UNASKED,
+            reason=_unnamed(each.given - named[_short(each.node)], each.source),
+        )
         if each.state is None and each.given is not None and each.given > named[_short(each.node)]
         else each
         for each in doubts
     )
 
 
-def _unnamed(count: int) -> str:
+def _unnamed(count: int, source: ClaimSource) -> str:
     what = "1 GPU of this node is" if count == 1 else f"{count} GPUs of this node are"
+    if source is ClaimSource.RAY:
+        return (
+            f"{what} given to Ray's jobs, and nobody says which: their workers on it would, once they compute"
+        )
     return f"{what} given to pods, and nobody says which: dcgm-exporter's pod labels would"
 
 

@@ -99,7 +99,9 @@ class Grant:
     """GPUs of one node that a job has. ``indices`` are as the manager counts; fewer than ``gpus``: not told.
 
     ``uuids`` are those that the manager names so. ``is_shared``: of each of these GPUs a part, and ``gpus``
-    counts the parts.
+    counts the parts. ``share``: of each of these GPUs, where the manager counts in fractions.
+    ``pids``: the processes that have them, as the node counts. ``of_gpus``: how many GPUs of the node the
+    manager counts; on a node with another number its indices are not the driver's. ``None``: all.
     """
 
     node: NodeName
@@ -107,6 +109,9 @@ class Grant:
     indices: tuple[int, ...] = ()
     is_shared: bool = False
     uuids: tuple[GpuUuid, ...] = ()
+    share: float = 1.0
+    pids: tuple[int, ...] = ()
+    of_gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from collector.managers.model import HOLDING, Look, ManagedJob, ManagedNode, Manager
+from collector.managers.model import HOLDING, Grant, Look, ManagedJob, ManagedNode, Manager
 from collector.model import (
     ClaimSource,
     NodeClaim,
@@ -30,7 +30,7 @@ class ManagerSource:
             source=self.name,
             at_ms=now_ms,
             claims=tuple(replace(claim, source=ClaimSource(self.name)) for claim in claims_of(look)),
-            nodes=tuple(_node_state(node, counts=not self._manager.tells_which) for node in look.nodes),
+            nodes=tuple(_node_state(node, self._manager) for node in look.nodes),
             look=look,
         )
 
@@ -44,15 +44,15 @@ def claims_of(look: Look) -> tuple[NodeClaim, ...]:
     shared: list[NodeClaim] = []
     for job in look.jobs:
         if job.state in HOLDING:
-            for claim, is_shared in _claims(job, look.nodes):
+            for claim, is_shared in _claims(job, look):
                 (shared if is_shared else unshared).append(claim)
     return (*unshared, *_with_shares(shared))
 
 
-def _claims(job: ManagedJob, nodes: Sequence[ManagedNode]) -> Iterator[tuple[NodeClaim, bool]]:
+def _claims(job: ManagedJob, look: Look) -> Iterator[tuple[NodeClaim, bool]]:
     """One for each index, and one without for each GPU whose index isn't said."""
     if job.given is None:
-        has = {node.name for node in nodes if node.gpus}
+        has = {node.name for node in look.nodes if node.gpus}
         each = max(1, (job.ask.gpus or 0) // max(1, len(job.nodes)))
         for node in job.nodes:
             if node in has and job.ask.gpus != 0:
@@ -66,9 +66,26 @@ def _claims(job: ManagedJob, nodes: Sequence[ManagedNode]) -> Iterator[tuple[Nod
             continue
         for uuid in grant.uuids:
             yield NodeClaim(node=grant.node, holder=job.holder, uuid=uuid), False
+        if grant.of_gpus is not None:
+            for at in grant.indices or (None,):
+                yield _leased(job, grant, at, look.at_ms), False
+            continue
         unnamed = max(0, grant.gpus - len(grant.indices) - len(grant.uuids))
         named = (*grant.indices, *(None,) * unnamed)
         yield from ((NodeClaim(node=grant.node, holder=job.holder, index=at), False) for at in named)
+
+
+def _leased(job: ManagedJob, grant: Grant, index: int | None, said_ms: int) -> NodeClaim:
+    """What Ray has leased to a worker: by its slot, and by its process."""
+    return NodeClaim(
+        node=grant.node,
+        holder=job.holder,
+        index=index,
+        share=grant.share,
+        pids=grant.pids,
+        said_ms=said_ms,
+        of_gpus=grant.of_gpus,
+    )
 
 
 def _with_shares(shared: Sequence[NodeClaim]) -> Iterator[NodeClaim]:
@@ -80,6 +97,12 @@ def _with_shares(shared: Sequence[NodeClaim]) -> Iterator[NodeClaim]:
         yield replace(claim, share=claim.share / shares[claim.node, claim.index])
 
 
-def _node_state(node: ManagedNode, *, counts: bool) -> NodeState:
-    allocated = node.given_gpus if counts else None
-    return NodeState(node=node.name, state=node.state, reason=node.reason, given=allocated)
+def _node_state(node: ManagedNode, manager: Manager) -> NodeState:
+    allocated = None if manager.tells_which else node.given_gpus
+    return NodeState(
+        node=node.name,
+        state=node.state,
+        reason=node.reason,
+        given=allocated,
+        source=ClaimSource(manager.name),
+    )

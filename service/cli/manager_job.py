@@ -23,6 +23,10 @@ _ID = re.compile(
 squeue(1), ``%i`` and ``--steps``; sacct(1), ``JobID``. Labels may tell the cluster too (``812@a``)."""
 
 
+KEPT = ("slurm:", "ray:")
+"""Of whose jobs people type what the manager prints."""
+
+
 def ids_of(name: str) -> tuple[str, ...]:
     """The ids of jobs that ``name`` may be: a number alone is first of all a job that was submitted here."""
     return tuple(dict.fromkeys((job_id(name), name, id_of(name))))
@@ -38,7 +42,7 @@ def meant(client: Client, name: str) -> tuple[str, ...]:
 def runs(client: Client, name: str) -> "list[ManagerRunsRow]":
     """The runs of the job of that id, or as Slurm prints it; the newest first. Blocks."""
     job = id_of(name)
-    return client.rows("manager_runs", job=job) if job.startswith("slurm:") else []
+    return client.rows("manager_runs", job=job) if job.startswith(KEPT) else []
 
 
 def id_of(name: str) -> str:

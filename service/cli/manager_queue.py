@@ -92,7 +92,7 @@ def _line(row: "ManagerQueueRow", now_ms: int) -> tuple[str, ...]:
     each = text.NOTHING if row["gpus"] is None else text.count(row["gpus"])
     parts = f" {text.many(row['shards'], 'shard')}" if row["shards"] else ""
     return (
-        f"slurm:{row['shown_id']}",
+        waiting.shown(row),
         str(row["job_name"] or text.NOTHING),
         str(row["user_name"] or text.NOTHING),
         str(row["project"] or text.NOTHING),

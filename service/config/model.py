@@ -86,7 +86,7 @@ class CollectConfig:
         8.0, 0.5, 300, "how long a tick waits for a source; never more than 4/5 of a tick"
     )
     inventory_every_s: float = bounded(
-        30.0, 1, 3600, "how often Slurm and Kubernetes are asked; leases are read at every tick"
+        30.0, 1, 3600, "how often Slurm, Kubernetes and Ray are asked; leases are read at every tick"
     )
     process_details: bool = told(True, "read user, framework and job of each process from `/proc`")
     hub_accounts: tuple[str, ...] = told(
@@ -103,6 +103,17 @@ class CollectConfig:
     )
     kubernetes_token_file: str = told("", "the file of the token, where it isn't the pod's own")
     kubernetes_ca_file: str = told("", "the CA's certificate (PEM) behind that address, beside the system's")
+    ray: str = told(
+        "",
+        "the address of a Ray cluster's dashboard, `http://head:8265`; empty: not asked ([Ray](ray.md))",
+    )
+    ray_token_file: str = told("", "the file of Ray's token, where the cluster wants one")
+    ray_ca_file: str = told("", "the CA's certificate (PEM) behind an `https` address, beside the system's")
+    ray_user_key: str = told(
+        "",
+        "the key of a Ray job's metadata that names its person; whoever submits may write it, so name one "
+        "only where your own gateway does. Empty: nobody's word is believed",
+    )
     dcgm_interval_s: float = bounded(30.0, 1, 600, "dcgm-exporter's own interval: the width of its samples")
     scrape_timeout_s: float = bounded(5.0, 0.5, 60, "how long one exporter or peer may take")
     gpus_per_address: int = bounded(

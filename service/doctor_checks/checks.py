@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from analytics import text
 from service import data_folder as client_place
 from service.client import running
-from service.doctor_checks import answers, control_checks, slurm
+from service.doctor_checks import answers, control_checks, ray, slurm
 from service.doctor_checks.results import Finding, Verdict
 from service.sources.specs import DcgmSpec, NodesSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
 from service.summaries import pushing_nodes
@@ -47,6 +47,7 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
         processes,
         pid_namespace,
         lambda: slurm.slurm(config),
+        *((lambda: ray.ray(config),) if config.collect.ray else ()),
         lambda: disk(data),
         lambda: store(data),
         *((lambda: archive(config, data, time.time_ns() // 1_000_000),) if config.archive.address else ()),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from service.config.model import Config
     from service.schemas.rows import ManagerNodesRow
 
+NAMES = {"slurm": "Slurm", "kubernetes": "Kubernetes", "ray": "Ray"}
 MOST_NAMES = 8
 """Of nodes, in one sentence."""
 
@@ -130,7 +131,7 @@ def nodes(data: Path) -> Iterator[Finding]:
 def nodes_finding(rows: "list[ManagerNodesRow]") -> Finding:
     """Whether each node that gives out GPUs is measured; ``rows`` are those of ``manager_nodes``."""
     nodes_with_gpus = [row for row in rows if row["gpus"]]
-    subject = "Kubernetes nodes" if rows and rows[0].get("manager") == "kubernetes" else "Slurm nodes"
+    subject = f"{NAMES.get(rows[0].get('manager', 'slurm'), 'Slurm') if rows else 'Slurm'} nodes"
     unseen = [row["node"] for row in nodes_with_gpus if not row["measured_gpus"]]
     fewer = [row["node"] for row in nodes_with_gpus if 0 < row["measured_gpus"] < (row["gpus"] or 0)]
     if not unseen and not fewer:

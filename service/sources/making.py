@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, assert_never
+from urllib.parse import urlsplit
 
 from service.errors import FallowError
 from service.sources.gpu_presence import FaultNamed, GpuPresence, look_for_gpus
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collector.inventory.hub import HubAccounts
     from collector.inventory.leases import Launched, Lease
     from collector.managers.model import KnownRun
+    from collector.managers.ray.reader import RayManager
     from collector.reading import Reading
     from collector.scrape_loop import Attribute
     from collector.source import Source
@@ -248,6 +250,10 @@ def _inventories(config: "Config", runs: "Sequence[KnownRun]") -> "Iterator[Sour
         yield ManagerSource(SlurmManager(runs))
     if config.collect.kubernetes:
         yield _kubernetes(config)
+    if config.collect.ray:
+        from collector.managers.source import ManagerSource
+
+        yield ManagerSource(ray_manager(config))
 
 
 def _kubernetes(config: "Config") -> "Source":
@@ -269,6 +275,26 @@ def _kubernetes(config: "Config") -> "Source":
         ca_file=Path(collect.kubernetes_ca_file) if collect.kubernetes_ca_file else None,
     )
     return ManagerSource(KubernetesManager(lambda: account))
+
+
+def ray_manager(config: "Config") -> "RayManager":
+    """The Ray cluster that is configured. Raises ``SourceRefused`` for an address that is none."""
+    from collector.managers.ray.api import Account
+    from collector.managers.ray.reader import RayManager
+
+    collect = config.collect
+    parts = urlsplit(collect.ray)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        raise SourceRefused(
+            "collect.ray is the address of Ray's dashboard, as http://head:8265; a token goes into the file "
+            "that collect.ray_token_file names"
+        )
+    account = Account(
+        url=collect.ray.rstrip("/"),
+        token_file=Path(collect.ray_token_file) if collect.ray_token_file else None,
+        ca_file=Path(collect.ray_ca_file) if collect.ray_ca_file else None,
+    )
+    return RayManager(account, user_key=collect.ray_user_key)
 
 
 def _lease_source(

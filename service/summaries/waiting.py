@@ -88,6 +88,14 @@ _PLAIN = {
     "Licenses": "a licence is not free",
     "ReservationDeleted": "its reservation was deleted",
     "WaitingForScheduling": "Slurm has not looked at it yet",
+    "NO_RESOURCES": "not enough is free of what its placement group asks for",
+    "FAILED_TO_COMMIT_RESOURCES": "what its placement group was to have was taken meanwhile",
+    "INFEASIBLE": "no node that is there could take it; it begins if one is added",
+    "PENDING": "Ray has not looked at its placement group yet",
+    "PENDING_CREATION": "its actors are not placed: not enough is free of what they ask for",
+    "RESTARTING": "its actors are not placed again: not enough is free of what they ask for",
+    "DEPENDENCIES_UNREADY": "its actors wait for what is given to them",
+    "PENDING_NODE_ASSIGNMENT": "its tasks are not placed: not enough is free of what they ask for",
 }
 _WHAT = {
     "GRES": "GPUs",
@@ -216,7 +224,14 @@ def _number(reason: str, limit: Met) -> str:
 
 def manager_of(job: str) -> str:
     """The name of the workload manager that a job's id is of."""
+    if job.startswith("ray:"):
+        return "Ray"
     return "Kubernetes" if job.startswith(("pod:", "workload:")) else "Slurm"
+
+
+def shown(row: "Queued") -> str:
+    """A job of ``manager_queue`` as people call it, with what it is of: ``slurm:4_2``, ``pod:ns/a``."""
+    return f"{row['job'].partition(':')[0]}:{row['shown_id']}"
 
 
 def counted(rows: "Sequence[Queued]") -> str:

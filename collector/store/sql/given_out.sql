@@ -2,9 +2,10 @@
 -- name of the source that says so, node.
 SELECT DISTINCT a.source, g.node
 FROM allocations AS a JOIN gpus AS g USING (gpu_id)
-WHERE a.source = 'slurm' AND (a.to_ts IS NULL OR a.to_ts >= epoch_ms(CAST($since_ms AS BIGINT)))
+WHERE a.source IN ('slurm', 'kubernetes', 'ray') AND (a.to_ts IS NULL OR a.to_ts >= epoch_ms(CAST($since_ms AS BIGINT)))
 UNION
-SELECT 'slurm', g.node
+SELECT coalesce(m.manager, 'slurm'), g.node
 FROM withheld AS w JOIN gpus AS g USING (gpu_id)
+LEFT JOIN manager_nodes AS m ON split_part(g.node, '.', 1) = split_part(m.node, '.', 1)
 WHERE w.to_ts IS NULL OR w.to_ts >= epoch_ms(CAST($since_ms AS BIGINT))
 ORDER BY ALL;

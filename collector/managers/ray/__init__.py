@@ -1,0 +1,1 @@
+"""Ray, read through its dashboard's HTTP."""
