@@ -316,6 +316,7 @@ OWNERS = {
     "google": ("service/pages/server/drawing_turns.py", "service/remote_write/wire.py"),
     "httpx": (
         "collector/managers/kubernetes/api.py",
+        "collector/managers/ray/api.py",
         "collector/sources/prometheus",
         "service/node/push.py",
         "service/remote_write",

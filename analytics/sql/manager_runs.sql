@@ -1,4 +1,5 @@
--- The runs of one job at its workload manager, the newest first: waiting, running or over.
+-- The runs of one job at its workload manager: that which has GPUs first, then the newest. Of a job of Ray's, what it
+-- waits for beside the GPUs that it has are runs as well.
 --
 -- @param job text: the job's id, or slurm: and what people call it (slurm:4_2)
 -- @column job text: the job's id
@@ -31,5 +32,5 @@ SELECT
     restarts, gpus, nodes, given, word, limit_s, submitted_at, started_at, ended_at
 FROM manager_jobs
 WHERE job = $job OR concat(manager, ':', shown_id) = $job
-ORDER BY submitted_at DESC, restarts DESC
+ORDER BY state IN ('running', 'paused', 'ending') DESC, submitted_at DESC, restarts DESC
 LIMIT 1000;

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 WORDS: Mapping[str, str] = {
-    "allocated": "given to somebody: by Slurm, Kubernetes, Fallow, or by having a process there",
+    "allocated": "given to somebody: by Slurm, Kubernetes, Ray, Fallow, or by having a process there",
     "used": "utilization times measured time: two hours at 30% are 0.6 GPU-hours used",
     "idle": "allocated, and nothing computes on it: its holder's process does nothing, or there is none",
     "underused": "it computes, and fills under a quarter of the GPU while it does; told, never called waste",

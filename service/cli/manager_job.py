@@ -60,7 +60,9 @@ def header(run: "ManagerRunsRow") -> str:
 
 def lines(runs: "list[ManagerRunsRow]") -> tuple[str, ...]:
     """Sentences about the newest run, and about those before it."""
-    newest, *before = runs
+    newest, *others = runs
+    before = [run for run in others if run["state"] != "pending"]
+    waits = [run for run in others if run["state"] == "pending"]
     sentence = text.many(newest["nodes"], "node")
     if newest["gpus"] is not None:
         sentence = f"{text.many(newest['gpus'], 'GPU')} on {sentence}"
@@ -81,6 +83,11 @@ def lines(runs: "list[ManagerRunsRow]") -> tuple[str, ...]:
         f"At {waiting.manager_of(newest['job'])}, cluster {newest['cluster']}: {_stands(newest)}{again}",
         f"asked for {sentence}{limit}{f', in {where}' if where else ''}",
         *_allowed(newest.get("word") or ""),
+        *(
+            f"waits since {words.clock_time(run['submitted_at'])} for {text.many(run['gpus'] or 0, 'GPU')} "
+            f"{'more' if newest['state'] != 'pending' else 'beside them'}: {waiting.why_of(run)}"
+            for run in waits
+        ),
     )
 
 
