@@ -1,4 +1,4 @@
-"""A real Ray head on loopback with GPUs that aren't there, where Ray is installed (``pip install '.[ray]'``)."""
+"""A real Ray head on loopback with GPUs that aren't there; skips where Ray isn't installed."""
 
 import importlib.util
 import json

@@ -32,5 +32,5 @@ SELECT
     restarts, gpus, nodes, given, word, limit_s, submitted_at, started_at, ended_at
 FROM manager_jobs
 WHERE job = $job OR concat(manager, ':', shown_id) = $job
-ORDER BY state IN ('running', 'paused', 'ending') DESC, submitted_at DESC, restarts DESC
+ORDER BY ended_at IS NULL AND given IS DISTINCT FROM '[]' DESC, submitted_at DESC, restarts DESC
 LIMIT 1000;
