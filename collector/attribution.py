@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 
 from collector.inventory.bystanders import Presence, presence
 from collector.inventory.environment import environment_claims
-from collector.inventory.holders import JobUsers, holder_of, job_among, tree_job, users_of
+from collector.inventory.holders import (
+    JobUsers,
+    claimed_by,
+    holder_of,
+    is_of,
+    job_among,
+    tree_job,
+    users_of,
+)
 from collector.inventory.ownership import Nobody, Owned, Unknown, Verdict, verdict_on
 from collector.inventory.placement import Where, as_on_gpus, doubted, withheld, without_jobs
 from collector.inventory.projects import ProjectOf
@@ -261,6 +269,9 @@ def _verdicts(
                 continue
             uids = {claim.holder.job: claim.pod_uid for claim in claims[uuid] if claim.pod_uid}
             verdict = verdict_on(process, holders, users.keys(), uids) if process else Unknown()
+            guests = [guest for claim in claims[uuid] for guest in claim.guests]
+            if process and isinstance(verdict, Nobody) and _is_guest(process, guests):
+                verdict = Unknown()
             is_doubtful = (key, uuid) in present.doubtful and isinstance(verdict, Nobody)
             verdicts[key, uuid] = Unknown() if is_doubtful else verdict
     return verdicts
@@ -274,6 +285,14 @@ def _launcher_of(key: ProcessKey, allocations: Iterable[Allocation]) -> JobId | 
             if is_it and is_same_start(each.started_ms, key.started_ms):
                 return claim.holder.job
     return None
+
+
+def _is_guest(process: Process, guests: Sequence[Holder]) -> bool:
+    """Whether it is a process of a background job that was let in: by what it says, where it is that
+    person's.
+    """
+    named = claimed_by(process)
+    return any(guest.job in named and is_of(process, guest.job, guest.user) for guest in guests)
 
 
 def _owners(

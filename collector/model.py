@@ -182,7 +182,8 @@ class Allocation:
     """One GPU, given to one holder, as one source says it; ``share`` is the fraction given, in (0, 1].
 
     ``pod_uid``: the uid of the holder's pod, where the source says it; the kubelet's control groups bear it.
-    ``launched``: processes that are the job's by the kernel's word, not by their own.
+    ``launched``: processes that are the job's by the kernel's word, not by their own. ``guests``: background
+    jobs that were sent into its idle gaps; they hold nothing, and are no intruders.
     """
 
     uuid: GpuUuid
@@ -191,6 +192,7 @@ class Allocation:
     source: ClaimSource = ClaimSource.PROCESS
     pod_uid: str | None = None
     launched: tuple[ProcessKey, ...] = ()
+    guests: tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

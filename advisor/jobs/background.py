@@ -59,18 +59,36 @@ def is_beside(entry: JobRecord) -> bool:
     return not in_flight(entry) or isinstance(entry.directive, StartCommand)
 
 
-def open_gpus(host: JobRecord, entries: Iterable[JobRecord]) -> tuple[GpuUuid, ...]:
-    """The GPUs of ``host`` in whose idle gaps somebody may compute now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenGaps:
+    """The ``gpus`` of a job in whose idle gaps somebody may compute now, and which other accounts, by name,
+    may read the page of which: who is sent there.
+    """
+
+    gpus: tuple[GpuUuid, ...] = ()
+    readers: tuple[tuple[GpuUuid, str], ...] = ()
+
+
+def open_gaps(host: JobRecord, entries: Iterable[JobRecord]) -> OpenGaps:
+    """Where in ``host`` somebody may compute now."""
     if host.alone or host.state is not JobState.RUNNING or lapsing(host):
-        return ()
-    return tuple(
-        sorted(
-            {
-                each.beside_gpu
-                for each in entries
-                if each.beside == host.id and is_beside(each) and each.beside_gpu in host.gpus
-            }
-        )
+        return OpenGaps()
+    there = [
+        (each.beside_gpu, each.submission.user)
+        for each in entries
+        if each.beside == host.id and is_beside(each) and each.beside_gpu in host.gpus
+    ]
+    return OpenGaps(
+        gpus=tuple(sorted({gpu for gpu, _ in there if gpu is not None})),
+        readers=tuple(
+            sorted(
+                {
+                    (gpu, user)
+                    for gpu, user in there
+                    if gpu is not None and user not in (None, host.submission.user)
+                }
+            )
+        ),
     )
 
 
@@ -108,6 +126,10 @@ def stay_of(entry: JobRecord, entries: Mapping[JobId, JobRecord], now_ms: int) -
     theirs = _counts(host, entry.beside_gpu)
     ratio = None if theirs is None else theirs.slowdown_ratio
     is_measured = ratio is not None and mine.work_s is not None
+    # The count and the length of a step are the background job's own word: more than all the time that it
+    # was there it cannot have computed.
+    stayed_s = max(0, now_ms - entry.started_ms) / 1000
+    work_s = mine.work_s if mine.work_s is None or not mine.steps else min(mine.work_s, stayed_s / mine.steps)
     return Stay(
         job=entry.id,
         foreground=host.id,
@@ -115,7 +137,7 @@ def stay_of(entry: JobRecord, entries: Mapping[JobId, JobRecord], now_ms: int) -
         from_ms=entry.started_ms,
         to_ms=now_ms,
         steps=mine.steps,
-        step_s=mine.work_s if is_measured else None,
+        step_s=work_s if is_measured else None,
         slowdown_ratio=ratio if is_measured else None,
         foreground_steps=None if theirs is None else theirs.steps,
     )

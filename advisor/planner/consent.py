@@ -137,14 +137,25 @@ def with_consent(state: ClusterState, words: Sequence[OwnerReply]) -> ClusterSta
     by_user: defaultdict[str, list[OwnerReply]] = defaultdict(list)
     for reply in words:
         by_user[reply.user].append(reply)
-    changed = {
-        id: _with_replies(job, replies)
-        for id, job in state.jobs.items()
-        if job.user is not None
-        and job.user in by_user
-        and (replies := in_force(by_user[job.user], job, state.as_of_ms))
+    jobs, background = [
+        {
+            id: (job, replies)
+            for id, job in each.items()
+            if job.user is not None
+            and job.user in by_user
+            and (replies := in_force(by_user[job.user], job, state.as_of_ms))
+        }
+        for each in (state.jobs, state.background)
+    ]
+    if not jobs and not background:
+        return state
+    changed = {id: _with_replies(*each) for id, each in jobs.items()}
+    # A background job is asked for one thing alone: to share a GPU. It leaves whatever its owner says.
+    sharing = {
+        id: replace(job, may_share=_allowed(Kind.SHARE, job, replies.get(Kind.SHARE)))
+        for id, (job, replies) in background.items()
     }
-    return replace(state, jobs={**state.jobs, **changed}) if changed else state
+    return replace(state, jobs={**state.jobs, **changed}, background={**state.background, **sharing})
 
 
 def holding(job: Job, words: Sequence[OwnerReply], now_ms: int) -> tuple[Held, ...]:

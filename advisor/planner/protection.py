@@ -105,11 +105,18 @@ def against_background(job: JobId, beside: JobId, gpu: GpuUuid, state: ClusterSt
             would_change="the owner's consent: `fallow consent --allow background`",
         )
     if guest.user is None or guest.user != host.user:
-        return Objection(
-            rule=Rule.OPTED_OUT,
-            reason=f"{beside} is {host.user or 'somebody'}'s: only jobs of its owner may read its page",
-            would_change="a foreground of the same owner",
-        )
+        if guest.user is None or host.user is None:
+            return Objection(
+                rule=Rule.OPTED_OUT, reason=f"nobody knows whose {job if guest.user is None else beside} is"
+            )
+        # Nothing isolates the two: a fault of one can end the other, so both owners must have said yes.
+        for side, owner in ((host, host.user), (guest, guest.user)):
+            if not side.may_share:
+                return Objection(
+                    rule=Rule.OPTED_OUT,
+                    reason=f"{beside} is {host.user}'s, and {owner} has not let {side.id} share a GPU",
+                    would_change=f"{owner}'s consent: `fallow consent --allow share`",
+                )
     gaps = host.idle_gaps.get(gpu)
     if gaps is None or not gaps.page:
         return Objection(

@@ -4,7 +4,7 @@ The store hands the rows over; this file knows neither SQL nor the store's engin
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collector.model import (
     Allocation,
@@ -40,13 +40,19 @@ Launched = Callable[[Collection[JobId]], Mapping[JobId, tuple[ProcessKey, ...]]]
 """The processes of leased jobs that are theirs by the kernel's word; of others nothing is known."""
 
 
+Guests = Callable[[], Mapping[GpuUuid, tuple[Holder, ...]]]
+"""The background jobs that were sent into the idle gaps of whoever has a lease of a GPU."""
+
+
 class LeaseSource:
     """The leases as a source of allocations."""
 
     name = "leases"
 
-    def __init__(self, open_leases: OpenLeases, launched: Launched | None = None) -> None:
-        self._open_leases, self._launched = open_leases, launched
+    def __init__(
+        self, open_leases: OpenLeases, launched: Launched | None = None, guests: Guests = dict
+    ) -> None:
+        self._open_leases, self._launched, self._guests = open_leases, launched, guests
 
     def read(self, now_ms: int) -> Reading | Unavailable:
         """One allocation a lease; blocks as long as the port does."""
@@ -57,7 +63,11 @@ class LeaseSource:
         except (OSError, RuntimeError) as error:
             reason = f"the leases could not be read from the store: {error}"
             return Unavailable(source=self.name, at_ms=now_ms, reason=reason)
-        allocations = tuple(as_allocation(lease, launched.get(lease.job, ())) for lease in leases)
+        guests = self._guests()
+        allocations = tuple(
+            replace(as_allocation(lease, launched.get(lease.job, ())), guests=guests.get(lease.gpu_uuid, ()))
+            for lease in leases
+        )
         return Reading(source=self.name, at_ms=now_ms, allocations=allocations)
 
     def close(self) -> None:

@@ -18,12 +18,19 @@ import torch
 
 from fallow.idle_gaps import hooks
 from fallow.idle_gaps.marks import LATELY, DeviceMarks, Mark, Marks, Piece
-from fallow.idle_gaps.page import Page, PageError, attach
+from fallow.idle_gaps.page import Page, PageError, attach, attach_others
 
 LOG = logging.getLogger("fallow")
 
 ENV_PAGE = "FALLOW_IDLE_GAPS"
 """The page of the foreground in whose gaps this process computes; its launcher says which."""
+
+ENV_COUNTS = "FALLOW_IDLE_GAP_COUNTS"
+"""Where the foreground is another account's: a page of this job's own, on which it counts what it does. The
+foreground's page is then read alone."""
+
+ACCESS_S = 30.0
+"""How long another account's page is waited for: its launcher lets us read it once it hears of us."""
 
 LOOK_S = 0.00005
 """How often a shut gate looks. With what a sleep costs besides, a tenth of a millisecond: 1% of a gap of
@@ -52,7 +59,9 @@ BEGINNING = 0.9
 
 
 class Gate:
-    """One process's gate. ``now_s`` and ``sleep`` are the steady clock's, others in tests; so ``marks``."""
+    """One process's gate. ``now_s`` and ``sleep`` are the steady clock's, others in tests; so ``marks``.
+    ``counts`` is the page on which it says what it does, where that is not the foreground's.
+    """
 
     def __init__(
         self,
@@ -60,8 +69,10 @@ class Gate:
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         marks: Marks | None = None,
+        counts: Page | None = None,
     ) -> None:
         self.page, self._sleep = page, sleep
+        self._counts = page if counts is None else counts
         self._marks = DeviceMarks(now_s) if marks is None else marks
         self._pieces: defaultdict[Hashable, Piece] = defaultdict(Piece)
         self._running: Piece | None = None
@@ -91,8 +102,8 @@ class Gate:
     def end_step(self) -> None:
         """An optimizer's step is over: the script may now do something that is not ours, and take long."""
         self.end_piece()
-        if self.page is not None:
-            self.page.end_background_step(self._step_s)
+        if self._counts is not None:
+            self._counts.end_background_step(self._step_s)
         self._step_s = 0.0
 
     def _pass(self, name: Hashable, devices: Collection[torch.device]) -> None:
@@ -142,8 +153,8 @@ class Gate:
                     piece.lasted(lasted_s)
         if not self._queue:
             self._ahead_s = self._unmarked_s
-            if self._running is None and self.page is not None:
-                self.page.end_piece()
+            if self._running is None and self._counts is not None:
+                self._counts.end_piece()
 
     def _lets(self, needed_s: float) -> bool:
         """Whether a piece may be launched now."""
@@ -171,8 +182,8 @@ class Gate:
                     needed_s = min(needed_s, BEGINNING * longest_s)
                 self._sleep(LOOK_S)
             self._settle()
-        if self.page is not None:
-            self.page.begin_piece()
+        if self._counts is not None:
+            self._counts.begin_piece()
 
 
 def install(environment: Mapping[str, str] = os.environ) -> bool:
@@ -183,10 +194,24 @@ def install(environment: Mapping[str, str] = os.environ) -> bool:
     path = environment.get(ENV_PAGE)
     if not path:
         return False
+    own = environment.get(ENV_COUNTS)
+    page = counts = None
     try:
-        page = attach(Path(path))
+        counts = attach(Path(own)) if own else None
+        page = _others(Path(path)) if own else attach(Path(path))
     except PageError as error:
         LOG.error("this background job waits for good: %s", error)
-        page = None
-    hooks.put(Gate(page))
+    hooks.put(Gate(page, counts=counts))
     return True
+
+
+def _others(path: Path) -> Page:
+    """Another account's page, as soon as it lets us read it. Raises: PageError."""
+    ends_s = time.monotonic() + ACCESS_S
+    while True:
+        try:
+            return attach_others(path)
+        except PageError as error:
+            if not isinstance(error.__cause__, PermissionError) or time.monotonic() > ends_s:
+                raise
+            time.sleep(0.1)

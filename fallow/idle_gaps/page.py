@@ -182,17 +182,46 @@ def attach(path: Path, now_ns: Callable[[], int] = time.monotonic_ns) -> Page:
 
     Raises: PageError for anything else at that path, a page of another version too.
     """
+    return _attached(path, (os.geteuid(), 0), now_ns, is_written=True)
+
+
+def attach_others(path: Path, now_ns: Callable[[], int] = time.monotonic_ns) -> Page:
+    """Another account's page, to be read alone: whoever reads it cannot change what the foreground says.
+
+    The account is the one by whose number its folder is named, and nobody else may write either. Raises:
+    PageError as ``attach``, caused by PermissionError while that account lets nobody read it.
+    """
+    return _attached(path, (folder_of(path),), now_ns, is_written=False)
+
+
+def folder_of(path: Path) -> int:
+    """The account whose launcher made the folder of this page: by its name, ``fallow.UID.PID.XXXX``, and by
+    whose it is. Raises: PageError for any other folder, and one that others may write.
+    """
+    folder = path.parent
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        status = folder.lstat()
+    except OSError as error:
+        raise PageError(f"{folder} cannot be looked at: {error.strerror}") from error
+    is_named = folder.name.split(".")[:2] == ["fallow", str(status.st_uid)]
+    if not stat.S_ISDIR(status.st_mode) or not is_named or status.st_mode & 0o022:
+        raise PageError(f"{folder} is no folder of idle gaps that its owner alone may write")
+    return status.st_uid
+
+
+def _attached(path: Path, owners: tuple[int, ...], now_ns: Callable[[], int], *, is_written: bool) -> Page:
+    try:
+        flags = (os.O_RDWR if is_written else os.O_RDONLY) | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(path, flags)
     except OSError as error:
         raise PageError(f"{path} cannot be opened: {error.strerror}") from error
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size != SIZE:
             raise PageError(f"{path} is no page of idle gaps: a file of {SIZE} bytes is")
-        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
-            raise PageError(f"{path} can be written by others than this account")
-        memory = mmap.mmap(descriptor, SIZE)
+        if status.st_uid not in owners or status.st_mode & 0o022:
+            raise PageError(f"{path} can be written by others than {_named(owners[0])}")
+        memory = mmap.mmap(descriptor, SIZE, access=mmap.ACCESS_WRITE if is_written else mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise (
             error if isinstance(error, PageError) else PageError(f"{path} cannot be mapped: {error}")
@@ -203,6 +232,10 @@ def attach(path: Path, now_ns: Callable[[], int] = time.monotonic_ns) -> Page:
         memory.close()
         raise PageError(f"{path} is a page of another version: restart both jobs with one version")
     return Page(memory, now_ns)
+
+
+def _named(owner: int) -> str:
+    return "this account" if owner == os.geteuid() else f"account {owner}"
 
 
 def _positive(seconds: float) -> float | None:

@@ -8,15 +8,16 @@ nobody. Through the journal and the engine, as every step.
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from advisor.actions import Requeue
-from advisor.jobs.background import Stay, is_beside, must_leave, open_gpus, stay_of
+from advisor.jobs.background import OpenGaps, Stay, is_beside, must_leave, open_gaps, stay_of
 from advisor.jobs.memory_watchdog import holdings
+from advisor.jobs.model import JobState
 from advisor.outcomes import Done
 from advisor.state.model import ActionClass
-from collector.model import GpuUuid, JobId
+from collector.model import GpuUuid, Holder, JobId
 from service.usecases.harvests import sentences
 
 if TYPE_CHECKING:
@@ -59,11 +60,22 @@ class BackgroundJobs:
         self.stir: Callable[[JobId], None] = lambda job: None
         register.listen(self._changed)
 
-    def open_gpus(self, entry: "JobRecord") -> tuple[GpuUuid, ...]:
+    def open_gaps(self, entry: "JobRecord") -> OpenGaps:
         """On which of the job's GPUs background jobs may compute now; on none while the switch is thrown."""
-        if entry.report is None or not entry.report.idle_gaps or self._halted() is not None:
-            return ()
-        return open_gpus(entry, self._register.entries().values())
+        if entry.report is None or not entry.report.idle_gaps:
+            return OpenGaps()
+        open_now = open_gaps(entry, self._register.entries().values())
+        return open_now if self._halted() is None else replace(open_now, gpus=())
+
+    def guests(self) -> dict[GpuUuid, tuple[Holder, ...]]:
+        """Who was sent into the idle gaps of which GPU, those too that are about to leave."""
+        there = [each for each in self._register.entries().values() if each.state is not JobState.ENDED]
+        found: dict[GpuUuid, tuple[Holder, ...]] = {}
+        for each in there:
+            if each.beside_gpu is not None:
+                holder = Holder(job=each.id, user=each.submission.user)
+                found[each.beside_gpu] = (*found.get(each.beside_gpu, ()), holder)
+        return found
 
     def told(self, entry: "JobRecord") -> tuple[str, ...]:
         """What is said of a job's idle gaps, or of those that it computes in."""

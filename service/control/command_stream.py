@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from advisor.jobs.background import OpenGaps
 from advisor.jobs.job_store import UnknownJob
 from advisor.jobs.lifecycle import in_flight
 from advisor.jobs.model import CancelCommand, Command, JobRecord, JobState
 from advisor.serialize import to_tree
-from collector.model import GpuUuid, JobId
+from collector.model import JobId
 from service.schemas.answer import Row
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 ALIVE_S = 5.0
 """A launcher takes three times this without a word for a lost service (``service.client.jobs.SILENCE_S``)."""
 
-Gates = Callable[[JobRecord], tuple[GpuUuid, ...]]
-"""The GPUs of a job in whose idle gaps others may compute now."""
+Gates = Callable[[JobRecord], OpenGaps]
+"""In which of a job's idle gaps others may compute now."""
 
 
 def is_news(entry: JobRecord, after: int) -> bool:
@@ -50,7 +51,7 @@ async def follow(
     after: int,
     *,
     is_launcher: bool = False,
-    gates: Gates = lambda entry: (),
+    gates: Gates = lambda entry: OpenGaps(),
 ) -> AsyncIterator[Row]:
     """Directives above ``after`` and changes of place, until the job has ended or the reader closes it.
 
@@ -87,7 +88,8 @@ async def follow(
             open_now = gates(entry)
             announces = entry.report is not None and bool(entry.report.idle_gaps)
             if open_now != opened and (announces or opened is not None):
-                yield {"idle_gaps": {"open": list(open_now)}}
+                readers = {"readers": [list(each) for each in open_now.readers]} if open_now.readers else {}
+                yield {"idle_gaps": {"open": list(open_now.gpus), **readers}}
                 opened = open_now
             place = loop.waits.get(job)
             if place is not None and place != shown:

@@ -248,7 +248,7 @@ def _pairing(
 def _background(
     ground: ControlDependencies, register: "Register", engine: LaunchedToo, books: Records
 ) -> BackgroundJobs:
-    return BackgroundJobs(
+    made = BackgroundJobs(
         register,
         engine,
         books.journal,
@@ -257,6 +257,8 @@ def _background(
         snapshot=ground.snapshot,
         halted=books.switch.halt,
     )
+    ground.launched.guests = made.guests
+    return made
 
 
 def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:

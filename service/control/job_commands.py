@@ -162,7 +162,7 @@ class JobCommands:
         if entry.state is JobState.ENDED and not is_news(entry, after):
             raise _ended(entry)
         is_launcher = self._reports.is_launcher(caller, entry)
-        gates = self._organs.background.open_gpus
+        gates = self._organs.background.open_gaps
         return follow(self._register, self._organs.loop, job, after, is_launcher=is_launcher, gates=gates)
 
     def report(self, caller: Caller, job: JobId, report: Report, nonce: str = "") -> Row:

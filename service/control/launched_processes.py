@@ -9,11 +9,11 @@ stays so when its parent has ended. No pid that anybody told is taken for that.
 import os
 import socket
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from advisor.jobs.model import Launcher
-from collector.model import JobId, NodeName, ProcessKey
+from collector.model import GpuUuid, Holder, JobId, NodeName, ProcessKey
 from collector.procfs.cgroup_folders import GroupFolders
 from collector.procfs.cgroups import placement
 from collector.procfs.proc_files import Stat, is_same_start, parse_boot_ms, parse_stat, read_file
@@ -33,6 +33,12 @@ class LaunchedProcesses:
         self._guard = threading.Lock()
         self._launchers: dict[JobId, int] = {}
         self._known: dict[JobId, dict[int, int]] = {}
+        self.guests: Callable[[], Mapping[GpuUuid, tuple[Holder, ...]]] = dict
+        """For ``sent_in``: put here by what knows the jobs, which is made later."""
+
+    def sent_in(self) -> Mapping[GpuUuid, tuple[Holder, ...]]:
+        """The background jobs that were sent into the idle gaps of each GPU."""
+        return self.guests()
 
     def note(self, job: JobId, launcher: Launcher) -> None:
         """The kernel named this launcher of a job; of no interest where it runs in no container."""

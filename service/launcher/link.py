@@ -46,9 +46,12 @@ class Leased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """On which of its GPUs background jobs may compute in the job's idle gaps from now on."""
+    """On which of its GPUs background jobs may compute in the job's idle gaps from now on, and which other
+    accounts may read the page of which GPU.
+    """
 
     gpus: tuple[GpuUuid, ...]
+    readers: tuple[tuple[GpuUuid, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +184,15 @@ class Link:
                     self._say(Refused(why=f"the service said what this launcher cannot read: {error}"))
             case {"lease": {"number": int(number), "proof": str(proof)}}:
                 self._say(Leased(number=number, proof=proof))
-            case {"idle_gaps": {"open": list(gpus)}}:
-                self._say(Opened(gpus=tuple(GpuUuid(str(each)) for each in gpus)))
+            case {"idle_gaps": {"open": list(gpus), **more}}:
+                named = more.get("readers")
+                pairs = named if isinstance(named, list) else []
+                readers = tuple(
+                    (GpuUuid(str(each[0])), str(each[1]))
+                    for each in pairs
+                    if isinstance(each, list) and len(each) == 2
+                )
+                self._say(Opened(gpus=tuple(GpuUuid(str(each)) for each in gpus), readers=readers))
             case {"place": dict(place)}:
                 self._say(Placed(text=place_text(place)))
             case _:

@@ -187,8 +187,8 @@ class Running:
                 self._happened(model.NewCommand(directive=command))
             case links.Leased(number=number, proof=proof):
                 self._happened(model.Leased(number=number, proof=proof))
-            case links.Opened(gpus=gpus):
-                self._gaps.allow(gpus)
+            case links.Opened(gpus=gpus, readers=readers):
+                self._gaps.allow(gpus, readers)
             case links.Placed(text=text):
                 if waits:
                     self._voice.wait(f"{self._job} {text}")

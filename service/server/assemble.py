@@ -73,7 +73,14 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     with store.reader() as reader:
         runs = known_runs(reader, "slurm", clock.now_ms())
     nodes = _receiver(config, store, clock)
-    sources = make_sources(config, leases=store.leases, launched=launched.of, runs=runs, nodes=nodes)
+    sources = make_sources(
+        config,
+        leases=store.leases,
+        launched=launched.of,
+        guests=launched.sent_in,
+        runs=runs,
+        nodes=nodes,
+    )
     refuse_other_origin(store, sources)
     prices = config.prices
     store.set_prices({model: (price, prices.currency) for model, price in prices.per_gpu_hour.items()})

@@ -23,7 +23,7 @@ from service.sources.specs import (
 if TYPE_CHECKING:
     from collector.attribution import Attribution
     from collector.inventory.hub import HubAccounts
-    from collector.inventory.leases import Launched, Lease
+    from collector.inventory.leases import Guests, Launched, Lease
     from collector.managers.model import KnownRun
     from collector.managers.ray.reader import RayManager
     from collector.reading import Reading
@@ -106,21 +106,24 @@ def make_sources(
     config: "Config",
     leases: "Callable[[], Iterable[Mapping[str, object]]] | None" = None,
     launched: "Launched | None" = None,
+    *,
+    guests: "Guests" = dict,
     runs: "Sequence[KnownRun]" = (),
     nodes: "Source | None" = None,
 ) -> Sources:
     """The sources, ready to be read; a recording is read whole. Raises ``FallowError``.
 
     ``leases`` gives the rows of the leases in force, where there is a store; ``launched`` the processes that
-    are known to be their jobs'. ``runs`` are the runs of a workload manager that the store knows. ``nodes``
-    takes in what other machines push; only a service is pushed to.
+    are known to be their jobs', ``guests`` who was sent into the idle gaps of which GPU. ``runs`` are the
+    runs of a workload manager that the store knows. ``nodes`` takes in what other machines push; only a
+    service is pushed to.
     """
     specs, remarks = chosen_specs(config)
     cluster = make_cluster(config) if SimulatedSpec() in specs else None
     recording = next((_recording(spec.path) for spec in specs if isinstance(spec, ReplaySpec)), None)
     live = tuple(_make(spec, config, cluster, recording, nodes) for spec in specs)
     real = any(isinstance(spec, NvmlSpec | DcgmSpec | NodesSpec) for spec in specs)
-    lease_sources = () if leases is None or not real else (_lease_source(leases, launched),)
+    lease_sources = () if leases is None or not real else (_lease_source(leases, launched, guests),)
     return Sources(
         live=(*live, *lease_sources),
         inventories=tuple(_inventories(config, runs)) if real else (),
@@ -298,12 +301,12 @@ def ray_manager(config: "Config") -> "RayManager":
 
 
 def _lease_source(
-    leases: "Callable[[], Iterable[Mapping[str, object]]]", launched: "Launched | None"
+    leases: "Callable[[], Iterable[Mapping[str, object]]]", launched: "Launched | None", guests: "Guests"
 ) -> "Source":
     """Read at every tick: it costs one query, and a job that just began is its owner's from the first one."""
     from collector.inventory.leases import LeaseSource
 
-    return LeaseSource(lambda: [_lease(row) for row in leases()], launched)
+    return LeaseSource(lambda: [_lease(row) for row in leases()], launched, guests)
 
 
 def _lease(row: Mapping[str, Any]) -> "Lease":

@@ -1,5 +1,6 @@
 """What a gate lets through, how much it lets into the queue, and what it takes a piece to last."""
 
+import os
 import threading
 from collections.abc import Collection
 from pathlib import Path
@@ -242,3 +243,33 @@ def test_a_second_thread_waits_until_the_first_is_through(page: pages.Page, cloc
     for thread in threads:
         thread.join(10)
     assert through.is_set()
+
+
+def test_beside_another_account_a_gate_reads_its_page_and_counts_on_its_own(
+    page: pages.Page, clock: Clock, tmp_path: Path
+) -> None:
+    folder = tmp_path / f"fallow.{os.geteuid()}.1.abcd"
+    folder.mkdir(mode=0o700)
+    with pages.create(folder / "GPU-a", clock.now_ns) as host, pages.create(tmp_path / "counts") as counts:
+        host.allow(is_allowed=True)
+        host.end_step(alone_s=None, recent_s=None, share=1.0)
+        host.open_gap(0.1)
+        is_dead = False
+
+        def sleep(seconds: float) -> None:
+            if is_dead:
+                raise Waited
+            clock.sleep(seconds)
+
+        with pages.attach_others(folder / "GPU-a", clock.now_ns) as read:
+            gate = Gate(read, clock.now_s, sleep, counts=counts)
+            for _ in range(4):
+                gate.pass_through("a")
+                clock.sleep(0.002)
+                gate.end_step()
+            clock.sleep(1)  # its foreground was killed amid the gap
+            is_dead = True
+            with pytest.raises(Waited):
+                gate.pass_through("a")
+        assert counts.steps == (0, 4) and counts.worked_s > 0
+        assert host.steps == (1, 0) and host.worked_s == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.jobs import lifecycle
-from advisor.jobs.background import must_leave, open_gpus, stay_of
+from advisor.jobs.background import must_leave, open_gaps, stay_of
 from advisor.jobs.harvest_store import HarvestStore
 from advisor.jobs.lifecycle import Unable, leased, silent, submitted, with_command, with_report
 from advisor.jobs.model import (
@@ -91,7 +91,7 @@ def test_its_end_is_awaited_as_others_are_while_something_of_it_may_live() -> No
 
 def test_gates_are_open_only_while_all_of_it_holds() -> None:
     entry = there()
-    assert open_gpus(front(), [entry]) == (GPU,)
+    assert open_gaps(front(), [entry]).gpus == (GPU,)
     shut = [
         (front(alone=True), entry),
         (front(gpus=()), entry),
@@ -101,7 +101,33 @@ def test_gates_are_open_only_while_all_of_it_holds() -> None:
         (front(), silent(entry, 20, "gone")),
         (silent(front(), 20, "gone"), entry),
     ]
-    assert [open_gpus(host, [guest]) for host, guest in shut] == [()] * len(shut)
+    assert [open_gaps(host, [guest]).gpus for host, guest in shut] == [()] * len(shut)
+
+
+def test_another_account_reads_the_page_of_the_gpu_that_it_is_sent_to() -> None:
+    assert open_gaps(front(), [there()]).readers == (), "an account reads its own pages"
+    guest = there()
+    bobs = replace(guest, submission=replace(guest.submission, user="bob"))
+    assert open_gaps(front(), [bobs]).readers == ((GPU, "bob"),)
+    assert open_gaps(front(alone=True), [bobs]).readers == ()
+
+
+def test_who_is_there_leaves_when_one_of_two_owners_no_longer_shares() -> None:
+    def why(host: bool, guest: bool) -> str:
+        state = seen(may_share=host)
+        bobs = replace(state.background[SWEEP], user="bob", may_share=guest)
+        state = replace(state, background={SWEEP: bobs})
+        return must_leave(there(), {FRONT: front(), SWEEP: there()}, state, {}) or ""
+
+    assert why(True, True) == ""
+    assert f"anna has not let {FRONT} share" in why(False, True)
+    assert f"bob has not let {SWEEP} share" in why(True, False)
+
+
+def test_a_background_job_that_counts_more_than_its_time_is_not_believed() -> None:
+    told = there(steps=1000, work_s=3600.0)
+    stay = stay_of(told, {FRONT: front(), SWEEP: told}, (told.started_ms or 0) + 60_000)
+    assert stay is not None and stay.harvested_gpu_s == pytest.approx(60.0)
 
 
 def test_who_has_to_leave_and_why() -> None:
@@ -127,11 +153,11 @@ def test_who_has_to_leave_and_why() -> None:
 
 def test_what_it_gives_and_what_it_costs_are_told_together_or_not_at_all(tmp_path: Path) -> None:
     entries = {FRONT: front(), SWEEP: there()}
-    stay = stay_of(there(), entries, 99)
+    stay = stay_of(there(), entries, 99_999)
     assert stay is not None and stay.harvested_gpu_s == pytest.approx(5.0) and stay.slowdown_ratio == 1.01
     for half in (
-        stay_of(there(), {FRONT: front(ratio=None), SWEEP: there()}, 99),
-        stay_of(there(work_s=None), entries, 99),
+        stay_of(there(), {FRONT: front(ratio=None), SWEEP: there()}, 99_999),
+        stay_of(there(work_s=None), entries, 99_999),
     ):
         assert half is not None and (half.step_s, half.slowdown_ratio, half.harvested_gpu_s) == (None,) * 3
     with open_store(tmp_path / "store.duckdb") as store:
@@ -140,5 +166,5 @@ def test_what_it_gives_and_what_it_costs_are_told_together_or_not_at_all(tmp_pat
         book.put(stay)
         assert book.stays() == (stay,), "one row a stay, the newest word"
         with store.writing("a test") as connection:
-            connection.execute(statement("expire_harvests"), {"before_ms": 100})
+            connection.execute(statement("expire_harvests"), {"before_ms": 100_000})
         assert book.stays() == ()

@@ -6,6 +6,7 @@ import pytest
 
 from advisor.actions import StartBackground
 from advisor.decide import decide
+from advisor.planner.consent import Kind, OwnerReply, with_consent
 from advisor.planner.guard import approve
 from advisor.planner.limits import Limits, Mode, PlannerConfig
 from advisor.planner.observed import Observed
@@ -53,10 +54,32 @@ def test_a_background_job_starts_in_the_gaps_of_its_owners_job_and_in_advise_onl
     assert not ruling.approved.steps and "mode of background is advise" in ruling.refused[0].reason
 
 
+def test_it_starts_in_another_owners_gaps_once_both_share_and_leaves_no_doubt_by_whose_word() -> None:
+    bobs = front(user="bob", may_share=True)
+    (advice,) = said(world(sweep(may_share=True), host=bobs))
+    assert isinstance(advice, Advice) and advice.risk_to == ("bob",)
+
+    def with_words(*words: OwnerReply) -> Advice | Abstain:
+        (answer,) = said(with_consent(world(sweep(), host=front(user="bob")), words))
+        return answer
+
+    yes = [OwnerReply(user=name, job=None, kind=Kind.SHARE, allowed=True, at_ms=0) for name in ("ann", "bob")]
+    assert isinstance(with_words(*yes), Advice)
+    for half in yes:
+        assert isinstance(with_words(half), Abstain)
+    no_more = OwnerReply(user="ann", job=None, kind=Kind.SHARE, allowed=False, at_ms=1)
+    assert isinstance(with_words(*yes, no_more), Abstain)
+    nobody_in_my_gaps = OwnerReply(user="bob", job=None, kind=Kind.BACKGROUND, allowed=False, at_ms=1)
+    assert isinstance(with_words(*yes, nobody_in_my_gaps), Abstain)
+
+
 @pytest.mark.parametrize(
     ("host", "waiting", "why"),
     [
-        (front(user="bob"), sweep(), "bob's"),
+        (front(user="bob"), sweep(may_share=True), "bob's, and bob has not let front share"),
+        (front(user="bob", may_share=True), sweep(), "bob's, and ann has not let sweep share"),
+        (front(user=None, may_share=True), sweep(may_share=True), "nobody knows whose front is"),
+        (front(may_share=True), sweep(user=None, may_share=True), "nobody knows whose sweep is"),
         (front(protected=True), sweep(), "the site protects it"),
         (front(opted_out=frozenset({ActionClass.BACKGROUND})), sweep(), "wants nobody"),
         (job("front"), sweep(), "no job here announces"),

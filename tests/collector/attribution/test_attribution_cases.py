@@ -374,3 +374,22 @@ def test_two_sources_of_one_word_agree_on_one_holder() -> None:
     label = given(0, "slurm:812", ClaimSource.SLURM, user=None)
     ((allocation,)) = run(claims=[label], node_claims=slurm(812, 0)).allocations
     assert (allocation.holder.user, allocation.holder.project, allocation.share) == ("ann", "vision", 1.0)
+
+
+def test_a_background_job_that_was_let_in_is_no_intruder_and_holds_nothing() -> None:
+    guest = Holder(job=JobId("fallow:2"), user="bob")
+    claim = replace(given(0, "fallow:1", ClaimSource.LEASE), guests=(guest,))
+    sweeps = (("FALLOW_JOB", "fallow:2"),)
+
+    def seen(
+        claims: list[Allocation], user: str = "bob", words: tuple[tuple[str, str], ...] = sweeps
+    ) -> Attribution:
+        return run([process(70), process(71, user, environment=words)], on(0, 70, 71), claims)
+
+    let_in = seen([claim])
+    assert let_in.intrusions == () and let_in.unknown == {key(71)}
+    assert held(let_in) == {"GPU-0": [("fallow:1", "lease")]} and let_in.owners == {key(70): "fallow:1"}
+    intrusion = (Intrusion(key=key(71), uuid=GPUS[0].uuid),)
+    assert seen([replace(claim, guests=())]).intrusions == intrusion, "who was not let in"
+    assert seen([claim], words=()).intrusions == intrusion, "another process of that person"
+    assert seen([claim], user="eve").intrusions == intrusion, "another person's under that job's name"
