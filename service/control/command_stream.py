@@ -44,6 +44,12 @@ def is_meant(entry: JobRecord, nonce: str) -> bool:
     return nonce in ("", entry.submission.nonce)
 
 
+def gaps_row(gaps: OpenGaps) -> Row:
+    """What a launcher is told of its job's idle gaps; one of an older Fallow reads what is open. Pure."""
+    readers = {"readers": [list(each) for each in gaps.readers]} if gaps.readers else {}
+    return {"idle_gaps": {"open": list(gaps.gpus), **readers}}
+
+
 async def follow(
     register: "Register",
     loop: "ActingLoop",
@@ -88,8 +94,7 @@ async def follow(
             open_now = gates(entry)
             announces = entry.report is not None and bool(entry.report.idle_gaps)
             if open_now != opened and (announces or opened is not None):
-                readers = {"readers": [list(each) for each in open_now.readers]} if open_now.readers else {}
-                yield {"idle_gaps": {"open": list(open_now.gpus), **readers}}
+                yield gaps_row(open_now)
                 opened = open_now
             place = loop.waits.get(job)
             if place is not None and place != shown:

@@ -1,8 +1,11 @@
 """A background job in the idle gaps of another account's job: two real accounts, and one nobody let in."""
 
+import json
 import os
 import pwd
+import select
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +14,18 @@ from typing import TypeVar
 
 import pytest
 
+from advisor.jobs.background import OpenGaps
 from advisor.jobs.model import Elasticity, Submission
 from advisor.state.model import ProjectName
-from collector.model import GpuUuid
+from collector.model import GpuUuid, JobId
 from fallow.idle_gaps import page as pages
+from fallow.idle_gaps.readers import let_enter
+from service.control.command_stream import gaps_row
 from service.launcher.idle_gaps import COUNTS, MEMORY, OTHERS_GAPS, OWN_GAPS, IdleGapPages
+from service.launcher.link import Link, Opened
 from service.launcher.model import Lease
 from service.launcher.order import Order
+from service.schemas.answer import Row
 from tests.collector.procfs.observers import in_fork
 
 pytestmark = [
@@ -54,6 +62,12 @@ def as_account(name: str, work: Callable[[], T]) -> T:
 def memory() -> Iterator[Path]:
     """Shared memory of a machine, where everybody may make folders of their own."""
     folder = Path(tempfile.mkdtemp(prefix="fallow-test.", dir=MEMORY if MEMORY.is_dir() else "/tmp"))
+    try:
+        let_enter(folder, [1])
+    except OSError as error:
+        rmtree(folder)
+        pytest.skip(f"{folder.parent} keeps no access lists: {error}")
+    let_enter(folder, [])
     folder.chmod(0o1777)
     yield folder
     rmtree(folder)
@@ -143,3 +157,45 @@ def test_a_folder_that_another_could_have_made_up_is_none_of_idle_gaps(memory: P
         pages.create(folder / "page").close()
         with pytest.raises(pages.PageError, match="no folder of idle gaps"):
             pages.attach_others(folder / "page")
+
+
+class Line:
+    """A service that says these rows, and then nothing until it is closed."""
+
+    def __init__(self, *rows: Row) -> None:
+        self._rows = list(rows)
+        self._over = threading.Event()
+
+    def directives(self, job: JobId, *, after: int, nonce: str) -> "Line":
+        return self
+
+    def __iter__(self) -> "Line":
+        return self
+
+    def __next__(self) -> Row:
+        if not self._rows:
+            self._over.wait(10)
+            raise StopIteration
+        row: Row = json.loads(json.dumps(self._rows.pop(0)))
+        return row
+
+    def close(self) -> None:
+        self._over.set()
+
+
+def test_a_launcher_hears_whom_to_let_in_and_what_makes_no_sense_lets_in_nobody() -> None:
+    told = OpenGaps(gpus=(GPU, OTHER), readers=((GPU, GUEST),))
+    odd: Row = {"idle_gaps": {"open": [GPU], "readers": [[GPU], "x", {"a": 1}, None]}}
+    line = Line(gaps_row(told), gaps_row(replace(told, readers=())), odd)
+    link = Link(lambda: line, JobId("fallow:1"))  # type: ignore[arg-type, return-value]
+    link.open()
+    heard: list[object] = []
+    while len(heard) < 3:
+        assert select.select([link], [], [], 10)[0], heard
+        heard += link.words()
+    link.close()
+    assert heard == [
+        Opened(gpus=(GPU, OTHER), readers=((GPU, GUEST),)),
+        Opened(gpus=(GPU, OTHER)),
+        Opened(gpus=(GPU,)),
+    ]
