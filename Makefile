@@ -74,9 +74,9 @@ chaos: $(VENV)/.tested ## random faults on a busy queue for MINUTES minutes, as 
 
 KILLS ?= 200
 FIRST ?= 0
-campaign: $(VENV)/.tested ## KILLS kills of Slurm's daemons, the service, agents and launchers amid Fallow's verbs, as root; SEED=N, FIRST=K goes on at kill K
+campaign: $(VENV)/.tested ## KILLS kills of Slurm's daemons, the service, agents and launchers amid Fallow's verbs, as root; SEED=N, FIRST=K goes on at kill K; WHOLE=1: of the whole service
 	@tests/real_parts.sh
-	$(BIN)/python -m tests.campaign --kills $(KILLS) --first $(FIRST) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.campaign --kills $(KILLS) --first $(FIRST) $(if $(SEED),--seed $(SEED)) $(if $(WHOLE),--whole)
 
 check: lint $(VENV)/.tested ## all that CI asks for; types beside the quick tests, which leave a core idle now and then
 	@tests/real_parts.sh

@@ -21,10 +21,14 @@ Run = Callable[[tuple[str, ...]], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """As whom Slurm is asked: of which cluster, and why others' jobs are hidden, if they are."""
+    """As whom Slurm is asked: of which cluster, and why others' jobs are hidden, if they are.
+
+    ``is_slurms``: root or SlurmUser, from whom Slurm hides nothing.
+    """
 
     cluster: str
     hidden: str | None = None
+    is_slurms: bool = False
 
 
 def account_of(ask: Callable[[Sequence[str]], str], uid: int | None = None) -> Account:
@@ -37,7 +41,12 @@ def account_of(ask: Callable[[Sequence[str]], str], uid: int | None = None) -> A
             return None
 
     settings = settings_of(ask(("scontrol", "show", "config")))
-    return Account(cluster=settings.get("ClusterName", ""), hidden=_hidden(settings, asked, uid))
+    own = os.geteuid() if uid is None else uid
+    return Account(
+        cluster=settings.get("ClusterName", ""),
+        hidden=_hidden(settings, asked, own),
+        is_slurms=_is_slurms(settings, own),
+    )
 
 
 def settings_of(config: str) -> dict[str, str]:
@@ -45,11 +54,14 @@ def settings_of(config: str) -> dict[str, str]:
     return {match["name"]: match["value"] for match in _SETTING.finditer(config)}
 
 
-def _hidden(settings: Mapping[str, str], ask: Run, uid: int | None) -> str | None:
-    own = os.geteuid() if uid is None else uid
-    private = {each.strip().lower() for each in settings.get("PrivateData", "").split(",")}
+def _is_slurms(settings: Mapping[str, str], own: int) -> bool:
     slurm_user = _SLURM_USER.match(settings.get("SlurmUser", ""))
-    if not private & {"jobs", "all"} or own == 0 or (slurm_user and int(slurm_user["uid"]) == own):
+    return own == 0 or (slurm_user is not None and int(slurm_user["uid"]) == own)
+
+
+def _hidden(settings: Mapping[str, str], ask: Run, own: int) -> str | None:
+    private = {each.strip().lower() for each in settings.get("PrivateData", "").split(",")}
+    if not private & {"jobs", "all"} or _is_slurms(settings, own):
         return None
     level = ask(("sacctmgr", "--noheader", "--parsable2", "show", "user", f"{own}", "format=AdminLevel"))
     if level is not None and SEEING & {line.strip().lower() for line in level.splitlines()}:

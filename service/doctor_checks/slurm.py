@@ -71,7 +71,8 @@ def slurm_finding(look: "Look | Unavailable") -> Finding:
             found=(
                 f"{sentence}; on {many(len(doubted), 'node')} ({names}) more is given out than its jobs show"
             ),
-            advice="give this account AdminLevel=Operator (sacctmgr), or run the service as SlurmUser",
+            advice="give this account AdminLevel=Operator (sacctmgr), or run the service as SlurmUser; "
+            "where it sees all and that lasts, slurmctld miscounts since a crash: `scontrol reconfigure`",
         )
     return Finding(subject="Slurm", verdict=Verdict.GOOD, found=sentence)
 

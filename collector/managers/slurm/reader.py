@@ -90,14 +90,14 @@ class SlurmManager:
             return self._unavailable(now_ms, f"Slurm's answer could not be read: {error}")
         unshown = _unshown(nodes, jobs)
         if unshown and not any(job.given for job in jobs):
-            return self._unavailable(now_ms, _not_all(sum(unshown.values())))
+            return self._unavailable(now_ms, _not_all(sum(unshown.values()), account))
         reserved = self._reservations(ask, now_ms)
         told = reservations.with_reservations(nodes, reserved, now_ms)
         return Look(
             cluster=account.cluster,
             at_ms=now_ms,
             jobs=self._limits.told(ask, jobs, account.cluster, now_ms),
-            nodes=tuple(_doubted(node, unshown) for node in told),
+            nodes=tuple(_doubted(node, unshown, account) for node in told),
             reservations=reserved,
         )
 
@@ -202,15 +202,22 @@ def _unshown(nodes: Sequence[ManagedNode], jobs: Sequence[ManagedJob]) -> dict[N
     return found
 
 
-def _doubted(node: ManagedNode, unshown: Mapping[NodeName, int]) -> ManagedNode:
+def _doubted(node: ManagedNode, unshown: Mapping[NodeName, int], account: Account) -> ManagedNode:
     """A node of which somebody holds GPUs that no job shown has: none of its GPUs is known to be free."""
     if node.name not in unshown or node.state is not None:
         return node
-    return replace(node, state=OutOfService.UNASKED, reason=_not_all(unshown[node.name]))
+    return replace(node, state=OutOfService.UNASKED, reason=_not_all(unshown[node.name], account))
 
 
-def _not_all(count: int) -> str:
+def _not_all(count: int, account: Account) -> str:
+    """Whose they are, or why nobody can have them: a controller that is killed while a job ends may go on
+    counting that job's GPUs, which nobody gets until it counts anew (22.05.8)."""
     what = "1 GPU is" if count == 1 else f"{count} GPUs are"
+    if account.is_slurms:
+        return (
+            f"{what} given out by Slurm's count of the node, and no job has them; "
+            "if that lasts, slurmctld miscounts since a crash: `scontrol reconfigure` has it count anew"
+        )
     return (
         f"{what} given to jobs that Slurm does not show to this account; "
         "give it AdminLevel=Operator, or run the service as SlurmUser"

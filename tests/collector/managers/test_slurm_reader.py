@@ -83,19 +83,33 @@ def test_no_jobs_where_nodes_gave_nothing_out_is_an_answer() -> None:
     assert claims(World(jobs=[], nodes=[Node(used="gpu:a100:0(IDX:N/A)")])) == []
 
 
-def test_no_jobs_where_nodes_gave_gpus_out_is_none() -> None:
+HIDDEN = "given to jobs that Slurm does not show to this account"
+MISCOUNTED = "given out by Slurm's count of the node, and no job has them"
+SLURMS_OWN = 64030
+"""The world's SlurmUser."""
+
+
+@pytest.mark.parametrize(("uid", "why"), [(1000, HIDDEN), (0, MISCOUNTED), (SLURMS_OWN, MISCOUNTED)])
+def test_no_jobs_where_nodes_gave_gpus_out_is_none(
+    uid: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
     world = World(jobs=[], nodes=[Node(used="gpu:a100:3(IDX:0-2)")])
     outcome = SlurmManager(run=world.run).look(T0_MS)
     assert isinstance(outcome, Unavailable)
-    assert outcome.reason.startswith("3 GPUs are given to jobs that Slurm does not show to this account")
+    assert outcome.reason.startswith(f"3 GPUs are {why}")
     assert world.asked("squeue") == 2, "a job may have begun between the two calls"
 
 
-def test_a_node_that_gave_more_than_the_jobs_shown_hold_has_no_free_gpu() -> None:
+@pytest.mark.parametrize(("uid", "why"), [(1000, HIDDEN), (0, MISCOUNTED)])
+def test_a_node_that_gave_more_than_the_jobs_shown_hold_has_no_free_gpu(
+    uid: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
     nodes = [Node(used="gpu:a100:3(IDX:0-2)"), Node(name="gpu2", used="gpu:0(IDX:N/A)")]
     look = looked(SlurmManager(run=World(nodes=nodes).run))
     assert [node.state for node in look.nodes] == [OutOfService.UNASKED, None]
-    assert look.nodes[0].reason.startswith("1 GPU is given to jobs that Slurm does not show to this account")
+    assert look.nodes[0].reason.startswith(f"1 GPU is {why}")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who sees all")
