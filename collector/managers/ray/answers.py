@@ -2,7 +2,8 @@
 
 A worker's GPUs are those that its raylet has leased to it: slots, counted from 0 on its node, and of each a
 part. The dashboard asks each raylet every 15 s. What is in use on a node comes from the autoscaler's process,
-which asks the GCS every 5 s; it is what proves that a node's workers are all there. Pure.
+which asks the GCS every 5 s, or, with the autoscaler's second version, from the GCS, as text; it is what
+proves that a node's workers are all there. Pure.
 
 Sources: ``ray.util.state.common`` (NodeState, PlacementGroupState, ActorState, TaskState), GetNodeStatsReply
 in node_manager.proto, JobDetails of the Jobs API; Ray 2.60.0.
@@ -27,6 +28,11 @@ SUPERVISOR = "_ray_internal_job_actor_"
 SUPERVISOR_NAMESPACE = "SUPERVISOR_ACTOR_RAY_NAMESPACE"
 OLD_MS = 60_000
 """The autoscaler's process writes every 5 s; after a minute it is taken for away."""
+_IN_USE = re.compile(
+    r"(?P<used>\S+)/\S+ GPU(?: \((?P<within>\S+) used of (?P<reserved>\S+) reserved in placement groups\))?"
+)
+"""A node's line of GPUs where the autoscaler's second version runs: of placement groups it counts what is
+used (``parse_usage`` in ``ray.autoscaler._private.util``)."""
 MOST_SLOTS = 128
 """GPUs of one node; a larger slot is no GPU's."""
 
@@ -132,8 +138,10 @@ def nodes_of(listed: Iterable[Object], summary: Object, used: Mapping[str, float
     return tuple(replace(node, is_alone=hosts[node.host] == 1) for node in nodes)
 
 
-def used_of(status: Object, at_ms: int | None) -> dict[str, float]:
+def used_of(status: Object, at_ms: int | None, summary: Object) -> dict[str, float]:
     """GPUs in use by node; empty where the autoscaler's process doesn't say, or hasn't for a minute."""
+    if status.get("clusterStatus") is None:
+        return _used_by_text(part(summary, "nodeLogicalResources"))
     cluster = part(status, "clusterStatus")
     told_s = number(cluster.get("time"))
     if at_ms is None or told_s is None or at_ms - told_s * 1000 > OLD_MS:
@@ -146,6 +154,22 @@ def used_of(status: Object, at_ms: int | None) -> dict[str, float]:
             count = number(pair[0]) if isinstance(pair, list) and pair else None
             if count is not None:
                 counts[str(node)] = count
+    return counts
+
+
+def _used_by_text(nodes: Object) -> dict[str, float]:
+    """The same where no autoscaler of the first version ever ran: the GCS was asked for this answer."""
+    counts = {}
+    for node, lines in nodes.items():
+        for line in str(lines).split("\n"):
+            if match := _IN_USE.fullmatch(line):
+                try:
+                    used, within, reserved = (
+                        float(match[each] or 0) for each in ("used", "within", "reserved")
+                    )
+                except ValueError:
+                    continue
+                counts[str(node)] = used - within + reserved
     return counts
 
 

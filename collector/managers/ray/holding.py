@@ -122,8 +122,8 @@ def managed(node: RayNode, held: Sequence[Held]) -> ManagedNode:
 def _doubt(node: RayNode, told: float) -> tuple[OutOfService | None, str]:
     if node.used is None:
         return OutOfService.UNASKED, (
-            "Ray doesn't say how many GPUs of this node are in use: its autoscaler's process (monitor.py, on "
-            "the head) is away, or too new"
+            "Ray doesn't say how many GPUs of this node are in use: see that its autoscaler's process "
+            "(monitor.py) runs on the head"
         )
     missing = node.used - told
     if missing > NEARLY:

@@ -78,7 +78,7 @@ class RayManager:
         status, at_ms = data_of(get, "/api/cluster_status", "what is in use")
         summary, _ = data_of(get, "/nodes?view=summary&nocache=1", "its workers")
         cluster_id = _cluster_id(get)
-        nodes = answers.nodes_of(listed, summary, answers.used_of(status, at_ms))
+        nodes = answers.nodes_of(listed, summary, answers.used_of(status, at_ms, summary))
         self._must_be_the_same(cluster_id, nodes, now_ms)
         names = names_of(cluster_id, answers.jobs_listed(jobs, nodes), self._user_key)
         supervised = answers.supervised(actors)

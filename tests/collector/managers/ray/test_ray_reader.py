@@ -16,6 +16,7 @@ from tests.collector.managers.ray.dashboard import (
     DRIVER,
     GROUPED,
     HALF,
+    NODE,
     TASK,
     TOLD_MS,
     Dashboard,
@@ -168,6 +169,26 @@ def test_a_node_that_gave_out_more_than_is_shown_has_no_free_gpus(
     (node,) = seen(world).nodes
     assert node.state is OutOfService.UNASKED
     assert re.search(says, node.reason), node.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        # As a real 2.60.0 with the autoscaler's second version wrote it of the same program.
+        ("2.5/4.0 GPU (1.0 used of 2.0 reserved in placement groups)", None),
+        ("3.5/4.0 GPU", None),
+        ("4.0/4.0 GPU", OutOfService.UNASKED),
+        ("3.0/4.0 GPU (1.0 used of 2.0 reserved in placement groups)", OutOfService.UNASKED),
+        ("many/4.0 GPU", OutOfService.UNASKED),
+        ("", OutOfService.UNASKED),
+    ],
+)
+def test_the_autoscalers_second_version_says_it_in_words(line: str, state: OutOfService | None) -> None:
+    world = Dashboard()
+    world.bodies["cluster_status"]["data"]["clusterStatus"] = None
+    lines = "\n".join(("0.0/4.0 CPU", line, "0B/17.80GiB memory"))
+    world.bodies["summary"]["data"]["nodeLogicalResources"] = {NODE: lines}
+    assert [node.state for node in seen(world).nodes] == [state]
 
 
 def test_two_nodes_of_one_host_name_are_nobodys_to_tell_apart() -> None:
