@@ -10,6 +10,7 @@ from typing import Any
 
 from analytics.findings import judge, judge_jobs
 from analytics.findings.hang import without_hung
+from analytics.findings.lost import with_node_errors
 from analytics.findings.unknown_part import with_unknown_parts
 from analytics.findings.unproven import unproven_claims
 from analytics.findings.window import stale
@@ -51,7 +52,7 @@ def _judged(
     from_ms = end_ms - _lookback_ms(t)
     at = Moment(now_ms=now_ms, from_ms=from_ms, end_ms=end_ms, tick_ms=tick_ms)
     pasts = read_pasts(connection, at, t, jobs)
-    verdicts = [judge(past, now_ms, t, tick_ms) for past in pasts]
+    verdicts = with_node_errors(pasts, [judge(past, now_ms, t, tick_ms) for past in pasts])
     dearest = (
         sorted(verdict.findings, key=lambda each: -(each.wasted_gpu_hours or 0.0)) for verdict in verdicts
     )

@@ -145,18 +145,19 @@ def falling(past: GpuPast, now_ms: int, t: Thresholds) -> Finding | None:
 
     Rows of one GPU may be missing for other reasons: only the driver, or XID 79, says that it is off the bus.
 
-    A whole node in silence is no finding: it may be down for maintenance, and the gap says so.
+    A whole node in silence is no finding, for it may be down for maintenance, unless its driver told an
+    error of this GPU about when it was last seen.
     """
     seen_ms = past.newest_ms if past.newest_ms is not None else past.lost_ms
     if seen_ms is None or now_ms - seen_ms < t.silent_s * MS_PER_S:
         return None
     reported = past.lost_ms is not None or past.is_off_the_bus
-    if not reported and past.siblings_fresh is not True:
-        return None
-    if past.siblings_fresh is False:
+    told = error_of(past)
+    if told is None and (past.siblings_fresh is False or (not reported and past.siblings_fresh is None)):
         return None
     silent = f"{text.clock(seen_ms)}, for {text.length((now_ms - seen_ms) / 1000)}"
     others = ", while the other GPUs of its node are" if past.siblings_fresh else ""
+    others = ", nor has any other GPU of its node" if past.siblings_fresh is False else others
     said = f"has not been seen since {silent}{others}."
     if past.newest_ms is None:
         said = f"was never measured here, and is silent since {silent}."
@@ -164,7 +165,6 @@ def falling(past: GpuPast, now_ms: int, t: Thresholds) -> Finding | None:
         how = "the driver reported it lost" if past.lost_ms is not None else "its driver told XID 79"
         how = how if past.newest_ms is not None else "it was never measured here"
         said = f"fell off the bus: {how}; silent since {silent}."
-    told = error_of(past)
     said += f" Its driver told {told}." if told is not None and not told.startswith("XID 79") else ""
     again = f" It fell {past.falls} times in the last 24 h." if past.falls > 1 else ""
     holders = past.claims or past.last_claims

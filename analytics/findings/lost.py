@@ -46,6 +46,30 @@ def error_of(past: GpuPast) -> str | None:
     return ", ".join(errors) or None
 
 
+def with_node_errors(pasts: Sequence[GpuPast], verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """``verdicts``; what is unknown of GPUs of a node that is silent as a whole names its others' errors."""
+    errors: defaultdict[str, list[str]] = defaultdict(list)
+    for past in pasts:
+        told = error_of(past) if past.siblings_fresh is False else None
+        if told is not None:
+            errors[past.node].append(f"{gpu_name(past)} told {told}")
+    return tuple(
+        _doubted(verdict, errors[past.node])
+        if past.siblings_fresh is False and error_of(past) is None and past.node in errors
+        else verdict
+        for past, verdict in zip(pasts, verdicts, strict=True)
+    )
+
+
+def _doubted(verdict: Verdict, told: Sequence[str]) -> Verdict:
+    more = f" and {len(told) - 1} more an error" if len(told) > 1 else ""
+    unknown = tuple(
+        replace(each, reason=f"{each.reason}, as its node's are; {told[0]}{more} before")
+        for each in verdict.unknown
+    )
+    return replace(verdict, unknown=unknown)
+
+
 def with_losses(
     pasts: Sequence[GpuPast], verdicts: Sequence[Verdict], findings: Sequence[Finding]
 ) -> tuple[Finding, ...]:
