@@ -172,7 +172,7 @@ def _worked(row: Row, held: float) -> str:
         # It was found not to have started yet, and nobody is accused of that: it may have staged its data.
         began = ", before it first computed too: it may have been preparing"
         staged = began if FindingKind.NOT_STARTED in kinds(row) else ""
-        return f"idle for {text.percent(wasted / held)} of its time{staged}"
+        return f"idle for {text.part(wasted / held)} of its time{staged}"
     copied = row.get("copied_gpu_hours") or 0.0
     if copied and not row["used_gpu_hours"] and not on_engines:
         return "copied, and did not compute"
@@ -203,7 +203,7 @@ def _count(value: Any) -> int:
 
 
 def _of(part: float | None, held: float) -> str:
-    return f" ({text.percent((part or 0.0) / held)})" if held > 0 else ""
+    return f" ({text.part((part or 0.0) / held)})" if held > 0 else ""
 
 
 def _of_share(used: float | None, held: float) -> str:

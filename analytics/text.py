@@ -74,6 +74,11 @@ def percent(ratio: float | None, *, signed: bool = False) -> str:
     return f"{value:{'+' if signed else ''}.{digits}f}%"
 
 
+def part(ratio: float | None) -> str:
+    """As ``percent``, but what is not all of it never reads as 100%: ``99.7%``."""
+    return coverage(ratio) if ratio is not None and 0.99 < ratio < 1 else percent(ratio)
+
+
 def coverage(ratio: float | None) -> str:
     """How much was measured, rounded down to a digit: what is under a limit never reads as the limit."""
     if ratio is None or missing(ratio):

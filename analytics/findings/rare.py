@@ -8,7 +8,7 @@ from analytics import text
 from analytics.findings.holding import idle_window_ms
 from analytics.findings.share import leaves_room, peak_bytes
 from analytics.findings.window import FAINT_PART, MS_PER_S, copying, cover, faint_work, known, mean
-from analytics.findings.words import gpu_name, holder_name, measured_by
+from analytics.findings.words import IN_USE, gpu_name, holder_name, measured_by
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Rhythm
 from analytics.thresholds import IDLE_RATIO, Thresholds
 from analytics.vocabulary.findings import FITS_SHARE
@@ -80,11 +80,11 @@ def _remedy(past: GpuPast, claim: Claim, others: str) -> str:
     share = "a share of a GPU" if claim.share == 1 else "a smaller share"
     if room is None:
         unknown = f"{share} if its memory, which is not known, fits one"
-        return f"It is in use, and {others} would do, or {unknown}."
+        return f"{IN_USE}{others} would do, or {unknown}."
     if room:
-        return f"It is in use, and {share}{', ' if ' or ' in others else ' or '}{others} would do."
+        return f"{IN_USE}{share}{', ' if ' or ' in others else ' or '}{others} would do."
     kept, less = text.size(peak_bytes(past, claim) or 0), "a share" if claim.share == 1 else "a smaller share"
-    return f"It is in use, and {others} would do; its memory, {kept} at most, leaves no room for {less}."
+    return f"{IN_USE}{others} would do; its memory, {kept} at most, leaves no room for {less}."
 
 
 def _faintly_used(past: GpuPast, claim: Claim, from_ms: int, t: Thresholds) -> Finding | None:

@@ -18,7 +18,7 @@ from analytics.findings.window import (
     presence,
     since,
 )
-from analytics.findings.words import gpu_name, holder_name, measured_by
+from analytics.findings.words import FREED_BY, gpu_name, holder_name, measured_by
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Onset, Unknown
 from analytics.thresholds import IDLE_RATIO, LOW_RATIO, STILL_RATIO, Thresholds
 from analytics.vocabulary.findings import MEMORY_FULL
@@ -319,8 +319,8 @@ def _reserved_finding(
         sentence=(
             f"{holder_name(claim)} serves on {gpu_name(past)} and reserves {text.percent(taken)} of its "
             f"memory, {design} by design: over the last {_length(window)} {text.percent(used)} busy "
-            f"({measured_by(past.rung)}), memory read or written {text.percent(touched)} of the time. It "
-            f"would be freed by changing {remedy}, after which a share of a GPU may do, or by a scale to "
+            f"({measured_by(past.rung)}), memory read or written {text.percent(touched)} of the time. "
+            f"{FREED_BY}{remedy}, after which a share of a GPU may do, or by a scale to "
             "zero."
         ),
         evidence=(

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from analytics import text
 from analytics.findings.lost import error_of, with_losses
-from analytics.findings.words import by_place, gpu_names, listed
+from analytics.findings.words import FREED_BY, IN_USE, by_place, gpu_names, listed
 from analytics.model import IDLENESS, Evidence, Finding, FindingKind, GpuPast, Verdict
 from analytics.vocabulary.findings import LOST_GPU, UNKNOWN_GPUS, WASTE_REASONS
 from collector.model import GpuUuid, JobId
@@ -91,9 +91,18 @@ def _told(
     names = _names(parts)
     return replace(
         finding,
-        sentence=f"{finding.sentence} What it does on {names} is not known: the job may be at work.",
+        sentence=_doubted(finding.sentence, f"What it does on {names} is not known: the job may be at work."),
         evidence=(*finding.evidence, Evidence(name=UNKNOWN_GPUS, value=names)),
     )
+
+
+def _doubted(sentence: str, doubt: str) -> str:
+    """The doubt before what is to be done about it, where the sentence says that."""
+    for begins in (IN_USE, FREED_BY):
+        found, begin, remedy = sentence.partition(begins)
+        if begin:
+            return f"{found}{doubt} {begin}{remedy}"
+    return f"{sentence} {doubt}"
 
 
 def _names(parts: Sequence[tuple[GpuPast, str]]) -> str:

@@ -13,6 +13,8 @@ _LATE_MS = 15_000
 """A scrape each minute (Prometheus' default) that is late is still one each minute."""
 MOST_NAMES = 8
 """So many GPUs are named one by one: a whole node of them."""
+IN_USE, FREED_BY = "It is in use, and ", "It would be freed by changing "
+"""How the sentence of a remedy begins: what is doubted is said before it."""
 
 
 def gpu_name(past: GpuPast) -> str:

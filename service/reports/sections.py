@@ -278,12 +278,14 @@ def worst_jobs(rows: "Sequence[JobsRow]", top: int = TOP) -> "list[ReportedJob]"
 def best_jobs(rows: "Sequence[JobsRow]", top: int = TOP) -> "list[ReportedJob]":
     """The ``top`` jobs by utilization among those that held and used enough to be named as good.
 
-    One of which GPU utilization alone is known stands behind all others: its use is an upper bound.
+    One of which GPU utilization alone is known stands behind all others: its use is an upper bound. Who was
+    not judged is not praised.
     """
     worth = [
         row
         for row in job_rows(rows)
         if (row["utilization_ratio"] or 0) >= WORTH_RATIO and (row["gpu_hours"] or 0) >= WORTH_GPU_HOURS
+        if not str(row["verdict"]).startswith("not judged")
     ]
     return sorted(
         worth,

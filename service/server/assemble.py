@@ -233,8 +233,10 @@ def read_once(config: "Config") -> "tuple[Tick, tuple[str, ...]]":
     sources = make_sources(config)
     clock: Clock = SystemClock()
     if sources.recording is not None:
-        clock = Replaying.of(sources.recording, clock, config).clock
-        clock.sleep(config.collect.tick_s)
+        replaying = Replaying.of(sources.recording, clock, config)
+        clock = replaying.clock
+        # GPUs have their first rows one after the other: a step and a half holds one of each
+        clock.sleep(1.5 * replaying.timing.tick_ms / 1000)
     loop = _loop(config, sources, lambda tick: None, clock)
     try:
         return loop.tick_once(), sources.remarks

@@ -159,8 +159,10 @@ def sentence(head: Headline, of_whom: str | None) -> str:
         )
     )
     untold = f", {text.gpus(unknown)} unknown" if unknown and unknown >= WORTH_TELLING_GPUS else ""
+    # of a range in which GPUs came or went it is a mean, and no number of GPUs
+    on_average = "" if text.gpus(installed).isdigit() else " on average"
     return (
-        f"Of {text.some_gpus(installed)}, {text.gpus_were(allocated)} handed out and "
+        f"Of {text.some_gpus(installed)}{on_average}, {text.gpus_were(allocated)} handed out and "
         f"{most}{text.gpus(worked)} worked: {least}{text.gpus(lay)} lay fallow{untold}"
     )
 

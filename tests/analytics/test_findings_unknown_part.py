@@ -7,10 +7,10 @@ import pytest
 
 from analytics.findings import judge, judge_jobs
 from analytics.findings.unknown_part import with_unknown_parts
-from analytics.model import Finding, FindingKind, GpuPast
+from analytics.model import Finding, FindingKind, GpuPast, Rhythm
 from analytics.thresholds import Thresholds
 from analytics.vocabulary.findings import words_of_kind
-from collector.model import GpuUuid, Holder, JobId, NodeName
+from collector.model import GpuUuid, Holder, JobId, JobKind, NodeName
 from tests.analytics.pasts import NOON_MS, TICK_MS, bins, claim, minutes_before_noon, past, then, whole_bins
 
 T = Thresholds()
@@ -131,3 +131,22 @@ def test_what_says_nothing_of_resting_is_left_as_it_is() -> None:
     busy = idle_gpu("f", 0, bins=bins(utilization=then((240, 0.05))))
     found = of_kind(said(busy, silent_gpu("e", 0, 300)), FindingKind.LOW_SATURATION)
     assert "not known" not in found.sentence and remedy(found).startswith("more workers")
+
+
+def test_the_doubt_stands_before_what_would_do() -> None:
+    """A server is rarely used on one GPU and silent on another: first what is not known, then the remedy."""
+    rhythm = Rhythm(
+        active_until_ms=minutes_before_noon(20),
+        known_since_ms=20 * 60_000,
+        silence_p90_ms=7_200_000,
+        known_ms=86_400_000,
+        busy_ms=84 * 60_000,
+        spells=12,
+        silence_longest_ms=10_800_000,
+        busy_ratio=0.2,
+    )
+    served = claim(24.0, kind=JobKind.INFERENCE, rhythm=rhythm)
+    used = past(served, node=NodeName("f"), bins=bins(utilization=then((200, 0.3), (40, 0.0))))
+    told = of_kind(said(used, silent_gpu("e", 0, QUIET_MIN)), FindingKind.RARELY_USED).sentence
+    doubt, remedy_at = told.index("is not known: the job may be at work."), told.index("It is in use, and")
+    assert doubt < remedy_at and told.endswith("would do.")

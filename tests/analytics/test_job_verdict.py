@@ -36,6 +36,8 @@ ALL = {"gpus_used": 4, "wasted_gpu_hours": 0.0, "busy_gpu_hours": 36.0, "used_gp
         (ALL, "worked"),
         (ALL | {"found": "straggler"}, "worked unevenly: one part of its GPUs may wait for the other"),
         (ALL | {"wasted_gpu_hours": 20.0, "busy_gpu_hours": 16.0}, "idle for 56% of its time"),
+        # 36 hours, of which 0.1 were used: not all of them were idle
+        (ALL | {"wasted_gpu_hours": 35.9, "busy_gpu_hours": 0.1}, "idle for 99.7% of its time"),
         (  # three hours of staging, and then work: found not to have started meanwhile
             ALL | {"wasted_gpu_hours": 20.0, "busy_gpu_hours": 16.0, "found": "not-started"},
             "idle for 56% of its time, before it first computed too: it may have been preparing",

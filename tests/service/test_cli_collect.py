@@ -12,7 +12,9 @@ from collector.model import (
     Unavailable,
 )
 from collector.reading import Reading, Tick
-from service.cli.collect import unread
+from service.cli.collect import rows_of, unread
+from service.config.file import load
+from service.server.assemble import read_once
 from tests.analytics.world import fill
 from tests.driver.driver import CompilerMissing, Driver
 from tests.service.conftest import fallow, verb
@@ -61,3 +63,28 @@ def test_a_lost_gpu_is_told_of_beside_those_that_answer(tmp_path: Path) -> None:
         done = fallow("collect", "--once", "--source", "nvml", env=dict(driver.environment()))
     assert done.returncode == 0
     assert "the GPU at index 1" in done.stderr, done.stderr
+
+
+MAPPING = """
+time = { column = "t_ms", unit = "ms", origin = "2026-03-02T00:00:00Z" }
+gpu = "gpu"
+width_s = 10
+[sample]
+gpu_utilization_ratio = { column = "util", unit = "percent" }
+"""
+
+
+def test_a_recording_shows_a_row_of_each_gpu_that_has_one_in_its_first_step(tmp_path: Path) -> None:
+    """Two GPUs each 10 s, the second 3 ms behind the first; the newest rows of the first 15 s are shown."""
+    rows = [
+        f"{10_000 * (n + 1) + late},{gpu},{util}"
+        for n in range(6)
+        for gpu, late, util in (("a", 0, 40), ("b", 3, 60))
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(["t_ms,gpu,util", *rows]) + "\n")
+    (tmp_path / "log.toml").write_text(MAPPING)
+    config = load(None, {"collect.sources": ("--source", [f"replay={tmp_path / 'log.csv'}"])}).config
+    tick, _ = read_once(config)
+    assert {each["uuid"]: each["utilization_ratio"] for each in rows_of(tick)} == pytest.approx(
+        {"a": 0.4, "b": 0.6}
+    )

@@ -199,6 +199,11 @@ def test_a_job_that_did_nothing_is_among_no_best_uses() -> None:
 
     rows = [row("idle", 0.0), row("low", 0.24), row("fair", 0.25), row("good", 0.9), row("dark", None)]
     assert [each["job"] for each in best_jobs(rows)] == ["good", "fair"]
+    hours = {"used_gpu_hours": 1.0, "busy_gpu_hours": 1.0, "wasted_gpu_hours": 0.0, "unknown_gpu_hours": 4.0}
+    dark = row("dark", 1.0) | hours | {"gpus": 1, "gpus_used": 1, "rung": 3, "found": None}
+    assert [each["job"] for each in best_jobs([dark, *rows])] == ["good", "fair"], (
+        "of one hour of five no praise"
+    )
     bound = row("bound", 1.0) | {"rung": 1}
     assert [each["job"] for each in best_jobs([bound, *rows])] == ["good", "fair", "bound"], "no bound leads"
 
