@@ -56,8 +56,16 @@ def place_of(gpu: Gpu) -> str | None:
 
 
 def node_place(node: str | None, place: str | None, uuid: str) -> str:
-    """ "node1:0/1g.10gb#7", or the start of the UUID where no index is known: "node1:GPU-5c2ab1f0"."""
-    return f"{node or 'unknown'}:{place if place is not None else short_uuid(uuid)}"
+    """ "node1:0/1g.10gb#7", or the start of the UUID where no index is known: "node1:GPU-5c2ab1f0".
+
+    What goes by its node and index for want of a UUID ("m1/0") has the node's name once: "m1:0".
+    """
+    return f"{node or 'unknown'}:{place if place is not None else name_within(node, uuid)}"
+
+
+def name_within(node: str | None, uuid: str) -> str:
+    """What a GPU without a known index is called beside its node's name."""
+    return short_uuid(uuid).removeprefix(f"{node}/") if node else short_uuid(uuid)
 
 
 def places_apart(gpus: Iterable[tuple[str | None, str | None, str]]) -> dict[str, str | None]:

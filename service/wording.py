@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from analytics import text
 from analytics.vocabulary.findings import title_of_kind, words_of_kind
 from analytics.vocabulary.states import GpuState, label_of
-from collector.gpu_place import short_uuid
+from collector.gpu_place import name_within
 from service.durations import STALE_S
 from service.energy import Energy, used, wasted
 from service.schemas.values import as_text
@@ -185,7 +185,7 @@ def short_gpu(node: str | None, place: str | None, uuid: str | None) -> str:
     ``place`` is what it is called on its node, the column ``gpu_place``.
     """
     if text.missing(place):
-        return f"{node or 'unknown node'} · {short_uuid(uuid or '')}"
+        return f"{node or 'unknown node'} · {name_within(node, uuid or '')}"
     return f"{node or 'unknown node'} · GPU{GAP}{place}"
 
 

@@ -18,8 +18,12 @@ IN_USE, FREED_BY = "It is in use, and ", "It would be freed by changing "
 
 
 def gpu_name(past: GpuPast) -> str:
-    """ "GPU 3 of node1", "GPU 0/1g.10gb#7 of node1", or the UUID where no index is known."""
-    which = past.uuid if past.gpu_place is None else f"GPU {past.gpu_place}"
+    """ "GPU 3 of node1", "GPU 0/1g.10gb#7 of node1", or the UUID where no index is known.
+
+    What goes by its node and index for want of a UUID ("m1/0") is "GPU 0 of m1".
+    """
+    within = past.uuid.removeprefix(f"{past.node}/")
+    which = past.uuid if past.gpu_place is None and within == past.uuid else f"GPU {past.gpu_place or within}"
     return f"{which} of {past.node}"
 
 

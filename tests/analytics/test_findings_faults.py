@@ -6,6 +6,7 @@ from analytics.findings import judge
 from analytics.findings.words import gpu_name, gpu_names
 from analytics.model import FindingKind, GpuPast, Verdict
 from analytics.thresholds import Thresholds
+from collector.model import GpuUuid
 from tests.analytics.pasts import BINS, GIB, NOON_MS, TICK_MS, bins, claim, minutes_before_noon, past, then
 
 T = Thresholds()
@@ -195,3 +196,8 @@ def test_mig_instances_of_one_board_have_names_that_tell_them_apart() -> None:
         "GPU 0/1g.10gb#8 of node1",
     ]
     assert gpu_names(parts) == "GPU 0/1g.10gb#7 and 0/1g.10gb#8 of node1"
+
+
+def test_a_gpu_of_a_log_without_uuids_is_told_by_its_index_and_node() -> None:
+    assert gpu_name(past(uuid=GpuUuid("node1/2"), gpu_place=None)) == "GPU 2 of node1"
+    assert gpu_name(past(uuid=GpuUuid("pod:a"), gpu_place=None)) == "pod:a of node1"

@@ -82,3 +82,18 @@ def test_sentences_call_such_gpus_so(tmp_path: Path) -> None:
         with store.reader() as reader:
             found = run(reader, "assess_gpus", {"as_of": T0 + 1000, "bins_from": T0 - 60_000}).to_pylist()
     assert sorted(row["gpu_place"] for row in found) == ["0 (GPU-5c2ab1f0)", "0 (GPU-b0)", "1"]
+
+
+@pytest.mark.parametrize(
+    ("node", "uuid", "called"),
+    [
+        ("m1", "m1/0", "m1:0"),
+        ("m1", "m10/0", "m1:m10/0"),
+        (None, "m1/0", "unknown:m1/0"),
+        ("m1", "GPU-x", "m1:GPU-x"),
+    ],
+)
+def test_a_gpu_that_goes_by_its_place_has_its_nodes_name_once(
+    node: str | None, uuid: str, called: str
+) -> None:
+    assert node_place(node, None, uuid) == called
