@@ -279,13 +279,13 @@ def best_jobs(rows: "Sequence[JobsRow]", top: int = TOP) -> "list[ReportedJob]":
     """The ``top`` jobs by utilization among those that held and used enough to be named as good.
 
     One of which GPU utilization alone is known stands behind all others: its use is an upper bound. Who was
-    not judged is not praised.
+    not judged is not praised, nor who may have hung.
     """
     worth = [
         row
         for row in job_rows(rows)
         if (row["utilization_ratio"] or 0) >= WORTH_RATIO and (row["gpu_hours"] or 0) >= WORTH_GPU_HOURS
-        if not str(row["verdict"]).startswith("not judged")
+        if not str(row["verdict"]).startswith("not judged") and "may-hang" not in kinds(row)
     ]
     return sorted(
         worth,

@@ -204,6 +204,8 @@ def test_a_job_that_did_nothing_is_among_no_best_uses() -> None:
     assert [each["job"] for each in best_jobs([dark, *rows])] == ["good", "fair"], (
         "of one hour of five no praise"
     )
+    hung = dark | {"job": "hung", "unknown_gpu_hours": 0.0, "found": "may-hang"}
+    assert [each["job"] for each in best_jobs([hung, *rows])] == ["good", "fair"]
     bound = row("bound", 1.0) | {"rung": 1}
     assert [each["job"] for each in best_jobs([bound, *rows])] == ["good", "fair", "bound"], "no bound leads"
 
