@@ -36,6 +36,7 @@ def ended(view: View, member: MemberId, code: int, reason: str | None, now_ms: i
     """A worker process is gone: it was let go, came to the end of the training, or failed.
 
     Whoever a plan lets go may come to the end of the training first, and then never says that it switched.
+    Once somebody has, no plan is adopted any more, so who was let go and is gone is no member from then on.
     """
     worker = view.workers.get(member)
     if worker is None:
@@ -56,11 +57,18 @@ def ended(view: View, member: MemberId, code: int, reason: str | None, now_ms: i
         case Phase.LEAVING:
             return ended_view
         case Phase.MEMBER if member in (membership.leavers(view) if code else membership.left(view)):
-            return ended_view
+            return _without_gone(ended_view) if view.finished else ended_view
         case Phase.MEMBER if code == 0:
-            return replace(ended_view, finished=True, members=tuple(m for m in view.members if m != member))
+            rest = tuple(one for one in view.members if one != member)
+            return _without_gone(replace(ended_view, finished=True, members=rest))
         case _:
             return failed(ended_view, f"{member} {how(code, worker.phase, reason)}", now_ms)
+
+
+def _without_gone(view: View) -> View:
+    """Without members that a committed plan lets go and that have ended."""
+    gone = membership.leavers(view) - view.workers.keys()
+    return replace(view, members=tuple(one for one in view.members if one not in gone))
 
 
 def _never_trained(view: View, worker: Worker, code: int, what: str, now_ms: int) -> View:

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from hypothesis import given, settings
@@ -152,6 +153,24 @@ def test_a_training_that_ends_while_it_is_asked_to_stop_has_ended() -> None:
     left = replace(base, pending=replace(base.pending, switched=frozenset({A, B})))
     ended = events.ended(events.ended(left, A, 0, None, 60), B, 0, None, 60)
     assert not ended.finished and decide(ended, 60, LIMITS) == (Adopt(base.pending.plan),)
+
+
+@pytest.mark.parametrize("staying", [(A,), ()])
+@pytest.mark.parametrize("code_of_c", [0, 1])
+def test_a_training_that_ends_right_behind_a_resize_has_ended_in_whatever_order(
+    staying: tuple[MemberId, ...], code_of_c: int
+) -> None:
+    """All of it may happen between two looks of a controller that waits for a processor."""
+    plan = Plan(number=4, base=3, members=staying)
+    switched = frozenset({B, C, *staying})
+    pending = Pending(plan=plan, published_ms=0, committed=True, switched=switched)
+    base = view(1, "abc", pending=pending, next_number=5, stopping=not staying)
+    for order in permutations({A: 0, B: 0, C: code_of_c}.items()):
+        over = base
+        for member, code in order:
+            over = events.ended(over, member, code, None, 60)
+        assert over.finished and not over.members, order
+        assert decide(over, 60, LIMITS) == (), order
 
 
 def test_nobody_left_is_said_and_not_waited_for() -> None:
