@@ -27,11 +27,16 @@ class ConsentStore:
             return words_of(run(connection, "consents", {"as_of": self._clock.now_ms()}).to_pylist())
 
     def say(
-        self, user: str, job: JobId | None, replies: Sequence[tuple[Kind, bool | None]], until_ms: int | None
-    ) -> None:
-        """Note an owner's words about one job, or all of theirs, in one commit; ``None`` takes back."""
+        self, user: str, job: JobId | None, replies: Sequence[tuple[Kind, bool | None]], hold_ms: int | None
+    ) -> int | None:
+        """Note an owner's words about one job, or all of theirs, in one commit; ``None`` takes back.
+
+        They hold for ``hold_ms`` from now; ``None``: until something else is said. Returns the end, UTC ms.
+        """
         at_ms = self._clock.now_ms()
+        until_ms = None if hold_ms is None else at_ms + hold_ms
         with self._store.writing("noting what an owner allows") as connection:
             for kind, allowed in replies:
                 values = {"user_name": user, "job": job, "kind": kind.value, "allowed": allowed}
                 connection.execute(statement("add_consent"), values | {"at_ms": at_ms, "until_ms": until_ms})
+        return until_ms

@@ -88,8 +88,8 @@ class Consents:
             )
         if said.job is not None:
             self._must_own(caller, self._job(said.job))
-        until_ms = None if said.hold_s is None else self._parts.clock.now_ms() + round(said.hold_s * 1000)
-        self._parts.book.say(caller.name, said.job, tuple(said.kinds.items()), until_ms)
+        hold_ms = None if said.hold_s is None else round(said.hold_s * 1000)
+        until_ms = self._parts.book.say(caller.name, said.job, tuple(said.kinds.items()), hold_ms)
         message = _came_of(caller, said, until_ms)
         return to_row(Consented(outcome="done", message=message, rows=self._after(said.job)))
 

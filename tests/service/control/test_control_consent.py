@@ -4,6 +4,7 @@ Written by add_consent, read by the query consents.
 """
 
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ from tests.service.control.control_world import (
     until,
     wanted,
 )
+from tests.stores import open_store
 
 
 def running(there: Stage, **asked: object) -> str:
@@ -61,6 +63,27 @@ def test_an_owners_word_is_kept_shown_and_outlives_a_restart(tmp_path: Path) -> 
         assert row["until_ms"] - row["said_ms"] == 3_600_000
         again.desk.consent(ANNA, OwnWord(job=JobId(job), kinds={Kind.PAUSE: None}))
         assert held(again, job)["pause"] == (True, "submission")
+
+
+class Passing(SystemClock):
+    """A clock of which each look is a second after the last."""
+
+    def __init__(self) -> None:
+        self._looks = count(1_800_000_000_000, 1000)
+
+    def now_ms(self) -> int:
+        return next(self._looks)
+
+
+def test_a_word_holds_as_long_as_was_said_however_slow_the_machine_is(tmp_path: Path) -> None:
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        book = ConsentStore(store, Passing())
+        until_ms = book.say("anna", None, ((Kind.PAUSE, False), (Kind.RESTART, False)), 3_600_000)
+        replies = book.words()
+        assert {reply.kind for reply in replies} == {Kind.PAUSE, Kind.RESTART}
+        assert {reply.until_ms for reply in replies} == {until_ms}
+        assert {reply.until_ms - reply.at_ms for reply in replies if reply.until_ms} == {3_600_000}
+        assert book.say("anna", None, ((Kind.PAUSE, True),), None) is None
 
 
 def test_a_word_on_all_jobs_counts_for_later_ones_and_one_on_the_job_goes_first(tmp_path: Path) -> None:
