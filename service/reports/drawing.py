@@ -19,6 +19,7 @@ from service.reports.charts import BLANK, CannotDraw, Form, drawn, spec_of
 
 COMMAND = (sys.executable, "-P", "-m", "service.reports.drawing")
 ENDS_WITHIN_S = 5.0
+"""Nothing is drawn any more, but on a busy machine it may still be loading the engine; then it is killed."""
 
 
 class Beside:
@@ -47,7 +48,11 @@ class Beside:
         self._turn.shutdown(cancel_futures=True)
         if self._process is not None:
             with suppress(OSError):
-                self._process.communicate(timeout=ENDS_WITHIN_S)
+                try:
+                    self._process.communicate(timeout=ENDS_WITHIN_S)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.communicate()
 
     def begin(self, drawing: Drawing, form: Form) -> Callable[[], str]:
         """Have it drawn; what is returned waits for it."""

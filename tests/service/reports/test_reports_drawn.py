@@ -55,6 +55,14 @@ def test_it_ends_with_the_report_also_when_that_fails() -> None:
     assert found.poll() is not None
 
 
+def test_where_it_does_not_end_it_is_killed_and_the_report_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "COMMAND", ("sleep", "1000"))
+    monkeypatch.setattr(drawing, "ENDS_WITHIN_S", 0.01)
+    with Beside() as beside:
+        process = beside._process
+    assert process is not None and process.poll() == -signal.SIGKILL
+
+
 def test_where_it_dies_the_chart_is_drawn_all_the_same() -> None:
     with Beside() as beside:
         process = beside._process
