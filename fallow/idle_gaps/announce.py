@@ -56,6 +56,7 @@ class Announcer:
         self._step_began: float | None = None
         self._between: float | None = None
         self._gaps_s = 0.0
+        self._works_since_s = now_s()
         self._gaps_alone: deque[float] = deque(maxlen=CONTROLS_KEPT)
         self._is_between = False
 
@@ -81,17 +82,21 @@ class Announcer:
         """A step was committed; what the script does now, until it comes back, is a gap as well.
 
         A server's step is a request that came in a gap, and ``took_s`` what its answer took: from one answer
-        to the next passes what the clients please.
+        to the next passes what the clients please. Its gaps are told as that part of an answer which they are
+        of its time, as a training's are a part of its step.
         """
         if self._page is None:
             return
         now = self._now_s()
+        gaps_s = self._gaps_s
+        if took_s is not None and gaps_s > 0:
+            gaps_s = took_s * gaps_s / (gaps_s + max(took_s, now - self._works_since_s))
         if took_s is None and self._step_began is not None:
             took_s = now - self._step_began
         if took_s is not None:
             guard = self._guard
             if guard.is_control:
-                self._gaps_alone.append(self._gaps_s)
+                self._gaps_alone.append(gaps_s)
             guard.end_step(took_s)
             self._page.end_step(
                 alone_s=guard.alone_s,
@@ -117,8 +122,9 @@ class Announcer:
     def _end(self, kind: str, began: float | None) -> None:
         assert self._page is not None
         self._page.shut_gap()
+        self._works_since_s = self._now_s()
         if began is not None and self._guard.is_control:
-            lasted_s = self._now_s() - began
+            lasted_s = self._works_since_s - began
             self._lengths[kind].append(lasted_s)
             self._gaps_s += lasted_s
 
