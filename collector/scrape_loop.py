@@ -136,6 +136,7 @@ class Loop:
         except Exception as error:
             self._owed = _owing(self._owed, tick, error)
             raise
+        # Also when it could not be stored: a full disk is no reason for /metrics to stand still.
         finally:
             took_ms = self._clock.monotonic_ms() - started_ms
             self._snapshot = after(self._snapshot, tick, duration_ms=took_ms)
@@ -220,6 +221,7 @@ class _Feed:
 
     def ask(self, now_ms: int, clock: Clock) -> bool:
         """Start a read if one is due; whether an answer is expected at this tick."""
+        # Its last read is still under way: a source that hangs has one thread, not one more at each tick.
         if self.future is not None:
             return True
         if self._asked_ms is not None and now_ms - self._asked_ms < self._every_ms:
@@ -227,6 +229,7 @@ class _Feed:
         self._asked_ms = now_ms
         self.future = Future()
         work = (self._source, now_ms, self.future, clock, self._ending)
+        # A daemon: a read that hangs in a driver or a dead file system must not keep the service from ending.
         threading.Thread(target=_read_into, args=work, name=f"read-{self.name}", daemon=True).start()
         return True
 

@@ -1,11 +1,11 @@
 """What a training script can get wrong, named so that its author can put it right.
 
     Mistake
-    ├── LoopMistake    backward() and step() out of order, or forgotten
+    ├── LoopError      backward() and step() out of order, or forgotten
     │   └── NotYetJoined   a place in the job was asked for before there is one
-    ├── LossMistake    a loss that cannot be trained on
-    ├── DataMistake    a data set that is not what it was, or cannot be read as it must be
-    └── StateMistake   a saved or handed-over state that does not fit this training
+    ├── LossError      a loss that cannot be trained on
+    ├── DataError      a data set that is not what it was, or cannot be read as it must be
+    └── StateError     a saved or handed-over state that does not fit this training
 
 Each message says what was attempted, on what, what was found, and what to do next.
 """

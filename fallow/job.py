@@ -98,7 +98,7 @@ class Job:
         ``checkpoint()``, and resumed from, at any world size. ``allow_non_finite`` goes on when a step's loss
         is inf or nan. ``start_step``: a training that was begun elsewhere has done so many steps; what was
         saved at ``checkpoint`` wins. Raises BatchError for an impossible cut, Mistake for a model or
-        optimizer that cannot be trained, StateMistake for a state that could not be handed over or saved.
+        optimizer that cannot be trained, StateError for a state that could not be handed over or saved.
         """
         recipe = Recipe(
             global_batch=global_batch,
@@ -131,7 +131,7 @@ class Job:
         """Save the training that ``elastic`` made now, atomically, to its checkpoint path.
 
         Call it between steps, in every worker; one of them writes. Returns the bytes written, ``None`` in
-        the others. Blocks until the file is on disk. Raises StateMistake when there is nothing to save or
+        the others. Blocks until the file is on disk. Raises StateError when there is nothing to save or
         no path, OSError when it cannot be written (the old file is intact then).
         """
         if self._trainer is None:

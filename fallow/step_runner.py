@@ -136,7 +136,7 @@ class StepRunner:
 
         With ``count``, ``loss`` is the mean over that many items of the micro-batch (tokens, say), and the
         step's loss is the mean over all items of the global batch, whoever computed them. A micro-batch
-        with ``count=0`` adds nothing. Raises LoopMistake or LossMistake.
+        with ``count=0`` adds nothing. Raises LoopError or LossError.
         """
         if self.opened is None:
             raise LoopError("backward() was called outside the loop over trainer.steps(...)")
@@ -157,7 +157,7 @@ class StepRunner:
 
         For frameworks whose loops look at gradients, or clip them, between backward pass and update. False
         when the group broke: ``step()`` must be called none the less, and returns ``None``. Calling it again
-        changes nothing. Raises LossMistake as ``step()`` does.
+        changes nothing. Raises LossError as ``step()`` does.
         """
         if self.opened is None:
             raise LoopError("step() was called twice, or outside the loop over trainer.steps(...)")
@@ -171,7 +171,7 @@ class StepRunner:
     def step(self) -> Step | None:
         """Sum, commit and update; ``None`` when not committed, because the group broke.
 
-        Raises LossMistake, on every worker and before anything is updated, when the loss is not finite.
+        Raises LossError, on every worker and before anything is updated, when the loss is not finite.
         """
         self.reduce()
         opened, self.opened = self.opened, None

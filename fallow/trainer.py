@@ -143,7 +143,7 @@ class Trainer:
         A joiner enters the epoch that the others are in, at their step, or behind its last step: what they
         do after it (``evaluate``, a scheduler, early stopping) it does with them, and nothing of epochs
         before. A training begun elsewhere goes on from epoch ``start``. Blocks until this worker has a place
-        in the job. Raises LoopMistake, and what ``steps`` raises.
+        in the job. Raises LoopError, and what ``steps`` raises.
         """
         for name, number in (("total", total), ("start", start)):
             if isinstance(number, bool) or not isinstance(number, int) or number < 0:
@@ -178,7 +178,7 @@ class Trainer:
 
         A step whose group broke is yielded again. A joiner waits here until it is taken in, and begins with
         the step that the others do next. Raises Left when this worker has been let go, and
-        DataMistake, BatchError or StateMistake before the first step for what cannot be trained on.
+        DataError, BatchError or StateError before the first step for what cannot be trained on.
         """
         request = Asked(
             collate=collate,
@@ -212,7 +212,7 @@ class Trainer:
 
         With ``count``, ``loss`` is the mean over that many items of the micro-batch (tokens, say), and the
         step's loss is the mean over all items of the global batch, whoever computed them. A micro-batch
-        with ``count=0`` adds nothing. Raises LoopMistake or LossMistake.
+        with ``count=0`` adds nothing. Raises LoopError or LossError.
         """
         self._runner.backward(loss, count)
 
@@ -221,14 +221,14 @@ class Trainer:
 
         For frameworks whose loops look at gradients, or clip them, between backward pass and update. False
         when the group broke: ``step()`` must be called none the less, and returns ``None``. Calling it again
-        changes nothing. Raises LossMistake as ``step()`` does.
+        changes nothing. Raises LossError as ``step()`` does.
         """
         return self._runner.reduce()
 
     def step(self) -> Step | None:
         """Sum, commit and update; ``None`` when not committed, because the group broke.
 
-        Raises LossMistake, on every worker and before anything is updated, when the loss is not finite.
+        Raises LossError, on every worker and before anything is updated, when the loss is not finite.
         """
         done = self._runner.step()
         if done is not None:
@@ -249,7 +249,7 @@ class Trainer:
         ``metric(batch)`` gives numbers: each the sum over its batch, or one value a sample; one, or a dict of
         them. A loader's batch size is kept, else batches have ``batch`` samples (``max_micro_batch``). The
         model is in evaluation mode meanwhile, without gradients. Every worker must call it, between steps.
-        Blocks. Raises DataMistake, LoopMistake, and Mistake for what are no sums.
+        Blocks. Raises DataError, LoopError, and Mistake for what are no sums.
         """
         self._check_between("evaluate()")
         size = self.recipe.max_micro_batch if batch is None else batch
@@ -274,7 +274,7 @@ class Trainer:
     def save(self) -> int | None:
         """Save the training as it stands; returns the bytes written, ``None`` if another rank does.
 
-        Blocks until the file is on disk. Raises StateMistake without a path; OSError, the old file intact.
+        Blocks until the file is on disk. Raises StateError without a path; OSError, the old file intact.
         """
         if self._runner.opened is not None:
             raise LoopError(f"step {self.next_step} is half done: save after trainer.step()")

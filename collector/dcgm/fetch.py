@@ -171,6 +171,7 @@ def _client(endpoints: int) -> aiohttp.ClientSession:
         headers=HEADERS,
         timeout=aiohttp.ClientTimeout(),
         cookie_jar=aiohttp.DummyCookieJar(),
+        # Unpacked in _get, which stops at the limit; aiohttp would unpack all of it.
         auto_decompress=False,
     )
 
@@ -184,6 +185,7 @@ async def _get(client: aiohttp.ClientSession, request: Request, limit: int) -> b
         unzip = zlib.decompressobj(GZIP) if "content-encoding" in response.headers else None
         content = bytearray()
         async for chunk in response.content.iter_any():
+            # One byte above the limit is enough to know: what unpacks to gigabytes is never unpacked whole.
             content += unzip.decompress(chunk, limit + 1 - len(content)) if unzip else chunk
             if len(content) > limit:
                 raise _TooLargeError

@@ -56,6 +56,7 @@ def parse_stat(text: bytes) -> Stat:
     opened, closed = text.find(b"("), text.rfind(b")")
     if opened < 0 or closed < opened:
         raise ValueError(f"not a /proc/PID/stat line: {text[:80]!r}")
+    # It begins with the third field of the manual page: so 17 here is num_threads, and 19 is starttime.
     rest = text[closed + 1 :].split()
     if len(rest) < 20:
         raise ValueError(f"a /proc/PID/stat line with {len(rest) + 2} fields: {text[:80]!r}")

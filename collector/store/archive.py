@@ -94,6 +94,7 @@ def reaching(connection: Reader, from_ms: int, to_ms: int) -> Iterator[None]:
     connection.register(SCANNED, _dataset(connection, bucket, [key for _, key, _ in found]))
     (catalog,) = connection.execute("SELECT current_database()").fetchone() or ("",)
     named = '"' + str(catalog).replace('"', '""') + '"'
+    # A temporary view hides the store's own on this connection alone: others go on without the bucket.
     connection.execute(
         f"CREATE OR REPLACE TEMP VIEW samples_all AS SELECT * FROM {named}.main.samples_all "
         f"UNION ALL BY NAME SELECT * FROM {SCANNED}"
@@ -101,6 +102,7 @@ def reaching(connection: Reader, from_ms: int, to_ms: int) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, OSError) as error:
+        # A question that was interrupted, or that is wrong itself, is no fault of the bucket.
         if isinstance(error, duckdb.InterruptException) or SCANNED not in str(error):
             raise
         raise _unread(bucket.place, found, reason_of(error)) from error

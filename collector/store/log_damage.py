@@ -96,6 +96,7 @@ def connect_past_damage(path: Path, limits: Limits) -> tuple[duckdb.DuckDBPyConn
         if not is_log_damage(error):
             raise
         log.error("its beginning cannot be played back either: %s", error)
+        # Only the copy of its beginning goes: the log itself was renamed before.
         log_path(path).unlink()
         connection = connect(path, limits, read_only=False)
     connection.execute("CHECKPOINT")
@@ -152,6 +153,7 @@ def cut_damaged_log(path: Path, found: str) -> DamagedLog:
     wal.rename(aside)
     position = _POSITION.search(found)
     if position is not None:
+        # Under another name until it is whole: after a crash amid the copy DuckDB would play half of it back.
         draft = wal.with_name(f"{wal.name}.salvaging")
         _copy_beginning(aside, draft, int(position[1]))
         draft.rename(wal)

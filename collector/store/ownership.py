@@ -58,6 +58,7 @@ class Ownership:
     def _noted(self) -> tuple[int | None, int | None]:
         _, tick, log = self._lines()
         noted, now = log.split(), _log_words(self._path).split()
+        # With another date a checkpoint has folded the log into the file since: a shorter log is no loss.
         is_known = len(noted) == len(now) == 2 and noted[0].isdecimal() and noted[1] == now[1]
         is_cut = is_known and int(noted[0]) > int(now[0])
         committed_ms = os.fstat(self._descriptor).st_mtime_ns // 1_000_000

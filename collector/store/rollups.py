@@ -91,6 +91,7 @@ def close_finished(connection: duckdb.DuckDBPyConnection, marks: Marks, *, at_ms
     due_ms = _due_ms(at_ms)
     if marks.minutes_to_ms is None or marks.hours_to_ms is None or due_ms <= marks.minutes_to_ms:
         return marks
+    # First: the state of these minutes, and their energy, go by the idle power that is learnt here.
     learn_idle(connection, marks.minutes_to_ms, due_ms)
     add_minutes(connection, Stretch(from_ms=marks.minutes_to_ms, to_ms=due_ms), reach)
     due_hour_ms = floor_to(due_ms, HOUR_MS)

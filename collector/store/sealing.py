@@ -52,6 +52,8 @@ def seal_day(connection: duckdb.DuckDBPyConnection, folder: Path, day_ms: int) -
         return None
     day = str(counted[1])
     before = connection.execute(statement("sealed_of_day"), {"day": day}).fetchall()
+    # The new file takes the place of all earlier ones of the day: the rows of one that is missing now would
+    # be forgotten, though somebody may yet put it back.
     if any(_wrong(folder / path, size) for path, size in before):
         return None
     target = folder / SEALED_FOLDER / f"day={day}" / free_name({path for path, _ in before})
@@ -65,6 +67,7 @@ def seal_day(connection: duckdb.DuckDBPyConnection, folder: Path, day_ms: int) -
     }
     connection.execute(statement("forget_sealed"), {"day": day})
     connection.execute(statement("record_sealed"), {**record, "widest_ms": counted[2]})
+    # Before the rows leave: a GPU that fell silent is still shown with its newest sample (decision 0019).
     connection.execute(statement("keep_latest"), span)
     connection.execute(statement("clear_hot"), span)
     renew_view(connection, folder)
@@ -191,6 +194,7 @@ def write_whole(batches: pa.RecordBatchReader, target: Path) -> int:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    # A power cut takes a new name, or a new day's folder, with it until the folder above is on the disk too.
     for made in (target.parent, target.parent.parent):
         _sync_folder(made)
     return rows
@@ -227,6 +231,7 @@ def _is_hot(connection: duckdb.DuckDBPyConnection, file: Path) -> bool:
     """Whether every row of the file is in the hot table too."""
     try:
         missing = connection.execute(statement("rows_not_hot"), {"path": str(file)}).fetchone()
+    # A file that cannot be read explains nothing: it is set aside, never removed.
     except duckdb.Error:
         return False
     return missing is not None and missing[0] == 0

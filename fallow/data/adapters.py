@@ -55,7 +55,7 @@ def take_in(
 ) -> Adapter:
     """Understand ``source``; with ``key``, randomness in reading is keyed, that of ``device`` too.
 
-    Raises DataMistake, BatchError.
+    Raises DataError, BatchError.
     """
     loader = source if isinstance(source, DataLoader) else None
     dataset = loader.dataset if loader is not None else source
@@ -92,7 +92,7 @@ def take_in(
 
 
 def length(total_steps: int | None, epochs: int | None, order: Order) -> int:
-    """The steps of the whole training, asked for one way or the other. Raises LoopMistake."""
+    """The steps of the whole training, asked for one way or the other. Raises LoopError."""
     if (total_steps is None) == (epochs is None):
         raise LoopError("steps() takes either total_steps or epochs")
     limit = total_steps if epochs is None else epochs

@@ -48,7 +48,7 @@ class Reader(Protocol):
     device: torch.device | None
 
     def read(self, piece: Piece) -> Any:
-        """The collated samples of ``piece``. Raises DataMistake; blocks as the data set does."""
+        """The collated samples of ``piece``. Raises DataError; blocks as the data set does."""
         ...
 
 

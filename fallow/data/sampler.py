@@ -65,7 +65,7 @@ class Order:
         return step // self.steps_per_epoch
 
     def permutation(self, epoch: int) -> Sequence[int] | torch.Tensor:
-        """All sample indices in the order in which ``epoch`` visits them. Raises DataMistake."""
+        """All sample indices in the order in which ``epoch`` visits them. Raises DataError."""
         if self.visit is not None:
             visited = self.visit(epoch)
             if len(visited) != self.samples:

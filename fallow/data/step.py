@@ -33,7 +33,7 @@ class OpenStep:
         self._counting: bool | None = None
 
     def hand_out(self, micro: MicroBatch) -> None:
-        """The loop gets ``micro`` now. Raises LoopMistake if it has not finished the one before."""
+        """The loop gets ``micro`` now. Raises LoopError if it has not finished the one before."""
         if self._handed_out is not None:
             raise LoopError(f"{self._where()}: {_samples(self._handed_out)} had no backward(). {ONCE_EACH}")
         self._handed_out = micro
@@ -55,7 +55,7 @@ class OpenStep:
         return Weighed(micro, count / global_batch, fraction, float(count))
 
     def close(self) -> None:
-        """The step is to be summed. Raises LoopMistake unless every micro-batch had its backward pass."""
+        """The step is to be summed. Raises LoopError unless every micro-batch had its backward pass."""
         if self._done < len(self.mine):
             raise LoopError(
                 f"{self._where()}: step() was called after {self._done} of this worker's {len(self.mine)} "
@@ -63,7 +63,7 @@ class OpenStep:
             )
 
     def check_thawed(self, names: Sequence[str]) -> None:
-        """Raises LoopMistake for parameters that became trainable after the first pass, and got a gradient.
+        """Raises LoopError for parameters that became trainable after the first pass, and got a gradient.
 
         Nobody else's gradients were to be added to theirs.
         """
@@ -76,7 +76,7 @@ class OpenStep:
     def scale(self, total_count: float, counted: int) -> float:
         """What gradients and loss are multiplied with once summed: 1 unless losses were counted.
 
-        Both numbers are sums over all workers, so that all raise LossMistake or none.
+        Both numbers are sums over all workers, so that all raise LossError or none.
         """
         if not counted:
             return 1.0

@@ -21,7 +21,7 @@ from fallow.process_group.collectives import Group
 
 
 def checked(loss: torch.Tensor, micro: MicroBatch, step: int) -> torch.Tensor:
-    """``loss`` if it is a scalar that hangs on a parameter. Raises LossMistake."""
+    """``loss`` if it is a scalar that hangs on a parameter. Raises LossError."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         problem = (
             f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(type(loss).__name__)
@@ -39,7 +39,7 @@ def checked(loss: torch.Tensor, micro: MicroBatch, step: int) -> torch.Tensor:
 
 
 def finite(loss: float, step: int, *, updated: bool = False) -> None:
-    """Raises LossMistake unless the loss over a global batch is a number that can be learned from.
+    """Raises LossError unless the loss over a global batch is a number that can be learned from.
 
     ``updated``: it was looked at too late to keep it from the parameters.
     """

@@ -98,12 +98,12 @@ class LateSteps:
         )
 
     def check(self, loss: float | torch.Tensor, number: int) -> None:
-        """One that is known already, before anything is updated. Raises LossMistake."""
+        """One that is known already, before anything is updated. Raises LossError."""
         if self._checks and not isinstance(loss, torch.Tensor):
             finite(loss, number)
 
     def look(self, *, wait: bool = False) -> None:
-        """At the losses that have come; at all, if asked to ``wait``. Raises LossMistake."""
+        """At the losses that have come; at all, if asked to ``wait``. Raises LossError."""
         while self._behind and (wait or len(self._behind) > LONGEST or self._behind[0][1].is_here()):
             number, late = self._behind.popleft()
             finite(late.values()[0], number, updated=True)

@@ -314,7 +314,7 @@ class MembershipClient:
 
 
 def _state_tree(holder: Holder) -> dict[str, Any]:
-    """The state; raises StateMistake for whatever the script's own objects raise."""
+    """The state; raises StateError for whatever the script's own objects raise."""
     try:
         return holder.state()
     except Exception as error:

@@ -61,7 +61,7 @@ def route(transfers: Sequence[tuple[int, int]], rank: int) -> Route:
 
 
 def check_portable(state: Any) -> None:
-    """Raises StateMistake, which names the part, for a state that could not be handed over."""
+    """Raises StateError, which names the part, for a state that could not be handed over."""
     trouble = _trouble(state)
     if trouble is not None:
         raise _unportable(state, trouble)
@@ -70,7 +70,7 @@ def check_portable(state: Any) -> None:
 def send_state(group: Group, to: int, state: Any, device: torch.device) -> int:
     """Hand ``state`` to rank ``to``; returns the bytes of tensors handed over. Blocks. Raises GroupBroken.
 
-    Raises StateMistake, before anything is sent, for a state that cannot be handed over.
+    Raises StateError, before anything is sent, for a state that cannot be handed over.
     """
     try:
         node, tensors = state_text.encode(state)

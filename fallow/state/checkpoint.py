@@ -52,7 +52,7 @@ class CheckpointDamaged(Exception):
 def check_holdable(node: Any, where: str) -> None:
     """Refuse now what ``torch.load(weights_only=True)`` would refuse when the training is to go on.
 
-    Raises StateMistake, which names the part; ``where`` is what ``node`` is called.
+    Raises StateError, which names the part; ``where`` is what ``node`` is called.
     """
     kind = type(node)
     if kind in MAPPINGS:
@@ -72,7 +72,7 @@ def check_holdable(node: Any, where: str) -> None:
 def save(path: Path, state: Any) -> int:
     """Write ``state`` to ``path`` atomically; returns its size in bytes. Blocks until it is on disk.
 
-    The new file is complete and on disk before it takes the old one's name. Raises OSError, or StateMistake
+    The new file is complete and on disk before it takes the old one's name. Raises OSError, or StateError
     for what could not be read back; the old file is intact then.
     """
     check_holdable(state, "state")
@@ -91,6 +91,7 @@ def save(path: Path, state: Any) -> int:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    # The new name is on disk only with the folder: a power cut would bring the old file back.
     _sync_folder(path.parent)
     return size
 
@@ -101,7 +102,7 @@ def load(path: Path, device: torch.device) -> Any | None:
     What is copied to its place when it is loaded (COPIED) stays on the CPU, so that it doesn't lie on a GPU
     twice; of the rest, what did not lie on the CPU when it was saved lies on ``device``.
 
-    Raises CheckpointDamaged, OSError, or StateMistake for a file that any account could have put there.
+    Raises CheckpointDamaged, OSError, or StateError for a file that any account could have put there.
     """
     try:
         with path.open("rb") as file:
@@ -194,7 +195,7 @@ def _check_sum(path: Path, file: IO[bytes]) -> None:
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
-    """Raises StateMistake for a file that somebody may have planted: loading runs no code, but trains on it.
+    """Raises StateError for a file that somebody may have planted: loading runs no code, but trains on it.
 
     A colleague's file in a folder that not everybody can write to is the site's own business.
     """
@@ -289,7 +290,7 @@ class PeriodicCheckpoint:
             yield
 
     def resume(self) -> None:
-        """Take up what was saved, if anything was. Raises CheckpointDamaged, StateMistake or OSError."""
+        """Take up what was saved, if anything was. Raises CheckpointDamaged, StateError or OSError."""
         if self._path is not None:
             state = load(self._path, self._replica.device)
             if state is not None:
@@ -297,7 +298,7 @@ class PeriodicCheckpoint:
                 self.saved_ms = self._path.stat().st_mtime_ns // 1_000_000
 
     def save(self) -> int:
-        """Save; returns the bytes written. Blocks until they are on disk. Raises StateMistake, LossMistake or
+        """Save; returns the bytes written. Blocks until they are on disk. Raises StateError, LossError or
         OSError.
         """
         if self._path is None:

@@ -147,7 +147,7 @@ class Replica:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Become the training that ``state()`` was taken from. Raises StateMistake if it was another's."""
+        """Become the training that ``state()`` was taken from. Raises StateError if it was another's."""
         recipe = self.recipe
         self._taken_up = dict(state["identity"])
         self._check_identity(self._taken_up)

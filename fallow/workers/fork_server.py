@@ -64,6 +64,7 @@ class ForkServer:
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._woken, False)
+        # Only a signal with a handler of Python's wakes the descriptor, and that one has to be non-blocking.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
 
@@ -91,6 +92,7 @@ class ForkServer:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            # Open in a worker, they would outlive this process, and nobody would see that it has ended.
             for inherited in (self._requests, self._news, self._woken, self._wake, reason):
                 os.close(inherited)
             (_live if self._warm else _become)(request, tell_reason)
@@ -130,6 +132,7 @@ def _live(request: dict[str, Any], tell_reason: int) -> None:
         words = list(request["words"])
         if words[0] == "-m":
             sys.argv = words[1:]
+            # As ``python -m`` and ``python FILE`` begin the path.
             sys.path.insert(0, str(Path.cwd()))
             runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         else:
@@ -176,6 +179,7 @@ def _settle(request: dict[str, Any]) -> None:
     _equip(request)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # Forked from one parent, all workers would draw the same numbers.
     random.seed()
     numpy = sys.modules.get("numpy")
     if numpy is not None:

@@ -80,6 +80,7 @@ def answer(
     if request["processes"] and not request["rescan"]:
         fleet.repartition()
     devices = []
+    # A copy: a board that is lost while it is read leaves the fleet.
     for board in tuple(fleet.wholes.values()):
         mark(board.index)
         devices += _read_whole(fleet, board, request)
