@@ -78,10 +78,13 @@ def plain(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(tzinfo=None)
 
 
-def hours(path: Path, name: str, *rows: tuple[str, Mapping[str, object]]) -> dict[object, float]:
-    """Held GPU-hours in the ledger ``name``, of a store with these rows."""
+def hours(
+    path: Path, name: str, *rows: tuple[str, Mapping[str, object]], label: str = "3"
+) -> dict[object, float]:
+    """Held GPU-hours in the ledger ``name``, of a store with these rows; bo's job is told as ``label``."""
     with fill(path) as store:
         with store.writing("rows of a manager's") as connection:
+            connection.execute("UPDATE holders SET job = $1 WHERE job = 'slurm:3'", [f"slurm:{label}"])
             for table, row in rows:
                 put(connection, table, row)
         with store.reader() as reader:
@@ -111,6 +114,18 @@ def test_hours_are_told_by_the_run_that_had_them(
     tmp_path: Path, name: str, expected: dict[object, float]
 ) -> None:
     assert hours(tmp_path, name, *MANAGED) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("label", ["200+1", "4_2"])
+@pytest.mark.parametrize("table", ["accounted_runs", "manager_jobs"])
+def test_a_label_that_tells_a_part_of_a_job_finds_its_keys(tmp_path: Path, table: str, label: str) -> None:
+    """Bo's hour is of the part that Slurm has as number 201; a run of another number says nothing of it."""
+    part = past("201", "bo") if table == "accounted_runs" else ran("201", "debug", "")
+    other = past("202", "bo") | {"partition": "wrong", "shown_id": "200+2"}
+    rows = [(table, part | {"shown_id": label}), ("accounted_runs", other)]
+    assert hours(tmp_path, "ledger_by_partition", *rows, label=label) == pytest.approx(
+        {"debug": 1.0, None: 3.0}
+    )
 
 
 @pytest.mark.parametrize(

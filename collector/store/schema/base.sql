@@ -1226,6 +1226,8 @@ CREATE MACRO told_in_small(job) AS
 CREATE MACRO is_managed_as(managed_job, managed_user, job, user_name) AS
     managed_job = told_in_small(job) AND (managed_user IS NULL OR managed_user = user_name);
 
+CREATE MACRO is_part_of_a_job(shown_id) AS coalesce(regexp_full_match(shown_id, '[0-9]+[_+][0-9]+'), false);
+
 CREATE MACRO job_in(job, cluster) AS
     concat(job, '@', CASE WHEN regexp_full_match(cluster, '[0-9]+') THEN 'cluster-' ELSE '' END, lower(cluster));
 
@@ -1424,20 +1426,30 @@ CREATE MACRO main_state(
 -- A row a GPU. With a project or user: what they held of it, and no missing time, which nobody is known to have held.;
 
 CREATE VIEW manager_keys AS
-WITH shown AS (
+WITH told AS (
+    SELECT job, cluster, partition, qos, project, started_at, submitted_at, restarts FROM manager_jobs
+    UNION ALL
+    SELECT concat(manager, ':', shown_id), cluster, partition, qos, project, started_at, submitted_at, restarts
+    FROM manager_jobs WHERE is_part_of_a_job(shown_id)
+), shown AS (
     SELECT
         job, cluster, nullif(partition, '') AS partition, nullif(qos, '') AS qos, project AS account,
         row_number() OVER (
             PARTITION BY job ORDER BY started_at IS NULL, submitted_at DESC, restarts DESC, cluster) AS place,
         row_number() OVER (
             PARTITION BY job, cluster ORDER BY started_at IS NULL, submitted_at DESC, restarts DESC) AS place_there
-    FROM manager_jobs
+    FROM told
+), runs AS (
+    SELECT concat(manager, ':', number) AS job, user_name, cluster, partition, qos, project, started_at FROM accounted_runs
+    UNION ALL
+    SELECT concat(manager, ':', shown_id), user_name, cluster, partition, qos, project, started_at
+    FROM accounted_runs WHERE is_part_of_a_job(shown_id)
 ), past AS (
     SELECT
-        concat(manager, ':', number) AS job, user_name, cluster,
+        job, user_name, cluster,
         arg_max(nullif(partition, ''), started_at) AS partition, arg_max(nullif(qos, ''), started_at) AS qos,
         arg_max(project, started_at) AS account
-    FROM accounted_runs
+    FROM runs
     WHERE started_at IS NOT NULL AND user_name IS NOT NULL
     GROUP BY ALL
 ), of_one_cluster AS (
@@ -1452,8 +1464,6 @@ SELECT job_in(job, cluster), NULL, cluster, partition, qos, account FROM shown W
 UNION ALL
 SELECT job_in(job, cluster), user_name, cluster, partition, qos, account FROM past
 WHERE job_in(job, cluster) NOT IN (SELECT job_in(job, cluster) FROM shown);
-
--- A holder's key: NULL of whom no manager tells. Named beside job and user_name of holder_rows.;
 
 CREATE MACRO part_of(amount, lower_fraction, upper_fraction) AS
     CAST(round(amount * upper_fraction) - round(amount * lower_fraction) AS BIGINT);
@@ -1605,4 +1615,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (98, 'rhythm_of_now'),
     (99, 'limits_of_waits'),
     (100, 'power_of_small_boards'),
-    (103, 'judged_pasts');
+    (103, 'judged_pasts'),
+    (104, 'keys_of_parts');
