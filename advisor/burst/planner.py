@@ -56,12 +56,6 @@ def plan(table: LayerTable, setting: Setting, request: Asked) -> Plan:
     """The plan, with the best uniform number of GPUs and a proven bound beside it. Raises: NoPlan,
     BadTable.
     """
-    _check_measured(table, setting)
-    planner = _Planner(table, setting)
-    return planner.plan(request)
-
-
-def _check_measured(table: LayerTable, setting: Setting) -> None:
     if setting.batch > table.largest_batch:
         raise BadTable(
             f"{table.model!r} was measured at up to {table.largest_batch} samples, and one GPU would have "
@@ -72,6 +66,8 @@ def _check_measured(table: LayerTable, setting: Setting) -> None:
             f"{table.model!r} was measured from {table.smallest_batch} samples on, and the global batch is "
             f"{setting.batch}: profile it at smaller batches"
         )
+    planner = _Planner(table, setting)
+    return planner.plan(request)
 
 
 @dataclass(frozen=True, slots=True)

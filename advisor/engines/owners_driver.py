@@ -105,7 +105,12 @@ class OwnersDriver:
     def _call(self, verb: str, pid: int, within_s: float, *more: int) -> Mapping[str, Any]:
         what = f"{verb} of process {pid}"
         try:
-            account = self._same_account(pid)
+            # The pid may be another account's by now, whose driver must not be asked to act on it.
+            if pid not in self._processes:
+                raise NobodysToAct(f"process {pid} is gone")
+            account = self._processes[pid].account()
+            if account != self._accounts.get(pid):
+                raise NobodysToAct(f"process {pid} became another account's")
             answer = self._child(account).ask([verb, pid, *more], within_s)
         except (NobodysToAct, NobodyAsks) as error:
             raise DriverRefused(f"{what}: {error}") from error
@@ -114,15 +119,6 @@ class OwnersDriver:
         if verb != "state" and answer.get("done") is not True:
             raise DriverRefused(f"{what}: the answer is none")
         return answer
-
-    def _same_account(self, pid: int) -> Account:
-        """Whose it is now, which is whose it was. Raises ``NobodysToAct``."""
-        if pid not in self._processes:
-            raise NobodysToAct(f"process {pid} is gone")
-        account = self._processes[pid].account()
-        if account != self._accounts.get(pid):
-            raise NobodysToAct(f"process {pid} became another account's")
-        return account
 
     def _child(self, account: Account) -> "_Child":
         child = self._children.get(account)

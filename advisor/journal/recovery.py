@@ -92,7 +92,9 @@ def settlement(deed: ActionRecord, facts: Facts, now: Moment) -> Recovery | None
         case HoldForJob():
             return _undone("promises are made anew with every plan")
         case SetEnvAtRestart() if facts.entry is not None:
-            return _of_settings(step, facts.entry)
+            if set(step.settings) <= set(facts.entry.next_launch):
+                return Recovery(result=Result.DONE, found="the settings are kept for its next launch")
+            return _undone("the settings are not kept for its next launch")
         case _ if facts.by_launcher:
             return _undone("Fallow stopped before anything was given to its launcher")
         case Notify():
@@ -195,12 +197,6 @@ def _of_foreign(deed: ActionRecord, shown: Outcome, now: Moment) -> Recovery | N
     if result is not None:
         return Recovery(result=result, found=reason)
     return None if age_ms(deed.begun, now) < PATIENCE_MS else _unknown(reason)
-
-
-def _of_settings(step: SetEnvAtRestart, entry: JobRecord) -> Recovery:
-    if set(step.settings) <= set(entry.next_launch):
-        return Recovery(result=Result.DONE, found="the settings are kept for its next launch")
-    return _undone("the settings are not kept for its next launch")
 
 
 def _undone(reason: str) -> Recovery:

@@ -323,9 +323,6 @@ class Draft:
             if need is not None and gpu.memory_bytes is not None and need > gpu.memory_bytes:
                 return f"it needs {need} bytes and the GPU has {gpu.memory_bytes}"
             return None
-        return self._crowding(job, gpu, share, others)
-
-    def _crowding(self, job: Job, gpu: Gpu, share: float, others: Iterable[JobId]) -> str | None:
         allocated = sum(self.placements[other].share for other in others)
         if allocated + share > 1 + SHARE_SLACK:
             return f"{allocated:g} of it is given to {', '.join(others)}, {share:g} more is too much"

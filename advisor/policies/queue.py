@@ -41,7 +41,16 @@ Turn = tuple[tuple[bool, int, float, int, str], ...]
 
 def fill(round: WorkingState) -> None:
     """Start what can start, by the order above; refuse the rest with reasons."""
-    _refuse_early(round)
+    # Those that come after other jobs are told for which they wait, and whether in vain.
+    early = (id for id, job in round.state.jobs.items() if job.after and job.phase is Phase.PENDING)
+    for id in sorted(early):
+        job = round.state.jobs[id]
+        if job.after_failed:
+            reason = f"it was to start after {' and '.join(job.after_failed)}, which did not end well"
+            round.refuse(job, Rule.AFTER, reason, "a submission without --after, or `fallow cancel`")
+        else:
+            reason = f"it starts after {' and '.join(job.after)}"
+            round.refuse(job, Rule.AFTER, reason, "the end of that" if len(job.after) == 1 else "their ends")
     lines = _lines(round)
     desk = _Desk(round)
     turns = [(_turn(round, lines[name][-1]), name) for name in lines]
@@ -68,19 +77,6 @@ def fill(round: WorkingState) -> None:
     if not grown:
         grow_guaranteed(round, desk.reclaimer)
     desk.promises.take_back()
-
-
-def _refuse_early(round: WorkingState) -> None:
-    """Say to those that come after other jobs for which they wait, and whether in vain."""
-    early = (id for id, job in round.state.jobs.items() if job.after and job.phase is Phase.PENDING)
-    for id in sorted(early):
-        job = round.state.jobs[id]
-        if job.after_failed:
-            reason = f"it was to start after {' and '.join(job.after_failed)}, which did not end well"
-            round.refuse(job, Rule.AFTER, reason, "a submission without --after, or `fallow cancel`")
-        else:
-            reason = f"it starts after {' and '.join(job.after)}"
-            round.refuse(job, Rule.AFTER, reason, "the end of that" if len(job.after) == 1 else "their ends")
 
 
 class _Desk:

@@ -247,7 +247,8 @@ def _share(use: JobUse, gpu: Gpu, share: float, rules: PlannerConfig) -> Fit | N
         return None
     compute, memory = _needs(use, gpu.memory_bytes, rules)
     least = tenths(max(compute, memory))
-    needed = _with_peaks(use, least)
+    # The smallest share from least on that leaves the job its speed.
+    needed = next((at / 10 for at in range(round(least * 10), 10) if keeps_speed(use, at / 10)), 1.0)
     if needed >= share:
         return None
     room = gpu.memory_bytes - rules.shared_reserve_bytes
@@ -283,11 +284,6 @@ def _needs(use: JobUse, memory_bytes: int, rules: PlannerConfig) -> tuple[float,
     room = memory_bytes - rules.shared_reserve_bytes
     memory = (use.memory_peak_bytes or 0) / rules.fit_memory / room if room > 0 else 1.0
     return (use.utilization_p95_ratio or 0.0) / rules.fit_p95, memory
-
-
-def _with_peaks(use: JobUse, least: float) -> float:
-    """The smallest share from ``least`` on that leaves the job its speed."""
-    return next((at / 10 for at in range(round(least * 10), 10) if keeps_speed(use, at / 10)), 1.0)
 
 
 def _too_slow(use: JobUse, part: float) -> str:

@@ -48,7 +48,9 @@ class _Story:
             before = len(self.grown.get(job, truth.placements[job].gpus))
             after = len(now.get(job, truth.placements[job].gpus))
             if before != after:
-                self.gpu_s -= _resize_s(truth, job, self.limits) * max(before, after)
+                profile = truth.jobs[job].profile
+                measured = None if profile is None else profile.resize_s
+                self.gpu_s -= (self.limits.resize_s if measured is None else measured) * max(before, after)
                 self.times += after > before
         self.grown = now
         self.who.update(now)
@@ -119,9 +121,3 @@ def _more_gpus(profile: Profile | None, before: int, after: int) -> float:
     """GPUs of its ``before`` that the larger world is worth beyond them; 0 where it was not measured."""
     gain = None if profile is None else speedup(profile, before, after)
     return 0.0 if gain is None else max(0.0, gain - 1) * before
-
-
-def _resize_s(state: ClusterState, job: JobId, limits: Limits) -> float:
-    profile = state.jobs[job].profile
-    measured = None if profile is None else profile.resize_s
-    return limits.resize_s if measured is None else measured

@@ -152,20 +152,17 @@ class AlertEvaluator:
         delivery = self._ground.delivery
         if user is None or not self._ground.config.owners or not is_reachable(user, delivery):
             return Told(missed=(f"message: no address of {user or 'the owner'} is configured",))
-        facts = self._lately()
+        # The facts of a moment ago: a cycle that tells many owners looks once.
+        at_ms, recent = self._ground.machine.monotonic_ms(), self._recent
+        if recent is None or at_ms - recent[0] > FRESH_MS:
+            recent = self._recent = (at_ms, self._ground.facts())
+        facts = recent[1]
         if not self._lock.acquire(timeout=PATIENCE_S):
             return Told(missed=("message: the alerts are busy",))
         try:
             return self._told(notice, Receiver(role=USER, name=user), facts)
         finally:
             self._lock.release()
-
-    def _lately(self) -> Facts:
-        """The facts of a moment ago: a cycle that tells many owners looks once."""
-        at_ms, recent = self._ground.machine.monotonic_ms(), self._recent
-        if recent is None or at_ms - recent[0] > FRESH_MS:
-            recent = self._recent = (at_ms, self._ground.facts())
-        return recent[1]
 
     def _told(self, notice: Notice, receiver: Receiver, facts: Facts) -> Told:
         book, now_ms = self._ground.book, self._ground.clock.now_ms()

@@ -34,7 +34,8 @@ TOLD = "told"
 
 def tell_failure(settings: "Callable[[], Settings]", environment: Mapping[str, str]) -> int:
     """Tell the operators, unless they were told within the quiet time; 0 when nobody was missed. Blocks."""
-    marker = _told_file(environment)
+    folder = environment.get("RUNTIME_DIRECTORY")
+    marker = None if not folder else Path(folder.partition(":")[0]) / TOLD
     try:
         config = settings().effective.config
     except FallowError as error:
@@ -76,11 +77,6 @@ def _sent(name: str, delivery: object, title: str, text: str) -> str:
         return send_plain(address_of(name, delivery), title, text)  # type: ignore[arg-type]
     except FallowError as error:
         return str(error)
-
-
-def _told_file(environment: Mapping[str, str]) -> Path | None:
-    folder = environment.get("RUNTIME_DIRECTORY")
-    return None if not folder else Path(folder.partition(":")[0]) / TOLD
 
 
 def _age_s(file: Path) -> float:

@@ -123,7 +123,9 @@ def stand_of(facts: Facts, job: Job, cover: Cover) -> Stand:
     rung, at_ms = next(coming, (None, None))
     deed = rung if due not in DOES else due
     if why is None and deed is None:
-        why = _never(at(clock_ms(Rung.TERMINATE, warned, facts.advice)))
+        # Why nothing will be done, however long it idles: what speaks against pausing it, or else.
+        reasons = dict(at(clock_ms(Rung.TERMINATE, warned, facts.advice)).skipped)
+        why = reasons.get(Rung.PAUSE) or next(reversed(reasons.values()), None)
     action = ActionClass.TERMINATE if deed is Rung.TERMINATE else ActionClass.RECLAIM
     return Stand(
         rung=due,
@@ -165,12 +167,6 @@ def ended(state: ClusterState, id: JobId) -> str:
             return "it is back in its queue and holds no GPUs"
         case Phase.RUNNING:
             return "it is not idle any more"
-
-
-def _never(last: Standing) -> str | None:
-    """Why nothing will be done, however long it idles: what speaks against pausing it, or else."""
-    reasons = dict(last.skipped)
-    return reasons.get(Rung.PAUSE) or next(reversed(reasons.values()), None)
 
 
 def _is_ours(key: str) -> bool:

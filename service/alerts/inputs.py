@@ -58,6 +58,10 @@ def facts_of(store: "Store", config: "Config", clock: "Clock", eyes: Eyes) -> Fa
         target = config.alerts.utilization_target_ratio
         day = _day(connection, now_ms) if target > 0 else None
         ended = tuple(ends_of(connection, config.alerts, now_ms))
+    times: dict[str, list[int | None]] = {}
+    for row in gpus:
+        if not row["is_parent"]:
+            times.setdefault(row["node"], []).append(row["newest_ms"])
     return Facts(
         now_ms=now_ms,
         tick_ms=tick_ms,
@@ -69,7 +73,7 @@ def facts_of(store: "Store", config: "Config", clock: "Clock", eyes: Eyes) -> Fa
         halt=eyes.halt(),
         waits=eyes.waits(),
         places=places_of(gpus),
-        newest_ms=_newest(gpus),
+        newest_ms={node: tuple(newest) for node, newest in times.items()},
         blind=blind,
         away=away,
         day=day,
@@ -212,14 +216,6 @@ def _day(connection: Connection, now_ms: int) -> Day:
     to_ms = now_ms // HOUR_MS * HOUR_MS
     from_ms = to_ms - 24 * HOUR_MS
     return day_of(_rows(connection, "ledger_by_day", from_ts=from_ms, to_ts=to_ms), from_ms, to_ms)
-
-
-def _newest(gpus: Iterable[_Gpu]) -> dict[str, tuple[int | None, ...]]:
-    times: dict[str, list[int | None]] = {}
-    for row in gpus:
-        if not row["is_parent"]:
-            times.setdefault(row["node"], []).append(row["newest_ms"])
-    return {node: tuple(newest) for node, newest in times.items()}
 
 
 def _rows(connection: Connection, name: str, **parameters: object) -> list[Any]:

@@ -38,7 +38,9 @@ def sight(facts: Facts, config: AlertsConfig, open_keys: Iterable[str]) -> Evalu
     """All rules that are switched on, over one look. A case of a kind that was switched off is calm."""
     keys = tuple(open_keys)
     parts = [rule(facts, config, keys) for kind, rule in RULES.items() if kind.value in config.kinds]
-    off = {key: "this kind of alert is switched off" for key in keys if _kind(key) not in config.kinds}
+    off = {
+        key: "this kind of alert is switched off" for key in keys if key.partition(":")[0] not in config.kinds
+    }
     evaluation = Evaluation(
         at_ms=facts.now_ms,
         holds={key: conditions for part in parts for key, conditions in part.holds.items()},
@@ -156,10 +158,6 @@ def starved_quotas(facts: Facts, config: AlertsConfig) -> Evaluation:
             holds[f"{prefix}{name}"] = _starved(facts, name, jobs, quota, held[name])
     calm = {f"{prefix}{name}": "no job of it waits for what its quota guarantees" for name in tree.projects}
     return Evaluation(at_ms=facts.now_ms, holds=holds, calm=calm)
-
-
-def _kind(key: str) -> str:
-    return key.partition(":")[0]
 
 
 def _hog(facts: Facts, job: Job, findings: list[Finding]) -> Condition:

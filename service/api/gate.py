@@ -103,7 +103,9 @@ def _unwanted(headers: dict[bytes, str], scope: Message, rules: RequestLimits) -
         return _Refused(status=411, kind="bad-order", message=message)
     length = headers.get(b"content-length", "0")
     if length.isdigit() and int(length) > MOST_BODY_BYTES:
-        return _too_much()
+        return _Refused(
+            status=413, kind="bad-order", message=f"a request's body holds {MOST_BODY_BYTES} bytes at most"
+        )
     return None
 
 
@@ -194,12 +196,6 @@ def _bounded(receive: Receive, timeout_s: float) -> Receive:
         return message if left >= 0 else {"type": "http.disconnect"}
 
     return bounded
-
-
-def _too_much() -> _Refused:
-    return _Refused(
-        status=413, kind="bad-order", message=f"a request's body holds {MOST_BODY_BYTES} bytes at most"
-    )
 
 
 async def _answer(send: Send, refused: _Refused) -> None:

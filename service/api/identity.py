@@ -92,7 +92,8 @@ class Identity:
             )
         if token.role is Role.NODE:  # a machine's name, which is no account's
             return Caller(name=token.user, uid=None, role=Role.NODE, credential=token.id)
-        return Caller(name=token.user, uid=await self._uid(token.user), role=token.role)
+        uid = await self._kept(("uid", token.user), lambda: uid_of(token.user))
+        return Caller(name=token.user, uid=uid if isinstance(uid, int) else None, role=token.role)
 
     def _role(self, uid: int, account: str) -> Role:
         if acts_for_all(uid, account, self._keys.operators):
@@ -102,10 +103,6 @@ class Identity:
     async def _name(self, uid: int) -> str:
         name = await self._kept(("name", uid), lambda: whose_uid(uid))
         return str(name)
-
-    async def _uid(self, name: str) -> int | None:
-        uid = await self._kept(("uid", name), lambda: uid_of(name))
-        return uid if isinstance(uid, int) else None
 
     async def _kept(self, key: tuple[str, object], ask: Callable[[], object]) -> object:
         """What the machine's directory says; asked anew every minute, on a thread, because it may be slow."""

@@ -174,16 +174,12 @@ def run_start_acting(flags: argparse.Namespace) -> int:
     except ServiceDown:
         if not client_place.store_file(client_place.data_dir(flags.data)).exists():
             raise
-        _without_service(flags)
+        from advisor.journal.kill_switch import KillSwitch
+        from service.store.open import own_store
+
+        settings = settle(flags)
+        now_ms = round(datetime.now(UTC).timestamp() * 1000)
+        with own_store(settings.data, settings.effective.config) as store:
+            KillSwitch(store, settings.data).start(whoami(), now_ms)
     print("Fallow acts again, as far as its modes let it; `fallow config` prints them.")
     return 0
-
-
-def _without_service(flags: argparse.Namespace) -> None:
-    from advisor.journal.kill_switch import KillSwitch
-    from service.store.open import own_store
-
-    settings = settle(flags)
-    now_ms = round(datetime.now(UTC).timestamp() * 1000)
-    with own_store(settings.data, settings.effective.config) as store:
-        KillSwitch(store, settings.data).start(whoami(), now_ms)

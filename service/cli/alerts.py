@@ -108,7 +108,13 @@ def _test(flags: argparse.Namespace) -> int:
     delivery = settle(flags).effective.config.delivery
     rows: list[_Tried] = []
     for receiver in receivers(_route(flags.test, delivery), delivery):
-        message = Message(key="test", to=receiver, title="[Fallow] A test", text=_words(flags.test))
+        to = "an address" if "://" in flags.test else flags.test
+        message = Message(
+            key="test",
+            to=receiver,
+            title="[Fallow] A test",
+            text=f"Somebody had Fallow send this to see whether messages to {to} arrive. Nothing is wrong.",
+        )
         shown, began = receiver.partition("://")[0], time.monotonic()
         try:
             address = address_of(receiver, delivery)
@@ -143,8 +149,3 @@ def _route(name: str, delivery: "DeliveryConfig") -> str:
             f"{name!r} is no route, project, person or address; known under [delivery]: {choices}"
         )
     return result
-
-
-def _words(name: str) -> str:
-    to = "an address" if "://" in name else name
-    return f"Somebody had Fallow send this to see whether messages to {to} arrive. Nothing is wrong."

@@ -156,16 +156,14 @@ def not_judged(rows: "list[UnjudgedRow] | None") -> str:
         return "not judged: nothing"
     gpus: dict[str, set[str]] = {}
     for row in rows:
-        gpus.setdefault(_reason(row), set()).add(row["uuid"])
+        gpus.setdefault("starting up" if row["verdict"] == "starting" else str(row["reason"]), set()).add(
+            row["uuid"]
+        )
     most = sorted(gpus.items(), key=lambda each: (-len(each[1]), each[0]))
     reasons = "; ".join(f"{reason}: {len(uuids)}" for reason, uuids in most[:MOST_REASONS])
     more = f"; {len(most) - MOST_REASONS} reasons more" if len(most) > MOST_REASONS else ""
     count = len(set().union(*gpus.values()))
     return f"not judged: {count} GPU{'' if count == 1 else 's'} ({reasons}{more}); see --unknown"
-
-
-def _reason(row: "UnjudgedRow") -> str:
-    return "starting up" if row["verdict"] == "starting" else str(row["reason"])
 
 
 def _who(row: "UnjudgedRow") -> str:

@@ -61,7 +61,8 @@ def run_job(flags: argparse.Namespace) -> int:
         every = accounted.all_runs(client, manager_job.id_of(flags.job))
         past = accounted.runs_of(manager_job.id_of(flags.job), every)
         gaps = client.rows("harvests", from_ts=start)
-        if _is_background(flags.job, gaps):
+        # A background job never held a GPU of its own: its stays in others' idle gaps are all there is.
+        if any(each["job"] in (flags.job, job_id(flags.job)) for each in gaps):
             return _in_gaps(flags, gaps)
         rows = client.rows("jobs", **span)
         row = _named(rows, flags, [*runs, *past])
@@ -83,11 +84,6 @@ def run_job(flags: argparse.Namespace) -> int:
     for line in sentences(gaps, row["job"]):
         console().print(line, markup=False)
     return 0
-
-
-def _is_background(named: str, gaps: "list[HarvestsRow]") -> bool:
-    """Whether a job is known by its stays in others' idle gaps: it never held a GPU."""
-    return any(each["job"] in (named, job_id(named)) for each in gaps)
 
 
 def _in_gaps(flags: argparse.Namespace, gaps: "list[HarvestsRow]") -> int:

@@ -17,7 +17,19 @@ def add_verbs(add: AddVerb) -> None:
     _lists(add)
     _logs(add)
     _orders(add)
-    _consent(add)
+    verb = add("consent", "what may be done with your jobs, and by whose word; allow or withdraw it")
+    kinds = "pause, restart, resize, release, share, background; with commas between"
+    verb.add_argument("--allow", metavar="KINDS", help=kinds)
+    verb.add_argument(
+        "--withdraw", metavar="KINDS", nargs="?", const="", help="say no, whoever says yes (default: to all)"
+    )
+    verb.add_argument(
+        "--forget", metavar="KINDS", nargs="?", const="", help="take your own word back (default: all of it)"
+    )
+    verb.add_argument("--job", metavar="JOB", help="this job, launched by Fallow or not")
+    verb.add_argument("--all", action="store_true", help="all your jobs, later ones too")
+    verb.add_argument("--for", dest="span", metavar="TIME", help="hold for so long, for example 7d")
+    verb.add_argument("--json", action="store_true", help="a list of objects instead of a table")
 
 
 def _run(add: AddVerb) -> None:
@@ -150,19 +162,3 @@ def _orders(add: AddVerb) -> None:
                 help="end its lease too, whatever still runs on its GPUs (operators)",
             )
         verb.add_argument("--because", default="", metavar="TEXT", help="a reason, for others to read")
-
-
-def _consent(add: AddVerb) -> None:
-    verb = add("consent", "what may be done with your jobs, and by whose word; allow or withdraw it")
-    kinds = "pause, restart, resize, release, share, background; with commas between"
-    verb.add_argument("--allow", metavar="KINDS", help=kinds)
-    verb.add_argument(
-        "--withdraw", metavar="KINDS", nargs="?", const="", help="say no, whoever says yes (default: to all)"
-    )
-    verb.add_argument(
-        "--forget", metavar="KINDS", nargs="?", const="", help="take your own word back (default: all of it)"
-    )
-    verb.add_argument("--job", metavar="JOB", help="this job, launched by Fallow or not")
-    verb.add_argument("--all", action="store_true", help="all your jobs, later ones too")
-    verb.add_argument("--for", dest="span", metavar="TIME", help="hold for so long, for example 7d")
-    verb.add_argument("--json", action="store_true", help="a list of objects instead of a table")

@@ -56,7 +56,11 @@ def run_ledger(flags: argparse.Namespace) -> int:
         if flags.json:
             print_json(rows, flags)
             return 0
-        console().print(_heading(flags.by, start, end), style="bold")
+        local = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (start, end))
+        console().print(
+            f"GPU-hours by {flags.by}, {' to '.join(local)} ({text.length((end - start).total_seconds())})",
+            style="bold",
+        )
         part = freshness.rests_on(client, (start, end), filters)
         for line in filter(None, (part, freshness.silent_end(client, start, end))):
             console().print(line, style="yellow")
@@ -120,11 +124,6 @@ def _say_measured(used: energy.Energy, wasted: energy.Energy) -> None:
         extent = part if used.partly_of is not None else "all"
         also = f", of the wasted ones in {of_wasted}" if wasted.partly_of is not None else ""
         console().print(f"Energy was measured in {extent} of the hours{also}.", style="bright_black")
-
-
-def _heading(by: str, start: datetime, end: datetime) -> str:
-    local = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (start, end))
-    return f"GPU-hours by {by}, {' to '.join(local)} ({text.length((end - start).total_seconds())})"
 
 
 def _names(client: Client, by: str, span: tuple[datetime, datetime]) -> dict[str, str]:

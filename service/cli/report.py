@@ -52,7 +52,11 @@ def _run(flags: argparse.Namespace) -> int:
         report = _make(flags, drawings)
         text = _text(flags, report, kind, drawings)
     if flags.preview:
-        return _preview(text)
+        from rich.markdown import Markdown
+
+        screen = console()
+        screen.print(Markdown(text), width=min(screen.width, PREVIEW_WIDTH))
+        return 0
     out = flags.out or Path(f"fallow-{flags.kind}-{report.span.end:%Y-%m-%d}.{kind.value}")
     if out == TERMINAL:
         sys.stdout.write(text)
@@ -147,14 +151,6 @@ def _zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise CannotReport(f"{name!r} is no time zone; write for example Europe/Berlin") from error
-
-
-def _preview(text: str) -> int:
-    from rich.markdown import Markdown
-
-    screen = console()
-    screen.print(Markdown(text), width=min(screen.width, PREVIEW_WIDTH))
-    return 0
 
 
 def _list(flags: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ def run_run(flags: argparse.Namespace) -> int:
         print(f"fallow: {shown}; export it, and name it: --env NAME", file=sys.stderr)
     data = None if flags.data is None else flags.data.absolute()
     client = asked_to_act(flags, sys.stderr)
-    if not _named_project(flags):
+    if not (flags.project or os.environ.get(PROJECT_VARIABLE)):
         order = _in_own_project(order, client)
     if order.detach:
         check_logs()
@@ -58,7 +58,12 @@ def run_run(flags: argparse.Namespace) -> int:
     if code is None:
         return 0
     met.remove()
-    return _leave(code)
+    # After Ctrl-C it dies of that signal itself: a script's loop goes on after a mere status of 130.
+    sys.stdout.flush()
+    if code == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    return code if code >= 0 else 128 - code
 
 
 def _launched(order: Order, client: ActingClient, data: Path | None, met: StateDir) -> int | None:
@@ -144,10 +149,6 @@ def _here() -> str:
         ) from error
 
 
-def _named_project(flags: argparse.Namespace) -> bool:
-    return bool(flags.project or os.environ.get(PROJECT_VARIABLE))
-
-
 def _in_own_project(order: Order, client: ActingClient) -> Order:
     """The order in its caller's own project, by the name that the service knows; says where it differs."""
     try:
@@ -162,12 +163,3 @@ def _in_own_project(order: Order, client: ActingClient) -> Order:
             file=sys.stderr,
         )
     return replace(order, submission=replace(order.submission, user=user, project=ProjectName(own)))
-
-
-def _leave(code: int) -> int:
-    """The status of a job that ended with ``code``. After Ctrl-C, die of it: a script's loop must see it."""
-    sys.stdout.flush()
-    if code == -signal.SIGINT:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    return code if code >= 0 else 128 - code

@@ -37,16 +37,10 @@ def run_serve(flags: argparse.Namespace) -> NoReturn:
     finally:
         close_logs()
     processor_share.end()
-    _leave()
-
-
-def _leave() -> NoReturn:
-    """End the process, now that all is closed and on disk.
-
-    The interpreter's own end takes itself from under threads that are still on their way out of DuckDB: they
-    are unwound through C++ that allows none, which aborts ("terminate called without an active exception",
-    seen in one of five stops soon after a start). There is nothing left that such an end would do.
-    """
+    # All is closed and on disk, so the process ends without the interpreter's own end: that takes itself
+    # from under threads that are still on their way out of DuckDB; they are unwound through C++ that allows
+    # none, which aborts ("terminate called without an active exception", seen in one of five stops soon
+    # after a start).
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

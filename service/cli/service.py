@@ -24,7 +24,9 @@ def run_service(flags: argparse.Namespace) -> int:
         case "uninstall":
             return _uninstall(flags, unit)
         case "tell-failure":
-            return _tell_failure(flags)
+            from service.alerts.failed_service import tell_failure
+
+            return tell_failure(lambda: settle(flags), os.environ)
         case _:
             return _status(flags, unit)
 
@@ -130,12 +132,6 @@ def _uninstall(flags: argparse.Namespace, unit: Path) -> int:
     systemd.uninstall(unit.parent, for_user=flags.user, is_node=flags.node)
     print(f"Removed {unit}; what was measured stays.")
     return 0
-
-
-def _tell_failure(flags: argparse.Namespace) -> int:
-    from service.alerts.failed_service import tell_failure
-
-    return tell_failure(lambda: settle(flags), os.environ)
 
 
 def _status(flags: argparse.Namespace, unit: Path) -> int:

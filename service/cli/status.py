@@ -89,9 +89,12 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
     """Ask all that the screen shows. Raises ``ClientError``."""
     health = client.health() if client.mode == "service" else None
     clusters = client.rows("cluster_now", **filters)
+    # Nodes of two clusters may have one name: the start of the UUID then tells their GPUs apart.
+    gpus = client.rows("gpus_now", **filters)
+    places = places_apart((gpu["node"], gpu["gpu_place"], gpu["uuid"]) for gpu in gpus)
     return Picture(
         cluster=clusters[0] if clusters else None,
-        gpus=_told_apart(client.rows("gpus_now", **filters)),
+        gpus=[{**gpu, "gpu_place": places[gpu["uuid"]]} for gpu in gpus],
         open_findings=_open_findings(client, filters),
         late=freshness.lateness(client, datetime.now(UTC)),
         sight=_sight(client, health),
@@ -100,12 +103,6 @@ def look(client: Client, filters: dict[str, object]) -> Picture:
         components=health.components if health is not None else (),
         remark=None if health is None else health.remark,
     )
-
-
-def _told_apart(gpus: "list[GpusNowRow]") -> "list[GpusNowRow]":
-    """The rows with the start of the UUID beside places that two GPUs have: nodes of two clusters."""
-    places = places_apart((gpu["node"], gpu["gpu_place"], gpu["uuid"]) for gpu in gpus)
-    return [{**gpu, "gpu_place": places[gpu["uuid"]]} for gpu in gpus]
 
 
 def draw(picture: Picture, rows: int | None = None, by: "Key | None" = None) -> RenderableType:
@@ -128,7 +125,9 @@ def draw(picture: Picture, rows: int | None = None, by: "Key | None" = None) -> 
     more = [
         Text(f"and {rest} more GPUs; a taller terminal, --node or --user shows them", style="bright_black")
     ]
-    rows_shown = gpus_table(shown, _measured_at(picture))
+    # Up to when states are known to have lasted: what was not measured since then is not of them.
+    as_of = None if picture.cluster is None else picture.cluster["as_of"]
+    rows_shown = gpus_table(shown, picture.at if as_of is None else words.moment(as_of))
     return Group(
         *summary(picture),
         Text(),
@@ -243,12 +242,6 @@ def _meter(name: str, part: float | None, total: float, style: str, *, bound: fl
     return Text.assemble(
         f"{name:12}", f"{amount:>12}  ", (words.bar(ratio, 40), style), f" {text.percent(ratio):>4}"
     )
-
-
-def _measured_at(picture: Picture) -> datetime:
-    """Up to when states are known to have lasted: what was not measured since then is not of them."""
-    as_of = None if picture.cluster is None else picture.cluster["as_of"]
-    return picture.at if as_of is None else words.moment(as_of)
 
 
 def gpus_table(gpus: "list[GpusNowRow]", now: datetime, width: int | None = None) -> RenderableType:

@@ -19,7 +19,8 @@ def run_token(flags: argparse.Namespace) -> int:
         case "list":
             _list(flags)
         case _:
-            _revoke(flags)
+            for token in tokens.revoke(settle(flags).data, flags.name):
+                print(f"Revoked {token.id}, which stood for {token.user} as {token.role}.")
     return 0
 
 
@@ -69,8 +70,3 @@ def _row(token: tokens.Token, now_ms: int) -> dict[str, object]:
         "expires_ms": token.expires_ms,
         "expired": token.has_expired(now_ms),
     }
-
-
-def _revoke(flags: argparse.Namespace) -> None:
-    for token in tokens.revoke(settle(flags).data, flags.name):
-        print(f"Revoked {token.id}, which stood for {token.user} as {token.role}.")

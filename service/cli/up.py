@@ -109,7 +109,9 @@ def _service(
         used = (f"Using the machine's service at {address}; --data DIR starts one of your own.",)
         return machine_program(address), {data_folder.SOCKET_VARIABLE: address.removeprefix(UNIX)}, used
     make_data_dir(settings.data)
-    service = service_program(settings.data, _passed_on(flags))
+    arguments = [f"--source={each}" for each in flags.source or ()]
+    arguments += [f"--{name}={value}" for name in PASSED_ON if (value := getattr(flags, name)) is not None]
+    service = service_program(settings.data, arguments)
     remarks = _remarks(settings, runs_already=not service.command)
     return service, {data_folder.DATA_VARIABLE: str(settings.data)}, remarks
 
@@ -142,13 +144,6 @@ def _remarks(settings: Settings, *, runs_already: bool) -> tuple[str, ...]:
     used = (f"Using the service that runs already for {settings.data}.",) if runs_already else ()
     specs, faults = chosen_specs(settings.effective.config)
     return (*used, *told_simulated(specs, settings.data), *(() if runs_already else faults))
-
-
-def _passed_on(flags: argparse.Namespace) -> list[str]:
-    """The flags that are the service's, as they were typed."""
-    arguments = [f"--source={each}" for each in flags.source or ()]
-    arguments += [f"--{name}={value}" for name in PASSED_ON if (value := getattr(flags, name)) is not None]
-    return arguments
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -32,7 +32,25 @@ class ArchiveConfig:
         elif self.endpoint or self.region or self.ca_file or self.keep_days:
             raise Misplaced("there is an archive to describe, and no address: s3://BUCKET/PREFIX", "address")
         if self.endpoint:
-            _check_endpoint(self.endpoint)
+            try:
+                parts = urlsplit(self.endpoint)
+                good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            except ValueError:
+                good = False
+            if (
+                not good
+                or not self.endpoint.isprintable()
+                or parts.path.strip("/")
+                or parts.query
+                or parts.fragment
+            ):
+                raise Misplaced(
+                    f"{self.endpoint!r} is no endpoint, for example https://minio:9000", "endpoint"
+                )
+            if parts.username is not None or parts.password is not None:
+                raise Misplaced(
+                    "the endpoint holds a login; credentials are taken from the AWS variables", "endpoint"
+                )
 
 
 def _check_address(address: str) -> None:
@@ -41,17 +59,3 @@ def _check_address(address: str) -> None:
     plain = address.isprintable() and not set(address) & set("?#@ ")
     if not address.startswith("s3://") or not bucket or not plain or {"", ".", ".."} & set(parts):
         raise Misplaced(f"{address!r} is no bucket, for example s3://gpu-samples/fallow", "address")
-
-
-def _check_endpoint(endpoint: str) -> None:
-    try:
-        parts = urlsplit(endpoint)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
-    if not good or not endpoint.isprintable() or parts.path.strip("/") or parts.query or parts.fragment:
-        raise Misplaced(f"{endpoint!r} is no endpoint, for example https://minio:9000", "endpoint")
-    if parts.username is not None or parts.password is not None:
-        raise Misplaced(
-            "the endpoint holds a login; credentials are taken from the AWS variables", "endpoint"
-        )

@@ -76,7 +76,17 @@ class Activity:
         if after.gpus != before.gpus or after.share != before.share:
             _lease_changed(before, after)
         if after.state is not before.state:
-            _state_changed(before, after)
+            ended = after.state is JobState.ENDED
+            log_event(
+                log,
+                "job-ended" if ended else f"job-{after.state.value}",
+                job=after.id,
+                user=after.submission.user,
+                before=before.state.value,
+                exit_reason=None if after.exit_reason is None or not ended else after.exit_reason.value,
+                exit_code=after.exit_code if ended else None,
+                reason=after.message or None,
+            )
 
     def action_begun(self, begun: Begun) -> None:
         """The intent is in the journal; what it intends is done next."""
@@ -177,20 +187,6 @@ def _lease_changed(before: JobRecord, after: JobRecord) -> None:
         gpus=",".join(after.gpus) or None,
         before=",".join(before.gpus) or None,
         share=None if after.share == 1 or not after.gpus else after.share,
-    )
-
-
-def _state_changed(before: JobRecord, after: JobRecord) -> None:
-    ended = after.state is JobState.ENDED
-    log_event(
-        log,
-        "job-ended" if ended else f"job-{after.state.value}",
-        job=after.id,
-        user=after.submission.user,
-        before=before.state.value,
-        exit_reason=None if after.exit_reason is None or not ended else after.exit_reason.value,
-        exit_code=after.exit_code if ended else None,
-        reason=after.message or None,
     )
 
 

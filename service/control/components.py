@@ -281,6 +281,7 @@ def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:
             state = complete(state)
         return state
 
+    # The nodes on which launchers of this service can start anything: none of a simulated cluster.
     return Observing(
         ground.store,
         ground.config,
@@ -288,7 +289,7 @@ def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:
         roots.register,
         last_tick=ground.last_tick,
         by_launcher=roots.dispatch.by_launcher,
-        here=lambda state: _here(simulated=ground.simulated),
+        here=lambda state: frozenset() if ground.simulated else frozenset({NodeName(socket.gethostname())}),
         remember=remember,
     )
 
@@ -392,8 +393,3 @@ def _entry(register: "Register", job: JobId) -> JobRecord | None:
 def _user(register: "Register", job: JobId) -> str | None:
     entry = _entry(register, job)
     return None if entry is None else entry.submission.user
-
-
-def _here(*, simulated: bool) -> frozenset[NodeName]:
-    """The nodes on which launchers of this service can start anything: none of a simulated cluster."""
-    return frozenset() if simulated else frozenset({NodeName(socket.gethostname())})

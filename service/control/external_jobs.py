@@ -143,7 +143,8 @@ class ExternalJobs:
         cannot = beyond(job.id)
         if job.id in moving:
             cannot |= {"pause": ON_ITS_WAY, "resume": ON_ITS_WAY}
-        elif _may_be_paused(job):
+        elif job.use is Use.IDLE and job.preemptible and job.checkpointable:
+            # Only of these: /proc is read for each process of such a job.
             why = self.engine.unfit(job.id, processes)
             if why is not None:
                 cannot["pause"] = why
@@ -312,11 +313,6 @@ def _is_free_of_others(checkpoint: Checkpoint, uuid: GpuUuid, look: Snapshot | N
 def _held_one(placements: "Mapping[JobId, Placement]", gpus: Sequence[GpuUuid]) -> GpuUuid | None:
     uuids = {uuid for placed in placements.values() for uuid in placed.gpus}
     return next((uuid for uuid in gpus if uuid in uuids), None)
-
-
-def _may_be_paused(job: Job) -> bool:
-    """Whether it is worth looking: /proc is read for each process of such a job."""
-    return job.use is Use.IDLE and job.preemptible and job.checkpointable
 
 
 def _input_ms(seen: Seen) -> int | None:

@@ -227,7 +227,9 @@ class GpuLocks:
             holder = _holder(descriptor)
             os.close(descriptor)
             return f"{uuid} is leased by another Fallow service on this machine ({holder or 'unknown'})"
-        _give_to_owner_of(folder, path)
+        # What root makes in another account's folder is that account's: its service needs it as well.
+        if os.geteuid() == 0 and folder.stat().st_uid != 0:
+            os.chown(path, folder.stat().st_uid, folder.stat().st_gid, follow_symlinks=False)
         _name(descriptor, self._owner)
         self._held[uuid] = descriptor, self._monotonic_ms()
         return None
@@ -308,9 +310,3 @@ def _make(folder: Path) -> None:
         raise PermissionError(f"{folder} is not a folder of this account that others cannot write to")
     if not os.access(folder, os.W_OK):
         raise PermissionError(f"{folder} may not be written")
-
-
-def _give_to_owner_of(folder: Path, path: Path) -> None:
-    """What root makes in another account's folder is that account's: its service needs it as well."""
-    if os.geteuid() == 0 and folder.stat().st_uid != 0:
-        os.chown(path, folder.stat().st_uid, folder.stat().st_gid, follow_symlinks=False)

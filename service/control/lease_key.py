@@ -29,7 +29,9 @@ def lease_key(data: Path) -> bytes:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             about, text = os.fstat(file.fileno()), file.read(4 * KEY_BYTES)
-            _must_be_secret(path, about)
+            # A key that somebody else gave, they may know.
+            if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.geteuid()):
+                raise KeyRefused(f"{path} is not this service's own file (uid {about.st_uid}); {_ANEW}")
             if about.st_mode & 0o077:
                 os.fchmod(file.fileno(), 0o600)
         key = bytes.fromhex(text.decode("ascii").strip())
@@ -63,9 +65,3 @@ def _make(path: Path) -> None:
         pass
     finally:
         draft.unlink()
-
-
-def _must_be_secret(path: Path, about: os.stat_result) -> None:
-    """Raises ``KeyRefused`` for a key that somebody else gave, and may know."""
-    if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.geteuid()):
-        raise KeyRefused(f"{path} is not this service's own file (uid {about.st_uid}); {_ANEW}")

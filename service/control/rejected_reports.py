@@ -76,7 +76,13 @@ class Doubts:
             "why": claim.why[:1_000],
         }
         if strange:
-            self._keep(values)
+            try:
+                self._store.together(
+                    "keeping a claim without proof",
+                    lambda connection: connection.execute(statement("put_unproven_claims"), values),
+                )
+            except StoreError as error:  # the report itself is taken or not without it
+                log.warning("a claim of %s could not be kept: %s", values["job"], error)
 
     def told(self, entry: JobRecord) -> tuple[str, ...]:
         """What is to be said of the job to who asks about it."""
@@ -94,12 +100,3 @@ class Doubts:
             gpus=double.gpu,
             reason=f"the GPU is leased to {double.stays}",
         )
-
-    def _keep(self, values: dict[str, object]) -> None:
-        try:
-            self._store.together(
-                "keeping a claim without proof",
-                lambda connection: connection.execute(statement("put_unproven_claims"), values),
-            )
-        except StoreError as error:  # the report itself is taken or not without it
-            log.warning("a claim of %s could not be kept: %s", values["job"], error)

@@ -137,7 +137,11 @@ class SlowdownWatchdog:
             return pairs.get(couple)
         if not set(couple) <= set(state.placements):
             return None  # the register is newer than the look
-        roles = self._roles(couple)
+        # Who was there and who came, by the journal's newest moves.
+        moved = {job: self._moved(job) for job in couple}
+        stayed = [job for job, deed in moved.items() if deed is False]
+        came = [job for job, deed in moved.items() if deed is True]
+        roles = (stayed[0], came[0]) if len(stayed) == len(came) == 1 else None
         if roles is None:
             self._strange.add(couple)
             return None
@@ -159,13 +163,6 @@ class SlowdownWatchdog:
         self._book.open(pair)
         pairs[couple] = pair
         return pair
-
-    def _roles(self, couple: Couple) -> Couple | None:
-        """Who was there and who came, by the journal's newest moves."""
-        moved = {job: self._moved(job) for job in couple}
-        stayed = [job for job, deed in moved.items() if deed is False]
-        came = [job for job, deed in moved.items() if deed is True]
-        return (stayed[0], came[0]) if len(stayed) == len(came) == 1 else None
 
     def _moved(self, job: JobId) -> bool | None:
         """Whether its newest pack took it to another GPU; ``None`` when it was never packed.

@@ -18,7 +18,9 @@ def calling_off(cancel: Callable[[BaseException], object]) -> Iterator[None]:
 
     Only in a process's main thread.
     """
-    former = {each: signal.signal(each, _broken_off) for each in ENDERS if _would_end(each)}
+    former = {
+        each: signal.signal(each, _broken_off) for each in ENDERS if signal.getsignal(each) is signal.SIG_DFL
+    }
     try:
         yield
     except BaseException as error:
@@ -36,10 +38,6 @@ def why(error: BaseException) -> str:
     message = " ".join(str(error).split())
     shown = "".join(each for each in message if each.isprintable())
     return f"fallow run failed: {type(error).__name__}: {shown}"[:900]
-
-
-def _would_end(number: signal.Signals) -> bool:
-    return signal.getsignal(number) is signal.SIG_DFL
 
 
 def _broken_off(number: int, frame: FrameType | None) -> None:

@@ -116,7 +116,9 @@ class Running:
         readable, _, _ = select.select(watched, [], [], self._pause_s())
         if ears.fileno() in readable:
             for number in ears.numbers():
-                self._signalled(number)
+                self._happened(model.Signalled(number=number))
+                if number == signal.SIGTSTP:
+                    stop_here()
         if crew is not None and crew.fileno() in readable:
             for news in crew.news():
                 self._crew_event(news)
@@ -128,7 +130,9 @@ class Running:
         if self._mailbox.fileno() in readable:
             self._hear_answers()
         if touch and touch[0] in readable:
-            self._touched()
+            os.read(sys.stdin.fileno(), 4096)
+            self._voice.say("asking for devices again")
+            self._resume(self._job)
         self._passes()
 
     def _pause_s(self) -> float:
@@ -151,11 +155,6 @@ class Running:
         if time.monotonic() >= self._report_at_s:
             self._ask_status()
             self._report(news=False)
-
-    def _signalled(self, number: int) -> None:
-        self._happened(model.Signalled(number=number))
-        if number == signal.SIGTSTP:
-            stop_here()
 
     def _crew_event(self, news: crews.News) -> None:
         match news:
@@ -393,8 +392,3 @@ class Running:
         if self._course.state is JobState.PAUSED and interactive and is_attached():
             return [sys.stdin.fileno()]
         return []
-
-    def _touched(self) -> None:
-        os.read(sys.stdin.fileno(), 4096)
-        self._voice.say("asking for devices again")
-        self._resume(self._job)

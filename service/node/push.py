@@ -180,6 +180,7 @@ class Pusher:
 def _receipt(response: "httpx.Response") -> NodeReceipt:
     try:
         document = response.json()
+        term = term_of(document.get("head"))
         return NodeReceipt(
             spool=str(document["spool"]),
             stored=int(document["stored"]),
@@ -187,15 +188,10 @@ def _receipt(response: "httpx.Response") -> NodeReceipt:
             now_ms=int(document["now_ms"]),
             is_full=document["is_full"] is True,
             notes=tuple(on_a_line(str(note), LONGEST_ANSWER) for note in document["notes"]),
-            head=_term(document.get("head")),
+            head=None if term is None else HeadTerm(**asdict(term)),
         )
     except (ValueError, KeyError, TypeError) as error:  # BadBatch is a ValueError
         raise HeadAway("what answers there is no head of Fallow, or one of another version") from error
-
-
-def _term(document: "dict[str, object] | None") -> HeadTerm | None:
-    term = term_of(document)
-    return None if term is None else HeadTerm(**asdict(term))
 
 
 def _words(response: "httpx.Response") -> str:

@@ -119,7 +119,10 @@ class _Node:
                 break
             except Exception:
                 log.exception("the tick failed; the head will see a hole")
-            self._ended.wait(self._until_next_s())
+            # To this node's place in the next tick of the calendar; never longer than a tick, if it jumps.
+            spread = int(hashlib.sha256(self._machine.machine.encode()).hexdigest(), 16) % 1000 / 1000
+            phase_s = (PHASE + SPREAD * spread) * self._tick_s
+            self._ended.wait(self._tick_s - (time.time() - phase_s) % self._tick_s)
         self._ticked.set()
         pushing.join(END_S + 1)
         self._loop.close()
@@ -138,12 +141,6 @@ class _Node:
             at_ms=tick.at_ms, width_ms=tick.width_ms, boot=self._machine.boot, steady_ms=steady, page=page
         )
         self._ticked.set()
-
-    def _until_next_s(self) -> float:
-        """To this node's place in the next tick of the calendar; never longer than a tick, if it jumps."""
-        spread = int(hashlib.sha256(self._machine.machine.encode()).hexdigest(), 16) % 1000 / 1000
-        phase_s = (PHASE + SPREAD * spread) * self._tick_s
-        return self._tick_s - (time.time() - phase_s) % self._tick_s
 
     def _push(self) -> None:
         wait_s = self._tick_s

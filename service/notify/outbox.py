@@ -75,7 +75,9 @@ class Outbox:
     def push(self, now_ms: int) -> int:
         """Begin to send what is due, a few at once; how many were begun. Doesn't wait for them."""
         self._sending = [process for process in self._sending if process.poll() is None]
-        self._forget_old(now_ms)
+        for id in [id for id, made_ms in self._settled.items() if now_ms - made_ms > KEPT_MS]:
+            shutil.rmtree(self.folder / id, ignore_errors=True)
+            del self._settled[id]
         begun = 0
         for posted in self._read(self._settled):
             if len(self._sending) >= AT_ONCE:
@@ -126,11 +128,6 @@ class Outbox:
             process.stdin.close()
         self._sending.append(process)
         return True
-
-    def _forget_old(self, now_ms: int) -> None:
-        for id in [id for id, made_ms in self._settled.items() if now_ms - made_ms > KEPT_MS]:
-            shutil.rmtree(self.folder / id, ignore_errors=True)
-            del self._settled[id]
 
 
 def read(place: Path) -> Message:
@@ -245,17 +242,15 @@ def glimpses(outbox: Path, prefix: str) -> Iterator[DeliveryStatus]:
         try:
             key, to = _head(place / MESSAGE)
             if key.startswith(prefix):
-                yield _glimpse(place, key, to)
+                log = read_log(place)
+                made_ms = round((place / MESSAGE).stat().st_mtime * 1000)
+                message = Message(key=key, to=to, title="", text="", made_ms=made_ms)
+                at_ms = log[-1].at_ms if log else None
+                yield DeliveryStatus(
+                    key=key, to=to, standing=standing(message, log), at_ms=at_ms, made_ms=made_ms
+                )
         except (OSError, ValueError):
             continue
-
-
-def _glimpse(place: Path, key: str, to: str) -> DeliveryStatus:
-    log = read_log(place)
-    made_ms = round((place / MESSAGE).stat().st_mtime * 1000)
-    message = Message(key=key, to=to, title="", text="", made_ms=made_ms)
-    at_ms = log[-1].at_ms if log else None
-    return DeliveryStatus(key=key, to=to, standing=standing(message, log), at_ms=at_ms, made_ms=made_ms)
 
 
 def _head(path: Path) -> tuple[str, str]:

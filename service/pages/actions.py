@@ -63,7 +63,10 @@ def _body(stage: Stage) -> None:
     switch_banner(stage, switch)
     _modes(switch)
     if stage.view.job is None:
-        giving(*_window(stage, since))
+        # The same time range in whole minutes, UTC.
+        start = datetime.fromtimestamp(since / 1000, UTC).replace(second=0, microsecond=0)
+        until = stage.view.until.replace(tzinfo=UTC) if stage.view.until is not None else jobs.now()
+        giving(start, max(until.replace(second=0, microsecond=0), start + timedelta(minutes=1)))
     if not actions:
         st.caption("Nothing was done in this time. Advice is only said, unless a mode is set to ask or auto.")
         return
@@ -204,13 +207,6 @@ def _since(stage: Stage) -> int:
         return round(stage.view.since.replace(tzinfo=UTC).timestamp() * 1000)
     start = datetime.now(UTC) - timedelta(minutes=RANGES[stage.view.range])
     return round(start.replace(second=0, microsecond=0).timestamp() * 1000)
-
-
-def _window(stage: Stage, since_ms: int) -> tuple[datetime, datetime]:
-    """The same time range in whole minutes, UTC."""
-    start = datetime.fromtimestamp(since_ms / 1000, UTC).replace(second=0, microsecond=0)
-    until = stage.view.until.replace(tzinfo=UTC) if stage.view.until is not None else jobs.now()
-    return start, max(until.replace(second=0, microsecond=0), start + timedelta(minutes=1))
 
 
 def _matches(action: Action, find: str | None) -> bool:

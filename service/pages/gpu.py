@@ -49,7 +49,13 @@ def _body(scene: PageContext) -> None:
         return
     row: GpusNowRecord = records(row_of_gpu)[0]
     _head(scene, row)
-    _energy(scene, row)
+    ledger = queries.ask("ledger_by_gpu", node=row["node"], **scene.window.span)
+    own = records(ledger[ledger["key"] == row["uuid"]])
+    used, wasted = energy.used(own), energy.wasted(own)
+    if own and used.kwh is not None:
+        sentence = f"{energy.written(used)} in this time"
+        idle = f", {energy.written(wasted)} of it while it was held and did nothing" if wasted.kwh else ""
+        st.caption(f"Energy: {sentence}{idle}.")
     _timeline(scene, row)
     left, right = st.columns([1, 1], gap="large")
     with left:
@@ -92,17 +98,6 @@ def _head(scene: PageContext, row: "GpusNowRecord") -> None:
             ("UUID", str(row["uuid"])),
         )
     )
-
-
-def _energy(scene: PageContext, row: "GpusNowRecord") -> None:
-    """What it drew in the range, and how much of it while it was held and nothing ran."""
-    ledger = queries.ask("ledger_by_gpu", node=row["node"], **scene.window.span)
-    own = records(ledger[ledger["key"] == row["uuid"]])
-    used, wasted = energy.used(own), energy.wasted(own)
-    if own and used.kwh is not None:
-        sentence = f"{energy.written(used)} in this time"
-        idle = f", {energy.written(wasted)} of it while it was held and did nothing" if wasted.kwh else ""
-        st.caption(f"Energy: {sentence}{idle}.")
 
 
 def _timeline(scene: PageContext, row: "GpusNowRecord") -> None:

@@ -80,7 +80,16 @@ def show(site: Site) -> None:
         drawn(site, _measured)
         return
     if view.job is None:
-        _which(view)
+        st.session_state["jobs-by"] = SUBMITTED if view.by == SUBMITTED else HELD
+        st.segmented_control(
+            "Which jobs",
+            [HELD, SUBMITTED],
+            key="jobs-by",
+            format_func=lambda name: "Held GPUs" if name == HELD else "Submitted to Fallow",
+            label_visibility="collapsed",
+            required=True,
+            on_change=_which_chosen,
+        )
     if view.job is None and view.by == SUBMITTED:
         staged(site, submitted_jobs.submitted)
         return
@@ -89,19 +98,6 @@ def show(site: Site) -> None:
 
 def _life(stage: Stage) -> None:
     submitted_jobs.one(stage, str(stage.view.job))
-
-
-def _which(view: UrlState) -> None:
-    st.session_state["jobs-by"] = SUBMITTED if view.by == SUBMITTED else HELD
-    st.segmented_control(
-        "Which jobs",
-        [HELD, SUBMITTED],
-        key="jobs-by",
-        format_func=lambda name: "Held GPUs" if name == HELD else "Submitted to Fallow",
-        label_visibility="collapsed",
-        required=True,
-        on_change=_which_chosen,
-    )
 
 
 def _which_chosen() -> None:
@@ -114,7 +110,19 @@ def _body(scene: PageContext) -> None:
     if jobs.empty:
         nothing_matches(scene)
         return
-    _search(scene, jobs)
+    labels = {row.job: label_of_job(row) for row in rows(jobs)}
+    if scene.view.job is not None:
+        labels.setdefault(scene.view.job, scene.view.job)
+    st.session_state["job"] = scene.view.job
+    st.selectbox(
+        "Find a job",
+        list(labels),
+        key="job",
+        format_func=lambda job: labels.get(job, job),
+        placeholder=f"Find one of {text.many(len(jobs), 'job')} by name, person, project or id",
+        label_visibility="collapsed",
+        on_change=lambda: go(replace(current_view(), job=st.session_state["job"])),
+    )
     if scene.view.job is None:
         _list(scene, jobs)
         return
@@ -133,22 +141,6 @@ def _measured(scene: PageContext) -> None:
         return
     _gpus(scene, timeline)
     _measures(scene, timeline)
-
-
-def _search(scene: PageContext, jobs: pd.DataFrame) -> None:
-    labels = {row.job: label_of_job(row) for row in rows(jobs)}
-    if scene.view.job is not None:
-        labels.setdefault(scene.view.job, scene.view.job)
-    st.session_state["job"] = scene.view.job
-    st.selectbox(
-        "Find a job",
-        list(labels),
-        key="job",
-        format_func=lambda job: labels.get(job, job),
-        placeholder=f"Find one of {text.many(len(jobs), 'job')} by name, person, project or id",
-        label_visibility="collapsed",
-        on_change=lambda: go(replace(current_view(), job=st.session_state["job"])),
-    )
 
 
 def label_of_job(row: "JobsTuple") -> str:

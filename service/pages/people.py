@@ -216,7 +216,18 @@ def _ranked(scene: PageContext, head: "DeltaGenerator", by: str) -> None:
         return
     with head:
         st.header(_sentence(frame, by), anchor=False)
-    _choice(by)
+    nodes = queries.ask_if_kept("manager_nodes")
+    of_managers = nodes is not None and not nodes.empty
+    st.session_state["by"] = by
+    st.segmented_control(
+        "Ranked by",
+        [each for each in KINDS if each not in MANAGED or of_managers or each == by],
+        key="by",
+        format_func=lambda name: KINDS[name],
+        label_visibility="collapsed",
+        required=True,
+        on_change=lambda: go(replace(current_view(), by=st.session_state["by"])),
+    )
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("Most wasted GPU-hours", anchor=False)
@@ -259,21 +270,6 @@ def told_who(frame: pd.DataFrame, by: str) -> str:
     many = frame[column].nunique()
     told = text.many(many, one, by)
     return f"{told} and some unknown" if frame[column].isna().any() else told
-
-
-def _choice(by: str) -> None:
-    nodes = queries.ask_if_kept("manager_nodes")
-    of_managers = nodes is not None and not nodes.empty
-    st.session_state["by"] = by
-    st.segmented_control(
-        "Ranked by",
-        [each for each in KINDS if each not in MANAGED or of_managers or each == by],
-        key="by",
-        format_func=lambda name: KINDS[name],
-        label_visibility="collapsed",
-        required=True,
-        on_change=lambda: go(replace(current_view(), by=st.session_state["by"])),
-    )
 
 
 def _legend(scene: PageContext) -> None:

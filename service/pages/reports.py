@@ -105,7 +105,14 @@ def _read(scene: PageContext) -> None:
             on_click=_let_go,
         )
     draw_report(report, scene.colours)
-    _in_a_shell(scene, request, window)
+    words = [request.kind, "--since", length_text(window[1] - window[0])]
+    if not scene.view.live:
+        words += ["--until", f"{window[1]:%Y-%m-%dT%H:%M}"]
+    for flag, value in (("--user", request.user), ("--project", request.project)):
+        words += [flag, value] if value else []
+    st.subheader("The same in a shell", anchor=False)
+    st.code(submit_form.command("report", *words), language="shell", wrap_lines=True)
+    st.caption("It writes HTML; `--format md`, `csv` or `json` write the others.")
     how_to_schedule(scene, request.kind, window[1] - window[0], user=request.user, project=request.project)
 
 
@@ -211,14 +218,3 @@ def _downloads(report: Report) -> None:
             key=f"report-as-{name}",
             on_click="ignore",
         )
-
-
-def _in_a_shell(scene: PageContext, request: Wanted, window: tuple[datetime, datetime]) -> None:
-    words = [request.kind, "--since", length_text(window[1] - window[0])]
-    if not scene.view.live:
-        words += ["--until", f"{window[1]:%Y-%m-%dT%H:%M}"]
-    for flag, value in (("--user", request.user), ("--project", request.project)):
-        words += [flag, value] if value else []
-    st.subheader("The same in a shell", anchor=False)
-    st.code(submit_form.command("report", *words), language="shell", wrap_lines=True)
-    st.caption("It writes HTML; `--format md`, `csv` or `json` write the others.")

@@ -169,10 +169,11 @@ def _sliders(rules: Sequence[Rule]) -> dict[str, float]:
         in_minutes = unit == 60.0
         with columns[at % 2]:
             if in_minutes:
+                # The slider's end: a day, or the value in force where that is more.
                 minutes = st.slider(
                     f"{label} (min)",
                     int(rule.low / 60),
-                    _most(rule),
+                    max(min(int(rule.high / 60), 1440), int(rule.value / 60)),
                     int(rule.value / 60),
                     step=5,
                     key=f"rule-{rule.name}",
@@ -196,11 +197,6 @@ def _sliders(rules: Sequence[Rule]) -> dict[str, float]:
 def _reset(rules: Sequence[Rule]) -> None:
     for rule in rules:
         st.session_state.pop(f"rule-{rule.name}", None)
-
-
-def _most(rule: Rule) -> int:
-    """The slider's end: a day, or the value in force where that is more."""
-    return max(min(int(rule.high / 60), 1440), int(rule.value / 60))
 
 
 def _sentence(after: Replayed, before: Replayed, changed: Mapping[str, float]) -> str:

@@ -65,7 +65,12 @@ class ProbeTable:
                 raise ValueError("it answers without processes")
             processes = self._read(trees)
         except (Unanswered, Refused, Unreadable, KeyError, ValueError) as error:
-            self._went_away(str(error))
+            why = str(error)
+            if self._away != why:
+                log.warning(
+                    "fallow-probe: %s; other users' processes are told by what everybody may read", why
+                )
+            self._away = why
             self._settled = False
             return self._own.look(pids_list, now_ms)
         if self._away is not None:
@@ -108,11 +113,6 @@ class ProbeTable:
     def _same(self, pid: int, process: Process) -> Process:
         before = self._known.get(pid)
         return before if before == process and before is not None else process
-
-    def _went_away(self, why: str) -> None:
-        if self._away != why:
-            log.warning("fallow-probe: %s; other users' processes are told by what everybody may read", why)
-        self._away = why
 
 
 def daemon_finder(trusted: Sequence[int] = (0,)) -> Callable[[], Mps]:

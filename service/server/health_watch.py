@@ -46,7 +46,20 @@ class HealthWatch:
         for each in components:
             before = self._known.get(each.name)
             if before is None or before.state is not each.state:
-                _log_change(before, each)
+                was_bad = before is not None and before.state.is_bad
+                if each.state.is_bad:
+                    log_event(
+                        log,
+                        "component-unwell",
+                        logging.WARNING,
+                        component=each.name,
+                        state=each.state.value,
+                        age_s=None if each.age_s is None else round(each.age_s, 1),
+                        bound_s=each.bound_s,
+                        reason=each.reason,
+                    )
+                elif was_bad:
+                    log_event(log, "component-well", component=each.name)
             self._known[each.name] = each
         self._look(components)
 
@@ -56,20 +69,3 @@ class HealthWatch:
                 self.look()
             except Exception:
                 log.exception("a look at the components failed")
-
-
-def _log_change(before: Component | None, now: Component) -> None:
-    was_bad = before is not None and before.state.is_bad
-    if now.state.is_bad:
-        log_event(
-            log,
-            "component-unwell",
-            logging.WARNING,
-            component=now.name,
-            state=now.state.value,
-            age_s=None if now.age_s is None else round(now.age_s, 1),
-            bound_s=now.bound_s,
-            reason=now.reason,
-        )
-    elif was_bad:
-        log_event(log, "component-well", component=now.name)

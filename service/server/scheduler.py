@@ -70,7 +70,11 @@ class Scheduler:
         )
         if beat is not None:
             self._scheduler.add_job(self._tick, args=[beat], executor="beat")  # at once, not at the next mark
-            trigger = _aligned(beat.every_s / speed)
+            # Ticks on whole multiples of the width, so that the ticks of many machines fall together.
+            every_s = beat.every_s / speed
+            now_s = datetime.now(UTC).timestamp()
+            first = datetime.fromtimestamp((now_s // every_s + 1) * every_s, UTC)
+            trigger = IntervalTrigger(seconds=every_s, start_date=first, timezone=UTC)
             self._scheduler.add_job(self._tick, trigger, args=[beat], executor="beat", misfire_grace_time=1)
 
     def start(self) -> None:
@@ -175,10 +179,3 @@ def expected(error: Exception) -> bool:
 
 def _in(seconds: float) -> datetime:
     return datetime.fromtimestamp(datetime.now(UTC).timestamp() + seconds, UTC)
-
-
-def _aligned(every_s: float) -> IntervalTrigger:
-    """Ticks on whole multiples of the width, so that the ticks of many machines fall together."""
-    now_s = datetime.now(UTC).timestamp()
-    first = datetime.fromtimestamp((now_s // every_s + 1) * every_s, UTC)
-    return IntervalTrigger(seconds=every_s, start_date=first, timezone=UTC)

@@ -57,30 +57,22 @@ def open_local(chosen: str, data: Path, environment: Mapping[str, str]) -> tuple
     own = data / SOCKET_NAME
     if chosen:
         path = Path(chosen).expanduser()
-        _make_folder(path.parent)
+        try:
+            if not path.parent.is_dir():
+                path.parent.mkdir(parents=True)
+                path.parent.chmod(0o755)
+        except OSError as error:
+            raise ServiceRefused(f"cannot make {path.parent} for api.socket: {error.strerror}") from error
         return _open(path if path.is_absolute() else data / path), ""
-    shared = _machine_folder(environment)
+    # Where others look for a service of the machine, or of this user, and this process may write.
+    paths = [Path(each) for each in environment.get("RUNTIME_DIRECTORY", "").split(":") if each]
+    shared = next((each for each in (*paths, RUN_DIR) if each.is_dir() and os.access(each, os.W_OK)), None)
     if shared is None:
         return _open(own), ""
     try:
         return _open(shared / SOCKET_NAME), ""
     except SocketTaken as taken:
         return _open(own), f"{taken}; this one listens at {own} instead"
-
-
-def _machine_folder(environment: Mapping[str, str]) -> Path | None:
-    """Where others look for a service of the machine, or of this user, and this process may write."""
-    paths = [Path(each) for each in environment.get("RUNTIME_DIRECTORY", "").split(":") if each]
-    return next((each for each in (*paths, RUN_DIR) if each.is_dir() and os.access(each, os.W_OK)), None)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        if not folder.is_dir():
-            folder.mkdir(parents=True)
-            folder.chmod(0o755)
-    except OSError as error:
-        raise ServiceRefused(f"cannot make {folder} for api.socket: {error.strerror}") from error
 
 
 def _open(path: Path) -> UnixListener:

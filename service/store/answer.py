@@ -28,7 +28,12 @@ def answer(
 
     try:
         spec = query.load(name)
-        parameters = _listed(spec, params)
+        # A list parameter given once arrives as one text over HTTP.
+        lists = {each.name for each in spec.parameters if each.kind == "texts"}
+        parameters = {
+            key: [value] if key in lists and isinstance(value, str) else value
+            for key, value in params.items()
+        }
         with _archived(connection, spec, parameters):
             return query.run(connection, name, parameters, most_bytes)
     except query.UnknownQueryError as error:
@@ -88,11 +93,3 @@ def _archived(
         round(at.replace(tzinfo=UTC).timestamp() * 1000) for at in bounds if isinstance(at, datetime)
     )
     return reaching(cast("Reader", connection), from_ms, to_ms)
-
-
-def _listed(spec: "QuerySpec", params: Mapping[str, object]) -> dict[str, object]:
-    """A list parameter given once arrives as one text over HTTP."""
-    lists = {each.name for each in spec.parameters if each.kind == "texts"}
-    return {
-        key: [value] if key in lists and isinstance(value, str) else value for key, value in params.items()
-    }

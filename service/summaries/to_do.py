@@ -196,7 +196,9 @@ def card(item: Item, measured: Measured, advising: Advising) -> Card:
         remedy=_remedy(item, waste),
         why_not=None if item.advice else _why_not(item, advising),
         waiting=tuple(
-            plan.plan for plan in advising.plans if plan.state == "waiting" and _is_about(plan, item)
+            plan.plan
+            for plan in advising.plans
+            if plan.state == "waiting" and any(step.job == item.id for step in plan.steps)
         ),
     )
 
@@ -251,10 +253,6 @@ def _put_off(
         if until > now and (job not in made or until > made[job][0]):
             made[job] = until, whose
     return made
-
-
-def _is_about(plan: "Plan", item: Item) -> bool:
-    return any(step.job == item.id for step in plan.steps)
 
 
 def _waste(item: Item, measured: Measured) -> Waste | None:

@@ -88,12 +88,11 @@ class Answers:
     def _found(self, question: Question) -> _Asked:
         now = self._clock()
         with self._lock:
-            while self._asked and self._is_over(next(iter(self._asked.values())), now):
+            while self._asked and (
+                now - next(iter(self._asked.values())).at >= self._kept_s or len(self._asked) >= self._most
+            ):
                 del self._asked[next(iter(self._asked))]
             return self._asked.setdefault(question, _Asked(now))
-
-    def _is_over(self, oldest: _Asked, now: float) -> bool:
-        return now - oldest.at >= self._kept_s or len(self._asked) >= self._most
 
     def _see_to(self, question: Question, asked: _Asked) -> None:
         """Fetch the answer, unless somebody does."""

@@ -142,7 +142,22 @@ def body_or_notice(site: Site, body: Callable[[PageContext], None]) -> None:
         return
     scene = scene_of(site, span)
     if not (scene.axis.starts < last and first < scene.axis.ends):
-        _offer_what_there_is(scene, first, last)
+        show(
+            Notice(
+                title="Nothing in this time range",
+                found=f"The store holds {scene.when(first)} to {scene.when(last)} ({scene.zone_name}).",
+                todo="Choose a time in which something was measured.",
+            )
+        )
+        until = last.to_pydatetime().replace(second=0, microsecond=0) + timedelta(minutes=1)
+        since = max(until - timedelta(hours=24), first.to_pydatetime().replace(second=0, microsecond=0))
+        newest = Window(from_ts=since.replace(tzinfo=None), to_ts=until.replace(tzinfo=None), step_s=60)
+        st.button(
+            "Show the newest 24 hours there are",
+            on_click=go,
+            args=(pinned(scene.view, newest),),
+            key="newest",
+        )
         return
     body(scene)
 
@@ -195,22 +210,6 @@ def open_gpu(scene: PageContext, uuid: str) -> None:
     """Turn to the page of one GPU, with the same time and filters."""
     params = address(shared(scene.view)) | {"gpu": uuid}
     st.switch_page(scene.site["gpu"], query_params=params)
-
-
-def _offer_what_there_is(scene: PageContext, first: pd.Timestamp, last: pd.Timestamp) -> None:
-    show(
-        Notice(
-            title="Nothing in this time range",
-            found=f"The store holds {scene.when(first)} to {scene.when(last)} ({scene.zone_name}).",
-            todo="Choose a time in which something was measured.",
-        )
-    )
-    until = last.to_pydatetime().replace(second=0, microsecond=0) + timedelta(minutes=1)
-    since = max(until - timedelta(hours=24), first.to_pydatetime().replace(second=0, microsecond=0))
-    newest = Window(from_ts=since.replace(tzinfo=None), to_ts=until.replace(tzinfo=None), step_s=60)
-    st.button(
-        "Show the newest 24 hours there are", on_click=go, args=(pinned(scene.view, newest),), key="newest"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

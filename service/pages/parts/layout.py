@@ -123,7 +123,19 @@ def filters(site: Site, chosen: str) -> None:
     names = TAKEN.get(chosen, FILTERS)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="filters"):
         if chosen not in OF_NOW:
-            _range(view)
+            choices = [*RANGES] if view.live else [FIXED, *RANGES]
+            key = f"range-{FIXED if not view.live else 'live'}"
+            st.session_state[key] = view.range if view.live else FIXED
+            st.segmented_control(
+                "Time range",
+                choices,
+                key=key,
+                format_func=lambda name: "Fixed" if name == FIXED else f"{name[:-1]} {name[-1]}",
+                label_visibility="collapsed",
+                required=True,
+                on_change=_range_chosen,
+                args=(key,),
+            )
         with st.container(width="content"):
             _times(site, view)
         if names:
@@ -197,22 +209,6 @@ def _redraw_if_changed(view: UrlState) -> None:
         st.rerun()
 
 
-def _range(view: UrlState) -> None:
-    choices = [*RANGES] if view.live else [FIXED, *RANGES]
-    key = f"range-{FIXED if not view.live else 'live'}"
-    st.session_state[key] = view.range if view.live else FIXED
-    st.segmented_control(
-        "Time range",
-        choices,
-        key=key,
-        format_func=lambda name: "Fixed" if name == FIXED else _spaced(name),
-        label_visibility="collapsed",
-        required=True,
-        on_change=_range_chosen,
-        args=(key,),
-    )
-
-
 def _range_chosen(key: str) -> None:
     chosen = st.session_state[key]
     if chosen in RANGES:
@@ -266,7 +262,3 @@ def _pulse() -> None:
         f'<span class="dot" style="background:{pulse.colour}"></span>{text}</div>',
         width="content",
     )
-
-
-def _spaced(name: str) -> str:
-    return f"{name[:-1]} {name[-1]}"

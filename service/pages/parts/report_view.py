@@ -29,7 +29,16 @@ SCROLLED_PX = 620
 
 def draw_report(report: Report, colours: Theme) -> None:
     """Draw everything under its title and opening."""
-    _figures(report)
+    figures(
+        [
+            Figure(
+                label=figure.label,
+                much=written(figure.value, figure.measure, report.currency),
+                told=f"{figure.help[:1].upper()}{figure.help[1:]}." if figure.help else "",
+            )
+            for figure in report.figures
+        ]
+    )
     for section in report.sections:
         _section(section, report, colours)
     for note in report.notes:
@@ -61,23 +70,6 @@ def _cell(value: object, column: Column) -> object:
 
 def _writer(measure: Measure, currency: str | None) -> Callable[[object], str]:
     return lambda value: written(value, measure, currency)
-
-
-def _figures(report: Report) -> None:
-    figures(
-        [
-            Figure(
-                label=figure.label,
-                much=written(figure.value, figure.measure, report.currency),
-                told=_sentence(figure.help),
-            )
-            for figure in report.figures
-        ]
-    )
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _section(section: Section, report: Report, colours: Theme) -> None:

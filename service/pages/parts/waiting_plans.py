@@ -26,7 +26,20 @@ def waiting_plans(stage: Stage, plans: Sequence[Plan], found: Advised) -> None:
     """Each plan in a box; nothing where none waits. ``found`` has the thresholds that charts draw."""
     for plan in plans:
         with st.container(border=True, key=f"plan-{plan.plan}", gap="small"):
-            _plan(stage, plan, found)
+            steps = text.many(len(plan.steps), "step")
+            st.subheader(f"Plan {plan.plan} waits for a yes: {steps}", anchor=anchor_of(plan.plan))
+            chosen = [each for each in plan.steps if _step(stage, plan, each, found)]
+            if plan.refused:
+                _refused(plan.refused)
+            facts([("made", stage.when(instant(plan.as_of_ms))), ("plan", str(plan.plan))])
+            # The owner of all jobs of a plan settles it, and an operator any.
+            ruled = [may_order(owner=step.user) for step in plan.steps] or [may_order()]
+            may = next((may for may in ruled if not may.may), ruled[0])
+            with st.container(horizontal=True, gap="small"):
+                _approve(plan, chosen, may)
+                _reject(plan, may)
+            if not may.may:
+                st.caption(may.why)
 
 
 def anchor_of(plan: int) -> str:
@@ -40,27 +53,6 @@ def gain_told(gain: Gain | None) -> str | None:
         return None
     within = f" within {text.length(gain.horizon_s)}" if gain.horizon_s is not None else ""
     return f"{text.gpu_hours(gain.gpu_hours)}{within}"
-
-
-def _plan(stage: Stage, plan: Plan, found: Advised) -> None:
-    steps = text.many(len(plan.steps), "step")
-    st.subheader(f"Plan {plan.plan} waits for a yes: {steps}", anchor=anchor_of(plan.plan))
-    chosen = [each for each in plan.steps if _step(stage, plan, each, found)]
-    if plan.refused:
-        _refused(plan.refused)
-    facts([("made", stage.when(instant(plan.as_of_ms))), ("plan", str(plan.plan))])
-    may = _may(plan)
-    with st.container(horizontal=True, gap="small"):
-        _approve(plan, chosen, may)
-        _reject(plan, may)
-    if not may.may:
-        st.caption(may.why)
-
-
-def _may(plan: Plan) -> May:
-    """The owner of all jobs of a plan settles it, and an operator any."""
-    ruled = [may_order(owner=step.user) for step in plan.steps] or [may_order()]
-    return next((may for may in ruled if not may.may), ruled[0])
 
 
 def _step(stage: Stage, plan: Plan, step: PlanStep, found: Advised) -> bool:

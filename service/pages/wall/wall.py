@@ -118,7 +118,16 @@ def show_wall(site: Site, asked: Wall) -> None:
         with st.container(key="wall-clock"):
             _clock()
         _panel(site, asked)
-        _foot(asked)
+        # Buttons, because a link from a page to itself leaves the address as it was.
+        carried = address(shared(current_view()))
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="wall-foot"):
+            for name, title in PANELS.items():
+                held = Wall(held=name, every_s=asked.every_s)
+                _way(title, carried | held.params, chosen=asked.held == name)
+            turning = Wall(held=None, every_s=asked.every_s)
+            _way(f"Turn every {asked.every_s} s", carried | turning.params, chosen=asked.held is None)
+            st.space("stretch")
+            _way("Leave the wall", carried, chosen=False)
 
 
 def kiosk_link(site: Site) -> None:
@@ -162,22 +171,6 @@ def _panel(site: Site, asked: Wall) -> None:
                 queries.forget()
 
     drawn_again()
-
-
-def _foot(asked: Wall) -> None:
-    """Whoever stands at the keyboard holds a panel, lets it turn again, or leaves.
-
-    Buttons, because a link from a page to itself leaves the address as it was.
-    """
-    carried = address(shared(current_view()))
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="wall-foot"):
-        for name, title in PANELS.items():
-            held = Wall(held=name, every_s=asked.every_s)
-            _way(title, carried | held.params, chosen=asked.held == name)
-        turning = Wall(held=None, every_s=asked.every_s)
-        _way(f"Turn every {asked.every_s} s", carried | turning.params, chosen=asked.held is None)
-        st.space("stretch")
-        _way("Leave the wall", carried, chosen=False)
 
 
 def _way(label: str, params: dict[str, str], *, chosen: bool) -> None:
