@@ -98,7 +98,7 @@ def _planned(state: ClusterState, limits: Limits, means: tuple[Means, ...]) -> P
     the gang on what is free: who starts is the queue's to say.
     """
     vain: tuple[Refusal, ...] = ()
-    for tries_left in reversed(range(TRIES)):
+    for further_tries in reversed(range(TRIES)):
         followed, refused, after = _follow(state, limits, means)
         traded = _trade(after, limits)
         unsettled = traded is None and limits.order is Order.GOODPUT  # sizes of equals were not weighed
@@ -109,7 +109,9 @@ def _planned(state: ClusterState, limits: Limits, means: tuple[Means, ...]) -> P
         idle = {each.gang for each in followed if each.gang is not None and not _starts(round, each.gang)}
         if not idle:
             break
-        dropped = [each for each in means if each.gang in idle or (each.gang is not None and tries_left == 1)]
+        dropped = [
+            each for each in means if each.gang in idle or (each.gang is not None and further_tries == 1)
+        ]
         vain += tuple(_in_vain(each) for each in dropped)
         means = tuple(each for each in means if each not in dropped)
     if limits.ever(ActionClass.RESIZE):

@@ -34,10 +34,10 @@ class Energy:
         return self.known_ratio
 
 
-def written(told: Energy) -> str:
+def written(energy: Energy) -> str:
     """``12.3 kWh``, with the part of the hours that was measured where it is not all of them."""
-    part = told.partly_of
-    return f"{text.energy(told.kwh)}{'' if part is None else f' (of {text.percent(part)} of the hours)'}"
+    part = energy.partly_of
+    return f"{text.energy(energy.kwh)}{'' if part is None else f' (of {text.percent(part)} of the hours)'}"
 
 
 def used(rows: Iterable[Row]) -> Energy:
@@ -51,19 +51,20 @@ def wasted(rows: Iterable[Row]) -> Energy:
 
 
 def _sum(rows: Iterable[Row], kwh: str, ratio: str, hours: str) -> Energy:
-    measured = total = known = 0.0
+    measured = total = measured_kwh = 0.0
     is_any_measured, any_row = False, False
     for row in rows:
         any_row = True
         part, energy = text.known(row.get(ratio)), text.known(row.get(kwh))
         time = text.known(row[hours]) or 0.0
         total += time
-        known += time * (part or 0.0)
+        measured_kwh += time * (part or 0.0)
         if energy is not None:
             is_any_measured = True
             measured += energy
     return Energy(
-        kwh=measured if is_any_measured or not any_row else None, known_ratio=known / total if total else None
+        kwh=measured if is_any_measured or not any_row else None,
+        known_ratio=measured_kwh / total if total else None,
     )
 
 

@@ -140,4 +140,4 @@ KINDS: tuple[tuple[str, type[ClientError]], ...] = (
 def by_kind(kind: str, message: str) -> ClientError:
     """The exception for an error that came over the wire; nothing in its message steers a terminal."""
     shown = in_lines(message)
-    return next((made(shown) for name, made in KINDS if name == kind), QueryFailed(shown))
+    return next((error(shown) for name, error in KINDS if name == kind), QueryFailed(shown))

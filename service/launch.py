@@ -116,9 +116,9 @@ def dashboard_file() -> Path:
     return Path(spec.origin)
 
 
-def free_port(wanted: int, *, fixed: bool) -> int:
+def free_port(first: int, *, fixed: bool) -> int:
     """The port if nobody has it, else any free one; a fixed one that is taken raises ``LaunchFailed``."""
-    for port in (wanted, 0):
+    for port in (first, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -126,7 +126,7 @@ def free_port(wanted: int, *, fixed: bool) -> int:
             except OSError as error:
                 if fixed:
                     message = (
-                        f"port {wanted} for the dashboard is in use; choose another with --dashboard-port"
+                        f"port {first} for the dashboard is in use; choose another with --dashboard-port"
                     )
                     raise LaunchFailed(message) from error
                 continue

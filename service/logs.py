@@ -116,12 +116,12 @@ class Limiter:
         minute, key = int(now_s // 60), (event, caller)
         with self._guard:
             then, count = self._counts.pop(key, (minute, 0))
-            left_out = max(count - most, 0) if then != minute else 0
+            suppressed = max(count - most, 0) if then != minute else 0
             count = count + 1 if then == minute else 1
             self._counts[key] = (minute, count)
             if len(self._counts) > KNOWN_CALLERS:
                 self._counts.popitem(last=False)
-        return None if count > most else left_out
+        return None if count > most else suppressed
 
 
 class SecurityLog:
@@ -145,9 +145,9 @@ class SecurityLog:
 
         ``most`` a minute are written; how many were left out stands in the next one that is.
         """
-        left_out = self._limiter.admit(event, caller, self._now_s(), most)
-        if left_out is not None:
-            log_event(self._log, event, level, caller=caller, **fields, left_out=left_out or None)
+        suppressed = self._limiter.admit(event, caller, self._now_s(), most)
+        if suppressed is not None:
+            log_event(self._log, event, level, caller=caller, **fields, left_out=suppressed or None)
 
 
 def open_logs(stream: IO[str], form: LogFormat, data: Path, *, to_file: bool = False) -> Callable[[], None]:
@@ -221,8 +221,8 @@ class _Waiting(logging.handlers.QueueHandler):
         try:
             self.queue.put_nowait(record)
             if self._left_out:
-                left_out, self._left_out = self._left_out, 0
-                logging.getLogger(__name__).warning("%d lines of this log were left out", left_out)
+                dropped, self._left_out = self._left_out, 0
+                logging.getLogger(__name__).warning("%d lines of this log were left out", dropped)
         except Full:
             self._left_out += 1
 

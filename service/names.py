@@ -67,10 +67,10 @@ def _fault(text: str, rule: Rule) -> str | None:
     if len(text) > rule.longest or len(text := composed(text)) > rule.longest:
         return f"has {rule.longest} characters at most, not {len(text)}"
     if not _may_begin(text[0]):
-        return f"cannot begin with {_told(text[0])}"
+        return f"cannot begin with {_character_name(text[0])}"
     wrong = next((each for each in text if not _may_follow(each, rule)), None)
     if wrong is not None:
-        return f"cannot hold {_told(wrong)}"
+        return f"cannot hold {_character_name(wrong)}"
     return "cannot end with a space" if text.endswith(" ") else None
 
 
@@ -84,7 +84,7 @@ def _may_follow(each: str, rule: Rule) -> bool:
     return _may_begin(each) or is_mark or each in rule.signs or each in MEDIAL
 
 
-def _told(each: str) -> str:
+def _character_name(each: str) -> str:
     """One character, so that people know which: itself where it can be seen, and its number and name."""
     name = unicodedata.name(each, "").lower() or _NAMELESS.get(unicodedata.category(each), "")
     number = f"U+{ord(each):04X}{', ' if name else ''}{name}"

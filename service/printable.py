@@ -34,7 +34,7 @@ def on_a_line(text: str, most: int = LONGEST) -> str:
     """The text as one visible line of at most ``most`` characters, an ellipsis where it went on."""
     if _PLAIN.fullmatch(text):  # nearly always
         return text if len(text) <= most else f"{text[: most - 1]}{CUT}"
-    line = _seen(text[: most + 1])
+    line = _escaped(text[: most + 1])
     return line if len(line) <= most else f"{line[: most - 1]}{CUT}"
 
 
@@ -53,28 +53,30 @@ def unlinked(text: str) -> str:
 
 def shown_rows(value: T, shown: Callable[[str], str] = on_a_line) -> T:
     """JSON-ready values with every text in them ``shown``; keys are ours, and stay."""
-    made: Any = value
+    rows: Any = value
     match value:
         case str():
-            made = shown(value)
+            rows = shown(value)
         case list():
-            made = [shown_rows(each, shown) for each in value]
+            rows = [shown_rows(each, shown) for each in value]
         case dict():
-            made = {key: shown_rows(each, shown) for key, each in value.items()}
-    kept: T = made
-    return kept
+            rows = {key: shown_rows(each, shown) for key, each in value.items()}
+    typed: T = rows
+    return typed
 
 
 def escaped_json(text: str) -> str:
     """JSON whose strings steer no terminal that it is printed on: the same values to whoever parses it."""
-    return _OTHERS.sub(lambda result: result[0] if _is_seen(result[0]) else json.dumps(result[0])[1:-1], text)
+    return _OTHERS.sub(
+        lambda result: result[0] if _is_visible(result[0]) else json.dumps(result[0])[1:-1], text
+    )
 
 
 def _line(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) else _seen(text)
+    return text if _PLAIN.fullmatch(text) else _escaped(text)
 
 
-def _seen(text: str) -> str:
+def _escaped(text: str) -> str:
     characters: list[str] = []
     marks = 0
     for each in text:
@@ -86,9 +88,9 @@ def _seen(text: str) -> str:
         if marks > MARKS:
             characters += [CUT] if marks == MARKS + 1 else []
         else:
-            characters.append(each if _is_seen(each) else ascii(each)[1:-1])
+            characters.append(each if _is_visible(each) else ascii(each)[1:-1])
     return "".join(characters)
 
 
-def _is_seen(each: str) -> bool:
+def _is_visible(each: str) -> bool:
     return each.isprintable() and ord(each) not in _UNSEEN

@@ -95,14 +95,14 @@ class Deployment:
     is_node: bool = False
 
 
-def units(wanted: Deployment) -> Mapping[str, str]:
+def units(deployment: Deployment) -> Mapping[str, str]:
     """The units of a deployment by name, the service's first. Raises ``UnitTrouble``."""
-    if wanted.is_node:
-        return {NODE: node_unit(wanted), PROBE: _probe_unit(wanted)}
-    made = {SERVICE: service_unit(wanted), FAILED: _failed_unit(wanted)}
-    if wanted.for_user or wanted.as_root:
-        return made
-    return {**made, PROBE: _probe_unit(wanted), HAND: _hand_unit(wanted)}
+    if deployment.is_node:
+        return {NODE: node_unit(deployment), PROBE: _probe_unit(deployment)}
+    texts = {SERVICE: service_unit(deployment), FAILED: _failed_unit(deployment)}
+    if deployment.for_user or deployment.as_root:
+        return texts
+    return {**texts, PROBE: _probe_unit(deployment), HAND: _hand_unit(deployment)}
 
 
 def service_unit(deployment: Deployment) -> str:
@@ -174,7 +174,7 @@ def _command(deployment: Deployment, *verb: str) -> str:
     words = [*deployment.program, *verb, "--data", data]
     if deployment.config is not None:
         words += ["--config", str(deployment.config)]
-    return " ".join(word if word == place else quoted(word) for word in words)
+    return " ".join(argument if argument == place else quoted(argument) for argument in words)
 
 
 def _powers(deployment: Deployment) -> str:
@@ -246,9 +246,9 @@ def _root_unit(
     )
 
 
-def quoted(word: str) -> str:
+def quoted(argument: str) -> str:
     """A word of a command line as systemd reads it back; systemd.syntax(7). Raises ``UnitTrouble``."""
-    if not word.isprintable():
-        raise UnitTrouble(f"{word!r} holds characters that a unit cannot; choose another path")
-    safe = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    if not argument.isprintable():
+        raise UnitTrouble(f"{argument!r} holds characters that a unit cannot; choose another path")
+    safe = argument.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return safe if safe and not set(safe) & set(" '\"\\;") else f'"{safe}"'

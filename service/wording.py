@@ -52,9 +52,9 @@ LEAST_BOUND_HOURS = 0.05
 """Fewer GPU-hours show as 0.0."""
 
 
-def at_most(told: str, bound: float | None) -> str:
-    """A use as it is ``told``, marked where ``bound`` hours (or GPUs) of it rest on GPU utilization alone."""
-    return f"{AT_MOST}{told}" if is_bound(bound) else told
+def at_most(sentence: str, bound: float | None) -> str:
+    """A ``sentence`` about use, marked where ``bound`` hours (or GPUs) rest on GPU utilization alone."""
+    return f"{AT_MOST}{sentence}" if is_bound(bound) else sentence
 
 
 def is_bound(bound: float | None) -> bool:

@@ -267,11 +267,11 @@ class _Attempt:
     def deed(self, *, ok: bool, reason: str, undone: bool = False) -> Deed:
         return Deed(ok=ok, found=reason, undone=undone, states=self._states(), seconds=dict(self._seconds))
 
-    def not_in(self, wanted_state: ProcessState) -> str | None:
+    def not_in(self, target: ProcessState) -> str | None:
         """The first process that does not stand where it should, in words."""
         for pid, state in self._states().items():
-            if state != wanted_state.name.lower():
-                return f"process {pid} is {state} and not {wanted_state.name.lower()}"
+            if state != target.name.lower():
+                return f"process {pid} is {state} and not {target.name.lower()}"
         return None
 
     def spelt(self) -> str:

@@ -142,12 +142,14 @@ def _dependent(
     early = [entry for entry in waiting if entry.submission.after and entry.started_ms is None]
     if not early:
         return jobs
-    known = {entry.id: entry for entry in entries}
+    by_id = {entry.id: entry for entry in entries}
     for entry in early:
-        firsts = {job: known.get(job) for job in entry.submission.after}
-        left = tuple(job for job, first in firsts.items() if first is None or not _ended_well(first))
-        failed = tuple(job for job in left if (first := firsts[job]) is None or first.state is JobState.ENDED)
-        jobs[entry.id] = replace(jobs[entry.id], after=left, after_failed=failed)
+        firsts = {job: by_id.get(job) for job in entry.submission.after}
+        unmet = tuple(job for job, first in firsts.items() if first is None or not _ended_well(first))
+        failed = tuple(
+            job for job in unmet if (first := firsts[job]) is None or first.state is JobState.ENDED
+        )
+        jobs[entry.id] = replace(jobs[entry.id], after=unmet, after_failed=failed)
     return jobs
 
 

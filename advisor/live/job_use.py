@@ -104,8 +104,8 @@ def use_of(
 
 def excesses_of(row: Row) -> tuple[float, ...] | None:
     """The excess over each twentieth of the GPU; ``None`` where it is not measured, or not asked for."""
-    told = row.get("excess_ratios")
-    return tuple(told) if told else None
+    ratios = row.get("excess_ratios")
+    return tuple(ratios) if ratios else None
 
 
 def _part(parts: Mapping[str, float | None], row: Row) -> float:

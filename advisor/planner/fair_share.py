@@ -229,9 +229,9 @@ def _round(
     if all(abs(fair[name] - round(fair[name])) <= SHARE_SLACK for name, _ in short):
         return
     parts = [rounding.part(name, claims, sure) for name, sure in short]
-    for part, whole in zip(parts, whole_shares(parts), strict=True):
-        if abs(whole - part.gpus) > SHARE_SLACK:
-            claims.exact[part.name], fair[part.name] = part.gpus, whole
+    for part, gpus in zip(parts, whole_shares(parts), strict=True):
+        if abs(gpus - part.gpus) > SHARE_SLACK:
+            claims.exact[part.name], fair[part.name] = part.gpus, gpus
 
 
 def _surplus(claims: _Claims, siblings: Sequence[ProjectName], rest: float) -> None:

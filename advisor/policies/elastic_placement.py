@@ -96,8 +96,8 @@ def _may_be_resized(round: WorkingState, job: Job) -> bool:
         return ActionClass.RESIZE not in job.opted_out and stands_in_line(round, job)
     if job.resized_ms is not None and state.as_of_ms - job.resized_ms < limits.resize_pause_s * 1000:
         return False
-    whole_gpus = all(state.gpus[uuid].part_of_device is None for uuid in placement.gpus)
-    if round.board.is_promised(placement.gpus) or not whole_gpus:
+    unpartitioned = all(state.gpus[uuid].part_of_device is None for uuid in placement.gpus)
+    if round.board.is_promised(placement.gpus) or not unpartitioned:
         return False
     return against_touching(job, placement.gpus, ActionClass.RESIZE, state) is None
 

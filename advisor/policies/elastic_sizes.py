@@ -37,7 +37,7 @@ LEAST_GPU_S = 60.0
 class Claim:
     """What a job could do with GPUs: steps a second by world size, sizes it should not take left out.
 
-    It has ``held`` now, and keeps ``floor`` of them whatever others could do with these.
+    It has ``gpus`` now, and keeps ``floor`` of them whatever others could do with these.
     """
 
     job: JobId
@@ -48,7 +48,7 @@ class Claim:
     floor: int = 0
 
 
-def claim_of(job: Job, held: int, limits: Limits) -> Claim | None:
+def claim_of(job: Job, gpus: int, limits: Limits) -> Claim | None:
     """The claim of a whole-GPU job with a profile; ``None`` when nobody measured how it scales.
 
     A job that doesn't report what is left is taken to need as much again as it has had: how long it has run
@@ -62,12 +62,12 @@ def claim_of(job: Job, held: int, limits: Limits) -> Claim | None:
         return None
     least = job.min_gpus * times[job.min_gpus]
     sound = {n: 1 / t for n, t in times.items() if n * t <= limits.amplification * least}
-    if held and held in times:
-        sound[held] = 1 / times[held]
+    if gpus and gpus in times:
+        sound[gpus] = 1 / times[gpus]
     steps_left = job.profile.steps_left
     cheapest = min(n / speed for n, speed in sound.items())
     gpu_s = job.attained_gpu_s if steps_left is None else steps_left * cheapest
-    return Claim(job=job.id, project=job.project, speeds=sound, gpu_s_left=max(gpu_s, LEAST_GPU_S), held=held)
+    return Claim(job=job.id, project=job.project, speeds=sound, gpu_s_left=max(gpu_s, LEAST_GPU_S), held=gpus)
 
 
 def apportion(

@@ -152,8 +152,8 @@ def _refusal(
     if (why := job.cannot.get(VERBS[rung]) or job.withheld.get(VERBS[rung])) is not None:
         return why
     if rung is Rung.RELEASE:
-        known = job.memory_held_bytes is not None and job.memory_bytes is not None
-        spare = known and (job.memory_held_bytes or 0) > (job.memory_bytes or 0)
+        has_sizes = job.memory_held_bytes is not None and job.memory_bytes is not None
+        spare = has_sizes and (job.memory_held_bytes or 0) > (job.memory_bytes or 0)
         return None if spare else "only the job's own library could, and it reports no cache"
     if job.notified_ms is None or now_ms - job.notified_ms < rules.grace_s * MS_PER_S:
         return told_too_late(rules)

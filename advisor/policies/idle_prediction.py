@@ -61,24 +61,24 @@ class Quiet:
 
 def foresee(quiet: Quiet, horizon_s: float, stretches: Iterable[IdleStretch]) -> IdlePrediction | None:
     """What is left of a stretch; ``None`` when too few others of its kind lasted as long."""
-    known = [each for each in stretches if each.kind is quiet.kind and each.length_s >= quiet.idle_s]
-    near = [(each, _nearness(quiet, each)) for each in known]
-    if sum(weight for _, weight in near) >= NEAR_ENOUGH and not all(each.open for each in known):
+    similar = [each for each in stretches if each.kind is quiet.kind and each.length_s >= quiet.idle_s]
+    near = [(each, _nearness(quiet, each)) for each in similar]
+    if sum(weight for _, weight in near) >= NEAR_ENOUGH and not all(each.open for each in similar):
         return _expected(quiet.idle_s, horizon_s, near, f"{jobs_of(quiet.kind)} at this time of day")
-    if sum(not each.open for each in known) < FEW:
+    if sum(not each.open for each in similar) < FEW:
         return None
-    return _expected(quiet.idle_s, horizon_s, [(each, 1.0) for each in known], jobs_of(quiet.kind))
+    return _expected(quiet.idle_s, horizon_s, [(each, 1.0) for each in similar], jobs_of(quiet.kind))
 
 
 def survival(weighted: Iterable[tuple[IdleStretch, float]]) -> tuple[tuple[float, float], ...]:
     """(length, the share that lasted longer), at every length at which one ended; shares fall from 1."""
     lengths = sorted((each.length_s, each.open, weight) for each, weight in weighted)
-    left, share, steps = sum(weight for _, _, weight in lengths), 1.0, []
+    at_risk, share, steps = sum(weight for _, _, weight in lengths), 1.0, []
     for length, still_open, weight in lengths:
-        if not still_open and left > 0:
-            share = max(0.0, share * (1 - weight / left))
+        if not still_open and at_risk > 0:
+            share = max(0.0, share * (1 - weight / at_risk))
             steps.append((length, share))
-        left -= weight
+        at_risk -= weight
     return tuple(steps)
 
 

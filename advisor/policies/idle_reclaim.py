@@ -71,41 +71,41 @@ def _judged(
         return _abstain(state, job, silent.reason, silent.would_change)
     if job.idle_since_ms is None:
         return _abstain(state, job, "since when it is idle is not known", "a longer record")
-    held = restraint(state, job, ActionClass.RECLAIM, limits, cover)
+    objection = restraint(state, job, ActionClass.RECLAIM, limits, cover)
     own = limits.within(job.project, state.projects)
-    result = standing(job, state.as_of_ms, own, rules, None if held is None else held.reason)
+    result = standing(job, state.as_of_ms, own, rules, None if objection is None else objection.reason)
     if result.due is Rung.NONE:
         return None
     return _advice(state, observed, rules, job, result)
 
 
 def _advice(
-    state: ClusterState, observed: Observed, rules: PlannerConfig, job: Job, found: Standing
+    state: ClusterState, observed: Observed, rules: PlannerConfig, job: Job, escalation: Standing
 ) -> Advice:
     placement = state.placements[job.id]
     idle_s = (state.as_of_ms - (job.idle_since_ms or 0)) / MS_PER_S
     idle = f"{'at least ' if observed.is_bound(job.id, job.idle_since_ms) else ''}{text.length(idle_s)}"
     quiet = Quiet(idle_s=idle_s, now_ms=state.as_of_ms, user=job.user, kind=job.kind)
     others = (each for each in observed.stretches if each.job != job.id or not each.open)
-    seen = foresee(quiet, rules.horizon_s, others)
-    still_s = min(idle_s, rules.horizon_s) if seen is None else seen.expected_s
+    prediction = foresee(quiet, rules.horizon_s, others)
+    still_s = min(idle_s, rules.horizon_s) if prediction is None else prediction.expected_s
     gain = max(0.0, still_s - _cost_s(job, rules)) / 3600 * held_gpus(placement, state.gpus)
     return Advice(
-        action=ActionClass.TERMINATE if found.due is Rung.TERMINATE else ActionClass.RECLAIM,
-        what=_what(state, job, found),
-        why=_why(job, idle, seen, observed),
+        action=ActionClass.TERMINATE if escalation.due is Rung.TERMINATE else ActionClass.RECLAIM,
+        what=_what(state, job, escalation),
+        why=_why(job, idle, prediction, observed),
         job=job.id,
         gpus=placement.gpus,
-        steps=_steps(job, found, (state.as_of_ms, idle, observed.loss_of(job.id)), rules),
-        evidence=_evidence(job, idle_s, seen, found),
+        steps=_steps(job, escalation, (state.as_of_ms, idle, observed.loss_of(job.id)), rules),
+        evidence=_evidence(job, idle_s, prediction, escalation),
         gain_gpu_hours=gain,
         gain_money=money_of(state, observed, placement.gpus, gain),
-        gain_is_known=seen is not None,
+        gain_is_known=prediction is not None,
         horizon_s=float(rules.horizon_s),
-        risk=_risk(job, found),
-        risk_to=() if job.user is None or found.due <= Rung.TELL else (job.user,),
-        confidence=_confidence(seen, rules),
-        confidence_is_known=seen is not None and _is_enough(seen),
+        risk=_risk(job, escalation),
+        risk_to=() if job.user is None or escalation.due <= Rung.TELL else (job.user,),
+        confidence=_confidence(prediction, rules),
+        confidence_is_known=prediction is not None and _is_enough(prediction),
     )
 
 
@@ -121,9 +121,9 @@ def _cost_s(job: Job, rules: PlannerConfig) -> float:
     return rules.resume_s if measured is None else measured
 
 
-def _what(state: ClusterState, job: Job, found: Standing) -> str:
+def _what(state: ClusterState, job: Job, escalation: Standing) -> str:
     name, where = job_name(job), places(state, state.placements[job.id].gpus)
-    match found.due:
+    match escalation.due:
         case Rung.SHOW:
             return f"Show that {name} is idle on {where}"
         case Rung.TELL:
@@ -139,40 +139,41 @@ def _what(state: ClusterState, job: Job, found: Standing) -> str:
             return f"End {name} and free {where}"
 
 
-def _why(job: Job, idle: str, seen: IdlePrediction | None, observed: Observed) -> str:
+def _why(job: Job, idle: str, prediction: IdlePrediction | None, observed: Observed) -> str:
     result = next(iter(observed.sentences_of(job.id, IDLENESS)), None)
     first = result or f"It has done nothing for {idle}."
     if job.protected:
         first = f"{first} {PROTECTED[0].upper()}{PROTECTED[1:]}."
-    if seen is None:
+    if prediction is None:
         return f"{first} Too few such times were recorded to say how long they go on."
-    whose = "one person" if seen.people == 1 else f"{seen.people} people"
-    like = f"{seen.stretches} idle times of {seen.of}, of {whose}, that lasted this long"
-    return f"{first} Of {like}, {_band(seen)}."
+    whose = "one person" if prediction.people == 1 else f"{prediction.people} people"
+    like = f"{prediction.stretches} idle times of {prediction.of}, of {whose}, that lasted this long"
+    return f"{first} Of {like}, {_band(prediction)}."
 
 
-def _band(seen: IdlePrediction) -> str:
+def _band(prediction: IdlePrediction) -> str:
     """What four of five of them did; the horizon cuts what is looked at."""
-    if not _is_enough(seen):
-        lasts, within = text.length(seen.expected_s), text.length(seen.horizon_s)
+    if not _is_enough(prediction):
+        lasts, within = text.length(prediction.expected_s), text.length(prediction.horizon_s)
         return f"{lasts} of the next {within} lay idle on average; too few to say how sure that is"
-    if seen.low_s >= seen.horizon_s:
-        return f"nine of ten went on for {text.length(seen.horizon_s)} or more"
-    more = " or more" if seen.high_s >= seen.horizon_s else ""
-    return f"four of five went on for another {text.length(seen.low_s)} to {text.length(seen.high_s)}{more}"
+    if prediction.low_s >= prediction.horizon_s:
+        return f"nine of ten went on for {text.length(prediction.horizon_s)} or more"
+    more = " or more" if prediction.high_s >= prediction.horizon_s else ""
+    low, high = text.length(prediction.low_s), text.length(prediction.high_s)
+    return f"four of five went on for another {low} to {high}{more}"
 
 
 def _steps(
-    job: Job, found: Standing, now: tuple[int, str, str | None], rules: PlannerConfig
+    job: Job, escalation: Standing, now: tuple[int, str, str | None], rules: PlannerConfig
 ) -> tuple[Action, ...]:
     """What is to be done; ``now``: the instant, for how long it has been idle, and which GPU of it failed."""
     now_ms, idle, lost = now
     reason = f"idle for {idle}"
-    match found.due:
+    match escalation.due:
         case Rung.TELL:
-            message = _message(job, found, (idle, lost), rules)
-            said = _is_to_be_told(job, now_ms) or _is_to_be_warned(job, found, now_ms, rules)
-            return (Notify(job=job.id, message=message, reason=reason),) if said else ()
+            message = _message(job, escalation, (idle, lost), rules)
+            notifies = _is_to_be_told(job, now_ms) or _is_to_be_warned(job, escalation, now_ms, rules)
+            return (Notify(job=job.id, message=message, reason=reason),) if notifies else ()
         case Rung.RELEASE:
             spare = (job.memory_held_bytes or 0) - (job.memory_bytes or 0)
             return (ReleaseMemory(job=job.id, frees_bytes=spare, action=ActionClass.RECLAIM, reason=reason),)
@@ -188,21 +189,20 @@ def _steps(
             return ()
 
 
-def _message(job: Job, found: Standing, seen_of_it: tuple[str, str | None], rules: PlannerConfig) -> str:
+def _message(job: Job, escalation: Standing, seen_of_it: tuple[str, str | None], rules: PlannerConfig) -> str:
     """What is told: what was seen, and the worst that may follow if nobody answers."""
     idle, lost = seen_of_it
-    seen = f"{job_name(job)} has held its GPUs without using them for {idle}."
+    opening = f"{job_name(job)} has held its GPUs without using them for {idle}."
     if lost is not None:
-        seen += f" {lost}"
-    skipped = dict(found.skipped)
+        opening += f" {lost}"
+    skipped = dict(escalation.skipped)
     if skipped.get(Rung.TERMINATE) == warned_too_little(job, rules):
-        return (
-            f"{seen} This is warning {job.notifications + 1} of {rules.terminate_warnings}: then it is ended."
-        )
-    if found.next is Rung.PAUSE or skipped.get(Rung.PAUSE) == told_too_late(rules):
+        count = f"{job.notifications + 1} of {rules.terminate_warnings}"
+        return f"{opening} This is warning {count}: then it is ended."
+    if escalation.next is Rung.PAUSE or skipped.get(Rung.PAUSE) == told_too_late(rules):
         lost = lost_by_pause(job.manager)
-        return f"{seen} It may be paused, {rules.grace_s // 60} min from now at the earliest; {lost}."
-    return seen
+        return f"{opening} It may be paused, {rules.grace_s // 60} min from now at the earliest; {lost}."
+    return opening
 
 
 def _is_to_be_told(job: Job, now_ms: int) -> bool:
@@ -212,58 +212,61 @@ def _is_to_be_told(job: Job, now_ms: int) -> bool:
     return job.unreached_ms is None or now_ms - job.unreached_ms >= TELL_AGAIN_MS
 
 
-def _is_to_be_warned(job: Job, found: Standing, now_ms: int, rules: PlannerConfig) -> bool:
+def _is_to_be_warned(job: Job, escalation: Standing, now_ms: int, rules: PlannerConfig) -> bool:
     """Whether only a further warning is missing before the end; warnings are a grace apart."""
-    if dict(found.skipped).get(Rung.TERMINATE) != warned_too_little(job, rules):
+    if dict(escalation.skipped).get(Rung.TERMINATE) != warned_too_little(job, rules):
         return False
     newest_ms = max(job.warned_ms or 0, job.notified_ms or 0, job.unreached_ms or 0)
     return now_ms - newest_ms >= rules.grace_s * MS_PER_S
 
 
-def _risk(job: Job, found: Standing) -> str:
-    if found.due <= Rung.TELL:
+def _risk(job: Job, escalation: Standing) -> str:
+    if escalation.due <= Rung.TELL:
         return "none: nothing is done to the job"
-    if found.due is Rung.RELEASE:
+    if escalation.due is Rung.RELEASE:
         return "its next allocations are slower, once"
-    if found.due is Rung.PAUSE:
+    if escalation.due is Rung.PAUSE:
         return f"{risk_of_waking(job.kind)}; {lost_by_pause(job.manager)}"
-    if found.due is Rung.REQUEUE:
+    if escalation.due is Rung.REQUEUE:
         return f"{risk_of_waking(job.kind)}; work since its checkpoint is lost"
     return "everything that it did not save is lost"
 
 
-def _evidence(job: Job, idle_s: float, seen: IdlePrediction | None, found: Standing) -> tuple[Evidence, ...]:
-    skipped = "; ".join(f"{rung.name.lower()}: {reason}" for rung, reason in found.skipped)
+def _evidence(
+    job: Job, idle_s: float, prediction: IdlePrediction | None, escalation: Standing
+) -> tuple[Evidence, ...]:
+    skipped = "; ".join(f"{rung.name.lower()}: {reason}" for rung, reason in escalation.skipped)
     return (
         Evidence(name="idle_s", value=round(idle_s)),
         Evidence(name="idle_gpu_hours", value=job.idle_gpu_hours),
-        Evidence(name="rung", value=found.due.name.lower()),
-        Evidence(name="next_rung", value=None if found.next is None else found.next.name.lower()),
-        Evidence(name="next_rung_ms", value=found.next_ms),
+        Evidence(name="rung", value=escalation.due.name.lower()),
+        Evidence(name="next_rung", value=None if escalation.next is None else escalation.next.name.lower()),
+        Evidence(name="next_rung_ms", value=escalation.next_ms),
         Evidence(name="rungs_held_back", value=skipped or None),
-        Evidence(name="expected_idle_s", value=None if seen is None else round(seen.expected_s)),
+        Evidence(name="expected_idle_s", value=None if prediction is None else round(prediction.expected_s)),
         Evidence(
-            name="expected_low_s", value=round(seen.low_s) if seen is not None and _is_enough(seen) else None
+            name="expected_low_s",
+            value=round(prediction.low_s) if prediction is not None and _is_enough(prediction) else None,
         ),
         Evidence(
             name="expected_high_s",
-            value=round(seen.high_s) if seen is not None and _is_enough(seen) else None,
+            value=round(prediction.high_s) if prediction is not None and _is_enough(prediction) else None,
         ),
-        Evidence(name="stretches", value=0 if seen is None else seen.stretches),
+        Evidence(name="stretches", value=0 if prediction is None else prediction.stretches),
     )
 
 
-def _confidence(seen: IdlePrediction | None, rules: PlannerConfig) -> float:
+def _confidence(prediction: IdlePrediction | None, rules: PlannerConfig) -> float:
     """The narrower the band of what such stretches did, the surer, and the more of them there were.
 
     Where all of n did one thing the next does it with (n + 1) / (n + 2), Laplace's rule of succession: never
     surely, however many there were.
     """
-    if seen is None or not _is_enough(seen):
+    if prediction is None or not _is_enough(prediction):
         return UNSEEN_CONFIDENCE
-    narrow = 1.0 - (seen.high_s - seen.low_s) / (2 * rules.horizon_s)
-    return narrow * (seen.counts_as + 1) / (seen.counts_as + 2)
+    narrow = 1.0 - (prediction.high_s - prediction.low_s) / (2 * rules.horizon_s)
+    return narrow * (prediction.counts_as + 1) / (prediction.counts_as + 2)
 
 
-def _is_enough(seen: IdlePrediction) -> bool:
-    return seen.counts_as >= LEAST_COUNTED - ROUNDING
+def _is_enough(prediction: IdlePrediction) -> bool:
+    return prediction.counts_as >= LEAST_COUNTED - ROUNDING

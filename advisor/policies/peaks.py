@@ -33,12 +33,12 @@ def keeps_speed(use: JobUse, part: float) -> bool:
     return longer_ratio(use, part) < MOST_LONGER
 
 
-def _excess(told: tuple[float, ...], part: float) -> float:
+def _excess(ratios: tuple[float, ...], part: float) -> float:
     """The mean excess over ``part``: on the chord between two twentieths, which is never less than it is.
 
     It is convex, and falls by no more than the part grows: below the first twentieth by just that.
     """
-    edges = (told[0] + 1 / STEPS, *told, 0.0)
+    edges = (ratios[0] + 1 / STEPS, *ratios, 0.0)
     at = min(STEPS - 1, int(part * STEPS))
     over = part * STEPS - at
     return edges[at] * (1 - over) + edges[at + 1] * over

@@ -120,16 +120,16 @@ class Reclaimer:
         board.fulfil(job.id)
         aside = self._promises.set_aside(job) if may_reclaim else {}
         nodes, search = self._nodes(job, beside), _Search(may_reclaim=may_reclaim)
-        found = [
+        trials = [
             (room, dict[JobId, Placement]())
             for node in nodes
             if (room := self._room(job, search, beside, node, enough=bool(aside))) is not None
         ]
-        for movable in (True, False) if may_reclaim and not found else ():
+        for movable in (True, False) if may_reclaim and not trials else ():
             rooms = (self._guaranteed_room(job, search, beside, node, movable=movable) for node in nodes)
-            found = found or [each for each in rooms if each is not None]
-        if found:
-            return self._settled(job, *min(found, key=lambda each: self._cost(each[0])), aside)
+            trials = trials or [each for each in rooms if each is not None]
+        if trials:
+            return self._settled(job, *min(trials, key=lambda each: self._cost(each[0])), aside)
         self._promises.restore(aside)
         if own_hold:
             board.promise(job.id, round.now_ms if own is None else own.start_ms, own_hold)

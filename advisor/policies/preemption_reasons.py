@@ -178,8 +178,8 @@ def _rounded(round: WorkingState, job: Job) -> str:
     """What its fair share was before it was rounded down, in words; nothing where that keeps no job out."""
     exact, after = round.shares.exact_gpus, start_gpus(job) * job.share - SHARE_SLACK
     for name in round.tree.paths[job.project]:
-        kept = name in exact and round.fair[name] < round.given[name] + after < floor(exact[name]) + 1
-        if kept:
+        is_rounding = name in exact and round.fair[name] < round.given[name] + after < floor(exact[name]) + 1
+        if is_rounding:
             where = "" if name == job.project else f"{name}: "
             return f" ({where}{text.count(exact[name])} before rounding to whole GPUs)"
     return ""

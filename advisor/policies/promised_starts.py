@@ -68,13 +68,13 @@ class Promises:
         return aside
 
     def restore(
-        self, aside: Mapping[JobId, Reservation], taken: Iterable[GpuUuid] = (), until_ms: int | None = None
+        self, aside: Mapping[JobId, Reservation], gpus: Iterable[GpuUuid] = (), until_ms: int | None = None
     ) -> None:
         """Hold back again what was set aside, but for promises whose GPUs were taken for longer than that.
 
         ``until_ms`` is when who took them is sure to be gone; ``None``: nobody knows.
         """
-        lost = set(taken)
+        lost = set(gpus)
         for head, reservation in aside.items():
             in_time = until_ms is not None and until_ms <= reservation.start_ms
             if in_time or lost.isdisjoint(reservation.gpus):

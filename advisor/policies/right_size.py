@@ -303,8 +303,8 @@ def _model(state: ClusterState, observed: Observed, use: JobUse, gpu: Gpu) -> Fi
     for other in state.gpus.values():
         price = observed.price_of(other.model)
         roomy = other.memory_bytes is not None and peak <= 0.85 * other.memory_bytes
-        is_whole = other.part_of_device is None  # an instance bears its board's name
-        if other.model not in (None, gpu.model) and is_whole and roomy and price is not None:
+        is_unpartitioned = other.part_of_device is None  # an instance bears its board's name
+        if other.model not in (None, gpu.model) and is_unpartitioned and roomy and price is not None:
             offers.append((price.per_gpu_hour / mine.per_gpu_hour, str(other.model)))
     if not offers or busy > 0.25:
         return None

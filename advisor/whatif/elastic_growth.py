@@ -104,14 +104,14 @@ def _kept(
     truth: ClusterState, grown: Mapping[JobId, tuple[GpuUuid, ...]]
 ) -> dict[JobId, tuple[GpuUuid, ...]]:
     """What grown jobs keep: what they hold in truth, and of what they grew onto, what nobody else does."""
-    held = {uuid for placement in truth.placements.values() for uuid in placement.gpus}
+    occupied = {uuid for placement in truth.placements.values() for uuid in placement.gpus}
     kept = {}
     for job, gpus in grown.items():
         mine = truth.placements.get(job)
         if mine is None:
             continue
         own = set(mine.gpus)
-        more = tuple(uuid for uuid in gpus if uuid in truth.gpus and uuid not in held)
+        more = tuple(uuid for uuid in gpus if uuid in truth.gpus and uuid not in occupied)
         if more:
             kept[job] = (*(uuid for uuid in gpus if uuid in own), *sorted(own - set(gpus)), *more)
     return kept

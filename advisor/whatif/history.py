@@ -242,11 +242,11 @@ class Moments:
 
     def _known(self, id: JobId) -> Job:
         """The job with the word of its owner, had everybody been asked who would have been."""
-        asked, seen = self.past.submitted.get(id), self._jobs.get(id)
-        job = self._jobs[id] if asked is None else asked.job
-        if job.memory_bytes is None and seen is not None:
-            job = replace(job, memory_bytes=seen.memory_bytes)
-        if (asked is None or not asked.rigid) and self.allowed(job):
+        submitted, sampled = self.past.submitted.get(id), self._jobs.get(id)
+        job = self._jobs[id] if submitted is None else submitted.job
+        if job.memory_bytes is None and sampled is not None:
+            job = replace(job, memory_bytes=sampled.memory_bytes)
+        if (submitted is None or not submitted.rigid) and self.allowed(job):
             job = replace(job, preemptible=True, checkpointable=True)
         return replace(job, attached=None if job.kind is JobKind.INTERACTIVE else False)
 
@@ -254,8 +254,8 @@ class Moments:
         return self._by_start[: bisect_right(self._starts, at_ms)]
 
     def _kind(self, id: JobId) -> JobKind | None:
-        asked = self.past.submitted.get(id)
-        return self._jobs[id].kind if asked is None else asked.job.kind
+        submitted = self.past.submitted.get(id)
+        return self._jobs[id].kind if submitted is None else submitted.job.kind
 
     @cached_property
     def _made(self) -> dict[tuple[JobId, int, int, float], Job]:
@@ -273,8 +273,8 @@ class Moments:
     @cached_property
     def _usable(self) -> Sequence[Holding]:
         """Of jobs of which something is known."""
-        known = {*self._jobs, *self.past.submitted}
-        return [each for each in self.past.holdings if each.job in known]
+        jobs = {*self._jobs, *self.past.submitted}
+        return [each for each in self.past.holdings if each.job in jobs]
 
     @cached_property
     def _spans(self) -> Mapping[JobId, _Span]:

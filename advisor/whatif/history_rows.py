@@ -21,7 +21,7 @@ from collector.model import Basis, GpuUuid, JobId, JobKind, NodeName
 Row = Mapping[str, Any]
 
 
-def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob:
+def past_job_of(row: Row, site: Site, submitted: Submitted | None = None) -> PastJob:
     """One row of the query ``past_jobs``, with what its owner allows."""
     expected_ms = max(1, row["expected_ms"])
     alone = not row["others"]
@@ -39,7 +39,7 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         excess_ratios=excesses_of(row),
         controller_p95_ratio=row.get("controller_p95_ratio"),
         memory_peak_bytes=row["memory_peak_bytes"],
-        memory_needed_bytes=None if asked is None else asked.memory_needed_bytes,
+        memory_needed_bytes=None if submitted is None else submitted.memory_needed_bytes,
         gpus_used=row["gpus_used"],
         memory_unused_bytes=row.get("memory_unused_bytes"),
         others=not alone,
@@ -48,7 +48,7 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         uses_engines=True,
     )
     names = {EVERYBODY, row["user_name"], row["project"]} - {None}
-    held = None if asked is None else asked.job.memory_held_bytes
+    memory_bytes = None if submitted is None else submitted.job.memory_held_bytes
     job = Job(
         id=use.job,
         project=ProjectName(row["project"] or NO_PROJECT),
@@ -60,7 +60,7 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         max_gpus=row["gpus"],
         share=min(1.0, row["share"]),
         memory_bytes=(row["memory_peak_bytes"] or None) if alone else None,
-        memory_held_bytes=held or ((row["memory_peak_bytes"] or None) if alone else None),
+        memory_held_bytes=memory_bytes or ((row["memory_peak_bytes"] or None) if alone else None),
         started_ms=row["from_ms"],
         submitted_ms=row["from_ms"],
         preemptible=bool(names & site.preemptible),
@@ -70,7 +70,7 @@ def past_job_of(row: Row, site: Site, asked: Submitted | None = None) -> PastJob
         attached=False,
     )
     return PastJob(
-        job=job if asked is None else _with_its_word(job, asked.job),
+        job=job if submitted is None else _with_its_word(job, submitted.job),
         gpus=row["gpus"],
         model=row["model"],
         memory_total_bytes=row["memory_total_bytes"],
@@ -152,6 +152,6 @@ def _submitted(row: Row) -> Submitted:
 
 
 def _profile(row: Row) -> Profile | None:
-    told: dict[str, float] = json.loads(row["step_s"] or "{}")
-    measured = {int(size): seconds for size, seconds in told.items() if seconds > 0}
+    step_s: dict[str, float] = json.loads(row["step_s"] or "{}")
+    measured = {int(size): seconds for size, seconds in step_s.items() if seconds > 0}
     return Profile(step_s=measured, resize_s=row["resize_s"]) if measured else None

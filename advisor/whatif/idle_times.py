@@ -18,8 +18,8 @@ MS_PER_S = 1000
 
 def let_go(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> Given:
     """Every owner lets go when told."""
-    told = [each for each in stretches if each.length_s >= max(tell_s(each.kind, rules), each.found_s)]
-    return _held("tell", "every owner lets go when told", told, lambda kind: tell_s(kind, rules))
+    notified = [each for each in stretches if each.length_s >= max(tell_s(each.kind, rules), each.found_s)]
+    return _held("tell", "every owner lets go when told", notified, lambda kind: tell_s(kind, rules))
 
 
 def paused(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> Given:
@@ -38,15 +38,17 @@ def backtest(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[Fo
     """
     result = []
     for each in stretches:
-        told_s = max(tell_s(each.kind, rules), each.found_s)
-        left_s = each.length_s - told_s
-        if left_s <= 0 or (each.open and left_s < rules.horizon_s):
+        notice_s = max(tell_s(each.kind, rules), each.found_s)
+        remaining_s = each.length_s - notice_s
+        if remaining_s <= 0 or (each.open and remaining_s < rules.horizon_s):
             continue
-        at_ms = each.from_ms + round(told_s * MS_PER_S)
-        quiet = Quiet(idle_s=told_s, now_ms=at_ms, user=each.user, kind=each.kind)
-        seen = foresee(quiet, rules.horizon_s, _known_at(stretches, at_ms, each))
-        if seen is not None:
-            result.append(Foreseen(expected_s=seen.expected_s, came_s=min(left_s, rules.horizon_s)))
+        at_ms = each.from_ms + round(notice_s * MS_PER_S)
+        quiet = Quiet(idle_s=notice_s, now_ms=at_ms, user=each.user, kind=each.kind)
+        prediction = foresee(quiet, rules.horizon_s, _known_at(stretches, at_ms, each))
+        if prediction is not None:
+            result.append(
+                Foreseen(expected_s=prediction.expected_s, came_s=min(remaining_s, rules.horizon_s))
+            )
     return tuple(result)
 
 
@@ -68,18 +70,20 @@ def given_back_after(
 
     Never from before a finding would have called them idle.
     """
-    left_s = ((each, each.length_s - max(after_s(each.kind), each.found_s) - cost_s) for each in stretches)
-    return sum(max(0.0, left) / 3600 * each.gpus for each, left in left_s)
+    remaining_s = (
+        (each, each.length_s - max(after_s(each.kind), each.found_s) - cost_s) for each in stretches
+    )
+    return sum(max(0.0, remaining) / 3600 * each.gpus for each, remaining in remaining_s)
 
 
-def _known_at(stretches: Iterable[IdleStretch], at_ms: int, left_out: IdleStretch) -> list[IdleStretch]:
-    known = []
+def _known_at(stretches: Iterable[IdleStretch], at_ms: int, excluded: IdleStretch) -> list[IdleStretch]:
+    earlier = []
     for each in stretches:
-        if each is left_out or each.from_ms >= at_ms:
+        if each is excluded or each.from_ms >= at_ms:
             continue
         lasts = each.to_ms > at_ms
-        known.append(replace(each, to_ms=min(each.to_ms, at_ms), open=lasts or each.open))
-    return known
+        earlier.append(replace(each, to_ms=min(each.to_ms, at_ms), open=lasts or each.open))
+    return earlier
 
 
 def _held(

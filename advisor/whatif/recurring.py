@@ -77,7 +77,7 @@ def _of(
 ) -> Recurring:
     limit_s = float(clock_s(Rung.REQUEUE, kind, rules))
     ended = [each for each in stretches if each.worked_after and each.length_s > limit_s]
-    given = [each for each in stretches if not each.worked_after]
+    unused = [each for each in stretches if not each.worked_after]
     return Recurring(
         user=user,
         kind=kind,
@@ -86,7 +86,7 @@ def _of(
         jobs=len({each.job for each in stretches}),
         idle_gpu_hours=sum(each.length_s / 3600 * each.gpus for each in stretches),
         limit_s=limit_s,
-        gives_back_gpu_hours=given_back_after(given, lambda _: limit_s),
+        gives_back_gpu_hours=given_back_after(unused, lambda _: limit_s),
         ended_jobs=len({each.job for each in ended}),
         ended_gpu_hours=given_back_after(ended, lambda _: limit_s),
     )

@@ -81,10 +81,10 @@ def what_if(
     moments = Moments(past, allowed)
     waited = waits(moments, rules, limits)
     profiles = [each.job.profile for each in past.submitted.values() if each.job.profile is not None]
-    told = backtest([each for each in past.stretches if not each.first], rules)
+    foreseen = backtest([each for each in past.stretches if not each.first], rules)
     rows = (
-        (let_go(past.stretches, rules), told),
-        (paused(may, rules), told),
+        (let_go(past.stretches, rules), foreseen),
+        (paused(may, rules), foreseen),
         (sized(past.jobs, past.prices, rules), backtest_sizes(*halves)),
         (capped(past.jobs, past.prices, rules), backtest_memory(*halves)),
         (packed(past.jobs, rules, experience_of(past.pairs)), backtest_pairs(past.pairs)),
@@ -95,7 +95,7 @@ def what_if(
     price = _mean_price(past.jobs, past.prices)
     return WhatIf(
         given=tuple(bounded(priced(row, price), error_of(cases)) for row, cases in rows),
-        earned=error_of(told),
+        earned=error_of(foreseen),
     )
 
 

@@ -17,7 +17,7 @@ from analytics.vocabulary.actions import ActionClass
 HOUR_MS = 3_600_000
 
 
-def packed(jobs: Sequence[PastJob], rules: PlannerConfig, known: Mapping[str, Experience]) -> Given:
+def packed(jobs: Sequence[PastJob], rules: PlannerConfig, experience: Mapping[str, Experience]) -> Given:
     """At every time, the best pairing of those who may share, by what was learnt of pairs so far."""
     light = [past for past in jobs if past.gpus == 1 and too_busy(past.use, rules) is None]
     edges = sorted({at for past in light for at in (past.from_ms, past.to_ms)})
@@ -26,7 +26,7 @@ def packed(jobs: Sequence[PastJob], rules: PlannerConfig, known: Mapping[str, Ex
     who: set[str] = set()
     for begin, end in pairwise(edges):
         there = [past for past in light if past.from_ms <= begin and past.to_ms >= end]
-        for gain, couple in _pairs(there, rules, known):
+        for gain, couple in _pairs(there, rules, experience):
             hours += max(0.0, gain) * (end - begin) / HOUR_MS
             pairs.add(couple)
             who.update(couple)
@@ -56,7 +56,7 @@ def backtest_pairs(pairs: Iterable[Pair]) -> tuple[Foreseen, ...]:
 
 
 def _pairs(
-    there: Sequence[PastJob], rules: PlannerConfig, known: Mapping[str, Experience]
+    there: Sequence[PastJob], rules: PlannerConfig, experience: Mapping[str, Experience]
 ) -> Iterable[tuple[float, tuple[str, str]]]:
     by_model: dict[str | None, list[PastJob]] = defaultdict(list)
     for past in there:
@@ -71,6 +71,6 @@ def _pairs(
             return fits and may_share(one.job, two.job)
 
         names = [profile_of(past.job) for past in group]
-        for pair in choose_pairs(names, known.get(model) or Experience(gpu_model=model), PAIRING, may):
+        for pair in choose_pairs(names, experience.get(model) or Experience(gpu_model=model), PAIRING, may):
             couple = sorted((group[pair.foreground].job.id, group[pair.guest].job.id))
             yield pair.gain, (couple[0], couple[1])

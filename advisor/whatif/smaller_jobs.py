@@ -83,8 +83,8 @@ def backtest_memory(
     caps: dict[tuple[str, int], tuple[int, float]] = {}
     for past, part in _freed(earlier, prices, rules):
         cap = memory_cap.cap_bytes(past.use, past.memory_total_bytes or 0, rules)
-        known = caps.get(_kind(past))
-        if cap is not None and (known is None or cap > known[0]):
+        limit = caps.get(_kind(past))
+        if cap is not None and (limit is None or cap > limit[0]):
             caps[_kind(past)] = (cap, part)
     result = []
     for past in later:

@@ -77,16 +77,16 @@ class _Story:
     def help(self, before: ClusterState, after: ClusterState, job: JobId) -> _Help:
         """What a waiting job has of the change between two states in which it begins; noted."""
         at_ms, mine = after.as_of_ms, after.placements[job]
-        began_ms, left_ms = self.moments.began_ms(job) or at_ms, self._left_ms(job)
+        began_ms, remaining_ms = self.moments.began_ms(job) or at_ms, self._left_ms(job)
         changed = {id: each for id, each in after.placements.items() if before.placements.get(id) != each}
         comes_ms = min(self.moments.next_comer_ms(each.gpus, at_ms, changed) for each in changed.values())
-        until_ms = min(began_ms, at_ms + left_ms, comes_ms)
+        until_ms = min(began_ms, at_ms + remaining_ms, comes_ms)
         help = _Help(
             job=job,
             at_ms=at_ms,
             until_ms=until_ms,
             size_gpus=mine.size_gpus,
-            could_s=min(began_ms - at_ms, left_ms) / 1000,
+            could_s=min(began_ms - at_ms, remaining_ms) / 1000,
         )
         self.had_ms[job] += until_ms - at_ms
         for id, each in changed.items():
@@ -147,11 +147,11 @@ def _move(story: _Story, state: ClusterState, rules: PlannerConfig, limits: Limi
             after = replay(state, answer.steps)
         except StepError:
             continue
-        known = {each.name: each.value for each in answer.evidence}
+        evidence = {each.name: each.value for each in answer.evidence}
         help = replace(
             story.help(state, after, answer.job),
-            expected_s=float(known["spared_wait_s"] or 0.0),
-            cost_gpu_s=float(known["cost_gpu_hours"] or 0.0) * 3600,
+            expected_s=float(evidence["spared_wait_s"] or 0.0),
+            cost_gpu_s=float(evidence["cost_gpu_hours"] or 0.0) * 3600,
             moves=sum(isinstance(step, Move) for step in answer.steps),
         )
         story.helped.append(help)

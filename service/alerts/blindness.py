@@ -56,8 +56,10 @@ def _no_ticks(facts: Facts, prefix: str) -> Mapping[str, Condition]:
     if last_ms is not None:
         due = f"one is due every {facts.tick_ms / 1000:g} s"
         says = f"The newest measurement is of {text.clock(last_ms)}; {due}."
-    made = _blind(key, "Fallow measures nothing at all", says, facts.now_ms if last_ms is None else last_ms)
-    return {key: replace(made, level=WORSE)}
+    condition = _blind(
+        key, "Fallow measures nothing at all", says, facts.now_ms if last_ms is None else last_ms
+    )
+    return {key: replace(condition, level=WORSE)}
 
 
 def _was_away(facts: Facts, config: AlertsConfig, prefix: str) -> Mapping[str, Condition]:
@@ -76,10 +78,10 @@ def _silent_nodes(facts: Facts, blind_ms: int) -> dict[str, int | None]:
     """The nodes of which no GPU was measured lately, and their newest sample, ``None``: long ago."""
     silent: dict[str, int | None] = {}
     for node, newest in sorted(facts.newest_ms.items()):
-        known = [at_ms for at_ms in newest if at_ms is not None]
-        if not newest or any(facts.now_ms - at_ms < blind_ms for at_ms in known):
+        times = [at_ms for at_ms in newest if at_ms is not None]
+        if not newest or any(facts.now_ms - at_ms < blind_ms for at_ms in times):
             continue
-        silent[node] = max(known, default=None)
+        silent[node] = max(times, default=None)
     return silent
 
 

@@ -110,7 +110,7 @@ class AlertEvaluator:
         self._watch_ends()
         facts = self._ground.facts()
         with self._lock:
-            docket = self._known(facts.now_ms)
+            docket = self._current_docket(facts.now_ms)
             evaluation = sight(facts, self._ground.config, asked_keys(docket.open.values()))
             joint = joined(evaluation, docket)
             watch, turned = follow(docket, self._watch, joint, self._patience)
@@ -127,8 +127,8 @@ class AlertEvaluator:
         """Once a start: of what ended before messages about that were switched on nobody is told."""
         if self._ends_noted:
             return
-        wanted = least_gpu_hours(self._ground.config) is not None
-        self._ground.book.watch_ends(wanted, self._ground.clock.now_ms())
+        is_on = least_gpu_hours(self._ground.config) is not None
+        self._ground.book.watch_ends(is_on, self._ground.clock.now_ms())
         self._ends_noted = True
 
     def deliver(self) -> None:
@@ -160,23 +160,23 @@ class AlertEvaluator:
         if not self._lock.acquire(timeout=PATIENCE_S):
             return Told(missed=("message: the alerts are busy",))
         try:
-            return self._told(notice, Receiver(role=USER, name=user), facts)
+            return self._notify(notice, Receiver(role=USER, name=user), facts)
         finally:
             self._lock.release()
 
-    def _told(self, notice: Notice, receiver: Receiver, facts: Facts) -> Told:
+    def _notify(self, notice: Notice, receiver: Receiver, facts: Facts) -> Told:
         book, now_ms = self._ground.book, self._ground.clock.now_ms()
         under_way = book.waiting_tellings(notice.job, receiver)
         if under_way:
             return Told(missed=(f"message: one to {receiver.name} is under way already",))
-        docket, condition = self._known(now_ms), _condition(facts, notice.job)
+        docket, condition = self._current_docket(now_ms), _condition(facts, notice.job)
         condition = None if condition is None else at_case(condition, docket)
         case = None if condition is None else opened_at_once(docket, condition, now_ms)
         changes = () if case is None else (Change(case=case, turn=Turn.OPENED, word=False),)
-        known = case if condition is None or case is not None else docket.open[condition.key]
-        if known is not None and condition is not None:
-            known = replace(known, condition=replace(condition, level=known.condition.level))
-        letter = self._telling(notice, receiver, known, now_ms)
+        incident = case if condition is None or case is not None else docket.open[condition.key]
+        if incident is not None and condition is not None:
+            incident = replace(incident, condition=replace(condition, level=incident.condition.level))
+        letter = self._telling(notice, receiver, incident, now_ms)
         book.keep(changes, (letter,), now_ms)
         self._docket = after(docket, changes, now_ms, self._patience)
         if not letter.gathered:
@@ -210,7 +210,7 @@ class AlertEvaluator:
             telling=notice.job,
         )
 
-    def _known(self, now_ms: int) -> Docket:
+    def _current_docket(self, now_ms: int) -> Docket:
         if self._docket is None:
             book = self._ground.book
             self._docket = book.docket(now_ms - self._patience.quiet_ms)
@@ -223,8 +223,8 @@ class AlertEvaluator:
         lately = book.lately(at_ms - HOUR_MS)
         messages: list[AlertMessage] = []
         for change in changes:
-            known = book.receivers_of(change.case.number) if change.turn is Turn.CLOSED else ()
-            for letter in letters_of(change, at_ms, rules, known, lately):
+            recipients = book.receivers_of(change.case.number) if change.turn is Turn.CLOSED else ()
+            for letter in letters_of(change, at_ms, rules, recipients, lately):
                 messages.append(letter)
                 if not letter.gathered:
                     lately[letter.receiver.id] = lately.get(letter.receiver.id, 0) + 1

@@ -150,7 +150,7 @@ def next_words(facts: Facts, stand: Stand) -> str:
                 f"Fallow does nothing to it by itself: that is at {stand.deed_mode.value}.{_advised(stand)}"
             )
         case Mode.ASK:
-            return _asked(stand)
+            return _approval_sentence(stand)
         case Mode.AUTO:
             return _done(facts, stand)
 
@@ -198,7 +198,7 @@ def _advised(stand: Stand) -> str:
     return f" Where that is on, {stand.does(stand.next)} from {text.clock(stand.next_ms)} on."
 
 
-def _asked(stand: Stand) -> str:
+def _approval_sentence(stand: Stand) -> str:
     if stand.rung in DOES:
         return (
             f"It is proposed that {stand.does(stand.rung)}; that waits for its owner's or an operator's yes "

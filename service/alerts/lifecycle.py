@@ -46,18 +46,18 @@ class Docket:
 
 
 def follow(
-    docket: Docket, watch: Watch, seen: Evaluation, patience: Patience
+    docket: Docket, watch: Watch, evaluation: Evaluation, patience: Patience
 ) -> tuple[Watch, tuple[Change, ...]]:
     """What one look changes, and what to remember until the next."""
     worse = {
-        key: _levels(watch.worse.get(key, ()), condition.level, _level(docket, key), seen.at_ms)
-        for key, condition in sorted(seen.holds.items())
+        key: _levels(watch.worse.get(key, ()), condition.level, _level(docket, key), evaluation.at_ms)
+        for key, condition in sorted(evaluation.holds.items())
     }
-    calm = {key: watch.calm.get(key, seen.at_ms) for key in docket.open if _is_calm(key, seen)}
+    calm = {key: watch.calm.get(key, evaluation.at_ms) for key in docket.open if _is_calm(key, evaluation)}
     changes = (
-        *_opened(docket, worse, seen, patience),
-        *_worsened(docket, worse, seen, patience),
-        *_closed(docket, calm, seen, patience),
+        *_opened(docket, worse, evaluation, patience),
+        *_worsened(docket, worse, evaluation, patience),
+        *_closed(docket, calm, evaluation, patience),
     )
     return Watch(worse={key: levels for key, levels in worse.items() if levels}, calm=calm), changes
 
@@ -86,14 +86,14 @@ def after(docket: Docket, changes: tuple[Change, ...], at_ms: int, patience: Pat
 
 
 def unheard(
-    docket: Docket, seen: Evaluation, numbers: Collection[int], changes: tuple[Change, ...]
+    docket: Docket, evaluation: Evaluation, numbers: Collection[int], changes: tuple[Change, ...]
 ) -> tuple[Change, ...]:
     """The word again of those ``numbers`` that hold still: who is configured now was not when it went out."""
     turned = {change.case.number for change in changes}
     return tuple(
         Change(case=case, turn=Turn.OPENED, word=True)
         for case in docket.open.values()
-        if case.number in numbers and case.number not in turned and case.key in seen.holds
+        if case.number in numbers and case.number not in turned and case.key in evaluation.holds
     )
 
 
@@ -173,8 +173,8 @@ def _worded(case: Incident, turn: Turn, past: Incident | None, at_ms: int, patie
     level = case.condition.level
     case_before = case if case.told_ms is not None or past is None else past
     fresh = case_before.told_ms is None or at_ms - case_before.told_ms >= patience.quiet_ms
-    told_level = case.told_level if fresh else case_before.told_level
-    is_worth = level >= WORTH_A_WORD and level > told_level
+    announced = case.told_level if fresh else case_before.told_level
+    is_worth = level >= WORTH_A_WORD and level > announced
     return Change(
         case=replace(case, told_level=level, told_ms=at_ms) if is_worth else case, turn=turn, word=is_worth
     )

@@ -96,19 +96,19 @@ def letters_of(
     change: Change,
     at_ms: int,
     rules: tuple[AlertsConfig, DeliveryConfig],
-    known: Iterable[Receiver],
+    recipients: Iterable[Receiver],
     lately: Mapping[str, int],
 ) -> Iterator[AlertMessage]:
     """The letters of one change; none where it is worth no word.
 
-    ``known`` got a word of this case before: they are told that it is over. ``lately`` counts the letters
-    that went to each receiver by itself within the hour.
+    ``recipients`` got a word of this case before: they are told that it is over. ``lately`` counts the
+    letters that went to each receiver by itself within the hour.
     """
     if not change.word:
         return
     config, delivery = rules
     condition = change.case.condition
-    receivers = tuple(known) if change.turn is Turn.CLOSED else audience(condition, config, delivery)
+    receivers = tuple(recipients) if change.turn is Turn.CLOSED else audience(condition, config, delivery)
     for receiver in receivers:
         wishes = wishes_of(receiver, config, delivery)
         kinds = [kind for kind in kinds_of(condition) if not wishes.kinds or kind in wishes.kinds]

@@ -43,7 +43,7 @@ def asked_keys(cases: Iterable[Incident]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(keys))
 
 
-def joined(seen: Evaluation, docket: Docket) -> Evaluation:
+def joined(evaluation: Evaluation, docket: Docket) -> Evaluation:
     """The look with one condition a job, under the key of its open case, else of its last one told of.
 
     A case stays while any of its kinds holds or is not known. Of a second open case of a job, from an older
@@ -51,28 +51,30 @@ def joined(seen: Evaluation, docket: Docket) -> Evaluation:
     """
     parts: defaultdict[str, list[Condition]] = defaultdict(list)
     opened: defaultdict[str, list[Incident]] = defaultdict(list)
-    for condition in seen.holds.values():
+    for condition in evaluation.holds.values():
         if (job := job_of(condition.key)) is not None:
             parts[job].append(condition)
     for case in sorted(docket.open.values(), key=lambda case: case.number):
         if (job := job_of(case.key)) is not None:
             opened[job].append(case)
-    holds = {key: each for key, each in seen.holds.items() if job_of(key) is None}
-    unknown, calm = set(seen.unknown), dict(seen.calm)
+    holds = {key: each for key, each in evaluation.holds.items() if job_of(key) is None}
+    unknown, calm = set(evaluation.unknown), dict(evaluation.calm)
     for job, cases in opened.items():
         for case in cases if job not in parts else cases[1:]:
             keys = [f"{kind}:{job}" for kind in kinds_of(case.condition)]
             unknown.discard(case.key)
-            if job in parts or seen.unknown & set(keys):
+            if job in parts or evaluation.unknown & set(keys):
                 unknown.add(case.key)
-            reasons = dict.fromkeys(seen.calm[key] for key in keys if key in seen.calm)
+            reasons = dict.fromkeys(evaluation.calm[key] for key in keys if key in evaluation.calm)
             if reasons:
                 calm[case.key] = "; ".join(reasons)
     for job, conditions in parts.items():
-        kept = () if job not in opened else _unknown_kinds(opened[job][0], job, seen)
-        one = replace(_together(conditions, kept), key=_key(job, conditions, opened[job], docket.past))
+        still_unknown = () if job not in opened else _unknown_kinds(opened[job][0], job, evaluation)
+        one = replace(
+            _together(conditions, still_unknown), key=_key(job, conditions, opened[job], docket.past)
+        )
         holds[one.key] = one
-    return replace(seen, holds=holds, unknown=frozenset(unknown - set(holds)), calm=calm)
+    return replace(evaluation, holds=holds, unknown=frozenset(unknown - set(holds)), calm=calm)
 
 
 def at_case(condition: Condition, docket: Docket) -> Condition:

@@ -46,13 +46,13 @@ def measured(facts: Facts, job: JobId, kinds: Iterable[FindingKind]) -> tuple[Ev
     )
 
 
-def told(found: Sequence[Finding], in_all: str = "") -> str:
+def told(findings: Sequence[Finding], in_all: str = "") -> str:
     """The findings' sentences, the first ones, and that there are more: "The same on 3 more GPUs."
 
     ``in_all`` is said of all of them together; empty: nothing is.
     """
-    more = len(found) - SENTENCES
-    sentences = [each.sentence for each in found[:SENTENCES]]
+    more = len(findings) - SENTENCES
+    sentences = [each.sentence for each in findings[:SENTENCES]]
     if more > 0:
         gpus = "GPU" if more == 1 else "GPUs"
         sentences.append(f"The same on {more} more {gpus}{in_all and f', {in_all} in all'}.")

@@ -31,8 +31,8 @@ def next_hours(wishes: ReceiverConfig, at_ms: int) -> int:
 def next_digest(wishes: ReceiverConfig, at_ms: int) -> int:
     """When the next digest is due, after ``at_ms``, UTC milliseconds."""
     times = sorted(minutes_of(each) for each in wishes.digest_at)
-    found = (_instant(wishes, day, minutes) for day in _days(wishes, at_ms) for minutes in times)
-    return next(at for at in found if at > at_ms)
+    instants = (_instant(wishes, day, minutes) for day in _days(wishes, at_ms) for minutes in times)
+    return next(at for at in instants if at > at_ms)
 
 
 def _days(wishes: ReceiverConfig, at_ms: int) -> Iterator[date]:

@@ -140,7 +140,7 @@ def starved_quotas(facts: Facts, config: AlertsConfig) -> Evaluation:
     measured nobody can be given anything; that is blindness, and no starvation.
     """
     tree = tree_of(facts.state.projects, also={job.project for job in facts.state.jobs.values()})
-    held = upward(tree, allocated(facts.state))
+    allocation = upward(tree, allocated(facts.state))
     waiting: defaultdict[ProjectName, list[Job]] = defaultdict(list)
     for job in facts.state.jobs.values():
         if job.phase is not Phase.RUNNING and not job.held and job.id not in facts.state.placements:
@@ -153,9 +153,9 @@ def starved_quotas(facts: Facts, config: AlertsConfig) -> Evaluation:
     holds: dict[str, Condition] = {}
     for name in sorted(waiting):
         quota = tree.projects[name].quota_gpus or 0.0
-        jobs = [job for job in waiting[name] if _is_owed(job, quota - held[name], facts, config)]
+        jobs = [job for job in waiting[name] if _is_owed(job, quota - allocation[name], facts, config)]
         if quota > 0 and jobs:
-            holds[f"{prefix}{name}"] = _starved(facts, name, jobs, quota, held[name])
+            holds[f"{prefix}{name}"] = _starved(facts, name, jobs, quota, allocation[name])
     calm = {f"{prefix}{name}": "no job of it waits for what its quota guarantees" for name in tree.projects}
     return Evaluation(at_ms=facts.now_ms, holds=holds, calm=calm)
 
@@ -224,11 +224,11 @@ def _fault(facts: Facts, finding: Finding, level: int) -> Condition:
     )
 
 
-def _is_owed(job: Job, left_gpus: float, facts: Facts, config: AlertsConfig) -> bool:
+def _is_owed(job: Job, free_gpus: float, facts: Facts, config: AlertsConfig) -> bool:
     """Whether the job fits under what is left of its quota, and has waited for too long."""
     wants = job.min_gpus * job.share
     since_ms = max(job.submitted_ms, job.acted_ms or 0)
-    return wants <= left_gpus + SHARE_SLACK and facts.now_ms - since_ms >= config.starved_s * 1000
+    return wants <= free_gpus + SHARE_SLACK and facts.now_ms - since_ms >= config.starved_s * 1000
 
 
 def _starved(

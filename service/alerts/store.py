@@ -53,20 +53,20 @@ class AlertStore:
     def __init__(self, store: "Store") -> None:
         self._store = store
 
-    def watch_ends(self, wanted: bool, at_ms: int) -> None:
+    def watch_ends(self, is_on: bool, at_ms: int) -> None:
         """Note since when ends of jobs are told of, or that they are not; blocks for a commit."""
-        if wanted:
+        if is_on:
             self._write("noting an alert's begin", "mark", watched=AlertKind.JOB_ENDED.value, at_ms=at_ms)
         else:
             self._write("noting an alert's end", "unmark", watched=AlertKind.JOB_ENDED.value)
 
     def docket(self, told_ms: int) -> Docket:
         """The open cases, the closed ones of which a word went out since ``told_ms``, the next number."""
-        cases = [_case(row) for row in self._asked("read_cases", told_ms=told_ms)]
+        cases = [_case(row) for row in self._query("read_cases", told_ms=told_ms)]
         return Docket(
             open={case.key: case for case in cases if case.closed_ms is None},
             past={case.key: case for case in cases if case.closed_ms is not None},
-            next_number=int(self._asked("next_numbers")[0]["case_number"]),
+            next_number=int(self._query("next_numbers")[0]["case_number"]),
         )
 
     def keep(self, changes: Sequence[Change], letters: Iterable[AlertMessage], at_ms: int) -> None:
@@ -80,7 +80,7 @@ class AlertStore:
 
     def due(self, at_ms: int) -> tuple[Kept, ...]:
         """Letters that are due, and those that are posted and of which nothing more is known, by number."""
-        return tuple(_kept(row) for row in self._asked("read_letters", due_ms=at_ms))
+        return tuple(_kept(row) for row in self._query("read_letters", due_ms=at_ms))
 
     def gather(self, gathered: Sequence[AlertMessage], digest: AlertMessage) -> None:
         """Put letters into a digest, which is kept as a letter of its own; a single one goes as it is."""
@@ -97,23 +97,23 @@ class AlertStore:
         """Note that a letter is in the outbox."""
         self._write("noting a posted alert", "post_letter", number=number, at_ms=at_ms)
 
-    def settled(self, number: int, at_ms: int, outcome: str, found: str = "") -> None:
+    def settled(self, number: int, at_ms: int, outcome: str, result: str = "") -> None:
         """Note what became of a letter, and of those in it: ``sent``, ``given-up`` or ``nobody``."""
-        values = {"number": number, "at_ms": at_ms, "outcome": outcome, "found": found}
+        values = {"number": number, "at_ms": at_ms, "outcome": outcome, "found": result}
         self._write("settling an alert", "settle_letter", **values)
 
     def receivers_of(self, case: int) -> tuple[Receiver, ...]:
         """Who was sent a letter about a case."""
-        return tuple(Receiver.of(row["receiver"]) for row in self._asked("told_receivers", alert=case))
+        return tuple(Receiver.of(row["receiver"]) for row in self._query("told_receivers", alert=case))
 
     def lately(self, since_ms: int) -> dict[str, int]:
         """How many letters went to each receiver by themselves since then."""
-        rows = self._asked("sent_lately", since_ms=since_ms)
+        rows = self._query("sent_lately", since_ms=since_ms)
         return {row["receiver"]: int(row["letters"]) for row in rows}
 
     def waiting_tellings(self, job: str, receiver: Receiver) -> tuple[int, ...]:
         """When the letters go out, or went, that the ladder waits for about a job; UTC ms."""
-        rows = self._asked("waiting_tellings", job=job, receiver=receiver.id)
+        rows = self._query("waiting_tellings", job=job, receiver=receiver.id)
         return tuple(int(row["due_ms"]) for row in rows)
 
     def arrived(self) -> tuple[Arrival, ...]:
@@ -126,7 +126,7 @@ class AlertStore:
                 message=row["body"],
                 made_ms=row["made_ms"],
             )
-            for row in self._asked("arrived_tellings")
+            for row in self._query("arrived_tellings")
         )
 
     def tell_the_ladder(self, arrival: Arrival, way: str, at_ms: int) -> None:
@@ -145,7 +145,7 @@ class AlertStore:
                 connection.execute(advisors("add_telling"), {**event, "reached": way})
             connection.execute(statement("note_telling"), {"number": arrival.number, "at_ms": at_ms})
 
-    def _asked(self, name: str, **parameters: object) -> tuple[dict[str, Any], ...]:
+    def _query(self, name: str, **parameters: object) -> tuple[dict[str, Any], ...]:
         with self._store.reader() as connection:
             return rows_of(connection.execute(statement(name), parameters))
 

@@ -211,12 +211,12 @@ def _jobs(router: APIRouter, desk: ControlInterface, hands: Hands, closing: Clos
 
     @router.post("/jobs/{job:path}/reports", summary="How a job fares", response_model=control.Taken)
     async def report(asker: Asker, job: Job, order: ReportOrder, nonce: Nonce = "") -> Response:
-        said = order.report()
-        row = desk.sign_of_life(asker, JobId(job), said, nonce)
+        body = order.report()
+        row = desk.sign_of_life(asker, JobId(job), body, nonce)
         if row is not None:
             return Response(written(row), media_type=JSON)
         hands.changed(asker)
-        return await _answer(hands, asker, lambda: desk.report(asker, JobId(job), said, nonce))
+        return await _answer(hands, asker, lambda: desk.report(asker, JobId(job), body, nonce))
 
 
 def _orders(router: APIRouter, desk: ControlInterface, hands: Hands) -> None:

@@ -175,13 +175,15 @@ def _refusals(app: FastAPI) -> None:
 
     @app.exception_handler(errors.ActingError)
     async def not_done(_: Request, error: errors.ActingError) -> JSONResponse:
-        kind = next((name for made, name in ACTING if isinstance(error, made)), "failed")
+        kind = next((name for answer, name in ACTING if isinstance(error, answer)), "failed")
         retry_after_s = error.retry_after_s if isinstance(error, errors.OverLimit) else None
         return _refused(kind, str(error), retry_after_s)
 
     @app.exception_handler(ClientError)
     async def not_answered(_: Request, error: ClientError) -> JSONResponse:
-        return _refused(next((name for name, made in KINDS if isinstance(error, made)), "failed"), str(error))
+        return _refused(
+            next((name for name, answer in KINDS if isinstance(error, answer)), "failed"), str(error)
+        )
 
     @app.exception_handler(StoreError)
     async def not_kept(_: Request, error: StoreError) -> JSONResponse:
@@ -214,11 +216,12 @@ def _refused(kind: str, message: str, retry_after_s: int | None = None) -> JSONR
 
 def _mistakes(error: RequestValidationError) -> str:
     """What is wrong with a request, without repeating what was sent: it may be long, or not printable."""
-    found = error.errors()
+    mistakes = error.errors()
     sentences = [
-        f"{'.'.join(str(part)[:60] for part in each['loc'])}: {_in_words(each)[:300]}" for each in found[:5]
+        f"{'.'.join(str(part)[:60] for part in each['loc'])}: {_in_words(each)[:300]}"
+        for each in mistakes[:5]
     ]
-    more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
+    more = f" (and {len(mistakes) - 5} more)" if len(mistakes) > 5 else ""
     return shown("; ".join(sentences) + more)
 
 
@@ -269,7 +272,7 @@ def _queries(app: FastAPI, answers: Answers) -> None:
     )
     async def query(name: str, request: Request) -> Response:
         params = _params(request)
-        kind = _wanted(request.headers.get("accept", ""))
+        kind = _format(request.headers.get("accept", ""))
         encode = to_json if kind == JSON else to_arrow
         caller = caller_of(request)
 
@@ -356,8 +359,8 @@ def _state(app: FastAPI, answers: Answers) -> None:
         responses={503: {"model": service.Health, "description": "it does not measure, and says why"}},
     )
     async def health() -> Response:
-        said = answers.health()
-        return JSONResponse(to_row(said), status_code=503 if said.status == "degraded" else 200)
+        report = answers.health()
+        return JSONResponse(to_row(report), status_code=503 if report.status == "degraded" else 200)
 
 
 def to_arrow(table: "pa.Table") -> bytes:
@@ -386,7 +389,7 @@ def _params(request: Request) -> dict[str, object]:
     return {key: values[0] if len(values) == 1 else values for key, values in texts.items()}
 
 
-def _wanted(accept: str) -> str:
+def _format(accept: str) -> str:
     return JSON if JSON in accept and ARROW not in accept else ARROW
 
 

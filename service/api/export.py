@@ -49,7 +49,7 @@ def pack(exports: Exports, kind: str, from_ms: int, to_ms: int) -> Path:
         )
     work = Path(tempfile.mkdtemp(prefix=".sending-", dir=exports.folder))
     try:
-        files = _written(exports, work / "files", kind, (from_ms, to_ms))
+        files = _export_files(exports, work / "files", kind, (from_ms, to_ms))
         target = work / "export.tar"
         with tarfile.open(target, "w") as tar:
             manifest = json.dumps({path.name: rows for path, rows in files}).encode()
@@ -65,7 +65,7 @@ def pack(exports: Exports, kind: str, from_ms: int, to_ms: int) -> Path:
     return target
 
 
-def _written(
+def _export_files(
     exports: Exports, out: Path, kind: str, span_ms: tuple[int, int]
 ) -> tuple[tuple[Path, int], ...]:
     try:

@@ -69,10 +69,10 @@ def gate(app: App, rules: RequestLimits) -> App:
             return
         headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
         patient = _patient(send, rules.send_timeout_s)
-        found = _unwanted(headers, scope, rules) or await _caller(headers, scope, rules)
-        if not isinstance(found, _Refused):
-            scope.setdefault("state", {})["caller"] = found
-        refused = _excess(found, scope, rules.allowance) or found
+        result = _unwanted(headers, scope, rules) or await _caller(headers, scope, rules)
+        if not isinstance(result, _Refused):
+            scope.setdefault("state", {})["caller"] = result
+        refused = _excess(result, scope, rules.allowance) or result
         if isinstance(refused, _Refused):
             await _answer(patient, refused)
             return
@@ -112,16 +112,16 @@ def _unwanted(headers: dict[bytes, str], scope: Message, rules: RequestLimits) -
 async def _caller(headers: dict[bytes, str], scope: Message, rules: RequestLimits) -> Caller | _Refused:
     peer = _peer(scope)
     if peer is not None:
-        return _as_asked(await rules.identity.by_kernel(peer), headers)
+        return _as_viewer(await rules.identity.by_kernel(peer), headers)
     if scope["path"] in rules.open_paths:
         return ANYBODY
     caller = await rules.identity.by_token(headers)
     if isinstance(caller, Unknown):
         return _Refused(status=401, kind="not-allowed", message=caller.reason)
-    return _as_asked(caller, headers)
+    return _as_viewer(caller, headers)
 
 
-def _as_asked(caller: Caller, headers: dict[bytes, str]) -> Caller:
+def _as_viewer(caller: Caller, headers: dict[bytes, str]) -> Caller:
     """The caller; as a viewer where the request asks to be taken for one, as the dashboard's do."""
     is_less = headers.get(ROLE_HEADER.lower().encode()) == Role.VIEWER
     return replace(caller, role=Role.VIEWER) if is_less and caller.role is not Role.NODE else caller
@@ -176,12 +176,12 @@ def _patient(send: Send, timeout_s: float) -> Send:
 
 def _bounded(receive: Receive, timeout_s: float) -> Receive:
     """The body, until it is too long or comes too slowly: then it is as if the sender had hung up."""
-    left, is_complete = MOST_BODY_BYTES, False
+    remaining, is_complete = MOST_BODY_BYTES, False
     until_s: float | None = None
 
     async def bounded() -> Message:
-        nonlocal left, is_complete, until_s
-        if is_complete or left < 0:
+        nonlocal remaining, is_complete, until_s
+        if is_complete or remaining < 0:
             return await receive()
         if until_s is None:  # for all of it, or a byte now and then would hold the connection for days
             until_s = asyncio.get_running_loop().time() + timeout_s
@@ -189,11 +189,11 @@ def _bounded(receive: Receive, timeout_s: float) -> Receive:
             async with asyncio.timeout_at(until_s):
                 message = await receive()
         except TimeoutError:
-            left = -1
+            remaining = -1
             return {"type": "http.disconnect"}
-        left -= len(message.get("body", b""))
+        remaining -= len(message.get("body", b""))
         is_complete = not message.get("more_body", False)
-        return message if left >= 0 else {"type": "http.disconnect"}
+        return message if remaining >= 0 else {"type": "http.disconnect"}
 
     return bounded
 

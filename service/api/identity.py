@@ -64,7 +64,7 @@ class Identity:
         """Who is at the other end of the Unix socket."""
         name = await self._name(peer.uid)
         pid = peer.pid if peer.pid > 0 else None
-        account = await self._kept(("account", peer.uid), lambda: name_of(peer.uid))
+        account = await self._cached(("account", peer.uid), lambda: name_of(peer.uid))
         return Caller(name=name, uid=peer.uid, role=self._role(peer.uid, str(account)), pid=pid)
 
     async def by_token(self, headers: Mapping[bytes, str]) -> Caller | Unknown:
@@ -92,7 +92,7 @@ class Identity:
             )
         if token.role is Role.NODE:  # a machine's name, which is no account's
             return Caller(name=token.user, uid=None, role=Role.NODE, credential=token.id)
-        uid = await self._kept(("uid", token.user), lambda: uid_of(token.user))
+        uid = await self._cached(("uid", token.user), lambda: uid_of(token.user))
         return Caller(name=token.user, uid=uid if isinstance(uid, int) else None, role=token.role)
 
     def _role(self, uid: int, account: str) -> Role:
@@ -101,10 +101,10 @@ class Identity:
         return Role.VIEWER if uid == self._unmapped else Role.USER
 
     async def _name(self, uid: int) -> str:
-        name = await self._kept(("name", uid), lambda: whose_uid(uid))
+        name = await self._cached(("name", uid), lambda: whose_uid(uid))
         return str(name)
 
-    async def _kept(self, key: tuple[str, object], ask: Callable[[], object]) -> object:
+    async def _cached(self, key: tuple[str, object], ask: Callable[[], object]) -> object:
         """What the machine's directory says; asked anew every minute, on a thread, because it may be slow."""
         now_s = time.monotonic()
         entry = self._accounts.get(key)

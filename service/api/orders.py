@@ -73,7 +73,7 @@ Device = Annotated[str, Field(strict=True, pattern=DEVICE)]
 Signal = Literal["USR1", "USR2", "HUP", "INT", "TERM", "ALRM", "WINCH"]
 
 
-def _kept(rule: names.Rule, text: str) -> str:
+def _checked_name(rule: names.Rule, text: str) -> str:
     """A name as it is kept."""
     why = names.objection(text, rule)
     if why is not None:
@@ -96,18 +96,18 @@ def _shape(rule: names.Rule, *, or_none: bool = False) -> WithJsonSchema:
 
 
 Project = Annotated[
-    str, Field(strict=True), AfterValidator(partial(_kept, names.PROJECT)), _shape(names.PROJECT)
+    str, Field(strict=True), AfterValidator(partial(_checked_name, names.PROJECT)), _shape(names.PROJECT)
 ]
 Name = Annotated[
     str,
     Field(strict=True),
-    AfterValidator(lambda text: text and _kept(names.NAME, text)),
+    AfterValidator(lambda text: text and _checked_name(names.NAME, text)),
     _shape(names.NAME, or_none=True),
 ]
 
 
-def _count(given: Sized) -> dict[str, int]:
-    return {"count": len(given)}
+def _count(value: Sized) -> dict[str, int]:
+    return {"count": len(value)}
 
 
 class Order(BaseModel):
@@ -117,11 +117,11 @@ class Order(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_few_fields(cls, given: object) -> object:
+    def _has_few_fields(cls, value: object) -> object:
         """A mistake for each of a body's hundred thousand fields would keep everybody waiting."""
-        if isinstance(given, dict) and len(given) > len(cls.model_fields) + MOST_UNKNOWN:
-            raise PydanticCustomError("fields", "{count} fields, of which most are unknown", _count(given))
-        return given
+        if isinstance(value, dict) and len(value) > len(cls.model_fields) + MOST_UNKNOWN:
+            raise PydanticCustomError("fields", "{count} fields, of which most are unknown", _count(value))
+        return value
 
 
 class SubmissionOrder(Order):
@@ -292,12 +292,12 @@ def shortened(command: list[str]) -> tuple[str, ...]:
     """A command for people to read: printable, and cut with an ellipsis where it goes on for pages."""
     words: list[str] = []
     rest = MOST_COMMAND
-    for word in command:
+    for argument in command:
         if rest <= 0:
             return (*words, "\u2026")
-        text = shown(word[:rest])
-        words.append(text if len(word) <= rest else f"{text}\u2026")
-        rest -= len(word) + 1
+        text = shown(argument[:rest])
+        words.append(text if len(argument) <= rest else f"{text}\u2026")
+        rest -= len(argument) + 1
     return tuple(words)
 
 

@@ -112,7 +112,7 @@ def _kind(schema: Tree) -> str:
     if isinstance(schema.get("items"), Mapping) and schema["items"]:
         words.append(f"of {_kind(schema['items'])}")
     bounds = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "maxLength": "at most"}
-    words += [f"{word} {schema[key]}" for key, word in bounds.items() if key in schema]
+    words += [f"{label} {schema[key]}" for key, label in bounds.items() if key in schema]
     if "default" in schema:
         words.append(f"(default {schema['default']!r})")
     return " ".join(words)

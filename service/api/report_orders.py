@@ -27,11 +27,11 @@ from service.api.orders import (
 )
 
 
-def _few_sizes(given: object) -> object:
+def _few_sizes(value: object) -> object:
     """The same for the sizes that a report tells of."""
-    if isinstance(given, dict) and len(given) > MOST_GPUS:
-        raise PydanticCustomError("sizes", "{count} sizes; at most 1024 are taken", {"count": len(given)})
-    return given
+    if isinstance(value, dict) and len(value) > MOST_GPUS:
+        raise PydanticCustomError("sizes", "{count} sizes; at most 1024 are taken", {"count": len(value)})
+    return value
 
 
 class LauncherOrder(Order):
@@ -71,8 +71,8 @@ class ReportOrder(Order):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_todays_names(cls, given: object) -> object:
-        return as_now(Report, given) if isinstance(given, dict) else given
+    def _has_todays_names(cls, value: object) -> object:
+        return as_now(Report, value) if isinstance(value, dict) else value
 
     at_ms: Moment
     launcher: LauncherOrder

@@ -101,9 +101,9 @@ class RuledRoute(APIRoute):
         return ruled
 
 
-def may(role: Role, asked: Role) -> bool:
-    """Whether a role may use a route that asks for ``asked``; what a node does is for nodes alone."""
-    return role is Role.NODE if asked is Role.NODE else role.covers(asked)
+def may(role: Role, required: Role) -> bool:
+    """Whether a role may use a route that asks for ``required``; what a node does is for nodes alone."""
+    return role is Role.NODE if required is Role.NODE else role.covers(required)
 
 
 def superseded(request: Request) -> str | None:

@@ -78,7 +78,7 @@ class Telling(Response):
 
     async def _tell(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        future, ended = _soon(_until_gone(receive)), _soon(self._ended())
+        future, ended = _soon(_until_disconnect(receive)), _soon(self._ended())
         following = _soon(anext(self._items))
         try:
             while True:
@@ -148,7 +148,7 @@ class Streams:
             self._open.pop(job, None)
 
 
-async def _until_gone(receive: Receive) -> None:
+async def _until_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -98,13 +98,13 @@ def add(data: Path, *, user: str, role: Role, span_ms: int, now_ms: int) -> tupl
 
 def revoke(data: Path, name: str) -> tuple[Token, ...]:
     """Remove the token of this id, or all of a user; those removed. Raises ``TokenTrouble`` for none."""
-    gone = tuple(token for token in kept(data) if name in (token.id, token.user))
-    if not gone:
+    revoked = tuple(token for token in kept(data) if name in (token.id, token.user))
+    if not revoked:
         raise TokenTrouble(f"no token {name!r} in {tokens_file(data)}; `fallow token list` shows them")
-    ids = {token.id for token in gone}
+    ids = {token.id for token in revoked}
     with _changing(data) as change:
         change(lambda tokens: tuple(token for token in tokens if token.id not in ids))
-    return gone
+    return revoked
 
 
 def kept(data: Path) -> tuple[Token, ...]:

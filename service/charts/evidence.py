@@ -114,18 +114,18 @@ def _line(measure: Measure, y: alt.Y, top: float, colours: Theme) -> list[alt.Ch
     return [rule, text]
 
 
-def _busy(line: float | None, told: str) -> Measure:
+def _busy(line: float | None, title: str) -> Measure:
     return Measure(
         column="utilization_ratio",
         title="Utilization",
         write=text.percent,
         line=line,
-        line_told=told,
+        line_told=title,
         full=1.0,
     )
 
 
-def _memory(line: float | None = None, told: str = "") -> Measure:
+def _memory(line: float | None = None, title: str = "") -> Measure:
     return Measure(
-        column="memory_used_bytes", title="Memory used", write=text.size, line=line, line_told=told
+        column="memory_used_bytes", title="Memory used", write=text.size, line=line, line_told=title
     )

@@ -79,9 +79,9 @@ def not_measured(cells: pd.DataFrame) -> "pd.Series[bool]":
 def held_stretches(cells: pd.DataFrame) -> pd.DataFrame:
     """Each unbroken stretch of cells that were held for at least half their time, ``ts`` to ``end``."""
     ordered = cells.sort_values(["uuid", "ts"], ignore_index=True)
-    held = ordered["held_ratio"].fillna(0.0) >= HELD
-    same = (ordered["uuid"] == ordered["uuid"].shift()) & (held == held.shift())
-    runs = ordered.assign(run=(~same).cumsum())[held]
+    allocated = ordered["held_ratio"].fillna(0.0) >= HELD
+    same = (ordered["uuid"] == ordered["uuid"].shift()) & (allocated == allocated.shift())
+    runs = ordered.assign(run=(~same).cumsum())[allocated]
     return runs.groupby(["run", "uuid"], as_index=False).agg(ts=("ts", "min"), end=("end", "max"))
 
 
@@ -115,7 +115,7 @@ def heat_map(cells: pd.DataFrame, axis: TimeAxis, colours: Theme, *, whole: bool
             x2="end:T",
             y=y,
             y2="y2:Q",
-            tooltip=[alt.Tooltip(f"{name}:N", title=title) for name, title in _told(frame)],
+            tooltip=[alt.Tooltip(f"{name}:N", title=title) for name, title in _tooltips(frame)],
         )
     )
     hatches = [
@@ -158,7 +158,7 @@ def _sent(full: pd.DataFrame, lines: pd.DataFrame) -> pd.DataFrame:
     return frame.merge(lines[["uuid", "y", "y2", *([] if nodes else ["gpu_text"])]], on="uuid")
 
 
-def _told(frame: pd.DataFrame) -> list[tuple[str, str]]:
+def _tooltips(frame: pd.DataFrame) -> list[tuple[str, str]]:
     """What a cell says when it is pointed at, as (column, title)."""
     return [
         ("gpu_text", "GPU") if "gpu_text" in frame else ("uuid", "Node"),

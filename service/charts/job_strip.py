@@ -43,14 +43,14 @@ def described(steps: Sequence[Step]) -> str:
     wasted = [each.wasted for each in steps if each.wasted is not None]
     if not used:
         return "Its GPUs were not measured in this time."
-    said = [
+    sentences = [
         f"Use of its GPUs over the range, from {text.percent(min(used))} to {text.percent(max(used))}",
         f"at most {text.percent(max(memory))} of the memory taken" if memory else "memory not measured",
     ]
     if any(wasted):
         many = sum(1 for each in wasted if each >= 0.5)
-        said.append(f"wasted for most of {many} of {len(wasted)} steps")
-    return f"{', '.join(said)}."
+        sentences.append(f"wasted for most of {many} of {len(wasted)} steps")
+    return f"{', '.join(sentences)}."
 
 
 def drawn(steps: Sequence[Step], window: Window, colours: Theme) -> str:

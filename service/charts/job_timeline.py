@@ -77,7 +77,7 @@ def life_chart(life: pd.DataFrame, colours: Theme, *, utc: bool, height: int = 1
         fill=fills,
         ink=[ink_on(fill) for fill in fills],
         word=words,
-        label=[word if part * 120 > len(word) else "" for word, part in zip(words, room, strict=True)],
+        label=[label if part * 120 > len(label) else "" for label, part in zip(words, room, strict=True)],
         world=[text.count(gpus) for gpus in life["gpus"]],
         low=most * 1.12,
         high=most * 1.42,
@@ -122,20 +122,20 @@ def stand_colours(colours: Theme) -> dict[str, str]:
     }
 
 
-def gpus_of(told: GivenCommand) -> tuple[str, ...]:
+def gpus_of(command: GivenCommand) -> tuple[str, ...]:
     """The GPUs that a directive names."""
-    return () if told.directive is None else told.directive.gpus
+    return () if command.directive is None else command.directive.gpus
 
 
-def reason_of(told: GivenCommand) -> str:
+def reason_of(command: GivenCommand) -> str:
     """Why it was given, or what it says."""
-    return "" if told.directive is None else told.directive.reason or told.directive.message
+    return "" if command.directive is None else command.directive.reason or command.directive.message
 
 
-def _turn(told: GivenCommand, gpus: int) -> tuple[str, int] | None:
+def _turn(command: GivenCommand, gpus: int) -> tuple[str, int] | None:
     """Where the job stands once this was carried out; ``None`` where it changes nothing."""
-    if told.verb in _GOES_ON:
-        return "running", len(gpus_of(told)) or gpus
-    if told.verb in _GIVES_BACK:
-        return _GIVES_BACK[told.verb], 0
+    if command.verb in _GOES_ON:
+        return "running", len(gpus_of(command)) or gpus
+    if command.verb in _GIVES_BACK:
+        return _GIVES_BACK[command.verb], 0
     return None

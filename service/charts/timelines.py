@@ -76,7 +76,7 @@ def measured_lanes(lanes: Sequence[Lane], timeline: pd.DataFrame) -> tuple[Lane,
     """The lanes in which at least one value was measured, with only the traces that have one."""
     lanes_measured: list[Lane] = []
     for lane in lanes:
-        traces = tuple(t for t in lane.traces if _seen(timeline, t.column, lane.rare))
+        traces = tuple(t for t in lane.traces if _has_values(timeline, t.column, lane.rare))
         if traces:
             lanes_measured.append(replace(lane, traces=traces))
     return tuple(lanes_measured)
@@ -117,7 +117,7 @@ def lanes_chart(
         layers += _lane(sheet, lane, frame, head + at)
     traces = [trace for lane in lanes for trace in lane.traces]
     columns = [(f"told{number}", trace.label) for number, trace in enumerate(traces)]
-    layers.append(hover(_told(frame, lanes), axis.clock, colours, columns))
+    layers.append(hover(_with_texts(frame, lanes), axis.clock, colours, columns))
     return styled(alt.layer(*layers), colours, height=round(bottom * LANE_PX) + 8)
 
 
@@ -161,10 +161,10 @@ def _lane(sheet: _Sheet, lane: Lane, frame: pd.DataFrame, top: float) -> list[al
 
 
 def _words(sheet: _Sheet, lane: Lane, top: float, full: float) -> list[alt.Chart]:
-    words = [_word(sheet, lane.write(full), top, sheet.colours.muted, x=None)]
+    words = [_label(sheet, lane.write(full), top, sheet.colours.muted, x=None)]
     if len(lane.traces) > 1:
         words += [
-            _word(sheet, f"\u2501 {trace.label}", top, colour, x=6 + number * 150)
+            _label(sheet, f"\u2501 {trace.label}", top, colour, x=6 + number * 150)
             for number, (trace, colour) in enumerate(
                 zip(lane.traces, trace_colours(sheet.colours), strict=False)
             )
@@ -172,7 +172,7 @@ def _words(sheet: _Sheet, lane: Lane, top: float, full: float) -> list[alt.Chart
     return words
 
 
-def _word(sheet: _Sheet, text: str, top: float, colour: str, *, x: int | None) -> alt.Chart:
+def _label(sheet: _Sheet, text: str, top: float, colour: str, *, x: int | None) -> alt.Chart:
     frame = pd.DataFrame({"y": [top + 0.11], "text": [text]})
     side: Literal["right", "left"] = "right" if x is None else "left"
     mark = alt.Chart(frame).mark_text(align=side, dx=-4 if x is None else 0, fontSize=11, color=colour)
@@ -224,7 +224,7 @@ def _feet(sheet: _Sheet, tops: Sequence[float], titles: dict[float, str]) -> alt
     return chart
 
 
-def _seen(timeline: pd.DataFrame, column: str, rare: bool) -> bool:
+def _has_values(timeline: pd.DataFrame, column: str, rare: bool) -> bool:
     if column not in timeline:
         return False
     values = timeline[column].dropna()
@@ -235,7 +235,7 @@ def _heights(values: "pd.Series[float]", full: float, foot: float) -> "pd.Series
     return foot - (values.astype(float) / full).clip(0.0, 1.0) * FILL
 
 
-def _told(frame: pd.DataFrame, lanes: Sequence[Lane]) -> pd.DataFrame:
+def _with_texts(frame: pd.DataFrame, lanes: Sequence[Lane]) -> pd.DataFrame:
     texts: dict[str, list[str]] = {}
     for lane in lanes:
         for trace in lane.traces:
@@ -252,8 +252,8 @@ ROOM = 0.055
 def state_strip(timeline: pd.DataFrame, window: Window, colours: Theme) -> Strip:
     """The state of each step, neighbours of one state joined; a step without one is unknown."""
     frame = steps_of(window)
-    known = timeline[["ts", "state"]].astype({"ts": frame["ts"].dtype})
-    steps = with_end(frame.merge(known, on="ts", how="left"), window)
+    own = timeline[["ts", "state"]].astype({"ts": frame["ts"].dtype})
+    steps = with_end(frame.merge(own, on="ts", how="left"), window)
     states = steps["state"].astype(object).where(steps["state"].notna(), GpuState.UNKNOWN.value)
     runs = steps.assign(state=states, run=(states != states.shift()).cumsum())
     joined = runs.groupby("run", as_index=False).agg(

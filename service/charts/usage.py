@@ -63,7 +63,7 @@ def allocated_and_used(
 
 @kept
 def _usage_look(clock: Clock, colours: Theme, height: int, held_only: bool) -> Layered:
-    told = USAGE_TOLD[:-1] if held_only else USAGE_TOLD
+    tooltips = USAGE_TOLD[:-1] if held_only else USAGE_TOLD
     top = alt.Scale(nice=False) if held_only else alt.Scale(domain=[0, 1], nice=False)
     y_axis = alt.Axis(
         format="~r" if held_only else ".0%",
@@ -85,7 +85,7 @@ def _usage_look(clock: Clock, colours: Theme, height: int, held_only: bool) -> L
     unknown = base.mark_area(
         interpolate="step-after", color=stripes(colours.paper, colours.stripe, bands=BANDS, tilt=TILT)
     ).encode(y=alt.Y("known:Q", scale=top), y2="top:Q")
-    over = hover(alt.NamedData(name="steps"), clock, colours, told)
+    over = hover(alt.NamedData(name="steps"), clock, colours, tooltips)
     layers = alt.layer(clock.anchors(alt.NamedData(name="ends")), fallow, used, allocated, unknown, over)
     return styled(layers, colours, height=height, renderer="svg")
 
@@ -167,8 +167,8 @@ def _states_look(clock: Clock, colours: Theme, height: int) -> Layered:
             stroke=alt.Stroke("label:N", scale=_state_scale(colours), legend=None),
         )
     )
-    told = [(f"{state.column}_text", state.label.capitalize()) for state in reversed(STATES)]
-    over = hover(alt.NamedData(name="steps"), clock, colours, told)
+    tooltips = [(f"{state.column}_text", state.label.capitalize()) for state in reversed(STATES)]
+    over = hover(alt.NamedData(name="steps"), clock, colours, tooltips)
     return styled(alt.layer(clock.anchors(alt.NamedData(name="ends")), columns, over), colours, height=height)
 
 

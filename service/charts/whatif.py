@@ -50,7 +50,7 @@ def given_chart(frame: pd.DataFrame, colours: Theme, *, both: bool) -> Layered:
         base.transform_filter("isValid(datum.low)")
         .mark_rule(color=colours.ink, strokeWidth=1.5)
         .encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
-        _told(base, scale, colours),
+        _labels(base, scale, colours),
     ]
     if both:
         layers.insert(1, _tick(base, "before", scale, colours))
@@ -80,7 +80,7 @@ def charged_chart(frame: pd.DataFrame, colours: Theme) -> Layered:
     layers = [
         _bar(base, x, colours),
         _tick(base, "part", scale, colours),
-        _told(base, scale, colours),
+        _labels(base, scale, colours),
     ]
     return styled(alt.layer(*layers), colours, height=len(shown) * 40)
 
@@ -109,7 +109,7 @@ def _tick(base: alt.Chart, column: str, scale: alt.Scale, colours: Theme) -> alt
     return chart
 
 
-def _told(base: alt.Chart, scale: alt.Scale, colours: Theme) -> alt.Chart:
+def _labels(base: alt.Chart, scale: alt.Scale, colours: Theme) -> alt.Chart:
     labels = base.mark_text(align="left", dx=8, color=colours.muted)
     chart: alt.Chart = labels.encode(x=alt.X("end:Q", scale=scale), text="told:N")
     return chart

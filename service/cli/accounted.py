@@ -27,9 +27,9 @@ def draw(client: Client, by: str, span: tuple[datetime, datetime], filters: dict
     """Print what is known of the window before it was measured, where anything is. Raises ``ClientError``."""
     if filters.get("model"):
         return
-    told = {name: value for name, value in filters.items() if name != "model"}
+    chosen = {name: value for name, value in filters.items() if name != "model"}
     key = by if by in KEYS else "all"
-    rows = client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], by=key, **told)
+    rows = client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], by=key, **chosen)
     if not rows:
         return
     screen = console()
@@ -45,9 +45,9 @@ def draw(client: Client, by: str, span: tuple[datetime, datetime], filters: dict
         ]
         screen.print(table(columns, [_line(row) for row in rows[:MOST_ROWS]]))
         if len(rows) > MOST_ROWS:
-            left = sum(row["gpu_hours"] or 0.0 for row in rows[MOST_ROWS:])
+            rest = sum(row["gpu_hours"] or 0.0 for row in rows[MOST_ROWS:])
             screen.print(
-                f"{text.many(len(rows) - MOST_ROWS, 'row')} more with {text.gpu_hours(left)}: "
+                f"{text.many(len(rows) - MOST_ROWS, 'row')} more with {text.gpu_hours(rest)}: "
                 "--user, --project, --node or a shorter range narrows them down"
             )
     screen.print(accounted.told(rows))
@@ -98,17 +98,17 @@ def lines(runs: "Sequence[AccountedRunsRow]") -> tuple[str, ...]:
         f"{label} {name}" for label, name in (("partition", run["partition"]), ("QOS", run["qos"])) if name
     )
     cluster = f", cluster {run['cluster']}" if run["cluster"] else ""
-    stood = f"By {source_of(run['job'])}{cluster}{f', {where}' if where else ''}"
+    source = f"By {source_of(run['job'])}{cluster}{f', {where}' if where else ''}"
     state = f" as {run['state_name']}" if run["state_name"] else ""
     ended = f"ended {words.clock_time(run['ended_at'])}{state}"
     if run["started_at"] is None:
         return (
-            f"{stood}: waited since {words.clock_time(run['submitted_at'])}, never began, {ended}{again}",
+            f"{source}: waited since {words.clock_time(run['submitted_at'])}, never began, {ended}{again}",
         )
     lasted_s = (words.moment(run["ended_at"]) - words.moment(run["started_at"])).total_seconds()
     nodes = f" on {text.many(len(run['node_names']), 'node')}" if run["node_names"] else ""
     return (
-        f"{stood}: began {words.clock_time(run['started_at'])}, {ended}{again}",
+        f"{source}: began {words.clock_time(run['started_at'])}, {ended}{again}",
         f"{text.many(run['gpus'], 'GPU')}{nodes} for {text.length(lasted_s)}: "
         f"{text.hours(lasted_s / 3600 * run['gpus'])} GPU-hours",
         accounted.gpus_used(run) or "nobody kept what was made of them",

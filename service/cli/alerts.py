@@ -73,14 +73,14 @@ def _draw(row: "AlertsRow", now: datetime) -> RenderableType:
         lines.append(Text(f"next: {words.localized(row['next'])}"))
         if row["command"]:
             lines.append(Text(row["command"], style="cyan"))
-    lines.append(Text(_told(row), style="bright_black"))
+    lines.append(Text(_receivers_text(row), style="bright_black"))
     return Group(head, *(Padding(each, (0, 0, 0, 2), expand=False) for each in lines))
 
 
-def _told(row: "AlertsRow") -> str:
+def _receivers_text(row: "AlertsRow") -> str:
     """``user:ada`` is ada, as people say it."""
-    said = {"told": row["told"], "on its way to": row["waiting"], "did not reach": row["missed"]}
-    parts = [f"{what} {_names(who)}" for what, who in said.items() if who]
+    groups = {"told": row["told"], "on its way to": row["waiting"], "did not reach": row["missed"]}
+    parts = [f"{what} {_names(who)}" for what, who in groups.items() if who]
     return "; ".join(parts) or "nobody was sent a word"
 
 

@@ -38,13 +38,13 @@ def _profile(flags: argparse.Namespace) -> int:
 
     shape, batches = _numbers(flags.sample, "x", "--sample"), _numbers(flags.batches, ",", "--batches")
     try:
-        made = profile_named(flags.model, shape, batches)
+        profile = profile_named(flags.model, shape, batches)
     except BadTable as error:
         raise BadBurst(f"{flags.model} with a sample of {flags.sample}: {error}") from error
-    _write(flags.out, made.to_json())
-    layers = list(every_layer(made.layers))
+    _write(flags.out, profile.to_json())
+    layers = list(every_layer(profile.layers))
     parameters = sum(layer.parameters for layer in layers)
-    print(f"{len(layers)} layers with {parameters:,} parameters, measured on {made.hardware}: {flags.out}")
+    print(f"{len(layers)} layers with {parameters:,} parameters, measured on {profile.hardware}: {flags.out}")
     return 0
 
 
@@ -64,7 +64,7 @@ def _plan(flags: argparse.Namespace) -> int:
     from fallow.burst.table import BadTable, read_table
 
     try:
-        made = read_table(read_text(flags.table))
+        layers = read_table(read_text(flags.table))
         setting = Setting(
             gpus=flags.gpus,
             batch=flags.global_batch,
@@ -73,7 +73,7 @@ def _plan(flags: argparse.Namespace) -> int:
             powers_of_two=flags.powers_of_two,
             memory_bytes=None if flags.memory_gib is None else flags.memory_gib * GIB,
         )
-        burst_plan = plan(made, setting, Asked(amplification=flags.amplification, slowdown=flags.slowdown))
+        burst_plan = plan(layers, setting, Asked(amplification=flags.amplification, slowdown=flags.slowdown))
     except (BadTable, NoPlan, ValueError) as error:
         raise BadBurst(str(error)) from error
     if flags.out is not None:
@@ -135,22 +135,22 @@ def _tell(burst_plan: "Plan", flags: argparse.Namespace) -> None:
     )
 
 
-def summary(found: "Plan") -> list[str]:
+def summary(result: "Plan") -> list[str]:
     """What a plan promises, beside what it was held against."""
-    one, plain, best = found.one_gpu, found.uniform, found.predicted
-    sums = "during the backward pass" if found.overlap else "after the backward pass"
+    one, plain, best = result.one_gpu, result.uniform, result.predicted
+    sums = "during the backward pass" if result.overlap else "after the backward pass"
     lines = [
-        f"{found.model}: {found.global_batch} samples a step on up to {found.gpus} GPUs, "
-        f"network {found.network}, gradients summed {sums}",
+        f"{result.model}: {result.global_batch} samples a step on up to {result.gpus} GPUs, "
+        f"network {result.network}, gradients summed {sums}",
         f"  this plan        {_times(best.time_us, best.gpu_time_us, one.time_us)}",
-        f"  {found.uniform_gpus} GPUs for all     {_times(plain.time_us, plain.gpu_time_us, one.time_us)}",
+        f"  {result.uniform_gpus} GPUs for all     {_times(plain.time_us, plain.gpu_time_us, one.time_us)}",
         f"  1 GPU            {_times(one.time_us, one.gpu_time_us, one.time_us)}",
     ]
-    unit = "ms a step" if found.aim == "time" else "GPU-ms"
-    lines.append(f"  no plan is below {found.bound / 1000:7.2f} {unit} within what was asked")
-    if found.verdict == "uniform":
+    unit = "ms a step" if result.aim == "time" else "GPU-ms"
+    lines.append(f"  no plan is below {result.bound / 1000:7.2f} {unit} within what was asked")
+    if result.verdict == "uniform":
         lines.append(
-            f"Run it on {found.uniform_gpus} GPUs: different numbers for its layers gain less than 5%."
+            f"Run it on {result.uniform_gpus} GPUs: different numbers for its layers gain less than 5%."
         )
     else:
         lines.append(

@@ -18,20 +18,20 @@ def add_verbs(add: AddVerb) -> None:
     _json(shown)
 
 
-def _profile(made: argparse.ArgumentParser) -> None:
-    made.add_argument(
+def _profile(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
         "model", metavar="MODULE:NAME", help="a torch module, or a function that returns one: train:model"
     )
-    made.add_argument(
+    verb.add_argument(
         "--sample", required=True, metavar="AxBxC", help="one sample's shape, for example 3x224x224"
     )
-    made.add_argument(
+    verb.add_argument(
         "--batches",
         required=True,
         metavar="N[,N]",
         help="samples on one GPU to measure at, up to the global batch: 32,16,8,4,2,1",
     )
-    made.add_argument(
+    verb.add_argument(
         "-o", "--out", type=Path, required=True, metavar="FILE", help="where to write the layer table"
     )
 

@@ -29,14 +29,16 @@ class CannotDraw(FallowError):
     """The page cannot be drawn on this machine."""
 
 
-def page(found: "Comparison", cluster: "Cluster") -> str:
+def page(comparison: "Comparison", cluster: "Cluster") -> str:
     """The whole HTML page. Raises CannotDraw where vl-convert is not installed."""
     import altair as alt
 
-    measured = any(score.utilization_ratio is not None for score in found.scores.values())
-    end_s = max(run.points[-1].at_s for run in found.runs.values())
+    measured = any(score.utilization_ratio is not None for score in comparison.scores.values())
+    end_s = max(run.points[-1].at_s for run in comparison.runs.values())
     rows = [
-        row for name, run in found.runs.items() for row in _rows(name, run.points, end_s, measured=measured)
+        row
+        for name, run in comparison.runs.items()
+        for row in _rows(name, run.points, end_s, measured=measured)
     ]
     shown = (ALLOCATED, *((USED,) if measured else ()), WAITING)
     base = alt.Chart({"values": rows}).encode(
@@ -57,10 +59,11 @@ def page(found: "Comparison", cluster: "Cluster") -> str:
     chart = (
         base.mark_line(interpolate="step-after", strokeWidth=1.5, clip=True)
         .properties(width=WIDTH, height=HEIGHT)
-        .facet(row=alt.Row("policy:N", title=None, sort=list(found.runs)))
+        .facet(row=alt.Row("policy:N", title=None, sort=list(comparison.runs)))
         .properties(
             title=alt.TitleParams(
-                f"{escape(found.workload.origin)} on {cluster.nodes} nodes of {cluster.gpus_per_node} GPUs",
+                f"{escape(comparison.workload.origin)} on {cluster.nodes} nodes of "
+                f"{cluster.gpus_per_node} GPUs",
                 subtitle=_subtitle(measured),
             )
         )
@@ -94,8 +97,8 @@ def _rows(
     name: str, points: "Sequence[Point]", end_s: float, *, measured: bool
 ) -> list[dict[str, str | float]]:
     rows: list[dict[str, str | float]] = []
-    for second, held, used, waiting in thinned(points, end_s, STEPS):
-        for what, gpus in ((ALLOCATED, held), (USED, used), (WAITING, waiting)):
+    for second, allocated, used, waiting in thinned(points, end_s, STEPS):
+        for what, gpus in ((ALLOCATED, allocated), (USED, used), (WAITING, waiting)):
             if what != USED or measured:
                 rows.append(
                     {"policy": name, "hour": round(second / HOUR_S, 4), "what": what, "gpus": round(gpus, 2)}

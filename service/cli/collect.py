@@ -87,18 +87,20 @@ def _row(source: str, gpu: Gpu, sample: GpuSample | None, holders: list[Holder])
 
 def unread(tick: Tick) -> list[str]:
     """What could not be read, each reason once: whole sources, and single GPUs or nodes of one that could."""
-    told: dict[tuple[str, str], list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for each in tick.outcomes:
         if isinstance(each, Unavailable):
-            told.setdefault((each.source, each.reason), [])
+            reasons.setdefault((each.source, each.reason), [])
             continue
         names = {gpu.uuid: node_place(gpu.node, place_of(gpu), gpu.uuid) for gpu in each.gpus}
         for gap in each.gaps:
             where = names.get(gap.uuid, gap.uuid) if gap.uuid is not None else gap.node
-            told.setdefault((each.source, gap.reason), []).extend([str(where)] if where is not None else [])
+            reasons.setdefault((each.source, gap.reason), []).extend(
+                [str(where)] if where is not None else []
+            )
     return [
         f"{source}: {', '.join(sorted(places))}{': ' if places else ''}{reason}"
-        for (source, reason), places in told.items()
+        for (source, reason), places in reasons.items()
     ]
 
 

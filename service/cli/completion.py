@@ -70,7 +70,7 @@ def _words(verb: argparse.ArgumentParser) -> tuple[str, ...]:
 def _fish(name: str, verb: VerbWords) -> str:
     lines = [f"complete -c fallow -n __fish_use_subcommand -f -a {name} -d {quote(verb.about)}"]
     condition = f"'__fish_seen_subcommand_from {name}'"
-    for word in verb.words:
-        kind = f"-l {word.removeprefix('--')}" if word.startswith("--") else f"-a {word}"
+    for option in verb.words:
+        kind = f"-l {option.removeprefix('--')}" if option.startswith("--") else f"-a {option}"
         lines.append(f"complete -c fallow -n {condition} {kind}")
     return "\n".join(lines) + "\n"

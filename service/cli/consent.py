@@ -88,7 +88,7 @@ def _by_job(rows: Sequence[Consent]) -> list[list[Consent]]:
 def _line(rows: list[Consent]) -> tuple[str, ...]:
     """One job: yes or no a kind, and whose word that is, the owner's own first."""
     first, kinds = rows[0], {row.kind: row.allowed for row in rows}
-    owners_rows = [_spoken(row) for row in rows if row.origin == "owner"]
+    owners_rows = [_consent_line(row) for row in rows if row.origin == "owner"]
     other = next((row.origin for row in rows if row.origin not in ("owner", "nobody")), None)
     rest = {"submission": "else as submitted", "site": "else as the site's [consent] says"}
     tail = [rest[other]] if other else ["else nobody's: no"] if len(owners_rows) < len(rows) else []
@@ -101,7 +101,7 @@ def _line(rows: list[Consent]) -> tuple[str, ...]:
     )
 
 
-def _spoken(row: Consent) -> str:
+def _consent_line(row: Consent) -> str:
     until = f" until {at(row.until_ms)}" if row.until_ms is not None else ""
     scope = "all own jobs, " if row.for_all else ""
     return f"{row.kind} by its owner ({scope}{at(row.said_ms)}{until})"

@@ -98,14 +98,16 @@ def run_explain(flags: argparse.Namespace) -> int:
         tried = [(each, explain(each, desk.said, desk.places)) for each in meant]
         if all(isinstance(answer, NoSuch) for _, answer in tried):
             tried = [(each, explain(each, desk.said, desk.places)) for each in _called(desk, meant)] or tried
-        known = [(name, explanation) for name, explanation in tried if not isinstance(explanation, NoSuch)]
-        name, explanation = (known or tried)[0]
+        explanations = [
+            (name, explanation) for name, explanation in tried if not isinstance(explanation, NoSuch)
+        ]
+        name, explanation = (explanations or tried)[0]
         job = name if isinstance(explanation, NoSuch) else explanation.name
         is_job = isinstance(explanation, NoSuch) or explanation.kind == "job"
         pages = settings.effective.config.dashboard.run_pages
         more = (*launched, *((*_waits(client, job), *_runs(client, job, pages)) if is_job else ()))
-        names = () if known else tuple(name for name, _ in tried)
-        past = next((told for each in names if (told := ended(client, each, desk.said.state.as_of_ms))), ())
+        names = () if explanations else tuple(name for name, _ in tried)
+        past = next((end for each in names if (end := ended(client, each, desk.said.state.as_of_ms))), ())
     if isinstance(explanation, NoSuch) and (past or more):
         explanation = Explanation(kind="job", name=name, facts=(*past, *more))
     elif not isinstance(explanation, NoSuch):
@@ -129,12 +131,12 @@ def _called(desk: AdviceContext, meant: tuple[str, ...]) -> tuple[str, ...]:
     Raises ``NothingOfThatName`` where several have.
     """
     jobs = desk.said.state.jobs
-    found = sorted(job for job in jobs if is_called(job, jobs[job].name, meant))
-    if len(found) > 1:
+    namesakes = sorted(job for job in jobs if is_called(job, jobs[job].name, meant))
+    if len(namesakes) > 1:
         raise NothingOfThatName(
-            f"{len(found)} jobs are called {meant[0]!r}; name one by its id: {', '.join(found[:8])}"
+            f"{len(namesakes)} jobs are called {meant[0]!r}; name one by its id: {', '.join(namesakes[:8])}"
         )
-    return tuple(found)
+    return tuple(namesakes)
 
 
 def _launched(flags: argparse.Namespace, name: str) -> tuple[str, ...]:

@@ -168,8 +168,8 @@ def not_judged(rows: "list[UnjudgedRow] | None") -> str:
 
 def _who(row: "UnjudgedRow") -> str:
     """Whose the verdict is: one holder's, else of whoever holds the GPU."""
-    held = row.get("held_by")  # an older service does not tell
-    return row["user_name"] or (f"held by {held}" if held else "any holder")
+    holder = row.get("held_by")  # an older service does not tell
+    return row["user_name"] or (f"held by {holder}" if holder else "any holder")
 
 
 def _list_unjudged(rows: "list[UnjudgedRow]", flags: argparse.Namespace) -> int:
@@ -263,7 +263,7 @@ def _draw(group: "list[FindingsRow]", now: datetime) -> RenderableType:
         (f" · found {lasted} ago{over}", "bright_black"),
         (f" · {text.hours(wasted)} GPU-hours wasted", "red") if wasted else "",
     )
-    lines = [Padding(Text(_said(part)), (0, 0, 0, 2), expand=False) for part in parts]
+    lines = [Padding(Text(_sentence(part)), (0, 0, 0, 2), expand=False) for part in parts]
     return Group(head, *lines)
 
 
@@ -271,7 +271,7 @@ def _parts(group: "list[FindingsRow]") -> "list[list[FindingsRow]]":
     return by_kind(group, lambda each: str(each["kind"]), is_open=group[0]["closed_at"] is None)
 
 
-def _said(part: "list[FindingsRow]") -> str:
+def _sentence(part: "list[FindingsRow]") -> str:
     row, *more = part
     same = others([place(each) for each in more if each["uuid"] != row["uuid"]])
     remedy = _own_remedy(row)

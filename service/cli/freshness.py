@@ -26,11 +26,11 @@ def measured_window(client: "Client", since: str, until: str | None) -> tuple[da
     minutes. Blocks.
     """
     measured_to = newest(client)
-    start, asked_to = window(since, until, min(measured_to, datetime.now(UTC)))
-    end = min(asked_to, measured_to.replace(second=0, microsecond=0))
+    start, requested = window(since, until, min(measured_to, datetime.now(UTC)))
+    end = min(requested, measured_to.replace(second=0, microsecond=0))
     if end - start < LEAST:
         raise BadSpan(
-            f"from {start:%Y-%m-%d %H:%M} to {asked_to:%Y-%m-%d %H:%M} (UTC) less than two minutes were "
+            f"from {start:%Y-%m-%d %H:%M} to {requested:%Y-%m-%d %H:%M} (UTC) less than two minutes were "
             f"recorded, the newest sample is of {measured_to:%Y-%m-%d %H:%M}; give an earlier --since"
         )
     return start, end
@@ -74,8 +74,8 @@ def accounted_by_user(
     """Rows of the query ``accounted_use``; none of one model, which it doesn't know. Blocks."""
     if filters.get("model"):
         return ()
-    told = {name: filters.get(name) for name in ("node", "project", "user")}
-    return client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], **told, by="user") or ()
+    chosen = {name: filters.get(name) for name in ("node", "project", "user")}
+    return client.rows_if_kept("accounted_use", from_ts=span[0], to_ts=span[1], **chosen, by="user") or ()
 
 
 NEVER = "nothing was judged yet"

@@ -143,8 +143,8 @@ def _write(screen: Console, flags: argparse.Namespace, file: Path, words: str) -
             file.rename(former)
             screen.print(f"The former is kept as {former}.", soft_wrap=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, MODE)
-        with os.fdopen(descriptor, "w") as made:
-            made.write(words)
+        with os.fdopen(descriptor, "w") as handle:
+            handle.write(words)
     except OSError as error:
         raise NotWritten(f"cannot write {file}: {error.strerror or error}") from error
     screen.print(f"Wrote {file}.", soft_wrap=True)

@@ -67,7 +67,7 @@ def run_job(flags: argparse.Namespace) -> int:
         rows = client.rows("jobs", **span)
         row = _named(rows, flags, [*runs, *past])
         if row is None:
-            return _told_by_manager(flags, runs, past, accounted.counted(client, past))
+            return _from_manager(flags, runs, past, accounted.counted(client, past))
         gpus = client.rows("job_gpus", job=row["job"], **span)
         findings = client.rows("findings", **span)
     of_job = [each for each in findings if each["job"] == row["job"]]
@@ -98,7 +98,7 @@ def _in_gaps(flags: argparse.Namespace, gaps: "list[HarvestsRow]") -> int:
     return 0
 
 
-def _told_by_manager(
+def _from_manager(
     flags: argparse.Namespace,
     runs: "list[ManagerRunsRow]",
     past: "list[AccountedRunsRow]",
@@ -165,7 +165,7 @@ def _named(
     )
 
 
-def _record(row: "JobsRow", gpus: "list[JobGpusRow]", found: "list[FindingsRow]") -> dict[str, object]:
+def _record(row: "JobsRow", gpus: "list[JobGpusRow]", rows: "list[FindingsRow]") -> dict[str, object]:
     from analytics.job_verdict import verdict
 
     findings = [
@@ -175,7 +175,7 @@ def _record(row: "JobsRow", gpus: "list[JobGpusRow]", found: "list[FindingsRow]"
             "sentence": each["sentence"],
             "closed_at": each["closed_at"],
         }
-        for each in found
+        for each in rows
     ]
     return {**row, "verdict": verdict(row), "on": gpus, "findings": findings}
 
@@ -219,10 +219,10 @@ def _draw(
         )
     for group in grouped(findings, lambda each: (each["kind"], row["job"], each["closed_at"] is None)):
         for part in by_kind(group, lambda each: str(each["kind"]), is_open=group[0]["closed_at"] is None):
-            screen.print(_found(part))
+            screen.print(_findings(part))
 
 
-def _found(group: "list[FindingsRow]") -> Group:
+def _findings(group: "list[FindingsRow]") -> Group:
     """One message a kind: the first GPU's sentence, and on which others it is the same."""
     first, *more = group
     over = "" if first["closed_at"] is None else " (over)"

@@ -246,8 +246,8 @@ def _key_line(row: Row, by: str, withheld: bool, metered: bool, priced: bool) ->
 
 def _used(row: Row) -> str:
     """Hours of use; of who held GPUs and was never measured they are not known, which is not 0."""
-    held = _number(row, "held_gpu_hours" if "held_gpu_hours" in row else "gpu_hours")
-    if held and _number(row, "utilization_ratio") is None:
+    gpu_hours = _number(row, "held_gpu_hours" if "held_gpu_hours" in row else "gpu_hours")
+    if gpu_hours and _number(row, "utilization_ratio") is None:
         return text.NOTHING
     return at_most(text.hours(_number(row, "used_gpu_hours")), _number(row, "bound_used_gpu_hours"))
 

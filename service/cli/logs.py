@@ -107,7 +107,7 @@ def tail_start(log: BinaryIO, lines: int) -> int:
 
 def _follow(log: BinaryIO, end: Callable[[], str | None]) -> str:
     """Copy what is added to the log, until there is an ``end`` to it and all of it was read; why it ended."""
-    asked_s = 0.0
+    polled_s = 0.0
     ended: str | None = None
     while True:
         if more := log.read(BLOCK_BYTES):
@@ -116,7 +116,7 @@ def _follow(log: BinaryIO, end: Callable[[], str | None]) -> str:
             continue
         if ended is not None:
             return ended
-        if time.monotonic() - asked_s >= ASK_S:
-            asked_s, ended = time.monotonic(), end()
+        if time.monotonic() - polled_s >= ASK_S:
+            polled_s, ended = time.monotonic(), end()
         if ended is None:
             time.sleep(LOOK_S)

@@ -95,15 +95,17 @@ def _allowed(comment: str) -> tuple[str, ...]:
     """What its owner allows in its comment, or why that allows nothing; an older service has none."""
     from collector.managers.owner_word import word_of
 
-    word = word_of(comment)
-    if word is None:
+    consent = word_of(comment)
+    if consent is None:
         return ()
-    if word.problem:
-        return (f"its comment {word.text!r} allows nothing: {word.problem}",)
-    allowed = ["to put it back into Slurm's queue and hold it there"] if word.pause else []
-    if word.max_gpus is not None:
-        allowed.append(f"from {word.min_gpus} to {word.max_gpus} GPUs, by further jobs of its own launcher")
-    return (f"its comment {word.text!r} allows {'; '.join(allowed)}",) if allowed else ()
+    if consent.problem:
+        return (f"its comment {consent.text!r} allows nothing: {consent.problem}",)
+    allowed = ["to put it back into Slurm's queue and hold it there"] if consent.pause else []
+    if consent.max_gpus is not None:
+        allowed.append(
+            f"from {consent.min_gpus} to {consent.max_gpus} GPUs, by further jobs of its own launcher"
+        )
+    return (f"its comment {consent.text!r} allows {'; '.join(allowed)}",) if allowed else ()
 
 
 def _stands(run: "ManagerRunsRow") -> str:
@@ -114,7 +116,7 @@ def _stands(run: "ManagerRunsRow") -> str:
         case "ended":
             return f"began {words.clock_time(run['started_at'])}, ended {_ended(run)}"
         case state:
-            return f"{state} since {words.clock_time(run['started_at'])} on {_given(run['given'])}"
+            return f"{state} since {words.clock_time(run['started_at'])} on {_grants(run['given'])}"
 
 
 def _ended(run: "ManagerRunsRow") -> str:
@@ -131,7 +133,7 @@ class _Grant(TypedDict):
     is_shared: bool
 
 
-def _given(text: str | None) -> str:
+def _grants(text: str | None) -> str:
     if text is None:
         return "GPUs of which nobody says the numbers"
     grants: list[_Grant] = json.loads(text)

@@ -153,9 +153,9 @@ Verbs: TypeAlias = "argparse._SubParsersAction[_Parser]"
 
 
 def _verb(verbs: Verbs, name: str, about: str) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
-    _where(made)
-    return made
+    verb: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
+    _where(verb)
+    return verb
 
 
 def _where(parser: argparse.ArgumentParser, suffix: str = "") -> None:

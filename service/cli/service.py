@@ -44,7 +44,7 @@ PARTS_OF_A_NODE = """\
 
 
 def _install(flags: argparse.Namespace, unit: Path) -> int:
-    deployment = _wanted(flags)
+    deployment = _deployment(flags)
     texts, in_parts = units(deployment), not (flags.user or flags.as_root)
     if flags.dry_run:
         print("\n".join(f"# {unit.with_name(name)}\n{text}" for name, text in texts.items()), end="")
@@ -89,7 +89,7 @@ def _install(flags: argparse.Namespace, unit: Path) -> int:
     return 0
 
 
-def _wanted(flags: argparse.Namespace) -> Deployment:
+def _deployment(flags: argparse.Namespace) -> Deployment:
     if flags.node and (flags.user or flags.as_root):
         raise systemd.SystemdTrouble(
             "--node goes with neither --user nor --as-root: it is the machine's, and needs no rights of root"

@@ -64,9 +64,9 @@ def _node(add: AddVerb) -> None:
 
 def _token(add: AddVerb) -> None:
     orders = _orders(add("token", "let somebody ask the service over TCP: add, list, revoke"))
-    made = _order(orders, "add", "make a token and print it once")
-    made.add_argument("--user", required=True, metavar="NAME", help="whom it stands for")
-    made.add_argument(
+    adding = _order(orders, "add", "make a token and print it once")
+    adding.add_argument("--user", required=True, metavar="NAME", help="whom it stands for")
+    adding.add_argument(
         "--role",
         choices=ROLES,
         default="user",
@@ -74,7 +74,7 @@ def _token(add: AddVerb) -> None:
         help="viewer: see; user: act on own jobs (default); operator: act on all; node: a machine that "
         "pushes (`fallow node`), and NAME is its hostname",
     )
-    made.add_argument("--expires", default="30d", metavar="TIME", help="how long it lasts (default 30d)")
+    adding.add_argument("--expires", default="30d", metavar="TIME", help="how long it lasts (default 30d)")
     _json(_order(orders, "list", "the tokens that were made, without their secrets"))
     revoke = _order(orders, "revoke", "end a token, or all of a user, at once")
     revoke.add_argument("name", metavar="ID|USER", help="as `fallow token list` shows it")

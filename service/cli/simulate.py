@@ -216,7 +216,7 @@ def _show(runs: "Comparison", setting: "Setting", html: Path | None) -> None:
         f"{cluster.gpus_per_node} GPUs",
         style="bold",
     )
-    for line in (*_left_out(runs), *runs.workload.not_played):
+    for line in (*_omissions(runs), *runs.workload.not_played):
         screen.print(line, style="yellow")
     screen.print(table(_TIME_COLUMNS, [_times(score) for score in scores]))
     screen.print(
@@ -236,7 +236,7 @@ def _show(runs: "Comparison", setting: "Setting", html: Path | None) -> None:
         screen.print(f"Charts: {html}")
 
 
-def _left_out(runs: "Comparison") -> list[str]:
+def _omissions(runs: "Comparison") -> list[str]:
     bad, large = runs.workload.bad_rows, runs.too_large
     lines = [f"{count:,} rows left out: {why}" for why, count in runs.workload.left_out]
     lines += [f"{count:,} jobs {why}" for why, count in runs.workload.cut_off]

@@ -151,8 +151,8 @@ def copying_lines(gpus: "list[GpusNowRow]") -> list[Text]:
 
 
 def _no_match(chosen: dict[str, object]) -> Text:
-    asked = " ".join(f"--{name} {value}" for name, value in chosen.items())
-    return Text(f"No GPU matches {asked}; without it, `fallow status` shows all of them.")
+    filters = " ".join(f"--{name} {value}" for name, value in chosen.items())
+    return Text(f"No GPU matches {filters}; without it, `fallow status` shows all of them.")
 
 
 def _watch(flags: argparse.Namespace, filters: dict[str, object]) -> int:
@@ -178,7 +178,7 @@ def _watch(flags: argparse.Namespace, filters: dict[str, object]) -> int:
 
 
 def _marked(client: Client, drawn: RenderableType) -> RenderableType:
-    """A screen that is drawn again and again: on each, what ``asked`` says once."""
+    """A screen that is drawn again and again: on each, what the filters say once."""
     return Group(Text(SIMULATED, style="bold yellow"), drawn) if client.is_simulated() else drawn
 
 
@@ -220,7 +220,7 @@ def summary(picture: Picture, *, ages: bool = True) -> list[Text]:
         counts,
         *([Text(f"withheld: {why}")] if (why := now.get("withheld_because")) else []),
         *_of_nodes(picture.nodes, picture.at),
-        *([told] if ages and (told := _ages(picture.components)) else []),
+        *([notes] if ages and (notes := _ages(picture.components)) else []),
     ]
 
 

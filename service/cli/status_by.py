@@ -52,14 +52,14 @@ def parts_of(gpus: "Iterable[GpusNowRow]", by: Key) -> tuple[Part, ...]:
 
 
 def _part(key: str | None, gpus: "Sequence[GpusNowRow]") -> Part:
-    known = [gpu for gpu in gpus if gpu["state"] not in DOUBTED]
+    judged = [gpu for gpu in gpus if gpu["state"] not in DOUBTED]
     return Part(
         key=key,
         held=sum(gpu["job"] is not None for gpu in gpus),
         gpus=len(gpus),
         idle=sum(gpu["state"] in WASTE_STATES and gpu.get("rhythm") is None for gpu in gpus),
-        used_gpus=sum(activity(gpu["utilization_ratio"], gpu["engines_ratio"]) or 0.0 for gpu in known),
-        doubted=len(gpus) - len(known),
+        used_gpus=sum(activity(gpu["utilization_ratio"], gpu["engines_ratio"]) or 0.0 for gpu in judged),
+        doubted=len(gpus) - len(judged),
         memory_used_bytes=sum(gpu["memory_used_bytes"] or 0 for gpu in gpus),
         power_w=sum(gpu["power_w"] or 0.0 for gpu in gpus),
         jobs=tuple(sorted({job for gpu in gpus for job in (gpu["job"] or "").split(", ") if job})),

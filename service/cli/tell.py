@@ -42,13 +42,13 @@ def run_tell(flags: argparse.Namespace) -> int:
         )
     job = str(rows_of_job[0]["job"])
     parts = by_kind(rows_of_job, lambda each: str(each["kind"]), is_open=True)
-    said = [
+    findings = [
         Said(str(part[0]["kind"]), f"{part[0]['sentence']}{the_rest(part)}", part[0].get("evidence"))
         for part in parts
     ]
     row = rows_of_job[0]
-    written = message(row["user_name"], job, row["job_name"], said, job_kind=row.get("job_kind"))
-    text_to_owner = words.localized(written)
+    body = message(row["user_name"], job, row["job_name"], findings, job_kind=row.get("job_kind"))
+    text_to_owner = words.localized(body)
     if flags.json:
         print_json([{"job": job, "user": row["user_name"], "message": text_to_owner}], flags)
     else:

@@ -26,7 +26,7 @@ def run_token(flags: argparse.Namespace) -> int:
 
 def _add(flags: argparse.Namespace) -> None:
     span_ms = round(parse_span(flags.expires).total_seconds() * 1000)
-    made, secret = tokens.add(
+    token, secret = tokens.add(
         settle(flags).data,
         user=flags.user,
         role=Role(flags.role),
@@ -35,7 +35,7 @@ def _add(flags: argparse.Namespace) -> None:
     )
     print(secret)
     console(stderr=True).print(
-        f"Token {made.id} for {made.user}, {made.role}, lasts {text.length(span_ms / 1000)}. It is shown "
+        f"Token {token.id} for {token.user}, {token.role}, lasts {text.length(span_ms / 1000)}. It is shown "
         "this once; hand it over as FALLOW_TOKEN, with FALLOW_URL.",
         highlight=False,
         soft_wrap=True,

@@ -47,7 +47,7 @@ def run_waste(flags: argparse.Namespace) -> int:
         (sums,) = client.rows("waste", from_ts=start, to_ts=end, **filters)
         silent = freshness.silent_end(client, start, end)
         part = freshness.rests_on(client, (start, end), filters)
-        given = freshness.accounted_by_user(client, (start, end), filters)
+        by_user = freshness.accounted_by_user(client, (start, end), filters)
     if flags.json:
         print_json([_record(each, by) for each in rows], flags)
         return 0
@@ -57,11 +57,11 @@ def run_waste(flags: argparse.Namespace) -> int:
         return 0
     screen = console()
     screen.print(heading(sums, words.in_range(flags.since, flags.until)), style="bold")
-    left_out = accounted.left_out(given) if sums["held_gpu_hours"] else None
-    for line in filter(None, (part, silent, left_out)):
+    excluded = accounted.left_out(by_user) if sums["held_gpu_hours"] else None
+    for line in filter(None, (part, silent, excluded)):
         screen.print(line, style="yellow")
     if not rows:
-        screen.print(WORKED if sums["held_gpu_hours"] else accounted.instead(given, NONE_HELD))
+        screen.print(WORKED if sums["held_gpu_hours"] else accounted.instead(by_user, NONE_HELD))
         return 0
     if flags.by is None and by != USER:
         screen.print(NAMELESS, style="bright_black")

@@ -185,10 +185,10 @@ def _unmeasured_gpu_hours(past: "Past") -> float:
     return sum(each.unmeasured_ms * each.gpus for each in past.stretches) / HOUR_MS
 
 
-def _rows(found: "WhatIf", currency: str | None, unmeasured: float) -> list[dict[str, object]]:
+def _rows(result: "WhatIf", currency: str | None, unmeasured: float) -> list[dict[str, object]]:
     """A row an action; ``unmeasured_gpu_hours`` is of the whole past, and the same in each."""
     rows = []
-    for each in found.given:
+    for each in result.given:
         row = asdict(each)
         earned = {f"earned_{name}": value for name, value in row.pop("earned").items()}
         money = {"currency": currency if each.money is not None else None}

@@ -36,9 +36,9 @@ def since(at: str | None, now: datetime) -> float | None:
     return None if at is None else (now - moment(at)).total_seconds()
 
 
-def moment(written: str) -> datetime:
+def moment(value: str) -> datetime:
     """A time as the API writes it."""
-    return text.aware(datetime.fromisoformat(written))
+    return text.aware(datetime.fromisoformat(value))
 
 
 def clock_time(at: str | None) -> str:

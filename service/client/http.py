@@ -59,9 +59,9 @@ class HttpTransport:
         except (HTTPException, tarfile.TarError) as error:
             raise ServiceDown(f"the export from {self.url} broke off ({error}); ask again") from error
 
-    def post(self, path: str, given: Mapping[str, object]) -> Row:
+    def post(self, path: str, body: Mapping[str, object]) -> Row:
         """The JSON answer to a JSON order. Raises ``ClientError``."""
-        row: Row = self._wire.told(path, {key: value for key, value in given.items() if value is not None})
+        row: Row = self._wire.told(path, {key: value for key, value in body.items() if value is not None})
         return row
 
     def get(self, path: str) -> Row:
@@ -94,8 +94,8 @@ class HttpTransport:
 
 
 def _query_path(name: str, params: dict[str, object]) -> str:
-    given = {key: _texts(value) for key, value in params.items() if value is not None}
-    return f"/v1/query/{quote(name, safe='')}" + (f"?{urlencode(given, doseq=True)}" if given else "")
+    query = {key: _texts(value) for key, value in params.items() if value is not None}
+    return f"/v1/query/{quote(name, safe='')}" + (f"?{urlencode(query, doseq=True)}" if query else "")
 
 
 def _texts(value: object) -> str | list[str]:

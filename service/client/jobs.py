@@ -131,8 +131,8 @@ class ActingClient:
 
         ``nonce`` is the submission's: another job of that number is then an ``UnknownJob``, here and below.
         """
-        given = {"after": after, "names": NAMES} | ({"nonce": nonce} if nonce else {})
-        return Told(self._wire, f"{_job(job)}/directives?{urlencode(given)}", silence_s)
+        query = {"after": after, "names": NAMES} | ({"nonce": nonce} if nonce else {})
+        return Told(self._wire, f"{_job(job)}/directives?{urlencode(query)}", silence_s)
 
     def report(self, job: str, report: Mapping[str, object], nonce: str = "") -> control.Taken:
         """Tell how a job fares, as its launcher."""
@@ -148,8 +148,8 @@ class ActingClient:
 
     def cancel(self, job: str, because: str = "", nonce: str = "", *, force: bool = False) -> control.Done:
         """End a job for good; with ``force``, as an operator, its lease too, whatever its processes do."""
-        given = {"force": True} if force else {}
-        return self._order(job, f"cancel{_meant(nonce)}", because=because, **given)
+        body = {"force": True} if force else {}
+        return self._order(job, f"cancel{_meant(nonce)}", because=because, **body)
 
     def resize(self, job: str, gpus: int, because: str = "") -> control.Done:
         """Give a job so many GPUs."""
@@ -167,9 +167,9 @@ class ActingClient:
         """What owners allow with one job, or with one's own; for an operator: with all."""
         return self._listed(control.Consent, "/v1/consents", job=job).rows
 
-    def consent(self, said: Mapping[str, object]) -> control.Consented:
+    def consent(self, body: Mapping[str, object]) -> control.Consented:
         """Say what is allowed with own jobs: ``job``, ``allow``, ``withdraw``, ``forget``, ``hold_s``."""
-        return self._row(control.Consented, "/v1/consents", dict(said))
+        return self._row(control.Consented, "/v1/consents", dict(body))
 
     def queue(self, limit: int | None = None) -> list[control.Waiting]:
         """The jobs that wait, in order."""
@@ -238,12 +238,12 @@ class ActingClient:
     def _order(self, job: str, verb: str, **given: object) -> control.Done:
         return self._row(control.Done, f"{_job(job)}/{verb}", given)
 
-    def _row(self, kind: type[A], path: str, given: dict[str, object] | None = None) -> A:
-        return self._read(kind, self._wire.told(path, given))
+    def _row(self, kind: type[A], path: str, body: dict[str, object] | None = None) -> A:
+        return self._read(kind, self._wire.told(path, body))
 
     def _listed(self, kind: type[A], path: str, **params: object) -> Listed[A]:
-        given = {key: value for key, value in params.items() if value is not None}
-        rows, headers = self._wire.answered(f"{path}?{urlencode(given)}" if given else path)
+        query = {key: value for key, value in params.items() if value is not None}
+        rows, headers = self._wire.answered(f"{path}?{urlencode(query)}" if query else path)
         total = str(headers.get(TOTAL, ""))
         return Listed(
             rows=[self._read(kind, row) for row in rows], total=int(total) if total.isdigit() else len(rows)
@@ -272,10 +272,10 @@ class Told:
         self._closed = False
 
     def __iter__(self) -> Iterator[Row]:
-        asked = self._wire.asked(
+        response = self._wire.asked(
             self._path, accept="application/x-ndjson", timeout_s=self._silence_s, connected=self._hold
         )
-        with asked as answer:
+        with response as answer:
             if answer.status != 200:
                 raise self._wire.refusal(answer, answer.read())
             try:
@@ -293,10 +293,10 @@ class Told:
     def close(self) -> None:
         """End the stream; a thread that waits for its next item is woken."""
         self._closed = True
-        held = self._socket
-        if held is not None:
+        sock = self._socket
+        if sock is not None:
             with suppress(OSError):
-                held.shutdown(socket.SHUT_RDWR)
+                sock.shutdown(socket.SHUT_RDWR)
 
 
 def connect_acting(
@@ -320,8 +320,8 @@ def connect_acting(
     if url is None and data_dir is None:
         url = (None if by_token else named_socket()) or os.environ.get(client_place.URL_VARIABLE)
     if url is not None:
-        held = None if url.startswith(UNIX) else token_beside(data) if token is None else token
-        return ActingClient(Wire(url=url, token=held, timeout_s=timeout_s, only_looks=only_looks))
+        secret = None if url.startswith(UNIX) else token_beside(data) if token is None else token
+        return ActingClient(Wire(url=url, token=secret, timeout_s=timeout_s, only_looks=only_looks))
     result = _announced(data, token) if isinstance(data, Path) else None
     if result is None and data_dir is None and not by_token:
         address = machine_service()
@@ -344,9 +344,9 @@ def _announced(data: Path, token: str | None) -> tuple[str, str | None] | None:
     local = None if token is not None or announcement.socket is None else f"{UNIX}{announcement.socket}"
     if local is not None and is_alive(local, announcement.pid):
         return local, None
-    held = client_place.token(data) if token is None else token
-    if held is not None and is_alive(announcement.url, announcement.pid):
-        return announcement.url, held
+    secret = client_place.token(data) if token is None else token
+    if secret is not None and is_alive(announcement.url, announcement.pid):
+        return announcement.url, secret
     return None
 
 

@@ -232,16 +232,18 @@ def connect(
     """
     result = own_data(data_dir)
     if address := url or (_named() if data_dir is None else None):
-        held = None if address.startswith(UNIX) else token_beside(result) if token is None else token
-        door = HttpTransport(url=address, token=held, timeout_s=timeout_s, only_looks=only_looks)
+        secret = None if address.startswith(UNIX) else token_beside(result) if token is None else token
+        door = HttpTransport(url=address, token=secret, timeout_s=timeout_s, only_looks=only_looks)
         door.health()
         return Client(door, data=None)
 
     def reopen() -> Transport:
         announcement = running(result) if isinstance(result, Path) else None
         if announcement is not None and isinstance(result, Path):
-            held = client_place.token(result) if token is None else token
-            return HttpTransport(url=announcement.url, token=held, timeout_s=timeout_s, only_looks=only_looks)
+            secret = client_place.token(result) if token is None else token
+            return HttpTransport(
+                url=announcement.url, token=secret, timeout_s=timeout_s, only_looks=only_looks
+            )
         address = machine_service() if data_dir is None else None
         if address is not None:
             return HttpTransport(url=address, token=None, timeout_s=timeout_s, only_looks=only_looks)

@@ -40,14 +40,14 @@ class UnixConnection(HTTPConnection):
 
     def connect(self) -> None:
         """Connect; called by the standard library. Raises OSError."""
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with reachable(self._path) as address:
-                _connect_in_turn(made, address, self.timeout)
+                _connect_in_turn(sock, address, self.timeout)
         except OSError:
-            made.close()
+            sock.close()
             raise
-        self.sock = made
+        self.sock = sock
 
 
 class Wire:
@@ -96,13 +96,13 @@ class Wire:
         finally:
             connection.close()
 
-    def told(self, path: str, given: dict[str, object] | None = None) -> Any:
-        """The JSON answer to a GET, or to a POST of ``given``. Blocks. Raises ``ClientError``."""
-        return self.answered(path, given)[0]
+    def told(self, path: str, body: dict[str, object] | None = None) -> Any:
+        """The JSON answer to a GET, or to a POST of ``body``. Blocks. Raises ``ClientError``."""
+        return self.answered(path, body)[0]
 
-    def answered(self, path: str, given: dict[str, object] | None = None) -> tuple[Any, Message]:
+    def answered(self, path: str, payload: dict[str, object] | None = None) -> tuple[Any, Message]:
         """The same with the answer's headers."""
-        body = None if given is None else json.dumps(given).encode()
+        body = None if payload is None else json.dumps(payload).encode()
         with self.asked(path, body=body) as response:
             try:
                 answer = response.read()
@@ -127,8 +127,8 @@ class Wire:
     def refusal(self, response: HTTPResponse, body: bytes) -> Exception:
         """What an answer that is no success means."""
         try:
-            said = json.loads(body)
-            kind, message = str(said["error"]), str(said["message"])
+            document = json.loads(body)
+            kind, message = str(document["error"]), str(document["message"])
         except (ValueError, KeyError, TypeError):
             if response.status in (401, 403):
                 return NotAllowed(f"the service at {self.url} refused the token")
@@ -184,5 +184,5 @@ def _connection(url: str, timeout_s: float) -> tuple[HTTPConnection, str]:
     if url.startswith(UNIX):
         return UnixConnection(Path(url.removeprefix(UNIX)), timeout_s), ""
     address = urlsplit(url)
-    made = HTTPSConnection if address.scheme == "https" else HTTPConnection
-    return made(address.hostname or "", address.port, timeout=timeout_s), address.path
+    kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
+    return kind(address.hostname or "", address.port, timeout=timeout_s), address.path

@@ -57,8 +57,8 @@ class ReceiverConfig:
     most_per_hour: int = bounded(10, 1, 1000, "messages in any hour; what is above goes into the next digest")
 
     def __post_init__(self) -> None:
-        for name, known in (("kinds", EVERY_KIND), ("urgent", EVERY_KIND), ("days", DAYS)):
-            _must_be(name, getattr(self, name), known)
+        for name, choices in (("kinds", EVERY_KIND), ("urgent", EVERY_KIND), ("days", DAYS)):
+            _must_be(name, getattr(self, name), choices)
         _must_be("gather", self.gather, (*EVERY_KIND, EVERYTHING))
         try:
             ZoneInfo(self.zone)
@@ -141,7 +141,7 @@ def _day(text: str) -> date:
     return day
 
 
-def _must_be(name: str, said: tuple[str, ...], known: tuple[str, ...]) -> None:
-    for each in said:
-        if each not in known:
-            raise ValueError(f"{name} names {each!r}; there are {', '.join(known)}")
+def _must_be(name: str, values: tuple[str, ...], choices: tuple[str, ...]) -> None:
+    for each in values:
+        if each not in choices:
+            raise ValueError(f"{name} names {each!r}; there are {', '.join(choices)}")

@@ -315,13 +315,13 @@ class ActingConfig:
     )
 
 
-def _check_modes(said: Mapping[str, str], *, unsaid: bool = False) -> None:
-    for name, mode in said.items():
+def _check_modes(modes: Mapping[str, str], *, unsaid: bool = False) -> None:
+    for name, mode in modes.items():
         if not (unsaid and mode == ""):
             _check_choice(f"the mode of {name}", mode, Mode)
 
 
-def _check_choice(name: str, said: str, choices: type[StrEnum]) -> None:
+def _check_choice(name: str, value: str, choices: type[StrEnum]) -> None:
     values = [each.value for each in choices]
-    if said not in values:
-        raise ValueError(f"{name} is one of {', '.join(values)}, not {said!r}")
+    if value not in values:
+        raise ValueError(f"{name} is one of {', '.join(values)}, not {value!r}")

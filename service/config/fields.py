@@ -17,8 +17,8 @@ V = TypeVar("V")
 class Misplaced(ValueError):
     """A value that does not go with another one; ``where`` is the path of its key."""
 
-    def __init__(self, said: str, *where: str) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, *where: str) -> None:
+        super().__init__(message)
         self.where = where
 
 

@@ -175,12 +175,12 @@ def _named_tables(hint: object) -> "type[DataclassInstance] | None":
     return kind if is_dataclass(kind) and isinstance(kind, type) else None
 
 
-def _unknown(at: str, where: tuple[str, ...], known: tuple[str, ...], kind: "type[DataclassInstance]") -> str:
-    near = difflib.get_close_matches(where[-1], known, n=1, cutoff=0.4)
+def _unknown(at: str, where: tuple[str, ...], names: tuple[str, ...], kind: "type[DataclassInstance]") -> str:
+    near = difflib.get_close_matches(where[-1], names, n=1, cutoff=0.4)
     meant = f"; did you mean {'.'.join((*where[:-1], near[0]))}?" if near else "."
     rest = _others(kind)
     if rest is not None:
-        known = (*(key for key in known if key != rest), f"a table [{'.'.join(where[:-1])}.NAME]")
+        names = (*(key for key in names if key != rest), f"a table [{'.'.join(where[:-1])}.NAME]")
     elsewhere = [
         f"{name}.{where[-1]}"
         for name, hint in get_type_hints(Config).items()
@@ -188,7 +188,7 @@ def _unknown(at: str, where: tuple[str, ...], known: tuple[str, ...], kind: "typ
     ]
     if elsewhere:
         meant = f"; did you mean {elsewhere[0]}?"
-    return f"{at}: unknown key {'.'.join(where)}{meant} Known here: {', '.join(sorted(known))}."
+    return f"{at}: unknown key {'.'.join(where)}{meant} Known here: {', '.join(sorted(names))}."
 
 
 def _graft(tree: dict[str, Any], path: list[str], value: object) -> None:

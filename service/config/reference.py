@@ -101,7 +101,7 @@ def page() -> str:
         (", ".join(f"`{each}`" for each in name.split(", ")), about) for name, about in VARIABLES.items()
     ]
     parts = [_HEAD + _table(("variable", "meaning"), variables)]
-    return "".join([*parts, *map(_written, sections())])
+    return "".join([*parts, *map(_section_text, sections())])
 
 
 def _sections(item: Field[Any], hint: object) -> Iterator[Section]:
@@ -158,7 +158,7 @@ def _plain(number: float | None) -> str:
     return str(int(number)) if float(number).is_integer() else str(number)
 
 
-def _written(section: Section) -> str:
+def _section_text(section: Section) -> str:
     title = section.title[:1].lower() + section.title[1:]
     words = "\n\n".join(_wrapped(each) for each in section.words.split("\n\n"))
     parts = [f"\n## `[{section.header}]`: {title}\n", f"{words}\n" * bool(words)]

@@ -70,7 +70,7 @@ class Activity:
             )
             return
         if after.directive is not None and after.directive != before.directive:
-            _command_given(after, after.directive)
+            _log_command(after, after.directive)
         if after.acknowledged > before.acknowledged:
             log_event(log, "command-handled", job=after.id, action=after.acknowledged, failed=after.failed)
         if after.gpus != before.gpus or after.share != before.share:
@@ -102,7 +102,7 @@ class Activity:
             reason=begun.reason or None,
         )
 
-    def action_settled(self, number: int, result: Result, found: str) -> None:
+    def action_settled(self, number: int, result: Result, reason: str) -> None:
         """The journal has the result of an action."""
         with self._guard:
             begun = self._open.pop(number, None)
@@ -116,7 +116,7 @@ class Activity:
             job=None if begun is None else begun.job,
             verb=verb,
             result=result.value,
-            found=found or None,
+            found=reason or None,
         )
 
     def cycle_ended(self, cycle: "Cycle", took_s: float) -> None:
@@ -166,7 +166,7 @@ class Activity:
             )
 
 
-def _command_given(after: JobRecord, directive: Command) -> None:
+def _log_command(after: JobRecord, directive: Command) -> None:
     log_event(
         log,
         "command-given",

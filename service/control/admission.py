@@ -67,18 +67,18 @@ class Admission:
         if why is not None:
             raise NotAllowed(why)
 
-    def _must_have_room(self, held: Held, order: Submission) -> None:
+    def _must_have_room(self, own: Held, order: Submission) -> None:
         limits = self._limits
-        if held.jobs >= limits.jobs:
+        if own.jobs >= limits.jobs:
             raise OverLimit(
-                f"{order.user} has {held.jobs:,} jobs that have not ended, as many as one person may have "
+                f"{order.user} has {own.jobs:,} jobs that have not ended, as many as one person may have "
                 f"(limits.jobs); cancel some, or submit again when some have ended",
                 retry_after_s=RETRY_S,
             )
-        if held.chars and held.chars > limits.submitted_mib * MIB:
+        if own.chars and own.chars > limits.submitted_mib * MIB:
             raise OverLimit(
-                f"the commands, folders and names of {order.user}'s {held.jobs:,} jobs have "
-                f"{text.size(held.chars)}, as much as one person may have (limits.submitted_mib); put "
+                f"the commands, folders and names of {order.user}'s {own.jobs:,} jobs have "
+                f"{text.size(own.chars)}, as much as one person may have (limits.submitted_mib); put "
                 "long commands into scripts, or submit again when some jobs have ended",
                 retry_after_s=RETRY_S,
             )

@@ -218,16 +218,16 @@ class Papers:
     def _turn_back(self, caller: Caller, deed: ActionRecord, step: Pause | SetEnvAtRestart) -> Row:
         """What needs no launcher: a paused job is let go on, settings for the next launch are as before."""
         books, reason = self._books, f"undoes action {deed.number}"
-        back, turn, said = _turn_of(step, deed, reason)
+        back, turn, message = _turn_of(step, deed, reason)
         number = books.journal.intends(books.clock.now_ms(), back, f"user {caller.name}")
         try:
             self._parts.register.change(deed.job, turn)
         except (Refused, LookupError) as error:
             books.journal.came_of(books.clock.now_ms(), number, Stale(found=str(error)))
             raise WrongState(str(error)) from error
-        books.journal.came_of(books.clock.now_ms(), number, Done(note=said))
+        books.journal.came_of(books.clock.now_ms(), number, Done(note=message))
         books.journal.undone(deed.number, number)
-        return to_row(Applied(action=number, outcome="done", message=said))
+        return to_row(Applied(action=number, outcome="done", message=message))
 
     def _step_back(self, caller: Caller, deed: ActionRecord) -> Row:
         assert deed.step is not None

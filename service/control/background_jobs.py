@@ -106,10 +106,10 @@ class BackgroundJobs:
         if not there:
             return
         snapshot = self._snapshot()
-        held = holdings(snapshot.process_samples, dict(snapshot.owners))
+        holders = holdings(snapshot.process_samples, dict(snapshot.owners))
         for entry in there:
             self._count(entry, entries)
-            why = must_leave(entry, entries, cycle.state, held)
+            why = must_leave(entry, entries, cycle.state, holders)
             if why is not None and self._halted() is None:
                 self._leave(entry, why)
 

@@ -151,9 +151,9 @@ class Observing:
         with closing(self._store.reader()) as connection:
 
             def ask(name: str, parameters: Mapping[str, object]) -> list[dict[str, Any]]:
-                question, known = dict(parameters), self._answered.get(name)
-                if known is not None and known[0] == question:
-                    return known[1]
+                question, cached = dict(parameters), self._answered.get(name)
+                if cached is not None and cached[0] == question:
+                    return cached[1]
                 rows = plain_rows(answer(connection, name, question))
                 if name == "decide_gpus":
                     gpus.extend(rows)

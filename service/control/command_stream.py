@@ -87,10 +87,10 @@ async def follow(
                 yield {"directive": to_tree(entry.directive, Command)}
             if entry.state is JobState.ENDED:
                 return
-            known = register.lease(job) if is_launcher else None
-            if known is not None and known != lease:
-                yield {"lease": {"number": known[0], "proof": known[1]}}
-            lease = known
+            current = register.lease(job) if is_launcher else None
+            if current is not None and current != lease:
+                yield {"lease": {"number": current[0], "proof": current[1]}}
+            lease = current
             open_now = gates(entry)
             announces = entry.report is not None and bool(entry.report.idle_gaps)
             if open_now != opened and (announces or opened is not None):

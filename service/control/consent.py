@@ -68,7 +68,7 @@ class Consents:
         jobs = self._jobs() if job is None else (self._job(job),)
         mine = [each for each in jobs if job is not None or _may_see(caller, each)]
         words, now_ms = self._parts.book.words(), self._parts.clock.now_ms()
-        return [to_row(_row(each, held)) for each in mine for held in holding(each, words, now_ms)]
+        return [to_row(_row(each, consent)) for each in mine for consent in holding(each, words, now_ms)]
 
     def told(self, entry: JobRecord) -> tuple[str, ...]:
         """The sentence on what may be done to a launched job; none once it has ended."""
@@ -77,28 +77,28 @@ class Consents:
         words, now_ms = self._parts.book.words(), self._parts.clock.now_ms()
         return (sentence(holding(waiting_job(entry), words, now_ms)),)
 
-    def say(self, caller: Caller, said: OwnWord) -> Row:
+    def say(self, caller: Caller, reply: OwnWord) -> Row:
         """Take an owner's words about one job, or about all of theirs. Blocks for a commit."""
-        if not said.kinds:
+        if not reply.kinds:
             raise BadOrder(f"say what is allowed or withdrawn: {', '.join(Kind)}")
-        if not self._parts.by_owners and any(said.kinds.values()):
+        if not self._parts.by_owners and any(reply.kinds.values()):
             raise BadOrder(
                 "this site takes no yes from owners (consent.owners): an operator writes it into the "
                 "configuration; to withdraw is always possible"
             )
-        if said.job is not None:
-            self._must_own(caller, self._job(said.job))
-        hold_ms = None if said.hold_s is None else round(said.hold_s * 1000)
-        until_ms = self._parts.book.say(caller.name, said.job, tuple(said.kinds.items()), hold_ms)
-        message = _came_of(caller, said, until_ms)
-        return to_row(Consented(outcome="done", message=message, rows=self._after(said.job)))
+        if reply.job is not None:
+            self._must_own(caller, self._job(reply.job))
+        hold_ms = None if reply.hold_s is None else round(reply.hold_s * 1000)
+        until_ms = self._parts.book.say(caller.name, reply.job, tuple(reply.kinds.items()), hold_ms)
+        message = _came_of(caller, reply, until_ms)
+        return to_row(Consented(outcome="done", message=message, rows=self._after(reply.job)))
 
     def _after(self, job: JobId | None) -> tuple[Consent, ...]:
         if job is None:
             return ()
         words, now_ms = self._parts.book.words(), self._parts.clock.now_ms()
         result = self._job(job)
-        return tuple(_row(result, held) for held in holding(result, words, now_ms))
+        return tuple(_row(result, consent) for consent in holding(result, words, now_ms))
 
     def _jobs(self) -> Sequence["Job"]:
         """Every job that runs or waits, as it is without its owner's later words."""
@@ -153,42 +153,42 @@ class Consenting:
         return self._engine.do(step, intent) if why is None else Stale(found=why)
 
 
-def sentence(held: Sequence[Held]) -> str:
+def sentence(consents: Sequence[Held]) -> str:
     """What a job's owner allows, in a sentence for people. Pure."""
-    allowed = [each.kind.value for each in held if each.allowed]
-    own = [each for each in held if each.origin is Origin.OWNER]
-    said = (
+    allowed = [each.kind.value for each in consents if each.allowed]
+    own = [each for each in consents if each.origin is Origin.OWNER]
+    lead = (
         f"It may be disturbed by: {', '.join(allowed)}" if allowed else "Nothing may be done to it by itself"
     )
     refused = [each.kind.value for each in own if not each.allowed]
     tail = f"; its owner withdrew {', '.join(refused)}" if refused else ""
-    return f"{said}{tail} (`fallow consent`)."
+    return f"{lead}{tail} (`fallow consent`)."
 
 
 def _may_see(caller: Caller, job: "Job") -> bool:
     return caller.role is Role.OPERATOR or caller.name == job.user
 
 
-def _row(job: "Job", held: Held) -> Consent:
+def _row(job: "Job", consent: Held) -> Consent:
     return Consent(
         job=job.id,
         name=job.name,
         user=job.user,
-        kind=held.kind.value,
-        allowed=held.allowed,
-        origin=held.origin.value,
-        for_all=held.for_all,
-        said_ms=held.at_ms,
-        until_ms=held.until_ms,
+        kind=consent.kind.value,
+        allowed=consent.allowed,
+        origin=consent.origin.value,
+        for_all=consent.for_all,
+        said_ms=consent.at_ms,
+        until_ms=consent.until_ms,
     )
 
 
-def _came_of(caller: Caller, said: OwnWord, until_ms: int | None) -> str:
-    whose = f"all jobs of {caller.name}" if said.job is None else said.job
+def _came_of(caller: Caller, reply: OwnWord, until_ms: int | None) -> str:
+    whose = f"all jobs of {caller.name}" if reply.job is None else reply.job
     parts: list[str] = []
-    for word, wanted in (("allowed", True), ("withdrawn", False), ("left to the site's word", None)):
-        named = [kind.value for kind, allowed in said.kinds.items() if allowed is wanted]
-        parts += [f"{word}: {', '.join(named)}"] if named else []
+    for outcome, value in (("allowed", True), ("withdrawn", False), ("left to the site's word", None)):
+        named = [kind.value for kind, allowed in reply.kinds.items() if allowed is value]
+        parts += [f"{outcome}: {', '.join(named)}"] if named else []
     until = ""
     if until_ms is not None:
         until = f", until {datetime.fromtimestamp(until_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"

@@ -66,8 +66,8 @@ class Work:
 
     def _step(self, n: int) -> StepOutcome:
         outcome = self.outcomes.get(n)
-        said, message = (None, "") if outcome is None else spoken(outcome)
-        return StepOutcome(n=n, action=self.begun.get(n), outcome=said, message=message)
+        note, message = (None, "") if outcome is None else spoken(outcome)
+        return StepOutcome(n=n, action=self.begun.get(n), outcome=note, message=message)
 
 
 class Applying:

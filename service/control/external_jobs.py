@@ -275,8 +275,8 @@ def _why_away(
 ) -> str | None:
     """Why a paused job cannot come back to its GPUs; ``None``: nothing is known to be in its way."""
     gpus = checkpoint.paused.gpus
-    held = _held_one(placements, gpus)
-    taken = held or next(
+    holder = _held_one(placements, gpus)
+    occupant = holder or next(
         (
             uuid
             for uuid in gpus
@@ -284,11 +284,11 @@ def _why_away(
         ),
         None,
     )
-    if taken is None:
+    if occupant is None:
         return None
-    if held is None and state.gpus[taken].telemetry is Telemetry.UNKNOWN:
-        return f"it can only come back to {taken}, and that was not measured of late: it may be in use"
-    return f"it can only come back to {taken}, and that is in use"
+    if holder is None and state.gpus[occupant].telemetry is Telemetry.UNKNOWN:
+        return f"it can only come back to {occupant}, and that was not measured of late: it may be in use"
+    return f"it can only come back to {occupant}, and that is in use"
 
 
 def _is_free_of_others(checkpoint: Checkpoint, uuid: GpuUuid, look: Snapshot | None) -> bool:
@@ -315,8 +315,8 @@ def _held_one(placements: "Mapping[JobId, Placement]", gpus: Sequence[GpuUuid]) 
     return next((uuid for uuid in gpus if uuid in uuids), None)
 
 
-def _input_ms(seen: Seen) -> int | None:
-    tty = tty_of(seen.pid, seen.started_ms)
+def _input_ms(process: Seen) -> int | None:
+    tty = tty_of(process.pid, process.started_ms)
     terminal = terminal_of(tty) if tty else None
     return None if terminal is None else terminal.input_ms
 

@@ -154,7 +154,7 @@ class ControlInterface(Protocol):
     def consents(self, caller: Caller, job: JobId | None) -> list[Row]:
         """What owners allow with one job, or with the caller's own; an operator's: with all."""
 
-    def consent(self, caller: Caller, said: OwnWord) -> Row:
+    def consent(self, caller: Caller, reply: OwnWord) -> Row:
         """Take an owner's word about own jobs."""
 
     def queue(self, caller: Caller, limit: int) -> Listed:

@@ -258,9 +258,9 @@ class JobCommands:
         """What owners allow with one job, or with the caller's own; an operator's: with all."""
         return self._organs.consents.rows(caller, job)
 
-    def consent(self, caller: Caller, said: OwnWord) -> Row:
+    def consent(self, caller: Caller, reply: OwnWord) -> Row:
         """Take an owner's word about own jobs; what rests on it is decided anew at once."""
-        answer = self._organs.consents.say(caller, said)
+        answer = self._organs.consents.say(caller, reply)
         self._organs.loop.wake()
         return answer
 
@@ -364,11 +364,11 @@ class JobCommands:
             raise WrongState(row["message"])
         return row
 
-    def _turned(self, caller: Caller, step: Pause | Resume, turn: "Turn", said: str) -> Row:
+    def _turned(self, caller: Caller, step: Pause | Resume, turn: "Turn", message: str) -> Row:
         """An order that needs no launcher: only the entry changes."""
         organs = self._organs
         number = organs.journal.intends(organs.clock.now_ms(), step, f"user {caller.name}")
-        result: Outcome = Done(note=said)
+        result: Outcome = Done(note=message)
         try:
             self._register.change(step.job, turn)
         except Refused as error:

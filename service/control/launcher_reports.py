@@ -52,19 +52,19 @@ class LauncherReports:
         """Take a word on this entry. Blocks only when something changed."""
         lets_go = set(leased(entry)) - set(report.gpus) or report.exit_reason is not None
         in_doubt = bool(lets_go and leased(entry) and self._eyes.living(entry))
-        self._register.report(entry.id, self._as_taken(caller, entry, report), in_doubt=in_doubt)
+        self._register.report(entry.id, self._accepted(caller, entry, report), in_doubt=in_doubt)
 
     def take_sign(self, caller: "Caller", entry: JobRecord, report: Report) -> bool:
         """The same for a word that says nothing new; false: ``take`` has to. Never blocks."""
         if not self._peers.knows(caller, entry, report):
             return False
-        return self._register.heard_again(entry.id, self._as_taken(caller, entry, report)) is not None
+        return self._register.heard_again(entry.id, self._accepted(caller, entry, report)) is not None
 
     def is_launcher(self, caller: "Caller", entry: JobRecord) -> bool:
         """Whether the kernel says that the caller is the job's launcher."""
         return self._peers.is_launcher(caller, entry)
 
-    def _as_taken(self, caller: "Caller", entry: JobRecord, report: Report) -> Report:
+    def _accepted(self, caller: "Caller", entry: JobRecord, report: Report) -> Report:
         """What is meant by it, within what can be; with nobody where nobody has typed for long."""
         report = self._peers.meant(caller, entry, report)
         away = report.quiet_s is not None and report.quiet_s >= self._attended_s

@@ -47,19 +47,19 @@ class Liveness:
 
     def launcher(self, entry: JobRecord) -> bool | None:
         """Whether its launcher lives; ``None`` when that cannot be told."""
-        found = entry.launcher
-        if found is None or found.node != self._node:
+        launcher = entry.launcher
+        if launcher is None or launcher.node != self._node:
             return None
-        key, stat = (found.pid, found.started_ms), self._stat(found.pid)
+        key, stat = (launcher.pid, launcher.started_ms), self._stat(launcher.pid)
         ticks = self._met.get(key)
         if ticks is not None:
             if stat is not None and stat.started_ticks == ticks:
                 return True
             del self._met[key]
             return False
-        if stat is None or not is_same_start(self._dated(stat), found.started_ms):
+        if stat is None or not is_same_start(self._dated(stat), launcher.started_ms):
             return None
-        if not self._is_own(found.pid, entry):
+        if not self._is_own(launcher.pid, entry):
             return None
         self._meet(key, stat.started_ticks)
         return True

@@ -91,7 +91,7 @@ class ActingLoop:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="acting", daemon=True)
-        self._unlisten = parts.register.listen(self._heard)
+        self._unlisten = parts.register.listen(self._on_change)
         self.waits: Mapping[JobId, Wait] = {}
         self.state: ClusterState | None = None
         """The world that the newest cycle saw."""
@@ -221,7 +221,7 @@ class ActingLoop:
             raise Interrupted
         return self._parts.halted()
 
-    def _heard(self, before: JobRecord | None, after: JobRecord) -> None:
+    def _on_change(self, before: JobRecord | None, after: JobRecord) -> None:
         if before is None or matters(before, after):
             self._woken.set()
 

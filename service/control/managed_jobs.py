@@ -82,11 +82,14 @@ class ManagedJobs:
             return state
         open_ones = self._book.open()
         moving = {each.asked.job for each in open_ones if each.outcome is None}
-        jobs = {id: self._told(job, moving) if is_slurms(id) else job for id, job in state.jobs.items()}
+        jobs = {
+            id: self._with_manager_state(job, moving) if is_slurms(id) else job
+            for id, job in state.jobs.items()
+        }
         placements = dict(state.placements)
         for act in open_ones:
             if act.holds and self._still_holds(act):
-                jobs[act.asked.job] = self._told(self._held(act, state), moving)
+                jobs[act.asked.job] = self._with_manager_state(self._held(act, state), moving)
                 placements.pop(act.asked.job, None)  # measured before it left
         return replace(state, jobs=jobs, placements=placements)
 
@@ -96,8 +99,8 @@ class ManagedJobs:
         Its owner's own order is a yes; a no of `fallow consent` goes before everything else.
         """
         id, user = job.holder.job, job.holder.user
-        known = Job(id=id, project=ProjectName(""), user=user)
-        consent = in_force(self._parts.words(), known, self._clock.now_ms()).get(Kind.PAUSE)
+        stand_in = Job(id=id, project=ProjectName(""), user=user)
+        consent = in_force(self._parts.words(), stand_in, self._clock.now_ms()).get(Kind.PAUSE)
         ordered = user is not None and self._parts.actor_of(intent) == f"user {user}"
         if ordered or (consent is not None and consent.allowed and self._consent.owners):
             return None
@@ -118,7 +121,7 @@ class ManagedJobs:
 
         return prepare
 
-    def _told(self, job: Job, moving: set[JobId]) -> Job:
+    def _with_manager_state(self, job: Job, moving: set[JobId]) -> Job:
         """The job with what its manager's newest look says of it."""
         shown, cannot = self.engine.shown(job.id), self.engine.can(job.id)
         if job.id in moving:

@@ -164,9 +164,9 @@ class Membership:
     def _groups(self, user: str, uid: int | None) -> frozenset[str]:
         """The account's groups with their sign; none for a name that is another uid's on this machine."""
         now_s = time.monotonic()
-        kept = self._kept.get(user)
-        if kept is not None and now_s - kept[0] < KEPT_S:
-            return kept[1]
+        cached = self._kept.get(user)
+        if cached is not None and now_s - cached[0] < KEPT_S:
+            return cached[1]
         is_theirs = uid is not None and (uid_of(user) == uid or whose_uid(uid) == user)
         result = (
             frozenset(f"{GROUP_SIGN}{each}" for each in self._groups_of(user)) if is_theirs else frozenset()

@@ -64,8 +64,8 @@ class MemoryWatchdog:
         entries = self._register.entries().values()
         paused = {each.id for each in entries if each.state is JobState.PAUSED}
         snapshot = self._snapshot()
-        held = holdings(snapshot.process_samples, dict(snapshot.owners))
-        watched = watch(draws(state, entries, held), before, self._clock.now_ms(), paused)
+        holders = holdings(snapshot.process_samples, dict(snapshot.owners))
+        watched = watch(draws(state, entries, holders), before, self._clock.now_ms(), paused)
         self._noted = watched.noted
         for step in watched.steps:
             stopped = self._halted() is not None

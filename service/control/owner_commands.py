@@ -32,8 +32,8 @@ class Ordered:
 
     def row(self) -> Row:
         """As the API says it."""
-        word, message = said(self.outcome)
-        return to_row(made.Done(action=self.action, outcome=word, message=message))
+        note, message = said(self.outcome)
+        return to_row(made.Done(action=self.action, outcome=note, message=message))
 
 
 class Orders:
@@ -63,10 +63,10 @@ class Orders:
             raise
         return self.note(number, result)
 
-    def note(self, number: int, found: Outcome) -> Ordered:
+    def note(self, number: int, outcome: Outcome) -> Ordered:
         """Write down what came of an order."""
-        self._journal.came_of(self._clock.now_ms(), number, found)
-        return Ordered(action=number, outcome=found)
+        self._journal.came_of(self._clock.now_ms(), number, outcome)
+        return Ordered(action=number, outcome=outcome)
 
 
 def said(outcome: Outcome) -> tuple[str, str]:

@@ -78,10 +78,10 @@ class PeerProcesses:
 
     def knows(self, caller: Caller, entry: JobRecord, report: Report) -> bool:
         """Whether ``meant`` need not look for any process."""
-        known = self._known.get(entry.id)
+        claim = self._known.get(entry.id)
         reported = (report.launcher, report.pids)
         return caller.pid is None or (
-            known is not None and (known.peer, known.told) == (caller.pid, reported)
+            claim is not None and (claim.peer, claim.told) == (caller.pid, reported)
         )
 
     def _look(self, peer: int, report: Report) -> tuple[Launcher, tuple[int, ...]]:

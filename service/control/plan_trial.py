@@ -52,9 +52,9 @@ def trial(parts: TrialDependencies) -> Row:
     for n, step in enumerate(plan.steps, start=1):
         engine, preview = parts.preview(step)
         refusal = refused.get(step) or parts.against(step)
-        taken = dry.do(step) if refusal is None else Stale(found=refusal)
+        attempt = dry.do(step) if refusal is None else Stale(found=refusal)
         effects = None
-        match taken, preview:
+        match attempt, preview:
             case Stale(found=message), _:
                 outcome = "stale" if refusal is None else "refused"
             case _, Stale(found=message):

@@ -74,7 +74,9 @@ class Records:
         """Settle what a crash or a full disk left open; at the start and before every cycle. Blocks."""
         settled = self._settling.settle()
         for deed, how in settled:
-            log.warning("action %d (%s %s) is settled: %s, %s", deed.number, deed.verb, deed.job, *_said(how))
+            log.warning(
+                "action %d (%s %s) is settled: %s, %s", deed.number, deed.verb, deed.job, *_result_text(how)
+            )
         return settled
 
     def file(self, cycle: "Cycle", limits: Limits) -> None:
@@ -118,5 +120,5 @@ def open_books(
     return Records(store, clock, switch, entry_of, found, by_launcher=by_launcher, known=known)
 
 
-def _said(how: Recovery) -> tuple[str, str]:
+def _result_text(how: Recovery) -> tuple[str, str]:
     return how.result.value, how.found

@@ -30,27 +30,29 @@ MASKS_KEPT = 2_048
 """Masking a long command takes a millisecond, and lists are asked for again every few seconds."""
 
 
-def unfit(wanted: Submission, inner_projects: frozenset[str] = frozenset()) -> str | None:
+def unfit(submission: Submission, inner_projects: frozenset[str] = frozenset()) -> str | None:
     """Why a submission can never be a job, and what would be right; ``None`` when it can. Pure."""
-    if not wanted.command:
+    if not submission.command:
         return "a job needs a command; write it after `--`"
-    if not wanted.project:
+    if not submission.project:
         return "a job needs a project; name one with --project"
-    if wanted.project in inner_projects:
-        return f"{wanted.project} has projects below it, and jobs belong to those; name one with --project"
-    if not 1 <= wanted.min_gpus <= wanted.max_gpus:
-        return f"{wanted.min_gpus} to {wanted.max_gpus} GPUs: at least 1, the smaller number first"
-    if not 0 < wanted.share <= 1:
-        return f"a share of {wanted.share:g} of a GPU: above 0 and at most 1"
-    if wanted.memory_bytes is not None and wanted.memory_bytes <= 0:
-        return f"{wanted.memory_bytes} bytes of memory: leave it out when it is not known"
-    if wanted.limit_s is not None and wanted.limit_s <= 0:
-        return f"a time limit of {wanted.limit_s:g} s: leave it out when there is none"
-    if wanted.background and wanted.after:
+    if submission.project in inner_projects:
+        return (
+            f"{submission.project} has projects below it, and jobs belong to those; name one with --project"
+        )
+    if not 1 <= submission.min_gpus <= submission.max_gpus:
+        return f"{submission.min_gpus} to {submission.max_gpus} GPUs: at least 1, the smaller number first"
+    if not 0 < submission.share <= 1:
+        return f"a share of {submission.share:g} of a GPU: above 0 and at most 1"
+    if submission.memory_bytes is not None and submission.memory_bytes <= 0:
+        return f"{submission.memory_bytes} bytes of memory: leave it out when it is not known"
+    if submission.limit_s is not None and submission.limit_s <= 0:
+        return f"a time limit of {submission.limit_s:g} s: leave it out when there is none"
+    if submission.background and submission.after:
         return "a background job is given no GPU, and starts after nobody: leave --after or --background out"
-    if wanted.grace_s < 0 or wanted.restarts < 0:
+    if submission.grace_s < 0 or submission.restarts < 0:
         return "a grace and a number of restarts are 0 or more"
-    if wanted.mobility is Elasticity.CHECKPOINTS and not wanted.checkpoint_signal:
+    if submission.mobility is Elasticity.CHECKPOINTS and not submission.checkpoint_signal:
         return "a job that checkpoints says on which signal; name it with --checkpoint-signal"
     return None
 
@@ -88,10 +90,10 @@ def fits(entry: JobRecord, which: Which) -> bool:
     )
 
 
-def explained(entry: JobRecord, wait: Wait | None, held: Terms | None = None) -> tuple[str, ...]:
+def explained(entry: JobRecord, wait: Wait | None, terms: Terms | None = None) -> tuple[str, ...]:
     """Sentences for people on why the job stands where it stands, and on which terms it holds GPUs. Pure.
 
-    ``held`` are the terms that it would get now: what its lease says goes before.
+    ``terms`` are those that it would get now: what its lease says goes before.
     """
     lines = [f"It is {entry.state.value}" + (f": {entry.message}." if entry.message else ".")]
     if wait is not None:
@@ -102,7 +104,7 @@ def explained(entry: JobRecord, wait: Wait | None, held: Terms | None = None) ->
         named = ", ".join(f"{name}={value}" for name, value in entry.next_launch)
         lines.append(f"It is launched with {named} next time.")
     settings = getattr(entry.directive, "settings", ())
-    lines += _on_terms(entry, held)
+    lines += _on_terms(entry, terms)
     if settings:
         named = ", ".join(f"{name}={value}" for name, value in settings)
         lines.append(f"The settings of its lease: {named}.")
@@ -163,28 +165,28 @@ def _cut(command: tuple[str, ...], chars: int) -> tuple[str, ...]:
     if sum(map(len, command)) <= chars:
         return command
     words: list[str] = []
-    for word in command:
+    for argument in command:
         if chars <= 0:
             return (*words, "\u2026")
-        words.append(word if len(word) <= chars else f"{word[:chars]}\u2026")
-        chars -= len(word)
+        words.append(argument if len(argument) <= chars else f"{argument[:chars]}\u2026")
+        chars -= len(argument)
     return tuple(words)
 
 
-def plan_row(kept: PendingPlan) -> Row:
+def plan_row(pending: PendingPlan) -> Row:
     """A kept plan and its steps, numbered from 1."""
     return to_row(
         control.Plan(
-            plan=kept.number,
-            as_of_ms=kept.as_of_ms,
-            state=kept.standing.value,
-            steps=tuple(_step(at, each) for at, each in enumerate(kept.proposal.steps, start=1)),
-            refused=tuple(refusal(each) for each in kept.proposal.refused),
-            settled_ms=kept.settled_ms,
-            settled_by=kept.settled_by,
-            because=kept.because,
-            snoozed_ms=kept.snoozed_ms,
-            apply=f"fallow apply {kept.number} --yes" if kept.standing is Standing.WAITING else None,
+            plan=pending.number,
+            as_of_ms=pending.as_of_ms,
+            state=pending.standing.value,
+            steps=tuple(_step(at, each) for at, each in enumerate(pending.proposal.steps, start=1)),
+            refused=tuple(refusal(each) for each in pending.proposal.refused),
+            settled_ms=pending.settled_ms,
+            settled_by=pending.settled_by,
+            because=pending.because,
+            snoozed_ms=pending.snoozed_ms,
+            apply=f"fallow apply {pending.number} --yes" if pending.standing is Standing.WAITING else None,
         )
     )
 

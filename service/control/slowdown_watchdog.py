@@ -97,7 +97,7 @@ class SlowdownWatchdog:
         now = ways(cycle.state, running)
         self._count(now, entries)
         for couple in couples(running, now):
-            pair = self._known(couple, cycle.state)
+            pair = self._pair_of(couple, cycle.state)
             if pair is not None:
                 self._see_to(pair, cycle)
         if cycle.halt is None:
@@ -130,7 +130,7 @@ class SlowdownWatchdog:
                         self._alone.setdefault(job, speed)
         return self._pairs
 
-    def _known(self, couple: Couple, state: "ClusterState") -> Pair | None:
+    def _pair_of(self, couple: Couple, state: "ClusterState") -> Pair | None:
         """The pair, noted when it is first seen; ``None`` when no pack has put them there."""
         pairs = self._open()
         if couple in pairs or couple in self._strange:
@@ -170,9 +170,9 @@ class SlowdownWatchdog:
         One that is not settled yet was carried out all the same: they are together, by the register.
         """
         for deed in self._journal.deeds(0, job=job):
-            step, stood, settled = deed.step, deed.stood, deed.result in (Result.DONE, None)
-            if isinstance(step, Move) and step.action is ActionClass.PACK and stood is not None and settled:
-                return step.gpus != stood.gpus
+            step, before, settled = deed.step, deed.stood, deed.result in (Result.DONE, None)
+            if isinstance(step, Move) and step.action is ActionClass.PACK and before is not None and settled:
+                return step.gpus != before.gpus
         return None
 
     def _see_to(self, pair: Pair, cycle: "Cycle") -> None:

@@ -86,27 +86,29 @@ def waits(
 
 
 def in_line(
-    known: Mapping[JobId, Wait], entries: Mapping[JobId, JobRecord]
+    reasons: Mapping[JobId, Wait], entries: Mapping[JobId, JobRecord]
 ) -> Iterator[tuple[JobRecord, Wait]]:
     """The queue as the last cycle left it, then those who came since; no further than it is read."""
     last = 0
-    for job, wait in known.items():
+    for job, wait in reasons.items():
         entry = entries.get(job)
         if entry is not None and stands(entry):
             last = wait.place
             yield entry, wait
-    new = [entry for job, entry in entries.items() if job not in known and stands(entry)]
+    new = [entry for job, entry in entries.items() if job not in reasons and stands(entry)]
     of = last + len(new)
     for at, entry in enumerate(new, start=last + 1):
         yield entry, Wait(place=at, of=of, waits_for=entry.message or NOT_LOOKED)
 
 
-def wait_of(entry: JobRecord, known: Mapping[JobId, Wait], entries: Mapping[JobId, JobRecord]) -> Wait | None:
+def wait_of(
+    entry: JobRecord, reasons: Mapping[JobId, Wait], entries: Mapping[JobId, JobRecord]
+) -> Wait | None:
     """Where an entry stands in that queue; ``None`` when it does not wait."""
     if not stands(entry):
         return None
-    result = known.get(entry.id)
-    return result or next((wait for each, wait in in_line(known, entries) if each.id == entry.id), None)
+    result = reasons.get(entry.id)
+    return result or next((wait for each, wait in in_line(reasons, entries) if each.id == entry.id), None)
 
 
 def _unmeasured(cycle: "Cycle") -> str:

@@ -58,33 +58,33 @@ def answers_of(client: "Client") -> Answers:
     return Answers(gpus=gpus, measured=gpus - unknown, sources=tuple(_sources(components, lasting)))
 
 
-def lines(found: Answers) -> list[str]:
+def lines(answers: Answers) -> list[str]:
     """The same in words: what each source answered, then how many GPUs are measured. Pure."""
     lines_of_answer = []
-    for source in found.sources:
+    for source in answers.sources:
         listing = "; ".join(source.reasons[:MOST_REASONS])
         more = len(source.reasons) - MOST_REASONS
         also = f"; and {more} more" if more > 0 else ""
         lines_of_answer.append(f"{source.name}: {listing or 'answers'}{also}")
-    if found.measured == found.gpus:
-        return [*lines_of_answer, f"{text.some_gpus(found.gpus)} measured"]
-    return [*lines_of_answer, f"{text.gpus(found.measured)} of {text.some_gpus(found.gpus)} measured"]
+    if answers.measured == answers.gpus:
+        return [*lines_of_answer, f"{text.some_gpus(answers.gpus)} measured"]
+    return [*lines_of_answer, f"{text.gpus(answers.measured)} of {text.some_gpus(answers.gpus)} measured"]
 
 
-def findings(found: Answers) -> Iterator[Finding]:
+def findings(answers: Answers) -> Iterator[Finding]:
     """A row of ``fallow doctor`` for each source. Pure."""
-    for source in found.sources:
+    for source in answers.sources:
         verdict = (
             Verdict.TROUBLE if not source.is_read else Verdict.LIMITED if source.reasons else Verdict.GOOD
         )
         yield Finding(
             subject=source.name, verdict=verdict, found="; ".join(source.reasons) or "the service reads it"
         )
-    silent = found.gpus and not found.measured
+    silent = answers.gpus and not answers.measured
     yield Finding(
         subject="measured",
-        verdict=Verdict.TROUBLE if silent or not found.gpus else Verdict.GOOD,
-        found=lines(found)[-1],
+        verdict=Verdict.TROUBLE if silent or not answers.gpus else Verdict.GOOD,
+        found=lines(answers)[-1],
     )
 
 

@@ -193,7 +193,7 @@ def service(data: Path) -> Iterator[Finding]:
         with connect(data) as client:
             health = client.health()
             remark = f", {health.remark}" if health.remark else ""
-            found = (
+            status = (
                 f"{announcement.url}, process {announcement.pid}, "
                 f"version {health.version}: {health.status}{remark}"
             )
@@ -201,7 +201,7 @@ def service(data: Path) -> Iterator[Finding]:
             yield Finding(
                 subject="service",
                 verdict=Verdict.GOOD if well else Verdict.TROUBLE,
-                found=found,
+                found=status,
                 advice="" if well else str(health.reason),
             )
             yield from answers.findings(answers.answers_of(client))

@@ -51,7 +51,7 @@ def terminals(config: "Config") -> Finding:
     return terminals_found(find(), on=config.foreign.terminals, uid=os.geteuid(), groups=os.getgroups())
 
 
-def terminals_found(found: "tuple[Terminal, ...]", *, on: bool, uid: int, groups: list[int]) -> Finding:
+def terminals_found(logins: "tuple[Terminal, ...]", *, on: bool, uid: int, groups: list[int]) -> Finding:
     """What those terminals mean for telling. Looks at each one's group."""
     if not on:
         return Finding(
@@ -59,11 +59,11 @@ def terminals_found(found: "tuple[Terminal, ...]", *, on: bool, uid: int, groups
             verdict=Verdict.ABSENT,
             found="switched off by foreign.terminals: nobody is told on a terminal",
         )
-    if not found:
+    if not logins:
         return Finding(subject="terminals", verdict=Verdict.ABSENT, found="nobody is logged in at a terminal")
-    open_ones = [each for each in found if each.takes_messages]
+    open_ones = [each for each in logins if each.takes_messages]
     ours = [each for each in open_ones if _may_write(each, uid, groups)]
-    sentence = f"{len(found)} in use, {len(open_ones)} accept messages, {len(ours)} can be written from here"
+    sentence = f"{len(logins)} in use, {len(open_ones)} accept messages, {len(ours)} can be written from here"
     if len(ours) < len(open_ones):
         advice = "run the service as root, or in the group that owns the terminals (tty)"
         return Finding(subject="terminals", verdict=Verdict.LIMITED, found=sentence, advice=advice)
@@ -119,10 +119,12 @@ def checkpoint_found(host: "Host", *, on: bool) -> Finding:
             found=f"{sentence}; switched off",
             advice="checkpoint = true under [foreign] lets Fallow pause jobs that it did not launch",
         )
-    told = TOLD_TO_FAIL.get(host.driver_major or 0)
-    if told is not None:
-        sentence = f"{sentence}; foreign.drivers allows {host.driver_major}, of which was reported: {told}"
-    good = host.uid == 0 and told is None
+    failures = TOLD_TO_FAIL.get(host.driver_major or 0)
+    if failures is not None:
+        sentence = (
+            f"{sentence}; foreign.drivers allows {host.driver_major}, of which was reported: {failures}"
+        )
+    good = host.uid == 0 and failures is None
     return Finding(subject="checkpoint", verdict=Verdict.GOOD if good else Verdict.LIMITED, found=sentence)
 
 

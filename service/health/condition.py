@@ -92,14 +92,14 @@ def verdict(
     if status == "starting":
         return status, reason
     reason_shown = reason if status == "degraded" else None
-    bad = [each.sentence for each in components if each.state.is_bad and not _is_told(each, reason_shown)]
+    bad = [each.sentence for each in components if each.state.is_bad and not _is_named_in(each, reason_shown)]
     if not bad:
         return status, reason
     return "degraded", "; ".join([*([] if reason_shown is None else [reason_shown]), *bad])
 
 
-def _is_told(component: Component, told: str | None) -> bool:
-    return told is not None and component.reason is not None and component.reason in told
+def _is_named_in(component: Component, reason: str | None) -> bool:
+    return reason is not None and component.reason is not None and component.reason in reason
 
 
 def _by_condition(condition: Condition, now_ms: int) -> tuple[Status, str | None]:

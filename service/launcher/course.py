@@ -68,7 +68,7 @@ def wakes_s(course: StateMachine) -> float | None:
 def _happened(course: StateMachine, event: model.Event, now_s: float) -> Transition:
     match event:
         case model.NewCommand(directive=command):
-            return _told(course, command, now_s)
+            return _commanded(course, command, now_s)
         case model.Signalled(number=number):
             return _signalled(course, number, now_s)
         case model.Resubmitted(text=text):
@@ -98,7 +98,7 @@ def _happened(course: StateMachine, event: model.Event, now_s: float) -> Transit
 # -- directives --------------------------------------------------------------------------------------------
 
 
-def _told(course: StateMachine, command: Command, now_s: float) -> Transition:
+def _commanded(course: StateMachine, command: Command, now_s: float) -> Transition:
     pending = course.queue if course.doing is None else (course.doing, *course.queue)
     if command.number <= max(course.acknowledged, *(each.number for each in pending), 0):
         return Transition(course=course)

@@ -135,7 +135,7 @@ class Supervisor:
                 _reap()
             return (AllEnded(guard_died=True),)
         *lines, self._partial = (self._partial + came).split(b"\n")
-        return tuple(news for line in lines if (news := self._heard(json.loads(line))) is not None)
+        return tuple(news for line in lines if (news := self._news_of(json.loads(line))) is not None)
 
     def close(self) -> None:
         """Let the guard go; blocks until nothing lives below it and it has ended."""
@@ -143,7 +143,7 @@ class Supervisor:
         if self._guard.wait() != 0 and self._guard_pid is not None:  # the keeper was killed
             _await(self._guard_pid)
 
-    def _heard(self, event: dict[str, object]) -> News | None:
+    def _news_of(self, event: dict[str, object]) -> News | None:
         match event:
             case {"guard": int(pid)}:
                 self._guard_pid = pid

@@ -269,8 +269,8 @@ class Link:
             self._is_lost = False
             self._say(Reconnected())
 
-    def _say(self, word: Word) -> None:
-        self._words.append(word)
+    def _say(self, message: Word) -> None:
+        self._words.append(message)
         try:
             os.write(self._wake, b".")
         except OSError:

@@ -135,8 +135,8 @@ def address_of(receiver: str, config: DeliveryConfig, environment: Mapping[str, 
     if "://" in receiver:
         return _filled(receiver, variables)
     route, _, place = receiver.rpartition("#")
-    found = config.routes.get(route, ())
-    addresses = {str(number): address for number, address in enumerate(found)}
+    channels = config.routes.get(route, ())
+    addresses = {str(number): address for number, address in enumerate(channels)}
     if place not in addresses:
         choices = ", ".join(config.routes) or "none is configured"
         name = route or receiver

@@ -225,11 +225,11 @@ class Undelivered:
     def now(self) -> tuple[int, float | None]:
         """How many, and how many seconds the oldest has waited; ``None`` where there is none."""
         now_ms = self._clock.now_ms()
-        found = self._found
-        if found is None or abs(now_ms - found[0]) > LOOKED_MS:
+        counts = self._found
+        if counts is None or abs(now_ms - counts[0]) > LOOKED_MS:
             times = [each.made_ms for each in glimpses(self._outbox, "") if each.standing.next_ms is not None]
-            found = self._found = (now_ms, len(times), min(times, default=None))
-        _, count, oldest_ms = found
+            counts = self._found = (now_ms, len(times), min(times, default=None))
+        _, count, oldest_ms = counts
         return count, None if oldest_ms is None else max(now_ms - oldest_ms, 0) / 1000
 
 

@@ -95,9 +95,9 @@ def _schemas(target: "NotifyBase") -> frozenset[str]:
 _FORMATS = {Body.HTML: "html", Body.MARKDOWN: "markdown", Body.TEXT: "text"}
 
 
-def _pass_over(target: "NotifyBase", kept: Path) -> None:
+def _pass_over(target: "NotifyBase", ids_file: Path) -> None:
     """Have the library ask here who has taken the message, and say here who does, receiver by receiver."""
-    ids = set(kept.read_text().split()) if kept.exists() else set()
+    ids = set(ids_file.read_text().split()) if ids_file.exists() else set()
 
     def slot(key: object, per_message: bool) -> str:
         return hashlib.sha256(repr(target._slot(key, per_message)).encode()).hexdigest()
@@ -109,7 +109,7 @@ def _pass_over(target: "NotifyBase", kept: Path) -> None:
         if type(key) is object:  # the library's mark for a whole piece has no name that lasts
             return
         ids.add(slot(key, per_message))
-        with kept.open("a") as file:
+        with ids_file.open("a") as file:
             file.write(f"{slot(key, per_message)}\n")
             file.flush()
             os.fsync(file.fileno())

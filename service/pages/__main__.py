@@ -50,8 +50,8 @@ def _stand_before_it() -> None:
     try:
         from streamlit.web.server.starlette import starlette_server
 
-        made: Any = starlette_server
-        made.create_starlette_app = behind_guard(made.create_starlette_app)
+        module: Any = starlette_server
+        module.create_starlette_app = behind_guard(module.create_starlette_app)
     except (ImportError, AttributeError):
         import streamlit
 

@@ -136,7 +136,7 @@ def _table(scene: PageContext, gpus: pd.DataFrame, findings: pd.DataFrame) -> No
         return
     st.subheader("Each GPU now", anchor=False)
     picked = grid(
-        gpu_table(gpus, scene, _found(findings)),
+        gpu_table(gpus, scene, _kinds_by_gpu(findings)),
         hide_index=True,
         width="stretch",
         height=min(38 + 35 * len(gpus), 760),
@@ -166,7 +166,7 @@ def gpu_table(gpus: pd.DataFrame, scene: PageContext, sentences: Mapping[str, st
     return shown.assign(model=shown["model"].str.removeprefix("NVIDIA "))[list(COLUMNS)]
 
 
-def _found(findings: pd.DataFrame) -> dict[str, str]:
+def _kinds_by_gpu(findings: pd.DataFrame) -> dict[str, str]:
     """The kinds of open findings by GPU, in words."""
     kinds: dict[str, list[str]] = {}
     for row in rows(findings):

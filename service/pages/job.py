@@ -204,7 +204,7 @@ def _back(view: UrlState) -> None:
 def _one(scene: PageContext, row: "JobsRecord") -> None:
     _back(scene.view)
     acting.say_what_came()
-    st.header(_told(row), anchor=False)
+    st.header(_line(row), anchor=False)
     if (line := efficiency(row)) is not None:
         st.markdown(plain(f"{line}."))
     _facts(scene, row)
@@ -216,7 +216,7 @@ def _one(scene: PageContext, row: "JobsRecord") -> None:
     if not text.missing(row["command"]):
         st.code(str(row["command"]), language="shell", wrap_lines=True)
     idle_gaps(str(row["job"]), scene.window.from_ts)
-    _found(scene, str(row["job"]))
+    _findings(scene, str(row["job"]))
     _each_gpu(scene, str(row["job"]))
     timeline = queries.ask("job_timeline", job=row["job"], **scene.window.steps)
     if timeline.empty:
@@ -226,7 +226,7 @@ def _one(scene: PageContext, row: "JobsRecord") -> None:
     _measures(scene, timeline)
 
 
-def _told(row: "JobsRecord") -> str:
+def _line(row: "JobsRecord") -> str:
     name = plain(row["job_name"] if not text.missing(row["job_name"]) else row["job"])
     sentence = verdict(row)
     return name if sentence is None else f"{name}: {sentence}"
@@ -264,11 +264,11 @@ def _facts(scene: PageContext, row: "JobsRecord") -> None:
     patterns = queries.ask_if_kept(
         "patterns", project=scene.asked.get("project"), user=scene.asked.get("user")
     )
-    if (told := pattern_of_job(patterns, str(row["job"]))) is not None:
-        facts([("worked in the last 24 hours", told)])
+    if (pattern := pattern_of_job(patterns, str(row["job"]))) is not None:
+        facts([("worked in the last 24 hours", pattern)])
 
 
-def _found(scene: PageContext, job: str) -> None:
+def _findings(scene: PageContext, job: str) -> None:
     """What was found about the job, one message over all its GPUs."""
     findings = queries.ask("findings", **scene.asked_until_now)
     groups = messages(findings[findings["job"] == job])

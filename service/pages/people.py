@@ -236,26 +236,26 @@ def _ranked(scene: PageContext, head: "DeltaGenerator", by: str) -> None:
         if wasted.empty:
             st.caption("Nobody wasted anything in this time.")
         else:
-            told = f"{KINDS[by]} by wasted GPU-hours, the most first"
-            charted(waste_bars(wasted, scene.colours), told, wasted, f"most-wasted-{by}", numbers=told)
+            title = f"{KINDS[by]} by wasted GPU-hours, the most first"
+            charted(waste_bars(wasted, scene.colours), title, wasted, f"most-wasted-{by}", numbers=title)
     with right:
         st.subheader("Best use", anchor=False)
         _legend(scene)
-        told, best = f"{KINDS[by]} by utilization, the best first", best_used(frame, top=TOP)
-        charted(use_bars(best, scene.colours), told, best, f"best-use-{by}", numbers=told)
+        title, best = f"{KINDS[by]} by utilization, the best first", best_used(frame, top=TOP)
+        charted(use_bars(best, scene.colours), title, best, f"best-use-{by}", numbers=title)
     _table(scene, frame, by)
     _accounted(scene, by)
 
 
 def _sentence(frame: pd.DataFrame, by: str) -> str:
-    wasted, held = frame["wasted_gpu_hours"].sum(), frame["gpu_hours"].sum()
+    wasted, gpu_hours = frame["wasted_gpu_hours"].sum(), frame["gpu_hours"].sum()
     who = told_who(frame, by)
-    if not held or not wasted:
-        return f"{plain(who)} held {text.gpu_hours(held)} and wasted nothing outright"
+    if not gpu_hours or not wasted:
+        return f"{plain(who)} held {text.gpu_hours(gpu_hours)} and wasted nothing outright"
     top = frame.nlargest(3, "wasted_gpu_hours")["wasted_gpu_hours"].sum()
-    share = text.percent(wasted / held)
+    share = text.percent(wasted / gpu_hours)
     more = f"; three of them {text.percent(top / wasted)} of that" if len(frame) > 3 else ""
-    return f"{plain(who)} held {text.gpu_hours(held)} and wasted {share} of them{more}"
+    return f"{plain(who)} held {text.gpu_hours(gpu_hours)} and wasted {share} of them{more}"
 
 
 def told_who(frame: pd.DataFrame, by: str) -> str:
@@ -264,12 +264,12 @@ def told_who(frame: pd.DataFrame, by: str) -> str:
         return str(frame["name"].iloc[0])
     if by in MANAGED:
         count = int(frame["key"].notna().sum())
-        told = text.many(count, ONE[by], KINDS[by] if by == "qos" else KINDS[by].lower())
-        return f"{told} and some unknown" if count < len(frame) else told
+        count_text = text.many(count, ONE[by], KINDS[by] if by == "qos" else KINDS[by].lower())
+        return f"{count_text} and some unknown" if count < len(frame) else count_text
     column, one = ("user_name", "person") if by == "people" else ("project", "project")
     many = frame[column].nunique()
-    told = text.many(many, one, by)
-    return f"{told} and some unknown" if frame[column].isna().any() else told
+    count_text = text.many(many, one, by)
+    return f"{count_text} and some unknown" if frame[column].isna().any() else count_text
 
 
 def _legend(scene: PageContext) -> None:
@@ -355,15 +355,15 @@ def _accounted(scene: PageContext, by: str) -> None:
 
 def _habits(frame: pd.DataFrame, patterns: pd.DataFrame | None) -> None:
     """How each of those at the top of the table works, in full."""
-    told = [
+    lines = [
         (str(n), words) for n, words in zip(frame["name"], patterns_by(patterns, frame), strict=True) if words
     ]
-    if not told:
+    if not lines:
         return
     st.subheader("How they work", anchor=False)
-    definitions(told[:TOP])
-    if len(told) > TOP:
-        st.caption(f"And {len(told) - TOP} more: choose one in the table, or a filter above.")
+    definitions(lines[:TOP])
+    if len(lines) > TOP:
+        st.caption(f"And {len(lines) - TOP} more: choose one in the table, or a filter above.")
 
 
 def _filters(scene: PageContext) -> dict[str, object]:

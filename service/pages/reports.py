@@ -84,7 +84,7 @@ def _read(scene: PageContext) -> None:
     kind = scene.view.kind or FIRST
     kind = kind if kind in KINDS else FIRST
     _kinds(kind)
-    request = _wanted(scene, kind)
+    request = _request(scene, kind)
     if request is None:
         return
     window = _held_window(scene, request)
@@ -129,7 +129,7 @@ def _kinds(kind: str) -> None:
     )
 
 
-def _wanted(scene: PageContext, kind: str) -> Wanted | None:
+def _request(scene: PageContext, kind: str) -> Wanted | None:
     """Whom the report is about by the filters; ``None`` where that is to be said first, which was drawn."""
     view = scene.view
     match kind:

@@ -84,9 +84,9 @@ def may_read(person: str | None) -> May:
     return May(may=False, why=f"You are {plain(name)}; this is somebody else's.")
 
 
-def readable(given: str) -> bool:
+def readable(value: str) -> bool:
     """Whether it can be a code or a token at all: some printable ASCII without a blank."""
-    return bool(given) and given.isascii() and given.isprintable() and " " not in given
+    return bool(value) and value.isascii() and value.isprintable() and " " not in value
 
 
 def sign_in_by_address() -> None:

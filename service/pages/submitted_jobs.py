@@ -99,7 +99,7 @@ def one(stage: Stage, name: str) -> None:
         show_notice(NO_SUCH_JOB)
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.header(_told(stage, job), anchor=False)
+        st.header(_state_sentence(stage, job), anchor=False)
         ground = stand_colours(stage.colours).get(job.state, stage.colours.muted)
         st.html(tag(STANDS.get(job.state, job.state), ground, readable(ground)), width="content")
     for line in job.explain or (job.message,):
@@ -150,9 +150,9 @@ def _sentence(jobs: pd.DataFrame) -> str:
     counted = jobs["state"].value_counts()
     running, paused = int(counted.get("running", 0)), int(counted.get("paused", 0))
     waiting = max(int(counted.get("pending", 0)), len(queued()))
-    held = int(jobs["held"].sum())
+    gpus = int(jobs["held"].sum())
     parts = [
-        f"{text.count(running)} {'job runs' if running == 1 else 'jobs run'} on {text.many(held, 'GPU')}"
+        f"{text.count(running)} {'job runs' if running == 1 else 'jobs run'} on {text.many(gpus, 'GPU')}"
     ]
     parts += [f"{text.count(waiting)} {'waits' if waiting == 1 else 'wait'}"] if waiting else []
     parts += [f"{text.count(paused)} {'is' if paused == 1 else 'are'} paused"] if paused else []
@@ -165,7 +165,7 @@ def _table(stage: Stage, frame: pd.DataFrame) -> None:
     part = frame.iloc[at * PER_PAGE : (at + 1) * PER_PAGE]
     shown = part.assign(
         name=part["name"].where(part["name"].fillna("").astype(bool), part["job"]),
-        stood=[_stood(row) for row in rows(part)],
+        stood=[_state_text(row) for row in rows(part)],
         asked=[
             asked_gpus(low, high, share)
             for low, high, share in zip(part["min_gpus"], part["max_gpus"], part["share"], strict=True)
@@ -194,13 +194,13 @@ class _Standing(Protocol):
     exit_reason: str | None
 
 
-def _stood(row: "_Standing") -> str:
+def _state_text(row: "_Standing") -> str:
     if row.state == "ended" and not text.missing(row.exit_reason):
         return str(row.exit_reason)
     return STANDS.get(row.state, str(row.state))
 
 
-def _told(stage: Stage, job: JobDetail) -> str:
+def _state_sentence(stage: Stage, job: JobDetail) -> str:
     name = plain(job.name or job.job)
     match job.state:
         case "running":
@@ -214,7 +214,7 @@ def _told(stage: Stage, job: JobDetail) -> str:
         case "starting":
             return f"{name} is being started on {_devices(job)}"
         case _:
-            return f"{name} waits for {_asked(job)}"
+            return f"{name} waits for {_gpus_text(job)}"
 
 
 def _devices(job: JobDetail) -> str:
@@ -224,20 +224,20 @@ def _devices(job: JobDetail) -> str:
     return f"{many} GPU{'' if many == 1 else 's'}"
 
 
-def _asked(job: JobDetail) -> str:
+def _gpus_text(job: JobDetail) -> str:
     gpus = asked_gpus(job.submission.min_gpus, job.submission.max_gpus, job.submission.share)
     return f"{gpus} GPU" if gpus == "1" else f"{gpus} GPUs"
 
 
 def _facts(stage: Stage, job: JobDetail) -> None:
     items = [("by", job.user or "unknown"), ("project", job.project or text.NOTHING)]
-    items.append(("asked for", _asked(job)))
+    items.append(("asked for", _gpus_text(job)))
     submission = job.submission
     if submission.memory_bytes is not None:
         items.append(("memory on each", text.size(submission.memory_bytes)))
     items += [("priority", str(submission.priority))] if submission.priority else []
     items += [
-        (what, said) for what, said in (("kind", submission.kind), ("world", submission.mobility)) if said
+        (what, value) for what, value in (("kind", submission.kind), ("world", submission.mobility)) if value
     ]
     items += [("kept apart by", job.sharing)] if job.sharing != "whole" else []
     items.append(("may be paused for others", "yes" if submission.preemptible else "no"))

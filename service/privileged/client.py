@@ -166,31 +166,35 @@ class HandCheckpointer:
             drivers=self._drivers,
         )
 
-    def targets(self, seen: Sequence[Seen]) -> tuple[Target, ...]:
+    def targets(self, processes: Sequence[Seen]) -> tuple[Target, ...]:
         """The processes as they are now; those of a hand that does not answer count as gone."""
-        self._started_ms.update({each.pid: each.started_ms for each in seen})
+        self._started_ms.update({each.pid: each.started_ms for each in processes})
         try:
-            rows = self._ask({"verb": "targets", "seen": [to_tree(each) for each in seen]})["targets"]
+            rows = self._ask({"verb": "targets", "seen": [to_tree(each) for each in processes]})["targets"]
             return tuple(from_tree(Target, row) for row in rows)
         except (Unanswered, Refused, Unreadable, KeyError):
             return tuple(
                 Target(
                     pid=each.pid, memory_bytes=each.memory_bytes, uuids=each.uuids, world_size=each.world_size
                 )
-                for each in seen
+                for each in processes
             )
 
-    def pause(self, pids: Sequence[int], held: ProcessMemory, begun_ms: Begun = NOT_SAID) -> Ongoing:
+    def pause(self, pids: Sequence[int], memory: ProcessMemory, begun_ms: Begun = NOT_SAID) -> Ongoing:
         """Begin to take them off their GPUs."""
         self._started_ms.update(begun_ms)
-        return self._begin("pause", pids, held)
+        return self._begin("pause", pids, memory)
 
     def resume(
-        self, pids: Sequence[int], held: ProcessMemory, locks: Sequence[int] = (), begun_ms: Begun = NOT_SAID
+        self,
+        pids: Sequence[int],
+        memory: ProcessMemory,
+        locks: Sequence[int] = (),
+        begun_ms: Begun = NOT_SAID,
     ) -> Ongoing:
         """Begin to bring them back."""
         self._started_ms.update(begun_ms)
-        return self._begin("resume", pids, held, locks)
+        return self._begin("resume", pids, memory, locks)
 
     def look(self, pids: Sequence[int], begun_ms: Begun = NOT_SAID) -> Deed:
         """Only their states; blocks for a moment."""

@@ -117,7 +117,7 @@ class Hand:
 
     def _pause(self, request: Request, uid: int) -> Deed:
         processes = _processes(request)
-        _held(request)  # nonsense is refused; what is believed is measured below
+        _memory(request)  # nonsense is refused; what is believed is measured below
         stopped = next((path for path in self._stop_files if path.exists()), None)
         if stopped is not None:
             raise Refused(f"acting is stopped: {stopped} is there")
@@ -143,7 +143,7 @@ class Hand:
 
         The locks of GPUs that came along are kept open by whoever restores, until it is done.
         """
-        processes, requested, locks = _processes(request), _held(request), request.get(DESCRIPTORS, ())
+        processes, requested, locks = _processes(request), _memory(request), request.get(DESCRIPTORS, ())
         paused = self._journal.paused()
         for pid, started_ms in processes:
             if not any(pid == each and is_same_start(at_ms, started_ms) for each, at_ms in paused):
@@ -235,7 +235,7 @@ def _processes(request: Request) -> list[tuple[int, int]]:
     return processes
 
 
-def _held(request: Request) -> ProcessMemory:
+def _memory(request: Request) -> ProcessMemory:
     """What each process held on each GPU. Missing, nothing is known, and nothing is restored."""
     memory: dict[int, dict[GpuUuid, int]] = {}
     for pid, sizes in dict(request.get("held", {})).items():

@@ -35,11 +35,11 @@ class HandJournal:
             self._note(row)
 
     def begun(
-        self, verb: str, processes: Sequence[Process], by: int, held: ProcessMemory | None = None
+        self, verb: str, processes: Sequence[Process], by: int, memory: ProcessMemory | None = None
     ) -> int:
         """Durable when it returns; the number of the act. Raises OSError: then it must not be begun.
 
-        ``held``: what the hand measured of the processes.
+        ``memory``: what the hand measured of the processes.
         """
         with self._guard:
             number = self._number + 1
@@ -50,8 +50,8 @@ class HandJournal:
                 "processes": [list(each) for each in processes],
                 "by": by,
             }
-            if held is not None:
-                row["held"] = {str(pid): dict(sizes) for pid, sizes in held.items()}
+            if memory is not None:
+                row["held"] = {str(pid): dict(sizes) for pid, sizes in memory.items()}
             self._append(row)
             self._number = number
             self._note(row)

@@ -146,8 +146,8 @@ class RemoteWriter:
 
         if self._pages is None:
             self._pages = series.SeriesPages({"instance": socket.gethostname(), **self._config.labels})
-        found = iter(self._pages.of(page, at_ms))
-        while some := list(islice(found, SERIES_A_REQUEST)):
+        pages = iter(self._pages.of(page, at_ms))
+        while some := list(islice(pages, SERIES_A_REQUEST)):
             self._queue.append(_Waiting(body=wire.body(some), samples=len(some)))
         self._pushed_ms = at_ms
         self._make_room()
@@ -169,7 +169,7 @@ class RemoteWriter:
                 next_one = self._queue[0]
                 problem, keep = self._post(client, next_one.body)
                 if problem and keep:
-                    raise self._not_taken(problem)
+                    raise self._rejection(problem)
                 self._queue.popleft()
                 self._counts["refused" if problem else "sent"] += next_one.samples
                 refused = problem or refused
@@ -191,9 +191,9 @@ class RemoteWriter:
                 verify.load_verify_locations(cafile=config.ca_file)
             return httpx.Client(headers=headers, auth=auth, verify=verify, timeout=TIMEOUT_S, trust_env=False)
         except NoSecret as error:
-            raise self._not_taken(str(error)) from error
+            raise self._rejection(str(error)) from error
         except (OSError, ValueError) as error:
-            raise self._not_taken(f"ca_file {config.ca_file} cannot be used: {error}") from error
+            raise self._rejection(f"ca_file {config.ca_file} cannot be used: {error}") from error
 
     def _post(self, client: "httpx.Client", body: bytes) -> tuple[str, bool]:
         """What went wrong with one request, empty if nothing, and whether it is to be tried again."""
@@ -213,7 +213,7 @@ class RemoteWriter:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return on_a_line(str(error) or type(error).__name__, LONGEST_ANSWER), True
 
-    def _not_taken(self, problem: str) -> NotTaken:
+    def _rejection(self, problem: str) -> NotTaken:
         waiting = sum(each.samples for each in self._queue)
         dropped = self._counts["dropped"]
         lost = f", {dropped} were dropped for want of room" if dropped else ""

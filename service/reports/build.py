@@ -38,20 +38,20 @@ Maker = Callable[[Source, tzinfo, datetime], Report]
 
 
 def make(
-    client: Client, wanted: Wanted, made_at: datetime, begin: Callable[[Chart], None] = lambda chart: None
+    client: Client, request: Wanted, made_at: datetime, begin: Callable[[Chart], None] = lambda chart: None
 ) -> Report:
     """The report. Blocks while it asks. Raises ``BadReport`` and ``ClientError``.
 
     ``begin`` is told of charts that can be drawn already, while the rest of the report is asked for.
     """
-    if wanted.kind is ReportKind.PROJECT_WEEK and not wanted.project:
+    if request.kind is ReportKind.PROJECT_WEEK and not request.project:
         raise BadReport("a project-week is about one project: name it with --project")
-    if wanted.kind is ReportKind.MY_WEEK and not wanted.user:
+    if request.kind is ReportKind.MY_WEEK and not request.user:
         raise BadReport("a my-week is about one person: name them with --user")
-    filters = {name: value for name in ("user", "project") if (value := getattr(wanted, name))}
-    source = Source(client=client, span=wanted.span, filters=filters, begin=begin)
-    with _begun(wanted.kind, source) as ahead:
-        report = _maker(wanted.kind)(ahead, wanted.zone, made_at)
+    filters = {name: value for name in ("user", "project") if (value := getattr(request, name))}
+    source = Source(client=client, span=request.span, filters=filters, begin=begin)
+    with _begun(request.kind, source) as ahead:
+        report = _maker(request.kind)(ahead, request.zone, made_at)
     return marked(report) if client.is_simulated() else report
 
 

@@ -24,18 +24,18 @@ COLUMNS = (
 )
 
 
-def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
+def chargeback(source: Source, zone: tzinfo, now: datetime) -> Report:
     """The report; prices are those of the configuration, by GPU model. Raises ``ClientError``."""
     rows = sorted(
         source.rows("people"),
         key=lambda row: (row["project"] or "", -(row["gpu_hours"] or 0.0), row["user_name"] or ""),
     )
-    held = sum(row["gpu_hours"] or 0.0 for row in rows)
+    gpu_hours = sum(row["gpu_hours"] or 0.0 for row in rows)
     used = sum(row["used_gpu_hours"] or 0.0 for row in rows)
     costs = [cost for row in rows if (cost := row["cost"]) is not None]
     cost = sum(costs) if rows and len(costs) == len(rows) else None
     jobs = source.rows("jobs")
-    none_held = "Nobody held a GPU in this time."
+    empty = "Nobody held a GPU in this time."
     is_measured = bool(rows) or not accounted_rows(source, "user")
     most = "at most " if any_upper_bound(jobs) else ""
     return Report(
@@ -43,18 +43,20 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         title="GPU-hours and their price",
         opening=opening_of(
             source,
-            f"{text.many(len(rows), 'holder')} held {text.gpu_hours(held)} and used {most}"
+            f"{text.many(len(rows), 'holder')} held {text.gpu_hours(gpu_hours)} and used {most}"
             f"{text.gpu_hours(used)}."
             if rows
-            else none_held,
-            made_at,
+            else empty,
+            now,
             nobody_held=not rows,
         ),
         span=source.span,
         zone=zone,
         subject=source.filters.get("project"),
         figures=(
-            Figure(key="gpu_hours", label="Held", value=held if is_measured else None, measure=Measure.HOURS),
+            Figure(
+                key="gpu_hours", label="Held", value=gpu_hours if is_measured else None, measure=Measure.HOURS
+            ),
             Figure(
                 key="used_gpu_hours", label="Used", value=used if is_measured else None, measure=Measure.HOURS
             ),
@@ -70,7 +72,7 @@ def chargeback(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             *((wastes_section(jobs, "The ten largest wastes"),) if is_measured else ()),
         ),
         currency=currency_of(rows),
-        made_at=made_at,
+        made_at=now,
         notes=(
             *(
                 ()

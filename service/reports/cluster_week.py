@@ -68,7 +68,7 @@ DID_COLUMNS = (
 )
 
 
-def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
+def cluster_week(source: Source, zone: tzinfo, now: datetime) -> Report:
     """The report, of a part where the source is narrowed. Blocks while it asks. Raises ``ClientError``.
 
     What advice would have given back, and what actions did, is worked out for the whole cluster alone.
@@ -85,7 +85,7 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         title=f"The GPUs of {part}: given, used, wasted"
         if part
         else "The cluster's GPUs: given, used, wasted",
-        opening=opening_of(source, f"{sentence(head, part)}.", made_at),
+        opening=opening_of(source, f"{sentence(head, part)}.", now),
         span=source.span,
         zone=zone,
         subject=part,
@@ -109,7 +109,7 @@ def cluster_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             *(() if did is None else (_did_give_back(did),)),
         ),
         currency=head.currency,
-        made_at=made_at,
+        made_at=now,
         notes=notes_on_use(jobs),
     )
 

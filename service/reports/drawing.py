@@ -77,18 +77,18 @@ class Beside:
         return str(answer["drawn"])
 
 
-def main(asked: IO[str], told: IO[str]) -> None:
+def main(requests: IO[str], answers: IO[str]) -> None:
     """Load the engine, then answer until there are no requests any more."""
     with suppress(CannotDraw, ValueError):
         drawn(BLANK, Form.SVG)
-    for line in asked:
+    for line in requests:
         request = json.loads(line)
         try:
             answer = {"drawn": drawn(request["spec"], Form(request["form"]))}
         except (CannotDraw, ValueError) as error:
             answer = {"failed": str(error)}
-        told.write(json.dumps(answer) + "\n")
-        told.flush()
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":

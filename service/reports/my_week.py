@@ -42,36 +42,36 @@ CHANGE = "What to change"
 NOT_MEASURED = "Nobody measured what you made of your GPUs, so nothing is advised."
 
 
-def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
+def my_week(source: Source, zone: tzinfo, now: datetime) -> Report:
     """The report of the user in the source's filters. Blocks while it asks. Raises ``ClientError``."""
     user = source.filters["user"]
     head, usage, _ = head_of(source)
     jobs = job_rows(source.rows("jobs"))
-    held = held_of(jobs, utilization=head.utilization_ratio, measured=head.measured_ratio)
-    told = told_held(held, None)
-    none_held = "" if jobs else accounted.instead(accounted_rows(source, "user"), told)
-    is_known = bool(jobs) or none_held == told
+    holdings = held_of(jobs, utilization=head.utilization_ratio, measured=head.measured_ratio)
+    sentence = told_held(holdings, None)
+    empty = "" if jobs else accounted.instead(accounted_rows(source, "user"), sentence)
+    is_measured = bool(jobs) or empty == sentence
     shown = sorted(jobs, key=lambda row: -(row["gpu_hours"] or 0.0))[:SHOWN]
     return Report(
         kind=ReportKind.MY_WEEK,
         title=f"Your GPUs, {user}",
-        opening=opening_of(source, told, made_at, nobody_held=not jobs),
+        opening=opening_of(source, sentence, now, nobody_held=not jobs),
         span=source.span,
         zone=zone,
         subject=user,
-        figures=_figures(held) if is_known else (),
+        figures=_figures(holdings) if is_measured else (),
         sections=(
             *((use_section(source, usage, head, you=True),) if jobs else ()),
-            _changes(source, jobs) if is_known else Section(heading=CHANGE, sentences=(NOT_MEASURED,)),
+            _changes(source, jobs) if is_measured else Section(heading=CHANGE, sentences=(NOT_MEASURED,)),
             Section(
                 heading="Your jobs",
-                table=Table(name="jobs", columns=priced(JOBS, jobs), rows=shown, empty=none_held),
+                table=Table(name="jobs", columns=priced(JOBS, jobs), rows=shown, empty=empty),
                 sentences=(f"The {SHOWN} largest of {len(jobs)}.",) if len(jobs) > SHOWN else (),
             ),
             *accounted_section(source, "user"),
         ),
         currency=head.currency,
-        made_at=made_at,
+        made_at=now,
         notes=(
             "Only you and whoever runs the machines get these numbers from this report.",
             *notes_on_use(jobs),
@@ -79,19 +79,22 @@ def my_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
     )
 
 
-def _figures(held: Held) -> tuple[Figure, ...]:
+def _figures(holdings: Held) -> tuple[Figure, ...]:
     return (
-        Figure(key="held_gpu_hours", label="Held", value=held.held_gpu_hours, measure=Measure.HOURS),
-        Figure(key="used_gpu_hours", label="Used", value=held.used_gpu_hours, measure=Measure.HOURS),
+        Figure(key="held_gpu_hours", label="Held", value=holdings.held_gpu_hours, measure=Measure.HOURS),
+        Figure(key="used_gpu_hours", label="Used", value=holdings.used_gpu_hours, measure=Measure.HOURS),
         Figure(
-            key="wasted_gpu_hours", label="Did nothing", value=held.wasted_gpu_hours, measure=Measure.HOURS
+            key="wasted_gpu_hours",
+            label="Did nothing",
+            value=holdings.wasted_gpu_hours,
+            measure=Measure.HOURS,
         ),
-        Figure(key="utilization_ratio", label=USED, value=held.utilization_ratio, measure=Measure.RATIO),
-        *energy_figures(held.energy, held.wasted_energy),
+        Figure(key="utilization_ratio", label=USED, value=holdings.utilization_ratio, measure=Measure.RATIO),
+        *energy_figures(holdings.energy, holdings.wasted_energy),
         Figure(
             key="measured_ratio",
             label="Measured, of held time",
-            value=held.measured_ratio,
+            value=holdings.measured_ratio,
             measure=Measure.RATIO,
         ),
     )

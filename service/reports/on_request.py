@@ -106,7 +106,7 @@ def made(
     try:
         return make(client, request, datetime.now(UTC))
     except FallowError as error:
-        raise _told(error) from error
+        raise _as_client_error(error) from error
 
 
 def written_as(client: "Client", report: Report, format: str) -> str:
@@ -121,7 +121,7 @@ def written_as(client: "Client", report: Report, format: str) -> str:
     try:
         return render(report, Format(format), style)
     except FallowError as error:
-        raise _told(error) from error
+        raise _as_client_error(error) from error
 
 
 def papers(client: "Client") -> tuple[Paper, ...] | None:
@@ -204,6 +204,6 @@ def _whose(whose: str, entry: _Known) -> tuple[str | None, bool, str | None]:
     return (entry[whose][0], False, None) if whose in entry else (None, True, None)
 
 
-def _told(error: FallowError) -> FallowError:
+def _as_client_error(error: FallowError) -> FallowError:
     """The error as a client's, whatever part of the making it came from."""
     return error if isinstance(error, ClientError) else CannotReport(str(error))

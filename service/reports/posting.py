@@ -55,7 +55,7 @@ class Order:
         )
 
 
-def post(order: Order, data: Path, client: Client, made_at: datetime) -> list[str]:
+def post(order: Order, data: Path, client: Client, now: datetime) -> list[str]:
     """Write the report's file and put its messages into the outbox; what was done, in sentences. Blocks.
 
     Somebody's own that is there already is not made again: who was cut short among hundreds goes on.
@@ -67,7 +67,7 @@ def post(order: Order, data: Path, client: Client, made_at: datetime) -> list[st
         if own and all(outbox.holds(_key(order, request.user), receiver) for receiver in to):
             done.append(f"made before: {request.user}")
             continue
-        report = make(client, request, made_at)
+        report = make(client, request, now)
         done.append(f"written: {_write(report, order, data)}")
         for receiver in to:
             fresh = outbox.post(_message(report, order, receiver, data), _attached(report, order))

@@ -32,12 +32,12 @@ PEOPLE = (
 )
 
 
-def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
+def project_week(source: Source, zone: tzinfo, now: datetime) -> Report:
     """The report of the project in the source's filters. Blocks while it asks. Raises ``ClientError``."""
     project = source.filters["project"]
     head, usage, ledger = head_of(source)
     jobs, people = source.rows("jobs"), source.rows("people")
-    held = sum(row["gpu_hours"] or 0.0 for row in people)
+    total = sum(row["gpu_hours"] or 0.0 for row in people)
     wasted = sum(row["wasted_gpu_hours"] or 0.0 for row in people)
     frame = named(source.frame("people"), "people")
     persons = len({row["user_name"] for row in people if row["user_name"] is not None})
@@ -48,10 +48,10 @@ def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
         title=f"The GPUs of {project}",
         opening=opening_of(
             source,
-            f"{who} of {project} held {text.gpu_hours(held)}; {text.gpu_hours(wasted)} of them did nothing."
+            f"{who} of {project} held {text.gpu_hours(total)}; {text.gpu_hours(wasted)} of them did nothing."
             if people
             else f"{project} held no GPU in this time.",
-            made_at,
+            now,
             nobody_held=not people,
         ),
         span=source.span,
@@ -79,6 +79,6 @@ def project_week(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             *accounted_section(source, "user"),
         ),
         currency=head.currency,
-        made_at=made_at,
+        made_at=now,
         notes=notes_on_use(jobs),
     )

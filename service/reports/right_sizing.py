@@ -33,11 +33,11 @@ COLUMNS = (
 )
 
 
-def right_sizing(source: Source, zone: tzinfo, made_at: datetime) -> Report:
+def right_sizing(source: Source, zone: tzinfo, now: datetime) -> Report:
     """The report, as of the newest sample; jobs of the window alone. Raises ``ClientError``."""
     jobs = {row["job"]: row for row in job_rows(source.rows("jobs"))}
-    found = advised(source.client)
-    advice = [row for row in found.advice if row["class"] in CLASSES and row["job"] in jobs]
+    answer = advised(source.client)
+    advice = [row for row in answer.advice if row["class"] in CLASSES and row["job"] in jobs]
     advice.sort(key=lambda row: -(row["gain_gpu_hours"] or 0.0))
     rows = [_row(each, jobs[str(each["job"])]) for each in advice]
     gain = known_gain(advice)
@@ -85,7 +85,7 @@ def right_sizing(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             ),
         ),
         currency=currency_of(rows),
-        made_at=made_at,
+        made_at=now,
         notes=("How a job would run on another model of GPU was not measured: try it for an hour first.",),
     )
 

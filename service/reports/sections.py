@@ -85,19 +85,19 @@ def head_of(source: Source) -> "tuple[Headline, pd.DataFrame, pd.DataFrame]":
     return headline(usage, ledger, source.window), usage, ledger
 
 
-def opening_of(source: Source, opening: str, made_at: datetime, *, nobody_held: bool = False) -> str:
+def opening_of(source: Source, opening: str, now: datetime, *, nobody_held: bool = False) -> str:
     """A report's first sentence, how much of its range was measured, what is in none of its sums. Blocks.
 
     ``nobody_held``: by the samples; what accounting gave out is then said instead of the first sentence.
     """
     start, end = source.span.start, source.span.end
-    asked = measured_time.params(start, end, source.filters)
-    rows = source.client.rows_if_kept("measured_time", **asked)
-    part = measured_time.rests_on(rows, start, end, made_at)
-    given = accounted_rows(source, "user")
+    chosen = measured_time.params(start, end, source.filters)
+    rows = source.client.rows_if_kept("measured_time", **chosen)
+    part = measured_time.rests_on(rows, start, end, now)
+    by_user = accounted_rows(source, "user")
     if nobody_held:
-        return " ".join(filter(None, (accounted.instead(given, opening), part)))
-    return " ".join(filter(None, (opening, part, accounted.left_out(given))))
+        return " ".join(filter(None, (accounted.instead(by_user, opening), part)))
+    return " ".join(filter(None, (opening, part, accounted.left_out(by_user))))
 
 
 def head_figures(head: Headline) -> tuple[Figure, ...]:
@@ -184,12 +184,12 @@ def use_section(source: Source, usage: "pd.DataFrame", head: Headline, *, you: b
         allocated, used = text.some_gpus(head.allocated_gpus), text.gpus(head.used_gpus)
         says = f"{who} held {allocated} on average and used {most}{used}; {between}"
     else:
-        installed, given, used_gpus = (
+        installed, allocated_gpus, used_gpus = (
             head.of_the_cluster(gpus)
             for gpus in (head.installed_gpus, head.allocated_gpus, head.held_used_gpus)
         )
         says = (
-            f"On average, of {text.some_gpus(installed)}, {text.gpus_were(given)} allocated "
+            f"On average, of {text.some_gpus(installed)}, {text.gpus_were(allocated_gpus)} allocated "
             f"and {most}{text.gpus_were(used_gpus)} used; {between}"
         )
     return Section(

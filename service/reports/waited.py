@@ -45,7 +45,7 @@ _NOTES = (
 )
 
 
-def waited(source: Source, zone: tzinfo, made_at: datetime) -> Report:
+def waited(source: Source, zone: tzinfo, now: datetime) -> Report:
     """The report. Blocks while it asks. Raises ``ClientError``."""
     everybody = source.rows("waited", by="user")
     holders = source.rows("waited_holders", by="user")
@@ -71,7 +71,7 @@ def waited(source: Source, zone: tzinfo, made_at: datetime) -> Report:
             *(() if source.about else (_unheld(source),)),
         ),
         currency=None,
-        made_at=made_at,
+        made_at=now,
         notes=_NOTES,
     )
 
@@ -93,7 +93,7 @@ def waited_section(source: Source) -> tuple[Section, ...]:
         Section(
             heading=HEADING,
             sentences=tuple(filter(None, sentences)),
-            table=Table(name="waited", columns=_keyed("Person", _SUMS), rows=_known(rows)[:TOP]),
+            table=Table(name="waited", columns=_keyed("Person", _SUMS), rows=_with_unknown(rows)[:TOP]),
             commands=("fallow report waited",),
         ),
     )
@@ -105,7 +105,7 @@ def _who(by: str, rows: "Sequence[WaitedRow]") -> Section:
         table=Table(
             name=f"waited_by_{by}",
             columns=_keyed(KEYS[by], _SUMS),
-            rows=_known(rows),
+            rows=_with_unknown(rows),
             empty="Nobody waited for GPUs.",
         ),
     )
@@ -117,7 +117,7 @@ def _holders(rows: "Sequence[WaitedHoldersRow]") -> Section:
         table=Table(
             name="held_by_user",
             columns=_keyed("Person", _HELD),
-            rows=_known(rows)[:TOP],
+            rows=_with_unknown(rows)[:TOP],
             empty="Nobody held GPUs idle that others waited for.",
         ),
     )
@@ -135,7 +135,7 @@ def _jobs(source: Source) -> Section:
         table=Table(
             name="held_by_job",
             columns=columns,
-            rows=_known(source.rows("waited_holders", by="job"))[:TOP],
+            rows=_with_unknown(source.rows("waited_holders", by="job"))[:TOP],
             empty="No job.",
         ),
     )
@@ -170,5 +170,5 @@ def _cell(row: Mapping[str, object], column: str) -> object:
     return row[column]
 
 
-def _known(rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+def _with_unknown(rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     return [{**row, "key": row["key"] or "unknown"} for row in rows]

@@ -84,7 +84,7 @@ Answer.__pydantic_config__ = {
 
 def to_row(answer: Answer) -> Row:
     """The JSON object of an answer, its fields in their order."""
-    return {json_name(each): _written(getattr(answer, each)) for each in _names(cast(Any, type(answer)))}
+    return {json_name(each): _plain(getattr(answer, each)) for each in _names(cast(Any, type(answer)))}
 
 
 def read(kind: type[A], row: Mapping[str, object]) -> A:
@@ -95,19 +95,19 @@ def read(kind: type[A], row: Mapping[str, object]) -> A:
             values[name] = convert(row[key])
         elif needed:
             raise ValueError(f"an answer ({kind.__name__}) without its field {key!r}")
-    made = kind(**values)
-    made.__dict__["_sent"] = row
-    return made
+    result = kind(**values)
+    result.__dict__["_sent"] = row
+    return result
 
 
-def _written(value: object) -> object:
+def _plain(value: object) -> object:
     match value:
         case Answer():
             return to_row(value)
         case tuple() | list():
-            return [_written(each) for each in value]
+            return [_plain(each) for each in value]
         case Mapping():
-            return {str(key): _written(each) for key, each in value.items()}
+            return {str(key): _plain(each) for key, each in value.items()}
         case _:
             return value
 
@@ -168,8 +168,8 @@ def _texts_of(kind: type) -> dict[str, str]:
     for each in reversed(kind.__mro__):
         if not is_dataclass(each):
             continue
-        (made,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-        body = cast(ast.ClassDef, made).body
+        (statement,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        body = cast(ast.ClassDef, statement).body
         for declared, below in pairwise(body):
             match declared, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):

@@ -50,16 +50,16 @@ class Listener(socket.socket):
         raise BlockingIOError  # the rest when it is asked for again
 
 
-def whose(made: socket.socket, peers: LocalPeers, places: ConnectionSlots) -> tuple[str, bool]:
+def whose(connection: socket.socket, peers: LocalPeers, places: ConnectionSlots) -> tuple[str, bool]:
     """The person at the other end of an accepted connection, and whether they are on another machine."""
-    peer = peer_of(made)
+    peer = peer_of(connection)
     if peer is not None:
         return places.person_of_uid(peer.uid), False
-    uid = peers.uid_of(made)
+    uid = peers.uid_of(connection)
     if uid is not None:
         return places.person_of_uid(uid), False
     try:
-        address = str(made.getpeername()[0])
+        address = str(connection.getpeername()[0])
     except OSError:
         address = ""
     return person_at(address), address not in LOOPBACK

@@ -30,10 +30,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Ending:
-    """Whether the service is to end: ``asked`` is set once it is, for good."""
+    """Whether the service is to end: ``requested`` is set once it is, for good."""
 
-    def __init__(self, asked: threading.Event | None = None) -> None:
-        self.asked = asked or threading.Event()
+    def __init__(self, requested: threading.Event | None = None) -> None:
+        self.asked = requested or threading.Event()
         self._hurries: tuple[Callable[[], None], ...] = ()
 
     @property

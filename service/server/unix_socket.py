@@ -104,7 +104,7 @@ def _lock(path: Path) -> int:
         os.close(handle)
         if error.errno != errno.EWOULDBLOCK:
             raise
-        raise _taken(path) from error
+        raise _in_use(path) from error
     return handle
 
 
@@ -138,10 +138,10 @@ def _clear(path: Path, address: str) -> None:
         except ConnectionRefusedError:
             path.unlink()
             return
-    raise _taken(path)
+    raise _in_use(path)
 
 
-def _taken(path: Path) -> SocketTaken:
+def _in_use(path: Path) -> SocketTaken:
     return SocketTaken(
         f"another service listens on the socket {path}; use it, stop it, or choose another with api.socket"
     )

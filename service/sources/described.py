@@ -47,7 +47,7 @@ class Described:
         reading = self._source.read(now_ms)
         if isinstance(reading, Unavailable) or not reading.processes:
             return reading
-        if self._is_due(now_ms) or not all(map(self._is_known, reading.processes)):
+        if self._is_due(now_ms) or not all(map(self._is_same, reading.processes)):
             self._look(reading.processes, now_ms)
         return replace(reading, processes=tuple([self._described(each) for each in reading.processes]))
 
@@ -59,7 +59,7 @@ class Described:
     def _is_due(self, now_ms: int) -> bool:
         return self._looked_ms is None or not 0 <= now_ms - self._looked_ms < self._lasts_ms
 
-    def _is_known(self, bare: Process) -> bool:
+    def _is_same(self, bare: Process) -> bool:
         """A source hands out the same object for as long as the same process runs."""
         entry = self._joined.get(bare.key.pid)
         return entry is not None and entry.bare is bare
@@ -67,12 +67,12 @@ class Described:
     def _look(self, processes: Sequence[Process], now_ms: int) -> None:
         self._looked_ms = now_ms
         pids = [each.key.pid for each in processes]
-        seen = self._table.look(pids, now_ms)
+        looked_up = self._table.look(pids, now_ms)
         self._lasts_ms = SETTLED_LOOK_MS if self._table.has_settled(pids) else LOOK_MS
         before, self._joined = self._joined, {}
         for bare in processes:
             pid = bare.key.pid
-            self._joined[pid] = _joined(bare, seen.get(pid), before.get(pid), self._hub)
+            self._joined[pid] = _joined(bare, looked_up.get(pid), before.get(pid), self._hub)
 
     def _described(self, bare: Process) -> Process:
         return self._joined[bare.key.pid].described

@@ -88,7 +88,9 @@ def look_for_gpus(bus: Path = PCI_DEVICES) -> GpuPresence:
 
 def _unserved(bus: Path) -> Iterator[PciGpu]:
     for device in sorted(bus.glob("*")):
-        if _word(device / "vendor") != NVIDIA_VENDOR or not _word(device / "class").startswith(DISPLAY_CLASS):
+        if _content(device / "vendor") != NVIDIA_VENDOR or not _content(device / "class").startswith(
+            DISPLAY_CLASS
+        ):
             continue
         driver = device / "driver"
         bound_to = driver.resolve().name if driver.exists() else None
@@ -96,7 +98,7 @@ def _unserved(bus: Path) -> Iterator[PciGpu]:
             yield PciGpu(address=device.name, bound_to=bound_to)
 
 
-def _word(file: Path) -> str:
+def _content(file: Path) -> str:
     """The file's word; empty where it cannot be read: a device may go while it is looked at."""
     try:
         return file.read_text(encoding="ascii", errors="replace").strip()

@@ -159,8 +159,8 @@ def hub_accounts(accounts: "Sequence[str]") -> "HubAccounts":
             f"collect.hub_accounts names {unknown!r}, which is no account of this machine; write its uid "
             "where it is one inside of the hub's images alone"
         )
-    known = frozenset(uid for uid in uids.values() if uid is not None)
-    return HubAccounts(uids=known, names=frozenset(map(name_of, known)))
+    uids_named = frozenset(uid for uid in uids.values() if uid is not None)
+    return HubAccounts(uids=uids_named, names=frozenset(map(name_of, uids_named)))
 
 
 def make_cluster(config: "Config") -> "SimulatedCluster":

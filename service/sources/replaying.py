@@ -117,8 +117,8 @@ class Replaying:
         self.clock.sleep((self.recording.to_ms - self.recording.from_ms) / 1000)
 
     def _stage(self, at_ms: int) -> str:
-        whole_ms = max(self.recording.to_ms - self.recording.from_ms, 1)
-        return f"replaying: {text.percent(min((at_ms - self.recording.from_ms) / whole_ms, 1))}"
+        length_ms = max(self.recording.to_ms - self.recording.from_ms, 1)
+        return f"replaying: {text.percent(min((at_ms - self.recording.from_ms) / length_ms, 1))}"
 
 
 def usual_step_ms(recording: "Recording") -> int:

@@ -105,12 +105,12 @@ def _urls(text: str, rest: str) -> tuple[str, ...]:
     return urls
 
 
-def _url(text: str, given: str) -> str:
+def _url(text: str, value: str) -> str:
     try:
-        parts = urlsplit(given if "://" in given else f"http://{given}")
+        parts = urlsplit(value if "://" in value else f"http://{value}")
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         fine = False
     if not fine:
-        raise BadSource(f"{given!r} in --source {text!r} is not an http address such as http://node1:9400")
-    return given
+        raise BadSource(f"{value!r} in --source {text!r} is not an http address such as http://node1:9400")
+    return value

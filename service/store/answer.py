@@ -79,7 +79,7 @@ def catalogue() -> "list[Query]":
 
 
 def _archived(
-    connection: "Connection", spec: "QuerySpec", given: Mapping[str, object]
+    connection: "Connection", spec: "QuerySpec", parameters: Mapping[str, object]
 ) -> "AbstractContextManager[None]":
     """The archived days of the question's window in its reach, if it reads samples of one."""
     from analytics.query import checked
@@ -87,7 +87,7 @@ def _archived(
 
     if not spec.reads_samples:
         return nullcontext()
-    values = checked(spec, given)
+    values = checked(spec, parameters)
     bounds = [values[name] for name in ("from_ts", "to_ts")]
     from_ms, to_ms = (
         round(at.replace(tzinfo=UTC).timestamp() * 1000) for at in bounds if isinstance(at, datetime)

@@ -21,19 +21,19 @@ MOST_NAMED = 3
 
 def told(rows: Sequence[Mapping[str, object]]) -> str:
     """What is known of all rows (query ``accounted_use``) together, in sentences."""
-    given, measured, used, unused = (
+    total, measured, used, unused = (
         sum(text.known(row[name]) or 0.0 for row in rows)
         for name in ("gpu_hours", "measured_gpu_hours", "used_gpu_hours", "unused_gpu_hours")
     )
     behind = f"{_beside(_sum(rows, 'beside_gpu_hours'))}{_uncounted(rows)}"
-    if given < LEAST_HOURS and behind:
+    if total < LEAST_HOURS and behind:
         return behind.strip()
     if not measured:
-        return f"{text.gpu_hours(given)} were given out; nobody measured what was made of them.{behind}"
+        return f"{text.gpu_hours(total)} were given out; nobody measured what was made of them.{behind}"
     least = f"at least {text.gpu_hours(unused)} (GPUs with a mean of 0)" if unused else "perhaps none"
     mean, most = text.percent(used / measured), text.gpu_hours(measured - used)
     return (
-        f"{text.gpu_hours(given)} were given out; of {text.gpu_hours(measured)} jobstats kept each GPU's "
+        f"{text.gpu_hours(total)} were given out; of {text.gpu_hours(measured)} jobstats kept each GPU's "
         f"mean over the run: {mean}. When in a run a GPU was idle a mean doesn't say: of these hours {least} "
         f"and at most {most} were idle, and none is counted as wasted.{behind}"
     )
@@ -66,14 +66,14 @@ def left_out(rows: Sequence[Mapping[str, object]]) -> str | None:
 
     ``rows``: of the query ``accounted_use`` by user. ``None`` where there are none.
     """
-    return _given(rows, " more")
+    return _sums_sentence(rows, " more")
 
 
 def instead(rows: Sequence[Mapping[str, object]], else_said: str) -> str:
     """What is said where nothing that was measured names a holder: all that accounting gave out (query
     ``accounted_use`` by user), ``else_said`` where it knows of nothing either.
     """
-    return _given(rows, "") or else_said
+    return _sums_sentence(rows, "") or else_said
 
 
 def counted(rows: Sequence[Mapping[str, object]]) -> str | None:
@@ -90,7 +90,7 @@ def counted(rows: Sequence[Mapping[str, object]]) -> str | None:
     )
 
 
-def _given(rows: Sequence[Mapping[str, object]], more: str) -> str | None:
+def _sums_sentence(rows: Sequence[Mapping[str, object]], more: str) -> str | None:
     total, beside = _sum(rows, "gpu_hours"), _sum(rows, "beside_gpu_hours")
     behind = _uncounted(rows)
     if total < LEAST_HOURS:

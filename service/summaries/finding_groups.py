@@ -50,8 +50,8 @@ def once_a_gpu(values: Iterable[tuple[str, float | None]]) -> float | None:
 def once_a_job(values: Iterable[tuple[str, str, float | None]]) -> float | None:
     """The same of a message, by kind and GPU: a finding about a whole job bears what all its GPUs have."""
     rows = list(values)
-    whole = once_a_gpu(("", value) for kind, _, value in rows if _is_of_job(kind))
-    return once_a_gpu((uuid, value) for _, uuid, value in rows) if whole is None else whole
+    total = once_a_gpu(("", value) for kind, _, value in rows if _is_of_job(kind))
+    return once_a_gpu((uuid, value) for _, uuid, value in rows) if total is None else total
 
 
 def the_rest(part: Sequence[Mapping[str, object]]) -> str:

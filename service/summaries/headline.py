@@ -65,8 +65,8 @@ class Headline:
     @property
     def fallow_gpus(self) -> float:
         """Given out and not used, as far as it was measured."""
-        given, used = self.allocated_gpus or 0.0, self.held_used_gpus or 0.0
-        return max(given - used - (self.held_unknown_gpus or 0.0), 0.0)
+        allocated, used = self.allocated_gpus or 0.0, self.held_used_gpus or 0.0
+        return max(allocated - used - (self.held_unknown_gpus or 0.0), 0.0)
 
     def of_the_cluster(self, gpus: float | None) -> float | None:
         """A number of GPUs as an average over the time in which there were any, and not over the window."""
@@ -146,8 +146,8 @@ def sentence(head: Headline, of_whom: str | None) -> str:
         return "Nothing was measured in this time"
     most, least = ("at most ", "at least ") if is_bound(head.bound_used_gpu_hours) else ("", "")
     if of_whom:
-        held, used = text.some_gpus(head.allocated_gpus), text.gpus(head.used_gpus)
-        return f"{of_whom} held {held} on average and used {most}{used}"
+        shown, used = text.some_gpus(head.allocated_gpus), text.gpus(head.used_gpus)
+        return f"{of_whom} held {shown} on average and used {most}{used}"
     installed, allocated, worked, lay, unknown = (
         head.of_the_cluster(gpus)
         for gpus in (
@@ -183,8 +183,8 @@ def _held_base(
     )
 
 
-def _ratio(part: "pd.Series[float]", whole: "pd.Series[float]") -> float | None:
-    total = float(whole.sum())
+def _ratio(part: "pd.Series[float]", denominator: "pd.Series[float]") -> float | None:
+    total = float(denominator.sum())
     return float(part.sum()) / total if total > 0 else None
 
 

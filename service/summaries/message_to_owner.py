@@ -23,17 +23,17 @@ class Said(NamedTuple):
 
 
 def message(
-    user: str | None, job: str, name: str | None, found: Sequence[Said], *, job_kind: str | None
+    user: str | None, job: str, name: str | None, findings: Sequence[Said], *, job_kind: str | None
 ) -> str:
-    """The message. ``found`` is the owner's own doing, what cost most first; it is not empty."""
+    """The message. ``findings`` is the owner's own doing, what cost most first; it is not empty."""
     of = job if name is None or name == job else f"{name} ({job})"
     remedies = [
         words.remedy_for(job_kind, each.evidence)
-        for each in found
+        for each in findings
         if (words := words_of_kind(each.kind)) is not None
     ]
     lines = [f"Hello {user}," if user else "Hello,", "", f"about your job {of}:", ""]
-    lines += [f"- {each.sentence}" for each in found]
+    lines += [f"- {each.sentence}" for each in findings]
     lines += ["", "What would help:"]
     lines += [f"- {remedy.replace('JOB', job)}" for remedy in dict.fromkeys(remedies)]
     lines += ["", KEEP.format(job=job), DOUBT]

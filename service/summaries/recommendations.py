@@ -99,24 +99,24 @@ def any_upper_bound(jobs: Iterable[Row]) -> bool:
     return any(is_upper_bound(row) for row in jobs)
 
 
-def told_held(held: Held, name: str | None) -> str:
+def told_held(holdings: Held, name: str | None) -> str:
     """The opening: said to ``name``'s face where ``name`` is ``None``."""
-    if not held.jobs:
+    if not holdings.jobs:
         return f"{name or 'You'} held no GPU in this time."
-    many = "One job" if held.jobs == 1 else f"{held.jobs} jobs"
+    many = "One job" if holdings.jobs == 1 else f"{holdings.jobs} jobs"
     whose = name or "yours"
-    used = f"{'at most ' if held.is_upper_bound else ''}{text.gpu_hours(held.used_gpu_hours)}"
-    of_them = " of them" if held.used_gpu_hours <= held.held_gpu_hours else ", more than their shares"
-    sentence = f"{many} of {whose} held {text.gpu_hours(held.held_gpu_hours)} and used {used}{of_them}."
-    if held.measured_ratio is not None and held.measured_ratio < ENOUGH_MEASURED:
-        return f"{sentence} Only {text.percent(held.measured_ratio)} of that time was measured."
-    if held.held_gpu_hours and held.wasted_gpu_hours / held.held_gpu_hours <= SMALL_WASTE:
-        if held.is_upper_bound:
+    used = f"{'at most ' if holdings.is_upper_bound else ''}{text.gpu_hours(holdings.used_gpu_hours)}"
+    of_them = " of them" if holdings.used_gpu_hours <= holdings.held_gpu_hours else ", more than their shares"
+    sentence = f"{many} of {whose} held {text.gpu_hours(holdings.held_gpu_hours)} and used {used}{of_them}."
+    if holdings.measured_ratio is not None and holdings.measured_ratio < ENOUGH_MEASURED:
+        return f"{sentence} Only {text.percent(holdings.measured_ratio)} of that time was measured."
+    if holdings.held_gpu_hours and holdings.wasted_gpu_hours / holdings.held_gpu_hours <= SMALL_WASTE:
+        if holdings.is_upper_bound:
             return (
                 f"{sentence} By GPU utilization, which says that some kernel ran, next to nothing was wasted."
             )
         return f"{sentence} Next to nothing was wasted: thank you."
-    return f"{sentence} {text.gpu_hours(held.wasted_gpu_hours)} did nothing at all."
+    return f"{sentence} {text.gpu_hours(holdings.wasted_gpu_hours)} did nothing at all."
 
 
 def measured_of(ledger: Iterable[Row]) -> dict[str, float]:
@@ -130,7 +130,7 @@ def measured_of(ledger: Iterable[Row]) -> dict[str, float]:
 
 def changes(
     jobs: Sequence[Row],
-    said: Iterable[AdviceRow],
+    advice: Iterable[AdviceRow],
     findings: Iterable[Row],
     measured: Mapping[str, float],
     *,
@@ -139,11 +139,11 @@ def changes(
 ) -> Changes:
     """What to change, with the exact setting where there is one: advice, habits, findings, else numbers.
 
-    ``said`` is the advice about anybody: pieces about these jobs count. ``name`` as in ``told_held``.
+    ``advice`` is what is advised about anybody: pieces about these jobs count. ``name`` as in ``told_held``.
     """
     ids = {row["job"] for row in jobs}
-    mine = [row for row in said if row["job"] in ids]
-    recommendations = _found([row for row in findings if not _is_told(row, mine)])[:MOST_SENTENCES]
+    mine = [row for row in advice if row["job"] in ids]
+    recommendations = _of_findings([row for row in findings if not _is_covered(row, mine)])[:MOST_SENTENCES]
     names = {row["job"]: f"{called(row)} ({row['job']})" for row in jobs}
     sentences = [*(_to_owner(row, names[row["job"]]) for row in mine), *habits, *recommendations]
     if not sentences:
@@ -179,12 +179,12 @@ def _by_numbers(jobs: Sequence[Row], measured: Mapping[str, float], name: str | 
     return [*sentences, why] if sentences else []
 
 
-def _not_judged(jobs: Sequence[Row], measured: Mapping[str, float], told: Set[object]) -> list[str]:
+def _not_judged(jobs: Sequence[Row], measured: Mapping[str, float], jobs_advised: Set[object]) -> list[str]:
     """The largest jobs of which too little is known to say anything."""
     dark = [
         row
         for row in jobs
-        if row["job"] not in told
+        if row["job"] not in jobs_advised
         and measured.get(str(row["job"]), 0.0) < ENOUGH_MEASURED
         and _hours(row, "gpu_hours") >= WORTH_TELLING_GPU_HOURS
     ]
@@ -199,7 +199,7 @@ def _is_text(row: Row, key: str) -> bool:
     return not text.missing(row.get(key)) and bool(row[key])
 
 
-def _found(findings: Sequence[Row]) -> list[str]:
+def _of_findings(findings: Sequence[Row]) -> list[str]:
     """One sentence a job and kind; that a job uses a part of its GPUs stands for those of each idle one."""
     sentences = []
     groups = grouped(findings, lambda row: (str(row["kind"]), _job(row), True))
@@ -223,7 +223,7 @@ def _to_owner(row: AdviceRow, name: str) -> str:
     return f"{what}{'' if what.endswith(('.', '!', '?')) else '.'} {row['why']}"
 
 
-def _is_told(finding: Row, advised: Iterable[AdviceRow]) -> bool:
+def _is_covered(finding: Row, advised: Iterable[AdviceRow]) -> bool:
     """Whether an advice about the same job says already what a finding says."""
     return any(
         row["job"] == finding["job"] and finding["kind"] in TOLD_BY.get(str(row["class"]), ())
@@ -325,8 +325,8 @@ def _together(patterns: Sequence[Said]) -> str | None:
     if len(patterns) <= 1:
         return in_words(*patterns[0]) if patterns else None
     kinds: dict[str, list[Said]] = {}
-    for said in patterns:
-        kinds.setdefault(said[0], []).append(said)
+    for pattern in patterns:
+        kinds.setdefault(pattern[0], []).append(pattern)
     sentences = []
     for kind, each in sorted(kinds.items(), key=lambda pair: (pair[0] in LAST, -len(pair[1]))):
         if len(each) == 1:

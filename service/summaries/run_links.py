@@ -156,20 +156,20 @@ def told_runs(runs: Iterable[Run]) -> tuple[str, ...]:
     )
 
 
-def _run(tracker: Tracker, said: Said, page: str | None) -> Run | None:
-    parts = {part: said[name] for part, name in tracker.parts.items() if said.get(name)}
+def _run(tracker: Tracker, link: Said, page: str | None) -> Run | None:
+    parts = {part: link[name] for part, name in tracker.parts.items() if link.get(name)}
     if "id" not in parts:
         return None
     pieces = (_filled(piece, parts, plain=True) for piece in tracker.name)
     name = "/".join(piece for piece in pieces if piece)
-    return Run(tracker=tracker.label, name=name, url=_page(tracker, said, parts, page))
+    return Run(tracker=tracker.label, name=name, url=_page(tracker, link, parts, page))
 
 
-def _page(tracker: Tracker, said: Said, parts: Said, page: str | None) -> str | None:
+def _page(tracker: Tracker, link: Said, parts: Said, page: str | None) -> str | None:
     """The site's own address first; else below what the process itself says, where it says that."""
     if page is not None:
         return _filled(page, parts) if base_of(_before_parts(page)) is not None else None
-    base = base_of(said.get(tracker.base or ""))
+    base = base_of(link.get(tracker.base or ""))
     if base is None or tracker.page is None:
         return None
     below = _filled(tracker.page.removeprefix("{base}"), parts)

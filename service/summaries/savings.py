@@ -82,9 +82,9 @@ def _summed(action: str, rows: "list[GivenBackRow]", coverage_ratio: float) -> S
     coverage = measured_hours / due if due > 0 else None
     is_covered = coverage is None or coverage >= coverage_ratio
     prices = [row["worked_cost"] for row in rows if row["worked_gpu_hours"]]
-    known_prices = [price for price in prices if price is not None]
+    measured_prices = [price for price in prices if price is not None]
     currencies = {row["currency"] for row in rows if row["currency"] is not None}
-    is_priced = is_covered and bool(rows) and len(known_prices) == len(prices) and len(currencies) == 1
+    is_priced = is_covered and bool(rows) and len(measured_prices) == len(prices) and len(currencies) == 1
     return Saving(
         action=action,
         times=len(rows),
@@ -94,7 +94,7 @@ def _summed(action: str, rows: "list[GivenBackRow]", coverage_ratio: float) -> S
         freed_gpu_hours=_sum(rows, "freed_gpu_hours") if is_covered else None,
         held_gpu_hours=_sum(rows, "held_gpu_hours") if is_covered else None,
         worked_gpu_hours=_sum(rows, "worked_gpu_hours") if is_covered else None,
-        money=sum(known_prices) if is_priced else None,
+        money=sum(measured_prices) if is_priced else None,
         currency=currencies.pop() if is_priced else None,
     )
 

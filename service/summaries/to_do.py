@@ -126,7 +126,7 @@ def listed(measured: Measured, advising: Advising, now: datetime) -> tuple[Item,
     """
     jobs = {str(each["job"]): each for each in measured.jobs}
     ledger = {str(each["key"]): each for each in measured.ledger if each["key"] is not None}
-    found = _by_job(each for each in _of_all(measured) if is_own_doing(each["kind"]))
+    findings = _by_job(each for each in _of_all(measured) if is_own_doing(each["kind"]))
     advised: dict[str, list[AdviceRow]] = {}
     for each in advising.advice:
         if each["job"] is not None and each["job"] in jobs:  # what the filters leave
@@ -139,18 +139,18 @@ def listed(measured: Measured, advising: Advising, now: datetime) -> tuple[Item,
             id=job,
             place=_place(
                 jobs.get(job),
-                is_open=any(each["closed_at"] is None for each in found.get(job, ())),
+                is_open=any(each["closed_at"] is None for each in findings.get(job, ())),
                 is_asked=job in advised or job in planned,
                 is_put_off=job in put_off,
                 newest=measured.newest,
             ),
             ledger=ledger.get(job),
             job=jobs.get(job),
-            findings=tuple(sorted(found.get(job, ()), key=lambda each: each["closed_at"] is not None)),
+            findings=tuple(sorted(findings.get(job, ()), key=lambda each: each["closed_at"] is not None)),
             advice=tuple(advised.get(job, ())),
             put_off_until=put_off.get(job),
         )
-        for job in dict.fromkeys((*wasteful, *found, *advised))
+        for job in dict.fromkeys((*wasteful, *findings, *advised))
     ]
     return tuple(sorted(items, key=_dearest))
 
@@ -214,11 +214,11 @@ def _of_all(measured: Measured) -> "Iterable[FindingsRow]":
 
 
 def _by_job(findings: "Iterable[FindingsRow]") -> "dict[str, list[FindingsRow]]":
-    made: dict[str, list[FindingsRow]] = {}
+    by_job: dict[str, list[FindingsRow]] = {}
     for each in findings:
         if each["job"] is not None:
-            made.setdefault(str(each["job"]), []).append(each)
-    return made
+            by_job.setdefault(str(each["job"]), []).append(each)
+    return by_job
 
 
 def _place(
@@ -233,12 +233,12 @@ def _place(
 
 
 def _put_off(
-    spoken: "Sequence[SpokenRow]", plans: "Sequence[Plan]", now: datetime
+    replies: "Sequence[SpokenRow]", plans: "Sequence[Plan]", now: datetime
 ) -> dict[str, tuple[datetime, str]]:
     """Until when, and by whom, jobs are kept, or plans about them not made again; the later of the two."""
     words = [
         (str(each["job"]), each["until_ms"], f"kept by {each['by_user'] or 'somebody'}")
-        for each in spoken
+        for each in replies
         if each["until_ms"] is not None
     ]
     words += [
@@ -247,12 +247,12 @@ def _put_off(
         if plan.snoozed_ms is not None
         for step in plan.steps
     ]
-    made: dict[str, tuple[datetime, str]] = {}
+    by_item: dict[str, tuple[datetime, str]] = {}
     for job, until_ms, whose in words:
         until = datetime.fromtimestamp(int(until_ms or 0) / 1000, UTC)
-        if until > now and (job not in made or until > made[job][0]):
-            made[job] = until, whose
-    return made
+        if until > now and (job not in by_item or until > by_item[job][0]):
+            by_item[job] = until, whose
+    return by_item
 
 
 def _waste(item: Item, measured: Measured) -> Waste | None:
@@ -291,15 +291,15 @@ def _why_not(item: Item, advising: Advising) -> str | None:
     """Why nothing is advised about a job that holds a GPU, by the policy that would give it back first."""
     if item.place is Place.OVER:
         return None
-    said = [
+    reasons = [
         (each["class"], each["reason"], each["would_change"])
         for each in advising.abstained
         if each["job"] == item.id
     ]
-    said += [
+    reasons += [
         (each.action, each.reason, each.would_change) for each in advising.refused if each.job == item.id
     ]
-    if not said:
+    if not reasons:
         return None
-    _, reason, change = min(said, key=lambda each: each[0] != ActionClass.RECLAIM)
+    _, reason, change = min(reasons, key=lambda each: each[0] != ActionClass.RECLAIM)
     return f"{reason}; would change with {change}" if change else reason

@@ -193,7 +193,7 @@ def met(limit: str | None) -> Met | None:
 def _why(row: Mapping[str, object], limit: "Met | None") -> str:
     reason, name = str(row["reason"] or ""), limit["name"] if limit else ""
     is_account = reason.startswith("Assoc")
-    told = why(
+    sentence = why(
         reason,
         qos=(not is_account and name) or str(row["qos"] or ""),
         account=(is_account and name) or str(row["project"] or ""),
@@ -201,7 +201,7 @@ def _why(row: Mapping[str, object], limit: "Met | None") -> str:
         reservation=str(row["reservation"] or ""),
         person=limit["user"] if limit else "",
     )
-    return f"{told}{_number(reason, limit)}" if limit else told
+    return f"{sentence}{_number(reason, limit)}" if limit else sentence
 
 
 def _number(reason: str, limit: Met) -> str:

@@ -193,7 +193,7 @@ def _waste(
     row, hours = of
     worst = max(jobs, key=lambda job: job["wasted_gpu_hours"] or 0.0, default=None)
     running = [job for job in jobs if is_running(job, open_now, newest)]
-    now = {str(job["job"]): _found(job, open_now) for job in running}
+    now = {str(job["job"]): _kinds_of_waste(job, open_now) for job in running}
     live = max(
         running, key=lambda job: (bool(now[str(job["job"])]), job["wasted_gpu_hours"] or 0.0), default=None
     )
@@ -208,7 +208,7 @@ def _waste(
         currency=row["currency"],
         jobs=len({job["job"] for job in jobs}),
         running=len({job["job"] for job in running}),
-        reasons=() if worst is None else tuple(_found(worst, findings)[:MOST_REASONS]),
+        reasons=() if worst is None else tuple(_kinds_of_waste(worst, findings)[:MOST_REASONS]),
         is_mostly_empty=(row["allocated_empty_gpu_hours"] or 0.0) >= (row["held_idle_gpu_hours"] or 0.0),
         worst=worst,
         live=live,
@@ -237,9 +237,9 @@ def _doubt(job: "JobsRow", unjudged: "Sequence[UnjudgedRow]") -> str | None:
     ]
     if not rows:
         return None
-    gpus, held = len({each["uuid"] for each in rows}), job.get("gpus_at_once") or 1
+    gpus, uuids = len({each["uuid"] for each in rows}), job.get("gpus_at_once") or 1
     reasons = "; ".join(dict.fromkeys(str(each["reason"]) for each in rows))
-    return f"{f' on {gpus} of its {held} GPUs' if held > 1 else ''}: {reasons}"
+    return f"{f' on {gpus} of its {uuids} GPUs' if uuids > 1 else ''}: {reasons}"
 
 
 def _evidence(
@@ -262,7 +262,7 @@ def is_running(job: "JobsRow", open_now: "Sequence[FindingsRow]", newest: str | 
     )
 
 
-def _found(job: "JobsRow", findings: "Sequence[FindingsRow]") -> list[str]:
+def _kinds_of_waste(job: "JobsRow", findings: "Sequence[FindingsRow]") -> list[str]:
     """The kinds of waste that were found of a job, the one with most of its hours first."""
     of_job = [each for each in findings if each["job"] == job["job"]]
     hours = {

@@ -123,13 +123,13 @@ def _system(text: bytes, file: Path) -> System:
         table = read_toml(text.decode("utf-8-sig")).get("system", {})
     except ValueError as error:
         raise BadSystemFile(f"{file} is not valid TOML: {error}") from error
-    account, data = _word(table, "account", file), _word(table, "data", file)
+    account, data = _text(table, "account", file), _text(table, "data", file)
     if data is not None and not data.startswith("/"):
         raise BadSystemFile(f"{file}: system.data is a folder's absolute path, not {data!r}")
     return System(account=account or None, data=Path(data) if data else None)
 
 
-def _word(table: object, key: str, file: Path) -> str | None:
+def _text(table: object, key: str, file: Path) -> str | None:
     value = table.get(key) if isinstance(table, dict) else table
     if value is None or isinstance(value, str):
         return value

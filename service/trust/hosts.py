@@ -14,22 +14,22 @@ LONGEST = 100
 """Characters of a name that are repeated to whoever sent it."""
 
 
-def host_name(given: str) -> str | None:
+def host_name(value: str) -> str | None:
     """The name in a ``Host`` header, lower case and without its port; ``None`` where it is no such header."""
     try:
-        parts = urlsplit(f"//{given}")
+        parts = urlsplit(f"//{value}")
         name = parts.hostname
         _ = parts.port  # raises where it is no number
     except ValueError:
         return None
-    if not name or parts.username is not None or set(given) & set("/?#"):
+    if not name or parts.username is not None or set(value) & set("/?#"):
         return None
     return name.rstrip(".")
 
 
-def is_known(given: str, names: Set[str]) -> bool:
+def is_known(value: str, names: Set[str]) -> bool:
     """Whether a ``Host`` header names this machine: loopback, one of ``names``, or an address in digits."""
-    name = host_name(given)
+    name = host_name(value)
     return name is not None and (name in LOOPBACK or name in names or _is_address(name))
 
 

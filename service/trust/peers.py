@@ -156,4 +156,4 @@ def _fields(table: Path, port: str) -> Iterator[list[str]]:
 def _printed(family: int, address: Address) -> str:
     """An address and a port as they stand there: words of four bytes, as this machine orders them."""
     packed = socket.inet_pton(family, address[0].partition("%")[0])
-    return "".join(f"{word:08X}" for (word,) in struct.iter_unpack("=I", packed)) + f":{address[1]:04X}"
+    return "".join(f"{number:08X}" for (number,) in struct.iter_unpack("=I", packed)) + f":{address[1]:04X}"

@@ -144,42 +144,42 @@ def store_rows(
     return replace(counts, added=added, completed=completed)
 
 
-def ordered(store: "Store", given: Mapping[str, object]) -> RunsCounted | ImportedRanges:
+def ordered(store: "Store", order: Mapping[str, object]) -> RunsCounted | ImportedRanges:
     """What an order asks for: ``rows`` to store, a range that is ``done``, or the ranges that are.
 
     Raises RowsRefused.
     """
     try:
-        return stored(store, given) if "rows" in given else ranges(store, given)
+        return stored(store, order) if "rows" in order else ranges(store, order)
     except (KeyError, TypeError, ValueError) as error:
         raise RowsRefused(
             f"runs are told by origin, columns and rows of a line's number and its cells; got {error!r}"
         ) from error
 
 
-def stored(store: "Store", given: Mapping[str, Any]) -> RunsCounted:
+def stored(store: "Store", order: Mapping[str, Any]) -> RunsCounted:
     """What became of an order's ``rows``.
 
     Raises RowsRefused; KeyError, TypeError, ValueError where it is none.
     """
-    _ = given["origin"]  # every order names one
-    manager = str(given.get("manager") or SLURM)
+    _ = order["origin"]  # every order names one
+    manager = str(order.get("manager") or SLURM)
     if manager not in MANAGERS:
         raise RowsRefused(f"runs are stored of {', '.join(MANAGERS)}; got {manager[:40]!r}")
-    columns, rows = _checked(given["columns"], given["rows"], manager)
-    counts = store_rows(store, columns, rows, str(given.get("zone") or "UTC"), manager)
+    columns, rows = _checked(order["columns"], order["rows"], manager)
+    counts = store_rows(store, columns, rows, str(order.get("zone") or "UTC"), manager)
     return RunsCounted(**asdict(counts))
 
 
-def ranges(store: "Store", given: Mapping[str, Any]) -> ImportedRanges:
+def ranges(store: "Store", order: Mapping[str, Any]) -> ImportedRanges:
     """The ranges of an origin that are imported, with the one that an order says is ``done``.
 
     Raises KeyError, TypeError, ValueError for no order.
     """
-    origin = str(given["origin"])[:200]
-    if "done" in given:
-        from_ms, to_ms = (int(each) for each in given["done"])
-        store.note_import(origin, from_ms, to_ms, int(given.get("added") or 0))
+    origin = str(order["origin"])[:200]
+    if "done" in order:
+        from_ms, to_ms = (int(each) for each in order["done"])
+        store.note_import(origin, from_ms, to_ms, int(order.get("added") or 0))
     return ImportedRanges(ranges=store.imported_ranges(origin))
 
 

@@ -258,18 +258,18 @@ def parse_want(text: str, number: int, now_ms: int) -> "Job":
         raise CannotAdvise(
             f"cannot read {text!r} as a wish; write PROJECT:GPUS or PROJECT:GPUS:MODEL, for example vision:4"
         )
-    whole = size >= 1
+    is_unshared = size >= 1
     return Job(
         id=JobId(f"want:{number}"),
         project=ProjectName(project),
         name=text,
-        min_gpus=int(size) if whole else 1,
-        max_gpus=int(size) if whole else 1,
-        share=1.0 if whole else size,
+        min_gpus=int(size) if is_unshared else 1,
+        max_gpus=int(size) if is_unshared else 1,
+        share=1.0 if is_unshared else size,
         gpu_models=(model,) if model else (),
         submitted_ms=now_ms,
         preemptible=True,
-        may_share=not whole,
+        may_share=not is_unshared,
     )
 
 

@@ -169,19 +169,19 @@ def charged(client: "Client", as_of: datetime) -> tuple[ChargedRow, ...]:
     )
 
 
-def _row(given: "Given") -> GivenRow:
+def _row(entry: "Given") -> GivenRow:
     """A row of the table: of what its bar was earned by, how many cases there were."""
     return GivenRow(
-        action=given.action,
-        how=given.how,
-        gpu_hours=given.gpu_hours,
-        jobs=given.jobs,
-        times=given.times,
-        disturbed=given.disturbed,
-        low=given.low,
-        high=given.high,
-        money=given.money,
-        cases=given.earned.cases,
+        action=entry.action,
+        how=entry.how,
+        gpu_hours=entry.gpu_hours,
+        jobs=entry.jobs,
+        times=entry.times,
+        disturbed=entry.disturbed,
+        low=entry.low,
+        high=entry.high,
+        money=entry.money,
+        cases=entry.earned.cases,
     )
 
 
@@ -200,7 +200,7 @@ def settings(client: "Client") -> tuple[SettingRow, ...] | None:
         return None
     return tuple(
         SettingRow(
-            key=each.key, value=_seen(each.value) if _may_hold(each.key) else each.value, origin=each.origin
+            key=each.key, value=_plain(each.value) if _may_hold(each.key) else each.value, origin=each.origin
         )
         for each in effective(client).settings
     )
@@ -255,15 +255,15 @@ def _may_hold(key: str) -> bool:
     return key.startswith(("delivery.", "reports.")) or key == "alerts.to"
 
 
-def _seen(value: object) -> object:
+def _plain(value: object) -> object:
     from service.notify.message import harmless
 
     match value:
         case str() if "://" in value:
             return harmless(value)
         case tuple() | list():
-            return tuple(_seen(each) for each in value)
+            return tuple(_plain(each) for each in value)
         case dict():
-            return {name: _seen(each) for name, each in value.items()}
+            return {name: _plain(each) for name, each in value.items()}
         case _:
             return value

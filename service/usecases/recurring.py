@@ -66,12 +66,14 @@ def recurred(client: "Client", start: datetime, end: datetime) -> Recurred:
 def told(habit: HabitRow) -> str:
     """One habit in a sentence: whose, how much, how often, and what a limit gives back."""
     what, user = _kind(habit), habit["user"]
-    return _told(f"{what.capitalize()} of unknown owners" if user is None else f"{user}'s {what}", habit)
+    return _habit_sentence(
+        f"{what.capitalize()} of unknown owners" if user is None else f"{user}'s {what}", habit
+    )
 
 
 def told_to_owner(habit: HabitRow) -> str:
     """The same to the face of whose it is."""
-    return _told(f"Your {_kind(habit)}", habit)
+    return _habit_sentence(f"Your {_kind(habit)}", habit)
 
 
 def _kind(habit: HabitRow) -> str:
@@ -79,7 +81,7 @@ def _kind(habit: HabitRow) -> str:
     return "jobs of unknown kind" if kind is None else KINDS.get(str(kind), f"{kind} jobs")
 
 
-def _told(whose: str, habit: HabitRow) -> str:
+def _habit_sentence(whose: str, habit: HabitRow) -> str:
     days = "one day" if habit["days"] == 1 else f"{habit['days']} days"
     return (
         f"{whose} were idle {habit['times']} times on {days}, {text.gpu_hours(habit['idle_gpu_hours'])} in "
@@ -151,8 +153,8 @@ def told_gain(rows: Sequence[AdviceRow]) -> str:
     if gain.unknown == len(rows):
         return gain_unknown(gain.unknown)
     currency = next((row["currency"] for row in rows if row["currency"]), None)
-    told = [*_told_coming(gain, currency), *told_past(gain, currency)]
-    return "; ".join([*told, *([f"of {gain.unknown} {GAIN_UNKNOWN}"] if gain.unknown else [])])
+    sentences = [*_expected_gain(gain, currency), *told_past(gain, currency)]
+    return "; ".join([*sentences, *([f"of {gain.unknown} {GAIN_UNKNOWN}"] if gain.unknown else [])])
 
 
 def told_past(gain: KnownGain, currency: str | None) -> list[str]:
@@ -163,7 +165,7 @@ def told_past(gain: KnownGain, currency: str | None) -> list[str]:
     return [f"of what the jobs have held so far smaller requests would have left {sentence}"]
 
 
-def _told_coming(gain: KnownGain, currency: str | None) -> list[str]:
+def _expected_gain(gain: KnownGain, currency: str | None) -> list[str]:
     if gain.coming_gpu_hours is None:
         return []
     within = f" within {text.length(gain.horizon_s)}" if gain.horizon_s else ""

@@ -77,7 +77,11 @@ def open_now(
     return client.rows("findings", **parameters, **filters)
 
 
-def _ledger(client: "Client", by: str, asked: Mapping[str, object]) -> "Sequence[Ledger]":
+def _ledger(client: "Client", by: str, parameters: Mapping[str, object]) -> "Sequence[Ledger]":
     if by == "project":
-        return client.rows("ledger_by_project", **asked)
-    return client.rows("ledger_by_job", **asked) if by == "job" else client.rows("ledger_by_user", **asked)
+        return client.rows("ledger_by_project", **parameters)
+    return (
+        client.rows("ledger_by_job", **parameters)
+        if by == "job"
+        else client.rows("ledger_by_user", **parameters)
+    )

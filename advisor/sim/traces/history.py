@@ -63,15 +63,15 @@ def read_history(path: Path, format: HistoryFormat | None = None) -> Workload:
 def _job(past: PastJob, run: int) -> TraceJob:
     if past.gpus > MOST_GPUS:
         raise Refused(f"it had {past.gpus:,.0f} GPUs, and no cluster has more than {MOST_GPUS:,}")
-    is_whole = past.gpus >= 1
+    is_unshared = past.gpus >= 1
     return TraceJob(
         name=past.key if run == 1 else f"{past.key} (run {run})",  # put back in line, or a number used again
         project=past.project or past.user or "(unknown)",
         user=past.user,
         label=past.name,
         submitted_s=past.submitted_s,
-        gpus=int(past.gpus) if is_whole else 1,
-        share=1.0 if is_whole else max(floor(past.gpus * PARTS), 1) / PARTS,
+        gpus=int(past.gpus) if is_unshared else 1,
+        share=1.0 if is_unshared else max(floor(past.gpus * PARTS), 1) / PARTS,
         gpu_models=past.gpu_models,
         topology=Topology(past.topology),
         work=Work(steps=lasting(past.ended_s - past.started_s)),

@@ -90,9 +90,9 @@ def order(route: str, what: str, *args: object, **params: object) -> None:
     _answer.clear()
 
 
-def answered(what: str, said: Done | Switch) -> Answered:
+def answered(what: str, answer: Done | Switch) -> Answered:
     """What a route answered as a sentence; an outcome that is no success says so."""
-    outcome, message = (said.outcome, said.message) if isinstance(said, Done) else ("begun", "")
+    outcome, message = (answer.outcome, answer.message) if isinstance(answer, Done) else ("begun", "")
     well = outcome.lower() in ("done", "begun", "given", "waiting", "applied", "rejected", "kept", "pending")
     sentence = f"{what[:1].upper()}{what[1:]}: {outcome}"
     return Answered(well=well, sentence=f"{sentence}. {message}" if message else f"{sentence}.")
@@ -130,9 +130,9 @@ def _line() -> ActingClient:
 
 
 @st.cache_data(ttl=KEPT_S, max_entries=64, show_spinner=False)
-def _answer(route: str, given: tuple[tuple[str, object], ...]) -> Any:
+def _answer(route: str, arguments: tuple[tuple[str, object], ...]) -> Any:
     call: Callable[..., object] = getattr(_line(), route)
-    return call(**dict(given))
+    return call(**dict(arguments))
 
 
 QUEUE = ("job", "name", "user", "project", "gpus", "place", "waits_for", "since_ms", "promised_ms")

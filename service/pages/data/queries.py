@@ -70,22 +70,22 @@ class Answers:
 
     def begin(self, question: Question) -> None:
         """Fetch the answer in the background, unless it is there."""
-        asked = self._found(question)
-        if not asked.fetched:
-            self._ahead.submit(self._see_to, question, asked)
+        pending = self._pending(question)
+        if not pending.fetched:
+            self._ahead.submit(self._see_to, question, pending)
 
     def take(self, question: Question) -> pd.DataFrame:
         """The answer, a frame of one's own. Blocks; raises what ``fetch`` raises."""
-        asked = self._found(question)
-        self._see_to(question, asked)
-        return asked.answer.result().copy(deep=False)
+        pending = self._pending(question)
+        self._see_to(question, pending)
+        return pending.answer.result().copy(deep=False)
 
     def clear(self) -> None:
         """Forget all of them; who waits for one still gets it."""
         with self._lock:
             self._asked.clear()
 
-    def _found(self, question: Question) -> _Asked:
+    def _pending(self, question: Question) -> _Asked:
         now = self._clock()
         with self._lock:
             while self._asked and (
@@ -94,19 +94,19 @@ class Answers:
                 del self._asked[next(iter(self._asked))]
             return self._asked.setdefault(question, _Asked(now))
 
-    def _see_to(self, question: Question, asked: _Asked) -> None:
+    def _see_to(self, question: Question, pending: _Asked) -> None:
         """Fetch the answer, unless somebody does."""
         with self._lock:
-            mine, asked.fetched = not asked.fetched, True
+            mine, pending.fetched = not pending.fetched, True
         if not mine:
             return
         try:
-            asked.answer.set_result(self._fetch(question))
+            pending.answer.set_result(self._fetch(question))
         except BaseException as error:
             with self._lock:
-                if self._asked.get(question) is asked:
+                if self._asked.get(question) is pending:
                     del self._asked[question]
-            asked.answer.set_exception(error)
+            pending.answer.set_exception(error)
             if not isinstance(error, Exception):
                 raise
 

@@ -41,9 +41,9 @@ def report(
         return _report(kind, window, str(zone), user, project, zone)
 
 
-def report_text(made: Report, format: str) -> str:
+def report_text(document: Report, format: str) -> str:
     """The report as a file's text. Blocks while charts are drawn. Raises ``CannotReport``."""
-    return client_reporting.written_as(_client(), made, format)
+    return client_reporting.written_as(_client(), document, format)
 
 
 @st.cache_data(ttl=KEPT_S, show_spinner=False)

@@ -63,9 +63,9 @@ def head_sentence(rows: Sequence[AdviceRow], plans: Sequence[Plan] | None) -> st
     return f"{many} {'advice' if many == 1 else 'pieces of advice'}{worth}{asks}"
 
 
-def recurring(stage: Stage, found: Advised) -> None:
+def recurring(stage: Stage, advised: Advised) -> None:
     """All that was wasted in the range, and the habits in it that a limit would help against."""
-    shown = window(stage.view, found.as_of.astimezone(UTC).replace(tzinfo=None))
+    shown = window(stage.view, advised.as_of.astimezone(UTC).replace(tzinfo=None))
     recurred = queries.recurred(shown.from_ts, shown.to_ts)
     if recurred is None:
         return
@@ -82,7 +82,7 @@ def recurring(stage: Stage, found: Advised) -> None:
         st.caption(f"And {len(recurred.habits) - MOST_HABITS} more: `fallow advise --recurring`.")
 
 
-def advice_box(stage: Stage, found: Advised, row: AdviceRow) -> None:
+def advice_box(stage: Stage, advised: Advised, row: AdviceRow) -> None:
     """One advice: what, why, what it would give, and its evidence."""
     name = str(row["id"])
     label, ground = label_of_action(str(row["class"])), _ground(stage, str(row["class"]))
@@ -93,18 +93,18 @@ def advice_box(stage: Stage, found: Advised, row: AdviceRow) -> None:
             st.space("stretch")
             linked(stage, str(row["job"] or ""))
         st.markdown(plain(wording.localized(str(row["why"]), stage.zone)))
-        facts(_facts(found, row))
-        evidence_box(stage, row, lines=found.lines, as_of=found.as_of, key=name)
+        facts(_facts(advised, row))
+        evidence_box(stage, row, lines=advised.lines, as_of=advised.as_of, key=name)
 
 
-def _facts(found: Advised, row: AdviceRow) -> list[tuple[str, str]]:
+def _facts(advised: Advised, row: AdviceRow) -> list[tuple[str, str]]:
     items = gains(row)
     if row["horizon_s"] and row["gain_gpu_hours"]:
         items.append(("of the last" if row["gain_is_past"] else "within", text.length(row["horizon_s"])))
     items.append(("sure", sure(row)))
     who = ", ".join(row["risk_to"])
     items.append(("risk", f"{row['risk']}{f' ({who})' if who else ''}" if row["risk"] else "none"))
-    items.append(("mode", found.modes.get(str(row["class"]), "advise")))
+    items.append(("mode", advised.modes.get(str(row["class"]), "advise")))
     return items
 
 
@@ -133,8 +133,8 @@ def expected(row: AdviceRow) -> str:
     gain = float(row["gain_gpu_hours"])
     if row["gain_is_past"]:
         return text.gpu_hours(gain)
-    held = row.get("evidence") or {}
-    low, high, mid = (text.known(held.get(f"expected_{which}_s")) for which in ("low", "high", "idle"))
+    evidence = row.get("evidence") or {}
+    low, high, mid = (text.known(evidence.get(f"expected_{which}_s")) for which in ("low", "high", "idle"))
     if low is None or high is None or not mid:
         return f"{text.gpu_hours(gain)} (too little recorded for an error)"
     gpus = gain * 3600 / mid  # that are given back: a share of one is less than one
@@ -144,13 +144,13 @@ def expected(row: AdviceRow) -> str:
     )
 
 
-def left_alone(found: Advised) -> None:
+def left_alone(advised: Advised) -> None:
     """What a rule refuses, and what no policy advises, each with its reason."""
     st.subheader("Left alone, and why", anchor=False)
-    if not found.abstained and not found.refused:
+    if not advised.abstained and not advised.refused:
         st.caption("Nothing was held back.")
         return
-    if found.refused:
+    if advised.refused:
         st.markdown("**Refused by a rule**")
         rows = [
             {
@@ -160,12 +160,12 @@ def left_alone(found: Advised) -> None:
                 "Why": each.reason,
                 "Would change with": each.would_change,
             }
-            for each in found.refused
+            for each in advised.refused
         ]
         grid(
             pd.DataFrame(rows), hide_index=True, placeholder=text.NOTHING, alt="What a rule refuses, and why"
         )
-    counted = Counter((each["class"], each["reason"], each["would_change"]) for each in found.abstained)
+    counted = Counter((each["class"], each["reason"], each["would_change"]) for each in advised.abstained)
     if counted:
         st.markdown("**Not advised**")
         counts = [

@@ -99,12 +99,12 @@ def visible(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with every text in it on one line that can be seen: people choose the names in it."""
     copied = frame.copy(deep=False)
     for name, values in frame.items():
-        if not (is_numeric_dtype(values) or is_datetime64_any_dtype(values) or _is_seen(values)):
+        if not (is_numeric_dtype(values) or is_datetime64_any_dtype(values) or _is_plain(values)):
             copied[name] = values.map(lambda value: on_a_line(value) if isinstance(value, str) else value)
     return copied
 
 
-def _is_seen(values: "pd.Series[Any]") -> bool:
+def _is_plain(values: "pd.Series[Any]") -> bool:
     """Whether no text needs a change, by its different values: rows of a chart have few and are many."""
     try:
         different = values.unique()
@@ -115,14 +115,14 @@ def _is_seen(values: "pd.Series[Any]") -> bool:
 
 def _visible_chart(chart: Altairs) -> Altairs:
     """The chart with its frames made visible, those of its layers and parts as well."""
-    made = chart.copy(deep=False)
-    if isinstance(data := getattr(made, "data", None), pd.DataFrame):
-        made.data = visible(data)
+    copied = chart.copy(deep=False)
+    if isinstance(data := getattr(copied, "data", None), pd.DataFrame):
+        copied.data = visible(data)
     for name in ("layer", "hconcat", "vconcat", "concat"):
-        parts = getattr(made, name, None)
+        parts = getattr(copied, name, None)
         if isinstance(parts, list):
-            setattr(made, name, [_visible_chart(part) for part in parts])
-    return made
+            setattr(copied, name, [_visible_chart(part) for part in parts])
+    return copied
 
 
 def csv_of(frame: pd.DataFrame) -> str:

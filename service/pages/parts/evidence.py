@@ -36,12 +36,12 @@ def _loaded(evidence: object) -> object:
         return {"evidence": evidence}
 
 
-def _pairs(held: object) -> Iterator[tuple[str, object]]:
-    match held:
+def _pairs(content: object) -> Iterator[tuple[str, object]]:
+    match content:
         case Mapping():
-            yield from ((str(name), value) for name, value in held.items())
+            yield from ((str(name), value) for name, value in content.items())
         case list():
-            for each in held:
+            for each in content:
                 if isinstance(each, Mapping) and "name" in each:
                     yield str(each["name"]), each.get("value")
         case _:

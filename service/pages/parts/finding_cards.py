@@ -63,7 +63,7 @@ def finding_box(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
 def _to_owner(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
     """What to write to the job's owner, to be copied: the same as ``fallow tell``."""
     row = group[0]
-    said = [
+    findings = [
         Said(
             str(part[0].kind),
             f"{part[0].sentence}{_rest(part)}",
@@ -75,8 +75,8 @@ def _to_owner(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
         name = None if text.missing(row.job_name) else str(row.job_name)
         user = None if text.missing(row.user_name) else str(row.user_name)
         st.caption("To copy into a mail or a chat; nothing is sent from here.")
-        written = message(user, str(row.job), name, said, job_kind=_job_kind(row))
-        st.code(in_lines(wording.localized(written, scene.zone)), language=None, wrap_lines=True)
+        body = message(user, str(row.job), name, findings, job_kind=_job_kind(row))
+        st.code(in_lines(wording.localized(body, scene.zone)), language=None, wrap_lines=True)
 
 
 def _rest(part: "Sequence[FindingsTuple]") -> str:

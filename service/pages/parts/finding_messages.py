@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from service.schemas.rows import FindingsTuple
 
 
-def messages(found: pd.DataFrame) -> "list[list[FindingsTuple]]":
+def messages(findings: pd.DataFrame) -> "list[list[FindingsTuple]]":
     """The rows of the query ``findings``, those of one message together."""
-    return sorted(grouped(rows(found), _about), key=lambda group: -(wasted_by(group) or 0.0))
+    return sorted(grouped(rows(findings), _about), key=lambda group: -(wasted_by(group) or 0.0))
 
 
 def wasted_by(group: "Sequence[FindingsTuple]") -> float | None:
@@ -39,10 +39,10 @@ def parts(group: "Sequence[FindingsTuple]") -> "list[list[FindingsTuple]]":
 
 def told(scene: PageContext, group: "Sequence[FindingsTuple]") -> str:
     """For each kind the first one's sentence, and on which other GPUs it is the same."""
-    return "  \n".join(_told(scene, part) for part in parts(group))
+    return "  \n".join(_sentence(scene, part) for part in parts(group))
 
 
-def _told(scene: PageContext, part: "Sequence[FindingsTuple]") -> str:
+def _sentence(scene: PageContext, part: "Sequence[FindingsTuple]") -> str:
     row, *more = part
     places = [
         wording.short_gpu(each.node, each.gpu_place, each.uuid) for each in more if each.uuid != row.uuid

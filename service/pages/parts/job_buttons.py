@@ -139,7 +139,7 @@ def _ordered(order: Order, job: Job, may: May) -> None:
     name = plain(job.name or job.job)
     meaning = HELD if order is PAUSE and job.state == "pending" else order.meaning
     st.markdown(f"**{order.label} {name}?** {meaning}")
-    rest, given = _asked(order, job)
+    rest, answer = _parameters(order, job)
     reason = ""
     if order is not KEEP:
         reason = st.text_input(
@@ -152,13 +152,13 @@ def _ordered(order: Order, job: Job, may: May) -> None:
         disabled=not may.may,
         on_click=jobs.order,
         args=(order.route, f"{order.route} {job.job}", job.job),
-        kwargs={**given, **({"because": reason} if reason else {})},
+        kwargs={**answer, **({"because": reason} if reason else {})},
     )
     st.caption(may.why or "Or in a shell:")
     st.code(submit_form.command(order.route, job.job, *rest), language="shell")
 
 
-def _asked(order: Order, job: Job) -> tuple[tuple[str, ...], dict[str, object]]:
+def _parameters(order: Order, job: Job) -> tuple[tuple[str, ...], dict[str, object]]:
     """What else the order needs: as words of a command, and as parameters of the route."""
     if order is KEEP:
         hours = st.segmented_control(

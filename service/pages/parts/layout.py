@@ -182,10 +182,10 @@ def _times(site: Site, view: UrlState) -> None:
 
 
 @st.fragment
-def _narrowed(view: UrlState, wanted: tuple[str, ...]) -> None:
+def _narrowed(view: UrlState, names: tuple[str, ...]) -> None:
     """What the page is narrowed to, and in its box how to narrow it: sent when somebody opens it."""
     _redraw_if_changed(view)
-    chosen = [value for name in wanted if (value := getattr(view, name)) is not None]
+    chosen = [value for name in names if (value := getattr(view, name)) is not None]
     label = plain(" · ".join(chosen)) if chosen else "Filter"
     box = st.popover(label, icon=":material/filter_alt:", key="narrowed", on_change="rerun")
     if not box.open:
@@ -196,10 +196,10 @@ def _narrowed(view: UrlState, wanted: tuple[str, ...]) -> None:
         except ClientError:
             st.caption("What there is to choose from could not be asked; try again in a moment.")
             return
-        for name in wanted:
+        for name in names:
             _filter(view, name, [str(value) for value in options[options["dimension"] == name]["value"]])
         if chosen:
-            bare = reduce(lambda less, name: less.only(name, None), wanted, view)
+            bare = reduce(lambda less, name: less.only(name, None), names, view)
             st.button("Show everything", on_click=go, args=(bare,), key="bare")
 
 

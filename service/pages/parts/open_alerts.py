@@ -18,24 +18,24 @@ def alerts(scene: PageContext) -> None:
     st.subheader("Alerts", anchor=False)
     window = {name: scene.asked_until_now[name] for name in ("from_ts", "to_ts")}
     filters = {name: scene.asked.get(name) for name in FILTERS}
-    found = queries.ask_if_kept("alerts", open=True, **window, **filters)
-    if found is None:
+    frame = queries.ask_if_kept("alerts", open=True, **window, **filters)
+    if frame is None:
         st.caption("An older Fallow wrote this store and keeps none; start the service once.")
         return
-    if found.empty:
+    if frame.empty:
         st.caption("Nobody had to be told of anything that is still so.")
         return
     grid(
-        table(found, scene),
+        table(frame, scene),
         hide_index=True,
         placeholder=text.NOTHING,
         alt="The open alerts: what, since when, what happens next, and whom a word reached",
     )
 
 
-def table(found: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
+def table(frame: pd.DataFrame, scene: PageContext) -> pd.DataFrame:
     """A row a case, in words."""
-    each = list(rows(found))
+    each = list(rows(frame))
     return pd.DataFrame(
         {
             "What": [row.title for row in each],

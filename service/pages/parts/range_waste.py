@@ -27,8 +27,8 @@ def wasted(waste: pd.DataFrame | None, *, open_only: bool) -> str:
     worth = "" if text.missing(cost) else f", {text.money(cost, row['currency'])},"
     named = row["open_gpu_hours" if open_only else "found_gpu_hours"]
     about = "what is open" if open_only else "these"
-    told = f"; {text.gpu_hours(row['wasted_gpu_hours'])}{worth} were wasted in this time"
-    return f"{told}, {text.gpu_hours(named)} of them about {about}" if named else told
+    lead = f"; {text.gpu_hours(row['wasted_gpu_hours'])}{worth} were wasted in this time"
+    return f"{lead}, {text.gpu_hours(named)} of them about {about}" if named else lead
 
 
 def beside(waste: pd.DataFrame) -> str:

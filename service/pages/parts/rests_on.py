@@ -19,14 +19,14 @@ def show_rests_on(scene: PageContext, *, with_people: bool = True) -> None:
     start, end = scene.window.from_ts, scene.window.to_ts
     frame = queries.ask_if_kept(measured_time.QUERY, **measured_time.params(start, end, scene.view.filters))
     rows = None if frame is None else records(frame)
-    told = measured_time.rests_on(rows, start, end, datetime.now(UTC))
-    for line in filter(None, (told, _left_out(scene) if with_people else None)):
+    sentence = measured_time.rests_on(rows, start, end, datetime.now(UTC))
+    for line in filter(None, (sentence, _omissions(scene) if with_people else None)):
         st.caption(plain(line))
 
 
-def _left_out(scene: PageContext) -> str | None:
+def _omissions(scene: PageContext) -> str | None:
     if scene.asked.get("model"):  # accounting says nothing of models
         return None
-    asked = {name: scene.asked.get(name) for name in ("from_ts", "to_ts", "user", "project", "node")}
-    frame = queries.ask_if_kept("accounted_use", **asked, by="user")
+    chosen = {name: scene.asked.get(name) for name in ("from_ts", "to_ts", "user", "project", "node")}
+    frame = queries.ask_if_kept("accounted_use", **chosen, by="user")
     return None if frame is None else accounted.left_out(records(frame))

@@ -24,11 +24,11 @@ def find_box(view: UrlState) -> None:
         placeholder="Find by name, person, project or id",
         label_visibility="collapsed",
         width=300,
-        on_change=_found,
+        on_change=_apply,
     )
 
 
-def _found() -> None:
+def _apply() -> None:
     go(replace(current_view(), find=st.session_state["find"].strip() or None))
 
 

@@ -123,11 +123,11 @@ def composer() -> None:
             "A job runs as whoever starts it, with their files and rights, so it is started in your own "
             "shell: choose here, copy the line, and run it where the job's files are."
         )
-        told = composed(_wish())
-        if isinstance(told, Unclear):
-            st.info(" ".join(told.problems), icon=":material/edit:")
+        result = composed(_wish())
+        if isinstance(result, Unclear):
+            st.info(" ".join(result.problems), icon=":material/edit:")
         else:
-            st.code(told, language="shell", wrap_lines=True)
+            st.code(result, language="shell", wrap_lines=True)
             st.caption("It waits in the queue with a line that says what for; Ctrl-C takes it back.")
 
 

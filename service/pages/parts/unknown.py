@@ -113,9 +113,9 @@ def unjudged(scene: PageContext) -> None:
     grid(table(frame), hide_index=True, placeholder=text.NOTHING, alt="GPUs that were not judged, and why")
 
 
-def table(found: pd.DataFrame) -> pd.DataFrame:
+def table(gaps: pd.DataFrame) -> pd.DataFrame:
     """A row a GPU and reason, in words."""
-    each = list(rows(found))
+    each = list(rows(gaps))
     return pd.DataFrame(
         {
             "GPU": [wording.short_gpu(row.node, row.gpu_place, row.uuid) for row in each],

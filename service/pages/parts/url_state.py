@@ -92,7 +92,7 @@ def address(view: UrlState) -> dict[str, str]:
         if (value := getattr(view, name))
     }
     if view.since is not None and view.until is not None:
-        params |= {"from": _written(view.since), "to": _written(view.until)}
+        params |= {"from": _timestamp(view.since), "to": _timestamp(view.until)}
     elif view.range != DEFAULT_RANGE:
         params["range"] = view.range
     if view.tz != "local":
@@ -131,7 +131,7 @@ def _instant(text: str | None) -> datetime | None:
     return at if EARLIEST <= at <= LATEST else None
 
 
-def _written(at: datetime) -> str:
+def _timestamp(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%MZ")
 
 

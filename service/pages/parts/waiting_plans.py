@@ -22,13 +22,13 @@ SNOOZES: Mapping[str, float] = {"4 h": 4.0, "1 day": 24.0, "1 week": 168.0}
 AGAIN = "until it changes"
 
 
-def waiting_plans(stage: Stage, plans: Sequence[Plan], found: Advised) -> None:
-    """Each plan in a box; nothing where none waits. ``found`` has the thresholds that charts draw."""
+def waiting_plans(stage: Stage, plans: Sequence[Plan], advised: Advised) -> None:
+    """Each plan in a box; nothing where none waits. ``advised`` has the thresholds that charts draw."""
     for plan in plans:
         with st.container(border=True, key=f"plan-{plan.plan}", gap="small"):
             steps = text.many(len(plan.steps), "step")
             st.subheader(f"Plan {plan.plan} waits for a yes: {steps}", anchor=anchor_of(plan.plan))
-            chosen = [each for each in plan.steps if _step(stage, plan, each, found)]
+            chosen = [each for each in plan.steps if _step(stage, plan, each, advised)]
             if plan.refused:
                 _refused(plan.refused)
             facts([("made", stage.when(instant(plan.as_of_ms))), ("plan", str(plan.plan))])
@@ -55,15 +55,15 @@ def gain_told(gain: Gain | None) -> str | None:
     return f"{text.gpu_hours(gain.gpu_hours)}{within}"
 
 
-def _step(stage: Stage, plan: Plan, step: PlanStep, found: Advised) -> bool:
+def _step(stage: Stage, plan: Plan, step: PlanStep, advised: Advised) -> bool:
     with st.container(gap="xsmall", key=f"step-{plan.plan}-{step.n}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             sentence = step.sentence or f"{step.verb} {step.job}"
             if len(plan.steps) > 1:
-                taken = st.checkbox(plain(sentence), value=True, key=f"take-{plan.plan}-{step.n}")
+                is_chosen = st.checkbox(plain(sentence), value=True, key=f"take-{plan.plan}-{step.n}")
             else:
                 st.markdown(f"**{plain(sentence)}**", width="content")
-                taken = True
+                is_chosen = True
             st.space("stretch")
             linked(stage, step.job)
         if step.why:
@@ -74,16 +74,16 @@ def _step(stage: Stage, plan: Plan, step: PlanStep, found: Advised) -> bool:
         facts([*items, ("mode", step.mode)])
         if step.evidence:
             row: Judged = {"class": class_of(step.evidence), "job": step.job, "evidence": step.evidence}
-            as_of = instant(plan.as_of_ms) or found.as_of
-            evidence_box(stage, row, lines=found.lines, as_of=as_of, key=f"{plan.plan}-{step.n}")
-    return taken
+            as_of = instant(plan.as_of_ms) or advised.as_of
+            evidence_box(stage, row, lines=advised.lines, as_of=as_of, key=f"{plan.plan}-{step.n}")
+    return is_chosen
 
 
 def _approve(plan: Plan, chosen: Sequence[PlanStep], may: May) -> None:
-    whole = len(chosen) == len(plan.steps)
-    steps = None if whole else [each.n for each in chosen]
+    is_all = len(chosen) == len(plan.steps)
+    steps = None if is_all else [each.n for each in chosen]
     words = [str(plan.plan), "--yes"] + [w for n in steps or () for w in ("--step", str(n))]
-    label = "Approve" if whole else f"Approve {len(chosen)} of {len(plan.steps)}"
+    label = "Approve" if is_all else f"Approve {len(chosen)} of {len(plan.steps)}"
     with st.popover(label, icon=":material/check:", key=f"approve-{plan.plan}", disabled=not chosen):
         st.markdown(
             f"**{label}?** Every precondition is read again first; what is no longer so is not done, and "
@@ -104,7 +104,7 @@ def _approve(plan: Plan, chosen: Sequence[PlanStep], may: May) -> None:
 
 def _reject(plan: Plan, may: May) -> None:
     with st.popover("Reject", icon=":material/block:", key=f"reject-{plan.plan}"):
-        because = st.text_input("Because", key=f"reject-because-{plan.plan}").strip()
+        reason = st.text_input("Because", key=f"reject-because-{plan.plan}").strip()
         chosen = st.segmented_control(
             "Do not ask again",
             [AGAIN, *SNOOZES],
@@ -114,17 +114,17 @@ def _reject(plan: Plan, may: May) -> None:
             help="The same suggestion comes back once this is over, or once what it rests on has changed.",
         )
         hours = SNOOZES.get(chosen or AGAIN)
-        words = ["--because", because or "..."] + ([] if hours is None else ["--snooze", f"{hours:g}h"])
+        words = ["--because", reason or "..."] + ([] if hours is None else ["--snooze", f"{hours:g}h"])
         st.button(
             "Reject it",
             key=f"do-reject-{plan.plan}",
             type="primary",
-            disabled=not may.may or not because,
+            disabled=not may.may or not reason,
             on_click=jobs.order,
             args=("reject", f"reject plan {plan.plan}", plan.plan),
-            kwargs={"because": because, "snooze_hours": hours},
+            kwargs={"because": reason, "snooze_hours": hours},
         )
-        st.caption("A reason is needed: whoever asks next reads it." if not because else "Or in a shell:")
+        st.caption("A reason is needed: whoever asks next reads it." if not reason else "Or in a shell:")
         st.code(submit_form.command("reject", str(plan.plan), *words), language="shell")
 
 

@@ -141,9 +141,9 @@ def spoken(message: str) -> str:
     return "".join(part if place % 2 else plain(part) for place, part in enumerate(_COMMAND.split(message)))
 
 
-def commands(told: str) -> str:
+def commands(sentence: str) -> str:
     """A sentence of ours as HTML, in which what stands between backticks is typed."""
-    parts = told.split("`")
+    parts = sentence.split("`")
     return "".join(f"<code>{escape(p)}</code>" if place % 2 else escape(p) for place, p in enumerate(parts))
 
 

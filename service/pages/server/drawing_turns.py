@@ -97,8 +97,8 @@ class _Window:
 def _asks_to_be_drawn(message: Message) -> bool:
     from streamlit.proto.BackMsg_pb2 import BackMsg
 
-    asked = BackMsg()
-    return _is_read(asked, message.get("bytes")) and asked.WhichOneof("type") == "rerun_script"
+    request = BackMsg()
+    return _is_read(request, message.get("bytes")) and request.WhichOneof("type") == "rerun_script"
 
 
 def _is_end(message: Message) -> bool:
@@ -108,10 +108,10 @@ def _is_end(message: Message) -> bool:
     content = message.get("bytes")
     if not content or len(content) > LONGEST_END_BYTES:
         return False
-    told = ForwardMsg()
-    if not _is_read(told, content) or told.WhichOneof("type") != "script_finished":
+    forwarded = ForwardMsg()
+    if not _is_read(forwarded, content) or forwarded.WhichOneof("type") != "script_finished":
         return False
-    return bool(told.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN)
+    return bool(forwarded.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN)
 
 
 class _Empty(Protocol):

@@ -69,8 +69,8 @@ def _as_own(scope: Message, headers: Mapping[bytes, str]) -> Message:
     if b"origin" not in headers:
         return scope
     own = (b"origin", f"{headers[b'origin'].partition(':')[0]}://{headers[b'host']}".encode("latin-1"))
-    kept = [each for each in scope["headers"] if each[0].lower() != b"origin"]
-    return {**scope, "headers": [*kept, own]}
+    others = [each for each in scope["headers"] if each[0].lower() != b"origin"]
+    return {**scope, "headers": [*others, own]}
 
 
 async def _refuse(send: Send, why: str) -> None:

@@ -80,12 +80,12 @@ def cluster(scene: PageContext) -> None:
 
 def findings(scene: PageContext) -> None:
     """How many of each kind are open, and the largest of them."""
-    found = queries.ask("findings", open=True, **scene.asked_until_now)
-    if found.empty:
+    frame = queries.ask("findings", open=True, **scene.asked_until_now)
+    if frame.empty:
         st.header(freshness.calm(), anchor=False)
         return
     waste = queries.ask_if_kept("waste", **scene.asked_until_now)
-    groups = messages(found)
+    groups = messages(frame)
     st.header(findings_sentence(len(groups), waste, open_only=True), anchor=False)
     counts = pd.Series([part[0].kind for group in groups for part in parts(group)]).value_counts()
     st.html(figures_html(kind_figures([(kind_label(str(kind)), int(n)) for kind, n in counts.items()])))
@@ -97,15 +97,16 @@ def findings(scene: PageContext) -> None:
 def projects(scene: PageContext) -> None:
     """Projects by the GPU-hours they wasted, of what they held."""
     frame = named(queries.ask("projects", **scene.asked), "projects")
-    held, used = frame["gpu_hours"].sum(), frame["used_gpu_hours"].sum()
-    if frame.empty or not held:
+    gpu_hours, used = frame["gpu_hours"].sum(), frame["used_gpu_hours"].sum()
+    if frame.empty or not gpu_hours:
         st.header("No project held a GPU in this time", anchor=False)
         return
     bound = frame["bound_used_gpu_hours"].sum() if "bound_used_gpu_hours" in frame else None
     most = "at most " if wording.is_bound(bound) else ""
     many = "1 project" if len(frame) == 1 else f"{len(frame)} projects"
     st.header(
-        f"{many} held {text.gpu_hours(held)} and used {most}{text.percent(used / held)} of them", anchor=False
+        f"{many} held {text.gpu_hours(gpu_hours)} and used {most}{text.percent(used / gpu_hours)} of them",
+        anchor=False,
     )
     named_parts = zip(part_colours(scene.colours), PARTS, strict=True)
     keys([(swatch(colour), part, None) for colour, part in named_parts])
@@ -210,7 +211,7 @@ def _queue_line(scene: PageContext, row: "_Waiting") -> tuple[str, ...]:
     )
 
 
-def _chart(drawn: Drawing, told: str, *, by: float, height: int) -> None:
+def _chart(drawn: Drawing, title: str, *, by: float, height: int) -> None:
     spec = enlarged(drawn.to_dict(validate=False), by, height=height)
     with st.container(key="wall-chart"):
-        st.vega_lite_chart(spec, theme=None, width="stretch", alt=told)
+        st.vega_lite_chart(spec, theme=None, width="stretch", alt=title)

@@ -78,14 +78,14 @@ class Turn:
 
 def wall_of(params: Mapping[str, str]) -> Wall | None:
     """The wall that an address asks for; ``None`` when it asks for a page. Bad seconds are the default."""
-    asked = params.get(PARAMETER)
-    if not asked or asked == "0":
+    value = params.get(PARAMETER)
+    if not value or value == "0":
         return None
     try:
         every_s = round(float(params.get(EVERY, EVERY_S)))
     except (ValueError, OverflowError):
         every_s = EVERY_S
-    return Wall(held=asked if asked in PANELS else None, every_s=min(max(every_s, LEAST_S), MOST_S))
+    return Wall(held=value if value in PANELS else None, every_s=min(max(every_s, LEAST_S), MOST_S))
 
 
 def turned(turn: Turn | None, wall: Wall, now_s: float) -> Turn:
@@ -110,22 +110,22 @@ def wall() -> Wall | None:
     return wall_of(st.query_params.to_dict())
 
 
-def show_wall(site: Site, asked: Wall) -> None:
+def show_wall(site: Site, chosen: Wall) -> None:
     """Draw the wall: the clock, the panel whose turn it is, and the way to hold one or to leave."""
     style(palette(st.context.theme.type))
     st.html(f"<style>{STYLE.read_text(encoding='utf-8')}</style>")
     with st.container(key="wall"):
         with st.container(key="wall-clock"):
             _clock()
-        _panel(site, asked)
+        _panel(site, chosen)
         # Buttons, because a link from a page to itself leaves the address as it was.
         carried = address(shared(current_view()))
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="wall-foot"):
             for name, title in PANELS.items():
-                held = Wall(held=name, every_s=asked.every_s)
-                _way(title, carried | held.params, chosen=asked.held == name)
-            turning = Wall(held=None, every_s=asked.every_s)
-            _way(f"Turn every {asked.every_s} s", carried | turning.params, chosen=asked.held is None)
+                fixed = Wall(held=name, every_s=chosen.every_s)
+                _way(title, carried | fixed.params, chosen=chosen.held == name)
+            turning = Wall(held=None, every_s=chosen.every_s)
+            _way(f"Turn every {chosen.every_s} s", carried | turning.params, chosen=chosen.held is None)
             st.space("stretch")
             _way("Leave the wall", carried, chosen=False)
 
@@ -144,20 +144,20 @@ def kiosk_link(site: Site) -> None:
 def _clock() -> None:
     colours = palette(st.context.theme.type)
     zone, _ = zone_of(current_view())
-    found = heard(colours, zone)
-    as_of = f"data as of {clock(found.last, zone)}" if found.last is not None else found.told
-    loud = "" if found.word in ("live", "") else f" · <b>{found.word}</b>"
-    invented = '<b class="simulated">SIMULATED</b>' if found.simulated else ""
+    health = heard(colours, zone)
+    as_of = f"data as of {clock(health.last, zone)}" if health.last is not None else health.told
+    loud = "" if health.word in ("live", "") else f" · <b>{health.word}</b>"
+    invented = '<b class="simulated">SIMULATED</b>' if health.simulated else ""
     st.html(
         f'<div class="wall-clock">{invented}<time>{datetime.now(zone):%H:%M}</time>'
-        f'<span role="status"><i style="background:{found.colour}"></i>{as_of}{loud}</span></div>'
+        f'<span role="status"><i style="background:{health.colour}"></i>{as_of}{loud}</span></div>'
     )
 
 
-def _panel(site: Site, asked: Wall) -> None:
-    @st.fragment(run_every=asked.beat_s)
+def _panel(site: Site, chosen: Wall) -> None:
+    @st.fragment(run_every=chosen.beat_s)
     def drawn_again() -> None:
-        turn: Turn = turned(st.session_state.get(TURN), asked, time.monotonic())
+        turn: Turn = turned(st.session_state.get(TURN), chosen, time.monotonic())
         st.session_state[TURN] = turn
         st.html(dots_html(turn.panel, PANELS))
         with st.container(key=f"wall-{turn.panel}"):

@@ -62,15 +62,15 @@ def tiles_html(gpus: "Iterable[GpusNowTuple]", colours: Theme) -> str:
         nodes.setdefault("unknown node" if text.missing(row.node) else str(row.node), []).append(row)
     if len(rows) > MOST_WRITTEN and len(nodes) > MOST_NAMED:
         return _bare(rows, colours)
-    written = len(rows) <= MOST_WRITTEN
+    has_labels = len(rows) <= MOST_WRITTEN
     lines = "".join(
         f'<div class="wall-node"><span class="wall-name">{escape(node)}</span><span class="wall-tiles">'
-        f"{''.join(_tile(row, colours, written=written) for row in held)}</span></div>"
-        for node, held in sorted(nodes.items())
+        f"{''.join(_tile(row, colours, written=has_labels) for row in members)}</span></div>"
+        for node, members in sorted(nodes.items())
     )
-    if not written:
+    if not has_labels:
         return f'<div class="wall-nodes wall-many">{lines}</div>'
-    side = _side_px([len(held) for held in nodes.values()])
+    side = _side_px([len(members) for members in nodes.values()])
     ink = max(24, min(56, side * 2 // 5))
     return f'<div class="wall-nodes" style="--side:{side}px;--ink:{ink}px">{lines}</div>'
 
@@ -107,11 +107,11 @@ def _bare(rows: "Sequence[GpusNowTuple]", colours: Theme) -> str:
     shown = rows[:MOST_TILES]
     side = max(10, min(40, int((WIDE_PX * TALL_PX / len(shown)) ** 0.5) - 5))
     tiles = "".join(f'<i style="background:{_ground(row, colours)}"></i>' for row in shown)
-    left = f" The first {len(shown)} of {len(rows)}." if len(rows) > len(shown) else ""
-    told = f"{len(rows)} GPUs in the order of their nodes, each in the colour of its state.{left}"
-    said = f'<p class="wall-said">{escape(left.strip())}</p>' if left else ""
+    rest = f" The first {len(shown)} of {len(rows)}." if len(rows) > len(shown) else ""
+    title = f"{len(rows)} GPUs in the order of their nodes, each in the colour of its state.{rest}"
+    note = f'<p class="wall-said">{escape(rest.strip())}</p>' if rest else ""
     return (
-        f'<div class="wall-bare" role="img" aria-label="{told}" style="--side:{side}px">{tiles}</div>{said}'
+        f'<div class="wall-bare" role="img" aria-label="{title}" style="--side:{side}px">{tiles}</div>{note}'
     )
 
 
@@ -120,9 +120,9 @@ def _tile(row: "GpusNowTuple", colours: Theme, *, written: bool) -> str:
     like = state_coloured(state, _rhythm(row))
     ink = colours.ink if state == GpuState.UNKNOWN else ink_on(colour_of(like, colours, colours.stripe))
     index = "" if text.missing(row.gpu_place) else f"GPU {row.gpu_place}: "
-    told = f"{index}{state_label(state, _rhythm(row))}"
+    title = f"{index}{state_label(state, _rhythm(row))}"
     return (
-        f'<span class="wall-tile" role="img" aria-label="{escape(told)}" title="{escape(told)}" '
+        f'<span class="wall-tile" role="img" aria-label="{escape(title)}" title="{escape(title)}" '
         f'style="background:{ground};color:{ink}">{escape(_number(row)) if written else ""}</span>'
     )
 
