@@ -66,12 +66,16 @@ def decide(state: ClusterState, limits: Limits = DEFAULTS, advice: Sequence[Advi
     """
     remaining = tuple(_means(advice))
     turns: list[tuple[Mode, Plan]] = []
+    # What needs no yes is planned first: else a job waits for a yes beside a GPU that is free
+    # (docs/decisions/0030).
     for least in (Mode.AUTO, Mode.ASK, Mode.ADVISE):
         bounds = replace(limits, least=least)
         now = tuple(each for each in remaining if _takes_part(each, state, bounds))
         if not now and not any(least in limits.modes_of(action) for action in QUEUES):
             continue
         remaining = tuple(each for each in remaining if each not in now)
+        # Each turn is planned on the cluster as the one before leaves it, so that a proposal holds once that
+        # is done.
         state = replay(state, turns[-1][1].steps) if turns else state
         turns.append((least, _planned(state, bounds, now)))
     plans = [plan for _, plan in turns] or [WorkingState(state, limits).plan()]
@@ -109,6 +113,7 @@ def _planned(state: ClusterState, limits: Limits, means: tuple[Means, ...]) -> P
         idle = {each.gang for each in followed if each.gang is not None and not _starts(round, each.gang)}
         if not idle:
             break
+        # With one try left all moves for gangs go: the last plan has none that the queue could leave in vain.
         dropped = [
             each for each in means if each.gang in idle or (each.gang is not None and further_tries == 1)
         ]

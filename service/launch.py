@@ -30,6 +30,7 @@ STOP_LIMIT_S = 10
 """For both to end by themselves."""
 POLL_S = 0.05
 WATCH_S = 0.5
+# linux/prctl.h; the standard library names no prctl.
 PR_SET_PDEATHSIG = 1
 LOOK = Path(__file__).parent / "pages" / "look"
 """The folder whose ``.streamlit`` has the dashboard's colours and manners; it is installed as well."""
@@ -93,6 +94,7 @@ def dashboard_program(port: int, code: str | None = None, hosts: Sequence[str] =
         "logger.level": "warning",
     }
     app = dashboard_file()
+    # -P: no module comes from the folder one stands in (docs/decisions/0035).
     command = (sys.executable, "-P", "-m", "service.pages", str(app))
     return Program(
         name="dashboard",

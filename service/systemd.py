@@ -61,6 +61,7 @@ def this_program(name: str = "fallow", module: str = "service.cli") -> tuple[str
     beside = Path(sys.executable).with_name(name)
     if os.access(beside, os.X_OK):
         return (str(beside),)
+    # -P: no module comes from the folder one stands in (docs/decisions/0035).
     return (sys.executable, "-P", "-m", module)
 
 

@@ -151,6 +151,7 @@ class LocalCheckpointer:
         locks: Sequence[int] = (),
     ) -> Ongoing:
         sizes = json.dumps({str(pid): dict(each) for pid, each in memory.items()})
+        # -P: no module comes from the folder one stands in (docs/decisions/0035).
         command = [sys.executable, "-P", "-m", CHILD, verb, str(self._timeout_ms), sizes, *words]
         try:
             child = subprocess.Popen(
@@ -160,6 +161,8 @@ class LocalCheckpointer:
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
+                # A lock is held as long as any process has it open: these outlive a service that ends
+                # meanwhile.
                 pass_fds=locks,
             )
         except OSError as error:

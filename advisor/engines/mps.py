@@ -92,6 +92,8 @@ class MpsSearch:
             each: alive for each, looks in self._hung.items() if (alive := [t for t in looks if t.is_alive()])
         }
         self._hung = hung
+        # A folder on a file system that never answers leaves its thread behind: two looks of an account, no
+        # third (docs/decisions/0061).
         if len(hung.get(uid, ())) >= MOST_HUNG_OF_ONE or sum(map(len, hung.values())) >= MOST_HUNG:
             return Mps(why=_unseen(process))
         answers: list[Mps] = []
@@ -199,6 +201,8 @@ def folder_fault(folder: Path, uid: int, root: Path = Path("/")) -> str | None:
 def _owner(process: Path) -> int:
     """The account that it is: real, effective, saved and file system uid. Raises ``_Refused``, OSError."""
     uids = set(parse_uids((process / "status").read_bytes()))
+    # A set-uid program that waits for a password under the daemon's name is two accounts at once
+    # (docs/decisions/0036).
     if len(uids) != 1:
         names = " and ".join(name_of(uid) for uid in sorted(uids))
         raise _Refused(f"runs as {names} at once, as programs do that root lets others start")
@@ -230,6 +234,7 @@ def _program_fault(process: Path, uid: int) -> str | None:
         status = (process / "exe").stat()
     except PermissionError:
         return None
+    # A process may call itself anything; what it runs is the kernel's word (docs/decisions/0036).
     if program.rpartition("/")[2] != DAEMON:
         return f"its program is {program} under another name"
     if status.st_uid not in (uid, ROOT_UID) or status.st_mode & stat.S_IWOTH:

@@ -106,12 +106,14 @@ def _write(terminal: Terminal, text: bytes) -> str | None:
     if not terminal.takes_messages:
         return "it accepts no messages (mesg n)"
     try:
+        # Not blocking: a terminal that was stopped (Ctrl-S) would hold the writer until it goes on.
         flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(terminal.path, flags)
     except OSError as error:
         return (error.strerror or str(error)).lower()
     try:
         result = os.fstat(descriptor)
+        # Between the look and the open its owner may have left, and somebody else may sit there.
         if (result.st_rdev, result.st_uid) != (terminal.device, terminal.uid):
             return "it is somebody else's by now"
         if not result.st_mode & stat.S_IWGRP:

@@ -60,6 +60,7 @@ def claim_of(
     """
     if entry.state is JobState.ENDED or report.exit_reason is not None:
         return None
+    # A proof of another order says nothing of where this one left the job.
     proof = proof if proof is not None and proof.number == report.acknowledged else None
     command = entry.directive
     answers = in_flight(entry) and command is not None and command.number == report.acknowledged
@@ -136,6 +137,7 @@ def _caught_up(entry: JobRecord, report: Report, claim: Proven, now_ms: int) -> 
 
 
 def _ahead(entry: JobRecord, report: Report, proof: CommandProof | None) -> Claim:
+    # A number without a proof lifts nothing: one report of 2^53 once ended all acting (docs/decisions/0037).
     if proof is None:
         on = f" and runs on {', '.join(report.gpus)}" if report.gpus else ""
         return Unproven(

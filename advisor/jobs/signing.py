@@ -117,6 +117,7 @@ class CommandSigner:
     def read(self, entry: JobRecord, proof: str) -> CommandProof | None:
         """What this service said to the launcher of just this job; ``None`` where it never said that."""
         text, _, mac = proof.rpartition(".")
+        # In constant time: how long it takes must not tell how much of a guess was right.
         if not hmac.compare_digest(self._mac(entry, text).encode(), mac.encode()):
             return None
         try:
@@ -127,6 +128,7 @@ class CommandSigner:
 
     def _mac(self, entry: JobRecord, text: str) -> str:
         submission = entry.submission
+        # One's own proof is none for another's job, nor for a job that got the same number after a restore.
         whose = (entry.id, submission.user, submission.uid, submission.nonce, entry.submitted_ms)
         signed = json.dumps(("fallow-command", whose, text)).encode()
         return hmac.digest(self._key, signed, "sha256").hex()

@@ -119,6 +119,7 @@ class AlertEvaluator:
             if changes:
                 self._ground.book.keep(changes, self._letters(changes, joint.at_ms), joint.at_ms)
                 _log_changes(changes)
+            # Only once all is kept: where the store refuses, the next look begins from what stood before.
             self._docket = after(docket, changes, joint.at_ms, self._patience)
             self._watch = watch
         return changes

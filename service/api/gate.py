@@ -98,6 +98,8 @@ def _unwanted(headers: dict[bytes, str], scope: Message, rules: RequestLimits) -
     if not scope["path"].isprintable():
         message = "a path holds no control characters, and nothing that cannot be seen"
         return _Refused(status=400, kind="bad-order", message=message)
+    # No client of ours sends it, and two lengths in one request are what smuggling is made of
+    # (docs/decisions/0061).
     if b"transfer-encoding" in headers:
         message = "a request's body is sent whole, with its Content-Length: it may not come in pieces"
         return _Refused(status=411, kind="bad-order", message=message)

@@ -116,6 +116,7 @@ class Telling(Response):
     async def _let_go(self, *tasks: "asyncio.Future[None] | asyncio.Future[Row]") -> None:
         for task in tasks:
             task.cancel()
+        # Before the generator is closed: it can't be while its next item is still awaited.
         await asyncio.gather(*tasks, return_exceptions=True)
         close = getattr(self._items, "aclose", None)
         if close is not None:

@@ -76,6 +76,7 @@ async def follow(
     register.met(job, after)
     try:
         while True:
+            # Before it is looked at: a change that comes in between has the next round begin at once.
             changed.clear()
             register.heard(job)
             try:

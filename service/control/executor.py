@@ -118,10 +118,13 @@ class Applying:
         for n, step in approval.steps:
             if self._stopping:
                 raise Interrupted
+            # Asked before each step: since the yes the switch may have been thrown, or the job have changed.
             halt = approval.halted() or approval.against(step)
             if halt is not None:
                 work.outcomes[n] = Stale(found=halt)
                 return
+            # The intent is on disk before anything is done: what a crash cuts off is settled at the next
+            # start.
             number = self._journal.intends(self._clock.now_ms(), step, approval.actor, approval.plan)
             work.begun[n] = number
             outcome = self._engine.do(step, number)

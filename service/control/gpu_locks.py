@@ -216,6 +216,7 @@ class GpuLocks:
         return self._held[uuid][1] >= self._monotonic_ms() - JUST_TAKEN_S * 1000
 
     def _lock(self, folder: Path, uuid: GpuUuid) -> str | None:
+        # The file stays when its lock ends: two services could else hold locks on two files of one name.
         path = _lock_path(folder, uuid)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -266,6 +267,8 @@ def hold_leased(locks: GpuLocks, register: "Register") -> None:
 
     def lock(uuids: Iterable[GpuUuid]) -> None:
         for uuid in uuids:
+            # One by one: a GPU that is leased elsewhere too must not keep the locks of the others from being
+            # held.
             refused = locks.take((uuid,))
             if refused is not None:
                 log.error("a GPU that is leased here is leased elsewhere too: %s", refused)

@@ -51,6 +51,7 @@ def _make(path: Path) -> None:
     """Write a new key where no file is: whole, or not at all."""
     if path.exists() or path.is_symlink():
         return
+    # Linked into place once it is on disk: nobody ever reads a part of a key.
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         draft.unlink()

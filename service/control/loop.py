@@ -176,6 +176,7 @@ class ActingLoop:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            # Before the cycle: what comes while it looks at the world is for the next one, at once.
             self._woken.clear()
             begun_ms = self._parts.clock.monotonic_ms()
             again = self._tried(begun_ms)
@@ -195,7 +196,7 @@ class ActingLoop:
         except Interrupted:
             return False
         except Exception as error:
-            if self._stopping.is_set():
+            if self._stopping.is_set():  # what the end of the service breaks is no failure
                 return False
             self._parts.activity.cycle_failed(self._since_s(begun_ms))
             self._failed(error)
@@ -205,6 +206,7 @@ class ActingLoop:
         if self._failing is not None:
             log.warning("acting cycles succeed again")
             self._failing = None
+        # A plan ends at the first step that the world no longer fits: the rest is planned anew at once.
         return cycle.halt is None and len(cycle.outcomes) < len(cycle.ruling.approved.steps)
 
     def _failed(self, error: Exception) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from service.launcher import tree
 
+# linux/prctl.h; the standard library names no prctl.
 PR_SET_CHILD_SUBREAPER = 36
 GUARD = Path(__file__).with_name("guard.py")
 

@@ -78,6 +78,7 @@ def keep(guard: int) -> None:
     until = time.monotonic() + PATIENCE_S
     for pid in tree.descendants(os.getpid()):
         _kill(pid, signal.SIGTERM)
+        # A process that is stopped gets its SIGTERM only once it goes on.
         _kill(pid, signal.SIGCONT)
     while children := tree.descendants(os.getpid()):
         if time.monotonic() >= until:
@@ -184,8 +185,10 @@ class SupervisorChild:
         try:
             parent = os.getppid()
             prctl(PR_SET_PDEATHSIG, death)
+            # The parent may have died before the kernel was asked, and no signal would come any more.
             if os.getppid() != parent:
                 os._exit(UNSTARTABLE)
+            # It writes to the guard's own socket, which the child shares until it becomes the command.
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGPIPE, signal.SIGXFSZ):  # the interpreter ignores them
                 signal.signal(number, signal.SIG_DFL)

@@ -46,6 +46,8 @@ def server(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with suppress(FileNotFoundError):
         path.unlink()
+    # bind(2) makes the socket with the mode that the umask leaves; a chmod afterwards leaves a moment for
+    # others.
     before = os.umask(0o117)
     try:
         listener.bind(str(path))
@@ -82,6 +84,7 @@ def begin(
     connection.settimeout(ASK_TIMEOUT_S)
     try:
         connection.connect(str(path))
+        # Before anything is said or handed over: a stranger may have made a socket of that name.
         uid = peer_uid(connection)
         if uid not in trusted:
             raise Unanswered(f"{path} is served by uid {uid}, which is not trusted to be it")

@@ -17,6 +17,7 @@ from typing import IO, Self
 from service.charts.drawing import Drawing
 from service.reports.charts import BLANK, CannotDraw, Form, drawn, spec_of
 
+# -P: no module comes from the folder one stands in (docs/decisions/0035).
 COMMAND = (sys.executable, "-P", "-m", "service.reports.drawing")
 ENDS_WITHIN_S = 5.0
 """Nothing is drawn any more, but on a busy machine it may still be loading the engine; then it is killed."""

@@ -85,6 +85,7 @@ class Reporter:
         from service.reports.posting import Order
 
         order = Order(name=name, due=due, report=report, delivery=self._config.delivery)
+        # -P: no module comes from the folder one stands in (docs/decisions/0035).
         command = [sys.executable, "-P", "-m", "service.reports.posting", str(self._data)]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as making:

@@ -62,7 +62,9 @@ class Scheduler:
         self._speed = speed
         self._interrupts: list[Callable[[], None]] = []
         self._due: dict[str, Job] = {}
+        # Ticks have a thread of their own: no chore that takes long makes one late.
         self._executors = {name: ThreadPoolExecutor(1) for name in ("beat", "chores", "apart")}
+        # Coalesced: what was missed, as while the machine slept, is done once, however late.
         self._scheduler = BackgroundScheduler(
             executors=self._executors,
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
@@ -75,6 +77,7 @@ class Scheduler:
             now_s = datetime.now(UTC).timestamp()
             first = datetime.fromtimestamp((now_s // every_s + 1) * every_s, UTC)
             trigger = IntervalTrigger(seconds=every_s, start_date=first, timezone=UTC)
+            # A tick that comes over a second late is left out: the next mark has its own.
             self._scheduler.add_job(self._tick, trigger, args=[beat], executor="beat", misfire_grace_time=1)
 
     def start(self) -> None:

@@ -66,8 +66,11 @@ class Ending:
         ear, mouth = socket.socketpair()
         mouth.setblocking(False)
         for each in SIGNALS:
+            # The descriptor is written only for signals that have a handler; under nohup SIGHUP stays
+            # ignored.
             if signal.getsignal(each) is not signal.SIG_IGN or each is signal.SIGTERM:
                 signal.signal(each, lambda *_: None)
+        # What a full buffer drops is no loss: one signal is enough.
         signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
         threading.Thread(target=self._hear, args=(ear, mouth, limit_s), name="ending", daemon=True).start()
 
@@ -84,6 +87,7 @@ class Ending:
             log.warning("the end took longer than %g s; left behind: %s", limit_s, ", ".join(_busy()))
             with suppress(Exception):
                 sys.stdout.flush()
+            # sys.exit would end this thread alone.
             os._exit(0)
 
 

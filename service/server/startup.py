@@ -58,6 +58,8 @@ def make_token(data: Path) -> str:
     path = token_file(data)
     try:
         with contextlib.suppress(FileExistsError):
+            # With its mode from the first byte on: a chmod afterwards would leave it open to others for a
+            # moment.
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "w", encoding="ascii") as out:
                 out.write(secrets.token_urlsafe(32) + "\n")
@@ -83,6 +85,7 @@ def bind(host: str, port: int, *, fall_back: bool) -> socket.socket:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sets TCP_NODELAY only where the protocol number says TCP (docs/decisions/0020).
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

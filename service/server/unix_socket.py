@@ -114,6 +114,7 @@ def _listen(path: Path, address: str) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         listener.bind(address)
+        # Everybody may connect: the kernel names who it is, and roles decide what they may.
         path.chmod(0o666)
         listener.listen(BACKLOG)
     except OSError:

@@ -55,6 +55,8 @@ def owners(family: int, server: Address, client: Address) -> frozenset[int]:
     None where that cannot be told, as of a service that has just gone.
     """
     uids = asked(family, server, client) or tuple(listed(family, server, client))
+    # Both ends have to be told: who accepted may have closed the listening socket, and another opened it
+    # since.
     if {each.state for each in uids} != {LISTENS, ESTABLISHED}:
         return frozenset()
     return frozenset(each.uid for each in uids if each.inode)
@@ -80,6 +82,7 @@ def _must_trust(uids: frozenset[int], url: str) -> None:
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, NLMSG_ERROR = 4, 20, 1, 2
 _HEADER = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBBI")
+# struct inet_diag_sockid: two ports, two addresses of 16 bytes, the interface and the cookie.
 _ID_BYTES = 48
 _MESSAGE = struct.Struct(f"=BBBB{_ID_BYTES}x5I")
 _EVERY_STATE = 0xFFFFFFFF
