@@ -130,6 +130,7 @@ def main(argv: Sequence[str]) -> int:
     verb, timeout_ms, words = argv[0], int(argv[1]), [each.partition(AS_OWNER) for each in argv[3:]]
     pids = tuple(int(pid) for pid, _, _ in words)
     memory = {int(pid): sizes for pid, sizes in json.loads(argv[2]).items()}
+    # With a start beside each pid, children with the owners' uids ask the driver (docs/decisions/0079).
     if any(at for _, at, _ in words):
         begun_ms = {int(pid): int(started_ms) for pid, _, started_ms in words}
         deed = _as_owner(verb, timeout_ms, begun_ms, memory)

@@ -147,6 +147,7 @@ class ExternalEngine:
                 return self._tell(step)
             case Pause() | Resume():
                 with self._beginning:
+                    # Two callers may ask at once; the memory of a job moves once.
                     if step.job in self._moving:
                         return Stale(found=_under_way(self._moving[step.job]).found)
                     return self._pause(step, intent) if isinstance(step, Pause) else self._resume(step)
@@ -295,6 +296,7 @@ class ExternalEngine:
             return leaving
         assert self._checkpointer is not None
         processes = leaving.processes
+        # Before the driver is asked: a restore has to know what each process held (docs/decisions/0054).
         self._book.begin(leaving, intent)
 
         def conclude(deed: Deed) -> Outcome:
@@ -351,6 +353,8 @@ class ExternalEngine:
             return result
         paused, pids = result
         assert self._checkpointer is not None
+        # From before free memory is read until the job runs, nobody else is given these GPUs
+        # (docs/decisions/0054).
         refused = self._lease.reserve(step.job, paused.gpus)
         if refused is not None:
             return Stale(found=f"it stays paused: {refused}")

@@ -105,6 +105,7 @@ def remembered(samples: Iterable[UsageSample], now_ms: int, limits: Limits) -> U
 def water_fill(amount: float, room: Sequence[float], weights: Sequence[float]) -> list[float]:
     """``amount`` divided by ``weights``, nobody above its ``room``; what one cannot take others get."""
     parts = [0.0] * len(room)
+    # Who is full first goes first: what such a one leaves is then divided among all the others.
     by_level = sorted(range(len(room)), key=lambda at: room[at] / weights[at])
     weight = sum(weights)
     for at in by_level:
@@ -206,6 +207,7 @@ def _divide(claims: _Claims, siblings: Sequence[ProjectName], amount: float, rou
     guaranteed = [min(tree.quotas[name], claims.wanted[name]) for name in siblings]
     total, least = sum(guaranteed), guaranteed
     if total > amount:
+        # Quotas that sum up to more than there is are cut alike; rounding may then go below.
         guaranteed = [part * amount / total for part in guaranteed]
         least = [0.0] * len(siblings)
     fair.update(zip(siblings, guaranteed, strict=True))
@@ -258,6 +260,8 @@ def _weights(claims: _Claims, bucket: Sequence[ProjectName], room: Sequence[floa
         own = [weight * jobs for weight, jobs in zip(own, beyond, strict=True)]
     total = sum(own)
     if total <= 0:
+        # Nobody has a weight, or nobody wants more than is guaranteed: alike, so that nothing is divided by
+        # zero.
         return [1.0] * len(bucket)
     k = claims.limits.usage_weight
     parts = [(weight / total, claims.charged[name]) for weight, name in zip(own, bucket, strict=True)]

@@ -167,6 +167,7 @@ class _Judge:
 
     def rule(self, together: tuple[Action, ...]) -> None:
         """Let all of these steps through, or none."""
+        # All or none: what a step had counted is taken back where a later one of them is refused.
         brake = self._brake.copy() if len(together) > 1 else self._brake
         before: list[Before] = []
         for step in together:
@@ -174,6 +175,7 @@ class _Judge:
             result = self._against(step) or self._impossible(step)
             if result is not None:
                 self._brake = brake
+                # Backwards: a later step stands on what an earlier one made.
                 for each in reversed(before):
                     self._draft.restore(each)
                 self._refuse(together, step, result)

@@ -118,6 +118,7 @@ class Ends:
                 if pool is not None:
                     ends.setdefault(pool, []).append((end_ms, uuid, id))
         for own in ends.values():
+            # The earliest end last, where `pop` takes it.
             own.sort(reverse=True)
         return ends
 
@@ -125,6 +126,7 @@ class Ends:
 def _on_the_freest(pool: Pool, job: Job) -> list[GpuUuid]:
     """What is free on the node that has most free: what is held there stays, so it gets no fewer later."""
     fit = [cell for cell in pool.cells if cell.size >= job.min_gpus]
+    # The node of the most free GPUs needs the fewest more to end.
     best = max(fit, key=lambda cell: len(cell.free), default=None)
     return [] if best is None else best.free[: job.min_gpus]
 

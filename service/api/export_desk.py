@@ -61,6 +61,7 @@ class ExportQueue:
         own = await self._own.enter(person_of(caller))
         try:
             async with self._entering:
+                # One enters at a time, so that two who wait don't both take the room that one reader left.
                 while self._making + len(self._unsent) >= MOST_UNSENT:
                     await self._make_room()
                 self._making += 1
@@ -85,6 +86,7 @@ class ExportQueue:
         while True:
             try:
                 return await make(self._pool, pack, self._exports, kind, from_ms, to_ms)
+            # Files that wait for their readers take the disk's room: when one goes, it is tried again.
             except (NoRoom, ServiceBusy):
                 if not await self._has_more_room():
                     raise

@@ -54,6 +54,7 @@ class Admission:
             why = never_fits(submission, self.state())
             if why is not None:
                 raise BadOrder(f"{why}; limits.never_fitting lets such jobs wait")
+        # Counted from here on: orders of one person that come at once would each find room.
         with self.holdings.coming(submission) as holdings_of_person:
             if caller.role is not Role.OPERATOR:
                 self._must_have_room(holdings_of_person, submission)

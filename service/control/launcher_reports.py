@@ -77,6 +77,7 @@ def plausible(report: Report, now_ms: int) -> Report:
     return replace(
         report,
         at_ms=min(report.at_ms, now_ms),
+        # What a client tells counts within what can be, so that it can't bend the plan (docs/decisions/0037).
         checkpoint_ms=_at_most(report.checkpoint_ms, now_ms + CLOCK_SLACK_MS),
         steps_left=_at_most(report.steps_left, MOST_STEPS_LEFT),
         step_s=step_s,

@@ -51,6 +51,7 @@ class Liveness:
         if launcher is None or launcher.node != self._node:
             return None
         key, stat = (launcher.pid, launcher.started_ms), self._stat(launcher.pid)
+        # By the kernel's count once it was met: a corrected clock moves every start that is told in UTC.
         ticks = self._met.get(key)
         if ticks is not None:
             if stat is not None and stat.started_ticks == ticks:
@@ -59,6 +60,7 @@ class Liveness:
             return False
         if stat is None or not is_same_start(self._dated(stat), launcher.started_ms):
             return None
+        # Its owner told the pid: with somebody else's it would never be lost (docs/decisions/0037).
         if not self._is_own(launcher.pid, entry):
             return None
         self._meet(key, stat.started_ticks)

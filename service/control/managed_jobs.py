@@ -104,10 +104,12 @@ class ManagedJobs:
         ordered = user is not None and self._parts.actor_of(intent) == f"user {user}"
         if ordered or (consent is not None and consent.allowed and self._consent.owners):
             return None
+        # The owner's no goes before what the job's comment or the site allows.
         if consent is not None and consent.allowed is False:
             return refusal(Kind.PAUSE, user)
         if self._by_owner(job) or self._by_site(job):
             return None
+        # A part of a misspelt word may allow what its owner meant to bound (docs/decisions/0085).
         if job.word is not None and job.word.problem:
             return f"its comment {job.word.text!r} allows nothing: {job.word.problem}"
         return HOW.format(number=job.key.id, job=id)
@@ -151,6 +153,7 @@ class ManagedJobs:
         """Whether the newest look has it held; what is over is closed here. A look before the pause says
         nothing."""
         looks = [look for look in self._looks() if look.cluster == act.asked.run.cluster]
+        # A look from before the pause shows it running still.
         if not looks or act.after is None or looks[0].at_ms <= (act.seen_ms or act.begun_ms):
             return True
         same = [job for job in looks[0].jobs if job.key.id == act.asked.run.number]

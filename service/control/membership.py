@@ -151,6 +151,7 @@ class Membership:
         if rules.named or rules.lists:
             return f"there is no project {name} here; {self._instead(user, uid)}"
         owner = uid_of(name)
+        # Where no project is named, each account has the one of its own name, and nobody else's.
         if owner is not None and owner >= FIRST_PERSON and owner != uid:
             return f"{name} is the project of the account {name}; {self._instead(user, uid)}"
         return None

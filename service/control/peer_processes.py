@@ -72,6 +72,7 @@ class PeerProcesses:
                 self._named(entry.id, known.means[0])
             self._known[entry.id] = known
             if len(self._known) > MOST_KNOWN:
+                # The oldest is looked for anew at its next report.
                 self._known.popitem(last=False)
         launcher, pids = known.means
         return self._attended(entry, replace(report, launcher=launcher, pids=pids))
