@@ -184,6 +184,7 @@ class Board:
             return tuple(near)
         if job.on_one_node:
             return None
+        # Out of the books for a moment, so that the rest is not picked from among them.
         self._take_gpus(near)
         rest = pool.pick(more - len(near))
         self._put_gpus(near)
@@ -300,6 +301,7 @@ class Board:
         pools: dict[_Kind, Pool] = {}
         blocked = {name for name, node in state.nodes.items() if not node.schedulable}
         for gpu in state.gpus.values():
+            # Such GPUs are in no book at all: whatever lies on them can neither be taken nor be given back.
             if not gpu.healthy or gpu.occupied or gpu.protected or gpu.node in blocked:
                 continue
             kind = _kind(gpu)
@@ -358,6 +360,7 @@ class Board:
         if count > 1:
             return None
         kinds = [pool for pool in self.may_use(job) if pool.part_of_device is not None]
+        # The smallest that holds it: a larger instance is kept for who needs it.
         kinds.sort(key=lambda pool: (pool.part_of_device, pool.memory_bytes or 0, pool.model or ""))
         return next((pick for pool in kinds if (pick := pool.pick(count)) is not None), None)
 

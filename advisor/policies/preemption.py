@@ -114,8 +114,11 @@ class Reclaimer:
             bool(beside),
             kind,
         )
+        # Thousands of jobs of an array are alike; where room was looked for in vain, the next of them finds
+        # none.
         if shape in self._hopeless:
             return self._hopeless[shape]
+        # What is held back for the job itself is free to it while room is looked for.
         own = round.state.reservations.get(job.id)
         board.fulfil(job.id)
         aside = self._promises.set_aside(job) if may_reclaim else {}
@@ -125,6 +128,7 @@ class Reclaimer:
             for node in nodes
             if (room := self._room(job, search, beside, node, enough=bool(aside))) is not None
         ]
+        # First by those alone who go on elsewhere; only then is anybody put back in line.
         for movable in (True, False) if may_reclaim and not trials else ():
             rooms = (self._guaranteed_room(job, search, beside, node, movable=movable) for node in nodes)
             trials = trials or [each for each in rooms if each is not None]
@@ -159,6 +163,7 @@ class Reclaimer:
             for cell in pool.cells
             if cell.size >= job.min_gpus and len(cell.free) + might[cell.node] >= job.min_gpus
         ]
+        # The nodes that lack fewest GPUs; more than so many are not tried.
         return tuple(dict.fromkeys(node for _, node in sorted(cells)))[:NODES] or (None,)
 
     def _cost(self, room: PreemptionTrial) -> tuple[bool, float]:

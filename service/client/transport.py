@@ -117,6 +117,7 @@ class Wire:
 
     def down(self, error: Exception) -> str:
         """Why nothing was heard, and what to do."""
+        # It may be there and slow: to start another one would be the wrong advice.
         if isinstance(error, TimeoutError):
             return (
                 f"the service at {self.url} did not answer in time; is the machine overloaded? "
@@ -174,6 +175,7 @@ def reachable(path: Path) -> Iterator[str]:
         return
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
+        # The folder stays open meanwhile: the name leads to it even if its path changes.
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)

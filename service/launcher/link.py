@@ -219,6 +219,7 @@ class Link:
                     self._edition -= 1  # the service is of an older Fallow, which doesn't know these words
                     continue
                 self._went_wrong(error)
+                # Nobody is left to take this report: it would be sent for ever.
                 if isinstance(error, JobEnded | UnknownJob):
                     self._sent(report)
                 self._closed.wait(patience_s * random.uniform(0.5, 1.0))

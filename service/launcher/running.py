@@ -160,6 +160,7 @@ class Running:
         match news:
             case crews.Started(worker=worker, pid=pid):
                 self._pids[worker] = pid
+                # The service is told of a launch once all of its workers run.
                 if len(self._pids) == len(self._course.alive):
                     self._happened(model.Started(pids=tuple(self._pids[each] for each in sorted(self._pids))))
             case crews.Unstartable(why=why):
@@ -192,6 +193,7 @@ class Running:
                 if waits:
                     self._voice.wait(f"{self._job} {text}")
             case links.Lost(why=why):
+                # A service that is away can't take its word back: nobody computes in gaps that it opened.
                 self._gaps.allow(())
                 goes_on = "it keeps its place" if waits else "the job goes on"
                 self._voice.say(f"{why}; {goes_on}, and the service is looked for")
@@ -295,6 +297,7 @@ class Running:
         except OSError as error:
             self._happened(model.NotStarted(why=f"no process can be started: {error}", code=126))
             return
+        # A killed client of MPS takes down what shares the GPU with it: there the end is asked for.
         death = signal.SIGTERM if course.lease.sharing is Sharing.MPS else signal.SIGKILL
         for worker, start in enumerate(workers):
             crew.start(worker, start.argv, start.env, death)

@@ -94,6 +94,8 @@ class Pusher:
             while True:
                 before, had_echo = self._received, self._echo is not None
                 receipt = self._post(client)
+                # The head knows no numbers of this spool: they are of another file, so none of them is
+                # forgotten.
                 if receipt.spool != self._spool.name:
                     self._echo = receipt.now_ms, steady_ms()
                     return Pushed(more=True, notes=receipt.notes)
@@ -127,6 +129,8 @@ class Pusher:
         answers = None if receipt.head is None else Term(**asdict(receipt.head))
         head = self._spool.head
         if head is not None and is_older(answers, head):
+            # A head that was put back from a backup, or taken over from: what it stored may be lost
+            # (docs/decisions/0109).
             raise HeadAway(OLDER)
         if answers is not None:
             self._spool.heard(answers)
@@ -156,6 +160,7 @@ class Pusher:
             )
             if len(body) <= MOST_BODY_BYTES or len(records) < 2:
                 return body
+            # Halved until it fits: how long they are once packed is known only by packing them.
             records = records[: len(records) // 2]
 
     def _client(self, timeout_s: float) -> "httpx.Client":

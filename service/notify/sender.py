@@ -38,8 +38,10 @@ def main() -> int:
             return 0
         message = read(place)
         due_ms = standing(message, read_log(place)).next_ms
+        # Asked under the lock: another process may have sent it since this one was begun.
         if due_ms is None or due_ms > _now_ms():
             return 0
+        # Before anything is sent: after a crash the try counts, though nobody knows whether it arrived.
         note(place, Event(at_ms=_now_ms(), what=What.BEGUN))
         problem = send(message, address, place)
         note(place, Event(at_ms=_now_ms(), what=What.FAILED if problem else What.SENT, found=problem))

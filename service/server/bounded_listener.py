@@ -44,6 +44,7 @@ class Listener(socket.socket):
             if not self._places.is_shed(person):
                 return connection, address
             with suppress(OSError):
+                # Whoever doesn't read the answer must not hold up those who come next.
                 connection.setblocking(False)
                 connection.send(self._places.shed_answer)
             connection.close()

@@ -75,6 +75,7 @@ class _Window:
         """Wait for a turn; a window that is drawn already goes on with the one that it has."""
         if self._until is None:
             await self._line.acquire()
+            # A drawing whose end is never seen gives its turn back all the same.
             self._hold(LONGEST_S)
 
     def end(self) -> None:
