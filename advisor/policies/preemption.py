@@ -114,8 +114,7 @@ class Reclaimer:
             bool(beside),
             kind,
         )
-        # Thousands of jobs of an array are alike; where room was looked for in vain, the next of them finds
-        # none.
+        # Jobs of one shape find the same: where one looked in vain, the next need not look.
         if shape in self._hopeless:
             return self._hopeless[shape]
         # What is held back for the job itself is free to it while room is looked for.

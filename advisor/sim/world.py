@@ -129,6 +129,7 @@ class World:
 
     def next_event_ms(self) -> int | None:
         """When the next job comes or is done, if nobody decides anything; ``None``: never."""
+        # Entries of the heap go stale when a job moves or pauses: they are dropped when they come up.
         while self._due and self.lives[self._due[0][1]].due_ms != self._due[0][0]:
             heappop(self._due)
         coming = self._submission_ms(self._coming[-1]) if self._coming else None
@@ -181,6 +182,7 @@ class World:
                 return [*done, Unsupported(why="nothing is terminated in a simulation")]
         before = self._state
         try:
+            # All at once is the quick way; only where one fails is each tried by itself.
             after = replay(before, steps)
         except StepError as error:
             if len(steps) == 1:

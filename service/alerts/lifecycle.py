@@ -108,6 +108,7 @@ def _levels(
     """Since when it has held at this level or a higher one, for each level seen above the case's."""
     since_of_level = {each: since for each, since in times if from_level < each <= level}
     if level > from_level and level not in since_of_level:
+        # What held at a higher level held at this one too: its time counts from then.
         since_of_level[level] = min((since for each, since in times if each > level), default=at_ms)
     return tuple(sorted(since_of_level.items()))
 
@@ -164,6 +165,7 @@ def _closed(
         case = replace(
             docket.open[key], closed_ms=evaluation.at_ms, because=evaluation.calm.get(key, "it is over")
         )
+        # That an event is over is no news.
         lasts = case.condition.kind not in EVENTS
         yield Change(case=case, turn=Turn.CLOSED, word=lasts and case.told_ms is not None)
 
@@ -171,6 +173,7 @@ def _closed(
 def _worded(case: Incident, turn: Turn, past: Incident | None, at_ms: int, patience: Patience) -> Change:
     """The change with its word, where one may go out; the case then remembers it."""
     level = case.condition.level
+    # A case that comes back within the quiet time goes on where the former one's words ended.
     case_before = case if case.told_ms is not None or past is None else past
     fresh = case_before.told_ms is None or at_ms - case_before.told_ms >= patience.quiet_ms
     announced = case.told_level if fresh else case_before.told_level

@@ -55,6 +55,7 @@ class Turns:
         try:
             await mine
         except asyncio.CancelledError:
+            # The turn came in the same moment as the cancellation: it is passed on, or it would be lost.
             if mine.done() and not mine.cancelled():
                 self._leave(person)
             raise
@@ -64,6 +65,7 @@ class Turns:
         line = self._lines[person]
         while line.waiting:
             following = line.waiting.popleft()
+            # Who went away while waiting is passed over.
             if not following.done():
                 following.set_result(None)
                 return

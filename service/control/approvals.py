@@ -191,6 +191,7 @@ class Papers:
             because=reason,
             snoozed_ms=snoozed_ms,
         )
+        # Somebody else settled it meanwhile: the error says who.
         if not self._books.shelf.settle(pending.number, verdict):
             self._waiting(pending.number)
             raise WrongState(f"plan {pending.number} does not wait any more")
@@ -211,6 +212,7 @@ class Papers:
         numbers = {each.step: n for n, each in chosen}
         state = self._parts.observe()
         plan = Plan(as_of_ms=pending.as_of_ms, steps=steps)
+        # In the world of now, not of the proposal: a yes counts for steps that the guard still lets through.
         ruling = approve(plan, state, self._parts.limits, frozenset(steps))
         approved = tuple((numbers[step], step) for step in ruling.approved.steps)
         return approved, [(numbers[each.step], each) for each in ruling.refused if each.step is not None]

@@ -213,6 +213,7 @@ def with_paused(
     jobs, placements = dict(state.jobs), dict(state.placements)
     for each in checkpoints:
         paused = each.paused
+        # A GPU of it is gone: there is nowhere that it could come back to.
         if any(uuid not in state.gpus for uuid in paused.gpus):
             continue
         placements.pop(paused.job, None)

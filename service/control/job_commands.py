@@ -202,6 +202,8 @@ class JobCommands:
         if not self._organs.by_launcher(job):
             return self._organs.foreign.resume(caller, job, because)
         entry = self._changeable(caller, job, nonce)
+        # Before its first start membership is asked again: the configuration may be another one than at
+        # submission.
         if never_began(entry):
             self._organs.admission.must_be_member(caller, entry.submission)
         step = Resume(job=job, gpus=(), reason=because)

@@ -94,8 +94,7 @@ class Pusher:
             while True:
                 before, had_echo = self._received, self._echo is not None
                 receipt = self._post(client)
-                # The head knows no numbers of this spool: they are of another file, so none of them is
-                # forgotten.
+                # Its numbers are of another spool: by them nothing of this one is forgotten.
                 if receipt.spool != self._spool.name:
                     self._echo = receipt.now_ms, steady_ms()
                     return Pushed(more=True, notes=receipt.notes)
@@ -129,8 +128,7 @@ class Pusher:
         answers = None if receipt.head is None else Term(**asdict(receipt.head))
         head = self._spool.head
         if head is not None and is_older(answers, head):
-            # A head that was put back from a backup, or taken over from: what it stored may be lost
-            # (docs/decisions/0109).
+            # Another head has taken over since: what this one stores, nobody reads (docs/decisions/0104).
             raise HeadAway(OLDER)
         if answers is not None:
             self._spool.heard(answers)

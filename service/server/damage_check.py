@@ -50,6 +50,7 @@ class Mending:
         try:
             return self._answer(connection, name, params)
         except QueryFailed as error:
+            # A bucket that is away is no damage, whatever the words of its error.
             if isinstance(error.__cause__, ArchiveAway) or not may_be_damage(str(error)):
                 raise
             if STORE_SIGN in str(error):

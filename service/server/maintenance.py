@@ -115,6 +115,7 @@ def _keep(config: "Config", store: "Store", now_ms: int) -> None:
             _archive(config, store, retention, now_ms)
     except ArchiveAway as error:
         away = error
+    # All the same: a bucket that is away holds up only what has no copy yet.
     store.apply_retention(retention, now_ms)
     if away is not None:
         raise away
