@@ -295,9 +295,11 @@ def _beliefs(profiles: Sequence[str], experience: Experience, rules: PairingRule
             (trial.second, trial.first, trial.second_speed),
         )
         for mine, other, speed in pairs:
+            # One's own patience and the other's pressure: who slows others much may be slowed little.
             at = [place[mine], count + place[other]]
             precision[np.ix_(at, at)] += 1 / noise
             pull[at] += (speed - rules.prior) / noise
+    # The prior alone makes it positive definite: it can always be inverted.
     covariance = np.linalg.inv(precision)
     effect = covariance @ pull
 

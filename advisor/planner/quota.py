@@ -92,6 +92,7 @@ def known_as(project: ProjectName) -> ProjectName:
 def upward(tree: Tree, leaves: Mapping[ProjectName, float]) -> dict[ProjectName, float]:
     """Sums over subtrees of an amount that each project has by itself, in whatever order it comes."""
     sums = dict.fromkeys(tree.projects, 0.0)
+    # In one order: floats that are added in another may differ in their last bit.
     for name in sorted(leaves):
         for above in tree.paths[name]:
             sums[above] += leaves[name]
@@ -109,6 +110,7 @@ def demand(state: ClusterState) -> dict[ProjectName, float]:
         if placement is None and job.after:
             continue
         size = 0.0 if placement is None else held_gpus(placement, state.gpus)
+        # Summed by fsum at the end, whose result does not hang on the order of the jobs.
         by_project[job.project].append(max(job.max_gpus * job.share, size))
     return {name: fsum(sizes) for name, sizes in by_project.items()}
 
@@ -213,6 +215,7 @@ def _lay(
     for job in sorted(jobs, key=protection_order):
         already = covered.get(job.id, 0.0)
         more = sizes[job.id] - already
+        # Of an elastic job a part may be covered, if it could run on that part.
         if job.elastic and more > rest and already + rest >= job.min_gpus * job.share:
             more = rest
         if 0 < more <= rest + SHARE_SLACK:

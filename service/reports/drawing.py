@@ -64,6 +64,7 @@ class Beside:
         try:
             return self._answer(spec, form)
         except (OSError, ValueError):
+            # Where no process draws beside, it is drawn here.
             return drawn(spec, form)
 
     def _answer(self, spec: Mapping[str, object], form: Form) -> str:

@@ -80,6 +80,7 @@ class ConnectionSlots:
                     f"{self._held[person]} connections of yours are open, as many as one person may have "
                     "(limits.connections); close some, and ask again"
                 )
+            # Some places are kept for people whose jobs have GPUs.
             rest = rules.total - self._open - (0 if self.has_gpus(person) else rules.reserved)
             if rest <= 0 or (is_remote and self._remote >= rules.remote):
                 return "the service has as many connections as it takes (api.connections); ask again in 1 s"

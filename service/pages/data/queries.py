@@ -102,6 +102,7 @@ class Answers:
             return
         try:
             pending.answer.set_result(self._fetch(question))
+        # Every end has to reach those who wait for the answer, or they wait for ever.
         except BaseException as error:
             with self._lock:
                 if self._asked.get(question) is pending:
