@@ -130,6 +130,7 @@ class SlurmEngine:
                 return Stale(found=f"Slurm did not answer, and nothing was done: {failure}")
             if not isinstance(result, Asked):
                 return result
+            # Before Slurm is asked: after a crash what was asked is still looked for.
             self._book.begin(result, intent)
             verb = "requeuehold" if isinstance(step, Pause) else "release"
             try:
@@ -264,6 +265,7 @@ class SlurmEngine:
         one = one_job(self._ask, expected.number, controller.cluster)
         if one is None:
             return Stale(found=f"Slurm knows no job {expected.number} any more")
+        # The same number may be another person's job by now (docs/decisions/0064).
         if run_of(one.job) != expected:
             return Stale(found=f"{expected.number} is another run or another job than the one that was seen")
         self._reach(controller)
@@ -277,6 +279,7 @@ class SlurmEngine:
         if current.outcome is OutcomeSeen.FAILED or job is None:
             self._settle(act, "failed")
             return Failed(found=current.found)
+        # slurmctld may yet forget what it was just told: it counts once it was seen twice, APART_MS apart.
         if act.seen_ms is None or act.after != run_of(job):
             self._book.seen(act.intent, run_of(job))
             return Late(found=f"{current.found}; it is looked at once more")
@@ -312,6 +315,7 @@ class SlurmEngine:
         self._facts = now_ms, controller
         number, before = controller.next_number, self._numbers
         if number is not None:
+            # A controller that was killed may give numbers again that it gave before (docs/decisions/0064).
             fell = before is not None and number < before[0]
             self._numbers = number, now_ms if fell else (0 if before is None else before[1])
         return controller

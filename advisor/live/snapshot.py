@@ -236,6 +236,7 @@ def _gpu(row: Row, judged: _Judged, in_use: bool) -> Gpu:
         telemetry = Telemetry.SUSPECT
     elif row["newest_ms"] is None or uuid in judged.unknown:
         telemetry = Telemetry.UNKNOWN
+    # Whoever nobody gave the GPU to holds a part of it: it is no place for a job.
     foreign = judged.has(uuid, FindingKind.ZOMBIE_MEMORY, FindingKind.INTRUDER)
     return Gpu(
         uuid=uuid,

@@ -184,8 +184,7 @@ class Board:
             return tuple(near)
         if job.on_one_node:
             return None
-        # Out of the books for a moment, so that the rest is not picked from among them.
-        self._take_gpus(near)
+        self._take_gpus(near)  # so that the rest is not picked from among them
         rest = pool.pick(more - len(near))
         self._put_gpus(near)
         return None if rest is None else (*near, *rest)
@@ -360,7 +359,6 @@ class Board:
         if count > 1:
             return None
         kinds = [pool for pool in self.may_use(job) if pool.part_of_device is not None]
-        # The smallest that holds it: a larger instance is kept for who needs it.
         kinds.sort(key=lambda pool: (pool.part_of_device, pool.memory_bytes or 0, pool.model or ""))
         return next((pick for pool in kinds if (pick := pool.pick(count)) is not None), None)
 

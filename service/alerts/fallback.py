@@ -76,6 +76,8 @@ class FallbackAlerts:
             return
         if self._told_ms is None or now_ms - self._told_ms >= max(self._config.quiet_s, 60) * 1000:
             self._told_ms = now_ms
+            # The message names what else is bad; it is sent for those alone that keep the usual alerts from
+            # going out.
             everything = [each for each in components if each.state.is_bad]
             self._send(trouble(everything, (now_ms - oldest_ms) / 1000, self._free()))
 
@@ -181,6 +183,7 @@ class DirectSender:
             output = out.read(SAID_BYTES).decode(errors="replace").strip()
         way.process = None
         if status == 0:
+            # Where a newer one came meanwhile, that one is still to be sent.
             if way.message is way.sending:
                 way.message = None
             log_event(log, "fallback-alert-sent", receiver=name)

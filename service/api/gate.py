@@ -125,6 +125,7 @@ async def _caller(headers: dict[bytes, str], scope: Message, rules: RequestLimit
 
 def _as_viewer(caller: Caller, headers: dict[bytes, str]) -> Caller:
     """The caller; as a viewer where the request asks to be taken for one, as the dashboard's do."""
+    # A request may ask to be less than its sender is, never more.
     is_less = headers.get(ROLE_HEADER.lower().encode()) == Role.VIEWER
     return replace(caller, role=Role.VIEWER) if is_less and caller.role is not Role.NODE else caller
 
@@ -207,6 +208,7 @@ async def _answer(send: Send, refused: _Refused) -> None:
         headers.append((b"retry-after", str(refused.retry_after_s).encode()))
     if refused.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    # Its body is never read, so nothing else may come over this connection.
     if refused.status in (411, 413):
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})

@@ -76,6 +76,7 @@ class Identity:
                 reason="a token is needed: Authorization: Bearer, with the content of DATA/token or of one "
                 "made by `fallow token add`; on the machine itself the Unix socket needs none"
             )
+        # In constant time: how long it takes must not tell how much of a guess was right.
         if hmac.compare_digest(secret.encode(), self._keys.token.encode()):
             name = await self._name(self._own_uid)
             return Caller(name=name, uid=self._own_uid, role=Role.OPERATOR)
@@ -98,6 +99,7 @@ class Identity:
     def _role(self, uid: int, account: str) -> Role:
         if acts_for_all(uid, account, self._keys.operators):
             return Role.OPERATOR
+        # The kernel gives everybody without a uid here the same one: nobody knows who of them it is.
         return Role.VIEWER if uid == self._unmapped else Role.USER
 
     async def _name(self, uid: int) -> str:
