@@ -147,7 +147,6 @@ class ExternalEngine:
                 return self._tell(step)
             case Pause() | Resume():
                 with self._beginning:
-                    # Two callers may ask at once; the memory of a job moves once.
                     if step.job in self._moving:
                         return Stale(found=_under_way(self._moving[step.job]).found)
                     return self._pause(step, intent) if isinstance(step, Pause) else self._resume(step)
@@ -296,8 +295,9 @@ class ExternalEngine:
             return leaving
         assert self._checkpointer is not None
         processes = leaving.processes
-        # Before the driver is asked: a restore has to know what each process held (docs/decisions/0054).
-        self._book.begin(leaving, intent)
+        self._book.begin(
+            leaving, intent
+        )  # first: a restore needs what each process held (docs/decisions/0054)
 
         def conclude(deed: Deed) -> Outcome:
             if deed.ok:
