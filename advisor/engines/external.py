@@ -295,9 +295,7 @@ class ExternalEngine:
             return leaving
         assert self._checkpointer is not None
         processes = leaving.processes
-        self._book.begin(
-            leaving, intent
-        )  # first: a restore needs what each process held (docs/decisions/0054)
+        self._book.begin(leaving, intent)  # first: a restore needs what each process held
 
         def conclude(deed: Deed) -> Outcome:
             if deed.ok:
@@ -353,8 +351,7 @@ class ExternalEngine:
             return result
         paused, pids = result
         assert self._checkpointer is not None
-        # From before free memory is read until the job runs, nobody else is given these GPUs
-        # (docs/decisions/0054).
+        # From before free memory is read until it runs nobody else is given these (docs/decisions/0054).
         refused = self._lease.reserve(step.job, paused.gpus)
         if refused is not None:
             return Stale(found=f"it stays paused: {refused}")
