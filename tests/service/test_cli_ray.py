@@ -12,6 +12,7 @@ from collector.managers.ray.api import Account, Answer
 from collector.managers.ray.reader import RayManager
 from collector.managers.source import ManagerSource
 from collector.reading import Reading, Tick
+from collector.store.withheld import given_out
 from service.cli import main, manager_queue
 from service.config.model import CollectConfig, Config
 from service.doctor_checks.ray import ray_finding
@@ -80,6 +81,11 @@ def test_a_job_is_told_by_its_submissions_name(
     assert "run before it" not in told
     if name == TRAIN:
         assert "for 8 GPUs more: not enough is free of what its placement group asks for" in told
+
+
+def test_nodes_that_ray_gave_out_are_nobodys_until_it_answers_after_a_restart(site: Path) -> None:
+    with open_store(at_path(site)) as store, store.reader() as reader:
+        assert given_out(reader, T0_MS) == {"ray": ("gpu-a.lab.example",)}
 
 
 def test_doctor_sums_up_a_cluster_and_names_what_is_open() -> None:

@@ -489,6 +489,7 @@ def test_with_checkpoints_switched_off_meanwhile_a_paused_job_waits(world: World
     ("job", "changes", "says"),
     [
         (JobId("pod:a/b"), {}, "Kubernetes gave it its GPUs"),
+        (JobId("ray:b8be4604/train"), {}, "Ray gave it its GPUs"),
         (JOB, {"container": "0123456789ab"}, "is in a container"),
     ],
 )

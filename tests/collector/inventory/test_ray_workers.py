@@ -133,13 +133,13 @@ def test_a_mixed_node_has_no_order_that_ray_and_the_driver_share() -> None:
     assert found is not None and found.allocations == () and len(found.withheld) == 4
 
 
-def test_a_pid_in_a_container_or_of_a_later_process_is_somebody_elses() -> None:
+def test_a_pid_in_a_container_below_no_raylet_or_of_a_later_process_is_another() -> None:
     """Inside of a container Ray counts pids anew, and an ended worker's pid comes again."""
     strangers = {
         process(HALF, container="f" * 64): (2,),
         process(GROUPED, pod="1b2c3d4e-0000-4000-8000-000000000000"): (2,),
         process(TASK, key=ProcessKey(node=HOST, pid=TASK, started_ms=NOW_MS + 5_000)): (2,),
-        process(3421, launcher="torchrun"): (2,),
+        process(40_000, parent_pid=HALF, launcher="torchrun"): (2,),
     }
     found = judged(Dashboard(), strangers)
     assert held(found) == WHOLE, "what Ray leased to a worker stays where its slots are"
