@@ -14,9 +14,11 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import aiohttp
+if TYPE_CHECKING:  # it takes a tenth of a second to import, and not every service asks an endpoint
+    import aiohttp
 
 GZIP = 31
 """zlib's ``wbits`` for the gzip format: 15, the largest window, and 16 for its header."""
@@ -127,7 +129,7 @@ class Fetcher:
         by_place = dict(zip(order, answers, strict=True))
         return tuple(by_place[at] for at in range(len(requests)))
 
-    async def _one(self, client: aiohttp.ClientSession, request: Request) -> Body | Failure:
+    async def _one(self, client: "aiohttp.ClientSession", request: Request) -> Body | Failure:
         started = time.monotonic()
         try:
             async with asyncio.timeout(self._limits.timeout_s):
@@ -159,8 +161,10 @@ class _TooLargeError(Exception):
     """The answer is over the limit."""
 
 
-def _client(endpoints: int) -> aiohttp.ClientSession:
+def _client(endpoints: int) -> "aiohttp.ClientSession":
     """How many are asked at once is the fetcher's to say, so the pool has no limit."""
+    import aiohttp
+
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     kept = endpoints <= files // KEPT_PART
     pool = aiohttp.TCPConnector(
@@ -176,7 +180,7 @@ def _client(endpoints: int) -> aiohttp.ClientSession:
     )
 
 
-async def _get(client: aiohttp.ClientSession, request: Request, limit: int) -> bytes:
+async def _get(client: "aiohttp.ClientSession", request: Request, limit: int) -> bytes:
     async with client.get(request.url, headers=request.headers, allow_redirects=False) as response:
         if response.status != OK:
             raise _AnsweredError(_status(response))
@@ -194,7 +198,7 @@ async def _get(client: aiohttp.ClientSession, request: Request, limit: int) -> b
         return bytes(content)
 
 
-def _status(response: aiohttp.ClientResponse) -> str:
+def _status(response: "aiohttp.ClientResponse") -> str:
     status = f"HTTP {response.status} {response.reason or ''}".strip()
     if response.status in REDIRECTS and "location" in response.headers:
         return f"{status}, a redirect to {place(response.headers['location'])}: give that URL instead"
@@ -205,6 +209,8 @@ def _status(response: aiohttp.ClientResponse) -> str:
 
 def _reason(error: Exception, url: str, limits: Limits) -> str | None:
     """The sentence for an expected failure, ``None`` for a bug."""
+    import aiohttp
+
     where = place(url)
     match error:
         case TimeoutError():

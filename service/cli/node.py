@@ -9,6 +9,9 @@ from service.logs import LogFormat, open_logs
 
 def run_node(flags: argparse.Namespace) -> int:
     """Measure and push until stopped."""
+    from collector.without_pandas import leave_pandas_out
+
+    leave_pandas_out()
     from service.node import run
     from service.server.startup import make_data_dir
 

@@ -15,6 +15,9 @@ def run_serve(flags: argparse.Namespace) -> NoReturn:
     from service.server import processor_share
 
     processor_share.begin()
+    from collector.without_pandas import leave_pandas_out
+
+    leave_pandas_out()
     from service.server.main import Orders, serve
     from service.server.startup import make_data_dir
 
