@@ -38,6 +38,9 @@ def ended(view: View, member: MemberId, code: int, reason: str | None, now_ms: i
     Whoever a plan lets go may come to the end of the training first, and then never says that it switched.
     Once somebody has, no plan is adopted any more, so who was let go and is gone is no member from then on.
     """
+    first = view.pending
+    if code == 0 and first is not None and first.plan.base == 0 and member in first.switched:
+        view = adopted(view, first.plan, now_ms)  # it trained and is done before the controller looked
     worker = view.workers.get(member)
     if worker is None:
         return view

@@ -173,6 +173,20 @@ def test_a_training_that_ends_right_behind_a_resize_has_ended_in_whatever_order(
         assert decide(over, 60, LIMITS) == (), order
 
 
+def test_a_training_that_ends_before_its_first_group_is_seen_has_ended_well() -> None:
+    """One that is resumed at its end has no step to do, and a controller may wait for a processor."""
+    plan = Plan(number=1, base=0, members=(A, B), receivers=(B,))
+    pending = Pending(plan=plan, published_ms=0, committed=True, switched=frozenset({A, B}))
+    founders = {name: worker(Phase.READY, founder=True) for name in (A, B)}
+    base = View(target=2, workers=founders, pending=pending, next_number=2)
+    half = events.ended(base, A, 0, None, 60)
+    assert half.finished and half.members == (B,) and decide(half, 60, LIMITS) == (), "B may be saving"
+    over = events.ended(half, B, 0, None, 70)
+    assert over.finished and not over.members and not over.failures and decide(over, 70, LIMITS) == ()
+    (action,) = decide(events.ended(half, B, 1, "no room", 70), 70, LIMITS)
+    assert isinstance(action, GiveUp), "what B had to do is not done"
+
+
 def test_nobody_left_is_said_and_not_waited_for() -> None:
     (action,) = decide(without(view(2, "ab"), A, B), 0, LIMITS)
     assert isinstance(action, GiveUp)
