@@ -140,6 +140,7 @@ SHOWN = frozenset(
         "assess_gpus.xid",  # an event's detail, of the GPU's own
         "manager_queue.limit_met",  # QOS, account and owner, which the row has as well, and numbers
         "manager_runs.limit_met",
+        "assess_past_instants.why",  # one of five words
         "unheld.why",
         "unheld.account",
         "accounted_runs.exit_code",
