@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from collector.clusters import with_nodes_apart
 from collector.inventory.bystanders import Presence, presence
 from collector.inventory.environment import environment_claims
 from collector.inventory.holders import (
@@ -89,6 +90,7 @@ def effective(
     looked = ((r.allocations, r.claims, r.processes, r.nodes, r.withheld or None) for r in readings)
     if all(each == (None,) * 5 for each in looked):
         return None
+    readings = with_nodes_apart(readings)
     own = [reading for reading in readings if reading.source not in ELSEWHERE]
     gpus, others = _with_peers(own, [reading for reading in readings if reading.source in ELSEWHERE])
     node_claims = tuple(claim for reading in readings for claim in reading.claims or ())

@@ -43,7 +43,8 @@ def names_of(places: Iterable[MigPlace]) -> dict[GpuUuid, GpuUuid | None]:
 def reconciled(outcomes: Sequence[Outcome], names: Names) -> tuple[Outcome, ...]:
     """The outcomes with one name and one description a GPU, and one sample of it at one time.
 
-    Of two that describe or measure a GPU, the one that knows MIG's UUIDs counts, else the one named first.
+    Of two that describe or measure a GPU, the one that knows MIG's UUIDs counts, then one that reads its own
+    machine before one that knows it by labels of clusters, else the one named first.
     """
     readings = [outcome for outcome in outcomes if isinstance(outcome, Reading)]
     if not names and sum(bool(reading.gpus) for reading in readings) < 2:
@@ -51,7 +52,7 @@ def reconciled(outcomes: Sequence[Outcome], names: Names) -> tuple[Outcome, ...]
     gpus: dict[GpuUuid, Gpu] = {}
     measured: dict[_At, GpuSample] = {}
     settled: dict[int, tuple[Reading, list[_At]]] = {}
-    for reading in sorted(readings, key=lambda each: not each.mig_places):
+    for reading in sorted(readings, key=lambda each: (not each.mig_places, _names_clusters(each))):
         renamed = _renamed(reading, names) if names else reading
         fresh = {gpu.uuid: gpu for gpu in renamed.gpus if gpu.uuid not in gpus}
         gpus |= fresh
@@ -68,6 +69,10 @@ def reconciled(outcomes: Sequence[Outcome], names: Names) -> tuple[Outcome, ...]
         outcome if isinstance(outcome, Unavailable) else _settled(*settled[id(outcome)], measured)
         for outcome in outcomes
     )
+
+
+def _names_clusters(reading: Reading) -> bool:
+    return any(gpu.cluster is not None for gpu in reading.gpus)
 
 
 def _settled(reading: Reading, own: Iterable[_At], measured: Mapping[_At, GpuSample]) -> Reading:

@@ -77,6 +77,7 @@ class Gpu:
     """A whole device or a MIG instance, keyed by UUID: index and count may change under us.
 
     ``gpu_instance`` and ``compute_instance`` are the numbers that the driver gives a MIG instance.
+    ``cluster`` is the machine's, where a label says it: in another there may be a ``node`` of this name.
     """
 
     uuid: GpuUuid
@@ -92,6 +93,7 @@ class Gpu:
     persistence_mode: bool | None = None
     gpu_instance: int | None = None
     compute_instance: int | None = None
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -271,7 +273,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A time in which something was not measured, and why; no ``uuid`` when the whole source was blind."""
+    """A time in which something was not measured, and why; no ``uuid`` when the whole source was blind.
+
+    ``cluster``: the node's, as ``Gpu`` has it.
+    """
 
     source: str
     from_ms: int
@@ -279,6 +284,7 @@ class Gap:
     reason: str
     uuid: GpuUuid | None = None
     node: NodeName | None = None
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,12 @@ from typing import Protocol, TypeVar
 
 from collector.attribution import Attribution
 from collector.clock import Clock
+from collector.clusters import JobsApart
 from collector.gpu_identity import names_of, reconciled
 from collector.model import (
     NODES_SOURCE,
     Gap,
+    GpuUuid,
     MigPlace,
     NodeName,
     NodeState,
@@ -69,12 +71,14 @@ class LoopDependencies:
     """What the loop is joined to. ``inventories`` are sources of allocations that are asked more seldom.
 
     The sink gets each whole tick and may block; its failure costs that tick, and is told to the next.
-    ``given_out`` are the nodes whose GPUs each source was known to give out before the loop began.
+    ``given_out`` are the nodes whose GPUs each source was known to give out before the loop began,
+    ``clusters`` those of the GPUs that were known then.
     """
 
     sources: Sequence[Source]
     inventories: Sequence[Source] = ()
     given_out: Mapping[str, Sequence[NodeName]] = field(default_factory=dict)
+    clusters: Mapping[GpuUuid, str] = field(default_factory=dict)
     attribute: Attribute
     sink: Callable[[Tick], None]
 
@@ -98,6 +102,7 @@ class Loop:
         self._owed: tuple[Gap, ...] = ()
         self._newest: dict[str, Outcome] = {}
         self._places: dict[str, tuple[MigPlace, ...]] = {}
+        self._clusters = JobsApart(ports.clusters)
         self._snapshot = Snapshot()
         self._log = SourceLog()
 
@@ -114,7 +119,7 @@ class Loop:
         now_ms, started_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         if self._last_ms is not None and now_ms < self._last_ms:
             self._set_back(now_ms)
-        outcomes = self._reconciled(self._read(now_ms))
+        outcomes = self._clusters.told(self._reconciled(self._read(now_ms)))
         self._log.note(outcomes)
         self._newest |= {each.source: each for each in outcomes}
         attribution = self._attribute(self._known(now_ms), now_ms)

@@ -10,7 +10,7 @@
 -- @column reason text: why
 -- @never_null source, from_ts, to_ts, reason
 -- @null node, uuid: the whole source was blind
-SELECT a.source, coalesce(a.node, g.node) AS node, g.uuid, a.from_ts, a.to_ts, a.reason
+SELECT a.source, coalesce(g.node, a.node) AS node, g.uuid, a.from_ts, a.to_ts, a.reason
 FROM gaps AS a
 LEFT JOIN gpus AS g USING (gpu_id)
 WHERE a.from_ts < $to_ts AND a.to_ts > $from_ts

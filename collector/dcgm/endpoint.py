@@ -143,10 +143,10 @@ def heard(endpoint: Endpoint, content: bytes, now_ms: int, source: str = "dcgm")
 def missed(endpoint: Endpoint, source: str, reason: str, now_ms: int) -> tuple[Endpoint, News]:
     """The endpoint after no answer: a gap since the last attempt, holders believed for a while yet."""
     since = endpoint.asked_ms if endpoint.asked_ms is not None else now_ms - endpoint.interval_ms
-    nodes: tuple[NodeName | None, ...] = tuple(dict.fromkeys(gpu.node for gpu in endpoint.gpus)) or (None,)
+    nodes = dict.fromkeys((gpu.node, gpu.cluster) for gpu in endpoint.gpus)
     gaps = tuple(
-        Gap(source=source, from_ms=since, to_ms=now_ms, reason=reason, node=node)
-        for node in nodes
+        Gap(source=source, from_ms=since, to_ms=now_ms, reason=reason, node=node, cluster=cluster)
+        for node, cluster in nodes or ((None, None),)
         if since < now_ms
     )
     deaf = endpoint.seen_ms is None or now_ms - endpoint.seen_ms > BELIEVED_MS

@@ -8,6 +8,7 @@ for each job. Behind a Prometheus the bare ``pod`` can be the *exporter's own*: 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from collector.clusters import suffix
 from collector.inventory.kubernetes import is_uid, pod_holder
 from collector.inventory.visible_devices import index_in
 from collector.model import ClaimSource, GpuUuid, Holder, JobId, NodeName
@@ -50,6 +51,7 @@ class Identity:
     parent: GpuUuid | None = None
     profile: str | None = None
     instance: int | None = None
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,7 @@ def identity(labels: Labels, *, fallback_node: str) -> Identity | None:
         parent=GpuUuid(uuid) if instance else None,
         profile=first(labels, _PROFILE) or None,
         instance=index_in(instance),
+        cluster=cluster_of(labels) or None,
     )
 
 
@@ -114,7 +117,7 @@ def claims(labels: Labels, *, own: bool = False, cluster: str = "") -> tuple[Cla
     if not any(name in labels for name in (*pods, *_JOB)):
         return None
     pod, namespace = first(labels, pods), first(labels, namespaces)
-    where = _suffix(cluster)
+    where = suffix(cluster)
     found = []
     if pod and EXPORTER not in pod and (exported or not own):
         uid = first(labels, _EXPORTED_POD_UID if exported else _POD_UID)
@@ -145,11 +148,6 @@ def cluster_of(labels: Labels) -> str:
 def first(labels: Labels, names: tuple[str, ...]) -> str:
     """The first of the labels that is there and not empty."""
     return next((labels[name] for name in names if labels.get(name)), "")
-
-
-def _suffix(cluster: str) -> str:
-    """What a job's id and name end with. A bare number after an @ is the time of a run, for other readers."""
-    return f"@{f'cluster-{cluster}' if cluster.isdigit() else cluster}" if cluster else ""
 
 
 def _node(labels: Labels) -> str:

@@ -225,6 +225,7 @@ def _gpu(device: _Device, share: float) -> Gpu:
         share_of_device=share,
         persistence_mode=None if persistence is None else persistence[1] > 0,
         gpu_instance=who.instance,
+        cluster=who.cluster,
     )
 
 

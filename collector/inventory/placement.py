@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from collector.clusters import short
 from collector.inventory.holders import claimed_by, is_of
 from collector.inventory.ray import by_workers, is_rays
 from collector.model import (
@@ -49,7 +50,7 @@ def as_on_gpus(
     processes = _seen_jobs(people, on)
     allocations: dict[Allocation, None] = {}
     nodes = {
-        claim.node: by_node.get(claim.node) or by_short_name.get(_short(claim.node), []) for claim in claims
+        claim.node: by_node.get(claim.node) or by_short_name.get(short(claim.node), []) for claim in claims
     }
     of_workers = [claim for claim in claims if claim.of_gpus is not None]
     allocations |= dict.fromkeys(by_workers(of_workers, nodes, people, on))
@@ -71,7 +72,7 @@ def withheld(nodes: Iterable[NodeState], gpus: Iterable[Gpu]) -> tuple[Withheld,
     by_short_name = _by_short_name(states)
     gpus_withheld = []
     for gpu in gpus:
-        each = states.get(gpu.node) or by_short_name.get(_short(gpu.node))
+        each = states.get(gpu.node) or by_short_name.get(short(gpu.node))
         if each is not None and each.state is not None:
             gpus_withheld.append(Withheld(uuid=gpu.uuid, state=each.state, reason=each.reason))
     return tuple(sorted(gpus_withheld, key=lambda each: each.uuid))
@@ -84,7 +85,7 @@ def doubted(
     doubts = tuple(nodes)
     if all(each.given is None for each in doubts):
         return doubts
-    node_of = {gpu.uuid: _short(gpu.node) for gpu in gpus}
+    node_of = {gpu.uuid: short(gpu.node) for gpu in gpus}
     held = {  # parts of a GPU that pods have are GPUs to Kubernetes, and parts to Ray
         (each.uuid, "" if is_rays(each.holder.job) else each.holder.job)
         for each in allocations
@@ -95,9 +96,9 @@ def doubted(
         replace(
             each,
             state=OutOfService.UNASKED,
-            reason=_unnamed(each.given - named[_short(each.node)], each.source),
+            reason=_unnamed(each.given - named[short(each.node)], each.source),
         )
-        if each.state is None and each.given is not None and each.given > named[_short(each.node)]
+        if each.state is None and each.given is not None and each.given > named[short(each.node)]
         else each
         for each in doubts
     )
@@ -114,8 +115,8 @@ def _unnamed(count: int, source: ClaimSource) -> str:
 
 def without_jobs(nodes: Iterable[NodeState], claims: Iterable[NodeClaim]) -> tuple[NodeState, ...]:
     """Of the nodes that get no jobs, those that no claim is on: nobody holds their GPUs, seen or not."""
-    busy_nodes = {_short(claim.node) for claim in claims}
-    return tuple(each for each in nodes if each.state is not None and _short(each.node) not in busy_nodes)
+    busy_nodes = {short(claim.node) for claim in claims}
+    return tuple(each for each in nodes if each.state is not None and short(each.node) not in busy_nodes)
 
 
 def _uuids(claim: NodeClaim, node: Sequence[Gpu], processes: Seen) -> Iterator[GpuUuid]:
@@ -150,9 +151,5 @@ def _by_short_name(by_node: Mapping[NodeName, T]) -> dict[str, T]:
     """Nodes by their first label, where that is unambiguous: Slurm says gpu1, the host gpu1.lab.example."""
     named: defaultdict[str, list[T]] = defaultdict(list)
     for node, gpus in by_node.items():
-        named[_short(node)].append(gpus)
+        named[short(node)].append(gpus)
     return {short: gpus[0] for short, gpus in named.items() if len(gpus) == 1}
-
-
-def _short(node: NodeName) -> str:
-    return node.partition(".")[0]

@@ -262,8 +262,7 @@ class Store:
             with self.reader() as connection:
                 if self.read_only:
                     refuse_damaged(connection, self.folder, (from_ms, to_ms))
-                simulated = self.origin is Origin.SIMULATED
-                span = (from_ms, to_ms)
+                simulated, span = self.origin is Origin.SIMULATED, (from_ms, to_ms)
                 with reaching(connection, *span):
                     return export(connection, out, kind, span, simulated=simulated, bounds=bounds)
 
@@ -331,6 +330,7 @@ class Store:
     def _remember(self) -> None:
         """Learn from the file where things stand."""
         self._live = ticks.read_live(self._connection)
+        self.names = self._live.registry.names  # of nodes, for any thread
         self._standings = InstalledGpus()
         self._doubts = (
             AttributionConflicts(intruding=frozenset(), unread=frozenset(), looked_ms=None)

@@ -15,6 +15,7 @@ from collector.model import (
     Unavailable,
 )
 from collector.reading import Tick
+from collector.store.registry import Registry
 from collector.store.statements import statement
 
 NOT_RUNNING = "the service was not running"
@@ -66,14 +67,15 @@ def gaps_of(tick: Tick, book: GapStore) -> tuple[Gap, ...]:
 
 
 def write_gaps(
-    connection: duckdb.DuckDBPyConnection, gaps: Iterable[Gap], gpu_ids: Mapping[str, int], book: GapStore
+    connection: duckdb.DuckDBPyConnection, gaps: Iterable[Gap], registry: Registry, book: GapStore
 ) -> None:
     """Add gaps, or lengthen those that go on, in the caller's transaction."""
     for gap in gaps:
-        gpu_id = gpu_ids.get(gap.uuid) if gap.uuid is not None else None
-        key = (gap.source, gap.node, gpu_id, gap.reason)
+        gpu_id = registry.gpu_ids.get(gap.uuid) if gap.uuid is not None else None
+        node = registry.names.of_node(gap.node, gap.cluster)
+        key = (gap.source, node, gpu_id, gap.reason)
         known = book.open.get(key)
-        row = {"source": gap.source, "node": gap.node, "gpu_id": gpu_id, "reason": gap.reason}
+        row = {"source": gap.source, "node": node, "gpu_id": gpu_id, "reason": gap.reason}
         if known is not None and known[0] <= gap.from_ms <= known[1]:
             if gap.to_ms > known[1]:
                 connection.execute(statement("extend_gap"), {**row, "from_ms": known[0], "to_ms": gap.to_ms})

@@ -49,7 +49,7 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
             "detail": event.detail,
         }
         connection.execute(statement("insert_event"), {"at_ms": event.at_ms, **row})
-    write_gaps(connection, history.gaps, live.registry.gpu_ids, live.book)
+    write_gaps(connection, history.gaps, live.registry, live.book)
     if history.processes or history.process_samples:
         write_processes(connection, live, history.processes, history.process_samples, at_ms=last_ms)
     if history.owners:  # before the samples: what each process did is rolled up as its job's

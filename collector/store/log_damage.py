@@ -136,7 +136,7 @@ def write_lost(connection: duckdb.DuckDBPyConnection, live: Live, lost: LostTail
         for source, last_ms in sorted(live.book.last_ticks.items())
         if last_ms < lost.to_ms
     ]
-    write_gaps(connection, gaps, live.registry.gpu_ids, live.book)
+    write_gaps(connection, gaps, live.registry, live.book)
     for gap in gaps:
         live.book.last_ticks[gap.source] = gap.to_ms
 

@@ -17,6 +17,7 @@ from collector.model import Gpu, GpuUuid, Holder, JobId, Process, ProcessKey
 from collector.store.columns import distinct_uuids
 from collector.store.cuts import Decide, Former, Word, as_it_was, former_uuid, is_cut_anew, read_cuts
 from collector.store.latest import Times, grown
+from collector.store.node_names import NodeNames
 from collector.store.registry_rows import (
     GPU_ARROW,
     GPU_FIELDS,
@@ -67,6 +68,7 @@ class Registry:
             self.gpu_ids[gpu.uuid] = gpu_id
             self._gpus[gpu.uuid] = gpu
         self._note_installed({gpu_id: installed_ms for gpu_id, installed_ms, *_ in known})
+        self.names = NodeNames(connection)
         self.cuts = read_cuts(connection)
 
     @property
@@ -109,6 +111,8 @@ class Registry:
             changed |= self._update(old, merged)
         if fresh:
             self._add_gpus(fresh, source, installed_from_ms)
+        if changed or fresh:
+            self.names.tell_apart(described, self._gpus.values())
         for old, word in words:
             cut_ms = decide(old, word, fresh)
             if cut_ms is not None:
@@ -122,7 +126,7 @@ class Registry:
         """Write down what is new of a GPU; whether anything is."""
         if merged == old:
             return False
-        self._connection.execute(statement("update_gpu"), gpu_row(merged))
+        self._connection.execute(statement("update_gpu"), gpu_row(merged, self.names.of(merged)))
         self._gpus[merged.uuid] = merged
         return True
 
@@ -309,7 +313,8 @@ class Registry:
         self.installed_ms[list(since_ms)] = list(since_ms.values())
 
     def _add_gpus(self, fresh: dict[str, Gpu], source: str, installed_from_ms: int) -> None:
-        rows = [{**gpu_row(gpu), "source": source, "from_ms": installed_from_ms} for gpu in fresh.values()]
+        more = {"source": source, "from_ms": installed_from_ms}
+        rows = [gpu_row(gpu, self.names.of(gpu)) | more for gpu in fresh.values()]
         added = self._insert("insert_gpus", rows, GPU_ARROW)
         for gpu_id, uuid in added:
             self.gpu_ids[uuid] = gpu_id

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import pyarrow as pa
 
 from collector.arrow import fitting
-from collector.model import Gpu, Holder, Process, ProcessKey
+from collector.model import Gpu, Holder, NodeName, Process, ProcessKey
 
 GPU_FIELDS = tuple(column.name for column in fields(Gpu))
 HOLDER_FIELDS = tuple(column.name for column in fields(Holder))
@@ -27,6 +27,8 @@ GPU_ARROW = pa.schema(
         ("persistence_mode", pa.bool_()),
         ("gpu_instance", pa.int32()),
         ("compute_instance", pa.int32()),
+        ("cluster", pa.string()),
+        ("host", pa.string()),
         ("source", pa.string()),
         ("from_ms", pa.int64()),
     ]
@@ -64,9 +66,10 @@ def storable(gpu: Gpu) -> Gpu:
     return gpu if held == said else replace(gpu, **held)
 
 
-def gpu_row(gpu: Gpu) -> dict[str, object]:
-    """A GPU as parameters of a statement."""
-    return {name: getattr(gpu, name) for name in GPU_FIELDS}
+def gpu_row(gpu: Gpu, node: NodeName) -> dict[str, object]:
+    """A GPU as parameters of a statement; ``node`` is what its node is called here."""
+    named = {"node": node, "host": None if node == gpu.node else gpu.node}
+    return {name: getattr(gpu, name) for name in GPU_FIELDS} | named
 
 
 def holder_row(holder: Holder) -> dict[str, object]:

@@ -49,6 +49,7 @@ class Standing:
 
     uuid: str
     node: str
+    cluster: str | None = None
     source: str
     parent_uuid: str | None
     is_gone: bool
@@ -139,7 +140,7 @@ class _Sight:
     """What a tick's sources name, and where they say themselves that they see nothing."""
 
     listed: frozenset[str]
-    nodes: frozenset[str]
+    nodes: frozenset[tuple[str, str | None]]
     read: frozenset[str]
     silent: frozenset[str]
     blind: frozenset[tuple[str, str | None]]
@@ -153,7 +154,7 @@ class _Sight:
         told = [(reading.source, gap) for reading in readings for gap in reading.gaps]
         return cls(
             listed=frozenset(gpu.uuid for gpu in gpus),
-            nodes=frozenset(gpu.node for gpu in gpus),
+            nodes=frozenset((gpu.node, gpu.cluster) for gpu in gpus),
             read=frozenset(reading.source for reading in readings if reading.gpus),
             silent=frozenset(o.source for o in tick.outcomes if isinstance(o, Unavailable)),
             blind=frozenset((source, gap.node) for source, gap in told if gap.uuid is None),
@@ -169,11 +170,11 @@ class _Sight:
             return True
         if (gpu.source, gpu.node) in self.blind:
             return False
-        return gpu.node in self.nodes or (gpu.source, None) not in self.blind
+        return (gpu.node, gpu.cluster) in self.nodes or (gpu.source, None) not in self.blind
 
     def left_with_its_node(self, gpu: Standing) -> bool:
         """Whether nobody names anything on its node, while the source that named it goes on naming others."""
-        return gpu.node not in self.nodes and gpu.source in self.read
+        return (gpu.node, gpu.cluster) not in self.nodes and gpu.source in self.read
 
     def patience_ms(self, gpu: Standing) -> int:
         if gpu.parent_uuid in self.listed:
@@ -182,7 +183,7 @@ class _Sight:
 
 
 def _read(connection: duckdb.DuckDBPyConnection) -> dict[str, Standing]:
-    names = ("uuid", "node", "source", "parent_uuid", "is_gone", "unlisted_ms")
+    names = ("uuid", "node", "cluster", "source", "parent_uuid", "is_gone", "unlisted_ms")
     rows = connection.execute(statement("gpu_standings")).fetchall()
     return {row[0]: Standing(**dict(zip(names, row, strict=True))) for row in rows}
 

@@ -139,7 +139,7 @@ def write_tick(connection: duckdb.DuckDBPyConnection, live: Live, tick: Tick) ->
     told = [sample for reading in readings for sample in reading.holder_samples]
     write_holder_samples(connection, live.registry, _of_runs(live, told))
     write_looks(connection, live.managed, readings, tick.at_ms)
-    write_gaps(connection, gaps_of(tick, live.book), live.registry.gpu_ids, live.book)
+    write_gaps(connection, gaps_of(tick, live.book), live.registry, live.book)
     note_ticks(tick, live.book)
     _write_outcomes(connection, tick)
     if not tick.is_after_all:

@@ -4,7 +4,7 @@ The only file that knows them all. Imports sit inside the functions, so that a v
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from service.health.condition import Heartbeat, MaintenanceTask
 
 if TYPE_CHECKING:
     from collector.clock import Clock
-    from collector.model import NodeName
+    from collector.model import GpuUuid, NodeName
     from collector.reading import Tick
     from collector.scrape_loop import Loop, Timing
     from collector.sources.nodes.receiver import NodeReceiver
@@ -63,6 +63,7 @@ def clock_of(config: "Config") -> "Clock":
 def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     """A service's parts, joined; nothing moves yet. Raises ``Trouble`` for a source that cannot be."""
     from collector.store.managed import known_runs
+    from collector.store.node_names import known_clusters
     from collector.store.withheld import given_out
     from service.control.launched_processes import LaunchedProcesses
     from service.server.maintenance import make_chores
@@ -87,9 +88,9 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
     if sources.recording is not None:
         return _replayed(config, store, clock, sources, launched)
     with store.reader() as reader:
-        known = given_out(reader, clock.now_ms())
+        known, clusters = given_out(reader, clock.now_ms()), known_clusters(reader)
     sink = store.write_tick if nodes is None else _telling(store, nodes)
-    loop = _loop(config, sources, sink, clock, given_out=known)
+    loop = _loop(config, sources, sink, clock, given_out=known, clusters=clusters)
     past, now_ms = _past(config, store, sources), clock.now_ms()
     return Body(
         loop=loop,
@@ -98,7 +99,7 @@ def assemble(config: "Config", store: "Store", clock: "Clock") -> Body:
         chores=make_chores(config, store, clock),
         prepare=nothing if past is None else lambda stopped, tell: past.run_recent(now_ms, stopped, tell),
         complete=nothing if past is None else lambda stopped, tell: past.run_older(now_ms, stopped, tell),
-        metrics=lambda: _metrics(loop),
+        metrics=lambda: _metrics(loop, store),
         remarks=(
             *sources.remarks,
             *store.remarks,
@@ -192,7 +193,7 @@ def _replayed(
         chores=make_chores(config, store, replaying.clock),
         prepare=nothing,
         complete=lambda stopped, tell: replaying.run(loop, store, stopped, tell),
-        metrics=lambda: _metrics(loop),
+        metrics=lambda: _metrics(loop, store),
         remarks=sources.remarks,
         simulated=sources.are_simulated,
     )
@@ -206,6 +207,7 @@ def _loop(
     *,
     pace: "Timing | None" = None,
     given_out: "Mapping[str, Sequence[NodeName]] | None" = None,
+    clusters: "Mapping[GpuUuid, str] | None" = None,
 ) -> "Loop":
     from collector.scrape_loop import Loop, LoopDependencies
     from service.sources.making import make_attribute
@@ -214,6 +216,7 @@ def _loop(
         sources=sources.live,
         inventories=sources.inventories,
         given_out=given_out or {},
+        clusters=clusters or {},
         attribute=make_attribute(config),
         sink=sink,
     )
@@ -256,11 +259,13 @@ def timing(config: "Config") -> "Timing":
     )
 
 
-def _metrics(loop: "Loop") -> bytes:
+def _metrics(loop: "Loop", store: "Store") -> bytes:
     from collector.metrics_endpoint import exposition
     from service.version import own_version
 
-    return exposition(loop.snapshot, version=own_version())
+    snapshot = loop.snapshot
+    named = replace(snapshot, gpus=store.names.told(snapshot.gpus))
+    return exposition(named, version=own_version())
 
 
 def _past(config: "Config", store: "Store", sources: "Sources") -> "Backfill | None":

@@ -82,23 +82,29 @@ def run(store: "Store", order: ImportOrder, progress: "Callable[[Progress], None
     """Read and store it all; what was done, in words. Blocks. Raises ``ImportRefused``, store errors."""
     from collector.sources.prometheus.import_history import ImportSettings, import_history
     from collector.sources.prometheus.server import ImportFailed
+    from collector.store.node_names import known_clusters, known_nodes
 
+    with store.reader() as reader:
+        clusters, nodes = frozenset(known_clusters(reader).values()), known_nodes(reader)
+    shared = store.names.shared
     try:
         done = import_history(
             _access(order),
             (order.from_ms, order.to_ms),
             store=store,
             progress=progress,
-            settings=ImportSettings(match=order.match, rows=PIECE_ROWS),
+            settings=ImportSettings(match=order.match, rows=PIECE_ROWS, clusters=clusters),
         )
     except ImportFailed as failed:
         raise ImportRefused(str(failed)) from failed
+    renamed = sorted((store.names.shared - shared) & nodes)
     skipped = f"; {text.length(done.skipped_ms / 1000)} were imported before" if done.skipped_ms else ""
     return (
         f"{done.rows_added:,} new samples of {done.gpus} GPUs on {done.nodes} nodes, "
         f"from {done.samples_read:,} read{skipped}{_in_part(done)}"
         f"{f'. {without_uuid(done.unnamed)}' if done.unnamed else ''}"
         f"{f'. {of_two_clusters(done.shared_nodes)}' if done.shared_nodes else ''}"
+        f"{f'. {now_apart(renamed)}' if renamed else ''}"
     )
 
 
@@ -108,8 +114,17 @@ def of_two_clusters(nodes: Sequence[str]) -> str:
     one = len(nodes) == 1
     return (
         f"{text.count(len(nodes))} {'name is' if one else 'names are'} of nodes in more than one cluster "
-        f"({named}): each is one node here, with the GPUs of all. Jobs are told apart; to tell the nodes "
-        "apart, import each cluster into a store of its own, with --match"
+        f"({named}): each of these nodes is called by its cluster as well, "
+        f"{nodes[0].partition(' ')[0]}@CLUSTER, as jobs are"
+    )
+
+
+def now_apart(nodes: Sequence[str]) -> str:
+    """Which nodes were stored by a name that they have no more; without its full stop."""
+    named = ", ".join(nodes[:_NAMED]) + (f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else "")
+    return (
+        f"What was stored of {named} before is now under the name with its cluster: another cluster has a "
+        "node of that name"
     )
 
 

@@ -188,6 +188,7 @@ def _gpu(device: Device, parts: Iterable[Device]) -> Gpu:
         share_of_device=share_of(who, _at_the_end(device, parts)),
         persistence_mode=None if persistence is None else persistence > 0,
         gpu_instance=who.instance,
+        cluster=who.cluster,
     )
 
 
@@ -241,4 +242,5 @@ def _gaps(device: Device, keep: npt.NDArray[np.bool_], source: str) -> Iterator[
                 reason=NO_SAMPLES,
                 uuid=device.identity.uuid,
                 node=device.identity.node,
+                cluster=device.identity.cluster,
             )

@@ -120,12 +120,16 @@ class ImportSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSettings:
-    """What to read: ``match`` are label matchers without braces; ``rows`` bounds one piece's samples."""
+    """What to read: ``match`` are label matchers without braces; ``rows`` bounds one piece's samples.
+
+    ``clusters`` are those that are known beside what is read: jobs are told apart from theirs too.
+    """
 
     match: str = ""
     source: str = "prometheus"
     rows: int = 120_000
     threads: int = 4
+    clusters: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +162,7 @@ class _Tally:
     read_ms: int = 0
     partial_ms: int = 0
     gpus: set[str] = field(default_factory=set)
-    nodes: set[str] = field(default_factory=set)
+    nodes: set[tuple[str, str | None]] = field(default_factory=set)
 
 
 def survey(
@@ -232,7 +236,7 @@ def _survey(
     metrics = tuple(sorted(name for name in every if is_known(name)))
     if not metrics:
         raise NoDcgmMetrics(_nothing(server, origin, window))
-    scrapes = look_at(server, metrics, window, settings.match)
+    scrapes = look_at(server, metrics, window, settings.match, settings.clusters)
     return Survey(
         origin=origin,
         metrics=metrics,
@@ -294,7 +298,7 @@ def _read(
     tally.pieces += 1
     tally.samples_read += sum(len(each.at_ms) for each in series)
     tally.gpus |= {gpu.uuid for gpu in history.gpus}
-    tally.nodes |= {gpu.node for gpu in history.gpus}
+    tally.nodes |= {(gpu.node, gpu.cluster) for gpu in history.gpus}
     return history
 
 

@@ -42,9 +42,13 @@ def selector(*matchers: str) -> str:
 
 
 def look_at(
-    server: PrometheusServer, metrics: tuple[str, ...], window: tuple[int, int], match: str
+    server: PrometheusServer,
+    metrics: tuple[str, ...],
+    window: tuple[int, int],
+    match: str,
+    known: frozenset[str] = frozenset(),
 ) -> Scrapes:
-    """What is known of the site. Raises ImportFailed."""
+    """What is known of the site; ``known`` are clusters beside those in the window. Raises ImportFailed."""
     name, series, last_ms = _largest(server, metrics, window, match)
     of_name = f'__name__="{name}"'
     steps: dict[tuple[str, ...], int] = {}
@@ -68,7 +72,7 @@ def look_at(
             step_ms=int(np.median(steps_ms)),
             steps=steps,
             exporters=exporters(_up(server, window, match), exported),
-            several_clusters=len(clusters) > 1,
+            several_clusters=bool(clusters) and len(clusters | known) > 1,
         ),
     )
 
@@ -83,8 +87,7 @@ def without_uuid(server: PrometheusServer, window: tuple[int, int], match: str) 
 def shared_nodes(server: PrometheusServer, window: tuple[int, int], match: str) -> tuple[str, ...]:
     """The names that nodes of more than one cluster have, with their clusters (``gpu-1 (east, west)``).
 
-    Names of nodes bear no cluster here, so that each of these is one node with the GPUs of all. Raises
-    ImportFailed.
+    In the store each bears its cluster (``collector.clusters``). Raises ImportFailed.
     """
     clusters = [
         (label, value)

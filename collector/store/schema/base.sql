@@ -209,7 +209,9 @@ CREATE TABLE gpus (
     gpu_instance INTEGER,
     compute_instance INTEGER,
     cut_of VARCHAR,
-    cut_from TIMESTAMP
+    cut_from TIMESTAMP,
+    "cluster" VARCHAR,
+    host VARCHAR
 );
 
 CREATE TABLE harvests (
@@ -1615,5 +1617,6 @@ INSERT INTO schema_migrations (number, name) VALUES
     (98, 'rhythm_of_now'),
     (99, 'limits_of_waits'),
     (100, 'power_of_small_boards'),
+    (101, 'cluster_of_a_node'),
     (103, 'judged_pasts'),
     (104, 'keys_of_parts');

@@ -1,5 +1,5 @@
--- Writes down what a GPU is now; NULL: not known. Parameters (fields of collector.model.Gpu): compute_instance,
--- driver_version, gpu_instance, index, memory_total_bytes, mig_profile, model, node, parent_uuid, persistence_mode,
+-- Writes down what a GPU is now; NULL: not known. Parameters (fields of collector.model.Gpu, host): cluster,
+-- compute_instance, driver_version, gpu_instance, host, index, memory_total_bytes, mig_profile, model, node, parent_uuid, persistence_mode,
 -- power_limit_mw, share_of_device, uuid.
 UPDATE gpus SET
     node = $node,
@@ -13,5 +13,7 @@ UPDATE gpus SET
     share_of_device = $share_of_device,
     persistence_mode = $persistence_mode,
     gpu_instance = $gpu_instance,
-    compute_instance = $compute_instance
+    compute_instance = $compute_instance,
+    cluster = $cluster,
+    host = $host
 WHERE uuid = $uuid;

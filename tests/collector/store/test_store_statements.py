@@ -122,9 +122,13 @@ PARAMETERS = {
     "install_again": "uuid",
     "install_earlier": "",
     "keep_latest": "from_ms to_ms",
+    "known_clusters": "",
     "known_cuts": "",
     "known_gpus": "",
     "known_holders": "jobs",
+    "known_nodes": "",
+    "node_named_apart": "cluster host node",
+    "nodes_named_apart": "",
     "known_processes": "nodes pids started",
     "last_ticks": "",
     "later_runs": "",
@@ -204,8 +208,8 @@ PARAMETERS = {
     "simulated_gpus": "",
     "touch_holders": "at_ms",
     "update_gpu": (
-        "compute_instance driver_version gpu_instance index memory_total_bytes mig_profile model node "
-        "parent_uuid persistence_mode power_limit_mw share_of_device uuid"
+        "cluster compute_instance driver_version gpu_instance host index memory_total_bytes mig_profile "
+        "model node parent_uuid persistence_mode power_limit_mw share_of_device uuid"
     ),
     "update_holder": "command framework job kind name project user",
     "update_process": (
