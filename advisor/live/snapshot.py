@@ -102,6 +102,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     parts = {row["uuid"]: row["part_of_device"] for row in gpu_rows}
     stretches = ask("idle_stretches", {**window, "least_minutes": STRETCH_LEAST_MINUTES})
     gpus = {GpuUuid(row["uuid"]): row for row in gpu_rows}
+    several = len({row.get("cluster") for row in gpu_rows} - {None}) > 1
     # a judgement says nothing of what it has no samples of
     silent = [uuid for uuid, row in gpus.items() if row["newest_ms"] is None]
     judged = _Judged.of(analysis, gpus, silent)
@@ -114,7 +115,9 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     state = ClusterState(
         as_of_ms=now_ms,
         nodes={NodeName(row["node"]): Node(name=NodeName(row["node"])) for row in gpu_rows},
-        gpus={GpuUuid(row["uuid"]): _gpu(row, judged, row["uuid"] in shares_of) for row in gpu_rows},
+        gpus={
+            uuid: _gpu(row, judged, in_use=uuid in shares_of, several=several) for uuid, row in gpus.items()
+        },
         projects=site.projects,
         jobs={job.id: job for job in jobs_read},
         placements={job.id: _placement(claims[job.id], shares_of) for job in jobs_read},
@@ -229,7 +232,7 @@ def _unknown(analysis: Analysis) -> Iterator[GpuUuid]:
     return (entry.uuid for entry in analysis.unknown if IDLENESS & set(entry.kinds))
 
 
-def _gpu(row: Row, judged: _Judged, in_use: bool) -> Gpu:
+def _gpu(row: Row, judged: _Judged, *, in_use: bool, several: bool) -> Gpu:
     uuid = GpuUuid(row["uuid"])
     telemetry = Telemetry.GOOD
     if judged.has(uuid, FindingKind.SUSPECT_COUNTERS):
@@ -245,6 +248,8 @@ def _gpu(row: Row, judged: _Judged, in_use: bool) -> Gpu:
         memory_bytes=row["memory_total_bytes"] or None,
         part_of_device=row["part_of_device"],
         mig_profile=row["mig_profile"],
+        # a service that is older than its client does not tell it
+        cluster=row.get("cluster") if several else None,
         healthy=not judged.has(uuid, FindingKind.FALLING_GPU) and row["newest_ms"] is not None,
         occupied=foreign or (not in_use and row["is_taken"] is not False),
         telemetry=telemetry,

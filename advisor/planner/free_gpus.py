@@ -19,13 +19,13 @@ from advisor.planner.transition import SHARE_SLACK, memory_charged
 from advisor.state.model import Gpu, Job
 from collector.model import GpuUuid, JobId, NodeName
 
-Kind = tuple[str | None, int | None, float | None]
-"""Model, memory and, of a MIG instance, its part of the device: a gang lies on GPUs of one kind."""
+Kind = tuple[str | None, int | None, float | None, str | None]
+"""Model, memory, of a MIG instance its part of the device, cluster: a gang lies on GPUs of one kind."""
 
 
 def kind_of(gpu: Gpu) -> Kind:
-    """Its model and memory, and what part of a device it is."""
-    return gpu.model, gpu.memory_bytes, gpu.part_of_device
+    """Its model and memory, what part of a device it is, and in which cluster."""
+    return gpu.model, gpu.memory_bytes, gpu.part_of_device, gpu.cluster
 
 
 def takes(job: Job, kind: Kind, *, only_instances: bool = False) -> bool:
@@ -34,7 +34,7 @@ def takes(job: Job, kind: Kind, *, only_instances: bool = False) -> bool:
     A process sees one MIG instance (NVIDIA, MIG User Guide), so no gang lies on several. A part of a GPU must
     fit into it. Who asks for a whole GPU gets one if he named its model, or if the cluster has nothing else.
     """
-    model, memory_bytes, part = kind
+    model, memory_bytes, part, _ = kind
     need = memory_charged(job)
     if (job.gpu_models and model not in job.gpu_models) or (
         need is not None and memory_bytes is not None and need > memory_bytes
@@ -68,11 +68,8 @@ class Pool:
     ``part_of_device`` is what a MIG instance of this kind is of its device, ``None`` for whole devices.
     """
 
-    def __init__(
-        self, model: str | None, memory_bytes: int | None, part_of_device: float | None = None
-    ) -> None:
-        self.model, self.memory_bytes, self.part_of_device = model, memory_bytes, part_of_device
-        self.kind: Kind = (model, memory_bytes, part_of_device)
+    def __init__(self, kind: Kind) -> None:
+        self.model, self.memory_bytes, self.part_of_device, _ = self.kind = kind
         self.free = self.size = self.largest = 0
         self.cells: list[Cell] = []
         self._buckets: dict[int, _Bucket] = {}

@@ -16,7 +16,7 @@ finds places and keeps the books; whether somebody *should* get a place is decid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from advisor.planner.free_gpus import Cell, Fractions, Kind, Pool, Tenant, takes
+from advisor.planner.free_gpus import Cell, Fractions, Kind, Pool, Tenant, kind_of, takes
 from advisor.planner.reservations import JobReservations, Waiting
 from advisor.planner.transition import memory_beside
 from advisor.state.model import ClusterState, Gpu, Job, Placement
@@ -59,18 +59,18 @@ def shrunk(state: ClusterState, gpus: tuple[GpuUuid, ...], keep: int) -> tuple[G
     return tuple(uuid for uuid in gpus if uuid in keep_set)
 
 
-_Kind = tuple[str, int, float]
+_Kind = tuple[str, int, float, str]
 
 
 def _kind(gpu: Gpu) -> _Kind:
     """What a pool is of, as it is sorted."""
-    return (gpu.model or "", gpu.memory_bytes or 0, gpu.part_of_device or 0.0)
+    return _key(kind_of(gpu))
 
 
 def _key(kind: Kind) -> _Kind:
     """The same of a pool's kind."""
-    model, memory_bytes, part = kind
-    return (model or "", memory_bytes or 0, part or 0.0)
+    model, memory_bytes, part, cluster = kind
+    return (model or "", memory_bytes or 0, part or 0.0, cluster or "")
 
 
 class Board:
@@ -308,7 +308,7 @@ class Board:
             if cell is None:
                 pool = pools.get(kind)
                 if pool is None:
-                    pool = pools[kind] = Pool(gpu.model, gpu.memory_bytes, gpu.part_of_device)
+                    pool = pools[kind] = Pool(kind_of(gpu))
                 cell = self._at[gpu.node, kind] = Cell(gpu.node, 0)
                 pool.cells.append(cell)
             self._cells[gpu.uuid] = (pools[kind], cell)

@@ -293,6 +293,7 @@ class Draft:
 
     def _settle_or_return(self, step: Action, job: Job, before: Placement, after: Placement) -> None:
         try:
+            self._expect_one_cluster(step, job, (*before.gpus, *after.gpus))
             self._settle(step, job, after)
         except StepError:
             self._enter(job.id, before)
@@ -303,6 +304,7 @@ class Draft:
             raise StepError(f"{_verb(step)} {job.id}: a job needs GPUs, each named once: {placement.gpus}")
         if job.on_one_node and len({self._node(uuid) for uuid in placement.gpus}) > 1:
             raise StepError(f"{_verb(step)} {job.id}: it runs on one node only, not on {placement.gpus}")
+        self._expect_one_cluster(step, job, placement.gpus)
         if not 0 < placement.share <= 1:
             raise StepError(f"{_verb(step)} {job.id}: a share is above 0 and at most 1: {placement.share}")
         for uuid in placement.gpus:
@@ -310,6 +312,13 @@ class Draft:
             if problem is not None:
                 raise StepError(f"{_verb(step)} {job.id} on {uuid}: {problem}")
         self._enter(job.id, placement)
+
+    def _expect_one_cluster(self, step: Action, job: Job, gpus: Iterable[GpuUuid]) -> None:
+        """A job has no way into another cluster; a GPU of no named one is in another, for all we know."""
+        clusters = {gpu.cluster for uuid in gpus if (gpu := self._origin.gpus.get(uuid)) is not None}
+        if len(clusters) > 1:
+            named = " and ".join(sorted(each or "no named cluster" for each in clusters))
+            raise StepError(f"{_verb(step)} {job.id}: its GPUs would be in {named}")
 
     def _objection(self, job: Job, uuid: GpuUuid, share: float) -> str | None:
         gpu = self._origin.gpus.get(uuid)

@@ -232,7 +232,7 @@ def _elsewhere(place: _Place, draft: Draft, both: tuple[JobId, JobId], spare: se
         (-sum(draft.placements[job].share for job in draft.on(gpu.uuid)), gpu.uuid)
         for gpu in place.state.gpus.values()
         if gpu.uuid not in spare
-        and gpu.model == own.model
+        and (gpu.model, gpu.cluster) == (own.model, own.cluster)
         and not place.bars(gpu.uuid, gang)
         and all(_friendly(job, draft.jobs[other]) for other in draft.on(gpu.uuid))
     ]

@@ -37,23 +37,23 @@ LEAST_SHARE, MOST_SHARE = 0.1, 0.9
 def advise(
     state: ClusterState, observed: Observed, limits: Limits, rules: PlannerConfig
 ) -> tuple[Advice | Abstain, ...]:
-    """A pairing for each GPU model, and for every other running job why it is not in one."""
+    """A pairing for each GPU model of a cluster, and for every other running job why it is not in one."""
     cover = quota_cover(state)
-    able: dict[str, list[Job]] = defaultdict(list)
+    able: dict[tuple[str, str], list[Job]] = defaultdict(list)
     answers: list[Advice | Abstain] = []
     for job_id in sorted(state.placements):
         job = state.jobs[job_id]
         if job.use is Use.IDLE:
             continue  # an idle job is reclaimed, not packed
         result = _unfit(state, observed, job, (limits, rules), cover)
-        model = state.gpus[state.placements[job_id].gpus[0]].model
-        if result is None and model is not None:
-            able[model].append(job)
+        gpu = state.gpus[state.placements[job_id].gpus[0]]
+        if result is None and gpu.model is not None:
+            able[gpu.model, gpu.cluster or ""].append(job)
         else:
             result = result or _load("which model its GPU is, is not known")
             answers.append(_abstain(state, job, result))
-    for model in sorted(able):
-        answers += _paired(state, observed, rules, model, able[model])
+    for (model, _), jobs in sorted(able.items(), key=lambda each: each[0]):
+        answers += _paired(state, observed, rules, model, jobs)
     return tuple(sorted(answers, key=lambda each: -each.gain_gpu_hours if isinstance(each, Advice) else 1.0))
 
 

@@ -101,6 +101,7 @@ class Gpu:
     ``protected`` by the site: nothing is started there, and nothing there is touched. ``part_of_device`` is a
     MIG instance's part of its device's compute, ``None`` for a whole device; ``mig_profile`` is what NVIDIA
     calls such an instance, where it is known; ``model`` and ``memory_bytes`` are its board's and its own.
+    ``cluster`` is that of its machine, where several are in view, else ``None``: no job goes to another.
     """
 
     uuid: GpuUuid
@@ -112,6 +113,7 @@ class Gpu:
     protected: bool = False
     part_of_device: float | None = None
     mig_profile: str | None = None
+    cluster: str | None = None
     telemetry: Telemetry = Telemetry.UNKNOWN
 
     @property

@@ -9,6 +9,7 @@
 -- @column memory_total_bytes bigint (bytes): its memory
 -- @column part_of_device double (ratio): of a MIG instance, its part of the device's compute
 -- @column mig_profile text: of a MIG instance, what its driver calls its size (3g.40gb)
+-- @column cluster text: that of its machine, as its labels have it
 -- @column is_parent boolean: it is cut into MIG instances that are installed themselves
 -- @column newest_ms bigint (ms): its newest sample within ten minutes
 -- @column memory_used_bytes bigint (bytes): used then
@@ -16,7 +17,7 @@
 -- @column is_taken boolean: it did something then, or a process was on it, or memory above its idle floor
 -- @column per_gpu_hour double (currency): the price of an hour
 -- @column currency text: of the price
--- @null newest_ms, memory_used_bytes, is_busy: not measured; is_taken: not measured, or withheld from everybody; part_of_device: a whole device; mig_profile: that too, or not known; prices: none
+-- @null newest_ms, memory_used_bytes, is_busy: not measured; is_taken: not measured, or withheld from everybody; part_of_device: a whole device; mig_profile: that too, or not known; cluster: nobody told; prices: none
 --   is configured
 WITH newest AS (
     SELECT
@@ -32,7 +33,7 @@ SELECT
     g.uuid, g.node, g.gpu_index,
     gpu_place(g.gpu_index, g.uuid, g.parent_uuid, g.mig_profile, g.gpu_instance, g.compute_instance) AS gpu_place,
     g.model, g.memory_total_bytes,
-    CASE WHEN g.parent_uuid IS NOT NULL THEN g.share_of_device END AS part_of_device, g.mig_profile,
+    CASE WHEN g.parent_uuid IS NOT NULL THEN g.share_of_device END AS part_of_device, g.mig_profile, g.cluster,
     EXISTS (
         SELECT 1 FROM gpus AS i
         WHERE i.parent_uuid = coalesce(g.cut_of, g.uuid) AND i.installed_from <= $as_of

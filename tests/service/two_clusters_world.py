@@ -100,7 +100,7 @@ def sample(gpu: Gpu, cluster: str, at_ms: int) -> GpuSample:
 
 
 def past(*clusters: str, suffixes: bool = True, named: bool = True, minutes: int = 180) -> History:
-    """What an import of these clusters brings of the last ``minutes``; ``suffixes``: jobs bear their cluster."""
+    """What an import brings of the last ``minutes``; ``suffixes``: jobs bear their cluster."""
     devices = [(gpu, cluster) for cluster in clusters for gpu in gpus(cluster, named=named)]
     from_ms = END_MS - minutes * MINUTE_MS
     times = range(from_ms + MINUTE_MS, LAST_MS + 1, MINUTE_MS)
