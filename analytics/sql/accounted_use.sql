@@ -30,12 +30,23 @@ WITH parts AS (
         unnest(CASE WHEN len(node_names) = 0 THEN [NULL] ELSE node_names END) AS node  -- not every manager says where
     FROM accounted_runs
     WHERE started_at < $to_ts AND ended_at > $from_ts AND gpus > 0
+), named AS (  -- GPUs by what runs call their nodes: that of the run's cluster, or of any where it has none of this name
+    SELECT gpu_id, uuid, short_node(node) AS node, installed_from, installed_to FROM gpus
+    UNION ALL
+    SELECT gpu_id, uuid, split_part(host, '.', 1), installed_from, installed_to FROM gpus WHERE host IS NOT NULL
+), apart AS (
+    SELECT split_part(host, '.', 1) AS host, lower(cluster) AS cluster, any_value(node) AS node
+    FROM gpus WHERE host IS NOT NULL GROUP BY ALL
 ), here AS (
-    SELECT split_part(node, '.', 1) AS node, min(installed_from) AS since_ts FROM gpus GROUP BY 1
+    SELECT node, min(installed_from) AS since_ts FROM named GROUP BY 1
     UNION ALL SELECT NULL, min(installed_from) FROM gpus  -- of a run that may have been anywhere: since the first GPU
 ), placed AS (
-    SELECT parts.*, row_number() OVER () AS place, since_ts, split_part(parts.node, '.', 1) AS short
-    FROM parts LEFT JOIN here ON here.node IS NOT DISTINCT FROM split_part(parts.node, '.', 1)
+    SELECT
+        parts.* REPLACE (coalesce(apart.node, parts.node) AS node), row_number() OVER () AS place, since_ts,
+        short_node(coalesce(apart.node, parts.node)) AS short
+    FROM parts
+    LEFT JOIN apart ON apart.host = split_part(parts.node, '.', 1) AND apart.cluster = lower(parts.cluster)
+    LEFT JOIN here ON here.node IS NOT DISTINCT FROM short_node(coalesce(apart.node, parts.node))
 ), late AS (  -- what lies in time in which the node was measured
     SELECT
         place, manager, number, shown_id, cluster, user_name, short AS node, gpus, greatest(started_at, since_ts, $from_ts) AS s,
@@ -44,13 +55,13 @@ WITH parts AS (
     WHERE short IS NOT NULL AND since_ts IS NOT NULL AND greatest(started_at, since_ts, $from_ts) < least(ended_at, $to_ts)
 ), holds AS (
     SELECT
-        row_number() OVER () AS hold, gpu_id, split_part(g.node, '.', 1) AS node, h.user_name, split_part(h.job, ':', 1) AS manager,
+        row_number() OVER () AS hold, gpu_id, g.node, h.user_name, split_part(h.job, ':', 1) AS manager,
         split_part(substr(h.job, strpos(h.job, ':') + 1), '@', 1) AS number,
         nullif(regexp_extract(h.job, '^[^@]*@([^@]*[^0-9@][^@]*)', 1), '') AS cluster, a.from_ts AS s,
         coalesce(a.to_ts, $to_ts) AS e
-    FROM allocations AS a JOIN gpus AS g USING (gpu_id) JOIN holders AS h USING (holder_id)
+    FROM allocations AS a JOIN named AS g USING (gpu_id) JOIN holders AS h USING (holder_id)
     WHERE a.from_ts < $to_ts + INTERVAL 10 MINUTE AND (a.to_ts IS NULL OR a.to_ts > $from_ts - INTERVAL 10 MINUTE)
-        AND split_part(g.node, '.', 1) IN (SELECT node FROM late)
+        AND g.node IN (SELECT node FROM late)
 ), own AS (  -- ten minutes around: labels come and go a scrape or two late, of at most five minutes
     SELECT place, hold, gpu_id, h.s - INTERVAL 10 MINUTE AS s, h.e + INTERVAL 10 MINUTE AS e
     FROM late JOIN holds AS h ON h.node = late.node AND h.manager = late.manager
@@ -78,8 +89,7 @@ WITH parts AS (
         SELECT node, unnest([s, e]) AS ts FROM lacking
         UNION SELECT node, unnest([s, e]) FROM near
         UNION SELECT node, unnest([own.s, own.e]) FROM own JOIN lacking USING (place)
-        UNION SELECT split_part(node, '.', 1), unnest([installed_from, installed_to]) FROM gpus
-            WHERE split_part(node, '.', 1) IN (SELECT node FROM lacking)
+        UNION SELECT node, unnest([installed_from, installed_to]) FROM named WHERE node IN (SELECT node FROM lacking)
     )
     WHERE ts IS NOT NULL
 ), missed AS (  -- GPUs of each run that its own holds do not name
@@ -103,7 +113,7 @@ WITH parts AS (
     GROUP BY ALL
 ), there AS (
     SELECT w.node, a, count(*) AS gpus
-    FROM spells AS w JOIN gpus AS g ON split_part(g.node, '.', 1) = w.node AND g.installed_from <= a
+    FROM spells AS w JOIN named AS g ON g.node = w.node AND g.installed_from <= a
         AND (g.installed_to IS NULL OR g.installed_to >= b)
     WHERE g.uuid NOT IN (SELECT parent_uuid FROM gpus WHERE parent_uuid IS NOT NULL)
     GROUP BY ALL

@@ -16,6 +16,6 @@ SELECT
     count(g.gpu_id) AS measured_gpus, m.manager
 FROM manager_nodes AS m
 LEFT JOIN gpus AS g
-    ON g.installed_to IS NULL AND split_part(g.node, '.', 1) = split_part(m.node, '.', 1)
+    ON g.installed_to IS NULL AND is_managed_node(m.node, m.cluster, g.node, g.host, g.cluster)
 GROUP BY ALL
 ORDER BY m.cluster, m.node;

@@ -12,7 +12,7 @@
 -- @null detail: nothing more is said; qos, account: no limit
 WITH pooled AS (
     SELECT g.gpu_id, any_value(g.share_of_device) AS share
-    FROM gpus AS g JOIN manager_nodes AS m ON split_part(g.node, '.', 1) = split_part(m.node, '.', 1)
+    FROM gpus AS g JOIN manager_nodes AS m ON is_managed_node(m.node, m.cluster, g.node, g.host, g.cluster)
     GROUP BY g.gpu_id HAVING count(DISTINCT m.cluster) = 1
 ), looked AS (
     SELECT max(ts) AS as_of FROM manager_looks

@@ -1198,11 +1198,18 @@ CREATE MACRO hours_for(step_s, hours_to) AS
 
 -- A row a GPU. With a project or user: what they held of it, and no missing time, which nobody is known to have held.;
 
+CREATE MACRO is_managed_node(managed, manager_cluster, node, host, cluster) AS
+    split_part(managed, '.', 1) = split_part(coalesce(host, node), '.', 1)
+    AND (host IS NULL OR lower(cluster) = lower(manager_cluster));
+
+-- GPU-milliseconds held and idle, or held by nobody, a row a step, pool and holder. A pool are the GPUs of nodes in
+-- the same partitions with the same types of GPUs. A GPU that is withheld is not free.;
+
 CREATE MACRO idle_steps(window_from, window_to, hours_to) AS TABLE
 WITH pooled AS (
     SELECT g.gpu_id, any_value(m.cluster) AS cluster, any_value(m.partitions) AS partitions,
         any_value(m.gpu_types) AS gpu_types, any_value(g.share_of_device) AS share
-    FROM gpus AS g JOIN manager_nodes AS m ON split_part(g.node, '.', 1) = split_part(m.node, '.', 1)
+    FROM gpus AS g JOIN manager_nodes AS m ON is_managed_node(m.node, m.cluster, g.node, g.host, g.cluster)
     GROUP BY g.gpu_id HAVING count(DISTINCT m.cluster) = 1
 )
 SELECT
@@ -1215,11 +1222,6 @@ JOIN pooled USING (gpu_id)
 LEFT JOIN holders AS h ON h.holder_id = u.holder_id
 WHERE allocated_empty_ms + held_idle_ms + free_ms > 0
 GROUP BY ALL;
-
--- How much of each wait GPUs stood beside, a row a step, wait and pool. What a pool has is shared out among those who
--- wait for its partitions and types, by what they ask for; nobody gets more than that. beside_ms is of all GPUs,
--- others_ms of those that the waiting person does not hold: both add up to at most what there was, and to at most
--- what was asked for.;
 
 CREATE MACRO told_in_small(job) AS
     CASE WHEN strpos(job, '@') = 0 THEN job
@@ -1474,6 +1476,10 @@ CREATE MACRO part_of(amount, lower_fraction, upper_fraction) AS
 
 CREATE VIEW samples_all AS SELECT * FROM samples;
 
+CREATE MACRO short_node(node) AS regexp_replace(node, '^([^.@]*)\.[^@]*', '\1');
+
+-- Whether a manager's node is that of a GPU: of one whose name bears its cluster, if it is the manager's own.;
+
 CREATE MACRO still_held(to_ts, newest_ts, newest_width_ms) AS
     to_ts IS NULL
     OR coalesce(to_ts >= newest_ts AND to_ts <= newest_ts + to_milliseconds(newest_width_ms), false);
@@ -1618,5 +1624,6 @@ INSERT INTO schema_migrations (number, name) VALUES
     (99, 'limits_of_waits'),
     (100, 'power_of_small_boards'),
     (101, 'cluster_of_a_node'),
+    (102, 'nodes_of_managers'),
     (103, 'judged_pasts'),
     (104, 'keys_of_parts');

@@ -15,8 +15,8 @@ WITH asked AS (
         AND split_part(job, '@', 1) IN (SELECT unnest($jobs))
 ), held AS (
     SELECT
-        row_number() OVER () AS hold, a.holder_id, cluster, split_part(told, ':', 1) AS manager,
-        substr(told, strpos(told, ':') + 1) AS number, split_part(g.node, '.', 1) AS node, a.from_ts,
+        row_number() OVER () AS hold, a.holder_id, asked.cluster, split_part(told, ':', 1) AS manager,
+        substr(told, strpos(told, ':') + 1) AS number, split_part(coalesce(g.host, g.node), '.', 1) AS node, a.from_ts,
         -- one that has just begun, or that goes on, counts as far as it was seen
         greatest(coalesce(a.to_ts, last_seen), a.from_ts + INTERVAL 1 MILLISECOND) AS to_ts
     FROM asked JOIN allocations AS a USING (holder_id) JOIN gpus AS g USING (gpu_id)
