@@ -112,7 +112,7 @@ class Registry:
         if fresh:
             self._add_gpus(fresh, source, installed_from_ms)
         if changed or fresh:
-            self.names.tell_apart(described, self._gpus.values())
+            self.forget_holders(self.names.tell_apart(described, self._gpus.values()))
         for old, word in words:
             cut_ms = decide(old, word, fresh)
             if cut_ms is not None:

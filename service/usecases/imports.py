@@ -86,7 +86,7 @@ def run(store: "Store", order: ImportOrder, progress: "Callable[[Progress], None
 
     with store.reader() as reader:
         clusters, nodes = frozenset(known_clusters(reader).values()), known_nodes(reader)
-    shared = store.names.shared
+    shared, several = store.names.shared, store.names.several
     try:
         done = import_history(
             _access(order),
@@ -105,6 +105,7 @@ def run(store: "Store", order: ImportOrder, progress: "Callable[[Progress], None
         f"{f'. {without_uuid(done.unnamed)}' if done.unnamed else ''}"
         f"{f'. {of_two_clusters(done.shared_nodes)}' if done.shared_nodes else ''}"
         f"{f'. {now_apart(renamed)}' if renamed else ''}"
+        f"{f'. {JOBS_NOW_APART}' if clusters and store.names.several and not several else ''}"
     )
 
 
@@ -117,6 +118,11 @@ def of_two_clusters(nodes: Sequence[str]) -> str:
         f"({named}): each of these nodes is called by its cluster as well, "
         f"{nodes[0].partition(' ')[0]}@CLUSTER, as jobs are"
     )
+
+
+JOBS_NOW_APART = (
+    "Jobs that were stored before bear their cluster now too, as all do with a second one in view"
+)
 
 
 def now_apart(nodes: Sequence[str]) -> str:

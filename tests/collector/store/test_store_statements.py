@@ -122,6 +122,8 @@ PARAMETERS = {
     "install_again": "uuid",
     "install_earlier": "",
     "keep_latest": "from_ms to_ms",
+    "jobs_of_one_cluster": "",
+    "name_jobs_apart": "",
     "known_clusters": "",
     "known_cuts": "",
     "known_gpus": "",

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from collector.model import Gap
+from collector.model import Allocation, ClaimSource, Gap, Holder, JobId
 from collector.reading import Reading, Tick
+from collector.store.database import Store
 from collector.store.node_names import known_clusters, known_nodes
 from tests.collector.store.store_parts import ask, at_path, older_file
-from tests.service.two_clusters_world import LAST_MS, MINUTE_MS, NODES, gpus, past, sample, uuid
+from tests.service.two_clusters_world import LAST_MS, MINUTE_MS, NODES, gpus, holder, past, sample, uuid
 from tests.stores import open_store
 
 
@@ -69,7 +70,7 @@ def test_a_second_cluster_later_renames_the_first_aloud(
         )
         after = dict(ask(store, "SELECT uuid, gpu_id FROM gpus"))
         assert before.items() <= after.items() and len(after) == 16
-        told = [(record.__dict__["node"], record.__dict__["clusters"]) for record in caplog.records]
+        told = [(each.node, each.clusters) for each in caplog.records if hasattr(each, "node")]
         assert sorted(told) == [("gpu-1", ["a", "b"]), ("gpu-2", ["a", "b"])]
 
 
@@ -143,3 +144,76 @@ def test_a_machine_of_one_cluster_that_left_is_gone_though_the_others_is_there(t
             store.write_tick(live(*("ab" if minutes == 1 else "a"), minutes=minutes))
         gone = ask(store, "SELECT uuid FROM gpus WHERE installed_to IS NOT NULL")
         assert {each[:5] for (each,) in gone} == {"GPU-b"} and len(gone) == 8
+
+
+def jobs_of(store: Store) -> dict[str, set[str]]:
+    """Which GPUs each job ever held, by cluster and node."""
+    rows = ask(
+        store, "SELECT job, uuid FROM allocations JOIN holders USING (holder_id) JOIN gpus USING (gpu_id)"
+    )
+    told: dict[str, set[str]] = {}
+    for job, gpu in rows:
+        told.setdefault(job, set()).add(gpu[4:6])
+    return told
+
+
+def test_jobs_that_were_stored_before_go_on_under_their_clusters_name(tmp_path: Path) -> None:
+    """The job of a has one id for all its time, and is as old as it was."""
+    with open_store(at_path(tmp_path)) as store:
+        store.write_history(past("a", suffixes=False, minutes=2))
+        assert jobs_of(store) == {"pod:ml/train-0": {"a1"}}
+        before = ask(store, "SELECT holder_id, first_seen FROM holders")
+        store.write_history(past("a", "b", minutes=2))
+        assert jobs_of(store) == {
+            "pod:ml/train-0@a": {"a1"},
+            "pod:ml/train-0@b": {"b1"},
+            "pod:ml/web-0@b": {"b2"},
+        }
+        assert set(before) <= set(ask(store, "SELECT holder_id, first_seen FROM holders"))
+        assert ask(store, "SELECT job_name FROM holders WHERE job = 'pod:ml/train-0@a'") == [("train-0@a",)]
+
+
+def test_a_hold_goes_on_through_the_tick_that_sees_the_second_cluster(tmp_path: Path) -> None:
+    with open_store(at_path(tmp_path)) as store:
+        for minutes, clusters in ((1, "a"), (2, "ab"), (3, "ab")):
+            tick = live(*clusters, minutes=minutes)
+            end = "" if clusters == "a" else "@"
+            held = tuple(
+                Allocation(uuid=gpu.uuid, holder=whose, source=ClaimSource.KUBERNETES)
+                for each in clusters
+                for gpu in gpus(each)
+                if (whose := holder(each, gpu.node, suffix=f"{end}{each}" if end else "")) is not None
+            )
+            store.write_tick(replace(tick, allocations=held))
+        rows = ask(
+            store,
+            "SELECT job, count(*), count(to_ts), epoch_ms(min(from_ts)) "
+            "FROM allocations JOIN holders USING (holder_id) GROUP BY job ORDER BY job",
+        )
+        assert rows == [
+            ("pod:ml/train-0@a", 4, 0, LAST_MS),
+            ("pod:ml/train-0@b", 4, 0, LAST_MS + MINUTE_MS),
+            ("pod:ml/web-0@b", 4, 0, LAST_MS + MINUTE_MS),
+        ]
+
+
+def test_an_id_that_came_again_keeps_its_second(tmp_path: Path) -> None:
+    """Two people's jobs of one id were told apart by the second of the later one, who keeps it."""
+    with open_store(at_path(tmp_path)) as store:
+        told = past("a", "b", suffixes=False, named=False, minutes=2)
+        again = [
+            replace(
+                each,
+                allocation=replace(each.allocation, holder=Holder(job=JobId(f"slurm:5@{10**9}"), user="z")),
+            )
+            for each in told.held
+            if each.allocation.uuid.startswith("GPU-b2")
+        ]
+        others = [each for each in told.held if not each.allocation.uuid.startswith("GPU-b2")]
+        store.write_history(replace(told, held=(*others, *again)))
+        (bob,) = ask(store, "SELECT job FROM holders WHERE user_name = 'bob'")
+        assert {"pod:ml/train-0", *bob} <= jobs_of(store).keys()
+        store.write_tick(live("a", "b"))
+        names = jobs_of(store)
+        assert names["pod:ml/train-0@a"] == {"a1"} and names[f"slurm:5@b@{10**9}"] == {"b2"}
+        assert "pod:ml/train-0" not in names and len(names) == 3
