@@ -6,6 +6,7 @@ of one that has ended, what is known of it (``ended``).
 """
 
 import argparse
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -29,6 +30,9 @@ from service.usecases.advice_rows import advice_row, step_row
 if TYPE_CHECKING:
     from advisor.explain import Explanation
     from service.schemas.rows import JobsRow
+
+_CLUSTER = re.compile(r"@[^@:]*(?=:)")
+"""Of a GPU's place, the cluster of its node: ``gpu-1@a:0``."""
 
 
 PAST = timedelta(days=30)
@@ -128,13 +132,18 @@ def run_explain(flags: argparse.Namespace) -> int:
 def _called(desk: AdviceContext, meant: tuple[str, ...]) -> tuple[str, ...]:
     """The job that has one of these as its name, or as its id in its own cluster; none: nothing.
 
-    Raises ``NothingOfThatName`` where several have.
+    Raises ``NothingOfThatName`` where several have, or GPUs of several clusters.
     """
     jobs = desk.said.state.jobs
     namesakes = sorted(job for job in jobs if is_called(job, jobs[job].name, meant))
     if len(namesakes) > 1:
         raise NothingOfThatName(
             f"{len(namesakes)} jobs are called {meant[0]!r}; name one by its id: {', '.join(namesakes[:8])}"
+        )
+    gpus = sorted(place for place in desk.places if _CLUSTER.sub("", place) in meant)
+    if gpus and not namesakes:
+        raise NothingOfThatName(
+            f"nodes of several clusters have this name; name the GPU with its cluster: {', '.join(gpus[:8])}"
         )
     return tuple(namesakes)
 

@@ -142,8 +142,12 @@ def test_the_runs_of_an_id_are_those_of_its_cluster() -> None:
 
 def test_explain_says_which_jobs_of_a_name_run() -> None:
     jobs = {f"pod:n/tr@{each}": SimpleNamespace(name=f"tr@{each}") for each in "ab"}
-    desk = cast("Any", SimpleNamespace(said=SimpleNamespace(state=SimpleNamespace(jobs=jobs))))
+    places = {f"gpu-1@{each}:0": each for each in "ab"} | {"gpu-2:0": "c"}
+    state = SimpleNamespace(state=SimpleNamespace(jobs=jobs))
+    desk = cast("Any", SimpleNamespace(said=state, places=places))
     with pytest.raises(NothingOfThatName, match=r"2 jobs are called 'tr'.*: pod:n/tr@a, pod:n/tr@b"):
         _called(desk, ("tr",))
     assert _called(desk, ("tr@a",)) == ("pod:n/tr@a",)
     assert _called(desk, ("sleep",)) == ()
+    with pytest.raises(NothingOfThatName, match=r"with its cluster: gpu-1@a:0, gpu-1@b:0"):
+        _called(desk, ("gpu-1:0",))
