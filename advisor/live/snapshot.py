@@ -6,7 +6,7 @@ configuration, and whoever is not named there may not be.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,7 +102,6 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     parts = {row["uuid"]: row["part_of_device"] for row in gpu_rows}
     stretches = ask("idle_stretches", {**window, "least_minutes": STRETCH_LEAST_MINUTES})
     gpus = {GpuUuid(row["uuid"]): row for row in gpu_rows}
-    several = len({row.get("cluster") for row in gpu_rows} - {None}) > 1
     # a judgement says nothing of what it has no samples of
     silent = [uuid for uuid, row in gpus.items() if row["newest_ms"] is None]
     judged = _Judged.of(analysis, gpus, silent)
@@ -115,9 +114,7 @@ def read_live(ask: Ask, analysis: Analysis, site: Site, rules: PlannerConfig, da
     state = ClusterState(
         as_of_ms=now_ms,
         nodes={NodeName(row["node"]): Node(name=NodeName(row["node"])) for row in gpu_rows},
-        gpus={
-            uuid: _gpu(row, judged, in_use=uuid in shares_of, several=several) for uuid, row in gpus.items()
-        },
+        gpus=_gpus(gpus, judged, shares_of),
         projects=site.projects,
         jobs={job.id: job for job in jobs_read},
         placements={job.id: _placement(claims[job.id], shares_of) for job in jobs_read},
@@ -230,6 +227,11 @@ def _job_of(holder: Holder | None) -> JobId | None:
 def _unknown(analysis: Analysis) -> Iterator[GpuUuid]:
     """The GPUs of which nobody can tell whether they are idle."""
     return (entry.uuid for entry in analysis.unknown if IDLENESS & set(entry.kinds))
+
+
+def _gpus(rows: Mapping[GpuUuid, Row], judged: _Judged, held: Collection[str]) -> dict[GpuUuid, Gpu]:
+    several = len({row.get("cluster") for row in rows.values()} - {None}) > 1
+    return {uuid: _gpu(row, judged, in_use=uuid in held, several=several) for uuid, row in rows.items()}
 
 
 def _gpu(row: Row, judged: _Judged, *, in_use: bool, several: bool) -> Gpu:
