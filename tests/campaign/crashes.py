@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tests.slurm_cluster import SlurmCluster
@@ -94,5 +95,6 @@ class Daemons:
             states[node] = state
             if state.startswith(("drain", "drng")):
                 print(f"      Slurm drained {node}: {reason}", flush=True)
-                self.cluster.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
+                with suppress(AssertionError):  # it may be back by itself since
+                    self.cluster.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
         return states

@@ -58,7 +58,6 @@ class Growing:
         delay_s = draw.choice((0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0))
         stranger = self.cluster.submit("--partition=low", "--job-name=fallow-top-up", *STRANGER)
         self._runs(stranger)
-        self._counts_anew()
         training = self._ready()
         if verb != "grow":
             self._grown(training)
@@ -92,16 +91,21 @@ class Growing:
         It does after a crash of slurmctld while a job was being ended (22.05.8); nobody gets those GPUs then.
         """
         end_s = time.monotonic() + SETTLED_S
-        while (leaked := self._leaked()) and time.monotonic() < end_s:
+        while leaked := self._leaked():
+            if time.monotonic() > end_s:
+                print(f"      Slurm counts {leaked} GPUs that no job has", flush=True)
+                self.cluster.ask("scontrol", "reconfigure")
+                return
             time.sleep(0.5)
-        if leaked:
-            print(f"      Slurm counts {leaked} GPUs that no job has", flush=True)
-            self.cluster.ask("scontrol", "reconfigure")
 
     def _leaked(self) -> int:
-        """How many GPUs the node counts as used beyond those of the jobs that are there."""
+        """How many GPUs the node counts as used beyond those of its jobs; none while a job is COMPLETING."""
         used = re.search(r"GresUsed=gpu:h200:(\d+)", self.cluster.ask("scontrol", "-d", "show", "node", "n1"))
-        told = self.cluster.ask("squeue", "--noheader", "--states=R,CG", "--Format=tres-alloc:200")
+        told = self.cluster.ask(
+            "squeue", "--noheader", "--states=R,CG", "--Format=StateCompact,tres-alloc:200"
+        )
+        if "CG" in told:
+            return 0
         return int(used[1] if used else 0) - sum(map(int, re.findall(r"gres/gpu=(\d+)", told)))
 
     def end(self) -> None:
@@ -131,7 +135,10 @@ class Growing:
 
         def is_grown() -> bool:
             answers[:] = [training.ask("top-up", "1")]
-            return answers == [{"top_ups": 1, "workers": 2}]
+            is_so = answers == [{"top_ups": 1, "workers": 2}]
+            if not is_so:
+                self._counts_anew()
+            return is_so
 
         self._until("a top-up", is_grown, answers, limit_s=150.0)
 
@@ -195,6 +202,7 @@ class Growing:
             if "held" in reason:
                 print(f"      Slurm holds {job}: {reason}", flush=True)
                 self.cluster.ask("scontrol", "release", job)
+            self._counts_anew()
             time.sleep(0.5)
 
     def _cancel(self, *jobs: str) -> None:

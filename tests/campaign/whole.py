@@ -184,6 +184,8 @@ class WholePauses(Pauses):
         order = threading.Thread(target=lambda: came.append(self._ordered(step.job, verb)))
         order.start()
         if crash is not None:
+            if crash.is_after:
+                self._until_begun(step.job, known, order)
             time.sleep(crash.delay_s)
             if crash.daemon == HEAD:
                 service.kill()
@@ -197,6 +199,11 @@ class WholePauses(Pauses):
         if isinstance(outcome, Stale):
             print(f"      {verb} of {step.job}: {outcome.found}", flush=True)
         return outcome
+
+    def _until_begun(self, job: str, known: set[int], order: threading.Thread) -> None:
+        """Wait until the journal has the intent, or the order was answered without one."""
+        while order.is_alive() and all(row["action"] in known for row in self.service.actions(job)):
+            time.sleep(0.01)
 
     def _ordered(self, job: str, verb: str) -> tuple[int, Any]:
         """The answer to the order; once more where the acting half hasn't seen the job yet."""
