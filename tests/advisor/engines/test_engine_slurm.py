@@ -144,6 +144,14 @@ def test_a_pause_is_done_when_it_was_seen_twice_and_a_release_brings_the_job_bac
     assert len(rig.slurm.told) == 2
 
 
+def test_a_held_job_that_a_new_controller_submits_anew_is_seen_anew(rig: Rig) -> None:
+    assert rig.give(Pause(job=JOB)) is None
+    assert isinstance(rig.found(), Late)
+    rig.change(submitted_s=AGREED.submitted_s + 5_001)  # 22.05.8, killed right after the first look
+    assert isinstance(rig.found(APART_MS), Late), "this run was seen once"
+    assert isinstance(rig.found(APART_MS), Done)
+
+
 def test_the_gpus_that_slurm_chose_are_told_with_the_outcome(rig: Rig) -> None:
     back = Resume(job=JOB, gpus=(), places=((None, 2),))
     rig.pause()
