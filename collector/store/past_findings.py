@@ -13,6 +13,10 @@ from collector.store.statements import statement
 _TIMES = ("opened_ms", "seen_ms", "over_ms", "window_from_ms", "window_to_ms")
 _KEYS = ("kind", *_TIMES, "coverage", "rung", "wasted_gpu_hours", "sentence")
 Span = tuple[int, int]
+DAY_MS = 86_400_000
+"""More than the rules look back, so that none looks at a day whose samples have been let go of."""
+MOST_MS = 31 * DAY_MS
+"""Of one span: what is judged is kept span by span, and the minutes of all its GPUs are read at once."""
 
 
 def pasts_to_judge(connection: duckdb.DuckDBPyConnection, rules: str) -> tuple[Span, ...]:
@@ -22,14 +26,30 @@ def pasts_to_judge(connection: duckdb.DuckDBPyConnection, rules: str) -> tuple[S
 
 
 def joined(spans: Iterable[Sequence[int]]) -> tuple[Span, ...]:
-    """Spans in order, those that touch or overlap as one. Pure."""
+    """Spans in order, those that touch or overlap as one that is no longer than ``MOST_MS``. Pure."""
     merged: list[Span] = []
     for from_ms, to_ms in spans:
-        if merged and from_ms <= merged[-1][1]:
+        if merged and from_ms <= merged[-1][1] and to_ms - merged[-1][0] <= MOST_MS:
             merged[-1] = (merged[-1][0], max(merged[-1][1], to_ms))
         else:
             merged.append((from_ms, to_ms))
     return tuple(merged)
+
+
+def measured_from(connection: duckdb.DuckDBPyConnection, span: Span) -> int | None:
+    """From when on (UTC ms) a span can be judged by its samples; ``None``: they have been let go of.
+
+    Without them a GPU that was measured looks silent, and what was found while they were there would go.
+    """
+    from_ms, to_ms = span
+    asked = {"from_ms": from_ms, "to_ms": to_ms}
+    row = connection.execute(statement("first_sample_of_past"), asked).fetchone()
+    first_ms, kept_ms = row if row is not None else (None, None)
+    if first_ms is None:
+        return None
+    if kept_ms is None or from_ms >= kept_ms or first_ms < kept_ms:  # an older import that is whole yet
+        return from_ms
+    return kept_ms + DAY_MS if kept_ms + DAY_MS < to_ms else None
 
 
 def write_past_findings(

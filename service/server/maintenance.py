@@ -75,7 +75,7 @@ def seal_before_ms(now_ms: int, after_days: float) -> int:
 def _judge_pasts(config: "Config", store: "Store") -> None:
     from service.usecases.judge import judge_pasts
 
-    judge_pasts(config, store)
+    judge_pasts(config, store, most=1)  # a month at a time: what takes longer than its turns looks stuck
 
 
 def _mend(store: "Store") -> None:

@@ -4,6 +4,7 @@ have changed since.
 """
 
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DAY_MS = 86_400_000
 UNSETTLED_MS = 600_000
 """The newest five minutes of an import are not noted as done; they are judged with it."""
 
@@ -48,10 +48,11 @@ def judge_imported(config: "Config", store: "Store") -> None:
         judge(config, store, int(newest[0]))
 
 
-def judge_pasts(config: "Config", store: "Store") -> int:
+def judge_pasts(config: "Config", store: "Store", most: int | None = None) -> int:
     """Judge what was over in the imported ranges that these rules have not judged yet; how many of them.
 
-    Blocks, for long where much was imported: a range is kept when all of it is judged. Raises store errors.
+    ``most`` of them at once. What has no samples any more stays as it was judged. Blocks, for long where much
+    was imported: a range is kept when all of it is judged. Raises store errors.
     """
     from analytics.rules_version import rules_version
     from collector.store.past_findings import pasts_to_judge
@@ -59,19 +60,22 @@ def judge_pasts(config: "Config", store: "Store") -> int:
     rules = rules_version(config.findings)
     with store.reader() as connection:
         spans = pasts_to_judge(connection, rules)
-    for span in spans:
-        _judge_past(config, store, span, rules)
-    return len(spans)
+    judged = (span for span in spans if _judge_past(config, store, span, rules))
+    return sum(1 for _ in islice(judged, most))
 
 
-def _judge_past(config: "Config", store: "Store", span: tuple[int, int], rules: str) -> None:
+def _judge_past(config: "Config", store: "Store", span: tuple[int, int], rules: str) -> bool:
     from analytics.past_findings import MINUTE_MS, past_findings
-    from collector.store.past_findings import write_past_findings
+    from collector.store.past_findings import DAY_MS, measured_from, write_past_findings
 
-    from_ms, to_ms = span[0], span[1] + UNSETTLED_MS
-    wide = ((from_ms - DAY_MS) // MINUTE_MS * MINUTE_MS, -(-to_ms // MINUTE_MS) * MINUTE_MS)
     with store.reader() as connection:
+        from_ms, to_ms = measured_from(connection, span), span[1] + UNSETTLED_MS
+        if from_ms is None:
+            return False
+        wide = ((from_ms - DAY_MS) // MINUTE_MS * MINUTE_MS, -(-to_ms // MINUTE_MS) * MINUTE_MS)
         found = past_findings(connection, wide, config.findings, round(config.collect.tick_s * 1000))
+        if measured_from(connection, span) != from_ms:
+            return False  # samples were let go of meanwhile: the next look knows which
     rows = [row for row in found.rows if from_ms < int(str(row["over_ms"])) <= to_ms]
     with store.writing("keeping what was found in an imported past") as connection:
         write_past_findings(connection, rows, (from_ms, to_ms), rules)
@@ -81,6 +85,7 @@ def _judge_past(config: "Config", store: "Store", span: tuple[int, int], rules: 
             found.moments,
             found.left_out,
         )
+    return True
 
 
 def _assessed(config: "Config", store: "Store", now_ms: int) -> "Analysis":

@@ -1,14 +1,25 @@
 """Findings of imported pasts in the store: kept once, beside what a service told at the time."""
 
+from itertools import pairwise
 from pathlib import Path
 
 from collector.arrow import HeldInterval
 from collector.store.judgements import Judgement
-from collector.store.past_findings import joined, pasts_to_judge, write_past_findings
+from collector.store.past_findings import (
+    MOST_MS,
+    joined,
+    measured_from,
+    pasts_to_judge,
+    write_past_findings,
+)
+from collector.store.retention import Retention
+from service.config.file import load
+from service.usecases.judge import judge_pasts
 from tests.collector.store.store_parts import T0, ask, at_path, held, history, older_file, sample, uuid
 from tests.stores import open_store
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 SPAN = (T0, T0 + 10 * HOUR_MS)
 
 
@@ -32,6 +43,47 @@ def finding(kind: str, opened_h: int, over_h: int) -> dict[str, object]:
 
 def test_spans_that_touch_are_one() -> None:
     assert joined([(0, 5), (5, 9), (3, 4), (10, 12)]) == ((0, 9), (10, 12))
+
+
+def test_a_year_is_judged_month_by_month() -> None:
+    """Nothing of 365 days is left out; no span has more than 31, so there are twelve."""
+    spans = joined((day * DAY_MS, (day + 1) * DAY_MS) for day in range(365))
+    assert len(spans) == 12 and all(to_ms - from_ms <= MOST_MS for from_ms, to_ms in spans)
+    assert spans[0][0] == 0 and spans[-1][1] == 365 * DAY_MS
+    assert all(before[1] == after[0] for before, after in pairwise(spans))
+
+
+def test_a_past_without_its_samples_stays_as_it_was_judged(tmp_path: Path) -> None:
+    """A job rested on the first of four days. At their end its samples go, and then other rules come.
+
+    What is left is asked by ``first_sample_of_past``.
+    """
+    midnight = -(-T0 // DAY_MS) * DAY_MS
+    end = midnight + 4 * DAY_MS
+    first, last = (midnight, midnight + DAY_MS), (midnight + 3 * DAY_MS, end)
+    config = load(None, {}).config
+    with open_store(at_path(tmp_path)) as store:
+        interval = HeldInterval(allocation=held(0, "a"), from_ms=midnight, to_ms=midnight + 9 * HOUR_MS)
+        rows = [sample(0, first[0] + HOUR_MS), sample(0, last[0] + HOUR_MS)]
+        store.write_history(history(rows, [interval]))
+        for span in (first, last):
+            store.note_import("http://p", *span, 1)
+        told = finding("held-idle", 1, 2) | {"opened_ms": midnight, "over_ms": midnight + HOUR_MS}
+        with store.writing("judging") as connection:
+            write_past_findings(connection, [told], first, "rules of before")
+        with store.reader() as reader:
+            assert measured_from(reader, first) == first[0]
+        store.apply_retention(Retention(samples_days=2), end)
+        with store.reader() as reader:
+            assert measured_from(reader, first) is None
+            assert measured_from(reader, last) == last[0]
+            # two days are kept, and rules look back less than a day
+            assert measured_from(reader, (midnight, end)) == midnight + 3 * DAY_MS
+        assert judge_pasts(config, store) == 1
+        assert judge_pasts(config, store) == 0
+        assert ask(store, "SELECT kind, epoch_ms(closed_at) FROM findings") == [
+            ("held-idle", midnight + HOUR_MS)
+        ]
 
 
 def test_a_past_is_written_once_and_what_was_told_at_the_time_stays(tmp_path: Path) -> None:
