@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict
 
 from analytics import text
-from analytics.vocabulary.findings import title_of_kind
+from analytics.vocabulary.findings import FindingKind, title_of_kind
 from analytics.vocabulary.states import STATES, GpuState, label_of
 from service import wording
 from service.charts.bars import PARTS, part_colours, waste_bars
@@ -285,7 +285,7 @@ def best_jobs(rows: "Sequence[JobsRow]", top: int = TOP) -> "list[ReportedJob]":
         row
         for row in job_rows(rows)
         if (row["utilization_ratio"] or 0) >= WORTH_RATIO and (row["gpu_hours"] or 0) >= WORTH_GPU_HOURS
-        if not str(row["verdict"]).startswith("not judged") and "may-hang" not in kinds(row)
+        if not str(row["verdict"]).startswith("not judged") and FindingKind.MAY_HANG not in kinds(row)
     ]
     return sorted(
         worth,
