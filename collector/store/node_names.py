@@ -95,6 +95,7 @@ class NodeNames:
             end = suffix(cluster)
             renamed.append({"job": job, "to_job": f"{own[1]}{end}{own[2] or ''}", "ending": end})
         self._connection.register("renamed", pa.Table.from_pylist(renamed))
+        self._connection.execute(statement("name_replies_apart"))
         self._connection.execute(statement("name_jobs_apart"))
         self._connection.unregister("renamed")
         log.warning(

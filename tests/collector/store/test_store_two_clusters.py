@@ -163,6 +163,13 @@ def test_jobs_that_were_stored_before_go_on_under_their_clusters_name(tmp_path: 
         store.write_history(past("a", suffixes=False, minutes=2))
         assert jobs_of(store) == {"pod:ml/train-0": {"a1"}}
         before = ask(store, "SELECT holder_id, first_seen FROM holders")
+        with store.writing("replies") as connection:
+            for job in ("pod:ml/train-0", "pod:ml/other"):
+                connection.execute(
+                    "INSERT INTO consents VALUES (now(), 'ann', ?, 'pause', false, NULL)", [job]
+                )
+                connection.execute("INSERT INTO keeps VALUES (?, now(), now(), 'ann')", [job])
+                connection.execute("INSERT INTO tellings VALUES (?, now(), 'idle', 'm', NULL)", [job])
         store.write_history(past("a", "b", minutes=2))
         assert jobs_of(store) == {
             "pod:ml/train-0@a": {"a1"},
@@ -171,6 +178,9 @@ def test_jobs_that_were_stored_before_go_on_under_their_clusters_name(tmp_path: 
         }
         assert set(before) <= set(ask(store, "SELECT holder_id, first_seen FROM holders"))
         assert ask(store, "SELECT job_name FROM holders WHERE job = 'pod:ml/train-0@a'") == [("train-0@a",)]
+        for replies in ("consents", "keeps", "tellings"):  # who said no to a pause has not allowed it since
+            told = ask(store, f"SELECT job FROM {replies} ORDER BY job")
+            assert told == [("pod:ml/other",), ("pod:ml/train-0@a",)]
 
 
 def test_a_hold_goes_on_through_the_tick_that_sees_the_second_cluster(tmp_path: Path) -> None:
