@@ -124,6 +124,7 @@ PARAMETERS = {
     "keep_latest": "from_ms to_ms",
     "jobs_of_one_cluster": "",
     "name_jobs_apart": "",
+    "name_replies_apart": "",
     "known_clusters": "",
     "known_cuts": "",
     "known_gpus": "",
@@ -145,8 +146,8 @@ PARAMETERS = {
     "note_past_judged": "from_ms rules to_ms",
     "pasts_to_judge": "rules",
     "clear_past_findings": "from_ms to_ms",
-    "insert_past_finding": "coverage evidence gpu_id holder_id kind opened_ms over_ms rung seen_ms sentence "
-    "wasted_gpu_hours window_from_ms window_to_ms",
+    "first_sample_of_past": "from_ms to_ms",
+    "insert_past_findings": "",
     "open_allocations": "from_ms",
     "open_finding": (
         "at_ms coverage evidence gpu_id holder_id kind rung sentence wasted_gpu_hours "
