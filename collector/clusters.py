@@ -27,6 +27,8 @@ from collector.reading import Reading
 
 AT = "@"
 """Between a name and its cluster: in no host's, pod's or Slurm job's name."""
+_MANAGERS = {"slurm": "slurm", "pod": "kubernetes"}
+"""The manager that gives ids which begin so."""
 Clusters = Mapping[NodeName, frozenset[str]]
 """The clusters that have a node of a name."""
 
@@ -65,12 +67,14 @@ class JobsApart:
     """Ends the ids and names of jobs with their cluster, once GPUs of a second one were seen.
 
     A page that tells of both has named them so already; but one cluster may be silent for a while, or told of
-    by an exporter of its own.
+    by an exporter of its own. Jobs of a manager that is asked itself, by the cluster that it says is its own,
+    have the plain ids that it gives them: else each would be two jobs on its GPUs.
     """
 
     def __init__(self, known: Mapping[GpuUuid, str]) -> None:
         self._cluster_of = dict(known)
         self._labelled: set[str] = set()
+        self._own: dict[str, str] = {}
 
     def told(self, outcomes: Sequence[Reading | Unavailable]) -> tuple[Reading | Unavailable, ...]:
         """The outcomes of a tick; what sources say that label no cluster is as they say it."""
@@ -79,10 +83,12 @@ class JobsApart:
                 clusters = {gpu.uuid: gpu.cluster for gpu in outcome.gpus if gpu.cluster is not None}
                 self._cluster_of |= clusters
                 self._labelled |= {outcome.source} if clusters else set()
+                if outcome.look is not None:
+                    self._own[outcome.source] = outcome.look.cluster.casefold()
         if not self._labelled or len(set(self._cluster_of.values())) < 2:
             return tuple(outcomes)
         return tuple(
-            _with_jobs_apart(each, self._cluster_of)
+            _with_jobs_apart(each, self._cluster_of, self._own)
             if isinstance(each, Reading) and each.source in self._labelled
             else each
             for each in outcomes
@@ -102,23 +108,28 @@ def with_nodes_apart(readings: Sequence[Reading]) -> tuple[Reading, ...]:
     return tuple(_with_nodes_apart(reading, shared, uuids) for reading in readings)
 
 
-def _with_jobs_apart(reading: Reading, cluster_of: Mapping[GpuUuid, str]) -> Reading:
+def _with_jobs_apart(reading: Reading, cluster_of: Mapping[GpuUuid, str], own: Mapping[str, str]) -> Reading:
+    """``own``: the cluster of each manager that is asked itself, without regard to case."""
 
-    def job(name: JobId, uuid: GpuUuid) -> JobId:
-        return JobId(_ending(name, suffix(cluster_of.get(uuid))))
+    def told(name: str, job: JobId, uuid: GpuUuid) -> str:
+        cluster = cluster_of.get(uuid)
+        manager = _MANAGERS.get(job.partition(":")[0])
+        if cluster is not None and own.get(manager or "") == cluster.casefold():
+            return name.removesuffix(suffix(cluster))
+        return _ending(name, suffix(cluster))
 
     def holder(each: Allocation) -> Holder:
-        where = suffix(cluster_of.get(each.uuid))
-        name = None if each.holder.name is None else _ending(each.holder.name, where)
-        return replace(each.holder, job=job(each.holder.job, each.uuid), name=name)
+        job = each.holder.job
+        name = None if each.holder.name is None else told(each.holder.name, job, each.uuid)
+        return replace(each.holder, job=JobId(told(job, job, each.uuid)), name=name)
 
     allocations: tuple[Allocation, ...] | None = None
     if reading.allocations is not None:
         allocations = tuple(replace(each, holder=holder(each)) for each in reading.allocations)
-    told: tuple[HolderSample, ...] = tuple(
-        replace(each, job=job(each.job, each.uuid)) for each in reading.holder_samples
+    samples: tuple[HolderSample, ...] = tuple(
+        replace(each, job=JobId(told(each.job, each.job, each.uuid))) for each in reading.holder_samples
     )
-    return replace(reading, allocations=allocations, holder_samples=told)
+    return replace(reading, allocations=allocations, holder_samples=samples)
 
 
 def _with_nodes_apart(reading: Reading, shared: Clusters, node_of: Mapping[GpuUuid, NodeName]) -> Reading:

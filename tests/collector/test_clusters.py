@@ -10,6 +10,7 @@ from collector.gpu_identity import reconciled
 from collector.managers.model import Look
 from collector.model import (
     Allocation,
+    ClaimSource,
     Gpu,
     GpuUuid,
     Holder,
@@ -109,6 +110,30 @@ def held(*readings: Reading) -> tuple[list[GpuUuid], set[GpuUuid]]:
 def test_a_manager_means_its_own_cluster() -> None:
     for own, meant in (("A", "a"), ("b", "b")):
         assert held(labelled("a", "b"), manager(own)) == ([uuid(meant, "gpu-1", 0)], set())
+
+
+def test_a_job_of_the_manager_that_is_asked_is_one_job() -> None:
+    """Labels and Slurm name job 7 of a on one GPU, which it holds whole; b's 7 is another's."""
+    held_by_label = tuple(
+        Allocation(
+            uuid=uuid(each, "gpu-1", 0),
+            holder=Holder(job=JobId("slurm:7"), name="x"),
+            source=ClaimSource.SLURM,
+        )
+        for each in "ab"
+    )
+    asked = manager("A")
+    claims = tuple(replace(each, source=ClaimSource.SLURM) for each in asked.claims or ())
+    readings = (replace(labelled("a", "b"), allocations=held_by_label), replace(asked, claims=claims))
+    apart = JobsApart({})
+    for told in (apart.told(readings), apart.told(apart.told(readings))):
+        found = effective([each for each in told if isinstance(each, Reading)], HOUR_MS)
+        assert found is not None
+        assert {(each.uuid, each.holder.job, each.share) for each in found.allocations} == {
+            (uuid("a", "gpu-1", 0), "slurm:7", 1.0),
+            (uuid("b", "gpu-1", 0), "slurm:7@b", 1.0),
+        }
+    assert jobs(apart.told((readings[0],))) == ["slurm:7", "slurm:7@b"]  # Slurm is silent for a while
 
 
 def test_a_manager_of_an_unknown_cluster_says_nothing_of_either_machine() -> None:
