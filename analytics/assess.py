@@ -4,7 +4,7 @@ Blocks while it reads; changes nothing in the store. Whoever runs it each minute
 ``Store.write_judgement``, as the rows that ``finding_rows``, ``pattern_rows`` and ``unjudged_rows`` make.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from analytics.findings.lost import with_node_errors
 from analytics.findings.unknown_part import with_unknown_parts
 from analytics.findings.unproven import unproven_claims
 from analytics.findings.window import stale
-from analytics.gpu_pasts import Moment, holder_of, read_pasts
+from analytics.gpu_pasts import Claims, Moment, holder_of, read_pasts
 from analytics.model import (
     BIN_MS,
     Activity,
@@ -39,19 +39,34 @@ def assess(connection: Connection, now_ms: int, thresholds: Thresholds, tick_ms:
 
 
 def assess_jobs(
-    connection: Connection, at_ms: int, jobs: Collection[str], thresholds: Thresholds, *, tick_ms: int
+    connection: Connection,
+    at_ms: int,
+    jobs: Collection[str],
+    thresholds: Thresholds,
+    *,
+    tick_ms: int,
+    held_at: Callable[[int], Claims],
 ) -> tuple[Finding, ...]:
-    """What was to be said of some jobs, and of the GPUs that they held, at a moment of the past."""
-    return _judged(connection, at_ms, thresholds, tick_ms, jobs).findings
+    """What was to be said of some jobs, and of the GPUs that they held, at a moment of the past.
+
+    ``held_at``: ``claims_at`` of this connection, which may remember: who judges many moments asks often.
+    """
+    return _judged(connection, at_ms, thresholds, tick_ms, jobs=jobs, held_at=held_at).findings
 
 
 def _judged(
-    connection: Connection, now_ms: int, t: Thresholds, tick_ms: int, jobs: Collection[str] | None = None
+    connection: Connection,
+    now_ms: int,
+    t: Thresholds,
+    tick_ms: int,
+    *,
+    jobs: Collection[str] | None = None,
+    held_at: Callable[[int], Claims] | None = None,
 ) -> Analysis:
     end_ms = now_ms // BIN_MS * BIN_MS
     from_ms = end_ms - _lookback_ms(t)
     at = Moment(now_ms=now_ms, from_ms=from_ms, end_ms=end_ms, tick_ms=tick_ms)
-    pasts = read_pasts(connection, at, t, jobs)
+    pasts = read_pasts(connection, at, t, jobs, held_at)
     verdicts = with_node_errors(pasts, [judge(past, now_ms, t, tick_ms) for past in pasts])
     dearest = (
         sorted(verdict.findings, key=lambda each: -(each.wasted_gpu_hours or 0.0)) for verdict in verdicts

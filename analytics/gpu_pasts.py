@@ -3,12 +3,10 @@ it only where something may be found. No clock. Blocks while it reads; judges no
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from analytics.bin_table import bins_by_gpu
 from analytics.findings.unproven import LASTS_S
@@ -28,6 +26,7 @@ REACH_MS = 30 * DAY_MS
 LATELY_BINS = 600_000 // BIN_MS
 """Ten minutes: a crash loop computes for a moment at each try, and waits five minutes at most between two."""
 Row = Mapping[str, Any]
+Claims = Mapping[int, list[Claim]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +40,23 @@ class Moment:
 
 
 def read_pasts(
-    connection: Connection, at: Moment, t: Thresholds, jobs: Collection[str] | None = None
+    connection: Connection,
+    at: Moment,
+    t: Thresholds,
+    jobs: Collection[str] | None = None,
+    held_at: Callable[[int], Claims] | None = None,
 ) -> list[GpuPast]:
     """Every installed GPU's past, the costly parts of it only where something may be found.
 
     ``jobs``: only GPUs that these hold, and those that are silent while nobody is known to hold them.
+    ``held_at``: ``claims_at`` of this connection, where it remembers what was asked before.
     """
+    held_at = held_at or partial(claims_at, connection)
     now_ms, end_ms = at.now_ms, at.end_ms
     window = {"bins_from": at.from_ms, "bins_to": end_ms, "as_of": now_ms}
     gpus = run(connection, "assess_gpus", {"as_of": now_ms, "bins_from": at.from_ms}).to_pylist()
-    claims = _claims(run(connection, "assess_claims", {"as_of": now_ms}).to_pylist())
-    known = {row["gpu_id"]: _past(row, Bins(end_ms=end_ms), claims[row["gpu_id"]]) for row in gpus}
+    claims = held_at(now_ms)
+    known = {row["gpu_id"]: _past(row, Bins(end_ms=end_ms), claims.get(row["gpu_id"], ())) for row in gpus}
     fresh = {gpu_id for gpu_id, past in known.items() if stale(past, now_ms, t, at.tick_ms) is None}
     wanted = known
     if jobs is not None:
@@ -69,15 +74,14 @@ def read_pasts(
         gpu_id: replace(past, onset=onsets.get(gpu_id), siblings_fresh=_siblings_fresh(gpu_id, known, fresh))
         for gpu_id, past in used.items()
     }
-    return list(_with_last_claims(connection, whole, fresh).values())
+    return list(_with_last_claims(held_at, whole, fresh).values())
 
 
 def _measured(
     connection: Connection, at: Moment, window: Mapping[str, int], pasts: Mapping[int, GpuPast]
 ) -> dict[int, GpuPast]:
     """The pasts with their bins, with the strangers on them and with unproven claims."""
-    table = run(connection, "assess_bins", window)
-    table = table.filter(pc.is_in(table["gpu_id"], pa.array(list(pasts), table["gpu_id"].type)))
+    table = run(connection, "assess_bins", {**window, "gpu_ids": list(pasts)})
     bins = bins_by_gpu(table, at.end_ms, (at.end_ms - at.from_ms) // BIN_MS)
     asked = {"as_of": at.now_ms, "bins_from": at.from_ms}
     strangers = _intruders(run(connection, "assess_intruders", asked).to_pylist())
@@ -107,7 +111,7 @@ def holder_of(row: Row) -> Holder:
 
 
 def _with_last_claims(
-    connection: Connection, pasts: dict[int, GpuPast], fresh: set[int]
+    held_at: Callable[[int], Claims], pasts: dict[int, GpuPast], fresh: set[int]
 ) -> dict[int, GpuPast]:
     """Who held the GPUs that fell off: where the holder is told by the GPU's own lines, both end together."""
     fallen = {
@@ -116,12 +120,8 @@ def _with_last_claims(
         if gpu_id not in fresh and not past.claims and past.newest_ms is not None
         if past.siblings_fresh or past.lost_ms is not None
     }
-    held = {
-        at_ms: _claims(run(connection, "assess_claims", {"as_of": at_ms}).to_pylist())
-        for at_ms in set(fallen.values())
-    }
     return pasts | {
-        gpu_id: replace(pasts[gpu_id], last_claims=tuple(held[at_ms][gpu_id]))
+        gpu_id: replace(pasts[gpu_id], last_claims=tuple(held_at(at_ms).get(gpu_id, ())))
         for gpu_id, at_ms in fallen.items()
     }
 
@@ -154,9 +154,10 @@ def _past(row: Row, bins: Bins, claims: Iterable[Claim]) -> GpuPast:
     )
 
 
-def _claims(rows: list[Row]) -> Mapping[int, list[Claim]]:
+def claims_at(connection: Connection, at_ms: int) -> Claims:
+    """Who holds which GPU at an instant, UTC ms, by the GPU's number in the store."""
     claims: dict[int, list[Claim]] = defaultdict(list)
-    for row in rows:
+    for row in run(connection, "assess_claims", {"as_of": at_ms}).to_pylist():
         claims[row["gpu_id"]].append(
             Claim(
                 holder=holder_of(row), share=row["share"], from_ms=row["from_ms"], holder_id=row["holder_id"]

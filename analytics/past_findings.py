@@ -6,11 +6,13 @@ Blocks while it reads; changes nothing in the store.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 from analytics.assess import assess_jobs, finding_row
+from analytics.gpu_pasts import Claims, claims_at
 from analytics.model import Finding, FindingKind
 from analytics.query import Connection, run
 from analytics.thresholds import Thresholds
@@ -20,6 +22,8 @@ GROUP_MS = 10 * MINUTE_MS
 """What was over within so long is judged at once, as of the first of it: a third of the shortest window."""
 MOST_MOMENTS = 1_000
 """A month of 104 GPUs in 3,003 holds has under 900 (decision 149). Beyond, who was idle least is left out."""
+CLAIMS_KEPT = 64
+"""Instants whose holders are kept: more GPUs than that seldom fell silent at different times and stay so."""
 Row = Mapping[str, Any]
 
 
@@ -36,16 +40,28 @@ class PastFindings:
 
 
 def past_findings(
-    connection: Connection, span: tuple[int, int], t: Thresholds, tick_ms: int, most: int = MOST_MOMENTS
+    connection: Connection,
+    span: tuple[int, int],
+    t: Thresholds,
+    tick_ms: int,
+    *,
+    most: int = MOST_MOMENTS,
+    tell: Callable[[float], None] = lambda _: None,
 ) -> PastFindings:
-    """What was to be told of holds within ``span``, two whole minutes in UTC ms, and is over."""
+    """What was to be told of holds within ``span``, two whole minutes in UTC ms, and is over.
+
+    ``tell`` hears before each moment what part is done, 0 to 1; what it raises ends the judging.
+    """
     asked = {"from_ts": span[0], "to_ts": span[1]}
     rows = run(connection, "assess_past_instants", asked).to_pylist()
     groups = list(_groups(rows))
     dearest = sorted(groups, key=lambda group: -max(row["idle_ms"] for row in group))[:most]
     found: list[dict[str, object]] = []
-    for group in sorted(dearest, key=lambda each: int(each[0]["at_ms"])):
-        found += _found(connection, group, t, tick_ms)
+    # A GPU that is silent for days is asked at each moment who held it last: the answer is the same.
+    held_at = lru_cache(CLAIMS_KEPT)(partial(claims_at, connection))
+    for done, group in enumerate(sorted(dearest, key=lambda each: int(each[0]["at_ms"]))):
+        tell(done / len(dearest))
+        found += _found(connection, group, t, tick_ms, held_at)
     return PastFindings(
         rows=tuple(_joined(found)), moments=len(dearest), left_out=len(rows) - sum(map(len, dearest))
     )
@@ -64,7 +80,11 @@ def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _found(
-    connection: Connection, group: Sequence[Row], t: Thresholds, tick_ms: int
+    connection: Connection,
+    group: Sequence[Row],
+    t: Thresholds,
+    tick_ms: int,
+    held_at: Callable[[int], Claims],
 ) -> Iterator[dict[str, object]]:
     at_ms = group[0]["at_ms"] - 1
     over: dict[str, int] = {}
@@ -72,7 +92,7 @@ def _found(
     for row in group:
         over[row["job"]] = max(row["over_ms"], over.get(row["job"], 0))
         held[row["job"]] = min(row["held_from_ms"], held.get(row["job"], at_ms))
-    for finding in assess_jobs(connection, at_ms, over.keys(), t, tick_ms=tick_ms):
+    for finding in assess_jobs(connection, at_ms, over.keys(), t, tick_ms=tick_ms, held_at=held_at):
         job = None if finding.holder is None else finding.holder.job
         if job not in over:
             continue

@@ -4,6 +4,7 @@
 -- @param bins_from instant: start of the first bin
 -- @param bins_to instant: end of the last bin
 -- @param as_of instant: samples up to here; wide ones reach back into the last bins
+-- @param gpu_ids counts = NULL: only these GPUs; NULL: all
 -- @column gpu_id integer: the GPU's number in the store
 -- @column bin bigint: which bin, the first is 0
 -- @column covered boolean: samples cover at least half of it
@@ -21,7 +22,7 @@
 WITH near AS (
     SELECT *, epoch_ms(ts) - epoch_ms($bins_from) AS end_ms
     FROM samples_all
-    WHERE ts > $bins_from AND ts <= $as_of
+    WHERE ts > $bins_from AND ts <= $as_of AND ($gpu_ids IS NULL OR list_contains($gpu_ids, gpu_id))
 ), parts AS (
     SELECT * EXCLUDE (end_ms), end_ms, width_ms AS ms, (end_ms - width_ms // 2 - 1) // 30000 AS bin
     FROM near WHERE width_ms <= 30000

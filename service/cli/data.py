@@ -26,6 +26,7 @@ from service.usecases.imports import of_two_clusters, without_uuid
 
 if TYPE_CHECKING:
     from collector.sources.prometheus.import_history import Progress as Read
+    from collector.store.database import Store
     from service.schemas.service import ImportPlan
 
 
@@ -81,7 +82,7 @@ def _through_service(client: Client, order: dict[str, object], *, yes: bool) -> 
 def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> int:
     from service.server.startup import make_data_dir
     from service.store.open import own_store
-    from service.usecases import imports, judge
+    from service.usecases import imports
 
     screen = console()
     make_data_dir(settings.data)
@@ -89,16 +90,27 @@ def _by_itself(settings: Settings, order: dict[str, object], *, yes: bool) -> in
     with own_store(settings.data, settings.effective.config) as store:
         planned = imports.plan(store, import_order)
         if not _worth_doing(screen, planned, yes=yes):
+            if yes:
+                _judge(settings, store, screen)  # an import that was stopped while it judged is made whole
             return 0
         with _bar(screen) as bar:
             task = bar.add_task("importing", total=planned.todo_ms, added=0)
             done = imports.run(store, import_order, _noting(bar, task))
-        if screen.is_terminal:
-            screen.print("Judging the jobs that have ended in it.")
-        judge.judge_pasts(settings.effective.config, store)
-        judge.judge_imported(settings.effective.config, store)
+        _judge(settings, store, screen)
     screen.print(done)
     return 0
+
+
+def _judge(settings: Settings, store: "Store", screen: Console) -> None:
+    """Judge what these rules have not judged of all that was imported, and how things stand at its end."""
+    from service.usecases import judge
+
+    with _bar(screen, counts="") as bar:
+        task = bar.add_task("judging the jobs that have ended in it", total=1.0)
+        judge.judge_pasts(
+            settings.effective.config, store, tell=lambda part: bar.update(task, completed=part)
+        )
+    judge.judge_imported(settings.effective.config, store)
 
 
 def _noting(bar: Progress, task: TaskID) -> "Callable[[Read], None]":
@@ -130,11 +142,11 @@ def _steps(planned: "ImportPlan") -> str:
     return f"{fastest} to {planned.slowest_ms / 1000:g} s, by target" if slower else f"{fastest} s"
 
 
-def _bar(screen: Console) -> Progress:
+def _bar(screen: Console, counts: str = "  {task.fields[added]:,} samples") -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%  {task.fields[added]:,} samples"),
+        TextColumn("{task.percentage:>3.0f}%" + counts),
         TimeRemainingColumn(),
         console=screen,
         disable=not screen.is_terminal,

@@ -44,6 +44,7 @@ from service.server.finding_metrics import finding_metrics
 from service.server.health_watch import HealthWatch
 from service.server.http_server import Server
 from service.server.listeners import open_front
+from service.server.maintenance import IMPORTED_PASTS
 from service.server.person_limits import Bounds, make_bounds
 from service.server.shutdown import Ending
 from service.server.systemd_notify import notify
@@ -120,7 +121,7 @@ def live(orders: "Orders", store: "Store", clock: Clock, ending: Ending) -> None
             body = replace(body, chores=(*body.chores, *acting.start()))
         body = replace(body, chores=head.held_back(body.chores, superseded, pulse.health))
         writer.start()
-        _live(orders.config, body, pulse, ending)
+        _live(orders.config, body, pulse, ending, imports)
     finally:
         notify("STOPPING=1")
         ending.hurry()
@@ -203,7 +204,7 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _live(config: Config, body: Body, pulse: ServiceHealth, ending: Ending) -> None:
+def _live(config: Config, body: Body, pulse: ServiceHealth, ending: Ending, imports: Imports) -> None:
     """The last day, then ticks, a judgement and beside them the older past, then the chores, to the end."""
     from service.server.scheduler import Scheduler  # callers are answered by now
 
@@ -220,6 +221,8 @@ def _live(config: Config, body: Body, pulse: ServiceHealth, ending: Ending) -> N
         pulse.note(remark=RESTING if body.beat is None else None)
         clockwork.now(early)
         clockwork.add_chores(tuple(chore for chore in body.chores if chore not in early))
+        judging = tuple(chore for chore in body.chores if chore.name == IMPORTED_PASTS)
+        imports.ended = lambda: clockwork.now(judging)
         ending.asked.wait()
     finally:
         notify("STOPPING=1")

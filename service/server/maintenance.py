@@ -18,6 +18,8 @@ SHED_TRIES, SHED_EVERY_S = 20, 0.1
 FINDINGS_S = 60
 PASTS_S = 300
 """A month of a hundred GPUs takes about so long to be judged."""
+IMPORTED_PASTS = "imported pasts"
+"""Done too when an import has ended."""
 MENDING_AFTER_S = 900
 """Reading every sealed day takes the disk a while; a start has enough to do without it."""
 KEEPING_S = 3_600
@@ -44,7 +46,7 @@ def make_chores(config: "Config", store: "Store", clock: "Clock") -> "tuple[Main
             early=True,
         ),
         MaintenanceTask(
-            name="imported pasts",
+            name=IMPORTED_PASTS,
             every_s=PASTS_S,
             first_after_s=FINDINGS_S,
             work=lambda: _judge_pasts(config, store),

@@ -154,9 +154,13 @@ def _in_part(done: "ImportSummary") -> str:
 
 
 class Imports:
-    """At most one import at a time, on a thread of its own; what is stored by then stays stored."""
+    """At most one import at a time, on a thread of its own; what is stored by then stays stored.
+
+    ``ended`` is called at the end of each, on its thread: there may be something to judge.
+    """
 
     def __init__(self, store: "Store") -> None:
+        self.ended: Callable[[], None] = lambda: None
         self._store = store
         self._guard = threading.Lock()
         self._state = ImportState()
@@ -206,6 +210,8 @@ class Imports:
             self._set("failed", str(error))
         else:
             self._set("done", said)
+        if not self._stopping:
+            self.ended()
 
     def _note(self, progress: "Progress") -> None:
         if self._stopping:

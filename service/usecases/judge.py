@@ -4,6 +4,7 @@ have changed since.
 """
 
 import logging
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -48,11 +49,18 @@ def judge_imported(config: "Config", store: "Store") -> None:
         judge(config, store, int(newest[0]))
 
 
-def judge_pasts(config: "Config", store: "Store", most: int | None = None) -> int:
+def judge_pasts(
+    config: "Config",
+    store: "Store",
+    most: int | None = None,
+    tell: Callable[[float], None] = lambda _: None,
+) -> int:
     """Judge what was over in the imported ranges that these rules have not judged yet; how many of them.
 
     ``most`` of them at once. What has no samples any more stays as it was judged. Blocks, for long where much
-    was imported: a range is kept when all of it is judged. Raises store errors.
+    was imported: a range is kept when all of it is judged. Raises store errors. ``tell`` hears now and then
+    what part of a range is done, 0 to 1; what it raises ends the judging, and the range is judged from its
+    beginning the next time.
     """
     from analytics.rules_version import rules_version
     from collector.store.past_findings import pasts_to_judge
@@ -60,11 +68,13 @@ def judge_pasts(config: "Config", store: "Store", most: int | None = None) -> in
     rules = rules_version(config.findings)
     with store.reader() as connection:
         spans = pasts_to_judge(connection, rules)
-    judged = (span for span in spans if _judge_past(config, store, span, rules))
+    judged = (span for span in spans if _judge_past(config, store, span, rules, tell=tell))
     return sum(1 for _ in islice(judged, most))
 
 
-def _judge_past(config: "Config", store: "Store", span: tuple[int, int], rules: str) -> bool:
+def _judge_past(
+    config: "Config", store: "Store", span: tuple[int, int], rules: str, *, tell: Callable[[float], None]
+) -> bool:
     from analytics.past_findings import MINUTE_MS, past_findings
     from collector.store.past_findings import DAY_MS, measured_from, write_past_findings
 
@@ -73,7 +83,8 @@ def _judge_past(config: "Config", store: "Store", span: tuple[int, int], rules: 
         if from_ms is None:
             return False
         wide = ((from_ms - DAY_MS) // MINUTE_MS * MINUTE_MS, -(-to_ms // MINUTE_MS) * MINUTE_MS)
-        found = past_findings(connection, wide, config.findings, round(config.collect.tick_s * 1000))
+        tick_ms = round(config.collect.tick_s * 1000)
+        found = past_findings(connection, wide, config.findings, tick_ms, tell=tell)
         if measured_from(connection, span) != from_ms:
             return False  # samples were let go of meanwhile: the next look knows which
     rows = [row for row in found.rows if from_ms < int(str(row["over_ms"])) <= to_ms]

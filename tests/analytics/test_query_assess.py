@@ -43,6 +43,11 @@ def test_assess_bins(ask: Ask) -> None:
     assert all(row["covered"] for row in rows)
     late = ask("assess_bins", **window, as_of=window["bins_to"] - MINUTE_MS)
     assert max(row["bin"] for row in late) == 5  # what came after the instant is not looked at
+    one = ask("assess_bins", **window, as_of=window["bins_to"], gpu_ids=[1])
+    assert sorted(row["bin"] for row in one) == [b for b, _ in first] and {row["gpu_id"] for row in one} == {
+        1
+    }
+    assert ask("assess_bins", **window, as_of=window["bins_to"], gpu_ids=[]) == []
 
 
 def test_assess_bins_cover_half_of_a_bin_or_none(tmp_path: Path) -> None:

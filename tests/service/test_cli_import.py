@@ -17,6 +17,8 @@ pytestmark = pytest.mark.process
 HOUR_MS, MINUTE_MS, STEP_MS = 3_600_000, 60_000, 30_000
 START_MS = 1_763_000_000_000 // HOUR_MS * HOUR_MS
 END_MS = START_MS + 2 * HOUR_MS
+POD_RESTS_MS = START_MS + 30 * MINUTE_MS
+POD_OVER_MS = START_MS + 90 * MINUTE_MS
 GPUS = 2
 
 
@@ -29,16 +31,25 @@ WORDS = ["import", "prometheus", "--since", iso(START_MS), "--until", iso(END_MS
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Two hours of two GPUs."""
-    times = tuple(range(START_MS + STEP_MS, END_MS + 1, STEP_MS))
+    """Two hours of two GPUs; a pod held the second one for 90 minutes, and worked in the first 30 of them."""
+    times = range(START_MS + STEP_MS, END_MS + 1, STEP_MS)
+    pod = {"namespace": "nlp", "pod": "debug", "container": "c"}
+    parts: tuple[tuple[int, dict[str, str], int, int, float], ...] = (
+        (0, {}, START_MS, END_MS, 0.5),
+        (1, pod, START_MS, POD_RESTS_MS, 0.5),
+        (1, pod, POD_RESTS_MS, POD_OVER_MS, 0.0),
+        (1, {}, POD_OVER_MS, END_MS, 0.5),
+    )
     lives = [
         Life(
-            board=Board(uuid=f"GPU-{gpu}", index=gpu, node="node-1"),
+            board=Board(uuid=f"GPU-{gpu}", index=gpu, node="node-1", holders=holders),
             dialect=CLASSIC,
-            at_ms=times,
-            facts=lambda at_ms: Facts(gpu_utilization_ratio=0.5, memory_used_bytes=1000 * MIB),
+            at_ms=tuple(at_ms for at_ms in times if begin_ms < at_ms <= end_ms),
+            facts=lambda at_ms, busy=busy: Facts(
+                gpu_utilization_ratio=busy, memory_used_bytes=1000 * MIB if busy else 0
+            ),
         )
-        for gpu in range(GPUS)
+        for gpu, holders, begin_ms, end_ms, busy in parts
     ]
     blocks = write_blocks(lives, tmp_path_factory.mktemp("prometheus"))
     with prometheus(blocks) as url:
@@ -74,6 +85,21 @@ def test_import_says_what_it_would_do_then_does_it_and_a_repeat_adds_nothing(ser
     again = fallow(*WORDS, server, "--yes", data=data)
     assert again.returncode == 0, again.stderr
     assert stored(data) == GPUS * 238
+
+
+def test_a_job_that_had_ended_before_the_import_is_judged(server: str, data: Path) -> None:
+    """Its GPU was empty for the last hour of its hold; in the rest of the records nobody has it."""
+    assert fallow(*WORDS, server, "--yes", data=data).returncode == 0
+    span = ["--since", iso(START_MS), "--until", iso(END_MS), "--json"]
+    told: list[dict[str, object]] = []
+
+    def judged() -> bool:
+        told[:] = json.loads(fallow("findings", "--all", *span, data=data).stdout or "[]")
+        return bool(told)
+
+    until("the past is judged", judged)
+    assert [(row["kind"], row["job"]) for row in told] == [("allocated-empty", "pod:nlp/debug")]
+    assert told[0]["closed_at"] is not None
 
 
 def test_server_that_is_not_there_is_named(data: Path) -> None:

@@ -35,6 +35,8 @@ from collector.model import GpuSample, JobKind
 from collector.store.database import Store
 from service.cli import main
 from service.config.file import load
+from service.schemas.service import ImportPlan
+from service.usecases import imports
 from service.usecases.judge import judge_imported, judge_pasts
 from tests.collector.store.store_parts import GIB, T0, at_path, held, history, sample
 from tests.stores import open_store
@@ -185,16 +187,46 @@ def test_each_door_tells_of_the_crash_loop(past: Path, capsys: pytest.CaptureFix
     assert "Found 2026-09-21 08:00: user-crash (job slurm:crash) has held GPU 0 of n0" in explained
 
 
+def rest_three_hours(store: Store) -> None:
+    """A job that did nothing for three hours, and an hour in which nobody had its GPU; imported in two."""
+    rows = [
+        sample(1, at, 0.0, width_ms=MINUTE_MS, **REST)
+        for at in range(BEGIN + MINUTE_MS, BEGIN + 4 * HOUR_MS + 1, MINUTE_MS)
+    ]
+    whole = HeldInterval(allocation=held(1, "rested"), from_ms=BEGIN, to_ms=BEGIN + 3 * HOUR_MS)
+    store.write_history(history(rows, [whole], source="prometheus"))
+    store.note_import("http://p", BEGIN, BEGIN + 2 * HOUR_MS, 1)
+    store.note_import("http://p", BEGIN + 2 * HOUR_MS, BEGIN + 4 * HOUR_MS, 1)
+
+
+def test_an_import_that_was_stopped_while_it_judged_is_made_whole_by_a_repeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(part: float) -> None:
+        assert 0 <= part < 1
+        raise KeyboardInterrupt
+
+    with open_store(at_path(tmp_path)) as store:
+        rest_three_hours(store)
+        with pytest.raises(KeyboardInterrupt):
+            judge_pasts(load(None, {}).config, store, tell=stop)
+        assert closed(store) == []
+    nothing_to_read = ImportPlan(origin="http://p", step_ms=MINUTE_MS, todo_ms=0)
+    monkeypatch.setattr(imports, "plan", lambda store, order: nothing_to_read)
+    span = ("--since", "2026-09-21T00:00", "--until", "2026-09-21T04:00")
+    words = ("import", "prometheus", "--url", "http://p", *span)
+    assert "nothing to do" in told(tmp_path, capsys, *words)
+    with open_store(at_path(tmp_path)) as store:
+        assert closed(store) == []
+    told(tmp_path, capsys, *words, "--yes")
+    with open_store(at_path(tmp_path)) as store:
+        assert len(closed(store)) == 1
+        assert judge_pasts(load(None, {}).config, store) == 0
+
+
 def test_a_past_is_judged_once_and_again_when_the_rules_have_changed(tmp_path: Path) -> None:
     with open_store(at_path(tmp_path)) as store:
-        rows = [
-            sample(1, at, 0.0, width_ms=MINUTE_MS, **REST)
-            for at in range(BEGIN + MINUTE_MS, BEGIN + 4 * HOUR_MS + 1, MINUTE_MS)
-        ]
-        whole = HeldInterval(allocation=held(1, "rested"), from_ms=BEGIN, to_ms=BEGIN + 3 * HOUR_MS)
-        store.write_history(history(rows, [whole], source="prometheus"))
-        store.note_import("http://p", BEGIN, BEGIN + 2 * HOUR_MS, 1)
-        store.note_import("http://p", BEGIN + 2 * HOUR_MS, BEGIN + 4 * HOUR_MS, 1)
+        rest_three_hours(store)
         config = load(None, {}).config
         assert judge_pasts(config, store) == 1  # what adjoins is one past
         (first,) = closed(store)
