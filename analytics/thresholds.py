@@ -33,7 +33,8 @@ WORKING_POWER_NEAR_LIMIT = 0.75
 """From this part of its limit on no board is idle, however small. In listings of nvidia-smi in public
 repositories idle boards at full clocks, with memory taken, draw at most 44% of it: a T4 26 to 31 W of 70, an
 A10 42 to 64 of 150 (64 of 100 at its lowest limit), an L4 28 of 72, an A2 20 of 60, a P4 23 of 75, an RTX
-A4000 38 of 140 (docs/decisions/0144)."""
+A4000 38 of 140 (docs/decisions/0144). Where twice its idle power is more, this part of the way from its idle
+power to its limit, beyond ``SUSPECT_POWER``: a hot T4 that idles at 36 W works at 68 of 70."""
 WORKING_POWER_UNLIMITED_MW = 300_000
 """From here on where the limit is not known: a B200, whose limit is 1000 W, draws 190 W idle at most."""
 SHARED_RESERVE_BYTES = 2 << 30

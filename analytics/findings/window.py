@@ -183,17 +183,19 @@ def contradictions(past: GpuPast, bins: Bins) -> list[bool]:
 
 def _doubt_of(bins: Bins, at: int, *, idle_mw: float | None, working_mw: float | None) -> Doubt | None:
     busy, busiest, power = bins.gpu_utilization[at], bins.busiest[at], bins.power_mw[at]
+    is_idle_power = power is not None and idle_mw is not None and power <= idle_mw
     if busy is not None and busy >= SUSPECT_RATIO * EXACT:
         level = bins.utilization[at]
         video = (bins.video[at] or 0.0) if bins.video else 0.0
         if bins.processes[at] == 0:
             return Doubt.NO_PROCESS
-        if power is not None and idle_mw is not None and power <= idle_mw:
+        if is_idle_power:
             return Doubt.IDLE_POWER
         if level is not None and level < STILL_RATIO * EXACT and video <= IDLE_RATIO:
             return Doubt.NOTHING_ACTIVE
     is_still = busiest is not None and busiest <= IDLE_RATIO
-    if is_still and power is not None and working_mw is not None and power >= working_mw:
+    is_working = power is not None and working_mw is not None and power >= working_mw
+    if is_still and is_working and not is_idle_power:
         return Doubt.WORKING_POWER
     return None
 
@@ -202,12 +204,13 @@ def _working_power_mw(past: GpuPast) -> float | None:
     """The power that no idle board draws; none of a MIG instance: what is told of it is its board's."""
     if past.mig_profile is not None:
         return None
-    limit = past.power_limit_mw
-    least: float = WORKING_POWER_UNLIMITED_MW
-    if limit:
-        large = max(WORKING_POWER_OF_LIMIT * limit, WORKING_POWER_LEAST_MW)
-        least = min(large, WORKING_POWER_NEAR_LIMIT * limit)
-    return max(least, WORKING_POWER * (past.idle_power_mw or 0))
+    limit, idle = past.power_limit_mw, past.idle_power_mw or 0
+    if not limit:
+        return max(WORKING_POWER_UNLIMITED_MW, WORKING_POWER * idle)
+    large = max(WORKING_POWER_OF_LIMIT * limit, WORKING_POWER_LEAST_MW)
+    far = max(min(large, WORKING_POWER_NEAR_LIMIT * limit), WORKING_POWER * idle)
+    # Twice its idle power may be more than it may draw.
+    return min(far, idle + WORKING_POWER_NEAR_LIMIT * (limit - idle))
 
 
 def has_computed(past: GpuPast, claim: Claim) -> bool:

@@ -139,6 +139,22 @@ def test_counters_that_stand_still_beside_work_are_doubted_by_findings_and_ledge
         (5, 20, 60, False),
         (6, 23, 75, False),
         (60, 85, 100, False),  # an A100 with a context, its limit lowered: under twice its idle power
+        # Twice their idle power nears or passes their limit: three quarters of the way there are 61.5 W of
+        # 36 to 70, 52.75 of 31 to 60, 91 of 64 to 100, and 178.75 of 115 to 200.
+        (36, 68, 70, True),  # a hot T4 that never left full clocks, at work
+        (36, 62, 70, True),
+        (36, 61, 70, False),
+        (36, 44, 70, False),  # the same with a context, warmer
+        (31, 58, 60, True),  # a T4 at the lowest limit that it can be given
+        (31, 40, 60, False),
+        (64, 98, 100, True),  # the A10 of the table, at work
+        (64, 64, 100, False),  # and idle
+        (64, 78, 100, False),
+        (115, 198, 200, True),  # an H100 at its lowest limit
+        (115, 150, 200, False),
+        (28, 28, 70, False),  # 40% of its limit at full clocks, all the time
+        (90, 99, 100, False),  # up to 1.1 times its idle power is idle power
+        (72, 70, 60, False),  # its limit was lowered to under what it drew when free
     ],
 )
 def test_a_small_board_near_its_power_limit_is_doubted_and_one_at_full_clocks_is_idle(

@@ -966,11 +966,13 @@ CREATE MACRO is_copying(busiest_e4, traffic_e4) AS
 
 CREATE MACRO power_denies_idle(busiest_e4, power_mw, idle_power_mw, power_limit_mw, mig_profile) AS
     mig_profile IS NULL AND busiest_e4 <= 100
-    AND power_mw >= greatest(
-        2 * idle_power_mw, CASE
-            WHEN power_limit_mw > 0 THEN least(greatest(0.4 * power_limit_mw, 150000), 0.75 * power_limit_mw)
-            ELSE 300000
-        END);
+    AND NOT coalesce(power_mw <= 1.1 * idle_power_mw, false)
+    AND power_mw >= CASE
+        WHEN power_limit_mw > 0 THEN least(
+            greatest(2 * idle_power_mw, least(greatest(0.4 * power_limit_mw, 150000), 0.75 * power_limit_mw)),
+            idle_power_mw + 0.75 * (power_limit_mw - idle_power_mw))
+        ELSE greatest(2 * idle_power_mw, 300000)
+    END;
 
 CREATE MACRO process_is_present(
     process_count, memory_used_bytes, memory_total_bytes, memory_free_bytes, busiest_e4
@@ -1626,4 +1628,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (101, 'cluster_of_a_node'),
     (102, 'nodes_of_managers'),
     (103, 'judged_pasts'),
-    (104, 'keys_of_parts');
+    (104, 'keys_of_parts'),
+    (105, 'power_beside_high_idle_power');
