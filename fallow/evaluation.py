@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from fallow.data.adapters import Asked, take_in
-from fallow.data.batch_plan import MicroBatch, apportion
+from fallow.data.batch_plan import MicroBatch, even_split
 from fallow.data.prefetch import Ahead, Direct, Supply
 from fallow.data.sampler import ENDLESS, Piece
 from fallow.errors import DataError, Mistake
@@ -121,7 +121,7 @@ class Evaluator:
         batches, world = len(self._micros), group.world_size
         if batches < world:
             return range(group.rank, min(group.rank + 1, batches))
-        shares = apportion(batches, (1.0,) * world)
+        shares = even_split(batches, world)
         start = sum(shares[: group.rank])
         return range(start, start + shares[group.rank])
 

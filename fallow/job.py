@@ -91,7 +91,7 @@ class Job:
 
         ``max_micro_batch`` is what fits a worker's memory. ``deterministic`` asks for the same bits at any
         world size: ``micro_batches`` pieces a step (default: as few as the cap allows), summed along one
-        tree. ``balance_by_speed`` gives slower workers smaller shares. ``max_grad_norm`` clips the true
+        tree. ``balance_by_speed`` gives slower workers smaller shares, or none. ``max_grad_norm`` clips the true
         global gradient (0 and ``None``: not at all); before that, ``on_gradient(model)`` may look at it or
         change it. ``schedulers`` are stepped once a committed step. ``state`` names extra objects with
         ``state_dict`` and ``load_state_dict`` to hand to joiners. ``checkpoint`` is saved on SIGUSR1 or

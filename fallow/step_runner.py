@@ -69,7 +69,7 @@ class StepRunner:
         self._sits_in: Group | None = None
         self._trainable: tuple[bool, ...] = ()
         self._reducer: Reducer = Local(replica.model)
-        self._balance = Balance(replica.device, self.recipe)
+        self._balance = Balance(replica.device, self.recipe, replica.model)
         self._outcome: Outcome | None = None
         self._notes: tuple[float, ...] | None = None
         self._gaps = announcer(replica.device)
@@ -101,7 +101,7 @@ class StepRunner:
             recipe=self.recipe,
             world_size=group.world_size,
             rank=group.rank,
-            weights=self._balance.weights,
+            costs=self._balance.costs,
             warming_up=self._seat.warming_up,
         )
         shape: StepShape
@@ -252,7 +252,7 @@ class StepRunner:
         self._late.look()
         self.pace = self.pace.after(time.monotonic(), world_size)
         self._notes = summed.notes
-        self._balance.measure(opened.shape.samples(self._seat.group.rank))
+        self._balance.measure(opened.shape)
         self._gaps.end_step()
         self._guard.committed()
         return done

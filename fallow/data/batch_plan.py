@@ -7,16 +7,18 @@ The rules (each a property test):
 
 - a micro-batch never exceeds the cap, and is as large as the cap and an even split allow, because small
   micro-batches cost speed;
-- the samples of a step sum to the global batch exactly, for any world size and any weights;
+- the samples of a step sum to the global batch exactly, for any world size and any costs of its ranks;
 - workers take contiguous blocks in rank order, so a resize moves boundaries and nothing else.
 
-How this worker's steps are cut, as long as its group and the weights of its ranks stay the same. Pure.
+How this worker's steps are cut, as long as its group and the costs of its ranks stay the same. Pure.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
+from fallow.data.costs import Cost
+from fallow.data.shares import NoSplit, split
 from fallow.types import Recipe
 
 
@@ -69,17 +71,18 @@ class StepShape:
 
 
 def balanced(
-    global_batch: int, max_micro_batch: int, world_size: int, weights: Sequence[float] | None = None
+    global_batch: int, max_micro_batch: int, world_size: int, costs: Sequence[Cost] | None = None
 ) -> StepShape:
-    """The fastest cut for this world: samples by ``weights`` (even without), then the fewest micro-batches.
+    """The fastest cut for this world: samples by ``costs`` (even without), then the fewest micro-batches.
 
-    ``weights`` are relative speeds, one a rank. Every rank gets at least one sample. Micro-batch sizes
-    change with the world, so gradients agree between worlds to rounding, not to the bit.
-    Raises BatchError when a rank would have nothing to do or the weights make no sense.
+    By ``costs``, one a rank, the slowest rank ends as early as it can, and a rank may get nothing. Without
+    them each gets at least one sample. Micro-batch sizes change with the world, so gradients agree between
+    worlds to rounding, not to the bit. Raises BatchError for more ranks than samples, and for costs of
+    other ranks or whose limits no cut keeps.
     """
     _check(global_batch, max_micro_batch, world_size, most=global_batch, what="samples")
-    samples = apportion(global_batch, _weights(world_size, weights))
-    sizes = [even_split(share, -(-share // max_micro_batch)) for share in samples]
+    samples = _shared_out(global_batch, world_size, costs)
+    sizes = [even_split(share, -(-share // max_micro_batch)) if share else () for share in samples]
     return _shape(global_batch, sizes)
 
 
@@ -88,11 +91,11 @@ def fixed(
     max_micro_batch: int,
     micro_batches: int,
     world_size: int,
-    weights: Sequence[float] | None = None,
+    costs: Sequence[Cost] | None = None,
 ) -> StepShape:
     """The same ``micro_batches`` pieces for every world: what bitwise equality between worlds needs.
 
-    Ranks take whole pieces by ``weights``, at least one each. Raises BatchError when the world is larger
+    Ranks take whole pieces, by ``costs`` of a piece. Raises BatchError when the world is larger
     than the number of pieces or a piece would exceed the cap.
     """
     _check(global_batch, max_micro_batch, world_size, most=micro_batches, what="micro-batches")
@@ -103,7 +106,7 @@ def fixed(
             f"{least} to {global_batch} micro-batches, not {micro_batches}"
         )
     pieces = even_split(global_batch, micro_batches)
-    counts = apportion(micro_batches, _weights(world_size, weights))
+    counts = _shared_out(micro_batches, world_size, costs)
     edges = list(accumulate(counts, initial=0))
     return _shape(global_batch, [pieces[start:stop] for start, stop in pairwise(edges)])
 
@@ -112,22 +115,6 @@ def even_split(total: int, parts: int) -> tuple[int, ...]:
     """``parts`` sizes that differ by at most one and sum to ``total``; the larger ones come first."""
     quotient, remainder = divmod(total, parts)
     return (quotient + 1,) * remainder + (quotient,) * (parts - remainder)
-
-
-def apportion(total: int, weights: Sequence[float]) -> tuple[int, ...]:
-    """``total`` items shared out by ``weights``, at least one each, summing exactly.
-
-    Largest remainder (Hamilton's method) over what is left after everybody's first item; ties go to the
-    lower rank. With equal weights no two shares differ by more than one.
-    """
-    spare = total - len(weights)
-    scale = spare / sum(weights)
-    ideal = [weight * scale for weight in weights]
-    shares = [int(quota) for quota in ideal]
-    by_remainder = sorted(range(len(weights)), key=lambda rank: (shares[rank] - ideal[rank], rank))
-    for rank in by_remainder[: spare - sum(shares)]:
-        shares[rank] += 1
-    return tuple(share + 1 for share in shares)
 
 
 def _shape(global_batch: int, sizes: Sequence[Sequence[int]]) -> StepShape:
@@ -145,12 +132,15 @@ def _numbered(sizes: Sequence[Sequence[int]]) -> Iterator[list[MicroBatch]]:
         yield rank
 
 
-def _weights(world_size: int, weights: Sequence[float] | None) -> Sequence[float]:
-    if weights is None:
-        return (1.0,) * world_size
-    if len(weights) != world_size or not all(0 < weight < float("inf") for weight in weights):
-        raise BatchError(f"weights must be {world_size} positive numbers, one a rank, not {list(weights)}")
-    return weights
+def _shared_out(total: int, world_size: int, costs: Sequence[Cost] | None) -> tuple[int, ...]:
+    if costs is None:
+        return even_split(total, world_size)
+    if len(costs) != world_size:
+        raise BatchError(f"{len(costs)} costs for {world_size} ranks: give one a rank")
+    try:
+        return split(total, costs)
+    except NoSplit as error:
+        raise BatchError(str(error)) from error
 
 
 def _check(global_batch: int, max_micro_batch: int, world_size: int, *, most: int, what: str) -> None:
@@ -170,7 +160,7 @@ class BatchPlan:
     recipe: Recipe
     world_size: int = 1
     rank: int = 0
-    weights: tuple[float, ...] | None = None
+    costs: tuple[Cost, ...] | None = None
     warming_up: bool = False
 
     def shape(self, samples: int) -> StepShape:
@@ -179,18 +169,18 @@ class BatchPlan:
         if recipe.deterministic:
             pieces = min(samples, recipe.micro_batches or -(-samples // recipe.max_micro_batch))
             ranks = min(world, pieces)
-            shape = fixed(samples, recipe.max_micro_batch, pieces, ranks, self._weights(ranks))
+            shape = fixed(samples, recipe.max_micro_batch, pieces, ranks, self._costs(ranks))
         else:
             ranks = min(world, samples)
-            shape = balanced(samples, recipe.max_micro_batch, ranks, self._weights(ranks))
+            shape = balanced(samples, recipe.max_micro_batch, ranks, self._costs(ranks))
         return replace(shape, ranks=(*shape.ranks, *((),) * (world - ranks)))
 
     def mine(self, shape: StepShape) -> tuple[MicroBatch, ...]:
         """What this worker computes of a step of that shape."""
         return shape.micro_batches[:1] if self.warming_up else shape.ranks[self.rank]
 
-    def _weights(self, ranks: int) -> Sequence[float] | None:
-        return self.weights if ranks == self.world_size else None
+    def _costs(self, ranks: int) -> Sequence[Cost] | None:
+        return self.costs if ranks == self.world_size else None
 
 
 def check(recipe: Recipe) -> None:

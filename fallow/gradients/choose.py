@@ -10,7 +10,7 @@ from fallow.state.replica import Replica
 
 NOTES = 2 + sample_digest.NOTES + content_check.NOTES
 """What a worker adds to a step's sum: the number of the plan to switch to, whether to save, and hashes of the
-samples. If shares go by speed, its seconds a sample follow in its rank's place."""
+samples. If shares go by speed, its seconds follow in its rank's place."""
 
 
 def reducer(replica: Replica, group: Group, *, resized: bool, spare: Storage) -> Reducer:

@@ -24,6 +24,7 @@ from fallow.data.batch_plan import BatchPlan  # noqa: E402
 from fallow.data.feed import Feed  # noqa: E402
 from fallow.errors import DataError  # noqa: E402
 from fallow.types import Recipe  # noqa: E402
+from tests.fallow.weights import costs_of  # noqa: E402
 
 
 class Numbers:
@@ -116,7 +117,7 @@ def read(
         for rank in range(world):
             if rank not in feeds:  # a joiner: it begins here
                 feeds[rank] = Feed(take_in(source, asked, recipe.global_batch, 0, 0), len(worlds), None)
-            cut = BatchPlan(recipe=recipe, world_size=world, rank=rank, weights=weights)
+            cut = BatchPlan(recipe=recipe, world_size=world, rank=rank, costs=costs_of(weights))
             _, pieces = feeds[rank].open(cut, step)
             of_step += [torch.as_tensor(feeds[rank].fetch(piece)).tolist() for piece in pieces]
         steps.append(of_step)

@@ -14,6 +14,7 @@ from fallow.gradients.reducer import Local  # noqa: E402
 from fallow.process_group.collectives import Group  # noqa: E402
 from fallow.types import Recipe  # noqa: E402
 from tests.fallow.ranks import together  # noqa: E402
+from tests.fallow.weights import costs_of  # noqa: E402
 
 pytestmark = pytest.mark.quick
 
@@ -64,7 +65,7 @@ def whole(case: Case) -> Learned:
 def shared(case: Case, group: Group, model: "torch.nn.Module") -> Learned:
     """One rank's part, as the trainer does it, and what it has after the sum."""
     recipe, world, weights, counts = case
-    cut = BatchPlan(recipe=recipe, world_size=world, rank=group.rank, weights=weights)
+    cut = BatchPlan(recipe=recipe, world_size=world, rank=group.rank, costs=costs_of(weights))
     shape = cut.shape(recipe.global_batch)
     opened = OpenStep(0, shape, cut.mine(shape))
     reducer = (

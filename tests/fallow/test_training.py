@@ -1,11 +1,27 @@
 """A resized training learns what a fixed one learns, to the rounding of float64."""
 
+import time
+from collections.abc import Mapping
+from statistics import median
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 
+import fallow  # noqa: E402
 from fallow.trainer import Trainer  # noqa: E402
-from tests.fallow.crew import Outcome, Train, noisy_network, run, training, until_resized  # noqa: E402
+from tests.fallow.crew import (  # noqa: E402
+    SEEDING,
+    Outcome,
+    Train,
+    network,
+    noisy_network,
+    run,
+    task,
+    training,
+    until_resized,
+)
+from tests.fallow.devices import NAME, moved  # noqa: E402
 
 TOLERANCE = 1e-12
 
@@ -63,6 +79,49 @@ def test_shares_by_speed_change_nothing_that_is_learned_however_it_is_resized() 
     assert done.finished
     for outcome in done.finished:
         assert_same_training(outcome, reference)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fixed_s", "least", "most"), [(0.002, 1, 12), (0.1, 0, 0)])
+def test_a_worker_that_sleeps_at_each_sample_gets_the_share_that_shortens_the_step(
+    fixed_s: float, least: int, most: int
+) -> None:
+    """Two workers of 2 ms and 1 ms a sample, one of 4 ms a sample. By hand, of 48 samples in a step: 21, 22
+    and 5, in 24 ms; and 24, 24 and none, in 26 ms, where even one sample of it would take 104.
+    """
+    sizes: dict[int, list[int]] = {0: [], 1: [], 2: []}
+
+    def train(environment: Mapping[str, str], outcome: Outcome) -> None:
+        with SEEDING:
+            model = moved(network())
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        job = fallow.connect(NAME, environment=environment)
+        options = {"max_micro_batch": 48, "max_grad_norm": 1.0, "balance_by_speed": bool(environment)}
+        trainer = job.elastic(model, optimizer, global_batch=48, **options)
+        for _, batches in trainer.steps(task(480), 60):
+            size = 0
+            for x, y in batches:
+                size += len(y)
+                if environment:
+                    slow = trainer.rank == 2
+                    time.sleep((fixed_s if slow else 0.002) + (0.004 if slow else 0.001) * len(y))
+                trainer.backward(torch.nn.functional.cross_entropy(model(x.to(NAME)), y.to(NAME)))
+            done = trainer.step()
+            assert done is not None
+            sizes[trainer.rank].append(size)
+            outcome.steps.append(done)
+        outcome.parameters = {name: value.clone().cpu() for name, value in model.state_dict().items()}
+
+    reference = taken(train)
+    for of_rank in sizes.values():
+        of_rank.clear()
+    done = run(train, 3)
+    assert done.exit_code == 0, done.journal
+    for outcome in done.finished:
+        assert_same_training(outcome, reference)
+    assert [sum(step) for step in zip(*sizes.values(), strict=True)] == [48] * 60
+    assert [of_rank[0] for of_rank in sizes.values()] == [16, 16, 16]
+    assert least <= median(sizes[2][-20:]) <= most, sizes[2]
 
 
 class Average:
