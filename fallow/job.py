@@ -91,9 +91,9 @@ class Job:
 
         ``max_micro_batch`` is what fits a worker's memory. ``deterministic`` asks for the same bits at any
         world size: ``micro_batches`` pieces a step (default: as few as the cap allows), summed along one
-        tree. ``balance_by_speed`` gives slower workers smaller shares, or none. ``max_grad_norm`` clips the true
-        global gradient (0 and ``None``: not at all); before that, ``on_gradient(model)`` may look at it or
-        change it. ``schedulers`` are stepped once a committed step. ``state`` names extra objects with
+        tree. ``balance_by_speed`` gives slower workers smaller shares, or none. ``max_grad_norm`` clips the
+        true global gradient (0 and ``None``: not at all); before that, ``on_gradient(model)`` may look at it
+        or change it. ``schedulers`` are stepped once a committed step. ``state`` names extra objects with
         ``state_dict`` and ``load_state_dict`` to hand to joiners. ``checkpoint`` is saved on SIGUSR1 or
         ``checkpoint()``, and resumed from, at any world size. ``allow_non_finite`` goes on when a step's loss
         is inf or nan. ``start_step``: a training that was begun elsewhere has done so many steps; what was

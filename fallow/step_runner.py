@@ -75,6 +75,10 @@ class StepRunner:
         self._gaps = announcer(replica.device)
         self._bursts = BurstSteps(replica.model, self.recipe.global_batch, self._gaps)
 
+    def keep_all_at_work(self) -> None:
+        """No worker is left without samples because it is slow. To be called before the first step."""
+        self._balance.keep_all_at_work()
+
     def warm_up(self, feed: Feed | None) -> None:
         """What a joiner does before it is taken in: nothing of it counts. Reads only with a ``feed``."""
         opened, pieces = self.begin(feed)

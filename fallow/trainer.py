@@ -88,6 +88,12 @@ class Trainer:
         self._furthest_asked = -1
         self._came_behind = False
 
+    def keep_all_at_work(self) -> None:
+        """Leave no worker without samples because it is slow: for frameworks whose loop computes a batch in
+        any case, which would cost more than the share that was spared. To be called before ``steps``.
+        """
+        self._runner.keep_all_at_work()
+
     @property
     def next_step(self) -> int:
         """The step that comes next; steps below it are committed. Raises NotYetJoined, as do those below."""

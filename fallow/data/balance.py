@@ -41,6 +41,10 @@ class Balance:
         self._measured: tuple[int, ...] = (0,) * world_size
         self._sent = self._measured
 
+    def keep_all_at_work(self) -> None:
+        """In the groups to come every worker gets something, for loops that compute a batch in any case."""
+        self._least = 1
+
     @property
     def costs(self) -> tuple[Cost, ...] | None:
         """What shares go by, one a rank; ``None`` for even shares."""

@@ -176,6 +176,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc]
             state={f"scheduler {at}": part for at, part in enumerate(self._schedules)},
             **self._asked,
         )
+        trainer.keep_all_at_work()
         return trainer, trainer.steps(loader.source, self._total_steps, epochs=self._epochs)
 
     def _stand_at(self, rank: int) -> None:

@@ -100,6 +100,7 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc]
             state={"lightning": Progress(module.trainer)},
             **{"allow_non_finite": self._scale() is not None, **self._asked},
         )
+        self._trainer.keep_all_at_work()
         self._steps = self._trainer.steps(self._source, _total_steps(module.trainer, self._source))
 
     def on_train_end(self) -> None:

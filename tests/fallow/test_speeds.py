@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallow.data.batch_plan import even_split
+from fallow.data.batch_plan import BatchPlan, even_split
 from fallow.data.costs import Cost
 from fallow.data.shares import FIRST_TRIAL, WINDOW_STEPS, NoSplit, Speeds, even, split
+from fallow.types import Recipe
 
 pytestmark = pytest.mark.quick
 
@@ -59,8 +60,8 @@ def trained(
     return speeds
 
 
-@given(st.integers(1, 7), st.lists(COST, min_size=1, max_size=3))
-@settings(max_examples=50)
+@given(st.integers(1, 6), st.lists(COST, min_size=1, max_size=3))
+@settings(max_examples=25)
 def test_the_split_is_the_best_of_all_splits_within_the_limits(total: int, costs: list[Cost]) -> None:
     allowed = [
         counts
@@ -212,3 +213,33 @@ def test_a_worker_that_grew_fast_again_gets_its_share_back() -> None:
     slow = trained(32, [cost(0, 10), cost(0, 30)])
     assert shares(slow, 32) == (24, 8)
     assert shares(trained(32, [cost(0, 10), cost(0, 10)], speeds=slow), 32) == (16, 16)
+
+
+@pytest.mark.parametrize(
+    ("deterministic", "keeps_all", "expected"), [(False, False, 0), (False, True, 1), (True, False, 2)]
+)
+def test_a_far_too_slow_worker_gets_no_samples_unless_everybody_must_have_some(
+    caplog: pytest.LogCaptureFixture, deterministic: bool, keeps_all: bool, expected: int
+) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from fallow.data.balance import Balance
+
+    recipe = Recipe(global_batch=32, max_micro_batch=2, balance_by_speed=True, deterministic=deterministic)
+    balance = Balance(torch.device("cpu"), recipe, torch.nn.Linear(1, 1))
+    if keeps_all:
+        balance.keep_all_at_work()
+    balance.enter(1, 2)
+    for _ in range(3 * WINDOW_STEPS):
+        shape = BatchPlan(recipe=recipe, world_size=2, costs=balance.costs).shape(32)
+        balance.start()
+        balance.stop()
+        balance.notes()
+        fast, slow = shape.samples(0), shape.samples(1)
+        balance.measure(shape)
+        balance.notes()
+        balance.learn(
+            [0.001 * fast, 10 + 0.1 * slow if slow else 0.0]
+        )  # s; all of them take the fast one 32 ms
+    assert shape.samples(1) == expected
+    told = [record for record in caplog.records if "rank 1 of 2 gets no samples" in record.message]
+    assert len(told) == (expected == 0)
