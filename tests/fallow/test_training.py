@@ -82,14 +82,17 @@ def test_shares_by_speed_change_nothing_that_is_learned_however_it_is_resized() 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("fixed_s", "least", "most"), [(0.002, 1, 12), (0.1, 0, 0)])
+@pytest.mark.parametrize(("slow", "fixed_s", "least", "most"), [(2, 0.002, 1, 12), (0, 0.1, 0, 0)])
 def test_a_worker_that_sleeps_at_each_sample_gets_the_share_that_shortens_the_step(
-    fixed_s: float, least: int, most: int
+    slow: int, fixed_s: float, least: int, most: int
 ) -> None:
     """Two workers of 2 ms and 1 ms a sample, one of 4 ms a sample. By hand, of 48 samples in a step: 21, 22
-    and 5, in 24 ms; and 24, 24 and none, in 26 ms, where even one sample of it would take 104.
+    and 5, in 24 ms; and 24, 24 and none, in 26 ms, where even one sample of it would take 104. A rank 0
+    without samples resizes the job as any other.
     """
-    sizes: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    sizes: dict[int, dict[int, int]] = {}
+    worlds = {45: 2}
+    wait = until_resized(worlds)
 
     def train(environment: Mapping[str, str], outcome: Outcome) -> None:
         with SEEDING:
@@ -98,30 +101,33 @@ def test_a_worker_that_sleeps_at_each_sample_gets_the_share_that_shortens_the_st
         job = fallow.connect(NAME, environment=environment)
         options = {"max_micro_batch": 48, "max_grad_norm": 1.0, "balance_by_speed": bool(environment)}
         trainer = job.elastic(model, optimizer, global_batch=48, **options)
-        for _, batches in trainer.steps(task(480), 60):
-            size = 0
+        for step, batches in trainer.steps(task(480), 60):
+            of_step = sizes.setdefault(step, {})
+            of_step[trainer.rank] = 0
             for x, y in batches:
-                size += len(y)
+                of_step[trainer.rank] += len(y)
                 if environment:
-                    slow = trainer.rank == 2
-                    time.sleep((fixed_s if slow else 0.002) + (0.004 if slow else 0.001) * len(y))
+                    is_slow = trainer.rank == slow
+                    time.sleep((fixed_s if is_slow else 0.002) + (0.004 if is_slow else 0.001) * len(y))
                 trainer.backward(torch.nn.functional.cross_entropy(model(x.to(NAME)), y.to(NAME)))
             done = trainer.step()
             assert done is not None
-            sizes[trainer.rank].append(size)
             outcome.steps.append(done)
+            if environment:
+                wait(trainer)
         outcome.parameters = {name: value.clone().cpu() for name, value in model.state_dict().items()}
 
     reference = taken(train)
-    for of_rank in sizes.values():
-        of_rank.clear()
-    done = run(train, 3)
+    sizes.clear()
+    done = run(train, 3, worlds)
     assert done.exit_code == 0, done.journal
+    assert len(done.finished) == 2
     for outcome in done.finished:
         assert_same_training(outcome, reference)
-    assert [sum(step) for step in zip(*sizes.values(), strict=True)] == [48] * 60
-    assert [of_rank[0] for of_rank in sizes.values()] == [16, 16, 16]
-    assert least <= median(sizes[2][-20:]) <= most, sizes[2]
+    assert [sum(of_step.values()) for of_step in sizes.values()] == [48] * 60
+    assert sizes[0] == {0: 16, 1: 16, 2: 16}
+    assert least <= median(sizes[step][slow] for step in range(26, 46)) <= most, sizes
+    assert done.finished[0].steps[-1].world_size == 2
 
 
 class Average:
