@@ -81,17 +81,13 @@ class Trainer:
             wishes=PendingRequests(channel, self._replica.device, self._keeper.save),
             key=self._key,
         )
-        self._started = False
+        self._started, self._came_behind, self._furthest_asked = False, False, -1
         self._order: Order | None = None
         self._total_steps: int | None = None
         self._last_epoch: int | None = None
-        self._furthest_asked = -1
-        self._came_behind = False
 
     def keep_all_at_work(self) -> None:
-        """Leave no worker without samples because it is slow: for frameworks whose loop computes a batch in
-        any case, which would cost more than the share that was spared. To be called before ``steps``.
-        """
+        """Leave no slow worker without samples, for loops that compute a batch anyway. Before ``steps``."""
         self._runner.keep_all_at_work()
 
     @property

@@ -42,7 +42,9 @@ class Balance:
         self._sent = self._measured
 
     def keep_all_at_work(self) -> None:
-        """In the groups to come every worker gets something, for loops that compute a batch in any case."""
+        """In the groups to come every worker gets something: a loop that computes a batch in any case takes
+        longer for that than the share it was spared.
+        """
         self._least = 1
 
     @property
