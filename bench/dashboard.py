@@ -4,9 +4,11 @@
 dashboard that was just started, the others of one that has shown a page before. *Queue*: a service on the
 simulated cluster with 10,000 submitted jobs that wait (through its Unix socket, as launchers do). The
 browser, a headless Chromium, is open already; it has been at this dashboard before, but for the first pages,
-which are of a browser that has not. A page is full when its heading stands, its charts are drawn and no
-placeholder is left; each figure is the median of the rounds, after one that is not counted. The time from the
-choice of a filter is until the page shows what was chosen.
+which are of a browser that has not. *Streamlit alone* is the bound of what a page can be here: a heading that
+names what was chosen in one box, and nothing else, served by the same server in the same run. A page is full
+when its heading stands, its charts are drawn and no placeholder is left; each figure is the median of the
+rounds, after one that is not counted. The time from the choice of a filter is until the page shows what was
+chosen.
 
     python bench/dashboard.py [--json] [--quick] [--only history|queue]
 """
@@ -37,10 +39,12 @@ sys.path.insert(0, str(ROOT))
 from bench.storage import questions  # noqa: E402
 from service.client import ClientError  # noqa: E402
 from service.client.jobs import ActingClient, connect_acting  # noqa: E402
-from service.launch import dashboard_program  # noqa: E402
+from service.launch import dashboard_file, dashboard_program  # noqa: E402
 
 Found = dict[str, tuple[float, float]]
 PAGE_S, FILTER_S = 2.0, 0.5
+TO_DO_PAGE_S, TO_DO_FILTER_S = 1.5, 0.3
+"""Whoever acts goes through many of its pages."""
 WAITING, QUICK = 10_000, 1_000
 LIMIT_S = 180
 CHROMIUM = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -50,6 +54,15 @@ FULL = """() => document.querySelector('h2')
   && [...document.querySelectorAll('[data-testid=stVegaLiteChart]')].every(it => it.querySelector('.marks'))
   && !document.querySelector('[data-testid=stSkeleton], [data-testid=stException], .st-key-notice')"""
 PAST = {"overview": "/", "cluster": "/cluster", "people": "/people", "to do": "/todo"}
+EMPTIEST = """import streamlit as st
+names = [f"project{number:02d}" for number in range(20)]
+st.header(st.selectbox("Filter by project", names, index=None) or "Nothing", anchor=False)
+"""
+NAMED = "() => ({full})() && document.querySelector('h2').innerText.includes('{project}')"
+LISTED = """() => ({full})()
+  && [...document.querySelectorAll('button')].some(it => it.innerText.includes('{project}'))
+  && [...document.querySelectorAll('.todo .who')].every(it => it.innerText.includes('in {project}'))"""
+"""On *To do* the box of filters names the project, and so does every card."""
 PAGES = {
     "queue": "/queue",
     "submitted jobs": "/jobs?by=submitted",
@@ -100,9 +113,26 @@ def long_history(browser: Any, quick: bool) -> Found:
             with showing(data) as base, visitor(browser) as here:
                 for name, page in PAST.items():
                     times = [opened(here, f"{base}{page}?{month}") for _ in range(rounds + 1)][1:]
-                    found[f"history, {name}: page full (s)"] = (statistics.median(times), PAGE_S)
-                times = [narrowed(here, f"{base}/?{month}", number) for number in range(rounds + 1)][1:]
-                found["history, overview: a filter's answer (s)"] = (statistics.median(times), FILTER_S)
+                    bar = TO_DO_PAGE_S if name == "to do" else PAGE_S
+                    found[f"history, {name}: page full (s)"] = (statistics.median(times), bar)
+                for name, page, shown in (("overview", "/", NAMED), ("to do", "/todo", LISTED)):
+                    url = f"{base}{page}?{month}"
+                    times = [narrowed(here, url, number, shown) for number in range(rounds + 1)][1:]
+                    bar = TO_DO_FILTER_S if name == "to do" else FILTER_S
+                    found[f"history, {name}: a filter's answer (s)"] = (statistics.median(times), bar)
+        found |= emptiest(browser, Path(folder), rounds)
+    return found
+
+
+def emptiest(browser: Any, folder: Path, rounds: int) -> Found:
+    """What Streamlit takes for nearly nothing."""
+    app = folder / "emptiest.py"
+    app.write_text(EMPTIEST)
+    with showing(folder, app) as base, visitor(browser) as here:
+        times = [opened(here, base) for _ in range(rounds + 1)][1:]
+        found: Found = {"Streamlit alone: page full (s)": (statistics.median(times), TO_DO_PAGE_S)}
+        times = [narrowed(here, base, number, NAMED, box=None) for number in range(rounds + 1)][1:]
+        found["Streamlit alone: a choice's answer (s)"] = (statistics.median(times), TO_DO_FILTER_S)
     return found
 
 
@@ -146,20 +176,21 @@ def opened(visitor: Any, url: str) -> float:
     return taken
 
 
-def narrowed(visitor: Any, url: str, number: int) -> float:
-    """Seconds from the choice of a project until the page shows that project alone."""
+def narrowed(visitor: Any, url: str, number: int, shown: str, *, box: str | None = "Filter") -> float:
+    """Seconds from the choice of a project, in a ``box`` to be opened, until the page has it as ``shown``."""
     page = visitor.new_page()
     page.goto(url, wait_until="commit")
     page.wait_for_function(FULL, timeout=LIMIT_S * 1000, polling=20)
     project = f"project{number + 1:02d}"  # some numbers hold nothing
-    page.get_by_role("button", name="Filter").click()
+    if box is not None:
+        page.get_by_role("button", name=box).click()
     page.get_by_role("combobox", name="Filter by project").click()
     page.keyboard.type(project)
     page.get_by_role("option", name=project).wait_for(timeout=LIMIT_S * 1000)
     began = time.monotonic()
     page.keyboard.press("Enter")
     page.wait_for_function(
-        f"() => ({FULL})() && document.querySelector('h2').innerText.includes('{project}')",
+        shown.format(full=FULL, project=project),
         timeout=LIMIT_S * 1000,
         polling=20,
     )
@@ -215,11 +246,13 @@ def serving(data: Path, config: str) -> Iterator[ActingClient]:
 
 
 @contextmanager
-def showing(data: Path) -> Iterator[str]:
-    """The dashboard's address."""
+def showing(data: Path, app: Path | None = None) -> Iterator[str]:
+    """The dashboard's address, or that of another ``app`` on its server."""
     port = free_port()
-    program = dashboard_program(port)
-    with running(list(program.command), {"FALLOW_DATA": str(data)}):
+    command = list(dashboard_program(port).command)
+    if app is not None:
+        command[command.index(str(dashboard_file()))] = str(app)
+    with running(command, {"FALLOW_DATA": str(data)}):
         base = f"http://127.0.0.1:{port}"
         wait(lambda: _answers(f"{base}/_stcore/health"))
         yield base
