@@ -47,8 +47,9 @@ def assess_jobs(
     tick_ms: int,
     held_at: Callable[[int], Claims],
 ) -> tuple[Finding, ...]:
-    """What was to be said of some jobs, and of the GPUs that they held, at a moment of the past.
+    """What was to be said of some jobs, and of the GPUs that they held, just before ``at_ms`` in the past.
 
+    Who held them until then is judged, by all that was measured up to then, a row that ends then included.
     ``held_at``: ``claims_at`` of this connection, which may remember: who judges many moments asks often.
     """
     return _judged(connection, at_ms, thresholds, tick_ms, jobs=jobs, held_at=held_at).findings
@@ -65,7 +66,8 @@ def _judged(
 ) -> Analysis:
     end_ms = now_ms // BIN_MS * BIN_MS
     from_ms = end_ms - _lookback_ms(t)
-    at = Moment(now_ms=now_ms, from_ms=from_ms, end_ms=end_ms, tick_ms=tick_ms)
+    held_ms = now_ms if jobs is None else now_ms - 1
+    at = Moment(now_ms=held_ms, seen_ms=now_ms, from_ms=from_ms, end_ms=end_ms, tick_ms=tick_ms)
     pasts = read_pasts(connection, at, t, jobs, held_at)
     verdicts = with_node_errors(pasts, [judge(past, now_ms, t, tick_ms) for past in pasts])
     dearest = (

@@ -31,9 +31,13 @@ Claims = Mapping[int, list[Claim]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """When is judged, over the bins of ``[from_ms, end_ms)``, and how often sources are read."""
+    """When is judged, over the bins of ``[from_ms, end_ms)``, and how often sources are read.
+
+    ``now_ms`` says who holds what, ``seen_ms`` up to when samples count: the same, except at the end of a hold.
+    """
 
     now_ms: int
+    seen_ms: int
     from_ms: int
     end_ms: int
     tick_ms: int
@@ -53,7 +57,7 @@ def read_pasts(
     """
     held_at = held_at or partial(claims_at, connection)
     now_ms, end_ms = at.now_ms, at.end_ms
-    window = {"bins_from": at.from_ms, "bins_to": end_ms, "as_of": now_ms}
+    window = {"bins_from": at.from_ms, "bins_to": end_ms, "as_of": at.seen_ms}
     gpus = run(connection, "assess_gpus", {"as_of": now_ms, "bins_from": at.from_ms}).to_pylist()
     claims = held_at(now_ms)
     known = {row["gpu_id"]: _past(row, Bins(end_ms=end_ms), claims.get(row["gpu_id"], ())) for row in gpus}

@@ -4,7 +4,7 @@ Pure values. Thresholds live in ``analytics.thresholds``, the judgement in ``ana
 0..1, times UTC milliseconds, ``None`` is "not measured".
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from analytics.vocabulary.findings import IDLENESS as IDLENESS  # noqa: PLC0414
 from analytics.vocabulary.findings import FindingKind as FindingKind  # noqa: PLC0414
@@ -138,6 +138,11 @@ class Bins:
             power_mw=self.power_mw[-count:],
             processes=self.processes[-count:],
         )
+
+    def first(self, count: int) -> "Bins":
+        """The oldest ``count`` bins of all."""
+        columns = {each.name: getattr(self, each.name)[:count] for each in fields(self) if each.name != "end_ms"}
+        return Bins(end_ms=self.end_ms - (len(self.covered) - count) * BIN_MS, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

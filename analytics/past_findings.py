@@ -1,7 +1,7 @@
 """Judges the holds of a past as of the moments at which a service would have told of them.
 
 A service judges each minute. Of a past only those moments count at which something was over: a hold's
-end, and within it the end of its longest idle time, of its low use, of doubtful counters, of a silence.
+end, and within it the ends of its idle times and silences, of its low use, of doubtful counters.
 Blocks while it reads; changes nothing in the store.
 """
 
@@ -9,22 +9,37 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import groupby
 from typing import Any
 
 from analytics.assess import assess_jobs, finding_row
 from analytics.gpu_pasts import Claims, claims_at
-from analytics.model import Finding, FindingKind
+from analytics.model import IDLENESS, Finding, FindingKind
 from analytics.query import Connection, run
 from analytics.thresholds import Thresholds
 
 MINUTE_MS = 60_000
-GROUP_MS = 10 * MINUTE_MS
-"""What was over within so long is judged at once, as of the first of it: a third of the shortest window."""
-MOST_MOMENTS = 1_000
-"""A month of 104 GPUs in 3,003 holds has under 900 (decision 149). Beyond, who was idle least is left out."""
+MOST_MOMENTS = 3_000
+"""A month of 104 GPUs in 3,003 holds has MOMENTS_HERE (decision 149). Beyond, what was idle least is left out."""
 CLAIMS_KEPT = 64
 """Instants whose holders are kept: more GPUs than that seldom fell silent at different times and stay so."""
 Row = Mapping[str, Any]
+_IDLE = IDLENESS | {
+    FindingKind.NOT_STARTED,
+    FindingKind.SLEEPING_BATCH,
+    FindingKind.CRASH_LOOP,
+    FindingKind.USES_PART,
+}
+ENDED_BY: Mapping[str, frozenset[FindingKind]] = {
+    "end": frozenset(FindingKind),
+    "idle": _IDLE,
+    "low": frozenset({FindingKind.LOW_SATURATION, FindingKind.MEMORY_HOG}),
+    "suspect": frozenset({FindingKind.SUSPECT_COUNTERS}),
+    "silent": frozenset({FindingKind.FALLING_GPU}),
+}
+"""What is over when the work goes on, when low use ends, and so on: of another kind an end says nothing."""
+OF_JOB = frozenset({FindingKind.USES_PART, FindingKind.STRAGGLER, FindingKind.MAY_HANG})
+"""One finding a job, at the first GPU that it is about: over with a rest or hold of any of its GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,50 +69,47 @@ def past_findings(
     """
     asked = {"from_ts": span[0], "to_ts": span[1]}
     rows = run(connection, "assess_past_instants", asked).to_pylist()
-    groups = list(_groups(rows))
-    dearest = sorted(groups, key=lambda group: -max(row["idle_ms"] for row in group))[:most]
+    moments = list(_moments(rows))
+    dearest = sorted(moments, key=lambda each: -max(row["idle_ms"] for row in each))[:most]
     found: list[dict[str, object]] = []
     # A GPU that is silent for days is asked at each moment who held it last: the answer is the same.
     held_at = lru_cache(CLAIMS_KEPT)(partial(claims_at, connection))
-    for done, group in enumerate(sorted(dearest, key=lambda each: int(each[0]["at_ms"]))):
+    for done, moment in enumerate(sorted(dearest, key=lambda each: int(each[0]["over_ms"]))):
         tell(done / len(dearest))
-        found += _found(connection, group, t, tick_ms, held_at)
+        found += _found(connection, moment, t, tick_ms, held_at)
     return PastFindings(
         rows=tuple(_joined(found)), moments=len(dearest), left_out=len(rows) - sum(map(len, dearest))
     )
 
 
-def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Rows in order of their moments, those that are near together as one."""
-    group: list[Row] = []
-    for row in rows:
-        if group and row["at_ms"] > group[0]["at_ms"] + GROUP_MS:
-            yield group
-            group = []
-        group.append(row)
-    if group:
-        yield group
+def _moments(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """What was over at the same time; a job's own, for one earlier its window may not be full."""
+    for _, together in groupby(rows, key=lambda row: int(row["over_ms"])):
+        yield list(together)
 
 
 def _found(
     connection: Connection,
-    group: Sequence[Row],
+    moment: Sequence[Row],
     t: Thresholds,
     tick_ms: int,
     held_at: Callable[[int], Claims],
 ) -> Iterator[dict[str, object]]:
-    at_ms = group[0]["at_ms"] - 1
-    over: dict[str, int] = {}
-    held: dict[str, int] = {}
-    for row in group:
-        over[row["job"]] = max(row["over_ms"], over.get(row["job"], 0))
-        held[row["job"]] = min(row["held_from_ms"], held.get(row["job"], at_ms))
-    for finding in assess_jobs(connection, at_ms, over.keys(), t, tick_ms=tick_ms, held_at=held_at):
-        job = None if finding.holder is None else finding.holder.job
-        if job not in over:
+    over_ms = moment[0]["over_ms"]
+    jobs = {row["job"] for row in moment}
+    for finding in assess_jobs(connection, over_ms, jobs, t, tick_ms=tick_ms, held_at=held_at):
+        held_from = [row["held_from_ms"] for row in moment if _is_over(finding, row)]
+        if not held_from:
             continue
-        times = {"opened_ms": _told_ms(finding, held[job], at_ms, t), "seen_ms": at_ms, "over_ms": over[job]}
-        yield finding_row(finding) | times
+        opened_ms = _told_ms(finding, min(held_from), over_ms, t)
+        yield finding_row(finding) | {"opened_ms": opened_ms, "seen_ms": over_ms - 1, "over_ms": over_ms}
+
+
+def _is_over(finding: Finding, row: Row) -> bool:
+    """Whether a finding is over with what a row of ``assess_past_instants`` says was."""
+    is_its_gpu = finding.kind in OF_JOB or finding.uuid == row["uuid"]
+    is_its_job = finding.holder is not None and finding.holder.job == row["job"]
+    return is_its_gpu and is_its_job and finding.kind in ENDED_BY[row["why"]]
 
 
 def _told_ms(finding: Finding, held_from_ms: int, at_ms: int, t: Thresholds) -> int:

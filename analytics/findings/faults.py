@@ -16,6 +16,7 @@ from analytics.findings.window import (
     mean,
     memory_floor_bytes,
     presence,
+    until_measured,
 )
 from analytics.findings.words import gpu_name, holder_name, measured_by
 from analytics.model import BIN_MS, Bins, Evidence, Finding, FindingKind, GpuPast, Unknown
@@ -28,8 +29,9 @@ DOUBTED = "its counters contradict each other"
 def suspect(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
     """Counters that contradict each other for the whole window: kernels without work, or work without any."""
     expected = bins_in(t.fault_window_s)
-    window = past.bins.last(expected)
-    which = doubts(past, past.bins)
+    seen = until_measured(past.bins)
+    window = seen.last(expected)
+    which = doubts(past, seen)
     always = [each is not None for each in which]
     odd = always[-expected:]
     if not odd or not odd[-1]:
@@ -101,7 +103,8 @@ def zombie(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
     if past.claims:
         return None
     expected = bins_in(t.fault_window_s)
-    window = past.bins.last(expected)
+    seen = until_measured(past.bins)
+    window = seen.last(expected)
     floor = memory_floor_bytes(past)
     always = [
         processes == 0
@@ -110,7 +113,7 @@ def zombie(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:
         and (busy is None or busy <= NOISE_RATIO)
         and not copies
         for processes, memory, busy, copies in zip(
-            past.bins.processes, past.bins.memory_bytes, past.bins.busiest, copying(past.bins), strict=True
+            seen.processes, seen.memory_bytes, seen.busiest, copying(seen), strict=True
         )
     ]
     left = always[-expected:]

@@ -48,6 +48,17 @@ def since(bins: Bins, from_ms: int) -> Bins:
     return bins.last(count) if count else Bins(end_ms=bins.end_ms)
 
 
+def until_measured(bins: Bins) -> Bins:
+    """The bins up to the newest that samples cover: rows of a minute end anywhere in a bin, or after it.
+
+    Empty where none is. How old the newest sample may be is asked before (``stale``).
+    """
+    count = len(bins.covered)
+    while count and not bins.covered[count - 1]:
+        count -= 1
+    return bins.first(count)
+
+
 def cover(bins: Bins, expected: int) -> float:
     """The share of the ``expected`` newest bins that samples cover."""
     return sum(bins.covered[-expected:]) / expected if expected else 0.0

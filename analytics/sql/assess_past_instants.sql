@@ -1,17 +1,15 @@
 -- When the holds of a past are to be judged, so that what a service would have told of them is found: at their end, and
--- within them when the longest idle time, low use, doubtful counters or a silence was over. Of the holds that may give a
+-- within them when an idle time, a silence, low use or doubtful counters were over. What goes on is not over. Of the holds that may give a
 -- finding alone: whoever held a GPU for half an hour, and was idle, hardly busy, in doubt or silent for a while, or
 -- whose power fell, or whose job had several GPUs. A hold goes on over a break of ten minutes.
 --
 -- @param from_ts minute: start of the past
 -- @param to_ts minute: its end; holds that go on beyond it have no end in it
--- @column gpu_id integer: the GPU
--- @column holder_id integer: the holder
 -- @column job text: the job's id
 -- @column why text: end, idle, low, suspect or silent
--- @column at_ms bigint (ms): when to judge, exclusive: what was seen before it counts
--- @column over_ms bigint (ms): when it was over, whatever it was
--- @column idle_ms bigint (ms): how long the hold was idle or empty in all
+-- @column uuid text: the GPU's UUID
+-- @column over_ms bigint (ms): when it was over, and when to judge: what was measured up to then counts
+-- @column idle_ms bigint (ms): how long it was idle or empty: the hold in all at its end, else until then
 -- @column held_from_ms bigint (ms): since when it lasted
 -- @null never
 WITH marked AS (
@@ -52,30 +50,41 @@ WITH marked AS (
         sum(is_suspect::INTEGER) OVER (spell RANGE BETWEEN INTERVAL 10 MINUTE PRECEDING AND CURRENT ROW) AS suspect
     FROM minutes
     WINDOW spell AS (PARTITION BY gpu_id, holder_id, spell ORDER BY ts)
-), quiet AS (
-    SELECT gpu_id, holder_id, spell, 'idle' AS why, max(ts) + INTERVAL 1 MINUTE AS at_ts, at_ts AS over_ts, count(*) FILTER (is_idle) AS minutes
-    FROM turns WHERE NOT is_busy
-    GROUP BY gpu_id, holder_id, spell, busy_so_far
-    HAVING count(*) FILTER (is_idle) >= 58 OR count(*) FILTER (is_empty) >= 28
-), silent AS (
+), ends AS (  -- the last minutes in which each hold was busy, or measured at all
     SELECT
-        gpu_id, holder_id, spell, 'silent' AS why, min(ts) + INTERVAL 10 MINUTE AS at_ts, max(ts) + INTERVAL 1 MINUTE AS over_ts,
-        count(*) AS minutes
-    FROM turns WHERE is_silent
-    GROUP BY gpu_id, holder_id, spell, seen_so_far
+        gpu_id, holder_id, spell, max(busy_so_far) AS busy_in_all, max(seen_so_far) AS seen_in_all,
+        max(ts) FILTER (WHERE NOT is_silent) AS seen_ts
+    FROM turns GROUP BY ALL
+), quiet AS (
+    SELECT
+        t.gpu_id, t.holder_id, t.spell, 'idle' AS why, max(t.ts) FILTER (t.is_idle) + INTERVAL 1 MINUTE AS over_ts,
+        sum(t.idle_ms) AS idle_ms
+    FROM turns AS t JOIN ends AS e USING (gpu_id, holder_id, spell) JOIN holds AS h USING (gpu_id, holder_id, spell)
+    WHERE NOT t.is_busy
+    GROUP BY t.gpu_id, t.holder_id, t.spell, t.busy_so_far, e.busy_in_all, e.seen_ts, h.is_over
+    HAVING (count(*) FILTER (t.is_idle) >= 58 OR count(*) FILTER (t.is_empty) >= 28)
+        -- it worked again, or was dark until it ended
+        AND (t.busy_so_far < e.busy_in_all OR h.is_over AND max(t.ts) > e.seen_ts + INTERVAL 10 MINUTE)
+), silent AS (
+    SELECT t.gpu_id, t.holder_id, t.spell, 'silent', max(t.ts) + INTERVAL 1 MINUTE, 0
+    FROM turns AS t JOIN ends AS e USING (gpu_id, holder_id, spell)
+    WHERE t.is_silent AND t.seen_so_far < e.seen_in_all
+    GROUP BY t.gpu_id, t.holder_id, t.spell, t.seen_so_far
     HAVING count(*) >= 10
+), late AS (  -- the last of each hold; what lasts until about its last measured minute is not over, or ends with it
+    SELECT gpu_id, holder_id, spell, 'low' AS why, max(ts) + INTERVAL 1 MINUTE AS over_ts
+    FROM turns WHERE little >= 29 AND is_little AND is_busy GROUP BY ALL
+    UNION ALL
+    SELECT gpu_id, holder_id, spell, 'suspect', max(ts) + INTERVAL 1 MINUTE
+    FROM turns WHERE suspect >= 9 AND is_suspect GROUP BY ALL
 ), within AS (
     SELECT * FROM quiet
     UNION ALL SELECT * FROM silent
     UNION ALL
-    SELECT gpu_id, holder_id, spell, 'low', max(ts) + INTERVAL 1 MINUTE, max(ts) + INTERVAL 1 MINUTE, count(*)
-    FROM turns WHERE little >= 29 GROUP BY gpu_id, holder_id, spell
-    UNION ALL
-    SELECT gpu_id, holder_id, spell, 'suspect', max(ts) + INTERVAL 1 MINUTE, max(ts) + INTERVAL 1 MINUTE, count(*)
-    FROM turns WHERE suspect >= 9 GROUP BY gpu_id, holder_id, spell
-), longest AS (
-    SELECT * FROM within
-    QUALIFY row_number() OVER (PARTITION BY gpu_id, holder_id, spell, why ORDER BY minutes DESC, at_ts DESC) = 1
+    SELECT l.*, (SELECT sum(t.idle_ms) FROM turns AS t
+        WHERE (t.gpu_id, t.holder_id, t.spell) = (l.gpu_id, l.holder_id, l.spell) AND t.ts < l.over_ts)
+    FROM late AS l JOIN ends AS e USING (gpu_id, holder_id, spell)
+    WHERE l.over_ts < e.seen_ts - INTERVAL 10 MINUTE
 ), sums AS (
     SELECT
         h.gpu_id, h.holder_id, h.spell, sum(t.idle_ms) AS idle_ms,
@@ -89,6 +98,7 @@ WITH marked AS (
             OR count(*) FILTER (t.is_idle AND t.ts >= h.to_ts - INTERVAL 1 DAY)
                 >= 0.7 * count(*) FILTER (t.ts >= h.to_ts - INTERVAL 1 DAY) AND h.to_ts - h.from_ts >= INTERVAL 4 HOUR
             OR count(*) FILTER (t.is_suspect AND t.ts >= h.to_ts - INTERVAL 10 MINUTE) >= 9
+            OR count(*) FILTER (t.is_silent AND t.ts >= h.to_ts - INTERVAL 10 MINUTE) >= 9
             -- as much as a hang's power has to fall
             OR 2 * sum(t.energy_mj) FILTER (t.ts >= h.to_ts - INTERVAL 1 HOUR)
                 / nullif(sum(t.energy_ms) FILTER (t.ts >= h.to_ts - INTERVAL 1 HOUR), 0)
@@ -104,18 +114,17 @@ WITH marked AS (
     SELECT DISTINCT a.gpu_id, a.holder_id, a.spell
     FROM levels AS a JOIN levels AS b ON b.holder_id = a.holder_id AND b.to_ts = a.to_ts AND a.used_ms < 0.8 * b.used_ms
 ), instants AS (
-    SELECT h.gpu_id, h.holder_id, h.spell, h.from_ts, 'end' AS why, h.to_ts AS at_ts, h.to_ts AS over_ts
+    SELECT h.gpu_id, h.holder_id, h.from_ts, 'end' AS why, h.to_ts AS over_ts, s.idle_ms
     FROM holds AS h JOIN sums AS s USING (gpu_id, holder_id, spell)
     WHERE h.is_over AND (s.is_worth_it OR (h.gpu_id, h.holder_id, h.spell) IN (SELECT (gpu_id, holder_id, spell) FROM uneven))
     UNION ALL
-    SELECT h.gpu_id, h.holder_id, h.spell, h.from_ts, l.why, l.at_ts, l.over_ts
-    FROM longest AS l JOIN holds AS h USING (gpu_id, holder_id, spell)
-    WHERE l.at_ts < least(h.to_ts, $to_ts) - INTERVAL 10 MINUTE
+    SELECT h.gpu_id, h.holder_id, h.from_ts, w.why, w.over_ts, w.idle_ms
+    FROM within AS w JOIN holds AS h USING (gpu_id, holder_id, spell)
 )
 SELECT
-    i.gpu_id, i.holder_id, h.job, i.why, epoch_ms(i.at_ts) AS at_ms, epoch_ms(i.over_ts) AS over_ms,
-    s.idle_ms::BIGINT AS idle_ms, epoch_ms(i.from_ts) AS held_from_ms
+    g.uuid, h.job, i.why, epoch_ms(i.over_ts) AS over_ms, coalesce(i.idle_ms, 0)::BIGINT AS idle_ms,
+    epoch_ms(i.from_ts) AS held_from_ms
 FROM instants AS i
-JOIN sums AS s USING (gpu_id, holder_id, spell)
 JOIN holders AS h USING (holder_id)
-ORDER BY i.at_ts, i.gpu_id, i.holder_id;
+JOIN gpus AS g USING (gpu_id)
+ORDER BY i.over_ts, i.gpu_id, i.holder_id, i.why;

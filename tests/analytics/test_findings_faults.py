@@ -104,6 +104,18 @@ def test_counters_must_contradict_for_ten_minutes_and_now() -> None:
     assert FindingKind.SUSPECT_COUNTERS not in kinds(judged(past(bins=over)))
 
 
+def test_now_is_the_newest_bin_that_was_measured() -> None:
+    """A row of a minute that ends after the last bin leaves that bin empty: 20 bins before it say all."""
+    seen = {"covered": then((BINS - 1, True), (1, False)), "utilization": then((BINS - 1, 1.0), (1, None))}
+    stuck = bins(**seen, processes=then((BINS - 21, 1), (20, 0), (1, None)), memory_bytes=0)
+    (finding,) = judged(past(bins=stuck)).findings
+    assert finding.kind is FindingKind.SUSPECT_COUNTERS
+    assert finding.since_ms == minutes_before_noon(10.5)
+    assert finding.window_to_ms == minutes_before_noon(0.5)
+    over = bins(**seen, processes=then((BINS - 2, 0), (1, 1), (1, None)), memory_bytes=0)
+    assert FindingKind.SUSPECT_COUNTERS not in kinds(judged(past(bins=over)))
+
+
 def test_memory_on_a_gpu_that_nobody_holds_is_left_behind() -> None:
     left = bins(processes=0, memory_bytes=then((BINS - 60, 0), (60, 30 * GIB)))
     (finding,) = judged(past(bins=left)).findings
