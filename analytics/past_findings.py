@@ -120,6 +120,8 @@ def _told_ms(finding: Finding, held_from_ms: int, at_ms: int, t: Thresholds) -> 
     elif finding.kind in (FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP):
         forgiven_s = max(t.forgive_s, t.start_limit_s)
     began_ms = finding.since_ms + finding.window_to_ms - finding.window_from_ms
+    if finding.kind is FindingKind.FALLING_GPU:
+        began_ms = finding.since_ms + t.silent_s * 1000
     if finding.kind is FindingKind.CRASH_LOOP:
         began_ms = held_from_ms
     return min(at_ms, max(began_ms, held_from_ms + forgiven_s * 1000))

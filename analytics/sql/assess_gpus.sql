@@ -41,6 +41,12 @@ WITH newest AS (
         AND (memory_used_max_bytes IS NOT NULL OR
             free_ms + allocated_empty_ms + held_idle_ms + low_saturation_ms + moderate_ms + good_ms + suspect_ms > 0)
     GROUP BY gpu_id
+), dated AS (  -- of a moment in the past ``latest`` says nothing: when in that hour it was measured last
+    SELECT s.gpu_id, max(s.ts) AS ts
+    FROM samples_all AS s
+    JOIN (SELECT h.gpu_id, h.ts FROM hours AS h JOIN latest AS l USING (gpu_id) WHERE l.ts > $as_of) AS h
+        ON s.gpu_id = h.gpu_id AND s.ts > h.ts - INTERVAL 1 HOUR AND s.ts <= h.ts
+    GROUP BY s.gpu_id
 ), happened AS (
     SELECT
         gpu_id, max(ts) FILTER (WHERE kind = 'gpu-lost') AS lost, max(ts) FILTER (WHERE kind = 'gpu-returned') AS returned,
@@ -69,7 +75,7 @@ SELECT
     g.model, g.mig_profile, g.share_of_device, g.memory_total_bytes,
     g.memory_free_bytes, g.idle_power_mw, g.power_limit_mw,
     epoch_ms(g.installed_from) AS installed_from_ms,
-    epoch_ms(coalesce(n.ts, CASE WHEN l.ts <= $as_of THEN l.ts END, least(h.ts, e.lost), h.ts)) AS newest_ms,
+    epoch_ms(coalesce(n.ts, CASE WHEN l.ts <= $as_of THEN l.ts END, least(coalesce(d.ts, h.ts), e.lost), d.ts, h.ts)) AS newest_ms,
     coalesce(n.width_ms, CASE WHEN l.ts <= $as_of THEN l.width_ms END, 0) AS newest_width_ms,
     coalesce(n.rung, 0) AS rung,
     CASE
@@ -85,6 +91,7 @@ FROM gpus AS g
 LEFT JOIN newest AS n USING (gpu_id)
 LEFT JOIN latest AS l USING (gpu_id)
 LEFT JOIN hours AS h ON h.gpu_id = g.gpu_id
+LEFT JOIN dated AS d ON d.gpu_id = g.gpu_id
 LEFT JOIN happened AS e ON e.gpu_id = g.gpu_id
 LEFT JOIN blind AS b ON b.gpu_id = g.gpu_id
 WHERE g.installed_from <= $as_of AND (g.installed_to IS NULL OR g.installed_to > $as_of)
