@@ -232,7 +232,7 @@ def test_a_past_is_judged_once_and_again_when_the_rules_have_changed(tmp_path: P
         (first,) = closed(store)
         assert judge_pasts(config, store) == 0
         assert closed(store) == [first]
-        stricter = replace(config, findings=replace(config.findings, start_limit_s=HOUR_MS * 3 // 1000))
+        stricter = replace(config, findings=replace(config.findings, start_limit_s=HOUR_MS * 4 // 1000))
         assert judge_pasts(stricter, store) == 1
         assert closed(store) == []
 
