@@ -141,7 +141,9 @@ class Bins:
 
     def first(self, count: int) -> "Bins":
         """The oldest ``count`` bins of all."""
-        columns = {each.name: getattr(self, each.name)[:count] for each in fields(self) if each.name != "end_ms"}
+        columns = {
+            each.name: getattr(self, each.name)[:count] for each in fields(self) if each.name != "end_ms"
+        }
         return Bins(end_ms=self.end_ms - (len(self.covered) - count) * BIN_MS, **columns)
 
 

@@ -34,7 +34,7 @@ ENDED_BY: Mapping[str, frozenset[FindingKind]] = {
     "end": frozenset(FindingKind),
     "idle": _IDLE,
     "low": frozenset({FindingKind.LOW_SATURATION, FindingKind.MEMORY_HOG}),
-    "suspect": frozenset({FindingKind.SUSPECT_COUNTERS}),
+    "doubt": frozenset({FindingKind.SUSPECT_COUNTERS}),
     "silent": frozenset({FindingKind.FALLING_GPU}),
 }
 """What is over when the work goes on, when low use ends, and so on: of another kind an end says nothing."""

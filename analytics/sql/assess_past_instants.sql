@@ -6,7 +6,7 @@
 -- @param from_ts minute: start of the past
 -- @param to_ts minute: its end; holds that go on beyond it have no end in it
 -- @column job text: the job's id
--- @column why text: end, idle, low, suspect or silent
+-- @column why text: end, idle, low, doubt or silent
 -- @column uuid text: the GPU's UUID
 -- @column over_ms bigint (ms): when it was over, and when to judge: what was measured up to then counts
 -- @column idle_ms bigint (ms): how long it was idle or empty: the hold in all at its end, else until then
@@ -75,7 +75,7 @@ WITH marked AS (
     SELECT gpu_id, holder_id, spell, 'low' AS why, max(ts) + INTERVAL 1 MINUTE AS over_ts
     FROM turns WHERE little >= 29 AND is_little AND is_busy GROUP BY ALL
     UNION ALL
-    SELECT gpu_id, holder_id, spell, 'suspect', max(ts) + INTERVAL 1 MINUTE
+    SELECT gpu_id, holder_id, spell, 'doubt', max(ts) + INTERVAL 1 MINUTE
     FROM turns WHERE suspect >= 9 AND is_suspect GROUP BY ALL
 ), within AS (
     SELECT * FROM quiet

@@ -62,7 +62,7 @@ def test_a_hold_is_judged_at_its_end_and_after_each_rest_and_silence(tmp_path: P
     assert sorted(hours) == [
         ("dark", "silent", 2.0, 0.0),
         ("dark", "silent", 4.0, 0.0),
-        ("doubted", "suspect", 1.0, 0.0),
+        ("doubted", "doubt", 1.0, 0.0),
         ("filled", "idle", 4.0, 2.0),
         ("filled", "low", 2.0, 0.0),
         ("gone", "end", 4.0, 2.0),
