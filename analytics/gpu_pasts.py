@@ -33,7 +33,7 @@ Claims = Mapping[int, list[Claim]]
 class Moment:
     """When is judged, over the bins of ``[from_ms, end_ms)``, and how often sources are read.
 
-    ``now_ms`` says who holds what, ``seen_ms`` up to when samples count: the same, except at the end of a hold.
+    ``now_ms`` says who holds what, ``seen_ms`` up to when samples count: 1 ms more at the end of a hold.
     """
 
     now_ms: int

@@ -20,7 +20,7 @@ from analytics.thresholds import Thresholds
 
 MINUTE_MS = 60_000
 MOST_MOMENTS = 3_000
-"""Twice what a month of 104 GPUs in 3,003 holds has (decision 149). Beyond, what was idle least is left out."""
+"""Twice those of a month of 104 GPUs in 3,003 holds (decision 149). Beyond, the least idle are left out."""
 CLAIMS_KEPT = 64
 """Instants whose holders are kept: more GPUs than that seldom fell silent at different times and stay so."""
 Row = Mapping[str, Any]

@@ -1,7 +1,7 @@
 """What is told of jobs that are over in a past: each at its own end, and each end of its own kind alone.
 
-Rows of a minute that end half a minute after the hour, GPUs of 80 GiB that draw 70 W when free. Hours from the
-beginning; what each is called, with since when, until when and what it cost, was written before the rules were.
+Rows of a minute that end with it, or half a minute later; GPUs of 80 GiB. Hours from the beginning; what each
+is called, until when and what it cost, was written before the rules were.
 
 ==========  ====================================================  ====================================
 job         what it did                                           is
@@ -56,7 +56,7 @@ TOLD = [
     ("twice", "low-saturation", 3.0, None),
 ]
 LENGTHS = {"dark": ("for 3 h,", "for 2 h 59 min,"), "lost": ("for 2 h,", "for 1 h 59 min,")}
-"""Rounded down: with rows that end at half minutes the minute in which a silence ended counts from its start."""
+"""Rounded down: where rows end at half minutes, the minute in which a silence ended is no part of it."""
 
 
 def level(job: str, at_ms: int) -> float | None:
@@ -108,7 +108,7 @@ def test_each_is_told_at_its_own_end(told: list[dict[str, Any]]) -> None:
         )
         for each in told
     ]
-    assert TOLD == sorted(seen, key=lambda each: (each[0], each[1], each[2].expected))
+    assert sorted(seen, key=lambda each: (each[0], each[1], each[2].expected)) == TOLD
 
 
 def test_a_silence_is_told_with_its_whole_length(told: list[dict[str, Any]]) -> None:
