@@ -1,5 +1,7 @@
 """What is wrong with the machine: counters that contradict, memory left behind, a GPU that is gone."""
 
+from collections.abc import Collection
+
 from analytics import text
 from analytics.findings.lost import error_of
 from analytics.findings.window import (
@@ -93,6 +95,17 @@ def unless_doubted(past: GpuPast, answer: Finding, t: Thresholds, *, is_idle: bo
     if sum(odd) <= (0.0 if is_idle else (1.0 - t.coverage_ratio) * len(odd)):
         return answer
     return Unknown(uuid=past.uuid, kinds=(answer.kind,), reason=DOUBTED)
+
+
+def of_holders(past: GpuPast, kinds: Collection[FindingKind]) -> Unknown | None:
+    """Whether a holder does anything on a GPU is not known while its counters contradict each other.
+
+    For a minute, at least: at the end of a process one bin may count its kernels and no process.
+    """
+    odd = contradictions(past, past.bins.last(bins_in(60)))
+    if not odd or not all(odd):
+        return None
+    return Unknown(uuid=past.uuid, kinds=tuple(sorted(kinds)), reason=DOUBTED)
 
 
 def zombie(past: GpuPast, t: Thresholds) -> Finding | Unknown | None:

@@ -286,6 +286,8 @@ def _is_used(held: _Held, t: Thresholds) -> bool:
     """Active within the idle window, by counters that are to be believed."""
     window = held.past.bins.last(bins_in(t.idle_window_s))
     odd = contradictions(held.past, window)
+    if all(odd):
+        return False
     if faint_work(held.past, window) is not None or any(copying(window)):
         return True
     return any(

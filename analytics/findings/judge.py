@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 from analytics.findings import faults, holding, intruders, loops, rare, saturation
 from analytics.findings.window import stale
-from analytics.model import Claim, Finding, FindingKind, GpuPast, StartingUp, Unknown, Verdict
+from analytics.model import IDLENESS, Claim, Finding, FindingKind, GpuPast, StartingUp, Unknown, Verdict
 from analytics.thresholds import Thresholds
 
 EVERY_KIND = tuple(FindingKind)
+RESTS = IDLENESS | {FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP}
+"""Where none of these can be judged on a GPU, nobody knows whether its holder does anything there."""
 
 OF_GPU: tuple[Callable[[GpuPast, Thresholds], Finding | Unknown | None], ...] = (
     faults.suspect,
@@ -46,6 +48,8 @@ def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> V
             *(rule(past, claim, now_ms, thresholds) for rule in OF_USE),
         )
         answers += [_use(past, each, thresholds) if isinstance(each, Finding) else each for each in about_use]
+    if past.claims and not any(answer.kind in RESTS for answer in answers if isinstance(answer, Finding)):
+        answers.append(faults.of_holders(past, RESTS))
     return Verdict(
         findings=tuple(answer for answer in answers if isinstance(answer, Finding)),
         unknown=_merged(past, [answer for answer in answers if isinstance(answer, Unknown)]),

@@ -10,14 +10,13 @@ from dataclasses import replace
 from itertools import groupby
 
 from analytics import text
+from analytics.findings.judge import RESTS
 from analytics.findings.lost import error_of, with_losses
 from analytics.findings.words import FREED_BY, IN_USE, by_place, gpu_names, listed
-from analytics.model import IDLENESS, Evidence, Finding, FindingKind, GpuPast, Verdict
+from analytics.model import Evidence, Finding, FindingKind, GpuPast, Verdict
 from analytics.vocabulary.findings import LOST_GPU, UNKNOWN_GPUS, WASTE_REASONS
 from collector.model import GpuUuid, JobId
 
-RESTS = IDLENESS | {FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP}
-"""Where none of these can be judged on a GPU, nobody knows whether its holder does anything there."""
 GIVES_BACK = frozenset(WASTE_REASONS) | {FindingKind.RESERVED_BY_DESIGN}
 """The kinds of which the job's end, or a scale to zero, is a remedy."""
 

@@ -94,6 +94,36 @@ def test_a_gpu_that_answers_and_cannot_be_judged_counts_as_well() -> None:
     assert "not the job" in remedy(told)
 
 
+@pytest.mark.parametrize(
+    "counters",
+    [
+        {"utilization": 1.0, "power_mw": 75_000},  # kernels without end at the power of an idle board
+        {"utilization": 1.0, "processes": 0},
+        {"utilization": 0.0, "gpu_utilization": 1.0, "busiest": 1.0},  # with no SM active
+        {"utilization": 0.0, "power_mw": 600_000},  # idle at the power of work
+    ],
+)
+def test_a_gpu_whose_counters_contradict_each_other_counts_whichever_way(counters: dict[str, Any]) -> None:
+    """An H100 of 700 W that idles at 70: in each case nothing is concluded, so the job may be at work there."""
+    doubted = idle_gpu("f", 1, bins=bins(**counters), idle_power_mw=70_000, power_limit_mw=700_000)
+    found = said(idle_gpu("f", 0), doubted)
+    told = of_kind(found, FindingKind.HELD_IDLE)
+    assert "GPU 1 of f (its counters contradict each other) is not known" in told.sentence
+    assert "not the job" in remedy(told)
+    assert {each.kind for each in found} == {FindingKind.HELD_IDLE, FindingKind.SUSPECT_COUNTERS}
+    (entry,) = judge(doubted, NOON_MS, T, TICK_MS).unknown
+    assert FindingKind.HELD_IDLE in entry.kinds, "it is in `findings --unknown`"
+
+
+def test_counters_that_were_at_odds_once_or_on_a_free_gpu_are_no_doubt() -> None:
+    once = idle_gpu(
+        "f", 1, bins=bins(utilization=then((239, 0.7), (1, 1.0)), processes=then((239, 1), (1, 0)))
+    )
+    assert "not known" not in of_kind(said(idle_gpu("f", 0), once), FindingKind.HELD_IDLE).sentence
+    free = past(bins=bins(utilization=1.0, processes=0))
+    assert judge(free, NOON_MS, T, TICK_MS).unknown == ()
+
+
 def test_a_lost_gpu_that_is_told_is_not_told_twice() -> None:
     """Silent and idle since one moment on one node: it may wait for that GPU, as before."""
     told = of_kind(
