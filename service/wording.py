@@ -174,6 +174,11 @@ def localized(sentence: str, zone: tzinfo = UTC) -> str:
     return text.localized(sentence, lambda at: moment(at, zone))
 
 
+def when_to_do(*, is_over: bool) -> str:
+    """How what helps is begun: of a finding that is over nothing is left to do but in a next run."""
+    return "Next time" if is_over else "To do"
+
+
 def in_a_spreadsheet(value: object) -> object:
     """Text that a spreadsheet would take for a formula is marked as text (CSV injection, OWASP)."""
     return as_text(value) if isinstance(value, str) else value

@@ -84,6 +84,9 @@ ROOM_BEFORE_LESS = (
     "data on the idle ones: on fewer it may run out of memory"
 )
 
+OF_THEN = frozenset({UNKNOWN_GPUS, LOST_GPU, LOST_ERROR, WORKED_BEFORE})
+"""Evidence of which what to do is of that run alone: there is nothing to look at once it is over."""
+
 MEMORY_FULL = "memory_used_peak_ratio"
 """Evidence of low saturation: the most of the GPU's memory that was taken."""
 FULL_RATIO = 0.85
@@ -96,6 +99,11 @@ NO_ROOM = (
 )
 
 
+GIVE_IDLE = "give back its idle GPUs alone, not the job"
+SCALE_NONE = "scale none of it to zero"
+"""What to do with a job until it is known what it does on the rest of its GPUs; the other ones are in use."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindWords:
     """One kind. ``like`` is the state of a GPU that it resembles, whose colour it bears.
@@ -103,7 +111,8 @@ class KindWords:
     ``is_waste``: hours on its GPUs may be wasted; else it is a fault, or a stranger's doing. ``is_of_job``:
     one finding a job, at the first of its GPUs. ``beyond`` says why no rule of ``packaging/prometheus``
     stands for it; empty where one does. ``remedies`` are other ones for jobs of some kinds, ``unshared`` for
-    those whose memory leaves no room for a share (``""``: where no kind of job is named).
+    those whose memory leaves no room for a share (``""``: where no kind of job is named). ``until_known``
+    is what to do while some of the job's GPUs are not known; empty where the remedy ends and scales nothing.
     """
 
     title: str
@@ -115,6 +124,7 @@ class KindWords:
     beyond: str = ""
     remedies: Mapping[str, str] = field(default_factory=dict)
     unshared: Mapping[str, str] = field(default_factory=dict)
+    until_known: str = GIVE_IDLE
 
     def remedy_for(self, job_kind: str | None, evidence: object = None) -> str:
         """What to do about a job of this kind (``JobKind``, ``None``: not known).
@@ -122,8 +132,8 @@ class KindWords:
         ``evidence`` is that of the finding, as it is kept: JSON text, or the mapping in it.
         """
         told = json.loads(evidence) if isinstance(evidence, str) else evidence
-        if isinstance(told, Mapping) and told.get(UNKNOWN_GPUS) is not None:
-            return unknown_remedy(told[UNKNOWN_GPUS])
+        if isinstance(told, Mapping) and told.get(UNKNOWN_GPUS) is not None and self.until_known:
+            return self.unknown_remedy(told[UNKNOWN_GPUS])
         if isinstance(told, Mapping) and told.get(LOST_GPU) is not None:
             return lost_remedy(str(told[LOST_GPU]), told.get(LOST_ERROR))
         if isinstance(told, Mapping) and told.get(WORKED_BEFORE):
@@ -137,6 +147,17 @@ class KindWords:
             if unshared is not None:
                 return unshared
         return self.remedies.get(job_kind or "", self.remedy)
+
+    def next_time(self, job_kind: str | None, evidence: object = None) -> str:
+        """What to do in a next run, of a finding that is over: nothing of its own GPUs' state then."""
+        told = json.loads(evidence) if isinstance(evidence, str) else evidence
+        kept = {key: told[key] for key in told if key not in OF_THEN} if isinstance(told, Mapping) else None
+        return self.remedy_for(job_kind, kept)
+
+    def unknown_remedy(self, gpus: object) -> str:
+        """What to do about a job of which nobody knows what it does on ``gpus``, of whatever kind it is."""
+        first = f"first find out what it does on {gpus}"
+        return f"{first}; until then {self.until_known}, or keep it with `fallow keep JOB`"
 
 
 KINDS: Mapping[FindingKind, KindWords] = {
@@ -168,6 +189,7 @@ KINDS: Mapping[FindingKind, KindWords] = {
         title="Not started yet",
         says="a job holds the GPU and has not computed on it since it was given; nobody is accused yet",
         remedy="look at its log: it may be downloading, or wait for data or for another machine",
+        until_known="",
         like=GpuState.FREE,
         beyond="it may be preparing",
     ),
@@ -182,6 +204,7 @@ KINDS: Mapping[FindingKind, KindWords] = {
         title="Crash loop",
         says="a job's processes die and are started again and again, and none computes for long",
         remedy="read why the first one died; fewer restarts (`--restarts`) would give the GPU back",
+        until_known="end none of it",
         like=GpuState.HELD_IDLE,
     ),
     FindingKind.RARELY_USED: KindWords(
@@ -193,6 +216,7 @@ KINDS: Mapping[FindingKind, KindWords] = {
             "": "scale to zero between requests, or hold it at fixed hours only: its memory leaves no room "
             "for others",
         },
+        until_known=SCALE_NONE,
         like=GpuState.LOW_SATURATION,
     ),
     FindingKind.LOW_SATURATION: KindWords(
@@ -213,6 +237,7 @@ KINDS: Mapping[FindingKind, KindWords] = {
         says="a server keeps most of the memory for a cache, as it was told to, and serves little",
         remedy="lower the server's own limit (vLLM `--gpu-memory-utilization`), after which a share of a GPU "
         "may do, or scale it to zero",
+        until_known=SCALE_NONE,
         like=GpuState.MODERATE,
     ),
     FindingKind.SUSPECT_COUNTERS: KindWords(
@@ -274,14 +299,6 @@ KINDS: Mapping[FindingKind, KindWords] = {
         beyond="it is a suspicion, which its owner alone can look into",
     ),
 }
-
-
-def unknown_remedy(gpus: object) -> str:
-    """What to do about a job of any kind that rests in part, where on ``gpus`` nobody knows what it does."""
-    return (
-        f"first find out what it does on {gpus}; until then give back its idle GPUs alone, not the job, or "
-        "keep it with `fallow keep JOB`"
-    )
 
 
 def lost_remedy(gpu: str, error: object) -> str:

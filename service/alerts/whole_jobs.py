@@ -14,7 +14,8 @@ from advisor.policies.phrases import job_name
 from advisor.state.model import ActionClass, Job
 from analytics import text
 from analytics.model import Evidence, Finding, FindingKind
-from analytics.vocabulary.findings import LOOK_BEFORE_LESS, UNKNOWN_GPUS, WORKED_BEFORE, unknown_remedy
+from analytics.vocabulary.findings import KINDS as FINDINGS
+from analytics.vocabulary.findings import LOOK_BEFORE_LESS, UNKNOWN_GPUS, WORKED_BEFORE
 from collector.model import JobId
 from service.alerts.facts import Facts
 from service.alerts.idle import ended
@@ -179,8 +180,9 @@ def _condition(facts: Facts, kind: AlertKind, job: Job, findings: list[Finding])
 def _next(words: _Words, finding: Finding, job: JobId) -> str:
     """What comes next; where a job may be at work, or may need its idle GPUs, to look first."""
     evidence = {each.name: each.value for each in finding.evidence}
-    if evidence.get(UNKNOWN_GPUS):
-        look = unknown_remedy(evidence[UNKNOWN_GPUS]).replace("JOB", shlex.quote(job))
+    about = FINDINGS[finding.kind]
+    if evidence.get(UNKNOWN_GPUS) and about.until_known:
+        look = about.unknown_remedy(evidence[UNKNOWN_GPUS]).replace("JOB", shlex.quote(job))
     elif evidence.get(WORKED_BEFORE):
         look = LOOK_BEFORE_LESS
     else:

@@ -129,7 +129,9 @@ def run_findings(flags: argparse.Namespace) -> int:
     for group in groups:
         screen.print(_draw(group, now))
     shown = [part[0] for group in groups for part in _parts(group)]
-    for line in what_to_do({str(row["kind"]) for row in shown if _own_remedy(row) is None}):
+    general = [row for row in shown if _own_remedy(row) is None]
+    now_open = {str(row["kind"]) for row in general if row["closed_at"] is None}
+    for line in what_to_do({str(row["kind"]) for row in general}, now_open):
         screen.print(line, style="bright_black")
     screen.print(not_judged(unjudged), style="bright_black")
     return 0
@@ -143,9 +145,17 @@ def _window(flags: argparse.Namespace) -> tuple[datetime, datetime]:
     return start, end if typed <= end else end + timedelta(minutes=1)
 
 
-def what_to_do(kinds: set[str]) -> list[str]:
-    """A line for each of these kinds, in the order of their list: what it means and what to do about it."""
-    return [f"{kind}: {about.says}. To do: {about.remedy}" for kind, about in KINDS.items() if kind in kinds]
+def what_to_do(kinds: set[str], now_open: set[str]) -> list[str]:
+    """A line for each of these kinds, in the order of their list: what it means and what to do about it.
+
+    What is over, as all of a job's kind that is not ``now_open``, leaves something to do in a next run alone.
+    """
+    over = {kind for kind, about in KINDS.items() if about.is_waste and kind not in now_open}
+    return [
+        f"{kind}: {about.says}. {wording.when_to_do(is_over=kind in over)}: {about.remedy}"
+        for kind, about in KINDS.items()
+        if kind in kinds
+    ]
 
 
 def not_judged(rows: "list[UnjudgedRow] | None") -> str:
@@ -275,7 +285,8 @@ def _sentence(part: "list[FindingsRow]") -> str:
     row, *more = part
     same = others([place(each) for each in more if each["uuid"] != row["uuid"]])
     remedy = _own_remedy(row)
-    to_do = "" if remedy is None else f" To do: {words.localized(remedy)}."
+    when = wording.when_to_do(is_over=row["closed_at"] is not None)  # no fault of a machine has its own
+    to_do = "" if remedy is None else f" {when}: {words.localized(remedy)}."
     return f"{words.localized(row['sentence'])}{f' {same}' if same else ''}{to_do}"
 
 
@@ -284,5 +295,6 @@ def _own_remedy(row: "FindingsRow") -> str | None:
     about = words_of_kind(row["kind"])
     if about is None:
         return None
-    remedy = about.remedy_for(None, row.get("evidence"))
+    told = about.remedy_for if row["closed_at"] is None else about.next_time
+    remedy = told(None, row.get("evidence"))
     return None if remedy == about.remedy_for(None) else remedy

@@ -104,7 +104,7 @@ def test_a_gpu_that_answers_and_cannot_be_judged_counts_as_well() -> None:
     ],
 )
 def test_a_gpu_whose_counters_contradict_each_other_counts_whichever_way(counters: dict[str, Any]) -> None:
-    """An H100 of 700 W that idles at 70: in each case nothing is concluded, so the job may be at work there."""
+    """An H100 of 700 W that idles at 70: nothing is concluded, so the job may be at work there."""
     doubted = idle_gpu("f", 1, bins=bins(**counters), idle_power_mw=70_000, power_limit_mw=700_000)
     found = said(idle_gpu("f", 0), doubted)
     told = of_kind(found, FindingKind.HELD_IDLE)
@@ -180,3 +180,46 @@ def test_the_doubt_stands_before_what_would_do() -> None:
     told = of_kind(said(used, silent_gpu("e", 0, QUIET_MIN)), FindingKind.RARELY_USED).sentence
     doubt, remedy_at = told.index("is not known: the job may be at work."), told.index("It is in use, and")
     assert doubt < remedy_at and told.endswith("would do.")
+
+
+PARTLY = {"unknown_gpus": "GPU 1 of n (never measured)"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "until"),
+    [
+        (FindingKind.HELD_IDLE, "give back its idle GPUs alone, not the job"),
+        (FindingKind.ALLOCATED_EMPTY, "give back its idle GPUs alone, not the job"),
+        (FindingKind.SLEEPING_BATCH, "give back its idle GPUs alone, not the job"),
+        (FindingKind.USES_PART, "give back its idle GPUs alone, not the job"),
+        (
+            FindingKind.CRASH_LOOP,
+            "end none of it",
+        ),  # its processes start again and again: it has no idle ones
+        (FindingKind.RARELY_USED, "scale none of it to zero"),  # it is in use
+        (FindingKind.RESERVED_BY_DESIGN, "scale none of it to zero"),
+    ],
+)
+def test_idle_gpus_are_given_back_by_those_who_have_some(kind: FindingKind, until: str) -> None:
+    words = words_of_kind(kind)
+    assert words is not None
+    assert words.remedy_for("inference", PARTLY) == (
+        f"first find out what it does on GPU 1 of n (never measured); until then {until}, or keep it with "
+        "`fallow keep JOB`"
+    )
+
+
+def test_a_job_that_may_be_preparing_is_asked_for_no_gpu() -> None:
+    words = words_of_kind(FindingKind.NOT_STARTED)
+    assert words is not None
+    assert words.remedy_for("batch", PARTLY).startswith("look at its log: it may be downloading")
+
+
+def test_of_what_is_over_nothing_is_to_be_looked_at_on_its_gpus() -> None:
+    idle, part = words_of_kind(FindingKind.HELD_IDLE), words_of_kind(FindingKind.USES_PART)
+    assert idle is not None and part is not None
+    assert idle.next_time("batch", PARTLY) == idle.remedy_for("batch")
+    assert idle.next_time("batch", {"lost_gpu": "GPU 1 of n", "lost_gpu_error": "XID 79"}).startswith("end")
+    assert part.next_time("batch", '{"idle_gpus_worked": true}').startswith("ask for as many GPUs")
+    memory = '{"idle_gpus_memory_bytes": 20000000000, "idle_gpus_worked": true}'
+    assert part.next_time("batch", memory).startswith("have it use all of its GPUs")

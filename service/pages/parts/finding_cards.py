@@ -50,8 +50,12 @@ def finding_box(scene: PageContext, group: "Sequence[FindingsTuple]") -> None:
                 for part in parts(group):
                     if words := words_of_kind(part[0].kind):
                         st.markdown(f"**{words.title}:** {spoken(words.says)}.")
-                        remedy = words.remedy_for(_job_kind(group[0]), part[0].evidence)
-                        st.markdown(f"**To do:** {spoken(wording.localized(remedy, scene.zone))}.")
+                        # what ails a machine is its operator's to mend, also later
+                        is_over = words.is_waste and not text.missing(part[0].closed_at)
+                        remedy_of = words.next_time if is_over else words.remedy_for
+                        remedy = remedy_of(_job_kind(group[0]), part[0].evidence)
+                        when = wording.when_to_do(is_over=is_over)
+                        st.markdown(f"**{when}:** {spoken(wording.localized(remedy, scene.zone))}.")
                     for what, much in told(part[0].evidence):
                         st.markdown(f"{plain(what)}: **{plain(much)}**")
             if text.missing(row.closed_at) and not text.missing(row.job) and is_own_doing(str(row.kind)):
