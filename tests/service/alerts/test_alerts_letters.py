@@ -242,7 +242,7 @@ def change(of: Condition = IDLE, turn: Turn = Turn.OPENED, *, word: bool = True,
 
 
 def sent(of: Change, config: AlertsConfig = OPS, **more: Any) -> list[AlertMessage]:
-    given = {"known": (), "lately": {}, **more}
+    given = {"recipients": (), "lately": {}, **more}
     return list(letters_of(of, NOW_MS, (config, REACHED), **given))
 
 
@@ -252,7 +252,7 @@ def test_a_change_that_is_worth_no_word_makes_no_letter() -> None:
 
 def test_what_is_over_is_told_to_those_who_were_told_of_it() -> None:
     known = (Receiver.of("user:ann"), Receiver.of("to:old"))
-    over = sent(change(turn=Turn.CLOSED, closed_ms=NOW_MS, because="it works again"), known=known)
+    over = sent(change(turn=Turn.CLOSED, closed_ms=NOW_MS, because="it works again"), recipients=known)
     assert [letter.receiver.id for letter in over] == ["user:ann", "to:old"]
     assert over[0].title.startswith("Over: ") and over[0].text.startswith("This is over: it works again.")
 
@@ -277,7 +277,7 @@ def test_no_receiver_gets_more_in_any_hour_than_its_bound_and_nothing_is_lost(
         now_ms += minutes * 60_000
         for _ in range(changes):
             lately = sum(now_ms - at_ms < HOUR_MS for at_ms in alone)
-            given = {"known": (), "lately": {"to:ops": lately}}
+            given = {"recipients": (), "lately": {"to:ops": lately}}
             (letter,) = letters_of(change(condition("gpu-fault:x")), now_ms, (config, DELIVERY), **given)
             made += 1
             kept += letter.gathered
