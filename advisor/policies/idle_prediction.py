@@ -35,8 +35,8 @@ class IdlePrediction:
     """What is expected of a stretch: seconds of ``horizon_s``, and how much that rests on.
 
     ``low_s`` and ``high_s`` enclose four of five of the stretches it rests on; ``of`` names them, and
-    ``people`` is how many persons' they are. ``counts_as`` is how many stretches of one weight say as much
-    (Kish 1965).
+    ``people`` is how many persons' they are, ``some_unnamed`` whether of some nobody knows whose.
+    ``counts_as`` is how many stretches of one weight say as much (Kish 1965).
     """
 
     expected_s: float
@@ -46,6 +46,7 @@ class IdlePrediction:
     stretches: int
     of: str
     people: int
+    some_unnamed: bool
     counts_as: float
 
 
@@ -117,7 +118,8 @@ def _expected(
         horizon_s=horizon_s,
         stretches=len(group),
         of=name,
-        people=len({each.user for each, _ in group}),
+        people=len({each.user for each, _ in group if each.user is not None}),
+        some_unnamed=any(each.user is None for each, _ in group),
         counts_as=sum(weight for _, weight in group) ** 2 / sum(weight**2 for _, weight in group),
     )
 

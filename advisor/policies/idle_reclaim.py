@@ -146,9 +146,17 @@ def _why(job: Job, idle: str, prediction: IdlePrediction | None, observed: Obser
         first = f"{first} {PROTECTED[0].upper()}{PROTECTED[1:]}."
     if prediction is None:
         return f"{first} Too few such times were recorded to say how long they go on."
-    whose = "one person" if prediction.people == 1 else f"{prediction.people} people"
-    like = f"{prediction.stretches} idle times of {prediction.of}, of {whose}, that lasted this long"
+    whose = f"{prediction.stretches} idle times of {prediction.of}, of {_people(prediction)},"
+    like = f"{whose} that lasted this long"
     return f"{first} Of {like}, {_band(prediction)}."
+
+
+def _people(prediction: IdlePrediction) -> str:
+    """Whose the idle times are; jobs whose owners nobody knows are not one person's."""
+    if not prediction.people:
+        return "unknown owners"
+    named = "one person" if prediction.people == 1 else f"{prediction.people} people"
+    return f"{named} and unknown owners" if prediction.some_unnamed else named
 
 
 def _band(prediction: IdlePrediction) -> str:

@@ -12,7 +12,7 @@ from advisor.planner.limits import PlannerConfig
 from advisor.planner.observed import IdleStretch
 from advisor.policies.idle_escalation import Rung, clock_s
 from advisor.whatif.idle_times import given_back_after
-from collector.model import JobKind
+from collector.model import JobId, JobKind
 
 DAY_MS = 86_400_000
 LEAST_TIMES, LEAST_DAYS = 3, 2
@@ -30,7 +30,8 @@ class Recurring:
     Only idle times after which the job did not work again, as far as the window tells, give anything back: of
     others a limit would have ended work to come. ``ended_jobs`` are the jobs that it would have ended so, and
     ``ended_gpu_hours`` what of their idle times lies past it.
-    ``user`` is ``None`` for all jobs of which no person is named. ``days`` are UTC days on which one began.
+    Jobs of which no person is named are nobody's habit together: each stands for itself, and ``job`` names it
+    where ``user`` is ``None``. ``days`` are UTC days on which one began.
     ``idle_gpu_hours`` are those of the times themselves, in which all GPUs of a job did nothing.
     """
 
@@ -44,6 +45,7 @@ class Recurring:
     gives_back_gpu_hours: float
     ended_jobs: int = 0
     ended_gpu_hours: float = 0.0
+    job: JobId | None = None
 
 
 def recurring(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[Recurring, ...]:
@@ -53,11 +55,13 @@ def recurring(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[R
     nobody who knows the ladder; hours are counted as ``fallow whatif`` counts them. Servers have no limit:
     what waits for a caller scales to zero.
     """
-    groups: defaultdict[tuple[str | None, JobKind | None], list[IdleStretch]] = defaultdict(list)
+    groups: defaultdict[tuple[str | None, JobId | None, JobKind | None], list[IdleStretch]]
+    groups = defaultdict(list)
     for each in stretches:
         if each.kind is not JobKind.INFERENCE and each.length_s >= each.found_s:
-            groups[each.user, each.kind].append(each)
-    result = [_of(user, kind, each, rules) for (user, kind), each in groups.items()]
+            # two jobs whose owners nobody knows may be two people's
+            groups[each.user, each.job if each.user is None else None, each.kind].append(each)
+    result = [_of(user, job, kind, each, rules) for (user, job, kind), each in groups.items()]
     worth = [
         each
         for each in result
@@ -68,18 +72,24 @@ def recurring(stretches: Sequence[IdleStretch], rules: PlannerConfig) -> tuple[R
     return tuple(sorted(worth, key=_rank))
 
 
-def _rank(habit: Recurring) -> tuple[float, float, str, str]:
-    return -habit.gives_back_gpu_hours, -habit.ended_gpu_hours, habit.user or "", habit.kind or ""
+def _rank(habit: Recurring) -> tuple[float, float, str, str, str]:
+    whose = (habit.user or "", habit.job or "", habit.kind or "")
+    return -habit.gives_back_gpu_hours, -habit.ended_gpu_hours, *whose
 
 
 def _of(
-    user: str | None, kind: JobKind | None, stretches: Sequence[IdleStretch], rules: PlannerConfig
+    user: str | None,
+    job: JobId | None,
+    kind: JobKind | None,
+    stretches: Sequence[IdleStretch],
+    rules: PlannerConfig,
 ) -> Recurring:
     limit_s = float(clock_s(Rung.REQUEUE, kind, rules))
     ended = [each for each in stretches if each.worked_after and each.length_s > limit_s]
     unused = [each for each in stretches if not each.worked_after]
     return Recurring(
         user=user,
+        job=job,
         kind=kind,
         times=len(stretches),
         days=len({each.from_ms // DAY_MS for each in stretches}),

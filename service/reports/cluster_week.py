@@ -37,7 +37,7 @@ PROJECT_COLUMNS = (
     *HELD_COLUMNS,
 )
 HABIT_COLUMNS = (
-    Column(key="user", title="Whose"),
+    Column(key="user", title="Whose, or which job"),
     Column(key="kind", title="Kind"),
     Column(key="times", title="Times", measure=Measure.COUNT),
     Column(key="days", title="Days", measure=Measure.COUNT),
@@ -136,7 +136,7 @@ def _recurs(source: Source) -> Section:
     rows = [
         {
             **each,
-            "user": each["user"] or "unknown",
+            "user": each["user"] or f"unknown: {each['job']}",
             "kind": each["kind"] or "unknown",
             "limit_h": each["limit_s"] / 3600,
         }
@@ -145,7 +145,8 @@ def _recurs(source: Source) -> Section:
     return Section(
         heading="What recurs",
         sentences=(
-            "Idle times of one person's that came three times or more on two days or more; a limit is on the "
+            "Idle times of one person's, or of one job of an unknown owner, that came three times or more on "
+            "two days or more; a limit is on the "
             "idle time after which a job goes back to its queue. What it would have given back is of times "
             "after which the job did not work again. They overlap with what advice would have given back.",
         ),

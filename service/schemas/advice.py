@@ -44,12 +44,15 @@ AbstainRow = TypedDict(
 class HabitRow(TypedDict):
     """A person's idle times of one kind of job, and what a limit of ``limit_s`` gives back.
 
+    Where nobody knows whose a job is (``user`` is ``None``), they are of that ``job`` alone.
+
     ``ended_jobs`` worked again after an idle time longer than the limit, which would have ended them;
     ``ended_gpu_hours`` of these times lie past it, and are in no gain.
     ``user`` and ``kind`` are ``None`` where they are not known.
     """
 
     user: str | None
+    job: str | None
     kind: str | None
     times: int
     days: int

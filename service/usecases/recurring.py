@@ -48,6 +48,7 @@ def recurred(client: "Client", start: datetime, end: datetime) -> Recurred:
         habits=tuple(
             HabitRow(
                 user=each.user,
+                job=each.job,
                 kind=None if each.kind is None else each.kind.value,
                 times=each.times,
                 days=each.days,
@@ -66,14 +67,14 @@ def recurred(client: "Client", start: datetime, end: datetime) -> Recurred:
 def told(habit: HabitRow) -> str:
     """One habit in a sentence: whose, how much, how often, and what a limit gives back."""
     what, user = _kind(habit), habit["user"]
-    return _habit_sentence(
-        f"{what.capitalize()} of unknown owners" if user is None else f"{user}'s {what}", habit
-    )
+    if user is None:
+        return _habit_sentence(f"{habit['job']}, nobody knows whose, was", habit)
+    return _habit_sentence(f"{user}'s {what} were", habit)
 
 
 def told_to_owner(habit: HabitRow) -> str:
     """The same to the face of whose it is."""
-    return _habit_sentence(f"Your {_kind(habit)}", habit)
+    return _habit_sentence(f"Your {_kind(habit)} were", habit)
 
 
 def _kind(habit: HabitRow) -> str:
@@ -81,10 +82,10 @@ def _kind(habit: HabitRow) -> str:
     return "jobs of unknown kind" if kind is None else KINDS.get(str(kind), f"{kind} jobs")
 
 
-def _habit_sentence(whose: str, habit: HabitRow) -> str:
+def _habit_sentence(who_was: str, habit: HabitRow) -> str:
     days = "one day" if habit["days"] == 1 else f"{habit['days']} days"
     return (
-        f"{whose} were idle {habit['times']} times on {days}, {text.gpu_hours(habit['idle_gpu_hours'])} in "
+        f"{who_was} idle {habit['times']} times on {days}, {text.gpu_hours(habit['idle_gpu_hours'])} in "
         f"all; a limit of {text.length(habit['limit_s'])} idle would have {_limited(habit)}."
     )
 

@@ -432,7 +432,8 @@ def test_a_habit_is_told_with_its_hours_and_what_a_limit_gives_back() -> None:
         "idle would have ended 2 jobs that worked again later: what lies past it, 84.0, is no gain."
     )
     assert told(habit | limit | {"kind": None}).startswith("ana's jobs of unknown kind were idle 7 times")
-    assert told(habit | limit | {"user": None}).startswith("Terminals and notebooks of unknown owners were")
+    nobodys = {"user": None, "job": "pod:lab/notebook"}
+    assert told(habit | limit | nobodys).startswith("pod:lab/notebook, nobody knows whose, was idle 7 times")
     assert told_to_owner(habit | limit).startswith("Your terminals and notebooks were idle 7 times")
 
 

@@ -107,3 +107,14 @@ def test_only_times_that_lasted_as_long_are_asked() -> None:
 
 def test_times_that_all_still_last_say_nothing_of_an_end() -> None:
     assert foresee(quiet(), 3600, [from_hour(12, 300, open=True) for _ in range(50)]) is None
+
+
+def test_jobs_that_nobody_knows_whose_they_are_are_not_one_persons() -> None:
+    """Of four like times one is ann's, and of three nobody knows whose: one person, and not two."""
+    unnamed = [replace(from_hour(12, 100 + each), user=None) for each in range(FEW)]
+    mixed = foresee(quiet(), 3600, [*unnamed, from_hour(12, 130, user="ann")])
+    assert mixed is not None
+    assert (mixed.people, mixed.some_unnamed) == (1, True)
+    alone = foresee(quiet(), 3600, unnamed)
+    assert alone is not None
+    assert (alone.people, alone.some_unnamed) == (0, True)

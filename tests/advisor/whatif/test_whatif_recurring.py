@@ -96,11 +96,22 @@ def test_what_does_not_recur_or_is_small_has_no_limit(stretches: list[IdleStretc
     assert recurring(stretches, RULES) == ()
 
 
+def test_jobs_that_nobody_knows_whose_they_are_are_no_persons_habit_together() -> None:
+    """Three jobs without an owner, once each, may be three people's; one of them three times is its own."""
+    once = [night(day, user=None) for day in range(3)]
+    assert recurring(once, RULES) == ()
+    again = [night(day, user=None, job=ONE) for day in range(3)]
+    (found,) = recurring([*once, *again], RULES)
+    # 3 * 11 * 2 = 66; past a limit of 4 h 3 * 7 * 2 = 42
+    assert (found.user, found.job, found.times, found.jobs) == (None, ONE, 3, 1)
+    assert (found.idle_gpu_hours, found.gives_back_gpu_hours) == (pytest.approx(66), pytest.approx(42))
+
+
 def test_each_person_and_kind_is_told_apart_the_largest_first() -> None:
     stretches = [night(day) for day in range(3)]
     stretches += [night(day, user="bo", gpus=8.0) for day in range(3)]
     stretches += [night(day, user="bo", kind=JobKind.BATCH) for day in range(3)]
-    stretches += [night(day, user=None) for day in range(4)]
+    stretches += [night(day, user=None, job=ONE) for day in range(4)]
     found = [(each.user, each.kind) for each in recurring(stretches, RULES)]
     assert found == [
         ("bo", JobKind.INTERACTIVE),  # 3 * 7 * 8 = 168
