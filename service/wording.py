@@ -47,7 +47,7 @@ def activity(utilization: float | None, engines: float | None) -> float | None:
     return max(ratios, default=None)
 
 
-AT_MOST = "≤"
+AT_MOST, AT_LEAST = "≤", "≥"
 LEAST_BOUND_HOURS = 0.05
 """Fewer GPU-hours show as 0.0."""
 

@@ -146,7 +146,7 @@ def _figures(head: Headline) -> None:
             ),
             Figure(
                 label="Lay fallow",
-                much=f"{'≥' if wording.is_bound(head.bound_used_gpu_hours) else ''}"
+                much=f"{wording.AT_LEAST if wording.is_bound(head.bound_used_gpu_hours) else ''}"
                 f"{text.gpu_hours(head.fallow_gpu_hours)}",
                 told="Allocated and not used, as far as it was measured: the area between the curves.",
             ),

@@ -3,7 +3,7 @@
 from datetime import datetime, tzinfo
 
 from analytics import text
-from service import energy
+from service import energy, wording
 from service.reports.accounted import accounted_rows, accounted_section
 from service.reports.model import Column, Figure, Measure, Report, ReportKind, Section, Table
 from service.reports.sections import currency_of, energy_figures, notes_on_use, opening_of, wastes_section
@@ -15,7 +15,7 @@ COLUMNS = (
     Column(key="user_name", title="Who"),
     Column(key="jobs", title="Jobs", measure=Measure.COUNT),
     Column(key="gpu_hours", title="Held", measure=Measure.HOURS),
-    Column(key="used_gpu_hours", title="Used", measure=Measure.HOURS),
+    Column(key="used_gpu_hours", title="Used", measure=Measure.HOURS, bound="bound_used_gpu_hours"),
     Column(key="wasted_gpu_hours", title="Wasted", measure=Measure.HOURS),
     Column(key="energy_kwh", title="Energy", measure=Measure.ENERGY),
     Column(key="wasted_energy_kwh", title="Energy wasted", measure=Measure.ENERGY),
@@ -37,7 +37,7 @@ def chargeback(source: Source, zone: tzinfo, now: datetime) -> Report:
     jobs = source.rows("jobs")
     empty = "Nobody held a GPU in this time."
     is_measured = bool(rows) or not accounted_rows(source, "user")
-    most = "at most " if any_upper_bound(jobs) else ""
+    most, mark = ("at most ", wording.AT_MOST) if any_upper_bound(jobs) else ("", "")
     return Report(
         kind=ReportKind.CHARGEBACK,
         title="GPU-hours and their price",
@@ -57,9 +57,7 @@ def chargeback(source: Source, zone: tzinfo, now: datetime) -> Report:
             Figure(
                 key="gpu_hours", label="Held", value=gpu_hours if is_measured else None, measure=Measure.HOURS
             ),
-            Figure(
-                key="used_gpu_hours", label="Used", value=used if is_measured else None, measure=Measure.HOURS
-            ),
+            _used(used if is_measured else None, mark),
             *(energy_figures(energy.used(rows), energy.wasted(rows)) if is_measured else ()),
             Figure(key="cost", label="Price", value=cost, measure=Measure.MONEY),
         ),
@@ -82,3 +80,7 @@ def chargeback(source: Source, zone: tzinfo, now: datetime) -> Report:
             *notes_on_use(jobs),
         ),
     )
+
+
+def _used(hours: float | None, mark: str) -> Figure:
+    return Figure(key="used_gpu_hours", label="Used", value=hours, measure=Measure.HOURS, mark=mark)

@@ -55,22 +55,31 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One number at the head of a report; ``key`` names it in JSON, with its unit."""
+    """One number at the head of a report; ``key`` names it in JSON, with its unit.
+
+    ``mark`` stands before it where it is a bound (``service.wording.AT_MOST``, ``AT_LEAST``).
+    """
 
     key: str
     label: str
     value: float | None
     measure: Measure
     help: str = ""
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table; ``key`` is its name in JSON and CSV, with its unit."""
+    """A column of a table; ``key`` is its name in JSON and CSV, with its unit.
+
+    ``bound`` is the key of how many GPU-hours of a row's use rest on GPU utilization alone: from
+    ``service.wording.LEAST_BOUND_HOURS`` on the cell is an upper bound, and is written as one.
+    """
 
     key: str
     title: str
     measure: Measure = Measure.TEXT
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,14 +82,26 @@ def my_week(source: Source, zone: tzinfo, now: datetime) -> Report:
 def _figures(holdings: Held) -> tuple[Figure, ...]:
     return (
         Figure(key="held_gpu_hours", label="Held", value=holdings.held_gpu_hours, measure=Measure.HOURS),
-        Figure(key="used_gpu_hours", label="Used", value=holdings.used_gpu_hours, measure=Measure.HOURS),
+        Figure(
+            key="used_gpu_hours",
+            label="Used",
+            value=holdings.used_gpu_hours,
+            measure=Measure.HOURS,
+            mark=holdings.mark,
+        ),
         Figure(
             key="wasted_gpu_hours",
             label="Did nothing",
             value=holdings.wasted_gpu_hours,
             measure=Measure.HOURS,
         ),
-        Figure(key="utilization_ratio", label=USED, value=holdings.utilization_ratio, measure=Measure.RATIO),
+        Figure(
+            key="utilization_ratio",
+            label=USED,
+            value=holdings.utilization_ratio,
+            measure=Measure.RATIO,
+            mark=holdings.mark,
+        ),
         *energy_figures(holdings.energy, holdings.wasted_energy),
         Figure(
             key="measured_ratio",

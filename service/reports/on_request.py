@@ -26,7 +26,7 @@ from service.reports.model import (
     Span,
     Table,
 )
-from service.reports.values import period, written
+from service.reports.values import figure_text, mark_of, marked, period, written
 
 if TYPE_CHECKING:
     from service.client.queries import Client
@@ -42,8 +42,11 @@ __all__ = [
     "ReportKind",
     "Section",
     "Table",
+    "figure_text",
     "kinds",
     "made",
+    "mark_of",
+    "marked",
     "papers",
     "period",
     "read_paper",

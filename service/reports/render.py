@@ -8,7 +8,6 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,8 +18,8 @@ from service import wording
 from service.errors import FallowError
 from service.printable import on_a_line, unlinked
 from service.reports import charts
-from service.reports.model import Chart, Column, Format, Measure, Report, Table
-from service.reports.values import day, period, written
+from service.reports.model import Chart, Format, Measure, Report, Table
+from service.reports.values import cell_text, day, figure_text, period, written
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 
 OURS = Path(__file__).parent / "templates"
 NUMBERS = frozenset(Measure) - {Measure.TEXT}
+BOUNDS = {wording.AT_MOST: "at most", wording.AT_LEAST: "at least"}
+"""How a figure's mark is written where a program reads it."""
 
 
 class Pictures(StrEnum):
@@ -79,6 +80,11 @@ def plain(report: Report) -> dict[str, object]:
         "made_at": report.made_at.isoformat(),
         "currency": report.currency,
         "figures": {figure.key: _bare(figure.value) for figure in report.figures},
+        "bounds": {
+            figure.key: BOUNDS[figure.mark]
+            for figure in report.figures
+            if figure.mark and figure.value is not None
+        },
         "tables": {table.name: _records(table) for table in report.tables},
         "charts": {s.chart.name: s.chart.says for s in report.sections if s.chart is not None},
         "advice": [
@@ -102,7 +108,7 @@ def _csv(report: Report) -> str:
         return ""
     table = report.tables[0]
     out = io.StringIO()
-    lines = csv.DictWriter(out, [column.key for column in table.columns], lineterminator="\n")
+    lines = csv.DictWriter(out, _keys(table), lineterminator="\n")
     lines.writeheader()
     lines.writerows(
         {key: wording.in_a_spreadsheet(value) for key, value in record.items()} for record in _records(table)
@@ -119,6 +125,8 @@ def _templated(name: str, report: Report, style: Style, drawings: charts.Drawing
     template_environment = environment(style.templates, OURS, html=name.endswith(".html.j2"))
     template_environment.filters |= {
         "written": lambda value, measure: written(value, measure, report.currency),
+        "figure": lambda figure: figure_text(figure, report.currency),
+        "of_row": lambda column, row: cell_text(row, column, report.currency),
         "day": lambda at: day(at, report.zone),
         "told": lambda sentence: wording.localized(sentence, report.zone),
         "cell": lambda text: Markup(_as_typed(text)),  # what it made visible is not made so once more
@@ -163,11 +171,13 @@ def _as_typed(text: str) -> str:
 
 
 def _records(table: Table) -> list[dict[str, object]]:
-    return [{column.key: _cell(row, column) for column in table.columns} for row in table.rows]
+    return [{key: _bare(row.get(key)) for key in _keys(table)} for row in table.rows]
 
 
-def _cell(row: Mapping[str, object], column: Column) -> object:
-    return _bare(row.get(column.key))
+def _keys(table: Table) -> list[str]:
+    """What a program reads of a row: the columns' keys, and at the end of how many hours they are bounds."""
+    bounds = [column.bound for column in table.columns if column.bound]
+    return list(dict.fromkeys([*(column.key for column in table.columns), *bounds]))
 
 
 def _bare(value: object) -> object:

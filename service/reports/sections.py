@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from service.schemas.rows import JobsRow, LedgerByStateTuple
 
     class ReportedJob(JobsRow):
-        """A job as tables show it: what to call it, its verdict, and what was found."""
+        """A job as tables show it: its name, its verdict, what was found, how far its use is a bound."""
 
         name: str
+        bound_used_gpu_hours: float | None
         verdict: str | None
         kinds: str | None
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         meaning: str
         gpu_hours: float
         share_ratio: float | None
+        bound_gpu_hours: float | None
         energy_kwh: float | None
         cost: float | None
 
@@ -54,16 +56,16 @@ NONE_GOOD = "No job of a GPU-hour or more used a quarter of what it held."
 STATE_COLUMNS = (
     Column(key="state", title="State"),
     Column(key="meaning", title="Means"),
-    Column(key="gpu_hours", title="GPU-hours", measure=Measure.HOURS),
-    Column(key="share_ratio", title="Share", measure=Measure.RATIO),
+    Column(key="gpu_hours", title="GPU-hours", measure=Measure.HOURS, bound="bound_gpu_hours"),
+    Column(key="share_ratio", title="Share", measure=Measure.RATIO, bound="bound_gpu_hours"),
     Column(key="energy_kwh", title="Energy", measure=Measure.ENERGY),
     Column(key="cost", title="Cost", measure=Measure.MONEY),
 )
 HELD_COLUMNS = (
     Column(key="gpu_hours", title="Held", measure=Measure.HOURS),
-    Column(key="used_gpu_hours", title="Used", measure=Measure.HOURS),
+    Column(key="used_gpu_hours", title="Used", measure=Measure.HOURS, bound="bound_used_gpu_hours"),
     Column(key="wasted_gpu_hours", title="Wasted", measure=Measure.HOURS),
-    Column(key="utilization_ratio", title="Utilization", measure=Measure.RATIO),
+    Column(key="utilization_ratio", title="Utilization", measure=Measure.RATIO, bound="bound_used_gpu_hours"),
     Column(key="energy_kwh", title="Energy", measure=Measure.ENERGY),
     Column(key="cost", title="Cost", measure=Measure.MONEY),
 )
@@ -102,6 +104,7 @@ def opening_of(source: Source, opening: str, now: datetime, *, nobody_held: bool
 
 def head_figures(head: Headline) -> tuple[Figure, ...]:
     """The overview's figures under the same names, and its other shares, each with its whole named."""
+    most, least = marks_of(head)
     return (
         Figure(
             key="utilization_ratio",
@@ -109,6 +112,7 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
             value=head.utilization_ratio,
             measure=Measure.RATIO,
             help="used over measured time, on the best measure each GPU has",
+            mark=most,
         ),
         Figure(
             key="allocated_ratio",
@@ -123,6 +127,7 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
             value=head.fallow_gpu_hours,
             measure=Measure.HOURS,
             help="allocated, minus what its holders used, as far as it was measured",
+            mark=least,
         ),
         Figure(
             key="wasted_gpu_hours",
@@ -147,6 +152,12 @@ def head_figures(head: Headline) -> tuple[Figure, ...]:
             help="the rest is unknown: not judged",
         ),
     )
+
+
+def marks_of(head: Headline) -> tuple[str, str]:
+    """Before what was used, and before what was not: signs where GPU utilization alone tells of the use."""
+    is_bound = wording.is_bound(head.bound_used_gpu_hours)
+    return (wording.AT_MOST, wording.AT_LEAST) if is_bound else ("", "")
 
 
 def energy_figures(used: Energy, wasted: Energy) -> tuple[Figure, ...]:
@@ -212,7 +223,8 @@ def state_section(ledger: "pd.DataFrame") -> Section:
     rows = [_state_row(state.key, state.meaning, by_state.get(state.key)) for state in STATES]
     rows = [row for row in rows if row["state"] != label_of(GpuState.WITHHELD) or row["gpu_hours"]]
     largest = max(rows, key=lambda row: row["gpu_hours"])
-    says = f"The largest part was {largest['state']}: {text.gpu_hours(largest['gpu_hours'])}."
+    most = "at most " if wording.is_bound(largest["bound_gpu_hours"]) else ""
+    says = f"The largest part was {largest['state']}: {most}{text.gpu_hours(largest['gpu_hours'])}."
     return Section(
         heading="GPU-hours by state",
         chart=Chart(
@@ -262,6 +274,8 @@ def job_rows(rows: "Sequence[JobsRow]") -> "list[ReportedJob]":
         {
             **row,
             "name": row["job_name"] or row["command"] or row["job"],
+            # as ``rung`` is: by the lowest measure that went into it
+            "bound_used_gpu_hours": row.get("used_gpu_hours") if any_upper_bound([row]) else 0.0,
             "verdict": verdict(row),
             "kinds": "; ".join(title_of_kind(kind) for kind in kinds(row)) or None,
         }
@@ -336,6 +350,10 @@ def _state_row(key: str, meaning: str, row: "LedgerByStateTuple | None") -> "Sta
         "meaning": meaning,
         "gpu_hours": 0.0 if row is None else text.known(row.gpu_hours) or 0.0,
         "share_ratio": None if row is None else text.known(row.share_ratio),
+        # the highest state alone is bounded so: of another, some may be of the state above it
+        "bound_gpu_hours": text.known(getattr(row, "bound_gpu_hours", None))
+        if key == GpuState.GOOD
+        else None,
         "energy_kwh": text.known(getattr(row, "energy_kwh", None)),  # none in an older service's answer
         "cost": None if row is None else text.known(row.cost),
     }

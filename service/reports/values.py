@@ -1,9 +1,11 @@
 """How a report's values are written: the dashboard's own wording, chosen by measure. Pure."""
 
+from collections.abc import Mapping
 from datetime import datetime, tzinfo
 
 from analytics import text
-from service.reports.model import Measure, Report
+from service import wording
+from service.reports.model import Column, Figure, Measure, Report
 
 
 def written(value: object, measure: Measure, currency: str | None = None) -> str:
@@ -30,6 +32,28 @@ def written(value: object, measure: Measure, currency: str | None = None) -> str
             return text.energy(number)
         case Measure.BYTES:
             return text.size(number)
+
+
+def figure_text(figure: Figure, currency: str | None) -> str:
+    """A figure as people read it, marked where it is a bound."""
+    return marked(written(figure.value, figure.measure, currency), figure.mark)
+
+
+def cell_text(row: Mapping[str, object], column: Column, currency: str | None) -> str:
+    """A table's cell as people read it, marked where it is a bound."""
+    return marked(written(row[column.key], column.measure, currency), mark_of(row, column))
+
+
+def marked(value: str, mark: str) -> str:
+    """What is written, with its mark; a dash is no bound of anything."""
+    return value if value == text.NOTHING else f"{mark}{value}"
+
+
+def mark_of(row: Mapping[str, object], column: Column) -> str:
+    """What stands before a row's value in this column: a sign where it is a bound."""
+    hours = row.get(column.bound)
+    is_marked = isinstance(hours, int | float) and wording.is_bound(hours)
+    return wording.AT_MOST if is_marked else ""
 
 
 def period(report: Report) -> str:

@@ -20,7 +20,18 @@ from service import wording
 from service.charts.theme import Theme
 from service.pages.parts.charted import charted, grid
 from service.pages.parts.widgets import Figure, figures, keys, plain, swatch
-from service.reports.on_request import Chart, Column, Measure, Report, Section, Table, written
+from service.reports.on_request import (
+    Chart,
+    Column,
+    Measure,
+    Report,
+    Section,
+    Table,
+    figure_text,
+    mark_of,
+    marked,
+    written,
+)
 
 MOST_ROWS = 18
 SCROLLED_PX = 620
@@ -33,7 +44,7 @@ def draw_report(report: Report, colours: Theme) -> None:
         [
             Figure(
                 label=figure.label,
-                much=written(figure.value, figure.measure, report.currency),
+                much=figure_text(figure, report.currency),
                 told=f"{figure.help[:1].upper()}{figure.help[1:]}." if figure.help else "",
             )
             for figure in report.figures
@@ -59,7 +70,13 @@ def styled_table(table: Table, currency: str | None) -> Styler:
         for column in table.columns
         if column.measure is not Measure.TEXT
     }
-    return frame.style.format(writers, na_rep=text.NOTHING)
+    styled = frame.style.format(writers, na_rep=text.NOTHING)
+    for column in table.columns:
+        bounds = [place for place, row in enumerate(table.rows) if mark_of(row, column)]
+        if bounds:
+            writer = _writer(column.measure, currency, wording.AT_MOST)
+            styled = styled.format(writer, subset=(bounds, [column.title]), na_rep=text.NOTHING)
+    return styled
 
 
 def _cell(value: object, column: Column) -> object:
@@ -68,8 +85,8 @@ def _cell(value: object, column: Column) -> object:
     return wording.in_a_spreadsheet(str(value)) if column.measure is Measure.TEXT else text.known(value)
 
 
-def _writer(measure: Measure, currency: str | None) -> Callable[[object], str]:
-    return lambda value: written(value, measure, currency)
+def _writer(measure: Measure, currency: str | None, mark: str = "") -> Callable[[object], str]:
+    return lambda value: marked(written(value, measure, currency), mark)
 
 
 def _section(section: Section, report: Report, colours: Theme) -> None:
