@@ -260,7 +260,8 @@ def _draw(group: "list[FindingsRow]", now: datetime) -> RenderableType:
     parts = _parts(group)
     more = len({each["uuid"] for each in group}) - 1
     lasted = text.length(words.since(min(each["opened_at"] for each in group), now))
-    over = "" if row["closed_at"] is None else f" · over since {words.clock_time(row['closed_at'])}"
+    ends = [each["closed_at"] for each in group if each["closed_at"] is not None]
+    over = f" · over since {words.clock_time(max(ends))}" if ends else ""
     wasted = _wasted_by(group)
     kinds = [
         Text(each, style=FINDING_STYLES.get(each, PLAIN)) for each in (part[0]["kind"] for part in parts)
@@ -284,6 +285,7 @@ def _parts(group: "list[FindingsRow]") -> "list[list[FindingsRow]]":
 def _sentence(part: "list[FindingsRow]") -> str:
     row, *more = part
     same = others([place(each) for each in more if each["uuid"] != row["uuid"]])
+    same = " ".join(filter(None, (same, words.found_again(part))))
     remedy = _own_remedy(row)
     when = wording.when_to_do(is_over=row["closed_at"] is not None)  # no fault of a machine has its own
     to_do = "" if remedy is None else f" {when}: {words.localized(remedy)}."

@@ -227,6 +227,7 @@ def _findings(group: "list[FindingsRow]") -> Group:
     first, *more = group
     over = "" if first["closed_at"] is None else " (over)"
     same = others([place(each) for each in more if each["uuid"] != first["uuid"]])
+    same = " ".join(filter(None, (same, words.found_again(group))))
     sentence = f"{words.localized(first['sentence'])}{f' {same}' if same else ''}"
     return Group(Text(f"{first['kind']}{over}", style="bold"), Padding(sentence, (0, 0, 0, 2), expand=False))
 

@@ -3,11 +3,12 @@
 How a number with a unit reads is ``analytics.text``'s to say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from analytics import text
 from service.durations import is_length
+from service.summaries.finding_groups import again
 
 FULL, EMPTY = "█", "░"
 EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -44,6 +45,13 @@ def moment(value: str) -> datetime:
 def clock_time(at: str | None) -> str:
     """A time in the reader's own zone, to the minute."""
     return text.NOTHING if at is None else minute(moment(at))
+
+
+def found_again(part: Sequence[Mapping[str, object]]) -> str:
+    """When else the first of findings of one kind was so on its GPU and was over; nothing where never."""
+    first, *more = part
+    ends = [str(each["closed_at"]) for each in more if each["uuid"] == first["uuid"] and each["closed_at"]]
+    return again([clock_time(end) for end in sorted(ends)])
 
 
 def localized(sentence: str) -> str:

@@ -69,6 +69,15 @@ def others(names: Sequence[str], most: int = 4) -> str:
     return f"The same on {len(distinct)} more GPU{'' if len(distinct) == 1 else 's'}: {shown}."
 
 
+def again(ends: Sequence[str], most: int = 4) -> str:
+    """ "The same at another time, until 11:21.": where it was found several times; nothing for none."""
+    if not ends:
+        return ""
+    more = f" and {len(ends) - most} more times" if len(ends) > most else ""
+    when = "another time" if len(ends) == 1 else "other times"
+    return f"The same at {when}, until {', '.join(ends[:most])}{more}."
+
+
 def _parts(group: Sequence[Found], about: Callable[[Found], About]) -> list[list[Found]]:
     """By kind, what is about the job as a whole first."""
     parts: dict[str, list[Found]] = {}
