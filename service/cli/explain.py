@@ -101,7 +101,9 @@ def run_explain(flags: argparse.Namespace) -> int:
         meant = manager_job.meant(client, flags.name)
         tried = [(each, explain(each, desk.said, desk.places)) for each in meant]
         if all(isinstance(answer, NoSuch) for _, answer in tried):
-            tried = [(each, explain(each, desk.said, desk.places)) for each in _called(desk, meant)] or tried
+            tried = [
+                (each, explain(each, desk.said, desk.places)) for each in _called(desk, flags.name, meant)
+            ] or tried
         explanations = [
             (name, explanation) for name, explanation in tried if not isinstance(explanation, NoSuch)
         ]
@@ -129,8 +131,8 @@ def run_explain(flags: argparse.Namespace) -> int:
     return 0
 
 
-def _called(desk: AdviceContext, meant: tuple[str, ...]) -> tuple[str, ...]:
-    """The job that has one of these as its name, or as its id in its own cluster; none: nothing.
+def _called(desk: AdviceContext, typed: str, meant: tuple[str, ...]) -> tuple[str, ...]:
+    """The job that has one of ``meant`` as its name, or as its id in its own cluster; none: nothing.
 
     Raises ``NothingOfThatName`` where several have, or GPUs of several clusters.
     """
@@ -138,7 +140,7 @@ def _called(desk: AdviceContext, meant: tuple[str, ...]) -> tuple[str, ...]:
     namesakes = sorted(job for job in jobs if is_called(job, jobs[job].name, meant))
     if len(namesakes) > 1:
         raise NothingOfThatName(
-            f"{len(namesakes)} jobs are called {meant[0]!r}; name one by its id: {', '.join(namesakes[:8])}"
+            f"{len(namesakes)} jobs are called {typed!r}; name one by its id: {', '.join(namesakes[:8])}"
         )
     gpus = sorted(place for place in desk.places if _CLUSTER.sub("", place) in meant)
     if gpus and not namesakes:

@@ -33,6 +33,9 @@ def run_tell(flags: argparse.Namespace) -> int:
         ids = manager_job.ids_of(flags.job)
         if not any(row["job"] in ids for row in rows):
             ids = manager_job.meant(client, flags.job)
+            if not any(row["job"] in ids for row in rows):
+                span = {"from_ts": now - BACK, "to_ts": now + timedelta(minutes=1)}
+                _one_cluster(flags.job, ids, [row["job"] for row in client.rows("jobs", **span)])
     rows_of_job = _of(flags.job, ids, rows)
     if not rows_of_job:
         why = "nothing was judged yet" if judged == freshness.NEVER else "nothing is found of it now"
@@ -56,6 +59,20 @@ def run_tell(flags: argparse.Namespace) -> int:
     return 0
 
 
+def _one_cluster(name: str, meant: tuple[str, ...], jobs: "list[str]") -> None:
+    """Nothing where at most one cluster has a job of this id; it may be the one of which nothing is found.
+
+    Raises ``NothingToTell``.
+    """
+    ids = sorted({job for job in jobs if is_called(job, None, meant)})
+    if len(ids) > 1:
+        raise NothingToTell(_several(name, ids))
+
+
+def _several(name: str, ids: "list[str]") -> str:
+    return f"{len(ids)} jobs are called {name!r}; name one by its id: {', '.join(ids[:8])}"
+
+
 def _of(name: str, meant: tuple[str, ...], rows: "list[FindingsRow]") -> "list[FindingsRow]":
     """The rows of one job: with one of the ids ``meant``, else of that name where only one job has it.
 
@@ -65,5 +82,5 @@ def _of(name: str, meant: tuple[str, ...], rows: "list[FindingsRow]") -> "list[F
     own = own or [row for row in rows if is_called(str(row["job"]), row["job_name"], (name, *meant))]
     ids = sorted({str(row["job"]) for row in own})
     if len(ids) > 1:
-        raise NothingToTell(f"{len(ids)} jobs are called {name!r}; name one by its id: {', '.join(ids[:8])}")
+        raise NothingToTell(_several(name, ids))
     return own

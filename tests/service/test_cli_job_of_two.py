@@ -146,8 +146,8 @@ def test_explain_says_which_jobs_of_a_name_run() -> None:
     state = SimpleNamespace(state=SimpleNamespace(jobs=jobs))
     desk = cast("Any", SimpleNamespace(said=state, places=places))
     with pytest.raises(NothingOfThatName, match=r"2 jobs are called 'tr'.*: pod:n/tr@a, pod:n/tr@b"):
-        _called(desk, ("tr",))
-    assert _called(desk, ("tr@a",)) == ("pod:n/tr@a",)
-    assert _called(desk, ("sleep",)) == ()
+        _called(desk, "tr", ("fallow:tr", "tr"))
+    assert _called(desk, "tr@a", ("tr@a",)) == ("pod:n/tr@a",)
+    assert _called(desk, "sleep", ("sleep",)) == ()
     with pytest.raises(NothingOfThatName, match=r"with its cluster: gpu-1@a:0, gpu-1@b:0"):
-        _called(desk, ("gpu-1:0",))
+        _called(desk, "gpu-1:0", ("gpu-1:0",))

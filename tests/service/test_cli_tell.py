@@ -18,14 +18,18 @@ def row(job: str, kind: str = "held-idle", **other: object) -> dict[str, object]
 
 
 class Answers:
-    """A client that knows these findings."""
+    """A client that knows these findings, of these jobs."""
 
-    def __init__(self, rows: list[dict[str, object]], judged: bool = True) -> None:
-        self._rows, self._judged = rows, judged
+    def __init__(
+        self, rows: list[dict[str, object]], judged: bool = True, jobs: tuple[str, ...] = ()
+    ) -> None:
+        self._rows, self._judged, self._jobs = rows, judged, jobs
 
     def rows(self, name: str, **params: object) -> list[dict[str, object]]:
         if name == "manager_runs":
             return []
+        if name == "jobs":
+            return [{"job": each} for each in self._jobs]
         assert name == "findings" and params["open"] is True
         return self._rows
 
@@ -38,10 +42,12 @@ class Answers:
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path):  # type: ignore[no-untyped-def]
-    def run(rows: list[dict[str, object]], *words: str, judged: bool = True) -> tuple[int, str]:
+    def run(
+        rows: list[dict[str, object]], *words: str, judged: bool = True, jobs: tuple[str, ...] = ()
+    ) -> tuple[int, str]:
         @contextmanager
         def client(_: object) -> Iterator[Answers]:
-            yield Answers(rows, judged)
+            yield Answers(rows, judged, jobs)
 
         monkeypatch.setattr(tell, "asked", client)
         status = main(["tell", *words, "--data", str(tmp_path)])
@@ -114,6 +120,15 @@ def test_two_jobs_of_one_name_are_not_mixed(typed) -> None:  # type: ignore[no-u
 def test_nobody_is_written_to_about_a_fault_or_a_stranger(typed, kind: str) -> None:  # type: ignore[no-untyped-def]
     status, said = typed([row("slurm:7", kind)], "slurm:7")
     assert status == 2 and "nothing is found of it now" in said
+
+
+def test_a_number_that_two_clusters_gave_out_asks_whose_though_one_alone_is_idle(typed) -> None:  # type: ignore[no-untyped-def]
+    idle, both = row("slurm:42@west"), ("slurm:42@east", "slurm:42@west", "slurm:43@east")
+    status, said = typed([idle], "42", jobs=both)
+    assert status == 2 and "2 jobs are called '42'; name one by its id: slurm:42@east, slurm:42@west" in said
+    for named, jobs in (("slurm:42@west", both), ("42@west", both), ("42", both[1:])):
+        status, said = typed([idle], named, jobs=jobs)
+        assert status == 0 and "about your job" in said
 
 
 def test_before_the_first_judgement_that_is_said(typed) -> None:  # type: ignore[no-untyped-def]
