@@ -5,9 +5,9 @@
 --
 -- @param from_ts minute: start of the past
 -- @param to_ts minute: its end; holds that go on beyond it have no end in it
+-- @column uuid text: the GPU's UUID
 -- @column job text: the job's id
 -- @column why text: end, idle, low, doubt or silent
--- @column uuid text: the GPU's UUID
 -- @column over_ms bigint (ms): when it was over, and when to judge: what was measured up to then counts
 -- @column idle_ms bigint (ms): how long it was idle or empty: the hold in all at its end, else until then
 -- @column held_from_ms bigint (ms): since when it lasted
