@@ -129,17 +129,18 @@ NO_STEP: tuple[tuple[str, str, str], ...] = (
     (
         "whether `deterministic=True` alone waits for a GPU oftener than a plain loop",
         "`overhead` counts the plain mode's waits; the pretend device counts none more of this one",
-        "nsys profile python TRAINING: cudaEventSynchronize and cudaStreamSynchronize, by step",
+        "nsys profile python TRAINING: its calls of cudaEventSynchronize and cudaStreamSynchronize by step",
     ),
     (
         "a background job whose model is on a GPU that is not the current one, or on two",
-        "no machine with two GPUs was at hand; the pretend device beside the CPU shows where marks lie",
-        "fallow run --background --memory 4GiB -- a script with its model on cuda:1, with two GPUs visible",
+        "no machine with two GPUs was at hand; the pretend device beside the CPU shows where marks lie. "
+        "TRAINING has its model on cuda:1 of two visible",
+        "fallow run --background --memory 4GiB -- python TRAINING",
     ),
     (
         "a background job of another owner beside a training, both on a real GPU",
-        "pages between two accounts were tried without a GPU",
-        "fallow consent --allow share by both, then fallow run --background by the second",
+        "pages between two accounts were tried without a GPU; both allow `share` first",
+        "fallow run --background --memory 4GiB -- python TRAINING",
     ),
     (
         "CUDA graphs that a script captures while a group of NCCL is driven",
