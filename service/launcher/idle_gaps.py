@@ -49,7 +49,8 @@ class IdleGapPages:
         self._folder: Path | None = None
         self._own: dict[GpuUuid, tuple[Path, pages.Page]] = {}
         self._open: frozenset[GpuUuid] = frozenset()
-        self._readers: frozenset[tuple[GpuUuid, str]] = frozenset()
+        self._let_in: tuple[frozenset[tuple[GpuUuid, str]], frozenset[GpuUuid]] = (frozenset(), frozenset())
+        """The readers whose access lists are set, and on the pages of which GPUs."""
         self._others: tuple[GpuUuid, str, pages.Page, int, float] | None = None
 
     def launched(self, lease: Lease) -> dict[str, str]:
@@ -145,9 +146,9 @@ class IdleGapPages:
 
     def _let_read(self, readers: frozenset[tuple[GpuUuid, str]]) -> None:
         """Who cannot be let in, for want of access lists, waits before a page that he cannot read."""
-        if readers == self._readers or self._folder is None:
+        due = readers, frozenset(self._own)
+        if due == self._let_in or self._folder is None:
             return
-        self._readers = readers
         accounts = {
             gpu: {uid for each, name in readers if each == gpu for uid in _uid(name)} for gpu in self._own
         }
@@ -155,6 +156,7 @@ class IdleGapPages:
             let_enter(self._folder, set().union(*accounts.values()))
             for gpu, (path, _) in self._own.items():
                 let_read(path, accounts[gpu])
+            self._let_in = due  # what failed is tried again at the next word
 
     def _forget(self) -> None:
         if self._others is not None:

@@ -82,6 +82,28 @@ def refusal(path: Path) -> str:
     return ""
 
 
+def test_a_list_that_failed_once_is_set_at_the_next_word_and_a_later_page_gets_it(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = launcher(memory, background=False)
+    folder = Path(host.launched(Lease(gpus=(GPU,)))[OWN_GAPS])
+    readers = [(GPU, GUEST), (OTHER, GUEST)]
+
+    def fails(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr("service.launcher.idle_gaps.let_read", fails)
+        host.allow((GPU,), readers)
+    assert "Permission denied" in as_account(GUEST, lambda: refusal(folder / GPU))
+    host.allow((GPU,), readers)
+    assert as_account(GUEST, lambda: refusal(folder / GPU)) == ""
+    host.hold((GPU, OTHER))
+    host.allow((GPU, OTHER), readers)
+    assert as_account(GUEST, lambda: refusal(folder / OTHER)) == ""
+    host.close()
+
+
 def test_who_was_let_in_reads_the_page_of_its_gpu_and_nobody_writes_it(memory: Path) -> None:
     host = launcher(memory, background=False)
     folder = Path(host.launched(Lease(gpus=(GPU, OTHER)))[OWN_GAPS])
