@@ -163,6 +163,26 @@ class StandIn:
 
         return self._noted(Work(self, finish, lambda: self.garbage(tensor)))
 
+    def alltoall_base(
+        self, incoming: torch.Tensor, outgoing: torch.Tensor, receive: Sequence[int], send: Sequence[int]
+    ) -> Work:
+        communicator = self._of_all()
+        for rank, part in enumerate(outgoing.split(list(send))):
+            communicator.between(self._rank, rank).put(part.clone())
+        missing = list(enumerate(incoming.split(list(receive))))
+
+        def finish() -> bool:
+            while missing:
+                rank, part = missing[0]
+                try:
+                    part.copy_(communicator.between(rank, self._rank).get_nowait())
+                except queue.Empty:
+                    return False
+                missing.pop(0)
+            return True
+
+        return Work(self, finish, lambda: self.garbage(incoming))
+
     def _start_coalescing(self) -> None:
         self._collected = []
         _open.count = _open_batches() + 1

@@ -73,6 +73,8 @@ class Event:
 class Stream:
     """The device does everything at once, so a stream has nothing to order."""
 
+    def __init__(self, device: object = None): ...
+
     def wait_stream(self, other: "Stream") -> None: ...
 
 

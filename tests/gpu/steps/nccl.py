@@ -3,6 +3,7 @@
 What a sum is over several, only two GPUs show (``two_gpus``).
 """
 
+import importlib
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,8 @@ COUNT = 1 << 20
 CONNECT_S, SUM_S = 8.0, 5.0
 MULTI_RANK, FIRST_MULTI_RANK = "NCCL_MULTI_RANK_GPU_ENABLE", (2, 30)
 """From this version on NCCL lets two ranks share a GPU where the variable is 1."""
+STAND_IN_VERSION = (2, 28, 9)
+"""Of a dry run: its stand-in connects threads of one process, so two workers are not tried over it."""
 
 
 def main() -> dict[str, Any]:
@@ -24,12 +27,17 @@ def main() -> dict[str, Any]:
     torch = place.torch()
     import torch.distributed as dist
 
-    version = torch.cuda.nccl.version()
+    version = STAND_IN_VERSION if place.dry else torch.cuda.nccl.version()
     parts: dict[str, Part] = {"one rank": _alone, "two ranks": lambda: two_of_one_gpu(version, story)}
+    options = _stand_in().Options if place.dry else dist.ProcessGroupNCCL.Options
     return {
         "figures": each_apart(parts),
-        "options": [name for name in dir(dist.ProcessGroupNCCL.Options()) if not name.startswith("__")],
+        "options": [name for name in dir(options()) if not name.startswith("__")],
     }
+
+
+def _stand_in() -> Any:
+    return importlib.import_module("tests.fallow.nccl_stand_in")
 
 
 def _alone() -> Iterator[Figure]:
@@ -39,7 +47,10 @@ def _alone() -> Iterator[Figure]:
     from fallow.process_group import nccl_group
 
     begun_s = time.monotonic()
-    group = nccl_group.connect(dist.HashStore(), 0, 1, device, timeout_s=SUM_S, connect_timeout_s=CONNECT_S)
+    make = _stand_in().StandIn if place.dry else None
+    group = nccl_group.connect(
+        dist.HashStore(), 0, 1, device, timeout_s=SUM_S, connect_timeout_s=CONNECT_S, make=make
+    )
     yield told("to build it", time.monotonic() - begun_s, "s")
     numbers = torch.ones(COUNT, device=device)
     group.all_reduce([numbers])
