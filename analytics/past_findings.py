@@ -21,6 +21,8 @@ from analytics.thresholds import Thresholds
 MINUTE_MS = 60_000
 MOST_MOMENTS = 3_000
 """Twice those of a month of 104 GPUs in 3,003 holds (decision 149). Beyond, the least idle are left out."""
+SLICE_MOMENTS = 64
+"""Judged before they are kept, in about fifteen seconds of processor time: so much a stop may lose."""
 CLAIMS_KEPT = 64
 """Instants whose holders are kept: more GPUs than that seldom fell silent at different times and stay so."""
 Row = Mapping[str, Any]
@@ -43,43 +45,59 @@ OF_JOB = frozenset({FindingKind.USES_PART, FindingKind.STRAGGLER, FindingKind.MA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastFindings:
-    """What was found in a past: rows as ``Store.write_past_findings`` takes them.
+class PastSlice:
+    """What was found in a part of a past: rows as ``write_past_findings`` takes them.
 
-    ``moments`` is how often was judged; ``left_out`` how many ends of holds or rests were not looked at.
+    ``until_ms``: all that was over up to then is judged; ``None``: the past is. ``left_out`` is how many ends
+    of holds or rests of the whole past are not looked at, for there are ``moments`` dearer ones.
     """
 
     rows: tuple[dict[str, object], ...]
+    until_ms: int | None
     moments: int
     left_out: int
 
 
-def past_findings(
+def past_slices(
     connection: Connection,
     span: tuple[int, int],
     t: Thresholds,
     tick_ms: int,
     *,
+    after_ms: int | None = None,
     most: int = MOST_MOMENTS,
+    at_once: int | None = None,
     tell: Callable[[float], None] = lambda _: None,
-) -> PastFindings:
-    """What was to be told of holds within ``span``, two whole minutes in UTC ms, and is over.
+) -> Iterator[PastSlice]:
+    """What was to be told of holds within ``span``, two whole minutes in UTC ms, and is over; at least one.
 
-    ``tell`` hears before each moment what part is done, 0 to 1; what it raises ends the judging.
+    ``after_ms``: what was over by then is judged already. ``at_once``: moments in one. ``tell`` hears before
+    each moment what part is done, 0 to 1; what it raises ends the judging, and loses no slice that was taken.
     """
     asked = {"from_ts": span[0], "to_ts": span[1]}
     rows = run(connection, "assess_past_instants", asked).to_pylist()
     moments = list(_moments(rows))
     dearest = sorted(moments, key=lambda each: -max(row["idle_ms"] for row in each))[:most]
-    found: list[dict[str, object]] = []
+    left_out = len(rows) - sum(map(len, dearest))
+    in_order = sorted(dearest, key=lambda each: int(each[0]["over_ms"]))
+    todo = [each for each in in_order if after_ms is None or int(each[0]["over_ms"]) > after_ms]
     # A GPU that is silent for days is asked at each moment who held it last: the answer is the same.
     held_at = lru_cache(CLAIMS_KEPT)(partial(claims_at, connection))
-    for done, moment in enumerate(sorted(dearest, key=lambda each: int(each[0]["over_ms"]))):
-        tell(done / len(dearest))
-        found += _found(connection, moment, t, tick_ms, held_at)
-    return PastFindings(
-        rows=tuple(_joined(found)), moments=len(dearest), left_out=len(rows) - sum(map(len, dearest))
-    )
+    done = len(dearest) - len(todo)
+    size = at_once or SLICE_MOMENTS
+    for at in range(0, max(1, len(todo)), size):
+        found: list[dict[str, object]] = []
+        for moment in (taken := todo[at : at + size]):
+            tell(done / len(dearest))
+            found += _found(connection, moment, t, tick_ms, held_at)
+            done += 1
+        is_last = at + size >= len(todo)
+        yield PastSlice(
+            rows=tuple(_joined(found)),
+            until_ms=None if is_last else int(taken[-1][0]["over_ms"]),
+            moments=len(dearest),
+            left_out=left_out,
+        )
 
 
 def _moments(rows: Sequence[Row]) -> Iterator[list[Row]]:

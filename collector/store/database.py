@@ -266,12 +266,12 @@ class Store:
                 with reaching(connection, *span):
                     return export(connection, out, kind, span, simulated=simulated, bounds=bounds)
 
-    def write_judgement(self, judgement: Judgement, at_ms: int) -> FindingsWritten:
+    def write_judgement(self, judgement: Judgement, at_ms: int, *, of_past: bool = False) -> FindingsWritten:
         """Make the newest judgement this one, all of it or nothing: findings are opened, refreshed or closed
         by (kind, uuid, job), the rest is replaced. A GPU or job that the store does not know raises KeyError.
         """
         with self._writing("writing a judgement"):
-            return judgements.write_judgement(self._connection, judgement, at_ms)
+            return judgements.write_judgement(self._connection, judgement, at_ms, of_past=of_past)
 
     def set_prices(self, prices: Mapping[str, tuple[float, str]]) -> None:
         """Replace the price list: model (``*``: all others) to price of a GPU-hour and currency."""

@@ -26,10 +26,13 @@ class Judgement:
 
 
 def write_judgement(
-    connection: duckdb.DuckDBPyConnection, judgement: Judgement, at_ms: int
+    connection: duckdb.DuckDBPyConnection, judgement: Judgement, at_ms: int, *, of_past: bool = False
 ) -> FindingsWritten:
-    """Make the newest judgement this one, of this moment. A GPU or job that is not known raises KeyError."""
-    written = write_findings(connection, judgement.findings, at_ms)
+    """Make the newest judgement this one, of this moment. A GPU or job that is not known raises KeyError.
+
+    ``of_past``: no service says so, but an import at the end of its records.
+    """
+    written = write_findings(connection, judgement.findings, at_ms, of_past=of_past)
     write_patterns(connection, judgement.patterns, at_ms)
     write_unjudged(connection, judgement.unjudged, at_ms)
     connection.execute(statement("clear_judged"))

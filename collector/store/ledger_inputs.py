@@ -25,14 +25,21 @@ class FindingsWritten:
 
 
 def write_findings(
-    connection: duckdb.DuckDBPyConnection, found: Iterable[Mapping[str, object]], at_ms: int
+    connection: duckdb.DuckDBPyConnection,
+    found: Iterable[Mapping[str, object]],
+    at_ms: int,
+    *,
+    of_past: bool = False,
 ) -> FindingsWritten:
     """Make the open findings those in ``found``, told apart by kind, GPU and holder.
 
     Keys of each: kind, uuid, job (None: nobody's), window_from_ms, window_to_ms, coverage, rung,
     wasted_gpu_hours, sentence, evidence (a mapping). A known one is refreshed, a new one opened, and an
     open one that is not in ``found`` is closed. A GPU or job that the store does not know raises KeyError.
+    ``of_past``: an import says so at the end of its records, and the next import anew.
     """
+    if of_past:  # what was over meanwhile is told with its own times by who judges the past
+        connection.execute(statement("drop_open_past_findings"))
     known = {row[1:]: row[0] for row in connection.execute(statement("open_findings")).fetchall()}
     gpus = dict(connection.execute("SELECT uuid, gpu_id FROM gpus").fetchall())
     holders = _holder_ids(connection, found := list(found))
@@ -43,7 +50,7 @@ def write_findings(
         key = (finding["kind"], gpu_id, holder_id)
         row = {name: finding.get(name) for name in _KEYS[3:]}
         row |= {"sentence": finding["sentence"], "evidence": json.dumps(finding.get("evidence") or {})}
-        row |= {"at_ms": at_ms}
+        row |= {"at_ms": at_ms, "of_past": of_past}
         if key in known:
             connection.execute(statement("refresh_finding"), {**row, "finding_id": known[key]})
         elif key not in seen:

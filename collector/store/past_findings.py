@@ -4,7 +4,9 @@ Runs inside the caller's transaction. Rows as in ``collector.store.judgements``,
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
@@ -15,6 +17,7 @@ _TIMES = ("opened_ms", "seen_ms", "over_ms", "window_from_ms", "window_to_ms")
 _KEYS = ("kind", *_TIMES, "coverage", "rung", "wasted_gpu_hours", "sentence")
 _ARROW = pa.schema(
     [
+        ("n", pa.int32()),
         ("kind", pa.string()),
         ("gpu_id", pa.int32()),
         ("holder_id", pa.int32()),
@@ -30,23 +33,38 @@ Span = tuple[int, int]
 DAY_MS = 86_400_000
 """More than the rules look back, so that none looks at a day whose samples have been let go of."""
 MOST_MS = 31 * DAY_MS
-"""Of one span: what is judged is kept span by span, and the minutes of all its GPUs are read at once."""
+"""Of one past: the minutes of all its GPUs are read at once."""
 
 
-def pasts_to_judge(connection: duckdb.DuckDBPyConnection, rules: str) -> tuple[Span, ...]:
-    """The imported spans, UTC ms, that were never judged by these rules; what adjoins is one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """Imported ranges that adjoin, UTC ms, and up to when all of them are judged by the rules of now."""
+
+    from_ms: int
+    to_ms: int
+    judged_ms: int
+
+
+def pasts_to_judge(connection: duckdb.DuckDBPyConnection, rules: str) -> tuple[Past, ...]:
+    """The imported pasts that these rules have not judged to their ends; what adjoins is one."""
     rows = connection.execute(statement("pasts_to_judge"), {"rules": rules}).fetchall()
-    return joined(rows)
+    return tuple(past for past in joined(rows) if past.judged_ms < past.to_ms)
 
 
-def joined(spans: Iterable[Sequence[int]]) -> tuple[Span, ...]:
-    """Spans in order, those that touch or overlap as one that is no longer than ``MOST_MS``. Pure."""
-    merged: list[Span] = []
-    for from_ms, to_ms in spans:
-        if merged and from_ms <= merged[-1][1] and to_ms - merged[-1][0] <= MOST_MS:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], to_ms))
-        else:
-            merged.append((from_ms, to_ms))
+def joined(ranges: Iterable[tuple[int, int, int]]) -> tuple[Past, ...]:
+    """Ranges in order (start, end, judged until), those that touch as one no longer than ``MOST_MS``. Pure.
+
+    What is judged already counts too: a rest that began there is told whole.
+    """
+    merged: list[Past] = []
+    for from_ms, to_ms, judged_ms in ranges:
+        last = merged[-1] if merged else None
+        if last is None or from_ms > last.to_ms or to_ms - last.from_ms > MOST_MS:
+            merged.append(Past(from_ms=from_ms, to_ms=to_ms, judged_ms=judged_ms))
+            continue
+        end_ms = max(last.to_ms, to_ms)
+        unjudged = [at for at, end in ((last.judged_ms, last.to_ms), (judged_ms, to_ms)) if at < end]
+        merged[-1] = Past(from_ms=last.from_ms, to_ms=end_ms, judged_ms=min(unjudged, default=end_ms))
     return tuple(merged)
 
 
@@ -67,15 +85,23 @@ def measured_from(connection: duckdb.DuckDBPyConnection, span: Span) -> int | No
 
 
 def write_past_findings(
-    connection: duckdb.DuckDBPyConnection, rows: Sequence[Mapping[str, object]], span: Span, rules: str
+    connection: duckdb.DuckDBPyConnection,
+    rows: Sequence[Mapping[str, object]],
+    span: Span,
+    rules: str,
+    *,
+    noted_from_ms: int | None = None,
+    redone_to_ms: int | None = None,
 ) -> None:
     """Make these what was found of what was over within ``span`` (UTC ms), and note by which rules.
 
     Keys of each: those of ``write_findings``, and ``opened_ms``, ``seen_ms``, ``over_ms``. What a service
-    told at the time is left as it is. A GPU or job that the store does not know raises KeyError.
+    told at the time is left as it is; what goes on from a piece of the past that was judged before is one
+    finding. ``noted_from_ms``: of what lies between there and the span nothing can be judged any more.
+    ``redone_to_ms``: what was over by then is judged anew next.
+    A GPU or job that the store does not know raises KeyError.
     """
-    between = {"from_ms": span[0], "to_ms": span[1]}
-    connection.execute(statement("clear_past_findings"), between)
+    connection.execute(statement("clear_past_findings"), {"from_ms": span[0], "to_ms": span[1]})
     gpus = dict(connection.execute("SELECT uuid, gpu_id FROM gpus").fetchall())
     jobs = sorted({str(row["job"]) for row in rows if row["job"] is not None})
     known = connection.execute(statement("known_holders"), {"jobs": jobs}).fetchall()
@@ -83,14 +109,42 @@ def write_past_findings(
     incoming = [
         {
             **{name: row[name] for name in _KEYS},
+            "n": n,
             "gpu_id": gpus[row["uuid"]],
             "holder_id": None if row["job"] is None else holders[row["job"]],
             "evidence": json.dumps(row.get("evidence") or {}),
         }
-        for row in rows
+        for n, row in enumerate(rows)
     ]
     if incoming:  # at once: a tick waits meanwhile, and one by one 2,000 take five seconds of processor time
         connection.register("incoming", pa.Table.from_pylist(incoming, _ARROW))
-        connection.execute(statement("insert_past_findings"))
+        _insert(connection, incoming, span[1] if redone_to_ms is None else redone_to_ms)
         connection.unregister("incoming")
-    connection.execute(statement("note_past_judged"), between | {"rules": rules})
+    noted = {"from_ms": span[0] if noted_from_ms is None else noted_from_ms, "to_ms": span[1]}
+    connection.execute(statement("note_past_judged"), {**noted, "rules": rules})
+
+
+def _insert(
+    connection: duckdb.DuckDBPyConnection, incoming: Sequence[Mapping[str, object]], redone_to_ms: int
+) -> None:
+    """Add the registered rows, each joined with what was told of an adjoining past without a break."""
+    touching: dict[int, list[tuple[int, bool, int, int]]] = defaultdict(list)
+    for n, *stored in connection.execute(statement("touching_past_findings")).fetchall():
+        touching[n].append(tuple(stored))
+    numbers, openings = [], []
+    for n, row in enumerate(incoming):
+        stored, over_ms = touching[n], int(str(row["over_ms"]))
+        if any(not of_past for _, of_past, *_ in stored):
+            continue
+        earlier = [each for each in stored if each[3] <= over_ms]
+        later = [each for each in stored if each[3] > max(over_ms, redone_to_ms)]
+        opened_ms = min([int(str(row["opened_ms"])), *(each[2] for each in (*earlier, *later))])
+        gone = [each[0] for each in earlier]
+        connection.execute(statement("drop_findings"), {"finding_ids": gone})
+        if later:  # stays as it was told last
+            asked = {"finding_id": later[-1][0], "opened_ms": opened_ms}
+            connection.execute(statement("lengthen_past_finding"), asked)
+            continue
+        numbers.append(n)
+        openings.append(opened_ms)
+    connection.execute(statement("insert_past_findings"), {"ns": numbers, "opened_ms": openings})

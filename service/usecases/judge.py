@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from analytics.model import Analysis
     from collector.store.database import Store
+    from collector.store.past_findings import Past
     from service.config.model import Config
 
 log = logging.getLogger(__name__)
@@ -19,8 +20,11 @@ UNSETTLED_MS = 600_000
 """The newest five minutes of an import are not noted as done; they are judged with it."""
 
 
-def judge(config: "Config", store: "Store", now_ms: int) -> None:
-    """Make what is to be said at ``now_ms`` the newest judgement. Blocks. Raises store errors."""
+def judge(config: "Config", store: "Store", now_ms: int, *, of_past: bool = False) -> None:
+    """Make what is to be said at ``now_ms`` the newest judgement. Blocks. Raises store errors.
+
+    ``of_past``: nobody is told of it, and who judges the past later says when it was over.
+    """
     from analytics.assess import finding_rows, pattern_rows, unjudged_rows
     from collector.store.judgements import Judgement
 
@@ -35,7 +39,7 @@ def judge(config: "Config", store: "Store", now_ms: int) -> None:
         patterns=pattern_rows(analysis, config.findings),
         unjudged=unjudged_rows(analysis),
     )
-    store.write_judgement(judgement, now_ms)
+    store.write_judgement(judgement, now_ms, of_past=of_past)
 
 
 def judge_imported(config: "Config", store: "Store") -> None:
@@ -46,7 +50,7 @@ def judge_imported(config: "Config", store: "Store") -> None:
     with store.reader() as connection:
         newest = connection.execute("SELECT epoch_ms(max(ts)) FROM latest").fetchone()
     if newest is not None and newest[0] is not None:
-        judge(config, store, int(newest[0]))
+        judge(config, store, int(newest[0]), of_past=True)
 
 
 def judge_pasts(
@@ -54,47 +58,63 @@ def judge_pasts(
     store: "Store",
     most: int | None = None,
     tell: Callable[[float], None] = lambda _: None,
+    *,
+    at_once: int | None = None,
 ) -> int:
     """Judge what was over in the imported ranges that these rules have not judged yet; how many of them.
 
-    ``most`` of them at once. What has no samples any more stays as it was judged. Blocks, for long where much
-    was imported: a range is kept when all of it is judged. Raises store errors. ``tell`` hears now and then
-    what part of a range is done, 0 to 1; what it raises ends the judging, and the range is judged from its
-    beginning the next time.
+    ``most`` of them. What has no samples any more stays as it was judged. Blocks, for long where much was
+    imported: a range is kept piece by piece, each of ``at_once`` moments. Raises store errors. ``tell``
+    hears now and then what part of a range is done, 0 to 1; what it raises ends the judging, which goes on
+    where it was the next time.
     """
     from analytics.rules_version import rules_version
     from collector.store.past_findings import pasts_to_judge
 
     rules = rules_version(config.findings)
     with store.reader() as connection:
-        spans = pasts_to_judge(connection, rules)
-    judged = (span for span in spans if _judge_past(config, store, span, rules, tell=tell))
+        pasts = pasts_to_judge(connection, rules)
+    judged = (past for past in pasts if _judge_past(config, store, past, rules, tell=tell, at_once=at_once))
     return sum(1 for _ in islice(judged, most))
 
 
 def _judge_past(
-    config: "Config", store: "Store", span: tuple[int, int], rules: str, *, tell: Callable[[float], None]
+    config: "Config",
+    store: "Store",
+    past: "Past",
+    rules: str,
+    *,
+    tell: Callable[[float], None],
+    at_once: int | None,
 ) -> bool:
-    from analytics.past_findings import MINUTE_MS, past_findings
+    from analytics.past_findings import MINUTE_MS, past_slices
     from collector.store.past_findings import DAY_MS, measured_from, write_past_findings
 
+    span = (past.judged_ms, past.to_ms)
     with store.reader() as connection:
-        from_ms, to_ms = measured_from(connection, span), span[1] + UNSETTLED_MS
+        from_ms, to_ms = measured_from(connection, span), past.to_ms + UNSETTLED_MS
         if from_ms is None:
             return False
-        wide = ((from_ms - DAY_MS) // MINUTE_MS * MINUTE_MS, -(-to_ms // MINUTE_MS) * MINUTE_MS)
+        wide = ((past.from_ms - DAY_MS) // MINUTE_MS * MINUTE_MS, -(-to_ms // MINUTE_MS) * MINUTE_MS)
         tick_ms = round(config.collect.tick_s * 1000)
-        found = past_findings(connection, wide, config.findings, tick_ms, tell=tell)
-        if measured_from(connection, span) != from_ms:
-            return False  # samples were let go of meanwhile: the next look knows which
-    rows = [row for row in found.rows if from_ms < int(str(row["over_ms"])) <= to_ms]
-    with store.writing("keeping what was found in an imported past") as connection:
-        write_past_findings(connection, rows, (from_ms, to_ms), rules)
-    if found.left_out:
+        done_ms, noted_ms = from_ms, past.judged_ms
+        for piece in past_slices(
+            connection, wide, config.findings, tick_ms, after_ms=from_ms, at_once=at_once, tell=tell
+        ):
+            if measured_from(connection, span) != from_ms:
+                return False  # samples were let go of meanwhile: the next look knows which
+            until_ms = to_ms if piece.until_ms is None else piece.until_ms
+            rows = [row for row in piece.rows if done_ms < int(str(row["over_ms"])) <= until_ms]
+            with store.writing("keeping what was found in an imported past") as writing:
+                write_past_findings(
+                    writing, rows, (done_ms, until_ms), rules, noted_from_ms=noted_ms, redone_to_ms=to_ms
+                )
+            done_ms = noted_ms = until_ms
+    if piece.left_out:
         log.warning(
             "an imported past was judged at its %d dearest moments; %d ends of holds and rests are left out",
-            found.moments,
-            found.left_out,
+            piece.moments,
+            piece.left_out,
         )
     return True
 

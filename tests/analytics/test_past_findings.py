@@ -22,10 +22,11 @@ from typing import Any
 
 import pytest
 
-from analytics.past_findings import past_findings
+from analytics.past_findings import past_slices
 from analytics.thresholds import Thresholds
 from collector.arrow import HeldInterval
 from collector.model import GpuSample, JobKind
+from collector.store.database import Store
 from tests.collector.store.store_parts import GIB, T0, at_path, held, history, sample
 from tests.stores import open_store
 
@@ -77,25 +78,33 @@ def row(gpu: int, at_ms: int, busy: float) -> GpuSample:
     return sample(gpu, at_ms, busy, **told)
 
 
-@pytest.fixture(scope="module", params=[0, 30_000], ids=["whole minutes", "half minutes"])
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def store_jobs(store: Store, late_ms: int, span: tuple[int, int] = (T0, T0 + 12 * HOUR_MS)) -> None:
+    """What lies within ``span`` of the jobs, with rows that end ``late_ms`` after whole minutes."""
     rows, intervals = [], []
     for gpu, (job, (began, parts)) in enumerate(JOBS.items()):
         given = held(gpu, job)
         given = replace(given, holder=replace(given.holder, kind=JobKind.BATCH))
         from_ms = T0 + round(began * HOUR_MS)
         over_ms = from_ms + round(sum(length for length, _ in parts) * HOUR_MS)
-        intervals.append(HeldInterval(allocation=given, from_ms=from_ms, to_ms=over_ms))
-        for at_ms in range(T0 + MINUTE_MS, T0 + 12 * HOUR_MS + 1, MINUTE_MS):
+        lasted = max(from_ms, span[0]), min(over_ms, span[1])
+        if lasted[0] < lasted[1]:
+            intervals.append(HeldInterval(allocation=given, from_ms=lasted[0], to_ms=lasted[1]))
+        for at_ms in range(span[0] + MINUTE_MS, span[1] + 1, MINUTE_MS):
             busy = level(job, at_ms)
             if busy is not None:
-                rows.append(row(gpu, at_ms + request.param, busy))
+                rows.append(row(gpu, at_ms + late_ms, busy))
+    store.write_history(history(rows, intervals))
+
+
+@pytest.fixture(scope="module", params=[0, 30_000], ids=["whole minutes", "half minutes"])
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder: Path = tmp_path_factory.mktemp("past")
     with open_store(at_path(folder)) as store:
-        store.write_history(history(rows, intervals))
+        store_jobs(store, request.param)
         with store.reader() as reader:
             span = (T0, T0 + 12 * HOUR_MS)
-            return list(past_findings(reader, span, Thresholds(), MINUTE_MS).rows)
+            (whole,) = past_slices(reader, span, Thresholds(), MINUTE_MS)
+            return list(whole.rows)
 
 
 def test_each_is_told_at_its_own_end(told: list[dict[str, Any]]) -> None:

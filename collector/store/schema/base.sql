@@ -265,7 +265,8 @@ CREATE TABLE imports (
     to_ts TIMESTAMP NOT NULL,
     rows_added BIGINT NOT NULL,
     finished_at TIMESTAMP NOT NULL,
-    rules VARCHAR
+    rules VARCHAR,
+    judged_to TIMESTAMP
 );
 
 CREATE TABLE intents (
@@ -1629,4 +1630,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (102, 'nodes_of_managers'),
     (103, 'judged_pasts'),
     (104, 'keys_of_parts'),
-    (105, 'power_beside_high_idle_power');
+    (105, 'power_beside_high_idle_power'),
+    (106, 'past_judged_in_part');

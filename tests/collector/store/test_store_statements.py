@@ -147,10 +147,14 @@ PARAMETERS = {
     "pasts_to_judge": "rules",
     "clear_past_findings": "from_ms to_ms",
     "first_sample_of_past": "from_ms to_ms",
-    "insert_past_findings": "",
+    "insert_past_findings": "ns opened_ms",
+    "touching_past_findings": "",
+    "drop_findings": "finding_ids",
+    "drop_open_past_findings": "",
+    "lengthen_past_finding": "finding_id opened_ms",
     "open_allocations": "from_ms",
     "open_finding": (
-        "at_ms coverage evidence gpu_id holder_id kind rung sentence wasted_gpu_hours "
+        "at_ms coverage evidence gpu_id holder_id kind of_past rung sentence wasted_gpu_hours "
         "window_from_ms window_to_ms"
     ),
     "open_unclear_claims": "from_ms process_ids reasons",
@@ -191,7 +195,8 @@ PARAMETERS = {
     "read_day": "from_ms to_ms",
     "record_sealed": "bytes day path samples widest_ms",
     "refresh_finding": (
-        "at_ms coverage evidence finding_id rung sentence wasted_gpu_hours window_from_ms window_to_ms"
+        "at_ms coverage evidence finding_id of_past rung sentence wasted_gpu_hours window_from_ms "
+        "window_to_ms"
     ),
     "rollup_days": "from_ms gpu_ids to_ms",
     "rollup_hours": "from_ms gpu_ids to_ms",
