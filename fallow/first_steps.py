@@ -25,6 +25,7 @@ class FirstSteps:
     def __init__(self, replica: Replica, peers: Peers):
         self._model, self._peers = replica.model, peers
         self.warm_up, self.guard = WarmUp(replica, peers), LoopGuard(replica)
+        self._is_cut_alike = replica.recipe.deterministic
         self._losses_left = LOOKED_AT
         self._outputs: list[torch.Tensor] = []
         self._hook: Any = None
@@ -49,7 +50,7 @@ class FirstSteps:
 
     def _look_at(self, loss: torch.Tensor, part: Weighed, outputs: list[torch.Tensor], step: int) -> None:
         try:
-            reason = doubt(loss, part.micro.size, part.count, outputs)
+            reason = doubt(loss, part.micro.size, part.count, outputs, is_cut_alike=self._is_cut_alike)
         except Exception as error:  # a graph of a kind that nobody thought of ends no training
             LOG.debug("step %d: the loss could not be looked at: %r", step, error)
             return

@@ -1,7 +1,7 @@
 """Diffusion: a network learns to take noise off points on a ring, with an average of its weights (EMA).
 
-After lucidrains/denoising-diffusion-pytorch, class Trainer. Noise and its strength are part of a sample and
-drawn by its number, so a sample is the same in whichever worker it is computed.
+After lucidrains/denoising-diffusion-pytorch, class Trainer at faed4db. Noise and its strength are part of a
+sample and drawn by its number, so a sample is the same in whichever worker it is computed.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Segmentation: a small U-Net finds discs in noisy images, by cross-entropy and a Dice loss of each image.
 
-After milesial/Pytorch-UNet, train.py. Its Dice loss is one over the whole batch, which changes with how a
-batch is cut, so here it is one an image, averaged; GroupNorm stands for BatchNorm.
+After milesial/Pytorch-UNet, train.py at 21d7850. Its Dice loss is one over the whole batch, which changes
+with how a batch is cut, so here it is one an image, averaged; GroupNorm stands for BatchNorm.
 """
 
 import torch

@@ -25,18 +25,24 @@ NEGLIGIBLE = 1e-6
 
 
 def doubt(
-    loss: torch.Tensor, samples: int, count: float | None, outputs: Sequence[torch.Tensor]
+    loss: torch.Tensor,
+    samples: int,
+    count: float | None,
+    outputs: Sequence[torch.Tensor],
+    *,
+    is_cut_alike: bool = False,
 ) -> str | None:
     """Why ``loss``, of a micro-batch of ``samples``, is no mean over them, and what to do about it.
 
     ``None`` if it may be one. ``count`` is what was passed to ``backward``, ``outputs`` what the model
-    returned. May wait for the device.
+    returned. ``is_cut_alike``: every world cuts a step at the same samples, so a loss that compares those
+    of a micro-batch is the same in each. May wait for the device.
     """
     for node, factor, is_alone in _ends(loss.grad_fn):
         reason = _reduced(node, factor, samples, count)
         if reason is not None and (is_alone or not node.name().startswith("Sum") or _reaches(node, outputs)):
             return reason
-    return _coupled(loss, samples, outputs)
+    return None if is_cut_alike else _coupled(loss, samples, outputs)
 
 
 def _ends(node: Any) -> Iterator[tuple[Any, float, bool]]:

@@ -100,7 +100,7 @@ def test_each_kind_of_loss_is_told_apart() -> None:
     assert "grows with it" in (doubt(DOUBTED["sum"][0](out, x, y), SAMPLES, 10, [out]) or "")
 
 
-def train(loss: Loss, *, checked: bool = True) -> Any:
+def train(loss: Loss, *, checked: bool = True, deterministic: bool = False) -> Any:
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Linear(12, 16), nn.BatchNorm1d(16), nn.Dropout(0.2), nn.Linear(16, CLASSES)
@@ -114,7 +114,7 @@ def train(loss: Loss, *, checked: bool = True) -> Any:
             optimizer.step()
         return model.state_dict()
     trainer = fallow.connect(environment={}).elastic(
-        model, optimizer, global_batch=SAMPLES, max_micro_batch=SAMPLES
+        model, optimizer, global_batch=SAMPLES, max_micro_batch=SAMPLES, deterministic=deterministic
     )
     data = torch.utils.data.TensorDataset(x, y)
     for _, batches in trainer.steps(data, 5, shuffle=False):
@@ -132,3 +132,15 @@ def test_a_doubt_is_said_once_and_changes_no_bit(caplog: pytest.LogCaptureFixtur
         assert all(torch.equal(value, plain[name]) for name, value in mine.items())
         said = [record for record in caplog.records if "micro-batch" in record.getMessage()]
         assert len(said) == (loss is not TRUSTED["mean"])
+
+
+def test_who_does_what_the_warning_says_is_warned_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    """A contrastive loss over a fixed number of samples, cut alike in every world."""
+    caplog.set_level(logging.WARNING, "fallow")
+    train(contrast)
+    assert any("deterministic=True" in record.getMessage() for record in caplog.records)
+    caplog.clear()
+    train(contrast, deterministic=True)
+    assert not caplog.records
+    train(DOUBTED["sum"][0], deterministic=True)
+    assert any("is a sum over its micro-batch" in record.getMessage() for record in caplog.records)

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.quick
 RECIPES = Path(__file__).parents[2] / "examples" / "recipes"
 TABLE = (RECIPES.parent / "README.md").read_text()
 TRAINED = (
-    *("diffusion", "graph", "replay", "segmentation", "speech", "streamed", "tokens", "upscaling", "vae"),
+    *("adapters", "contrastive", "diffusion", "distilled", "forecast", "gpt", "graph", "recommender"),
+    *("replay", "segmentation", "siamese", "speech", "streamed", "style", "tokens", "translation"),
+    *("upscaling", "vae", "vision"),
 )
 REFUSED = {
     "gan": "called a second time, but a job is one training",
