@@ -26,6 +26,7 @@ from advisor.actions import (
     StartBackground,
 )
 from advisor.engines.effects import Effect, EffectKind, Preview, of_command
+from advisor.jobs.background import names_page_of_guest
 from advisor.jobs.command_outcomes import outcome
 from advisor.jobs.gpu_sharing import Terms
 from advisor.jobs.job_store import Register, Turn, UnknownJob
@@ -222,13 +223,15 @@ class LocalEngine:
     def _begin_beside(self, step: StartBackground, number: int, entry: JobRecord) -> StartCommand:
         """What a background job gets: no lease, and the memory that it asked for as its limit.
 
-        Raises ``Refused`` where the other job's launcher has no page for it any more.
+        Raises ``Refused`` where the other job's launcher has no page for it, or none of its own.
         """
         host, gpu = self._register.entry(step.beside), step.gpus[0]
         gaps = () if host.report is None else host.report.idle_gaps
         page = next((each.page for each in gaps if each.gpu == gpu), "")
         if not page or gpu not in host.gpus:
             raise Refused(f"start-background {step.job}: {step.beside} tells of no idle gaps on {gpu} now")
+        if names_page_of_guest(page, host, entry):
+            raise Refused(f"start-background {step.job}: {step.beside} tells of a page that is not its own")
         terms = self._agree(entry, step.gpus, 1.0)
         return StartCommand(
             number=number,

@@ -92,6 +92,16 @@ def open_gaps(host: JobRecord, entries: Iterable[JobRecord]) -> OpenGaps:
     )
 
 
+def names_page_of_guest(page: str, host: JobRecord, guest: JobRecord) -> bool:
+    """Whether another owner's job tells of a page in a folder that the guest's own account made.
+
+    The guest may write there: it would compute by the gaps of another job of its own, and count on that page.
+    """
+    folder = page.rsplit("/", 2)[-2] if page.count("/") > 1 else ""
+    is_guests = guest.submission.uid is not None and folder.startswith(f"fallow.{guest.submission.uid}.")
+    return is_guests and host.submission.user != guest.submission.user
+
+
 def must_leave(
     entry: JobRecord, entries: Mapping[JobId, JobRecord], state: ClusterState, memory: Held
 ) -> str | None:

@@ -5,12 +5,10 @@ about time, both wrote down when they did what, by the machine's one steady cloc
 """
 
 import importlib.util
-import json
 import os
 import signal
 import stat
 import time
-from bisect import bisect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ import pytest
 from examples.demo.stage import Launched, Setting, Stage
 from examples.demo.stories import LONG_S, SETTINGS
 from service.schemas.records import Job
+from tests.end_to_end.in_gaps import assert_in_gaps
 
 pytestmark = [
     pytest.mark.long,
@@ -112,17 +111,7 @@ def test_it_computes_in_gaps_alone_and_leaves_by_one_command(stage: Stage) -> No
     stage.until("it computes again", lambda: steps(stage) > done + 10, 2 * LONG_S)
     stage.order("cancel", latest(stage, "sweep").job)
     stage.until("it has ended", lambda: state(stage, "sweep") == "ended", LONG_S)
-    assert_in_gaps(stage)
-
-
-def assert_in_gaps(stage: Stage) -> None:
-    """Layers began while the foreground waited; one in ten may be late, where the kernel took the processor
-    away between the gate and the layer. Without a gate it would be half of them."""
-    busy = [tuple(map(int, line.split())) for line in (stage.folder / "busy").read_text().splitlines()]
-    began = [at for line in (stage.folder / "log").read_text().splitlines() for at in json.loads(line)]
-    ends = [end for _, end in busy]
-    amid = sum(busy[at][0] <= when for when in began if (at := bisect(ends, when)) < len(ends))
-    assert began and amid <= 0.1 * len(began), f"{amid} of {len(began)}"
+    assert_in_gaps(stage.folder / "busy", stage.folder / "log")
 
 
 def test_gates_are_shut_by_every_death_and_the_switch_and_nothing_is_wrong_after(stage: Stage) -> None:
@@ -158,7 +147,7 @@ def test_gates_are_shut_by_every_death_and_the_switch_and_nothing_is_wrong_after
     front.process.kill()
     front.process.wait()  # its parent here: unburied it would still be there
     waits_again(stage, "its foreground's launcher was killed")
-    assert_in_gaps(stage)
+    assert_in_gaps(stage.folder / "busy", stage.folder / "log")
 
 
 def waits_again(stage: Stage, why: str) -> None:
