@@ -108,13 +108,14 @@ def run_findings(flags: argparse.Namespace) -> int:
         span = {"from_ts": start, "to_ts": end}
         waste = None if flags.json else client.rows_if_kept("waste", **span, **filters)
         silent = None if flags.json else freshness.silent_end(client, start, end)
+        past = None if flags.json else freshness.unjudged_past(client, (start, end))
     if flags.json:
         print_json(rows, flags)
         return 0
     screen, now = console(), datetime.now(UTC)
     if late == freshness.NEVER and not rows:
         screen.print(
-            "Nothing was judged yet: a service does that each minute, from its first measurement on."
+            past or "Nothing was judged yet: a service does that each minute, from its first measurement on."
         )
         return 0
     if late is not None:
@@ -122,8 +123,8 @@ def run_findings(flags: argparse.Namespace) -> int:
     of = words.in_range(flags.since, flags.until)
     groups = sorted(grouped(rows, _about), key=lambda group: -(_wasted_by(group) or 0.0))
     screen.print(_heading(len(groups), bool(only_open), of), style="bold" if rows else None)
-    if silent is not None:
-        screen.print(silent, style="yellow")
+    for line in filter(None, (silent, past)):
+        screen.print(line, style="yellow")
     if waste and (waste[0]["wasted_gpu_hours"] or waste[0]["low_saturation_gpu_hours"]):
         screen.print(_wasted(waste[0], bool(only_open), of))
     for group in groups:

@@ -8,7 +8,7 @@ from analytics import text
 from service.cli import words
 from service.client import Client
 from service.durations import BadSpan, window
-from service.summaries import accounted, measured_time
+from service.summaries import accounted, measured_time, unjudged_pasts
 from service.usecases.advice import newest
 
 if TYPE_CHECKING:
@@ -92,3 +92,9 @@ def lateness(client: Client, now: datetime) -> str | None:
     if age_s is None:
         return NEVER
     return f"judged last {text.length(age_s)} ago" if age_s > LATE_S else None
+
+
+def unjudged_past(client: Client, span: tuple[datetime, datetime]) -> str | None:
+    """What of a range is not judged yet, as after an import; an older store does not tell. Blocks."""
+    told = unjudged_pasts.not_judged_yet(client.rows_if_kept("unjudged_pasts") or (), span)
+    return None if told is None else words.localized(told)

@@ -47,6 +47,7 @@ def run_waste(flags: argparse.Namespace) -> int:
         (sums,) = client.rows("waste", from_ts=start, to_ts=end, **filters)
         silent = freshness.silent_end(client, start, end)
         part = freshness.rests_on(client, (start, end), filters)
+        past = freshness.unjudged_past(client, (start, end))
         by_user = freshness.accounted_by_user(client, (start, end), filters)
     if flags.json:
         print_json([_record(each, by) for each in rows], flags)
@@ -58,7 +59,7 @@ def run_waste(flags: argparse.Namespace) -> int:
     screen = console()
     screen.print(heading(sums, words.in_range(flags.since, flags.until)), style="bold")
     excluded = accounted.left_out(by_user) if sums["held_gpu_hours"] else None
-    for line in filter(None, (part, silent, excluded)):
+    for line in filter(None, (part, silent, past, excluded)):
         screen.print(line, style="yellow")
     if not rows:
         screen.print(WORKED if sums["held_gpu_hours"] else accounted.instead(by_user, NONE_HELD))

@@ -15,6 +15,7 @@ from analytics import text
 from analytics.vocabulary.actions import label_of_action
 from analytics.vocabulary.findings import KINDS
 from analytics.vocabulary.states import GpuState
+from service import wording
 from service.charts.job_strip import Step, steps_of
 from service.errors import ClientError
 from service.pages.data import jobs, queries
@@ -35,6 +36,7 @@ from service.schemas.advice import AdviceRow
 from service.summaries.finding_groups import is_own_doing
 from service.summaries.frames import known_records
 from service.summaries.to_do import Advising, Item, Measured, Place, card, listed
+from service.summaries.unjudged_pasts import not_judged_yet
 from service.usecases.advised import Advised
 
 PER_PAGE = 8
@@ -92,6 +94,8 @@ def _body(scene: PageContext) -> None:
         switch_banner(stage, read_switch())
     _choices(scene, items, place)
     freshness.lateness(scene)
+    if past := not_judged_yet(measured.pasts, (scene.window.from_ts, scene.window.to_ts)):
+        st.caption(wording.localized(past, scene.zone))
     if why is not None:
         st.caption(f"Nothing can be advised now: {plain(why)}")
     if shown:

@@ -1631,6 +1631,15 @@ UnjudgedRow = TypedDict(
     },
 )
 
+UnjudgedPastsRow = TypedDict(
+    "UnjudgedPastsRow",
+    {
+        "from_ts": str,
+        "to_ts": str,
+        "judged_to": str,
+    },
+)
+
 UsageOverTimeRow = TypedDict(
     "UsageOverTimeRow",
     {
@@ -1860,6 +1869,8 @@ class Rows(Protocol):
     @overload
     def __call__(self, name: Literal["unjudged"], **params: object) -> list[UnjudgedRow]: ...
     @overload
+    def __call__(self, name: Literal["unjudged_pasts"], **params: object) -> list[UnjudgedPastsRow]: ...
+    @overload
     def __call__(self, name: Literal["usage_over_time"], **params: object) -> list[UsageOverTimeRow]: ...
     @overload
     def __call__(self, name: Literal["use_by_holder"], **params: object) -> list[UseByHolderRow]: ...
@@ -2011,6 +2022,8 @@ class RowsIfKept(Protocol):
     def __call__(self, name: Literal["unheld"], **params: object) -> list[UnheldRow] | None: ...
     @overload
     def __call__(self, name: Literal["unjudged"], **params: object) -> list[UnjudgedRow] | None: ...
+    @overload
+    def __call__(self, name: Literal["unjudged_pasts"], **params: object) -> list[UnjudgedPastsRow] | None: ...
     @overload
     def __call__(self, name: Literal["usage_over_time"], **params: object) -> list[UsageOverTimeRow] | None: ...
     @overload

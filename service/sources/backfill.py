@@ -20,6 +20,8 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 DAYS_AT_ONCE = 4
+ORIGIN = "simulated://past"
+"""Names the past among those that were imported: an address, as theirs are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,8 @@ class Backfill:
                 if stopped():
                     return
                 self.store.write_history(some)
+        recent = layers(self.days, now_ms)[1:]
+        self._note(recent[0].from_ms, recent[-1].to_ms)
 
     def run_older(self, now_ms: int, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
         """Store what lies before that, beside the first ticks; once ``stopped``, the next start begins again.
@@ -80,14 +84,21 @@ class Backfill:
         The cluster is the backfill's own: it is not for two threads at once.
         """
         done = 1
-        for layer in layers(self.days, now_ms)[:1]:
+        older = layers(self.days, now_ms)[:1]
+        for layer in older:
             for some in self._pieces(layer):
                 tell(f"filling in the past: {min(done, self.days)} of {self.days} days")
                 if stopped():
                     return
                 self.store.write_history(some)
                 done += DAYS_AT_ONCE
+        self._note(older[0].from_ms, older[0].to_ms)
         self.mark.unlink(missing_ok=True)
+
+    def _note(self, from_ms: int, to_ms: int) -> None:
+        """Have those who had ended in it judged, as an import's are; a past that is begun again, anew."""
+        if from_ms < to_ms:
+            self.store.note_import(ORIGIN, from_ms, to_ms, 0)
 
     def _pieces(self, layer: Layer) -> "Iterator[History]":
         days = iter(self.cluster.history(layer.from_ms, layer.to_ms, layer.step_ms))

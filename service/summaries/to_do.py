@@ -21,7 +21,14 @@ from service.summaries.waste_table import TALK, Waste, is_running, waste_table
 if TYPE_CHECKING:
     from service.schemas.advice import AbstainRow, AdviceRow
     from service.schemas.control import Plan, Refused
-    from service.schemas.rows import FindingsRow, JobsRow, LedgerByJobRow, SpokenRow, UnjudgedRow
+    from service.schemas.rows import (
+        FindingsRow,
+        JobsRow,
+        LedgerByJobRow,
+        SpokenRow,
+        UnjudgedPastsRow,
+        UnjudgedRow,
+    )
 
 
 class Place(StrEnum):
@@ -42,7 +49,8 @@ class Measured:
     """What was measured and judged of a range; rows of queries of these names over the same range.
 
     ``open_now`` are the findings that are open now, ``None``: those of the range. ``newest`` is when anything
-    was measured last, in the API's form. Without ``is_judged`` nobody has looked for findings yet.
+    was measured last, in the API's form. Without ``is_judged`` nobody has looked for findings yet;
+    ``pasts`` are those in which nobody has yet.
     """
 
     ledger: "Sequence[LedgerByJobRow]"
@@ -53,6 +61,7 @@ class Measured:
     newest: str | None
     is_judged: bool
     unjudged: "Sequence[UnjudgedRow]" = ()
+    pasts: "Sequence[UnjudgedPastsRow]" = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,6 +279,7 @@ def _waste(item: Item, measured: Measured) -> Waste | None:
         is_judged=measured.is_judged,
         open_now=open_now,
         unjudged=measured.unjudged,
+        pasts=measured.pasts,
     )
     return rows[0] if rows else None
 

@@ -14,6 +14,7 @@ from analytics import text
 from analytics.job_verdict import ENOUGH_MEASURED, unmeasured_hours
 from analytics.vocabulary.findings import IDLENESS, WASTE_REASONS, title_of_kind, words_of_kind
 from service.summaries.finding_groups import once_a_gpu
+from service.summaries.unjudged_pasts import is_unjudged
 
 if TYPE_CHECKING:
     from service.schemas.rows import (
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         LedgerByJobRow,
         LedgerByProjectRow,
         LedgerByUserRow,
+        UnjudgedPastsRow,
         UnjudgedRow,
     )
 
@@ -58,7 +60,8 @@ class Waste:
     ``live_doubt`` is why nobody knows what it does now, in words, ``None``: that could be judged.
     ``told_at`` is when a message about the key last arrived, in the API's form, ``None``: none did in the
     range; ``told`` is who got it.
-    Without ``is_judged`` nobody has looked for findings yet, so that none is open says nothing. Without
+    Without ``is_judged`` nobody has looked for findings yet, so that none is open says nothing; without
+    ``is_worst_judged`` nobody has in the past in which the worst had ended. Without
     ``reasons`` there was no finding of that job in the range, and ``found`` is the ledger's word for its
     hours, which blames nobody; ``is_mostly_empty``: in most of them no process was there.
     """
@@ -79,6 +82,7 @@ class Waste:
     live_doubt: str | None = None
     live_evidence: object = None
     is_judged: bool = True
+    is_worst_judged: bool = True
     is_mostly_empty: bool = False
 
     @property
@@ -95,7 +99,8 @@ class Waste:
         sentence = NOT_FOUND[worked, "empty" if self.is_mostly_empty else "idle"]
         runs = self.worst is not None and self.live is not None and self.live["job"] == self.worst["job"]
         yet = " yet" if not worked and runs else ""
-        return f"{sentence}{yet}, {'no finding' if self.is_judged else 'not judged yet'}"
+        is_judged = self.is_judged and self.is_worst_judged
+        return f"{sentence}{yet}, {'no finding' if is_judged else 'not judged yet'}"
 
     @property
     def remedy(self) -> str:
@@ -149,12 +154,13 @@ def waste_table(
     is_judged: bool = True,
     open_now: "Sequence[FindingsRow] | None" = None,
     unjudged: "Sequence[UnjudgedRow]" = (),
+    pasts: "Sequence[UnjudgedPastsRow]" = (),
 ) -> tuple[Waste, ...]:
     """Everybody who wasted anything, the largest first. ``by`` is ``user``, ``project`` or ``job``.
 
     ``newest`` is when anything was measured last, in the API's form; ``None``: never. ``is_judged``: somebody
     has looked for findings. ``open_now`` are the findings that are open now, ``None``: those of the range.
-    ``unjudged`` is what could not be judged now.
+    ``unjudged`` is what could not be judged now, ``pasts`` what is not judged yet of what was imported.
     """
     now = [each for each in findings if each["closed_at"] is None] if open_now is None else open_now
     column = OWNER_COLUMN[by]
@@ -172,6 +178,7 @@ def waste_table(
             is_judged=is_judged,
             open_now=now,
             unjudged=unjudged,
+            pasts=pasts,
         )
         for row, hours in rows
     ]
@@ -189,6 +196,7 @@ def _waste(
     is_judged: bool,
     open_now: "Sequence[FindingsRow]",
     unjudged: "Sequence[UnjudgedRow]",
+    pasts: "Sequence[UnjudgedPastsRow]",
 ) -> Waste:
     row, hours = of
     worst = max(jobs, key=lambda job: job["wasted_gpu_hours"] or 0.0, default=None)
@@ -216,6 +224,7 @@ def _waste(
         live_evidence=_evidence(live, now, open_now),
         live_doubt=None if live is None else _doubt(live, unjudged),
         is_judged=is_judged,
+        is_worst_judged=worst is None or worst in running or not is_unjudged(worst, pasts),
         told_at=None if alert is None else alert["told_at"],
         told=None if alert is None else alert["told"],
     )

@@ -33,4 +33,5 @@ def measured(client: "Client", span: tuple[datetime, datetime], filters: Mapping
         newest=judged.newest,
         is_judged=judged.is_judged,
         unjudged=judged.unjudged,
+        pasts=judged.pasts,
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from service.client.queries import Client
-    from service.schemas.rows import FindingsRow, UnjudgedRow
+    from service.schemas.rows import FindingsRow, UnjudgedPastsRow, UnjudgedRow
     from service.summaries.waste_table import Ledger
 
 LATELY = timedelta(days=1)
@@ -27,6 +27,7 @@ class Judged:
     is_judged: bool
     open_now: "Sequence[FindingsRow] | None"
     unjudged: "Sequence[UnjudgedRow]"
+    pasts: "Sequence[UnjudgedPastsRow]"
 
 
 def wasted(
@@ -51,6 +52,7 @@ def wasted(
         is_judged=judged.is_judged,
         open_now=judged.open_now,
         unjudged=judged.unjudged,
+        pasts=judged.pasts,
     )
 
 
@@ -63,6 +65,7 @@ def judged_now(client: "Client", end: datetime, filters: Mapping[str, object]) -
         is_judged=judged is None or bool(moments),  # an older store does not tell, and is believed to be
         open_now=open_now(client, end, filters, max(moments, default=None)),
         unjudged=client.rows_if_kept("unjudged", **filters) or (),
+        pasts=client.rows_if_kept("unjudged_pasts") or (),
     )
 
 

@@ -2,9 +2,13 @@
 
 The jobs are those of ``tests/analytics/test_past_findings.py``: what each is called, from its world, stands
 there. A range border at 5 h lies within a rest of *twice*, and between the low use and the end of others.
+
+Until it is judged, who asks is told so. The first rest ends at 2 h 59 min at the earliest (*twice*, of low
+use) and the last job at 11 h.
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ from service.config.file import load
 from service.usecases.judge import judge_imported, judge_pasts
 from tests.analytics.test_past_findings import HOUR_MS, TOLD, store_jobs
 from tests.collector.store.store_parts import T0, ask, at_path
+from tests.service.conftest import verb
 from tests.stores import open_store
 
 pytestmark = pytest.mark.slow
@@ -88,3 +93,33 @@ def test_two_imports_that_adjoin_tell_what_one_would(
             assert judge_pasts(config, store) == 1
             judge_imported(config, store)
         assert told(store) == at_once
+
+
+def test_what_is_not_judged_yet_is_said_and_how_far_it_is(tmp_path: Path) -> None:
+    """Not at all; up to the third of its moments (*dark*'s rest ends at 5 h, of 12); whole."""
+
+    def said(verb_name: str, *words: str) -> str:
+        span = ("--since", "2026-09-21T00:00", "--until", "2026-09-21T23:00")
+        return " ".join(verb(verb_name, *span, *words, data=tmp_path).stdout.split())
+
+    def stop(part: float) -> None:
+        if part > 0.3:
+            raise Stop
+
+    begin = f"{datetime.fromtimestamp(T0 / 1000, UTC):%Y-%m-%d %H:%M}"
+    config = load(None, {}).config
+    with open_store(at_path(tmp_path)) as store:
+        imported(store)
+        judge_imported(config, store)  # as a service does each minute
+    for words in (("findings", "--all"), ("waste",)):
+        assert f"What had ended between {begin}" in said(*words)
+        assert "is not judged yet (0% of that past is): nothing is found of it so far" in said(*words)
+    assert "Idle at times, not judged yet" in said("waste", "--by", "job")
+    with open_store(at_path(tmp_path)) as store, pytest.raises(Stop):
+        judge_pasts(config, store, tell=stop, at_once=1)
+    for words in (("findings", "--all"), ("waste",)):
+        assert "is not judged yet (42% of that past is)" in said(*words)
+    with open_store(at_path(tmp_path)) as store:
+        judge_pasts(config, store)
+    for words in (("findings", "--all"), ("waste", "--by", "job")):
+        assert "not judged yet" not in said(*words)

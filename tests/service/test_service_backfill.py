@@ -8,6 +8,7 @@ import pytest
 
 from collector.sources.simulated.cluster import SimulatedCluster
 from collector.store.database import Store
+from collector.store.past_findings import pasts_to_judge
 from service.sources.backfill import DAY_MS, MINUTE_MS, Backfill, layers
 from tests.stores import open_store
 
@@ -51,6 +52,15 @@ def test_every_holder_holds_as_long_as_it_truly_did(filled: tuple[Store, Simulat
             "JOIN gpus USING (gpu_id) JOIN holders USING (holder_id) GROUP BY ALL"
         ).fetchall()
     assert {(uuid, job): held for uuid, job, held in rows} == truth
+
+
+def test_who_had_ended_in_it_is_to_be_judged_as_after_an_import(
+    filled: tuple[Store, SimulatedCluster],
+) -> None:
+    past = layers(6, NOW_MS)
+    with filled[0].reader() as connection:
+        (whole,) = pasts_to_judge(connection, "rules")
+    assert (whole.from_ms, whole.to_ms, whole.judged_ms) == (past[0].from_ms, past[-1].to_ms, past[0].from_ms)
 
 
 def test_no_time_is_missing_but_where_the_cluster_was_blind(filled: tuple[Store, SimulatedCluster]) -> None:

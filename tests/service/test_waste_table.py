@@ -36,6 +36,7 @@ def table(
     empty: float = 0.0,
     open_now: list[dict[str, Any]] | None = None,
     unjudged: list[dict[str, Any]] | None = None,
+    pasts: list[dict[str, str]] | None = None,
 ) -> Waste:
     ledger = {
         **{"key": "ann", "wasted_gpu_hours": sum(each["wasted_gpu_hours"] for each in jobs)},
@@ -55,8 +56,29 @@ def table(
         newest=newest,
         open_now=cast("Any", open_now),
         unjudged=cast("Any", unjudged or []),
+        pasts=cast("Any", pasts or []),
     )
     return row
+
+
+def test_of_who_had_ended_in_a_past_that_is_not_judged_it_is_not_said_that_nothing_is_found() -> None:
+    """Judged up to noon of two days. At noon, before and after the past it is judged; who runs is, too."""
+    past = {
+        "from_ts": "2026-11-24T00:00:00",
+        "judged_to": "2026-11-24T12:00:00",
+        "to_ts": "2026-11-26T00:00:00",
+    }
+    for over, found in {
+        "2026-11-24T11:00:00Z": "no finding",
+        "2026-11-24T12:00:00Z": "no finding",
+        "2026-11-24T12:00:01Z": "not judged yet",
+        "2026-11-26T00:00:00Z": "not judged yet",
+        "2026-11-26T01:00:00Z": "no finding",
+        None: "no finding",
+    }.items():
+        assert table([job("a", 0.1, over)], [], pasts=[past]).found == f"Idle at times, {found}"
+    told = finding("a", closed_at="2026-11-25T00:00:00Z")
+    assert table([job("a", 0.1, "2026-11-25T00:00:00Z")], [told], pasts=[past]).found == "Held, idle"
 
 
 def test_a_job_that_works_or_has_just_begun_is_not_to_be_ended() -> None:

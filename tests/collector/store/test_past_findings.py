@@ -1,8 +1,10 @@
 """Findings of imported pasts in the store: kept once, beside what a service told at the time."""
 
+from datetime import UTC
 from itertools import pairwise
 from pathlib import Path
 
+from analytics.query import run
 from collector.arrow import HeldInterval
 from collector.store.database import Store
 from collector.store.judgements import Judgement
@@ -183,3 +185,35 @@ def test_what_an_import_found_at_its_records_end_is_found_anew_by_the_next(tmp_p
         store.write_judgement(told, T0 + 6 * HOUR_MS)
         store.write_judgement(Judgement(), T0 + 10 * HOUR_MS, of_past=True)
         assert ask(store, "SELECT of_past, epoch_ms(closed_at) FROM findings") == [(False, T0 + 10 * HOUR_MS)]
+
+
+def test_what_is_not_judged_is_asked_of_the_store(tmp_path: Path) -> None:
+    """Imports of three days; accounting's is none. One whose samples are gone is judged no more."""
+    midnight = -(-T0 // DAY_MS) * DAY_MS
+    spans = [(midnight + day * DAY_MS, midnight + (day + 1) * DAY_MS) for day in range(3)]
+
+    def rest() -> list[tuple[int, int, int]]:
+        with store.reader() as reader:
+            rows = run(reader, "unjudged_pasts").to_pylist()
+        names = ("from_ts", "to_ts", "judged_to")
+        return [
+            tuple(int(row[name].replace(tzinfo=UTC).timestamp() * 1000) for name in names) for row in rows
+        ]
+
+    with open_store(at_path(tmp_path)) as store:
+        rows = [sample(0, start + HOUR_MS) for start, _ in spans]
+        interval = HeldInterval(allocation=held(0, "a"), from_ms=midnight, to_ms=midnight + 9 * HOUR_MS)
+        store.write_history(history(rows, [interval]))
+        for span in spans:
+            store.note_import("http://p", *span, 1)
+        store.note_import("slurm:cluster", *spans[2], 1)
+        assert rest() == [(*span, span[0]) for span in spans]
+        noon = spans[1][0] + DAY_MS // 2
+        with store.writing("judging") as connection:
+            write_past_findings(connection, [], (spans[1][0], noon), "rules")
+        assert rest() == [(*spans[0], spans[0][0]), (*spans[1], noon), (*spans[2], spans[2][0])]
+        store.apply_retention(Retention(samples_days=1), spans[2][1])
+        assert rest() == [(*spans[2], spans[2][0])]
+        with store.writing("judging") as connection:
+            write_past_findings(connection, [], spans[2], "rules")
+        assert rest() == []
