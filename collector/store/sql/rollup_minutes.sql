@@ -9,8 +9,9 @@
 -- unknown when samples cover less than half of it, and absent when no sample touches it, nobody withholds it and nobody is
 -- known to hold it: what is told to end holds until then, what has no end until any of its job's GPUs was measured last. Its holders are
 -- those at its middle, and its milliseconds are split among them by share so that integers add up. A sample as
--- wide as a bin or wider counts for the bins whose middle it covers, wholly, and is not mixed with its neighbours:
--- over many bins each sample counts for its own width, once. Energy is split by the time itself.
+-- wide as a bin or wider is not mixed with its neighbours: a bin that two of them share, of which one's width is no
+-- multiple of a bin's, is two parts, cut where the one ends (docs/decisions/0156); any other bin is wholly the sample's
+-- that covers its middle. So each sample counts for its own width, once. Energy is split by the time itself.
 -- Energy of a GPU that several hold: what it draws when idle by share, what is above that by what the processes of
 -- each did, if the driver tells; else all of it by share. A board that is cut into MIG instances measures energy as a
 -- whole: each instance has its share of the device of it, the board the rest.
@@ -59,16 +60,11 @@ near AS (
       AND gpu_id IN (SELECT gpu_id FROM family)
     WINDOW by_time AS (ORDER BY gpu_id, ts)
 ),
-parts AS (
+touched AS (
     SELECT
         * EXCLUDE (bin, cut_from_ms, cut_to_ms),
         bin,
-        least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS within_ms,
-        CASE
-            WHEN width_ms < 30000 THEN within_ms
-            WHEN end_ms - width_ms <= bin * 30000 + 15000 AND end_ms > bin * 30000 + 15000 THEN 30000
-        END AS whole_ms,
-        CAST(whole_ms AS DOUBLE) AS ms
+        least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS within_ms
     FROM (
         SELECT *, unnest(range((end_ms - width_ms) // 30000, (end_ms - 1) // 30000 + 1)) AS bin
         FROM near
@@ -76,6 +72,33 @@ parts AS (
     LEFT JOIN cuts USING (gpu_id)
     WHERE bin >= $from_ms // 30000 AND bin < $to_ms // 30000
         AND bin * 30000 >= coalesce(cut_from_ms, 0) AND bin * 30000 < coalesce(cut_to_ms, $to_ms)
+),
+-- Bins in which one wide sample ends and the next begins, and how much of them is the first one's. What neither covers
+-- is shared out between both, where that is less than half.
+divided_bins AS (
+    SELECT
+        gpu_id, bin, min(end_ms) AS first_end_ms,
+        min(end_ms) - bin * 30000 AS first_ms, (bin + 1) * 30000 - greatest(max(end_ms - width_ms), min(end_ms)) AS second_ms,
+        CAST(round(30000 * first_ms / (first_ms + second_ms)) AS BIGINT) AS cut_ms
+    FROM touched
+    SEMI JOIN (SELECT DISTINCT gpu_id FROM near WHERE width_ms > 30000 AND width_ms % 30000 > 0) USING (gpu_id)
+    GROUP BY gpu_id, bin
+    HAVING count(*) = 2 AND min(width_ms) >= 30000 AND max(width_ms % 30000) > 0 AND min(end_ms) < (bin + 1) * 30000
+        AND max(end_ms - width_ms) > bin * 30000 AND first_ms + second_ms >= 15000
+),
+-- piece: 1 and 2 of a bin that is divided, else 0; piece_ms: how long that is.
+parts AS (
+    SELECT
+        t.*,
+        CASE WHEN d.bin IS NULL THEN 0 WHEN t.end_ms = d.first_end_ms THEN 1 ELSE 2 END AS piece,
+        CASE piece WHEN 0 THEN 30000 WHEN 1 THEN d.cut_ms ELSE 30000 - d.cut_ms END AS piece_ms,
+        CASE
+            WHEN piece > 0 THEN piece_ms
+            WHEN width_ms < 30000 THEN within_ms
+            WHEN end_ms - width_ms <= bin * 30000 + 15000 AND end_ms > bin * 30000 + 15000 THEN 30000
+        END AS whole_ms,
+        CAST(whole_ms AS DOUBLE) AS ms
+    FROM touched AS t LEFT JOIN divided_bins AS d USING (gpu_id, bin)
 ),
 held AS (
     SELECT gpu_id, holder_id, sum(share) AS share, bin
@@ -110,7 +133,9 @@ metered AS (
     SELECT
         gpu_id,
         bin,
-        coalesce(sum(ms), 0) >= 15000 AS covered,
+        piece,
+        piece_ms,
+        piece > 0 OR coalesce(sum(ms), 0) >= 15000 AS covered,
         sum(utilization_e4 * ms) / sum(CASE WHEN utilization_e4 IS NOT NULL THEN ms END) AS utilization_e4,
         sum(gpu_utilization_e4 * ms) / sum(CASE WHEN gpu_utilization_e4 IS NOT NULL THEN ms END) AS gpu_utilization_e4,
         sum(graphics_active_e4 * ms) / sum(CASE WHEN graphics_active_e4 IS NOT NULL THEN ms END) AS graphics_active_e4,
@@ -135,22 +160,22 @@ metered AS (
         CAST(round(sum(used_energy_mj * CAST(within_ms AS DOUBLE) / width_ms)) AS BIGINT) AS energy_mj,
         least(30000, coalesce(sum(within_ms) FILTER (used_energy_mj IS NOT NULL), 0)) AS energy_ms
     FROM parts
-    GROUP BY gpu_id, bin
+    GROUP BY gpu_id, bin, piece, piece_ms
 ),
 -- SMs that were active in bins that are noise by the 1% (10,000 parts: 1 is the smallest that is kept), and in the bins of
 -- the 20 up to each in which they were measured, a third or more.
 faint AS (
-    SELECT gpu_id, bin
+    SELECT gpu_id, bin, piece
     FROM metered
     WHERE covered AND rung = 3 AND utilization_e4 >= 1
         AND busiest_of(utilization_e4, gpu_utilization_e4, graphics_active_e4, sm_active_e4, engines_e4) <= 100
 ),
 levels AS (
-    SELECT gpu_id, bin, utilization_e4 >= 1 AS is_active
+    SELECT gpu_id, bin, piece, utilization_e4 >= 1 AS is_active
     FROM metered SEMI JOIN faint USING (gpu_id)
     WHERE rung = 3 AND utilization_e4 IS NOT NULL
     UNION ALL  -- a sample is in the bin of its middle, a wider one than a bin in those whose middles it covers
-    SELECT gpu_id, bin, avg(utilization_e4) >= 1 AS is_active
+    SELECT gpu_id, bin, 0 AS piece, avg(utilization_e4) >= 1 AS is_active
     FROM (
         SELECT
             gpu_id, utilization_e4,
@@ -166,20 +191,20 @@ levels AS (
     GROUP BY gpu_id, bin
 ),
 thin AS (
-    SELECT gpu_id, bin
+    SELECT gpu_id, bin, piece
     FROM (
-        SELECT gpu_id, bin, avg(is_active::INTEGER) OVER (
+        SELECT gpu_id, bin, piece, avg(is_active::INTEGER) OVER (
             PARTITION BY gpu_id ORDER BY bin RANGE BETWEEN 19 PRECEDING AND CURRENT ROW) AS active_ratio
         FROM levels)
-    SEMI JOIN faint USING (gpu_id, bin)
+    SEMI JOIN faint USING (gpu_id, bin, piece)
     WHERE active_ratio >= 0.333
 ),
 of_boards AS (
     SELECT
-        i.board_id, i.gpu_id, m.bin, CAST(floor(b.energy_mj * i.share_of_device) AS BIGINT) AS energy_mj, b.energy_ms
+        i.board_id, i.gpu_id, m.bin, m.piece, CAST(floor(b.energy_mj * i.share_of_device) AS BIGINT) AS energy_mj, b.energy_ms
     FROM instances AS i
     JOIN metered AS m ON m.gpu_id = i.gpu_id AND m.energy_mj IS NULL
-    JOIN metered AS b ON b.gpu_id = i.board_id AND b.bin = m.bin
+    JOIN metered AS b ON b.gpu_id = i.board_id AND b.bin = m.bin AND b.piece = m.piece
 ),
 -- A node that is down shows no samples: its GPUs are withheld all the same, while they are installed. Where their
 -- source leaves them out (an autoscaler took them) nobody withholds them.
@@ -225,13 +250,13 @@ bins AS (
         coalesce(o.energy_mj, m.energy_mj - coalesce(given.energy_mj, 0)) AS energy_mj,
         coalesce(o.energy_ms, m.energy_ms) AS energy_ms)
     FROM metered AS m
-    LEFT JOIN of_boards AS o ON o.gpu_id = m.gpu_id AND o.bin = m.bin
+    LEFT JOIN of_boards AS o ON o.gpu_id = m.gpu_id AND o.bin = m.bin AND o.piece = m.piece
     LEFT JOIN (
-        SELECT board_id, bin, sum(energy_mj)::BIGINT AS energy_mj FROM of_boards GROUP BY board_id, bin
-    ) AS given ON given.board_id = m.gpu_id AND given.bin = m.bin
+        SELECT board_id, bin, piece, sum(energy_mj)::BIGINT AS energy_mj FROM of_boards GROUP BY board_id, bin, piece
+    ) AS given ON given.board_id = m.gpu_id AND given.bin = m.bin AND given.piece = m.piece
     WHERE m.gpu_id IN (SELECT gpu_id FROM wanted)
     UNION ALL BY NAME
-    SELECT gpu_id, bin, false AS covered, 0 AS energy_ms FROM unmeasured
+    SELECT gpu_id, bin, 0 AS piece, 30000 AS piece_ms, false AS covered, 0 AS energy_ms FROM unmeasured
 ),
 -- Most GPUs have one holder, who has all of it: no windows for those.
 alone AS (
@@ -373,7 +398,7 @@ apart AS (
             THEN coalesce(own_work, 0) / all_work END AS part,
         thin.bin IS NOT NULL AS is_thin
     FROM bins
-    LEFT JOIN thin USING (gpu_id, bin)
+    LEFT JOIN thin USING (gpu_id, bin, piece)
     LEFT JOIN claims USING (gpu_id, bin)
     LEFT JOIN all_work USING (gpu_id, bin)
     LEFT JOIN own_work USING (gpu_id, bin, holder_id)
@@ -426,9 +451,10 @@ judged AS (
 split AS (
     SELECT
         *,
-        CAST(part_of(30000, lower_fraction, upper_fraction) AS DOUBLE) AS part_ms,
+        CAST(part_of(piece_ms, lower_fraction, upper_fraction) AS DOUBLE) AS part_ms,
         -- what the busiest part of the GPU did; an engine at the bound of noise says nothing
         greatest(utilization_e4, CASE WHEN engines_e4 > 100 THEN engines_e4 END) AS activity_e4,
+        activity_e4 * piece_ms / 10000 AS active_ms,
         covered AND state <> 7 AND activity_e4 IS NOT NULL AS counts,
         CASE WHEN lower_work IS NULL OR idle_energy_mj IS NULL
             THEN part_of(energy_mj, lower_fraction, upper_fraction)
@@ -456,16 +482,16 @@ made AS (
         sum(CASE WHEN holder_id IS NOT NULL THEN part_ms ELSE 0 END) AS held_ms,
         sum(CASE WHEN counts THEN part_ms ELSE 0 END) AS measured_ms,
         sum(CASE WHEN counts
-            THEN coalesce(CAST(round(activity_e4 * 3 * part) AS BIGINT),
-                part_of(round(activity_e4 * 3), lower_fraction, upper_fraction)) ELSE 0 END) AS used_ms,
+            THEN coalesce(CAST(round(active_ms * part) AS BIGINT),
+                part_of(round(active_ms), lower_fraction, upper_fraction)) ELSE 0 END) AS used_ms,
         sum(CASE WHEN counts AND activity_e4 > coalesce(utilization_e4, 0)
-            THEN part_of(round(activity_e4 * 3), lower_fraction, upper_fraction)
-                - part_of(round(coalesce(utilization_e4, 0) * 3), lower_fraction, upper_fraction)
+            THEN part_of(round(active_ms), lower_fraction, upper_fraction)
+                - part_of(round(coalesce(utilization_e4, 0) * piece_ms / 10000), lower_fraction, upper_fraction)
             ELSE 0 END) AS engines_ms,
         max(utilization_max_e4) AS utilization_max_e4,
         max(controller_max_e4) AS controller_max_e4,
         coalesce(min(rung) FILTER (counts), 0) AS rung,
-        CAST(avg(memory_used_bytes) AS BIGINT) AS memory_used_mean_bytes,
+        CAST(sum(memory_used_bytes * piece_ms) / sum(piece_ms) FILTER (memory_used_bytes IS NOT NULL) AS BIGINT) AS memory_used_mean_bytes,
         max(memory_used_max_bytes) AS memory_used_max_bytes,
         sum(own_energy_mj) AS energy_mj,
         sum(own_energy_mj) FILTER (state = 1) AS free_energy_mj,

@@ -335,17 +335,38 @@ def plain_minutes(samples: list[GpuSample], claims: list[HeldInterval]) -> dict[
             shares = plain_shares(number, start + BIN_MS // 2, claims)
             if not parts and (not shares or start < installed_ms):
                 continue
-            level = plain_mean([(ms, made.utilization_ratio) for ms, made in parts if ms])
-            at_work += [] if level is None else [(start, level >= 1)]
+            pieces = plain_pieces(parts, start)
+            levels = [
+                plain_mean([(ms, made.utilization_ratio) for ms, made in piece if ms]) for piece in pieces
+            ]
+            at_work += [(start, level >= 1) for level in levels if level is not None]
             lately = [active for at, active in at_work if at > start - 20 * BIN_MS]
-            state = plain_state(parts, is_held=bool(shares), idle_power_is_known=number in idle)
-            is_thin = level is not None and level >= 1 and 3 * sum(lately) >= len(lately)
-            if shares and is_thin and state in ("held_idle_ms", "allocated_empty_ms"):
-                state = "low_saturation_ms"
-            for job, ms in plain_split(shares, order).items():
-                row = minutes.setdefault((uuid(number), job, start // 60_000 * 60_000), [0] * len(STATES))
-                row[STATES.index(state)] += ms
+            for piece, level in zip(pieces, levels, strict=True):
+                long_ms = BIN_MS if len(pieces) == 1 else piece[0][0]
+                state = plain_state(piece, long_ms, is_held=bool(shares), idle_power_is_known=number in idle)
+                is_thin = level is not None and level >= 1 and 3 * sum(lately) >= len(lately)
+                if shares and is_thin and state in ("held_idle_ms", "allocated_empty_ms"):
+                    state = "low_saturation_ms"
+                for job, ms in plain_split(shares, order, long_ms).items():
+                    row = minutes.setdefault((uuid(number), job, start // 60_000 * 60_000), [0] * len(STATES))
+                    row[STATES.index(state)] += ms
     return {key: tuple(row) for key, row in minutes.items()}
+
+
+def plain_pieces(parts: list[tuple[int, GpuSample]], start: int) -> list[list[tuple[int, GpuSample]]]:
+    """A bin that two wide samples share, one of them no multiple of it, is theirs by what each covers."""
+    order = sorted((made for _, made in parts), key=lambda made: made.at_ms)
+    if len(order) != 2 or min(made.width_ms for made in order) < BIN_MS:
+        return [parts]
+    (one, other), end = order, start + BIN_MS
+    from_ms = max(other.at_ms - other.width_ms, one.at_ms)
+    first, second = one.at_ms - start, end - from_ms
+    is_multiple = one.width_ms % BIN_MS == other.width_ms % BIN_MS == 0
+    begins_within = max(made.at_ms - made.width_ms for made in order) > start
+    if is_multiple or one.at_ms >= end or not begins_within or first + second < BIN_MS // 2:
+        return [parts]
+    cut = int(Fraction(BIN_MS * first, first + second) + Fraction(1, 2))
+    return [[(cut, one)], [(BIN_MS - cut, other)]]
 
 
 def plain_weight(made: GpuSample, start: int, overlap: int) -> int:
@@ -366,15 +387,15 @@ def plain_shares(number: int, middle: int, claims: list[HeldInterval]) -> dict[s
     return {job: sum(map(Fraction, shares), Fraction()) for job, shares in held_now.items()}
 
 
-def plain_split(shares: dict[str, Fraction], order: Sequence[str]) -> dict[str | None, int]:
-    """A bin's milliseconds by holder, in the order in which the store got to know them."""
+def plain_split(shares: dict[str, Fraction], order: Sequence[str], long_ms: int) -> dict[str | None, int]:
+    """The milliseconds of a bin or its piece by holder, in the order in which the store got to know them."""
     if not shares:
-        return {None: BIN_MS}
+        return {None: long_ms}
     split: dict[str | None, int] = {}
     lower, total, running = 0, sum(shares.values()), Fraction()
     for job in sorted(shares, key=order.index):
         running += shares[job]
-        upper = int(BIN_MS * running / total + Fraction(1, 2))
+        upper = int(long_ms * running / total + Fraction(1, 2))
         split[job] = upper - lower
         lower = upper
     return split
@@ -385,9 +406,11 @@ def is_idle(made: GpuSample) -> bool:
     return made.process_count == 0 and e4_of(made.gpu_utilization_ratio) in range(101)
 
 
-def plain_state(parts: list[tuple[int, GpuSample]], *, is_held: bool, idle_power_is_known: bool) -> str:
-    """The state of a bin with memory above the floor, and the same power in all samples."""
-    if sum(ms for ms, _ in parts) < BIN_MS // 2:
+def plain_state(
+    parts: list[tuple[int, GpuSample]], long_ms: int, *, is_held: bool, idle_power_is_known: bool
+) -> str:
+    """The state of a bin or its piece with memory above the floor, and the same power in all samples."""
+    if sum(ms for ms, _ in parts) < long_ms // 2:
         return "unknown_ms"
     parts = [(ms, made) for ms, made in parts if ms]
     counts = [made.process_count for _, made in parts if made.process_count is not None]
