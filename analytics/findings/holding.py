@@ -21,7 +21,7 @@ from analytics.findings.window import (
     presence,
     since,
 )
-from analytics.findings.words import gpu_name, holder_name, measured_by, read_seldom, seldom_ms
+from analytics.findings.words import gpu_name, holder_name, measured_of, read_seldom, seldom_ms
 from analytics.model import (
     BIN_MS,
     Bins,
@@ -321,7 +321,7 @@ def _sentence(
     lately = text.length(len(window.covered) * BIN_MS / 1000)
     return (
         f"{start}, and {what} {during}{kept}: {text.percent(busy)} busy "
-        f"over the last {lately} ({measured_by(past.rung)}){unseen}."
+        f"over the last {lately} ({measured_of(past, claim)}){unseen}."
     )
 
 

@@ -18,7 +18,7 @@ from analytics.findings.window import (
     presence,
     since,
 )
-from analytics.findings.words import FREED_BY, gpu_name, holder_name, measured_by
+from analytics.findings.words import FREED_BY, gpu_name, holder_name, measured_by, measured_of
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Onset, Unknown
 from analytics.thresholds import IDLE_RATIO, LOW_RATIO, STILL_RATIO, Thresholds
 from analytics.vocabulary.findings import MEMORY_FULL
@@ -261,8 +261,13 @@ def _low_sentence(past: GpuPast, claim: Claim, window: Bins, newest_bins: int, a
     return (
         f"{holder_name(claim)} has held {gpu_name(past)}{_beside(past)} for {held_for}, and{by} filled "
         f"{text.percent(average)} of it over its last {lately} of work{of_share} "
-        f"({measured_by(past.rung)}){whole}."
+        f"({_measured(past, claim)}){whole}."
     )
+
+
+def _measured(past: GpuPast, claim: Claim) -> str:
+    """Who has a GPU alone is judged by all that was done on it, with a stranger on it too."""
+    return measured_of(past, claim) if len(past.claims) > 1 else measured_by(past.rung)
 
 
 def _beside(past: GpuPast) -> str:
@@ -289,7 +294,7 @@ def _hog_finding(
         sentence=(
             f"{holder_name(claim)} keeps {text.percent(taken)} of the memory of "
             f"{gpu_name(past)}{_beside(past)} and hardly touches it: over the last {_length(window)} "
-            f"{text.percent(used)} busy ({measured_by(past.rung)}), memory read or written "
+            f"{text.percent(used)} busy ({_measured(past, claim)}), memory read or written "
             f"{text.percent(touched)} of the time at most. Suspected to need far less.{likeness}"
         ),
         evidence=(
@@ -319,7 +324,7 @@ def _reserved_finding(
         sentence=(
             f"{holder_name(claim)} serves on {gpu_name(past)} and reserves {text.percent(taken)} of its "
             f"memory, {design} by design: over the last {_length(window)} {text.percent(used)} busy "
-            f"({measured_by(past.rung)}), memory read or written {text.percent(touched)} of the time. "
+            f"({_measured(past, claim)}), memory read or written {text.percent(touched)} of the time. "
             f"{FREED_BY}{remedy}, after which a share of a GPU may do, or by a scale to "
             "zero."
         ),

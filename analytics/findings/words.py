@@ -67,6 +67,16 @@ def read_seldom(pasts: Sequence[GpuPast]) -> str:
     return f" It is read every {text.length(apart_ms / 1000)}: work between two readings is not seen."
 
 
+def measured_of(past: GpuPast, claim: Claim) -> str:
+    """What stands behind a holder's own utilization: the counter is the GPU's, and the part of one of several
+    holders is by another, the use that is told of each process (NVML) or pod (dcgm-exporter).
+    """
+    counter = measured_by(past.rung)
+    if claim.bins is None:
+        return counter
+    return f"{counter} of the whole GPU, its part by the use told of each process or pod"
+
+
 def measured_by(rung: Basis) -> str:
     """What stands behind a utilization, for brackets; the lowest rung is never called efficiency."""
     match rung:

@@ -49,7 +49,8 @@ def test_who_hardly_adds_to_a_busy_gpu_is_told_so_and_the_other_is_not() -> None
     finding = low(verdict)["bob"]
     assert finding.sentence == (
         "bob (job slurm:bob) has held GPU 3 of node1, which 1 other holds too, for 10 h, and by its own work "
-        "filled 5.0% of it over its last 30 min of work, 10% of its share of 50% (SM active)."
+        "filled 5.0% of it over its last 30 min of work, 10% of its share of 50% (SM active of "
+        "the whole GPU, its part by the use told of each process or pod)."
     )
     numbers = {each.name: each.value for each in finding.evidence}
     assert numbers["utilization_active_mean_ratio"] == pytest.approx(0.1)
