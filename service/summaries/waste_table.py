@@ -119,18 +119,17 @@ class Waste:
         """Why no idleness is found in a job that runs, as far as its hours tell."""
         live = self.live
         assert live is not None  # asked of a job that runs alone
+        same = self.is_found and self.worst is not None and self.worst["job"] == live["job"]
+        first = "what was found is over" if same else "no idleness is found"
         if self.live_doubt is not None:
-            return f"no idleness is found, and what it does is not known{self.live_doubt}"
+            return f"{first}, and what it does is not known{self.live_doubt}"
         if live.get("used_gpu_hours") == 0 and not _is_measured(live):
-            return (
-                "no idleness is found: it has not computed, as far as it was measured "
-                f"({_unmeasured(live)} were not)"
-            )
+            return f"{first}: it has not computed, as far as it was measured ({_unmeasured(live)} were not)"
         if live.get("used_gpu_hours") == 0:
-            return "no idleness is found: it has not computed, so it counts as starting for its first hours"
+            return f"{first}: it has not computed, so it counts as starting for its first hours"
         return (
-            "no idleness is found: it works, or rests no longer than it may by the clock of its kind or its "
-            "own usual silences"
+            f"{first}: it works, or rests no longer than it may by the clock of its kind or its own usual "
+            "silences"
         )
 
 

@@ -174,7 +174,8 @@ def test_that_no_finding_is_open_is_not_said_before_anybody_looked() -> None:
 def test_what_was_found_and_is_over_is_no_reason_to_end_what_works_now() -> None:
     row = table([job("a", 3.0)], [finding("a", closed_at="2026-11-26T12:00:00Z")])
     assert row.reasons == ("held-idle",)
-    assert "no idleness is found" in row.remedy
+    assert row.remedy.startswith("what was found is over: it works, or rests no longer than it may")
+    assert "no idleness is found" not in row.remedy, "beside the reason Held, idle"
 
 
 def test_the_job_that_is_idle_now_is_the_one_to_do_something_about() -> None:
@@ -207,7 +208,7 @@ def test_of_a_range_that_ended_before_it_was_found_what_is_open_now_is_said() ->
 
 def test_what_was_open_in_the_range_and_is_over_is_not_open_now() -> None:
     row = table([job("a", 2.0)], [finding("a")], open_now=[])
-    assert row.remedy.startswith("no idleness is found")
+    assert row.remedy.startswith("what was found is over")
 
 
 def test_who_waits_for_a_lost_gpu_is_not_told_to_end_the_job() -> None:
