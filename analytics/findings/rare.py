@@ -1,7 +1,7 @@
 """Used, again and again, and hardly ever: activity that recurs in at most ``rare_ratio`` of the time.
 
-It is use, so nobody pauses it. What fits it is a scale to zero, hours of its own, or a share of a GPU where
-its memory leaves room for others.
+It is use, so nobody pauses it. What fits a server is a scale to zero, a terminal hours of its own, a job one
+for each of its runs; and any of them a share of a GPU, where its memory leaves room for others.
 """
 
 from analytics import text
@@ -12,7 +12,7 @@ from analytics.findings.words import IN_USE, gpu_name, holder_name, measured_by
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Rhythm
 from analytics.thresholds import IDLE_RATIO, Thresholds
 from analytics.vocabulary.findings import FITS_SHARE
-from collector.model import Basis
+from collector.model import Basis, JobKind
 
 LEAST_SPELLS = 3
 """Activity recurs when it has come back twice: once may be a start, and twice its repetition."""
@@ -21,6 +21,21 @@ LEAST_THIN_S = 4 * 3600
 or the first hours of a training, are over or denser by then."""
 LEAST_KNOWN_S = 4 * 3600
 """Under four hours measured a tenth is less than 25 min, which any job's first attempts are."""
+AT_TIMES = {
+    JobKind.INFERENCE: "a scale to zero or fixed hours",
+    JobKind.INTERACTIVE: "fixed hours",
+    JobKind.BATCH: "a job for each of its runs",
+}
+"""What would do for who works now and then, whatever its memory is. Only what waits for a caller scales to
+zero: a batch job that is scaled down is lost."""
+FOR_ANY = "fixed hours, or of a server a scale to zero,"
+FAINT = {
+    JobKind.INFERENCE: "a scale to zero",
+    JobKind.INTERACTIVE: "a run without a GPU",
+    JobKind.BATCH: "a run without a GPU",
+}
+"""The same for who works all the time and hardly at all."""
+FOR_ANY_FAINT = "a run without a GPU, or of a server a scale to zero,"
 
 
 def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
@@ -42,6 +57,9 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
         return _faintly_used(past, claim, from_ms, t)
     busy = busy_ms / rhythm.known_ms
     times = max(rhythm.spells, rhythm.begins)
+    least_ms = _least_busy_ms(past, rhythm)
+    span = _between(text.length(least_ms / 1000), text.length(rhythm.busy_ms / 1000))
+    part = _between(text.percent(least_ms / rhythm.known_ms), text.percent(rhythm.busy_ms / rhythm.known_ms))
     silence_ms = max(rhythm.silence_longest_ms or 0, end_ms - (rhythm.active_until_ms or end_ms))
     return Finding(
         kind=FindingKind.RARELY_USED,
@@ -56,13 +74,15 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
         rung=past.rung,
         wasted_gpu_hours=rhythm.idle_gpu_hours,
         sentence=(
-            f"{holder_name(claim)} has used {gpu_name(past)} for {text.length(busy_ms / 1000)} in all "
-            f"since {text.clock(from_ms)}, in {times} spells ({text.percent(busy)} of the time, "
+            f"{holder_name(claim)} has used {gpu_name(past)} for {span} in all "
+            f"since {text.clock(from_ms)}, in {times} spells ({part} of the time, "
             f"{_active_by(past.rung)}); its longest silence was {text.length(silence_ms / 1000)}. "
-            f"{_remedy(past, claim, 'a scale to zero or fixed hours')}"
+            f"{_remedy(past, claim, AT_TIMES.get(claim.holder.kind, FOR_ANY))}"
         ),
         evidence=(
             Evidence(name="busy_minutes", value=round(busy_ms / 60_000, 1)),
+            Evidence(name="busy_least_minutes", value=round(least_ms / 60_000, 1)),
+            Evidence(name="busy_most_minutes", value=round(rhythm.busy_ms / 60_000, 1)),
             Evidence(name="busy_ratio", value=busy),
             Evidence(name="spells", value=times),
             Evidence(name="silence_longest_minutes", value=silence_ms // 60_000),
@@ -111,6 +131,7 @@ def _faintly_used(past: GpuPast, claim: Claim, from_ms: int, t: Thresholds) -> F
         )
     else:
         return None
+    remedy = _remedy(past, claim, FAINT.get(claim.holder.kind, FOR_ANY_FAINT))
     return Finding(
         kind=FindingKind.RARELY_USED,
         uuid=past.uuid,
@@ -123,7 +144,7 @@ def _faintly_used(past: GpuPast, claim: Claim, from_ms: int, t: Thresholds) -> F
         coverage=min(1.0, rhythm.known_ms / (past.bins.end_ms - from_ms)),
         rung=past.rung,
         wasted_gpu_hours=rhythm.idle_gpu_hours,
-        sentence=f"{holder_name(claim)} {does}. {_remedy(past, claim, 'a scale to zero')}",
+        sentence=f"{holder_name(claim)} {does}. {remedy}",
         evidence=(
             Evidence(name="utilization_mean_ratio", value=level),
             Evidence(name="memory_copied_mean_ratio", value=copied),
@@ -156,6 +177,21 @@ def _busy_ms(rhythm: Rhythm) -> int:
     return min(
         rhythm.busy_ms, max(rhythm.busy_ms - rhythm.begins * BIN_MS, used_ms, rhythm.begins * MS_PER_S)
     )
+
+
+def _least_busy_ms(past: GpuPast, rhythm: Rhythm) -> int:
+    """How long it was busy at least, as far as samples tell; at most for all of its busy bins.
+
+    Of a sample that shows activity only a part may be active: not less than the mean utilization, nor, on
+    average, than all samples of a spell but one, which begins and ends at any moment.
+    """
+    used_ms = round((rhythm.busy_ratio or 0.0) * rhythm.busy_ms)
+    edges_ms = rhythm.begins * max(BIN_MS, past.newest_width_ms)
+    return min(rhythm.busy_ms, max(rhythm.busy_ms - edges_ms, used_ms, rhythm.begins * MS_PER_S))
+
+
+def _between(least: str, most: str) -> str:
+    return least if least == most else f"{least} to {most}"
 
 
 def _recurs(rhythm: Rhythm, busy_ms: int, t: Thresholds) -> bool:

@@ -100,7 +100,7 @@ NO_ROOM = (
 
 
 GIVE_IDLE = "give back its idle GPUs alone, not the job"
-SCALE_NONE = "scale none of it to zero"
+SCALE_NONE, END_NONE = "scale none of it to zero", "end none of it"
 """What to do with a job until it is known what it does on the rest of its GPUs; the other ones are in use."""
 
 
@@ -133,7 +133,7 @@ class KindWords:
         """
         told = json.loads(evidence) if isinstance(evidence, str) else evidence
         if isinstance(told, Mapping) and told.get(UNKNOWN_GPUS) is not None and self.until_known:
-            return self.unknown_remedy(told[UNKNOWN_GPUS])
+            return self.unknown_remedy(told[UNKNOWN_GPUS], job_kind)
         if isinstance(told, Mapping) and told.get(LOST_GPU) is not None:
             return lost_remedy(str(told[LOST_GPU]), told.get(LOST_ERROR))
         if isinstance(told, Mapping) and told.get(WORKED_BEFORE):
@@ -154,10 +154,12 @@ class KindWords:
         kept = {key: told[key] for key in told if key not in OF_THEN} if isinstance(told, Mapping) else None
         return self.remedy_for(job_kind, kept)
 
-    def unknown_remedy(self, gpus: object) -> str:
-        """What to do about a job of which nobody knows what it does on ``gpus``, of whatever kind it is."""
+    def unknown_remedy(self, gpus: object, job_kind: str | None) -> str:
+        """What to do about a job of this kind of which nobody knows what it does on ``gpus``."""
         first = f"first find out what it does on {gpus}"
-        return f"{first}; until then {self.until_known}, or keep it with `fallow keep JOB`"
+        is_server = job_kind not in {JobKind.BATCH, JobKind.INTERACTIVE}
+        leave = self.until_known if is_server or self.until_known != SCALE_NONE else END_NONE
+        return f"{first}; until then {leave}, or keep it with `fallow keep JOB`"
 
 
 KINDS: Mapping[FindingKind, KindWords] = {
@@ -204,17 +206,30 @@ KINDS: Mapping[FindingKind, KindWords] = {
         title="Crash loop",
         says="a job's processes die and are started again and again, and none computes for long",
         remedy="read why the first one died; fewer restarts (`--restarts`) would give the GPU back",
-        until_known="end none of it",
+        until_known=END_NONE,
         like=GpuState.HELD_IDLE,
     ),
     FindingKind.RARELY_USED: KindWords(
         title="Rarely used",
         says="the GPU is used again and again, for at most a tenth of a day, or for under 1% of it at a time",
-        remedy="scale to zero between requests, hold it at fixed hours only, or take a share of a GPU, where "
-        "its memory leaves room",
+        remedy="hold it at fixed hours only, scale it to zero between requests if it is a server, or take a "
+        "share of a GPU, where its memory leaves room",
+        remedies={
+            JobKind.BATCH: "give each of its runs a job of its own, which ends with it, or take a share of a "
+            "GPU, where its memory leaves room",
+            JobKind.INTERACTIVE: "hold it at fixed hours only, or take a share of a GPU, where its memory "
+            "leaves room",
+            JobKind.INFERENCE: "scale to zero between requests, hold it at fixed hours only, or take a share "
+            "of a GPU, where its memory leaves room",
+        },
         unshared={
-            "": "scale to zero between requests, or hold it at fixed hours only: its memory leaves no room "
-            "for others",
+            "": "hold it at fixed hours only, or scale it to zero between requests if it is a server: its "
+            "memory leaves no room for others",
+            JobKind.BATCH: "give each of its runs a job of its own, which ends with it: its memory leaves no "
+            "room for others",
+            JobKind.INTERACTIVE: "hold it at fixed hours only: its memory leaves no room for others",
+            JobKind.INFERENCE: "scale to zero between requests, or hold it at fixed hours only: its memory "
+            "leaves no room for others",
         },
         until_known=SCALE_NONE,
         like=GpuState.LOW_SATURATION,

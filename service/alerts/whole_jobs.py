@@ -82,8 +82,8 @@ KINDS: Mapping[AlertKind, _Words] = {
     AlertKind.RARELY_USED: _Words(
         finding=FindingKind.RARELY_USED,
         title="uses its GPUs rarely",
-        next="Fallow does nothing to it. A scale to zero or fixed hours would do, or a share of a GPU where "
-        "its memory leaves room.",
+        next="Fallow does nothing to it. A server can scale to zero, a job end with each of its runs, a "
+        "terminal be held at fixed hours; or it takes a share of a GPU, where its memory leaves room.",
         calm="it is used more than rarely, or not at all",
         costs=True,
     ),
@@ -182,7 +182,9 @@ def _next(words: _Words, finding: Finding, job: JobId) -> str:
     evidence = {each.name: each.value for each in finding.evidence}
     about = FINDINGS[finding.kind]
     if evidence.get(UNKNOWN_GPUS) and about.until_known:
-        look = about.unknown_remedy(evidence[UNKNOWN_GPUS]).replace("JOB", shlex.quote(job))
+        look = about.unknown_remedy(
+            evidence[UNKNOWN_GPUS], finding.holder.kind if finding.holder else None
+        ).replace("JOB", shlex.quote(job))
     elif evidence.get(WORKED_BEFORE):
         look = LOOK_BEFORE_LESS
     else:

@@ -146,7 +146,7 @@ def test_nobody_who_copies_is_told_to_be_idle_and_who_has_stopped_is(ask: Connec
     assert sentences["copies"] == (
         "copies (job copies) computes nothing on GPU 1 of n, whose memory was read or written 30% of the "
         "time over the last 1 h: copies, or the reads of another GPU. It is in use, and a share of a GPU or "
-        "a scale to zero would do."
+        "a run without a GPU would do."
     )
 
 

@@ -7,9 +7,11 @@ import pytest
 from analytics.findings import judge
 from analytics.model import Finding, FindingKind, Rhythm
 from analytics.thresholds import Thresholds
+from analytics.vocabulary.findings import KINDS, UNKNOWN_GPUS
 from collector.model import Basis, JobKind
 from tests.analytics.pasts import (
     BINS,
+    GIB,
     HOUR_MS,
     MINUTE_MS,
     NOON_MS,
@@ -118,7 +120,82 @@ def test_its_busy_time_is_that_of_the_work_and_not_of_the_bins_that_it_touches()
     ]
     numbers = {each.name: each.value for each in finding.evidence}
     assert numbers["busy_minutes"] == pytest.approx(205 * 15 / 60, abs=0.1)
-    assert "for 51 min in all" in finding.sentence and "in 205 spells (3.6% of the time" in finding.sentence
+    assert (numbers["busy_least_minutes"], numbers["busy_most_minutes"]) == (51.2, 153.8)
+    assert "for 51 min to 2 h 33 min in all" in finding.sentence
+    assert "in 205 spells (3.6% to 11% of the time" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("rows", "level", "begins", "span", "part"),
+    [
+        # A row a minute, at 30%: 18 s of kernels without a pause, or a minute of thin work.
+        ((16, 60), 0.3, 16, "4 min to 16 min", "0.3% to 1.1%"),
+        # Spells of four rows of 30 s at 60%: 1.5 min of work that began within a row, or all two.
+        ((116, 30), 0.6, 29, "43 min to 58 min", "3.0% to 4.0%"),
+        # The same, with rows that are full: they cannot have worked for less.
+        ((116, 30), 1.0, 29, "58 min", "4.0%"),
+    ],
+)
+def test_what_rows_leave_open_is_told_as_least_and_most(
+    rows: tuple[int, int], level: float, begins: int, span: str, part: str
+) -> None:
+    count, width_s = rows
+    rhythm = Rhythm(
+        active_until_ms=minutes_before_noon(20),
+        known_since_ms=20 * MINUTE_MS,
+        silence_p90_ms=2 * HOUR_MS,
+        known_ms=24 * HOUR_MS,
+        busy_ms=count * width_s * 1000,
+        spells=begins,
+        begins=begins,
+        silence_longest_ms=3 * HOUR_MS,
+        busy_ratio=level,
+    )
+    held = past(
+        claim(24.0, kind=JobKind.INFERENCE, rhythm=rhythm),
+        bins=bins(utilization=then((BINS - 40, 0.3), (40, 0.0))),
+    )
+    held = replace(held, newest_width_ms=width_s * 1000)
+    (finding,) = judge(held, NOON_MS, T, TICK_MS).findings
+    assert f"for {span} in all since" in finding.sentence
+    assert f"in {begins} spells ({part} of the time" in finding.sentence
+    numbers = {each.name: each.value for each in finding.evidence}
+    assert numbers["busy_most_minutes"] == count * width_s / 60
+    assert numbers["busy_least_minutes"] <= numbers["busy_minutes"] <= numbers["busy_most_minutes"]
+
+
+NO_SCALE = (JobKind.BATCH, JobKind.INTERACTIVE)
+
+
+@pytest.mark.parametrize("kept", [9 * GIB, 70 * GIB, None])
+@pytest.mark.parametrize("kind", [*JobKind, None])
+def test_only_what_may_serve_is_told_to_scale_to_zero(kind: JobKind | None, kept: int | None) -> None:
+    """A batch job that is scaled down is lost, and nobody calls for a terminal."""
+    served = Rhythm(
+        active_until_ms=minutes_before_noon(20),
+        known_ms=24 * HOUR_MS,
+        busy_ms=84 * MINUTE_MS,
+        spells=12,
+        silence_p90_ms=2 * HOUR_MS,
+        busy_ratio=0.2,
+    )
+    faint = replace(served, spells=0, busy_ms=0, active_until_ms=minutes_before_noon(0))
+    for rhythm, levels in ((served, then((BINS - 40, 0.3), (40, 0.0))), (faint, 0.005)):
+        held = claim(24.0, kind=kind, rhythm=rhythm)
+        there = past(held, bins=bins(utilization=levels, memory_bytes=kept), rung=Basis.SM_ACTIVE)
+        (found,) = [
+            each
+            for each in judge(there, NOON_MS, T, TICK_MS).findings
+            if each.kind is FindingKind.RARELY_USED
+        ]
+        evidence = {each.name: each.value for each in found.evidence}
+        kind_name = None if kind is None else kind.value
+        open_ones = [KINDS[found.kind].remedy_for(kind_name, evidence)]
+        open_ones.append(KINDS[found.kind].remedy_for(kind_name, evidence | {UNKNOWN_GPUS: "GPU 1 of n1"}))
+        for said_of_it in (found.sentence, *open_ones):
+            assert ("to zero" in said_of_it) <= (kind not in NO_SCALE), (kind, said_of_it)
+        assert ("to zero" in found.sentence) is (kind not in NO_SCALE)
+        assert ("of a server" in found.sentence) is (kind is None)
 
 
 def test_a_value_of_an_instant_is_not_made_less_than_its_mean() -> None:
