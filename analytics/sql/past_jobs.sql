@@ -147,8 +147,8 @@ SELECT
     epoch_ms(min(a.from_ts)) AS from_ms,
     epoch_ms(max(a.to_ts)) AS to_ms, sum(coalesce(s.measured_ms, 0))::BIGINT AS measured_ms,
     sum(a.held_ms)::BIGINT AS expected_ms, sum(coalesce(s.idle_ms, 0))::BIGINT AS idle_ms,
-    least(any_value(z.gpus), count(*) FILTER (WHERE s.busy_minutes >= 2)) AS gpus_used,
-    max(s.memory_peak_bytes) FILTER (s.busy_minutes < 2) AS memory_unused_bytes, avg(s.mean_ratio) AS utilization_mean_ratio,
+    least(any_value(z.gpus), count(*) FILTER (WHERE s.busy_minutes >= least(2, ceil(a.held_ms / 120000.0)))) AS gpus_used,
+    max(s.memory_peak_bytes) FILTER (s.busy_minutes < least(2, ceil(a.held_ms / 120000.0))) AS memory_unused_bytes, avg(s.mean_ratio) AS utilization_mean_ratio,
     max(q.p95_ratio) AS utilization_p95_ratio, any_value(e.excess_ratios) AS excess_ratios, max(q.controller_p95_ratio) AS controller_p95_ratio, sum(coalesce(s.engine_ms, 0))::BIGINT AS engine_ms, max(s.memory_peak_bytes) AS memory_peak_bytes, min(s.rung) AS rung,
     coalesce(any_value(b.others), 0) AS others, min(p.per_gpu_hour) AS per_gpu_hour, min(p.currency) AS currency
 FROM spells AS a
