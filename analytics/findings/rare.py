@@ -4,6 +4,8 @@ It is use, so nobody pauses it. What fits a server is a scale to zero, a termina
 for each of its runs; and any of them a share of a GPU, where its memory leaves room for others.
 """
 
+from collections.abc import Mapping
+
 from analytics import text
 from analytics.findings.holding import idle_window_ms
 from analytics.findings.share import leaves_room, peak_bytes
@@ -21,21 +23,21 @@ LEAST_THIN_S = 4 * 3600
 or the first hours of a training, are over or denser by then."""
 LEAST_KNOWN_S = 4 * 3600
 """Under four hours measured a tenth is less than 25 min, which any job's first attempts are."""
-AT_TIMES = {
+AT_TIMES: Mapping[JobKind | None, str] = {
     JobKind.INFERENCE: "a scale to zero or fixed hours",
     JobKind.INTERACTIVE: "fixed hours",
     JobKind.BATCH: "a job for each of its runs",
+    None: "fixed hours, or of a server a scale to zero,",
 }
 """What would do for who works now and then, whatever its memory is. Only what waits for a caller scales to
 zero: a batch job that is scaled down is lost."""
-FOR_ANY = "fixed hours, or of a server a scale to zero,"
-FAINT = {
+FAINT: Mapping[JobKind | None, str] = {
     JobKind.INFERENCE: "a scale to zero",
     JobKind.INTERACTIVE: "a run without a GPU",
     JobKind.BATCH: "a run without a GPU",
+    None: "a run without a GPU, or of a server a scale to zero,",
 }
 """The same for who works all the time and hardly at all."""
-FOR_ANY_FAINT = "a run without a GPU, or of a server a scale to zero,"
 
 
 def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
@@ -77,7 +79,7 @@ def rarely_used(past: GpuPast, claim: Claim, t: Thresholds) -> Finding | None:
             f"{holder_name(claim)} has used {gpu_name(past)} for {span} in all "
             f"since {text.clock(from_ms)}, in {times} spells ({part} of the time, "
             f"{_active_by(past.rung)}); its longest silence was {text.length(silence_ms / 1000)}. "
-            f"{_remedy(past, claim, AT_TIMES.get(claim.holder.kind, FOR_ANY))}"
+            f"{_remedy(past, claim, AT_TIMES[claim.holder.kind])}"
         ),
         evidence=(
             Evidence(name="busy_minutes", value=round(busy_ms / 60_000, 1)),
@@ -131,7 +133,7 @@ def _faintly_used(past: GpuPast, claim: Claim, from_ms: int, t: Thresholds) -> F
         )
     else:
         return None
-    remedy = _remedy(past, claim, FAINT.get(claim.holder.kind, FOR_ANY_FAINT))
+    remedy = _remedy(past, claim, FAINT[claim.holder.kind])
     return Finding(
         kind=FindingKind.RARELY_USED,
         uuid=past.uuid,
