@@ -29,8 +29,9 @@ from analytics import text
 
 
 class EffectKind(StrEnum):
-    """What is touched: COMMAND a launcher, SIGNAL processes, LEASE who holds which GPU, ENVIRONMENT that of
-    workers which start, MEMORY of a GPU, MESSAGE a person, RECORD only what Fallow remembers.
+    """What is touched: COMMAND a launcher or a site's own program, SIGNAL processes, LEASE who holds which
+    GPU, ENVIRONMENT that of workers which start, MEMORY of a GPU, MESSAGE a person, RECORD only what Fallow
+    remembers.
     """
 
     COMMAND = "command"

@@ -36,6 +36,7 @@ from advisor.planner.protection import (
     against_protected,
     against_protected_gpus,
     against_touching,
+    against_unwarned,
     disturbed_lately,
 )
 from advisor.planner.quota import Cover, quota_cover
@@ -148,7 +149,9 @@ def forbidden(
                     reason=f"the quota of {job.project} covers it",
                     would_change="a smaller quota",
                 )
-            return against_disturbing(job, placement.gpus, action_of(step), state, limits)
+            return against_unwarned(job) or against_disturbing(
+                job, placement.gpus, action_of(step), state, limits
+            )
         case _:
             assert_never(step)
 

@@ -65,7 +65,7 @@ def against_touching(
         return first
     if job.kind is JobKind.INFERENCE:
         return Objection(rule=Rule.INFERENCE, reason="it serves inference, which is never disturbed")
-    if job.attached or (job.attached is None and job.kind in MAY_BE_SAT_AT):
+    if job.attached or (job.attached is None and job.kind in MAY_BE_SAT_AT and job.idle_rule is None):
         unknown = "it is interactive" if job.kind is not None else "nobody knows what kind of job it is"
         return Objection(
             rule=Rule.ATTACHED,
@@ -182,6 +182,21 @@ def against_disturbing(
             would_change=f"{_span(rest_ms)} more",
         )
     return against_touching(job, gpus, action, state)
+
+
+def against_unwarned(job: Job) -> Objection | None:
+    """The rule that a site's own rule pauses nobody before its warnings; ``None`` where they were given.
+
+    Nobody can see who sits at a notebook elsewhere; whoever does has been asked so often.
+    """
+    rule = job.idle_rule
+    if rule is None or job.notifications >= rule.warnings:
+        return None
+    return Objection(
+        rule=Rule.ATTACHED,
+        reason=f"its owner was warned {job.notifications} of {rule.warnings} times",
+        would_change="further warnings that reach the owner",
+    )
 
 
 def disturbed_lately(state: ClusterState) -> int:

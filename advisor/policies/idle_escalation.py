@@ -92,6 +92,8 @@ def standing(
 def clock_ms(rung: Rung, job: Job, rules: PlannerConfig) -> int:
     """When the clock of ``rung`` runs out for this idle job; the requeue's is also counted from its start."""
     idle_ms = job.idle_since_ms or 0
+    if rung is Rung.PAUSE and job.idle_rule is not None:
+        return idle_ms + job.idle_rule.idle_s * MS_PER_S
     at_ms = idle_ms + clock_s(rung, job.kind, rules) * MS_PER_S
     if rung >= Rung.REQUEUE and job.started_ms is not None:
         return max(at_ms, job.started_ms + rules.requeue_start_s * MS_PER_S)
@@ -120,9 +122,9 @@ def told_too_late(rules: PlannerConfig) -> str:
     return f"its owner must have been told {rules.grace_s // 60} min before"
 
 
-def warned_too_little(job: Job, rules: PlannerConfig) -> str:
-    """Why the last rung waits: warnings are missing."""
-    return f"its owner was warned {job.notifications} of {rules.terminate_warnings} times"
+def warned_too_little(job: Job, warnings: int) -> str:
+    """Why the last rung waits, or a pause by a site's rule: warnings are missing."""
+    return f"its owner was warned {job.notifications} of {warnings} times"
 
 
 def keep(
@@ -157,6 +159,8 @@ def _refusal(
         return None if spare else "only the job's own library could, and it reports no cache"
     if job.notified_ms is None or now_ms - job.notified_ms < rules.grace_s * MS_PER_S:
         return told_too_late(rules)
+    if rung is Rung.PAUSE and (why := _unwarned(job, now_ms, rules)) is not None:
+        return why
     if rung is Rung.PAUSE:
         return None if job.checkpointable else "it cannot be checkpointed"
     if rung is Rung.REQUEUE:
@@ -164,8 +168,18 @@ def _refusal(
     if limits.mode(ActionClass.TERMINATE) not in (Mode.ASK, Mode.AUTO):
         return "no administrator switched terminating on"
     if job.notifications < rules.terminate_warnings:
-        return warned_too_little(job, rules)
+        return warned_too_little(job, rules.terminate_warnings)
     return None
+
+
+def _unwarned(job: Job, now_ms: int, rules: PlannerConfig) -> str | None:
+    """What a site's rule lacks for its pause: warnings, or the grace after the last of them."""
+    if job.idle_rule is None:
+        return None
+    if job.notifications < job.idle_rule.warnings:
+        return warned_too_little(job, job.idle_rule.warnings)
+    newest_ms = max(job.warned_ms or 0, job.notified_ms or 0)
+    return told_too_late(rules) if now_ms - newest_ms < rules.grace_s * MS_PER_S else None
 
 
 def _not_fresh(job: Job, now_ms: int, rules: PlannerConfig) -> str | None:

@@ -203,14 +203,29 @@ def _message(job: Job, escalation: Standing, seen_of_it: tuple[str, str | None],
     opening = f"{job_name(job)} has held its GPUs without using them for {idle}."
     if lost is not None:
         opening += f" {lost}"
-    skipped = dict(escalation.skipped)
-    if skipped.get(Rung.TERMINATE) == warned_too_little(job, rules):
+    skipped, rule = dict(escalation.skipped), job.idle_rule
+    if rule is not None:
+        if rule.message:
+            opening = _own_text(rule.message, job, idle)
+        number = min(job.notifications + 1, rule.warnings)
+        return (
+            f"{opening} This is warning {number} of {rule.warnings}: by the site's rule {rule.name} it may "
+            f"be paused after {text.length(rule.idle_s)}."
+        )
+    if skipped.get(Rung.TERMINATE) == warned_too_little(job, rules.terminate_warnings):
         count = f"{job.notifications + 1} of {rules.terminate_warnings}"
         return f"{opening} This is warning {count}: then it is ended."
     if escalation.next is Rung.PAUSE or skipped.get(Rung.PAUSE) == told_too_late(rules):
-        lost = lost_by_pause(job.manager)
+        lost = lost_by_pause(job.manager, job.hook)
         return f"{opening} It may be paused, {rules.grace_s // 60} min from now at the earliest; {lost}."
     return opening
+
+
+def _own_text(message: str, job: Job, idle: str) -> str:
+    """A site's text with what it names of the job; whatever else is in braces stays as it is."""
+    for name, value in (("user", job.user or "owner"), ("job", job_name(job)), ("idle", idle)):
+        message = message.replace(f"{{{name}}}", value)
+    return message
 
 
 def _is_to_be_told(job: Job, now_ms: int) -> bool:
@@ -221,8 +236,11 @@ def _is_to_be_told(job: Job, now_ms: int) -> bool:
 
 
 def _is_to_be_warned(job: Job, escalation: Standing, now_ms: int, rules: PlannerConfig) -> bool:
-    """Whether only a further warning is missing before the end; warnings are a grace apart."""
-    if dict(escalation.skipped).get(Rung.TERMINATE) != warned_too_little(job, rules):
+    """Whether only a further warning is missing before the end, or a rule's pause; they are a grace apart."""
+    skipped, rule = dict(escalation.skipped), job.idle_rule
+    lacks_end = skipped.get(Rung.TERMINATE) == warned_too_little(job, rules.terminate_warnings)
+    lacks_pause = rule is not None and skipped.get(Rung.PAUSE) == warned_too_little(job, rule.warnings)
+    if not (lacks_end or lacks_pause):
         return False
     newest_ms = max(job.warned_ms or 0, job.notified_ms or 0, job.unreached_ms or 0)
     return now_ms - newest_ms >= rules.grace_s * MS_PER_S
@@ -234,7 +252,7 @@ def _risk(job: Job, escalation: Standing) -> str:
     if escalation.due is Rung.RELEASE:
         return "its next allocations are slower, once"
     if escalation.due is Rung.PAUSE:
-        return f"{risk_of_waking(job.kind)}; {lost_by_pause(job.manager)}"
+        return f"{risk_of_waking(job.kind)}; {lost_by_pause(job.manager, job.hook)}"
     if escalation.due is Rung.REQUEUE:
         return f"{risk_of_waking(job.kind)}; work since its checkpoint is lost"
     return "everything that it did not save is lost"

@@ -50,8 +50,10 @@ def money_of(
     return gpu_hours * sum(price.per_gpu_hour for price in amounts) / len(amounts)
 
 
-def lost_by_pause(manager: str | None) -> str:
-    """What a pause loses: nothing, but where a workload manager ends the run and puts the job back."""
+def lost_by_pause(manager: str | None, hook: str | None = None) -> str:
+    """What a pause loses: nothing, but where a manager ends the run, or a site's command does."""
+    if hook is not None:
+        return f"the site's hook {hook} takes it off its GPUs; what it doesn't save may be lost"
     if manager is None:
         return "nothing is lost"
     return f"it is told to end, saves itself, and is held in {manager}'s queue; what it doesn't save is lost"

@@ -141,6 +141,19 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdleRule:
+    """A site's rule for idle jobs of one place: paused after ``idle_s``, once ``warnings`` reached the owner.
+
+    ``message`` is the site's own text, empty: the usual one.
+    """
+
+    name: str
+    idle_s: int
+    warnings: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdleGaps:
     """What a job says of its idle gaps on one GPU, in seconds; ``None`` where it was not measured.
 
@@ -179,7 +192,8 @@ class Job:
     ``idle_gaps`` are told by GPU, where it announces any.
     ``manager`` is the name of the workload manager that gave it its GPUs and decides over them, ``None``
     where there is none; ``allowed_in_job`` what its owner allows in the job itself, by the names of
-    ``advisor.planner.consent.Kind``.
+    ``advisor.planner.consent.Kind``. ``hook`` names the site's own commands that pause and resume it;
+    ``idle_rule`` is the site's rule for it, which stands for consent.
     """
 
     id: JobId
@@ -232,6 +246,8 @@ class Job:
     idle_gaps: Mapping[GpuUuid, IdleGaps] = field(default_factory=dict)
     manager: str | None = None
     allowed_in_job: frozenset[str] = frozenset()
+    hook: str | None = None
+    idle_rule: IdleRule | None = None
 
     @property
     def elastic(self) -> bool:

@@ -38,7 +38,7 @@ class Stand:
     """Where an idle job stands: its rung, the next one that is not forbidden and when, and why none is.
 
     ``mode`` is that of reclaiming, ``deed_mode`` that of what is due, or comes next. ``manager``: the
-    workload manager that would put it back into its queue.
+    workload manager that would put it back into its queue; ``hook``: the site's commands that would pause it.
     """
 
     rung: Rung
@@ -48,10 +48,15 @@ class Stand:
     deed_mode: Mode
     restrained: str | None
     manager: str | None = None
+    hook: str | None = None
 
     def does(self, rung: Rung) -> str:
         """What is done on that rung, in words."""
-        return DOES[rung] if rung is not Rung.PAUSE else f"{DOES[rung]}; {lost_by_pause(self.manager)}"
+        return (
+            DOES[rung]
+            if rung is not Rung.PAUSE
+            else f"{DOES[rung]}; {lost_by_pause(self.manager, self.hook)}"
+        )
 
 
 def idle_jobs(facts: Facts, open_keys: Iterable[str]) -> Evaluation:
@@ -112,7 +117,9 @@ def stand_of(facts: Facts, job: Job, cover: Cover) -> Stand:
     objection = restraint(facts.state, job, ActionClass.RECLAIM, facts.limits, cover)
     why = None if objection is None else objection.reason
     own = facts.limits.within(job.project, facts.state.projects)
-    warned = replace(job, notified_ms=job.idle_since_ms, notifications=facts.advice.terminate_warnings)
+    rule = 0 if job.idle_rule is None else job.idle_rule.warnings
+    warnings = max(facts.advice.terminate_warnings, rule)
+    warned = replace(job, notified_ms=job.idle_since_ms, warned_ms=None, notifications=warnings)
 
     def at(now_ms: int) -> Standing:
         return standing(warned, now_ms, own, facts.advice, why)
@@ -135,6 +142,7 @@ def stand_of(facts: Facts, job: Job, cover: Cover) -> Stand:
         deed_mode=own.mode(action),
         restrained=why,
         manager=job.manager,
+        hook=job.hook,
     )
 
 

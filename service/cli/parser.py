@@ -352,6 +352,9 @@ def _whatif(verbs: Verbs) -> None:
         action="store_true",
         help="whom it would move if held-idle hours were charged once more, and nothing else",
     )
+    verb.add_argument(
+        "--rules", action="store_true", help="whom each rule of [hooks] would have paused, and nothing else"
+    )
     add_json(verb)
 
 

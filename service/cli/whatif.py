@@ -13,7 +13,7 @@ from service.cli.asking import asked
 from service.cli.freshness import measured_window
 from service.cli.screen import Column, console, print_json, table
 from service.config.flags import settle
-from service.usecases.advice import charged_now, limits_of, recorded_past
+from service.usecases.advice import charged_now, limits_of, recorded_past, rule_effects
 
 HOUR_MS = 3_600_000
 LEAST_SAID_HOURS = 0.1
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from advisor.planner.fair_share import Charged
     from advisor.whatif.estimate import Earned, Given
     from advisor.whatif.history import Past
+    from advisor.whatif.hook_rules import RuleEffect
     from advisor.whatif.replay import WhatIf
 
 
@@ -42,6 +43,10 @@ def run_whatif(flags: argparse.Namespace) -> int:
             _charging(charged)
             return 0
         past = recorded_past(client, start, end, config)
+        effects = rule_effects(client, past, config) if config.hooks else ()
+    if flags.rules:
+        _rules(effects, flags)
+        return 0
     allowed = consented if flags.consented else everybody
     answer = what_if(past, config.advice, limits_of(config), allowed)
     currency = next((price.currency for price in past.prices.values()), None)
@@ -76,6 +81,8 @@ def run_whatif(flags: argparse.Namespace) -> int:
         screen.print(line, style="bright_black")
     if flags.consented and not (config.consent.preemptible and config.consent.checkpointable):
         screen.print("Nobody has consented yet; see [consent] in the configuration.", style="bright_black")
+    for each in effects:
+        screen.print(_effect(each))
     if len(charged) > 1:
         screen.print()
         _charging(charged)
@@ -112,6 +119,37 @@ def _charging(charged: "Sequence[Charged]") -> None:
         "What each held of the cluster in the week before, and its part of what no quota claims when all "
         "ask for more than there is. [deciding] idle_surcharge charges them.",
         style="bright_black",
+    )
+
+
+def _rules(effects: "Sequence[RuleEffect]", flags: argparse.Namespace) -> None:
+    """What each rule of [hooks] would have done, and to whom."""
+    if flags.json:
+        print_json([asdict(each) for each in effects], flags)
+        return
+    screen = console()
+    if not effects:
+        screen.print("No hook has a rule (idle_hours under [hooks] in the configuration).")
+    for each in effects:
+        screen.print(_effect(each))
+        for job in each.disturbed:
+            screen.print(f"  {job}", markup=False, highlight=False)
+
+
+def _effect(each: "RuleEffect") -> str:
+    """One rule's sentence, as if nobody had answered a warning."""
+    lead = f"By the rule of hook {each.rule}, had nobody answered a warning"
+    if not each.times:
+        return f"{lead}: nobody would have been paused."
+    whose = "1 person" if each.people == 1 else f"{each.people} people"
+    back = f" After {text.many(each.came_back, 'time')} the job worked again" if each.came_back else ""
+    if each.longest_s is not None:
+        back += (
+            f", {text.length(each.longest_s)} after the pause at the latest: its owner would have resumed it."
+        )
+    return (
+        f"{lead}: {text.many(each.jobs, 'job')} of {whose} paused {text.many(each.times, 'time')}, "
+        f"{text.hours(each.gpu_hours)} GPU-hours given back.{back}"
     )
 
 

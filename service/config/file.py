@@ -16,7 +16,7 @@ from analytics.thresholds import FORMER_SETTINGS
 from collector.toml_text import BadToml, read_toml
 from service.config.fields import Misplaced
 from service.config.model import Config, ConfigError, Setting, SystemConfig
-from service.trust.believed import SYSTEM_FILE, read_text
+from service.trust.believed import SYSTEM_FILE, beyond_root, read_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -85,6 +85,13 @@ def load(path: Path | None, flags: Mapping[str, tuple[str, object]] | None = Non
     if effective.config.system != SystemConfig() and path.absolute() != SYSTEM_FILE:
         raise ConfigError(
             f"{path}: [system] is root's word for the whole machine, and counts in {SYSTEM_FILE} alone"
+        )
+    rule = next((name for name, hook in effective.config.hooks.items() if hook.idle_hours), None)
+    fault = None if rule is None else beyond_root(path)
+    if fault is not None:
+        raise ConfigError(
+            f"{path}: hooks.{rule}.idle_hours stands for the consent of others, so nobody but root may write "
+            f"the file, and {fault}"
         )
     return effective
 

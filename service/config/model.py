@@ -28,6 +28,7 @@ from service.config.deciding import (
     check_tree,
 )
 from service.config.fields import Misplaced, bounded, names, told
+from service.config.hooks import HookConfig, check_hooks
 from service.config.node import NodeConfig
 from service.config.remote_write import RemoteWriteConfig
 from service.config.system import SystemConfig
@@ -46,6 +47,7 @@ __all__ = [
     "DashboardConfig",
     "DeliveryConfig",
     "ExternalJobsConfig",
+    "HookConfig",
     "LimitsConfig",
     "LogConfig",
     "MembershipConfig",
@@ -345,6 +347,7 @@ class Config:
     consent: ConsentConfig = field(default_factory=ConsentConfig)
     protect: ProtectConfig = field(default_factory=ProtectConfig)
     foreign: ExternalJobsConfig = field(default_factory=ExternalJobsConfig)
+    hooks: Mapping[str, HookConfig] = field(default_factory=dict)
     modes: ModesConfig = field(default_factory=ModesConfig)
     deciding: DecidingConfig = field(default_factory=DecidingConfig)
     acting: ActingConfig = field(default_factory=ActingConfig)
@@ -364,6 +367,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_tree(self.quotas)
+        check_hooks(self.hooks)
         check_receivers(self.delivery, self.reports, self.alerts.to)
 
 

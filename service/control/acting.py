@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from advisor.engines.external import ExternalEngine
+from advisor.engines.hooks import HookEngine
 from advisor.engines.launched import LocalEngine
 from advisor.engines.slurm import SlurmEngine
 from service.control.executor import Applying
@@ -24,7 +25,7 @@ class Acting:
         desk: JobCommands,
         loop: ActingLoop,
         applying: Applying,
-        waiting: tuple[LocalEngine | SlurmEngine | ExternalEngine, ...],
+        waiting: tuple[LocalEngine | SlurmEngine | HookEngine | ExternalEngine, ...],
         alerts: "Callable[[], AlertEvaluator]",
         *,
         metrics: Callable[[], bytes] = bytes,

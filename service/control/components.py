@@ -36,6 +36,7 @@ from service.control.external_jobs import ExternalJobOrders, ExternalJobs, Sight
 from service.control.forced_cancel import ForcedEnd
 from service.control.free_gpus import FreeGpus
 from service.control.gpu_locks import GpuLocks, RestoreLease, hold_leased
+from service.control.hooked_jobs import HookedJobs, hooked_jobs
 from service.control.job_commands import Dependencies, JobCommands
 from service.control.keep import Keeping
 from service.control.launched_processes import LaunchedProcesses
@@ -97,16 +98,14 @@ class ControlDependencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Dependencies:
-    """The organs that look at nothing by themselves; ``brief`` is the engine of who must not wait long.
-
-    Both engines send what they tell as ``messages`` too; ``dispatch`` notes what was told late.
-    """
+    """The organs that look at nothing by themselves; ``brief`` is the engine of who must not wait long."""
 
     limits: "Limits"
     register: "Register"
     foreign: ExternalJobStore
     foreigners: ExternalJobs
     managed: ManagedJobs
+    hooked: HookedJobs
     books: Records
     consents: Consents
     doubts: Doubts
@@ -137,7 +136,7 @@ def join_acting(ground: ControlDependencies) -> Acting:
     roots.admission.state, roots.background.stir = lambda: loop.state, loop.stir
     applying = Applying(roots.engine, roots.books.journal, ground.clock)
     desk = JobCommands(_organs(ground, roots, observing, loop, applying))
-    waiting = (roots.local, roots.managed.engine, roots.foreigners.engine)
+    waiting = (roots.local, roots.managed.engine, roots.hooked.engine, roots.foreigners.engine)
     alerts = partial(_alerts, ground, roots, observing, loop)
     metrics = acting_metrics(
         register=roots.register,
@@ -179,15 +178,18 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
         log.warning("%s", remark)
     limits = limits_of(config)
     foreign, messages = ExternalJobStore(store, clock), MessageNotifier()
-    sight = Sight(snapshot=ground.snapshot, simulated=ground.simulated, messages=(messages,))
-    lease = RestoreLease(ground.locks, register.holders)
-    foreigners = ExternalJobs(foreign, config, clock, site_of(config).protect, sight, lease=lease)
-    book = ConsentStore(store, clock)
-    managed = managed_jobs(store, config, clock, ground.snapshot, book, simulated=ground.simulated)
+    book, is_simulated = ConsentStore(store, clock), ground.simulated
+    managed = managed_jobs(store, config, clock, ground.snapshot, book, simulated=is_simulated)
+    hooked = hooked_jobs(store, config, clock, ground.snapshot, managed.holds, simulated=is_simulated)
+    ways = (messages, hooked) if config.hooks else (messages,)
+    sight = Sight(snapshot=ground.snapshot, simulated=is_simulated, messages=ways)
+    lease, protect = RestoreLease(ground.locks, register.holders), site_of(config).protect
+    foreigners = ExternalJobs(foreign, config, clock, protect, sight, lease=lease)
     granting = LeaseTerms(register, seldom(daemon_finder(), clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
-    dispatch = Dispatch(engines(local, managed.engine, foreigners.engine), foreign.told)
+    entries = engines(local, hooked.engine, managed.engine, foreigners.engine, hooked=hooked.owns)
+    dispatch = Dispatch(entries, foreign.told)
     ours, entry_of = dispatch.by_launcher, partial(_entry, register)
     last, off = register.newest_known, ground.withheld
     books = open_books(
@@ -212,6 +214,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
         foreign=foreign,
         foreigners=foreigners,
         managed=managed,
+        hooked=hooked,
         books=books,
         consents=Consents(consenting),
         doubts=doubts,
@@ -268,6 +271,7 @@ def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:
     remembering = (
         partial(roots.foreigners.complete, by_launcher=roots.dispatch.by_launcher),
         roots.managed.complete,
+        roots.hooked.complete,
         roots.consents.complete,
         roots.books.remember,
         roots.watching.remember,

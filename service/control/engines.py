@@ -1,23 +1,29 @@
 """The engines that this service acts with, the narrowest first: a new one is a row before ``external``."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from advisor.actions import Pause, Resume
 from advisor.engines.brief import Brief
 from advisor.engines.capabilities import Capabilities
 from advisor.engines.external import ExternalEngine, beyond
+from advisor.engines.hooks import HookEngine, Running
 from advisor.engines.launched import LocalEngine, SentCommand
 from advisor.engines.memory_transfers import Moving
 from advisor.engines.router import EngineEntry
 from advisor.engines.slurm import CANNOT, NAME, SlurmEngine, Watched, is_slurms
 from advisor.outcomes import Stale
 from advisor.state.model import is_submitted
+from collector.model import JobId
 from service.schemas.answer import Row, to_row
 from service.schemas.control import Engine
 
+UNRUN = "Fallow stopped before it ran its hook"
 UNASKED = "Fallow stopped before it asked Slurm for it"
 CAPABILITIES: Mapping[str, Capabilities] = {
     "launched": Capabilities(jobs="jobs of `fallow run`", chooser="Fallow"),
+    "hook": Capabilities(
+        jobs="jobs of a place that a hook names", chooser="their manager", cannot=beyond("it")
+    ),
     "slurm": Capabilities(jobs="Slurm's jobs", chooser=NAME, cannot=CANNOT),
     "external": Capabilities(
         jobs="jobs that nobody launched through Fallow", chooser=None, cannot=beyond("it")
@@ -42,7 +48,14 @@ def engine_rows() -> list[Row]:
     ]
 
 
-def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine) -> tuple[EngineEntry, ...]:
+def engines(
+    launched: LocalEngine,
+    hooks: HookEngine,
+    slurm: SlurmEngine,
+    external: ExternalEngine,
+    *,
+    hooked: Callable[[JobId], bool],
+) -> tuple[EngineEntry, ...]:
     """Whose jobs each has, and what it can do; the first that takes a step does it."""
     return (
         EngineEntry(
@@ -55,6 +68,16 @@ def engines(launched: LocalEngine, slurm: SlurmEngine, external: ExternalEngine)
             tells=True,
             by_launcher=True,
             capabilities=CAPABILITIES["launched"],
+        ),
+        EngineEntry(
+            name="hook",
+            owns=hooked,
+            engine=hooks,
+            brief=Brief[Running](hooks),
+            does=frozenset({Pause, Resume}),
+            preview=hooks.preview,
+            found=lambda job, step, intent: hooks.found(intent) or Stale(found=UNRUN),
+            capabilities=CAPABILITIES["hook"],
         ),
         EngineEntry(
             name="slurm",

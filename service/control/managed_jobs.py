@@ -76,6 +76,10 @@ class ManagedJobs:
             )
         )
 
+    def holds(self, job: JobId) -> bool:
+        """Whether the job is held in Slurm's queue by Fallow, or on its way. Reads the store."""
+        return is_slurms(job) and any(each.asked.job == job for each in self._book.open())
+
     def complete(self, state: ClusterState) -> ClusterState:
         """The state with all that is known of Slurm's jobs. Reads the store; asks Slurm nothing."""
         if not any(map(is_slurms, state.jobs)) and not self._looks():

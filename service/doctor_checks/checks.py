@@ -63,6 +63,7 @@ def acting(config: "Config", driver_version: str | None) -> Iterator[Finding]:
     """What could be done here, once that is allowed: to tell, to pause, to share."""
     yield from control_checks.projects(config)
     yield control_checks.engines()
+    yield from control_checks.hooks(config)
     yield control_checks.terminals(config)
     yield control_checks.checkpoint(config, driver_version)
     yield from slurm.engine(config)

@@ -44,6 +44,27 @@ def engines() -> Finding:
     return Finding(subject="engines", verdict=Verdict.GOOD, found=". ".join(sentences))
 
 
+def hooks(config: "Config") -> Iterator[Finding]:
+    """Whether each hook's programs would be run, and for whom."""
+    from advisor.engines.hook_commands import fault
+    from collector.file_trust import ROOT_UID
+    from service.config.hooks import hooks_of
+
+    for hook in hooks_of(config.hooks):
+        trusted = {ROOT_UID} if hook.idle_s is not None else {ROOT_UID, os.geteuid()}
+        faults = (fault(each, frozenset(trusted)) for each in (hook.tell, hook.pause, hook.resume))
+        why = next((each for each in faults if each is not None), None)
+        places = ", ".join(sorted(hook.namespaces | hook.partitions | hook.qos))
+        whom = "those who agreed" if hook.idle_s is None else f"whoever idles for {text.length(hook.idle_s)}"
+        does = f"pauses {whom}" if hook.pause else "tells owners"
+        yield Finding(
+            subject=f"hook {hook.name}",
+            verdict=Verdict.GOOD if why is None else Verdict.TROUBLE,
+            found=f"{does} in {places}" if why is None else f"it is not run: {why}",
+            advice="" if why is None else "give program and folders to root, writable by nobody else",
+        )
+
+
 def terminals(config: "Config") -> Finding:
     """Whether owners could be told on their terminals."""
     from collector.procfs.terminals import terminals as find

@@ -88,6 +88,12 @@ def read_text(path: Path, instead: str = "--data or --config") -> str:
     return result.decode("utf-8-sig")
 
 
+def beyond_root(path: Path) -> str | None:
+    """Why somebody else than root could have written what is there; ``None``: nobody. Raises OSError."""
+    fault = distrust(path, ONLY_ROOT)
+    return None if fault is None else str(fault)
+
+
 def is_mine(path: Path) -> bool:
     """Whether something is there that nobody but who is trusted has a hand in."""
     try:

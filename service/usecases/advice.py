@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from advisor.planner.plan import Abstain, Advice
     from advisor.state.model import ClusterState, Job
     from advisor.whatif.history import Past
+    from advisor.whatif.hook_rules import RuleEffect
     from collector.model import GpuUuid
     from service.client import Client
     from service.config.model import Config
@@ -140,6 +141,32 @@ def recorded_past(client: "Client", start: datetime, end: datetime, config: "Con
         installed=tuple(installed_of(row) for row in client.rows("past_gpus", **span)),
         projects=site.projects,
         protect=site.protect,
+    )
+
+
+def rule_effects(client: "Client", past: "Past", config: "Config") -> "tuple[RuleEffect, ...]":
+    """What each rule of ``[hooks]`` would have done in a past. Asks where each job ran that idled long."""
+    from advisor.engines.hook_commands import hook_at, pod_of
+    from advisor.whatif.hook_rules import effect
+    from collector.model import JobId
+    from service.config.hooks import hooks_of, idle_rule
+
+    hooks = hooks_of(config.hooks)
+    rules = [(hook, rule) for hook in hooks if (rule := idle_rule(hook)) is not None]
+    least_s = min((rule.idle_s for _, rule in rules), default=0)
+    idle = {each.job for each in past.stretches if each.length_s >= least_s} if rules else set()
+    places: dict[JobId, str] = {}
+    for job in idle:
+        runs = client.rows("manager_runs", job=job) if job.startswith("slurm:") else []
+        place = (runs[0]["partition"] or "", runs[0]["qos"] or "") if runs else ("", "")
+        hook = hook_at(hooks, pod_of(job)[0], *place)
+        if hook is not None:
+            places[job] = hook.name
+    return tuple(
+        effect(
+            rule, past.stretches, {job for job, name in places.items() if name == hook.name}, config.advice
+        )
+        for hook, rule in rules
     )
 
 

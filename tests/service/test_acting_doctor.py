@@ -9,8 +9,15 @@ import pytest
 from advisor.engines.cuda_checkpoint import Host
 from collector.procfs.terminals import Terminal
 from fallow.workers import interfaces
+from service.config.hooks import HookConfig
 from service.config.model import Config
-from service.doctor_checks.control_checks import checkpoint_found, elastic_network, mps, terminals_found
+from service.doctor_checks.control_checks import (
+    checkpoint_found,
+    elastic_network,
+    hooks,
+    mps,
+    terminals_found,
+)
 from service.doctor_checks.results import Verdict
 from tests.service.conftest import verb
 
@@ -100,3 +107,14 @@ def test_the_way_to_other_machines_is_said_or_that_there_is_none(monkeypatch: py
     assert "127.0.1.1 here: give `--listen` the address" in found.found
     monkeypatch.setattr(interfaces, "route_address", lambda towards: None)
     assert elastic_network(Config(), {}).verdict is Verdict.ABSENT
+
+
+def test_a_hook_says_whom_it_pauses_or_whose_program_it_is_not(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    own = {"namespaces": ("jupyter",), "pause": ("/bin/true",), "resume": ("/bin/true",)}
+    (good,) = hooks(Config(hooks={"nb": HookConfig(**own, idle_hours=4)}))
+    assert (good.subject, good.verdict) == ("hook nb", Verdict.GOOD)
+    assert good.found == "pauses whoever idles for 4 h in jupyter"
+    (missing,) = hooks(Config(hooks={"nb": HookConfig(**{**own, "pause": (f"{tmp_path}/none",)})}))
+    assert missing.verdict is Verdict.TROUBLE and "can't be looked at" in missing.found
+    assert list(hooks(Config())) == []

@@ -28,6 +28,8 @@ currency = "EUR"
 [quotas.vision]
 gpus = 2
 """
+SIMULATED_NAMESPACES = ("genomics", "language", "vision")
+"""Of the notebooks; those of `serving` are servers, which no rule pauses."""
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 START_MS = 1_761_696_000_000  # 2025-10-29, a Wednesday
 END_MS = START_MS + 3 * DAY_MS - 2 * HOUR_MS  # a Friday night
@@ -186,6 +188,25 @@ def test_whatif_says_whom_charging_idle_hours_would_move(busy: Stored) -> None:
     finally:
         (busy.data / "fallow.toml").write_text(CONFIG)
     assert charged == {row["project"]: pytest.approx(row["part_charged"]) for row in found}
+
+
+def test_whatif_shows_what_a_rule_would_have_done_before_it_is_switched_on(busy: Stored) -> None:
+    places = ", ".join(f'"{each}"' for each in SIMULATED_NAMESPACES)
+    command = '["/bin/true"]'
+    rule = f"[hooks.pods]\nnamespaces = [{places}]\npause = {command}\nresume = {command}\nidle_hours = "
+    (busy.data / "fallow.toml").write_text(f"{CONFIG}{rule}4\n")
+    try:
+        (found,) = rows(busy, "whatif", "--rules")
+        shown = verb("whatif", "--rules", data=busy.data).stdout
+        (busy.data / "fallow.toml").write_text(f"{CONFIG}{rule}24\n")
+        (longer,) = rows(busy, "whatif", "--rules")
+    finally:
+        (busy.data / "fallow.toml").write_text(CONFIG)
+    assert found["times"] >= found["jobs"] >= found["people"] >= 1, found
+    assert all(job.startswith("pod:") for job in found["disturbed"])
+    assert found["gpu_hours"] > longer["gpu_hours"] >= 0 and found["times"] > longer["times"]
+    assert "By the rule of hook pods" in shown and found["disturbed"][0] in shown
+    assert "No hook has a rule" in verb("whatif", "--rules", data=busy.data).stdout
 
 
 def test_verbs_ask_a_running_service_the_same_way(service: Running) -> None:

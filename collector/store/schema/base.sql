@@ -259,6 +259,20 @@ CREATE TABLE holders (
     project_from VARCHAR
 );
 
+CREATE TABLE hook_acts (
+    intent BIGINT PRIMARY KEY,
+    job VARCHAR NOT NULL,
+    verb VARCHAR NOT NULL,
+    begun_at TIMESTAMP NOT NULL,
+    body VARCHAR NOT NULL,
+    ended_at TIMESTAMP,
+    ended_as VARCHAR,
+    settled_at TIMESTAMP,
+    outcome VARCHAR,
+    over_at TIMESTAMP,
+    over_as VARCHAR
+);
+
 CREATE TABLE imports (
     origin VARCHAR NOT NULL,
     from_ts TIMESTAMP NOT NULL,
@@ -1631,4 +1645,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (103, 'judged_pasts'),
     (104, 'keys_of_parts'),
     (105, 'power_beside_high_idle_power'),
-    (106, 'past_judged_in_part');
+    (106, 'past_judged_in_part'),
+    (107, 'hook_acts');

@@ -1,0 +1,292 @@
+"""Jobs that a site's hooks are for: who allows what with each, which are held, and the engine for them.
+
+Joined to every look at the cluster by ``complete``, after Slurm's and the other foreign jobs. A site's rule
+(``idle_hours``, in a file of root's) stands for consent in the places that the hook names; an owner's no, a
+keep and the site's protection go before it.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from advisor.actions import Action
+from advisor.engines.hook_commands import BadHook, Ended, Hook, fault, filled, hook_at, pod_of, run
+from advisor.engines.hooks import HookedJob, HookEngine, HookEngineDependencies, about_job, gpus_held
+from advisor.engines.notify_owner import Notice, Told
+from advisor.engines.slurm import is_slurms
+from advisor.jobs.consent_store import ConsentStore
+from advisor.jobs.external_jobs import ExternalJobStore, Holder
+from advisor.jobs.hook_acts import HookAct, HookActStore, HookCall
+from advisor.journal.journal import StoreJournal
+from advisor.live.snapshot import NO_PROJECT
+from advisor.planner.consent import Kind, OwnerReply, in_force, refusal
+from advisor.state.model import ClusterState, Job, Phase, ProjectName, Use
+from advisor.state.site_protection import Protect, with_protection
+from collector.file_trust import ROOT_UID
+from collector.managers.model import ManagedJob
+from collector.model import JobId
+from collector.snapshot import Snapshot
+from service.config.hooks import hooks_of, idle_rule
+from service.usecases.advice import site_of
+
+if TYPE_CHECKING:
+    from collector.clock import Clock
+    from collector.store.database import Store
+    from service.config.model import Config
+
+HELD_MS = 30 * 86_400_000
+"""A held job that was not seen for so long may be gone; nobody here can tell, so it is shown no more."""
+ON_ITS_WAY = "what its hook was asked has not been seen yet"
+SIMULATED = "its cluster is simulated"
+TELLING_AT_ONCE = 8
+"""So many messages of hooks are on their way at the same time; the others are told an hour later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookedJobsDependencies:
+    """``words`` are what owners said by `fallow consent`, ``actor_of`` who gave an order, by its intent.
+
+    ``held_elsewhere``: whether another engine has the job off its GPUs.
+    """
+
+    book: HookActStore
+    told: ExternalJobStore
+    config: "Config"
+    clock: "Clock"
+    snapshot: Callable[[], Snapshot]
+    words: Callable[[], Sequence[OwnerReply]]
+    actor_of: Callable[[int], str | None]
+    protect: Protect
+    held_elsewhere: Callable[[JobId], bool] = lambda job: False
+    simulated: bool = False
+
+
+class HookedJobs:
+    """The hooked half of acting; ``engine`` carries out, ``complete`` is for every look at the cluster."""
+
+    def __init__(self, parts: HookedJobsDependencies) -> None:
+        self._parts, self._clock = parts, parts.clock
+        self._hooks = hooks_of(parts.config.hooks)
+        self._account = os.geteuid()
+        self.engine = HookEngine(
+            HookEngineDependencies(
+                book=parts.book,
+                clock=parts.clock,
+                snapshot=parts.snapshot,
+                hooked=self.hooked,
+                against=self.against,
+                trusted=self.trusted,
+                switched_off=SIMULATED if parts.simulated else None,
+            )
+        )
+
+    def owns(self, job: JobId) -> bool:
+        """Whether a hook pauses and resumes the job, or holds it. Asks nobody."""
+        if self.engine.has(job):
+            return True
+        hook = self.hook_of(job)
+        return hook is not None and bool(hook.pause) and not self._parts.held_elsewhere(job)
+
+    def hook_of(self, job: JobId) -> Hook | None:
+        """The hook of a job, by the place where it runs; ``None``: no hook has it."""
+        if not self._hooks:
+            return None
+        if is_slurms(job):
+            managed = self._managed(job)
+            return None if managed is None else hook_at(self._hooks, None, managed.partition, managed.qos)
+        return hook_at(self._hooks, pod_of(job)[0])
+
+    def trusted(self, hook: Hook) -> frozenset[int]:
+        """Who may have written a hook's programs: root alone, where its rule stands for consent."""
+        return frozenset({ROOT_UID} if hook.idle_s is not None else {ROOT_UID, self._account})
+
+    def hooked(self, job: JobId) -> HookedJob | None:
+        """The job with its hook, as it is now or as it was held."""
+        look, hook = self._parts.snapshot(), self.hook_of(job)
+        held = next((each for each in self._parts.book.open() if each.call.job == job), None)
+        if hook is None and held is not None:
+            hook = next((each for each in self._hooks if each.name == held.call.hook), None)
+        if hook is None:
+            return None
+        if held is not None:
+            call = held.call
+        else:
+            holder = next((each.holder for each in look.allocations or () if each.holder.job == job), None)
+            if holder is None:
+                return None
+            call = HookCall(
+                job=job,
+                hook=hook.name,
+                verb="",
+                command=(),
+                holder=Holder(
+                    user=holder.user,
+                    project=None if holder.project is None else ProjectName(holder.project),
+                    name=holder.name,
+                    kind=holder.kind,
+                ),
+                gpus=gpus_held(look, job),
+                manager="Slurm" if is_slurms(job) else "Kubernetes",
+            )
+        return HookedJob(hook=hook, values=self._values(job, call.holder.user), call=call)
+
+    def against(self, step: Action, intent: int) -> str | None:
+        """Why nobody allows this step now; ``None``: somebody does. To let a job go on needs nobody's yes."""
+        hooked = self.hooked(step.job)
+        if hooked is None:
+            return "it is not seen any more"
+        if hooked.call.verb == "pause":  # it is held: this gives it back
+            return None
+        user = hooked.call.holder.user
+        stand_in = Job(id=step.job, project=ProjectName(""), user=user)
+        reply = in_force(self._parts.words(), stand_in, self._clock.now_ms()).get(Kind.PAUSE)
+        ordered = user is not None and self._parts.actor_of(intent) == f"user {user}"
+        if ordered or (reply is not None and reply.allowed and self._parts.config.consent.owners):
+            return None
+        if reply is not None and reply.allowed is False:
+            return refusal(Kind.PAUSE, user)
+        if hooked.hook.idle_s is not None:
+            return None
+        return f"nobody allowed it: `fallow consent --allow pause --job {step.job}` is its owner's yes"
+
+    def complete(self, state: ClusterState) -> ClusterState:
+        """The state with what hooks can do, and which jobs they hold. Reads the store; runs nothing."""
+        if not self._hooks and not self._parts.book.open():
+            return state
+        acts = self.engine.look_again()
+        moving = {each.call.job for each in acts if each.outcome is None}
+        jobs = {id: self._with_hook(job, moving) for id, job in state.jobs.items()}
+        placements = dict(state.placements)
+        for act in acts:
+            if act.holds and not self._is_forgotten(act):
+                jobs[act.call.job] = self._held(act, state, moving)
+                placements.pop(act.call.job, None)  # measured before it left
+        held = replace(state, jobs=jobs, placements=placements)
+        return with_protection(held, self._parts.protect)
+
+    def notify(self, notice: Notice) -> Told:
+        """Have a job's hook tell its owner, on a thread; whom it reached is noted once it ended."""
+        hook = self.hook_of(notice.job)
+        if hook is None or not hook.tell or self._parts.simulated:
+            return Told()
+        hooked = self.hooked(notice.job)
+        if hooked is None:
+            return Told(missed=(f"hook {hook.name}: the job is not seen",))
+        message = f"{notice.message} {notice.hint}".strip()
+        try:
+            command = filled(hook.tell, {**hooked.values, "message": message})
+        except BadHook as error:
+            return Told(missed=(f"hook {hook.name}: {error}",))
+        wrong = fault(command, self.trusted(hook))
+        if wrong is not None:
+            return Told(missed=(f"hook {hook.name} is not run: {wrong}",))
+        if sum(each.name == f"hook tell {hook.name}" for each in threading.enumerate()) >= TELLING_AT_ONCE:
+            return Told(missed=(f"hook {hook.name}: {TELLING_AT_ONCE} of its messages are on their way",))
+        about = about_job(replace(hooked, call=replace(hooked.call, verb="tell")), message)
+
+        def tell() -> None:
+            ended: Ended = run(command, about, hook.limit_s)
+            if ended.is_well:
+                self._parts.told.told(notice.job, "tell", notice.message, (f"hook {hook.name}",))
+
+        threading.Thread(target=tell, name=f"hook tell {hook.name}", daemon=True).start()
+        return Told(missed=(f"hook {hook.name}: on its way",))
+
+    def _with_hook(self, job: Job, moving: set[JobId]) -> Job:
+        hook = self.hook_of(job.id)
+        if hook is None or not hook.pause or (job.id not in moving and self._parts.held_elsewhere(job.id)):
+            return job
+        cannot = {verb: why for verb, why in job.cannot.items() if verb not in ("pause", "resume")}
+        if job.id in moving:
+            cannot |= {"pause": ON_ITS_WAY, "resume": ON_ITS_WAY}
+        elif self._parts.simulated:
+            cannot |= {"pause": SIMULATED}
+        by_rule = hook.idle_s is not None
+        return replace(
+            job,
+            manager="Slurm" if is_slurms(job.id) else "Kubernetes",
+            hook=hook.name,
+            cannot=cannot,
+            idle_rule=idle_rule(hook),
+            preemptible=by_rule,
+            checkpointable=by_rule,
+            allowed_in_job=frozenset(),
+        )
+
+    def _held(self, act: HookAct, state: ClusterState, moving: set[JobId]) -> Job:
+        """A job that a hook took off its GPUs: only a person lets it go on."""
+        holder, gpus = act.call.holder, tuple(uuid for uuid in act.call.gpus if uuid in state.gpus)
+        return Job(
+            id=act.call.job,
+            project=holder.project or NO_PROJECT,
+            user=holder.user,
+            name=holder.name,
+            kind=holder.kind,
+            phase=Phase.PAUSED,
+            min_gpus=max(1, len(gpus)),
+            max_gpus=max(1, len(gpus)),
+            submitted_ms=act.begun_ms,
+            acted_ms=act.begun_ms,
+            paused_on=gpus,
+            held=True,
+            use=Use.IDLE,
+            manager=act.call.manager,
+            hook=act.call.hook,
+            cannot={"resume": ON_ITS_WAY} if act.call.job in moving else {},
+        )
+
+    def _is_forgotten(self, act: HookAct) -> bool:
+        if self._clock.now_ms() - act.begun_ms <= HELD_MS:
+            return False
+        self._parts.book.over(act.intent, "unknown")
+        return True
+
+    def _values(self, job: JobId, user: str | None) -> dict[str, str | None]:
+        namespace, pod = pod_of(job)
+        managed = self._managed(job) if is_slurms(job) else None
+        return {
+            "job": job,
+            "user": user,
+            "namespace": namespace,
+            "pod": pod,
+            "partition": None if managed is None else managed.partition,
+            "qos": None if managed is None else managed.qos,
+            "number": None if managed is None else managed.key.id,
+        }
+
+    def _managed(self, job: JobId) -> ManagedJob | None:
+        looks = self._parts.snapshot().looks
+        return next((each for look in looks for each in look.jobs if each.holder.job == job), None)
+
+
+def hooked_jobs(
+    store: "Store",
+    config: "Config",
+    clock: "Clock",
+    snapshot: Callable[[], Snapshot],
+    held: Callable[[JobId], bool],
+    *,
+    simulated: bool,
+) -> HookedJobs:
+    """The hooked half of a service that acts on this store; ``held``: whether Slurm's engine holds a job."""
+    journal, foreign = StoreJournal(store, clock), ExternalJobStore(store, clock)
+
+    def actor_of(intent: int) -> str | None:
+        deed = journal.deed(intent) if intent else None
+        return None if deed is None else deed.actor
+
+    parts = HookedJobsDependencies(
+        book=HookActStore(store, clock),
+        told=foreign,
+        config=config,
+        clock=clock,
+        snapshot=snapshot,
+        words=ConsentStore(store, clock).words,
+        actor_of=actor_of,
+        protect=site_of(config).protect,
+        held_elsewhere=lambda job: held(job) or foreign.paused(job) is not None,
+        simulated=simulated,
+    )
+    return HookedJobs(parts)
