@@ -10,7 +10,7 @@ from typing import Any
 
 from analytics import text
 from analytics.model import FindingKind
-from analytics.thresholds import STILL_RATIO
+from analytics.thresholds import STILL_RATIO, at_least, at_most
 from collector.model import Basis
 
 ENOUGH_MEASURED = 0.95
@@ -98,7 +98,7 @@ def _faint_level(row: Row, held: float) -> float | None:
     """
     measured = held - unmeasured_hours(row)
     used, busy = row["used_gpu_hours"] or 0.0, row["busy_gpu_hours"] or 0.0
-    if row["rung"] != Basis.SM_ACTIVE or measured <= 0 or used - busy < STILL_RATIO * measured:
+    if row["rung"] != Basis.SM_ACTIVE or measured <= 0 or not at_least(used - busy, STILL_RATIO * measured):
         return None
     return float(used / measured)
 
@@ -129,7 +129,7 @@ def efficiency(row: Row) -> str:
 def _why_not_judged(held: float, unknown: float, suspect: float) -> str | None:
     """What is missing of a job's hours, or contradicts itself, where that is more than a twentieth."""
     most = (1 - ENOUGH_MEASURED) * held
-    if unknown + suspect <= most:
+    if at_most(unknown + suspect, most):
         return None
     gaps = f"{text.coverage(1 - unknown / held)} of its time was measured"
     doubts = f"{CONTRADICT} in {text.percent(suspect / held)} of its time"
@@ -157,7 +157,10 @@ def _stands_still(row: Row, held: float) -> bool:
     kept (0.01%): what adds up to exactly nothing was never active.
     """
     busy = _computed(row)
-    if busy <= (1 - ENOUGH_MEASURED) * held or (row.get("engine_gpu_hours") or 0.0) >= ENGINES_RATIO * busy:
+    if (
+        at_most(busy, (1 - ENOUGH_MEASURED) * held)
+        or (row.get("engine_gpu_hours") or 0.0) >= ENGINES_RATIO * busy
+    ):
         return False
     return not row["used_gpu_hours"]
 
@@ -168,7 +171,7 @@ def _worked(row: Row, held: float) -> str:
     wasted, busy = row["wasted_gpu_hours"] or 0.0, _computed(row)
     level = (row["used_gpu_hours"] or 0.0) / busy if busy else 0.0
     on_engines = busy > 0 and (row.get("engine_gpu_hours") or 0.0) >= ENGINES_RATIO * busy
-    if wasted >= IDLE_RATIO * held:
+    if at_least(wasted, IDLE_RATIO * held):
         # It was found not to have started yet, and nobody is accused of that: it may have staged its data.
         began = ", before it first computed too: it may have been preparing"
         staged = began if FindingKind.NOT_STARTED in kinds(row) else ""
@@ -178,11 +181,13 @@ def _worked(row: Row, held: float) -> str:
         return "copied, and did not compute"
     part = text.percent(copied / held)
     also = (
-        f"; copied, and did not compute, for {part} of its time" if copied >= SOME_IDLE_RATIO * held else ""
+        f"; copied, and did not compute, for {part} of its time"
+        if at_least(copied, SOME_IDLE_RATIO * held)
+        else ""
     )
-    if level < LOW_RATIO and not on_engines:
+    if not at_least(level, LOW_RATIO) and not on_engines:
         return f"worked, and filled {text.percent(level)} of its GPUs while it did{also}"
-    if wasted >= SOME_IDLE_RATIO * held:
+    if at_least(wasted, SOME_IDLE_RATIO * held):
         return f"worked, and was idle for {text.percent(wasted / held)} of its time{also}"
     return f"worked{', on video engines' if on_engines else ''}{also}"
 

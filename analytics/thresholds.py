@@ -41,6 +41,9 @@ SHARED_RESERVE_BYTES = 2 << 30
 """Left free on a GPU that several jobs share: CUDA contexts are in nobody's cap (policy: 2 GiB)."""
 LEAST_SAVING = 0.25
 """A smaller saving is not worth a person's time to change a script."""
+EXACT = 1 - 1e-6
+"""Bins are read as 32-bit floats, in which 0.9 is a little less and 0.6 a little more, and so is a mean of
+many: who is at a bound is told what is said of it, as in the ledger."""
 # These say what the state of a bin is. The store decides by the same numbers when it rolls up samples
 # (``gpu_state_of`` in its schema; ``tests/analytics/test_state_bounds.py`` holds both together), so they are
 # no settings: findings, patterns, ledger, heat map and reports would part (docs/decisions/0067).
@@ -52,6 +55,16 @@ FORMER_SETTINGS = {
     "suspect_power": SUSPECT_POWER,
 }
 """What a file of an older version may still set; read, and without effect."""
+
+
+def at_least(value: float, bound: float) -> bool:
+    """Whether a measured level is at or above a bound, as a person reads both."""
+    return value >= bound * EXACT
+
+
+def at_most(value: float, bound: float) -> bool:
+    """Whether it is at or below one."""
+    return value * EXACT <= bound
 
 
 def bounded(default: Any, low: float, high: float, about: str = "") -> Any:

@@ -14,7 +14,7 @@ from analytics import text
 from analytics.findings.window import bins_in, contradictions, cover, known, mean, percentile
 from analytics.findings.words import gpu_names, holder_name, measured_by
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
-from analytics.thresholds import LOW_RATIO, WORKING_POWER_OF_LIMIT, Thresholds
+from analytics.thresholds import LOW_RATIO, WORKING_POWER_OF_LIMIT, Thresholds, at_least, at_most
 from collector.model import Basis, JobKind
 
 ALWAYS_RATIO = 0.99
@@ -52,17 +52,17 @@ def looks_stuck(past: GpuPast, t: Thresholds) -> bool:
         return False
     kernels, power = known(window.gpu_utilization), known(window.power_mw)
     enough = t.coverage_ratio * expected
-    if len(power) < enough or sum(value >= ALWAYS_RATIO for value in kernels) < enough:
+    if len(power) < enough or sum(at_least(value, ALWAYS_RATIO) for value in kernels) < enough:
         return False
     level, drawn = mean(known(window.utilization)), mean(power) or 0.0
-    if past.rung is not Basis.GPU_UTILIZATION and (level is None or level >= LOW_RATIO):
+    if past.rung is not Basis.GPU_UTILIZATION and (level is None or at_least(level, LOW_RATIO)):
         return False
-    if (mean(known(window.memory_controller)) or 0.0) > READ_RATIO:
+    if not at_most(mean(known(window.memory_controller)) or 0.0, READ_RATIO):
         return False
-    if past.power_limit_mw and drawn > WORKING_POWER_OF_LIMIT * past.power_limit_mw:
+    if past.power_limit_mw and not at_most(drawn, WORKING_POWER_OF_LIMIT * past.power_limit_mw):
         return False
     low, high = percentile(power, 0.05) or 0.0, percentile(power, 0.95) or 0.0
-    return high - low <= STILL_RATIO * drawn
+    return at_most(high - low, STILL_RATIO * drawn)
 
 
 def may_hang(held: Sequence[Held], t: Thresholds) -> Finding | None:
@@ -95,7 +95,7 @@ def _has_fallen(held: Held, t: Thresholds) -> bool:
     if fall is None or fall.measured_ratio < t.coverage_ratio:
         return False
     is_long = held.past.bins.end_ms - fall.fell_ms >= t.idle_window_s * 1000
-    return is_long and fall.now_mw <= FELL_TO_RATIO * fall.before_mw
+    return is_long and at_most(fall.now_mw, FELL_TO_RATIO * fall.before_mw)
 
 
 def _is_gone(held: Held) -> bool:

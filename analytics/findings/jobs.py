@@ -23,7 +23,7 @@ from analytics.findings.window import (
 )
 from analytics.findings.words import by_place, gpu_names, holder_name, measured_by, read_seldom
 from analytics.model import BIN_MS, IDLENESS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Verdict
-from analytics.thresholds import IDLE_RATIO, Thresholds
+from analytics.thresholds import IDLE_RATIO, Thresholds, at_least, at_most
 from analytics.vocabulary.findings import IDLE_MEMORY, WORKED_BEFORE
 from collector.model import Basis, JobKind
 
@@ -199,7 +199,7 @@ def _uneven(windows: Sequence[Bins], held: Sequence[_Held], t: Thresholds) -> _U
         found = _of_two(found, levels)
     if found is not None:
         return found
-    spins = all(value is None or value >= SPINS_RATIO for value in kernels)
+    spins = all(value is None or at_least(value, SPINS_RATIO) for value in kernels)
     return _split(levels, t, by_kernels=False) if measured and spins else None
 
 
@@ -211,7 +211,9 @@ def _split(levels: Sequence[float | None], t: Thresholds, *, by_kernels: bool) -
     values.sort()
     at = min(range(1, len(values)), key=lambda place: values[place - 1][0] / max(values[place][0], 1e-9))
     low, high = values[:at], values[at:]
-    if low[-1][0] > t.straggler_ratio * high[0][0] or (by_kernels and high[0][0] < SPINS_RATIO):
+    if not at_most(low[-1][0], t.straggler_ratio * high[0][0]):
+        return None
+    if by_kernels and not at_least(high[0][0], SPINS_RATIO):
         return None
     if len(low) == len(high) and len(values) > 2:
         return None
@@ -228,7 +230,7 @@ def _of_two(found: _Uneven, levels: Sequence[float | None]) -> _Uneven:
     """Of two GPUs the less busy one is waited for, unless the busier one truly works all that time."""
     (low,) = found.few
     high = 1 - low
-    if (levels[high] or 0.0) < WORKS_RATIO:
+    if not at_least(levels[high] or 0.0, WORKS_RATIO):
         return found
     return _Uneven(
         few=frozenset({high}), few_level=found.rest_level, rest_level=found.few_level, by_kernels=True
@@ -279,7 +281,7 @@ def _heat(windows: Sequence[Bins], found: _Uneven) -> float | None:
     shares = [mean(known(window.hot)) for window in windows]
     few = mean(known([share for place, share in enumerate(shares) if place in found.few]))
     rest = mean(known([share for place, share in enumerate(shares) if place not in found.few])) or 0.0
-    return few if few is not None and few >= HOT_RATIO and rest < few / 2 else None
+    return few if few is not None and at_least(few, HOT_RATIO) and rest < few / 2 else None
 
 
 def _is_used(held: _Held, t: Thresholds) -> bool:

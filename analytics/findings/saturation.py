@@ -20,7 +20,7 @@ from analytics.findings.window import (
 )
 from analytics.findings.words import FREED_BY, gpu_name, holder_name, measured_by, measured_of
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Onset, Unknown
-from analytics.thresholds import IDLE_RATIO, LOW_RATIO, STILL_RATIO, Thresholds
+from analytics.thresholds import IDLE_RATIO, LOW_RATIO, STILL_RATIO, Thresholds, at_least, at_most
 from analytics.vocabulary.findings import MEMORY_FULL
 from collector.model import Basis, JobKind
 
@@ -68,11 +68,11 @@ def low_saturation(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> F
     average = mean(known([window.utilization[place] for place in newest_work]))
     if average is None and len(active) >= wanted:
         return Unknown(uuid=past.uuid, kinds=(kind,), reason="its utilization is not measured")
-    if len(newest_work) < wanted or average is None or _of_share(average, claim) >= LOW_RATIO:
+    if len(newest_work) < wanted or average is None or at_least(_of_share(average, claim), LOW_RATIO):
         return None
-    if _day_ratio(past, claim) >= LOW_RATIO:
+    if at_least(_day_ratio(past, claim), LOW_RATIO):
         return None
-    if average < STILL_RATIO:
+    if not at_least(average, STILL_RATIO):
         return Unknown(uuid=past.uuid, kinds=(kind,), reason=STILL)
     return _low_finding(past, claim, window, (measured, newest_work), average)
 
@@ -94,7 +94,7 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
         return None
     if not newest(tuple(presence(past, window))):
         return None
-    if (claim.rhythm.busy_ratio or 0.0) >= t.hog_utilization_ratio:
+    if at_least(claim.rhythm.busy_ratio or 0.0, t.hog_utilization_ratio):
         return None
     if len(past.claims) > 1:
         own = _own_window(claim, window, t)
@@ -118,19 +118,19 @@ def memory_hog(past: GpuPast, claim: Claim, now_ms: int, t: Thresholds) -> Findi
         mean(known(window.utilization)),
         mean(controller) if serves else percentile(controller, 0.95),
     )
-    is_still = used is not None and used < STILL_RATIO
+    is_still = used is not None and not at_least(used, STILL_RATIO)
     if used is None or touched is None or (is_still and _have_kernels_run(window)):
         reason = STILL if is_still else "its memory controller is not measured"
         return Unknown(uuid=past.uuid, kinds=(kind,), reason=reason)
-    if used >= t.hog_utilization_ratio:
+    if at_least(used, t.hog_utilization_ratio):
         return None
-    if touched >= t.hog_controller_ratio:
+    if at_least(touched, t.hog_controller_ratio):
         return Unknown(uuid=past.uuid, kinds=(kind,), reason=WHOSE_READING) if len(past.claims) > 1 else None
     return _hog_finding(past, claim, window, taken=taken, used=used, touched=touched, t=t)
 
 
 def _have_kernels_run(window: Bins) -> bool:
-    return (mean(known(window.gpu_utilization)) or 0.0) >= LOW_RATIO
+    return at_least(mean(known(window.gpu_utilization)) or 0.0, LOW_RATIO)
 
 
 def _always_taken(memory: Sequence[int | None], total: int) -> float:
@@ -212,8 +212,8 @@ def _low_finding(
     looks_busy = (
         past.rung is Basis.SM_ACTIVE
         and shown is not None
-        and shown >= LOOKS_BUSY_RATIO
-        and average <= HARDLY_ANY_RATIO * shown
+        and at_least(shown, LOOKS_BUSY_RATIO)
+        and at_most(average, HARDLY_ANY_RATIO * shown)
     )
     return _finding(
         past,

@@ -17,6 +17,7 @@ from analytics.thresholds import (
     WORKING_POWER_OF_LIMIT,
     WORKING_POWER_UNLIMITED_MW,
     Thresholds,
+    at_least,
 )
 from collector.model import Basis
 
@@ -24,8 +25,6 @@ Measured = TypeVar("Measured")
 MS_PER_S = 1000
 IDLE_MEMORY_FLOOR_BYTES = 1 << 30
 IDLE_MEMORY_FLOOR_RATIO = 0.01
-EXACT = 1 - 1e-6
-"""Bins are read as 32-bit floats, in which 0.9 is a little less: a bound is met where the ledger meets it."""
 SAME_MEMORY_BYTES = 64 << 20
 """Memory within this of a free board's is the board's own: what the driver keeps varies by less, and a CUDA
 context takes more."""
@@ -160,7 +159,7 @@ def faint_work(past: GpuPast, window: Bins) -> float | None:
     levels = known(window.utilization)
     if past.rung is not Basis.SM_ACTIVE or not levels:
         return None
-    at_work = sum(level >= STILL_RATIO * EXACT for level in levels)
+    at_work = sum(at_least(level, STILL_RATIO) for level in levels)
     return mean(levels) if at_work >= FAINT_PART * len(levels) else None
 
 
@@ -195,14 +194,14 @@ def contradictions(past: GpuPast, bins: Bins) -> list[bool]:
 def _doubt_of(bins: Bins, at: int, *, idle_mw: float | None, working_mw: float | None) -> Doubt | None:
     busy, busiest, power = bins.gpu_utilization[at], bins.busiest[at], bins.power_mw[at]
     is_idle_power = power is not None and idle_mw is not None and power <= idle_mw
-    if busy is not None and busy >= SUSPECT_RATIO * EXACT:
+    if busy is not None and at_least(busy, SUSPECT_RATIO):
         level = bins.utilization[at]
         video = (bins.video[at] or 0.0) if bins.video else 0.0
         if bins.processes[at] == 0:
             return Doubt.NO_PROCESS
         if is_idle_power:
             return Doubt.IDLE_POWER
-        if level is not None and level < STILL_RATIO * EXACT and video <= IDLE_RATIO:
+        if level is not None and not at_least(level, STILL_RATIO) and video <= IDLE_RATIO:
             return Doubt.NOTHING_ACTIVE
     is_still = busiest is not None and busiest <= IDLE_RATIO
     is_working = power is not None and working_mw is not None and power >= working_mw
