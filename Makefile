@@ -9,7 +9,7 @@ DATA ?= $(CURDIR)/.fallow
 up: install ## start the service and the dashboard, print the URL
 	@$(BIN)/fallow up --or-simulated --data "$(DATA)"
 
-demo: $(VENV)/.installed ## play five stories with real processes on GPUs that aren't there, about two minutes
+demo: $(VENV)/.installed ## play six stories with real processes on GPUs that aren't there, about three minutes
 	@$(BIN)/python -m examples.demo
 
 install: $(VENV)/.installed ## make the environment alone

@@ -1,6 +1,6 @@
 """``make demo``: plays the stories here and tells them in the terminal; ``--record FILE.svg`` keeps it.
 
-python -m examples.demo                   # all of them, about two minutes
+python -m examples.demo                   # all of them, about three minutes
 python -m examples.demo hog quotas        # some
 """
 
@@ -24,6 +24,7 @@ from tests.driver.driver import CompilerMissing, build
 
 WIDTH = 108
 BAR = 24
+TRAINS = ("elastic", "gaps")
 BEHIND = ("notebook",)
 """Takes longest and is quiet: it plays while the others are told, and is told last."""
 
@@ -117,9 +118,11 @@ def _own_up(console: Console, teller: Teller) -> None:
 
 
 def _can_play(console: Console, story: Story) -> bool:
-    if story.name != "elastic" or importlib.util.find_spec("torch") is not None:
+    if story.name not in TRAINS or importlib.util.find_spec("torch") is not None:
         return True
-    console.print("[yellow]Left out: elastic. It trains with PyTorch, which is not installed here (torch).")
+    console.print(
+        f"[yellow]Left out: {story.name}. It trains with PyTorch, which is not installed here (torch)."
+    )
     return False
 
 

@@ -164,6 +164,31 @@ def notebook(stage: Stage, tell: Tell) -> Mapping[str, Any]:
     return {"jobs": (job,), "pids": (first_pid, second_pid), "kept": held}
 
 
+def gaps(stage: Stage, tell: Tell) -> Mapping[str, Any]:
+    """A sweep computes in the idle gaps of a training, at no GPU of its own, and leaves by one command."""
+    busy, done = stage.folder / "busy", stage.folder / "done"
+    tell("jo's training has the only GPU, and lets it wait for data for half of each step.")
+    words = ("--steps", "100000", "--pause", "0.06", "--compute", "0.03", "--busy", str(busy))
+    front = stage.run("training", ("--elastic", "--memory", "24GiB"), ("elastic", *words))
+    stage.until("it has measured its gaps", lambda: _announces(stage, "training"), 2 * LONG_S)
+    host = _id_of(stage, "training")
+    tell("mara sends a sweep that needs no GPU of its own: fallow run --background -- python sweep.py")
+    log = stage.folder / "sweep-steps"
+    flags = ("--background", "--memory", "4GiB", "--grace", "2s")
+    guest = stage.run("sweep", flags, ("sweep", "--done", str(done), "--log", str(log)))
+    stage.until("it computes", lambda: _lines(log) > 20, 2 * LONG_S)
+    told = stage.until("what it gives and costs is measured", lambda: _harvest(stage, host), 2 * LONG_S)
+    tell(f"Both are on the GPU, and `fallow explain {host}` says what that gives, and what it costs jo:")
+    tell(told)
+    stage.order("keep", host, "--alone")
+    stage.until("it waits again", lambda: _stands(stage, "sweep", "pending") == 1, LONG_S)
+    made, ahead = _lines(log), _lines(busy) + 20
+    stage.until("the training makes ten steps", lambda: _lines(busy) > ahead, LONG_S)
+    alone = _lines(log) - made
+    tell(f"`fallow keep {host} --alone`: the sweep waits in its queue. The training went on all the time.")
+    return {"jobs": (front, guest), "told": told, "steps_alone": alone, "busy": busy, "log": log}
+
+
 ELASTIC_STEPS = 500
 TOLD_STEPS = 60
 """Steps of a tenth of a second after which a training has said how fast it is on one GPU."""
@@ -200,6 +225,12 @@ STORIES = (
         play=elastic,
     ),
     Story(
+        name="gaps",
+        shows="a sweep computes while a training waits for data, and leaves by one command",
+        setting=Setting(gpus=1, speed=1, patience=2, settings=SETTINGS + '[modes]\nbackground = "auto"\n'),
+        play=gaps,
+    ),
+    Story(
         name="notebook",
         shows="an idle notebook is told, kept, told again, paused, and resumes on touch",
         setting=Setting(gpus=1, speed=240, settings=SETTINGS + '[modes]\nreclaim = "auto"\n'),
@@ -219,6 +250,20 @@ def _long(stage: Stage, name: str) -> Sequence[str]:
 
 def _held(stage: Stage, gpu: int) -> int:
     return sum(stage.on(gpu).values())
+
+
+def _announces(stage: Stage, name: str) -> bool:
+    return any(row.name == name and row.report and row.report.idle_gaps for row in stage.jobs())
+
+
+def _harvest(stage: Stage, job: str) -> str:
+    """What ``fallow explain`` says of its idle gaps, once it is measured."""
+    lines = stage.fallow("explain", job).stdout.splitlines()
+    return next((line.strip() for line in lines if "GPU time harvested" in line), "")
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 def _busy_gpus(stage: Stage) -> int:

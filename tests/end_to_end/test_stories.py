@@ -20,6 +20,7 @@ from examples.demo.stories import STORIES
 from examples.demo.witness import Sight
 from examples.toys.board import CONTEXT_BYTES, GIB
 from service.schemas.records import Action
+from tests.end_to_end.in_gaps import assert_in_gaps
 
 pytestmark = pytest.mark.timeout(900)
 WHOLE = 80 * GIB - GIB // 2
@@ -193,6 +194,25 @@ def test_training_grows_onto_a_gpu_that_comes_free_and_its_losses_stay_the_same(
     done = journal(stage, id_of(stage, "elastic"))
     assert [row.verb for row in done if row.outcome == "done"] == ["start", "resize"]
     assert len(pids_of(other.text)) == 1
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch (torch) is not installed")
+@pytest.mark.long
+def test_sweep_computes_in_a_trainings_gaps_and_leaves_by_one_command(play: Play) -> None:
+    stage, seen = play("gaps")
+    front, guest = seen["jobs"]
+    assert front.process.poll() is None and guest.process.poll() is None
+    assert re.search(
+        r"has made [\d,]+ steps: .+ of GPU time harvested; it runs at \d\.\d{3} of its", seen["told"]
+    )
+    assert seen["steps_alone"] == 0
+    assert_in_gaps(seen["busy"], seen["log"])
+    assert [row.verb for row in journal(stage, id_of(stage, "training")) if row.outcome == "done"] == [
+        "start",
+        "keep",
+    ]
+    done = [row.verb for row in journal(stage, id_of(stage, "sweep")) if row.outcome == "done"]
+    assert done == ["start-background", "requeue"]
 
 
 @pytest.mark.long
