@@ -35,6 +35,7 @@ OF_SOMETHING_ELSE: Mapping[str, set[str]] = {
     "service/reports/charts.py": {"background"},
     # a field of a submission
     "service/launcher/submitting.py": {"background"},
+    "service/pages/data/jobs.py": {"background"},
     "fallow/controller/requests.py": {"resize"},
     "service/cli/consent.py": {"resize"},
     "service/cli/job_flags.py": {"resize"},

@@ -123,8 +123,9 @@ def stand_colours(colours: Theme) -> dict[str, str]:
 
 
 def gpus_of(command: GivenCommand) -> tuple[str, ...]:
-    """The GPUs that a directive names."""
-    return () if command.directive is None else command.directive.gpus
+    """The GPUs that a directive gives; a background job is given none, only told of one."""
+    directive = command.directive
+    return () if directive is None or directive.beside is not None else directive.gpus
 
 
 def reason_of(command: GivenCommand) -> str:

@@ -28,6 +28,7 @@ from service.pages.data.jobs import asked_gpus, jobs_frame, matching
 from service.pages.parts.charted import charted, grid
 from service.pages.parts.context import Stage, current_view, go
 from service.pages.parts.context import show as show_notice
+from service.pages.parts.idle_gaps import of_submitted
 from service.pages.parts.job_buttons import allowed, buttons
 from service.pages.parts.messages import NO_SUCH_JOB
 from service.pages.parts.search_box import find_box, run_line
@@ -109,6 +110,7 @@ def one(stage: Stage, name: str) -> None:
     run_line(job.job)
     if job.submission.command:
         st.code(" ".join(job.submission.command), language="shell", wrap_lines=True)
+    of_submitted(job, stage.colours)
     _life(stage, job)
     _told_and_done(stage, job)
     allowed(stage.when, job.job)
@@ -167,8 +169,8 @@ def _table(stage: Stage, frame: pd.DataFrame) -> None:
         name=part["name"].where(part["name"].fillna("").astype(bool), part["job"]),
         stood=[_state_text(row) for row in rows(part)],
         asked=[
-            asked_gpus(low, high, share)
-            for low, high, share in zip(part["min_gpus"], part["max_gpus"], part["share"], strict=True)
+            "gaps" if row.background else asked_gpus(row.min_gpus, row.max_gpus, row.share)
+            for row in rows(part)
         ],
         **{each: part[each].dt.tz_convert(stage.zone) for each in ("submitted", "started", "ended")},
     )
@@ -203,6 +205,9 @@ def _state_text(row: "_Standing") -> str:
 def _state_sentence(stage: Stage, job: JobDetail) -> str:
     name = plain(job.name or job.job)
     match job.state:
+        case "running" | "starting" if job.beside is not None:
+            verb = "runs" if job.state == "running" else "is being started"
+            return f"{name} {verb} in the idle gaps of {plain(job.beside)}"
         case "running":
             return f"{name} runs on {_devices(job)}"
         case "ended":
@@ -225,6 +230,8 @@ def _devices(job: JobDetail) -> str:
 
 
 def _gpus_text(job: JobDetail) -> str:
+    if job.submission.background:
+        return "idle gaps of another job"
     gpus = asked_gpus(job.submission.min_gpus, job.submission.max_gpus, job.submission.share)
     return f"{gpus} GPU" if gpus == "1" else f"{gpus} GPUs"
 
@@ -267,7 +274,8 @@ def _life(stage: Stage, job: JobDetail) -> None:
         f"life-of-{job.job.replace(':', '-')}",
         numbers="Where the job stood, and on how many GPUs",
     )
-    facts([("GPU-hours by what it was told", text.gpu_hours(gpu_hours(life, job.submission.share)))])
+    if not job.submission.background:
+        facts([("GPU-hours by what it was told", text.gpu_hours(gpu_hours(life, job.submission.share)))])
 
 
 def _told_and_done(stage: Stage, job: JobDetail) -> None:

@@ -138,7 +138,7 @@ def _answer(route: str, arguments: tuple[tuple[str, object], ...]) -> Any:
 QUEUE = ("job", "name", "user", "project", "gpus", "place", "waits_for", "since_ms", "promised_ms")
 LEASES = ("job", "user", "project", "gpu", "node", "share", "sharing", "since_ms")
 JOB = ("job", "state", "message", "exit_reason", "submitted_ms", "started_ms", "ended_ms", "share")
-ASKED = ("name", "user", "project", "kind", "mobility", "min_gpus", "max_gpus", "priority")
+ASKED = ("name", "user", "project", "kind", "mobility", "min_gpus", "max_gpus", "priority", "background")
 TIMES = ("since_ms", "promised_ms", "submitted_ms", "started_ms", "ended_ms")
 
 
