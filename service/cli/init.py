@@ -16,13 +16,21 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from analytics.vocabulary.managers import SLURM
 from service.cli import credentials, data, doctor, waste
 from service.cli.parser import make_parser
 from service.cli.screen import console
 from service.client import running
 from service.config.file import FILE_NAME, parse
 from service.config.flags import Settings, settle
-from service.doctor_checks.surroundings import USUAL_PROMETHEUS, Seen, history_of, look_around, sources_of
+from service.doctor_checks.surroundings import (
+    USUAL_PROMETHEUS,
+    Seen,
+    has_accounting,
+    history_of,
+    look_around,
+    sources_of,
+)
 from service.errors import FallowError
 
 NOTHING_FOUND = 1
@@ -54,7 +62,8 @@ def run_init(flags: argparse.Namespace) -> int:
     screen = console()
     surroundings = _look(flags, settings, screen)
     sources, history = sources_of(surroundings), history_of(surroundings)
-    if not sources and history is None:
+    has_past = has_accounting(surroundings)
+    if not sources and history is None and not has_past:
         screen.print("\nThere is nothing to measure or import here. Name what to watch:")
         screen.print("  fallow init --prometheus URL   a Prometheus that scrapes dcgm-exporter")
         screen.print("  fallow init --exporter URL     a dcgm-exporter")
@@ -62,6 +71,8 @@ def run_init(flags: argparse.Namespace) -> int:
         return NOTHING_FOUND
     file = settings.data / FILE_NAME
     _say_plan(screen, sources, history, file, flags.since)
+    if has_past:
+        screen.print(f"The last {flags.since} of Slurm's accounting would be imported (sacct).")
     if not _agreed(flags, "Do it?"):
         screen.print("Nothing was done. `fallow init --yes` does it without asking.")
         return 0
@@ -69,8 +80,13 @@ def run_init(flags: argparse.Namespace) -> int:
         _write(screen, flags, file, configuration(sources))
     if history is not None:
         data.run_import(_order(flags, history, settings))
+    if has_past:
+        _import_accounting(screen, flags, settings)
+    if history is not None:
         screen.print()
         waste.run_waste(_question(flags, settings))
+    elif has_past:
+        screen.print("What Slurm gave out is in `fallow ledger`; what of it was used was not measured yet.")
     _say_next(screen, flags, settings, live=bool(sources))
     return 0
 
@@ -154,6 +170,15 @@ def _beside(file: Path) -> Path:
     """A name for the former file that nothing has."""
     names = (file.with_name(f"{file.name}.before-init{n or ''}") for n in range(1000))
     return next(each for each in names if not each.exists())
+
+
+def _import_accounting(screen: Console, flags: argparse.Namespace, settings: Settings) -> None:
+    """Slurm's past, told as it comes; where it can't be read, why: the rest is there all the same."""
+    order = {"origin": "jobs", "origin_of": SLURM, "file": None, "timezone": None, "until": None, "yes": True}
+    try:
+        data.run_import(Namespace(**(vars(flags) | order | {"data": settings.data})))
+    except FallowError as failure:
+        screen.print(f"Slurm's past was not imported: {failure}", soft_wrap=True, markup=False)
 
 
 def _order(flags: argparse.Namespace, history: str, settings: Settings) -> Namespace:

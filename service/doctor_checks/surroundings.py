@@ -37,6 +37,8 @@ class Seen:
     finding: Finding
     sources: tuple[str, ...] = ()
     history: str | None = None
+    accounting: bool = False
+    """Whether Slurm answers, and its accounting can be asked for the past."""
     exporters: tuple[str, ...] = ()
     """The addresses from which the Prometheus scrapes exporters; asked one by one next."""
 
@@ -50,7 +52,7 @@ def look_around(
     were named.
     """
     yield _gpus()
-    yield Seen(finding=slurm.slurm(config))
+    yield _slurm(config)
     history = _prometheus(access, has_address=given, now_ms=now_ms)
     yield history
     yield _exporters(config, exporters, history.exporters)
@@ -65,6 +67,22 @@ def sources_of(processes: Sequence[Seen]) -> tuple[str, ...]:
 def history_of(processes: Sequence[Seen]) -> str | None:
     """The Prometheus whose past can be imported. Pure."""
     return next((each.history for each in processes if each.history is not None), None)
+
+
+def has_accounting(processes: Sequence[Seen]) -> bool:
+    """Whether a workload manager's past can be imported. Pure."""
+    return any(each.accounting for each in processes)
+
+
+def _slurm(config: "Config") -> Seen:
+    from collector.managers.slurm.past import why_none
+
+    finding = slurm.slurm(config)
+    if finding.verdict is Verdict.ABSENT:
+        return Seen(finding=finding)
+    why = why_none()
+    past = "its past is in sacct" if why is None else f"its past is not there: {why}"
+    return Seen(finding=replace(finding, found=f"{finding.found}; {past}"), accounting=why is None)
 
 
 def _gpus() -> Seen:

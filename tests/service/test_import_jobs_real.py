@@ -131,10 +131,28 @@ def test_a_time_limit_that_is_too_long_is_told_in_minutes(cluster: SlurmCluster)
     }
 
 
+def test_init_imports_what_slurm_gave_out_before(
+    cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = cluster.submit("--gres=gpu:2", "--nodelist=n1")
+    cluster.until("its run", "squeue", "--noheader", f"--jobs={ran}", "--format=%T", says="RUNNING")
+    cluster.ask("scancel", ran)
+    ended = f"sacct --allocations --noheader --format=State --jobs={ran}"
+    cluster.until("its end in the accounting", "sh", "-c", ended, says="CANCELLED+")
+    looked = said(["init", "--data", str(tmp_path / "data")], capsys)
+    assert "its past is in sacct" in looked and "of Slurm's accounting would be imported" in looked, looked
+    assert not (tmp_path / "data").exists(), "looking writes nothing"
+    done = said(["init", "--data", str(tmp_path / "data"), "--since", "2d", "--yes"], capsys)
+    (run,) = stored(tmp_path / "data", "accounted_runs", job=f"slurm:{ran}")
+    assert (run["gpus"], run["node_names"]) == (2, ["n1"]), done
+
+
 def test_a_silent_slurmdbd_is_no_empty_past(
     cluster: SlurmCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.kill("slurmdbd")
     told = said(["import", "jobs", "--from", "slurm", "--data", str(tmp_path), "--yes"], capsys, code=2)
+    looked = said(["init", "--data", str(tmp_path / "none")], capsys, code=1)
     cluster.start("slurmdbd")
     assert "sacct" in told and "new runs" not in told
+    assert "its past is not there: sacct" in looked and "accounting would be imported" not in looked

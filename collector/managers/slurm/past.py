@@ -48,6 +48,16 @@ def command(start_s: int, end_s: int, mark: str) -> tuple[str, ...]:
     )
 
 
+def why_none(run: Run = answer) -> str | None:
+    """Why there is no past to be read, or ``None``: sacct answers. Blocks for some seconds at most."""
+    short = ("sacct", "--noheader", "--allocations", "--starttime=now-1minutes", "--format=JobID")
+    try:
+        run(short, 10.0, None)
+    except NoAnswer as failure:
+        return str(failure)
+    return None
+
+
 def who_is_seen(run: Run = answer) -> str | None:
     """Why this account is shown only its own runs, or ``None``. Blocks; not told is ``None`` too."""
     try:
