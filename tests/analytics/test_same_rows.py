@@ -66,11 +66,13 @@ def stored(folder: Path, seed: int) -> duckdb.DuckDBPyConnection:
 def _holds(chance: random.Random, gpu: int) -> Iterator[tuple[object, ...]]:
     """One to three holders of a GPU, one after another or at once; some come back after a break."""
     for holder in chance.sample(range(1, HOLDERS + 1), chance.randint(1, 3)):
-        begin = NOON + timedelta(seconds=chance.randrange(MINUTES * 40))
-        if chance.random() < 0.4:
-            end = begin + timedelta(seconds=chance.randrange(60, MINUTES * 20))
+        begin = NOON + timedelta(seconds=chance.randrange(MINUTES * 30))
+        if chance.random() < 0.7:
+            end = begin + timedelta(seconds=chance.randrange(60, MINUTES * 15))
             yield gpu, holder, chance.choice((0.5, 1.0)), begin, end
-            begin = end + timedelta(minutes=chance.choice((2, 8, 15, 200)), seconds=chance.randrange(60))
+            begin = end + timedelta(
+                minutes=chance.choice((2, 15, 90, 200, 1500)), seconds=chance.randrange(60)
+            )
         ended = begin + timedelta(minutes=chance.randrange(1, MINUTES)) if chance.random() < 0.2 else None
         yield gpu, holder, chance.choice((0.5, 1.0)), begin, ended
 
@@ -140,3 +142,20 @@ def _close_to(row: dict[str, Any]) -> dict[str, Any]:
         key: pytest.approx(value, rel=1e-9, abs=1e-12) if isinstance(value, float | list) else value
         for key, value in row.items()
     }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 100 + examples(3, 60)))
+def test_holds_at_has_the_rows_it_had(tmp_path: Path, seed: int) -> None:
+    store = stored(tmp_path, seed)
+    breaks = 0
+    for hours in (6, 18, 30, 40):
+        instant = {"at_ts": NOON + timedelta(hours=hours, seconds=seed % 60)}
+        before = store.execute((ORACLES / "holds_at.sql").read_text(), instant).fetchall()
+        after = store.execute("FROM holds_at($at_ts)", instant).fetchall()
+        assert sorted(after) == sorted(before)
+        firsts = "SELECT gpu_id, holder_id, min(from_ts) FROM allocations GROUP BY ALL"
+        began = {row[:2]: row[2] for row in store.execute(firsts).fetchall()}
+        breaks += sum(began[(gpu, holder)] != since for gpu, holder, _, since in after)
+    assert breaks, "some began anew after a break"
+    store.close()

@@ -1188,13 +1188,14 @@ WITH held_now AS (
     WINDOW earlier AS (
         PARTITION BY a.gpu_id, a.holder_id ORDER BY a.from_ts ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), breaks AS (
-    SELECT * FROM spells WHERE from_ts - ended_ts > INTERVAL 10 MINUTE
+    SELECT * FROM spells WHERE from_ts - ended_ts > INTERVAL 10 MINUTE AND from_ts - ended_ts <= INTERVAL 1 DAY
 ), looked AS (
     SELECT DISTINCT b.gpu_id, b.holder_id, b.from_ts
     FROM breaks AS b
     JOIN (
         SELECT gpu_id, ts AS since_ts, ts + INTERVAL 1 MINUTE AS until_ts FROM rollup_1m
-        WHERE gpu_id IN (SELECT gpu_id FROM breaks) AND free_ms + allocated_empty_ms + held_idle_ms
+        WHERE gpu_id IN (SELECT gpu_id FROM breaks) AND ts > (SELECT min(ended_ts) FROM breaks)
+            AND ts < (SELECT max(from_ts) FROM breaks) AND free_ms + allocated_empty_ms + held_idle_ms
             + low_saturation_ms + moderate_ms + good_ms + suspect_ms + withheld_ms > 0
         UNION ALL
         SELECT gpu_id, from_ts, coalesce(to_ts, at_ts) FROM allocations WHERE gpu_id IN (SELECT gpu_id FROM breaks)
@@ -1646,4 +1647,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (104, 'keys_of_parts'),
     (105, 'power_beside_high_idle_power'),
     (106, 'past_judged_in_part'),
-    (107, 'hook_acts');
+    (107, 'hook_acts'),
+    (108, 'breaks_of_a_day');
