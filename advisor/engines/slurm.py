@@ -9,15 +9,15 @@ for a while.
 
 import math
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.actions import Action, Pause, Resume
 from advisor.engines.slurm_outcomes import OutcomeSeen, given_text, observation, run_of
+from advisor.engines.watched import WATCH_S, OutcomeWait, Watched
 from advisor.jobs.external_jobs import Holder
 from advisor.jobs.manager_acts import Asked, ManagedRun, ManagerAct, ManagerActStore
-from advisor.outcomes import SLICE_S, Done, Failed, Interrupted, Late, Outcome, Stale, Unsupported
+from advisor.outcomes import Done, Failed, Late, Outcome, Stale, Unsupported
 from advisor.state.model import ActionClass, ProjectName
 from advisor.tags import verb_of
 from collector.clock import Clock
@@ -36,8 +36,6 @@ APART_MS = 2_000
 jobs whose controller was killed 0 to 6 s after its answer four were forgotten, all within 2 s (22.05.8)."""
 ASK_S = 5.0
 """How long one of Slurm's programs may take; a controller that is well answers in 0.02 s."""
-WATCH_S = 30.0
-"""How long whoever gave an order waits for its end; after it the journal finds out."""
 FACTS_MS = 10_000
 """How old may be what is known of the controller when it is said what can be done; before an act it is read
 again."""
@@ -85,21 +83,13 @@ class SlurmEngineDependencies:
     switched_off: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
-    """What was asked, and whose outcome is looked for."""
-
-    step: Action
-    intent: int
-
-
 class SlurmEngine:
     """Carries out what can be done to Slurm's jobs; safe from any thread. ``interrupt`` ends every wait."""
 
     def __init__(self, parts: SlurmEngineDependencies) -> None:
         self._parts, self._book, self._clock = parts, parts.book, parts.clock
         self._acting = threading.Lock()
-        self._stopping = threading.Event()
+        self._waiting = OutcomeWait(self.found)
         self._refused: dict[int, str] = {}
         self._unfit: dict[ManagedRun, str] = {}
         self._facts: tuple[int, Controller | str] | None = None
@@ -110,7 +100,7 @@ class SlurmEngine:
 
     def interrupt(self) -> None:
         """The service stops: every wait, now and later, ends with ``Interrupted``."""
-        self._stopping.set()
+        self._waiting.interrupt()
 
     def do(self, step: Action, intent: int = 0) -> Outcome:
         """Pause or resume, and wait a while for what is seen of it; everything else is unsupported."""
@@ -141,13 +131,7 @@ class SlurmEngine:
 
     def wait(self, watched: Watched, at_most_s: float | None = None) -> Outcome:
         """What is seen of it, or ``Late``. Raises ``Interrupted``."""
-        until_s = time.monotonic() + (math.inf if at_most_s is None else at_most_s)
-        while True:
-            outcome = self.found(watched.intent) or Stale(found="it was not written down")
-            if not isinstance(outcome, Late) or time.monotonic() >= until_s:
-                return outcome
-            if self._stopping.wait(min(SLICE_S, max(0.0, until_s - time.monotonic()))):
-                raise Interrupted
+        return self._waiting.wait(watched, at_most_s)
 
     def found(self, intent: int) -> Outcome | None:
         """What is seen of what was asked by that intent; nothing is done. ``None``: nothing was asked."""

@@ -33,7 +33,9 @@ class Asked:
     """What was asked about which run, as it stood just before.
 
     ``target``: the job as the manager's programs are told it. ``gpus``: those that it held. ``began_ms``:
-    when the controller that was asked had been started.
+    when the controller that was asked had been started, where that matters. ``nonce``: what was written into
+    the manager with it, where the job is one into which its owner lets that be written. ``part``: which part
+    of the job held the GPUs, as the manager numbers it; empty: the whole.
     """
 
     job: JobId
@@ -43,6 +45,8 @@ class Asked:
     holder: Holder
     gpus: tuple[GpuUuid, ...]
     began_ms: int
+    nonce: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

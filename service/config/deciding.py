@@ -161,6 +161,11 @@ class ExternalJobsConfig:
     lock_timeout_s: float = bounded(
         10.0, 1, 120, "how long its lock waits for the process before the pause is given up"
     )
+    kubernetes: bool = told(
+        False,
+        "suspend Kubernetes' Jobs whose own annotation allows it, and let them go on "
+        "([what it takes](kubernetes.md#pause-jobs))",
+    )
     attended_s: int = bounded(
         900, 60, 86_400, "a terminal without input for so long has nobody sitting at it"
     )

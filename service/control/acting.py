@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.engines.external import ExternalEngine
 from advisor.engines.hooks import HookEngine
+from advisor.engines.kubernetes import KubernetesEngine
 from advisor.engines.launched import LocalEngine
 from advisor.engines.slurm import SlurmEngine
 from service.control.executor import Applying
@@ -25,7 +26,7 @@ class Acting:
         desk: JobCommands,
         loop: ActingLoop,
         applying: Applying,
-        waiting: tuple[LocalEngine | SlurmEngine | HookEngine | ExternalEngine, ...],
+        waiting: tuple[LocalEngine | SlurmEngine | KubernetesEngine | HookEngine | ExternalEngine, ...],
         alerts: "Callable[[], AlertEvaluator]",
         *,
         metrics: Callable[[], bytes] = bytes,

@@ -14,7 +14,7 @@ from advisor.engines.router import Dispatch
 from advisor.jobs.consent_store import ConsentStore
 from advisor.jobs.external_jobs import ExternalJobStore
 from advisor.jobs.harvest_store import HarvestStore
-from advisor.jobs.job_store import UnknownJob, open_register
+from advisor.jobs.job_store import open_register
 from advisor.jobs.model import JobRecord
 from advisor.jobs.signing import CommandSigner
 from advisor.jobs.slowdown_store import SlowdownStore
@@ -39,6 +39,7 @@ from service.control.gpu_locks import GpuLocks, RestoreLease, hold_leased
 from service.control.hooked_jobs import HookedJobs, hooked_jobs
 from service.control.job_commands import Dependencies, JobCommands
 from service.control.keep import Keeping
+from service.control.kubernetes_jobs import KubernetesJobs, kubernetes_jobs
 from service.control.launched_processes import LaunchedProcesses
 from service.control.launcher_reports import LauncherReports
 from service.control.lease_key import lease_key
@@ -106,6 +107,7 @@ class _Dependencies:
     foreigners: ExternalJobs
     managed: ManagedJobs
     hooked: HookedJobs
+    pods: KubernetesJobs
     books: Records
     consents: Consents
     doubts: Doubts
@@ -136,7 +138,8 @@ def join_acting(ground: ControlDependencies) -> Acting:
     roots.admission.state, roots.background.stir = lambda: loop.state, loop.stir
     applying = Applying(roots.engine, roots.books.journal, ground.clock)
     desk = JobCommands(_organs(ground, roots, observing, loop, applying))
-    waiting = (roots.local, roots.managed.engine, roots.hooked.engine, roots.foreigners.engine)
+    managers = (roots.managed.engine, roots.pods.engine, roots.hooked.engine)
+    waiting = (roots.local, *managers, roots.foreigners.engine)
     alerts = partial(_alerts, ground, roots, observing, loop)
     metrics = acting_metrics(
         register=roots.register,
@@ -176,11 +179,11 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     register = open_register(store, clock, CommandSigner(lease_key(ground.folder)))
     for remark in register.remarks:
         log.warning("%s", remark)
-    limits = limits_of(config)
-    foreign, messages = ExternalJobStore(store, clock), MessageNotifier()
+    limits, foreign, messages = limits_of(config), ExternalJobStore(store, clock), MessageNotifier()
     book, is_simulated = ConsentStore(store, clock), ground.simulated
     managed = managed_jobs(store, config, clock, ground.snapshot, book, simulated=is_simulated)
     hooked = hooked_jobs(store, config, clock, ground.snapshot, managed.holds, simulated=is_simulated)
+    pods = kubernetes_jobs(store, config, clock, ground.snapshot, hooked.owns, simulated=is_simulated)
     ways = (messages, hooked) if config.hooks else (messages,)
     sight = Sight(snapshot=ground.snapshot, simulated=is_simulated, messages=ways)
     lease, protect = RestoreLease(ground.locks, register.holders), site_of(config).protect
@@ -188,8 +191,8 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     granting = LeaseTerms(register, seldom(daemon_finder(), clock))
     patience = Patience(answer_s=acting.answer_s, reshape_s=acting.reshape_s)
     local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
-    entries = engines(local, hooked.engine, managed.engine, foreigners.engine, hooked=hooked.owns)
-    dispatch = Dispatch(entries, foreign.told)
+    others = (managed.engine, pods.engine, foreigners.engine)
+    dispatch = Dispatch(engines(local, hooked.engine, *others, hooked=hooked.owns), foreign.told)
     ours, entry_of = dispatch.by_launcher, partial(_entry, register)
     last, off = register.newest_known, ground.withheld
     books = open_books(
@@ -199,9 +202,8 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     # Who approves a plan waits for each outcome; the loop must not, it has others to see to.
     engine = LaunchedToo(dispatch, messages, whose)
     brief = LaunchedToo(dispatch.brief(), messages, whose)
-    owners = config.consent.owners
     consenting = ConsentDependencies(
-        book=book, register=register, clock=clock, by_launcher=ours, by_owners=owners
+        book=book, register=register, clock=clock, by_launcher=ours, by_owners=config.consent.owners
     )
     journal, halt = books.journal, books.switch.halt
     activity, doubts = Activity(), Doubts(store, clock, register)
@@ -215,6 +217,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
         foreigners=foreigners,
         managed=managed,
         hooked=hooked,
+        pods=pods,
         books=books,
         consents=Consents(consenting),
         doubts=doubts,
@@ -271,6 +274,7 @@ def _observing(ground: ControlDependencies, roots: _Dependencies) -> Observing:
     remembering = (
         partial(roots.foreigners.complete, by_launcher=roots.dispatch.by_launcher),
         roots.managed.complete,
+        roots.pods.complete,
         roots.hooked.complete,
         roots.consents.complete,
         roots.books.remember,
@@ -388,10 +392,7 @@ def _organs(
 
 
 def _entry(register: "Register", job: JobId) -> JobRecord | None:
-    try:
-        return register.entry(job)
-    except UnknownJob:
-        return None
+    return register.known(job)
 
 
 def _user(register: "Register", job: JobId) -> str | None:

@@ -7,10 +7,14 @@ from advisor.engines.brief import Brief
 from advisor.engines.capabilities import Capabilities
 from advisor.engines.external import ExternalEngine, beyond
 from advisor.engines.hooks import HookEngine, Running
+from advisor.engines.kubernetes import CANNOT as NEVER_TO_PODS
+from advisor.engines.kubernetes import NAME as KUBERNETES
+from advisor.engines.kubernetes import KubernetesEngine
 from advisor.engines.launched import LocalEngine, SentCommand
 from advisor.engines.memory_transfers import Moving
 from advisor.engines.router import EngineEntry
-from advisor.engines.slurm import CANNOT, NAME, SlurmEngine, Watched, is_slurms
+from advisor.engines.slurm import CANNOT, NAME, SlurmEngine, is_slurms
+from advisor.engines.watched import Watched
 from advisor.outcomes import Stale
 from advisor.state.model import is_submitted
 from collector.model import JobId
@@ -18,13 +22,16 @@ from service.schemas.answer import Row, to_row
 from service.schemas.control import Engine
 
 UNRUN = "Fallow stopped before it ran its hook"
-UNASKED = "Fallow stopped before it asked Slurm for it"
+UNASKED = "Fallow stopped before it asked the manager for it"
 CAPABILITIES: Mapping[str, Capabilities] = {
     "launched": Capabilities(jobs="jobs of `fallow run`", chooser="Fallow"),
     "hook": Capabilities(
         jobs="jobs of a place that a hook names", chooser="their manager", cannot=beyond("it")
     ),
     "slurm": Capabilities(jobs="Slurm's jobs", chooser=NAME, cannot=CANNOT),
+    "kubernetes": Capabilities(
+        jobs="Kubernetes' Jobs (foreign.kubernetes)", chooser=KUBERNETES, cannot=NEVER_TO_PODS
+    ),
     "external": Capabilities(
         jobs="jobs that nobody launched through Fallow", chooser=None, cannot=beyond("it")
     ),
@@ -52,6 +59,7 @@ def engines(
     launched: LocalEngine,
     hooks: HookEngine,
     slurm: SlurmEngine,
+    kubernetes: KubernetesEngine,
     external: ExternalEngine,
     *,
     hooked: Callable[[JobId], bool],
@@ -87,6 +95,15 @@ def engines(
             does=frozenset({Pause, Resume}),
             found=lambda job, step, intent: slurm.found(intent) or Stale(found=UNASKED),
             capabilities=CAPABILITIES["slurm"],
+        ),
+        EngineEntry(
+            name="kubernetes",
+            owns=kubernetes.has,
+            engine=kubernetes,
+            brief=Brief[Watched](kubernetes),
+            does=frozenset({Pause, Resume}),
+            found=lambda job, step, intent: kubernetes.found(intent) or Stale(found=UNASKED),
+            capabilities=CAPABILITIES["kubernetes"],
         ),
         EngineEntry(
             name="external",

@@ -77,14 +77,15 @@ class ManagedJobs:
         )
 
     def holds(self, job: JobId) -> bool:
-        """Whether the job is held in Slurm's queue by Fallow, or on its way. Reads the store."""
-        return is_slurms(job) and any(each.asked.job == job for each in self._book.open())
+        """Whether Fallow holds the job with its manager, Slurm or Kubernetes, or it is on its way. Reads the
+        store."""
+        return any(each.asked.job == job for each in self._book.open())
 
     def complete(self, state: ClusterState) -> ClusterState:
         """The state with all that is known of Slurm's jobs. Reads the store; asks Slurm nothing."""
         if not any(map(is_slurms, state.jobs)) and not self._looks():
             return state
-        open_ones = self._book.open()
+        open_ones = [each for each in self._book.open() if is_slurms(each.asked.job)]
         moving = {each.asked.job for each in open_ones if each.outcome is None}
         jobs = {
             id: self._with_manager_state(job, moving) if is_slurms(id) else job
@@ -93,7 +94,8 @@ class ManagedJobs:
         placements = dict(state.placements)
         for act in open_ones:
             if act.holds and self._still_holds(act):
-                jobs[act.asked.job] = self._with_manager_state(self._held(act, state), moving)
+                held = held_job(act, state, is_awaited=somebody_waits(self._looks(), act.asked.run.cluster))
+                jobs[act.asked.job] = self._with_manager_state(held, moving)
                 placements.pop(act.asked.job, None)  # measured before it left
         return replace(state, jobs=jobs, placements=placements)
 
@@ -167,35 +169,6 @@ class ManagedJobs:
         self._book.over(act.intent, "released" if is_same_user else "gone")
         return False
 
-    def _held(self, act: ManagerAct, state: ClusterState) -> Job:
-        """A job that Fallow holds in Slurm's queue. While somebody waits there for GPUs it stays so."""
-        holder, id = act.asked.holder, act.asked.job
-        gpus = tuple(uuid for uuid in act.asked.gpus if uuid in state.gpus)
-        return Job(
-            id=id,
-            project=holder.project or NO_PROJECT,
-            user=holder.user,
-            name=holder.name,
-            kind=holder.kind,
-            phase=Phase.PAUSED,
-            min_gpus=max(1, len(gpus)),
-            max_gpus=max(1, len(gpus)),
-            submitted_ms=act.begun_ms,
-            acted_ms=act.begun_ms,
-            paused_on=gpus,
-            held=not gpus or self._somebody_waits(act.asked.run.cluster),
-            use=Use.IDLE,
-        )
-
-    def _somebody_waits(self, cluster: str) -> bool:
-        return any(
-            job.cause is WaitCause.RESOURCES and job.ask.gpus != 0
-            for look in self._looks()
-            if look.cluster == cluster
-            for job in look.jobs
-            if job.state is JobState.PENDING
-        )
-
     def _looks(self) -> tuple[Look, ...]:
         return self._parts.snapshot().looks
 
@@ -206,6 +179,38 @@ class ManagedJobs:
     def _gpus_of(self, job: JobId) -> tuple[GpuUuid, ...]:
         allocations = self._parts.snapshot().allocations or ()
         return tuple(each.uuid for each in allocations if each.holder.job == job)
+
+
+def held_job(act: ManagerAct, state: ClusterState, *, is_awaited: bool) -> Job:
+    """A job that Fallow holds with its manager. While somebody waits there for GPUs it stays so. Pure."""
+    holder, id = act.asked.holder, act.asked.job
+    gpus = tuple(uuid for uuid in act.asked.gpus if uuid in state.gpus)
+    return Job(
+        id=id,
+        project=holder.project or NO_PROJECT,
+        user=holder.user,
+        name=holder.name,
+        kind=holder.kind,
+        phase=Phase.PAUSED,
+        min_gpus=max(1, len(gpus)),
+        max_gpus=max(1, len(gpus)),
+        submitted_ms=act.begun_ms,
+        acted_ms=act.begun_ms,
+        paused_on=gpus,
+        held=not gpus or is_awaited,
+        use=Use.IDLE,
+    )
+
+
+def somebody_waits(looks: Sequence[Look], cluster: str) -> bool:
+    """Whether a job of that cluster waits for GPUs that others have. Pure."""
+    return any(
+        job.cause is WaitCause.RESOURCES and job.ask.gpus != 0
+        for look in looks
+        if look.cluster == cluster
+        for job in look.jobs
+        if job.state is JobState.PENDING
+    )
 
 
 def managed_jobs(

@@ -260,24 +260,19 @@ def _inventories(config: "Config", runs: "Sequence[KnownRun]") -> "Iterator[Sour
 
 
 def _kubernetes(config: "Config") -> "Source":
-    from collector.managers.kubernetes.api import Account, in_cluster
+    from collector.managers.kubernetes.api import account_of
     from collector.managers.kubernetes.reader import KubernetesManager
     from collector.managers.source import ManagerSource
 
     collect = config.collect
-    if collect.kubernetes == "in-cluster":
-        return ManagerSource(KubernetesManager(in_cluster))
-    if not collect.kubernetes.startswith("https://") or not collect.kubernetes_token_file:
+    files = collect.kubernetes_token_file, collect.kubernetes_ca_file
+    account = account_of(collect.kubernetes, *files)
+    if account is None:
         raise SourceRefused(
             "collect.kubernetes is `in-cluster`, or an address that begins with https:// together with "
             "collect.kubernetes_token_file"
         )
-    account = Account(
-        url=collect.kubernetes.rstrip("/"),
-        token_file=Path(collect.kubernetes_token_file),
-        ca_file=Path(collect.kubernetes_ca_file) if collect.kubernetes_ca_file else None,
-    )
-    return ManagerSource(KubernetesManager(lambda: account))
+    return ManagerSource(KubernetesManager(account, jobs=config.foreign.kubernetes))
 
 
 def ray_manager(config: "Config") -> "RayManager":

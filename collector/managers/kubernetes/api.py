@@ -1,4 +1,4 @@
-"""Lists of a Kubernetes API server, whole or not at all.
+"""Lists of a Kubernetes API server, whole or not at all; and the requests of who changes one object.
 
 A list is believed when each of its pages came with status 200, is a list by its own word, and bears the
 resource version that the API server gives every list; the server authorizes a list as a whole, so one that
@@ -6,11 +6,17 @@ is empty then says that there is nothing. Anything else is ``NoAnswer``: forbidd
 off, or a continue token that has expired twice (410). A group that the cluster doesn't have (404) is
 ``None``.
 
-Sources: kubernetes.io, "Kubernetes API Concepts" (retrieving large results sets in chunks), ListMeta.
+A change is a JSON merge patch (RFC 7386); whoever gives it names the resource version that it was made of, so
+that the server refuses it (409) where the object has changed since.
+
+Sources: kubernetes.io, "Kubernetes API Concepts" (retrieving large results sets in chunks, updates to
+existing resources), ListMeta.
 """
 
+import json
 import os
 import ssl
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +32,9 @@ TIMEOUT_S = 20.0
 """For one page of a list; beyond it the API server is taken for away, and the next look asks again."""
 TRIES = 2
 """A list whose continue token expired is begun once more."""
+MOST_BYTES = 64 << 20
+"""Of one answer. etcd takes objects of 1.5 MiB at most, and pods have some 10 kB: a page of 500 has 5 MB."""
+MERGE_PATCH = "application/merge-patch+json"
 LONGEST = 300
 """Characters of a server's own message that are shown: it may quote a whole object."""
 
@@ -46,6 +55,16 @@ class Answer:
 
 Get = Callable[[str], Answer]
 """Asks for a path with its query. Raises ``NoAnswer`` where nobody answers."""
+Patch = Callable[[str, Object], Answer]
+"""Changes the object at a path by a merge patch. Raises ``NoAnswer`` where nobody answers: it may be done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """How an API server is asked, and how one of its objects is changed."""
+
+    get: Get
+    patch: Patch
 
 
 def list_of(get: Get, path: str, kind: str) -> tuple[Object, ...] | None:
@@ -64,7 +83,7 @@ def groups_of(get: Get) -> dict[str, frozenset[str]]:
     answer = get("/apis")
     result = (answer.body or {}).get("groups")
     if answer.status != 200 or not isinstance(result, list):
-        raise NoAnswer(f"the API server doesn't say which groups it has: HTTP {answer.status}{_said(answer)}")
+        raise NoAnswer(f"the API server doesn't say which groups it has: HTTP {answer.status}{said(answer)}")
     return {
         str(group.get("name")): frozenset(str(each.get("version")) for each in group.get("versions") or ())
         for group in result
@@ -96,11 +115,11 @@ def _pages(get: Get, path: str, kind: str) -> tuple[Object, ...] | _Expired | No
 def _page(answer: Answer, kind: str) -> tuple[list[Object], str]:
     if answer.status in (401, 403):
         raise NoAnswer(
-            f"this account may not list {kind} of the whole cluster (HTTP {answer.status}{_said(answer)}): "
+            f"this account may not list {kind} of the whole cluster (HTTP {answer.status}{said(answer)}): "
             "`kubectl apply` the ClusterRole of packaging/kubernetes/fallow.yaml, or see docs/kubernetes.md"
         )
     if answer.status != 200 or answer.body is None:
-        raise NoAnswer(f"{kind} could not be listed: HTTP {answer.status}{_said(answer)}")
+        raise NoAnswer(f"{kind} could not be listed: HTTP {answer.status}{said(answer)}")
     meta, items = answer.body.get("metadata"), answer.body.get("items")
     is_list = str(answer.body.get("kind", "")).endswith("List") and isinstance(meta, Mapping)
     if not is_list or not isinstance(items, list) or not meta or not meta.get("resourceVersion"):
@@ -108,7 +127,8 @@ def _page(answer: Answer, kind: str) -> tuple[list[Object], str]:
     return [each for each in items if isinstance(each, Mapping)], str(meta.get("continue") or "")
 
 
-def _said(answer: Answer) -> str:
+def said(answer: Answer) -> str:
+    """The server's own message as the end of a sentence; empty where it has none."""
     message = (answer.body or {}).get("message")
     text = "".join(each if each.isprintable() else " " for each in str(message))[:LONGEST]
     return f": {text}" if message else ""
@@ -139,8 +159,22 @@ def in_cluster(environment: Mapping[str, str] | None = None, folder: Path = SERV
     return Account(url=f"https://{named}:{port}", token_file=folder / "token", ca_file=folder / "ca.crt")
 
 
-def asking(account: Account, timeout_s: float = TIMEOUT_S) -> Iterator[Get]:
-    """One connection for one look; a generator, to be used by ``contextlib.contextmanager``."""
+def account_of(url: str, token_file: str, ca_file: str = "") -> Callable[[], Account] | None:
+    """As whom the API server at ``url`` is asked: the pod's own account where that is ``in-cluster``.
+
+    ``None``: a token goes over https alone, and from a file.
+    """
+    if url == "in-cluster":
+        return in_cluster
+    if not url.startswith("https://") or not token_file:
+        return None
+    ca_path = Path(ca_file) if ca_file else None
+    account = Account(url=url.rstrip("/"), token_file=Path(token_file), ca_file=ca_path)
+    return lambda: account
+
+
+def connected(account: Account, timeout_s: float = TIMEOUT_S) -> Iterator[Connection]:
+    """One connection; a generator, to be used by ``contextlib.contextmanager``. Raises ``NoAnswer``."""
     import httpx
 
     try:
@@ -155,15 +189,31 @@ def asking(account: Account, timeout_s: float = TIMEOUT_S) -> Iterator[Get]:
         base_url=account.url, headers=headers, verify=verify, timeout=timeout_s, trust_env=False
     ) as client:
 
-        def get(path: str) -> Answer:
+        def ask(method: str, path: str, body: Object | None = None) -> Answer:
+            ends_at = time.monotonic() + timeout_s
+            content = None if body is None else json.dumps(body).encode()
+            kind = {} if body is None else {"Content-Type": MERGE_PATCH}
             try:
-                response = client.get(path)
+                with client.stream(method, path, content=content, headers=kind) as response:
+                    result = _read(response.iter_bytes(), path, ends_at)
             except httpx.HTTPError as error:
                 raise NoAnswer(f"{account.url} does not answer: {error or type(error).__name__}") from error
-            try:
-                body = response.json()
-            except ValueError:
-                body = None
-            return Answer(status=response.status_code, body=body if isinstance(body, dict) else None)
+            return Answer(status=response.status_code, body=result)
 
-        yield get
+        yield Connection(get=lambda path: ask("GET", path), patch=lambda path, body: ask("PATCH", path, body))
+
+
+def _read(chunks: Iterator[bytes], path: str, ends_at: float) -> Object | None:
+    """The object of the body; ``None``: it is none. Raises ``NoAnswer``: too long, or too slow."""
+    body = bytearray()
+    for chunk in chunks:
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise NoAnswer(f"the answer for {path.partition('?')[0]} is longer than {MOST_BYTES >> 20} MiB")
+        if time.monotonic() > ends_at:
+            raise NoAnswer(f"the answer for {path.partition('?')[0]} takes too long")
+    try:
+        result = json.loads(bytes(body))
+    except (ValueError, RecursionError):
+        return None
+    return result if isinstance(result, dict) else None

@@ -105,7 +105,7 @@ def _waits(workload: Object) -> bool:
 
 def _message(workload: Object) -> str:
     if (workload.get("spec") or {}).get("active") is False:
-        return "its owner or an administrator has deactivated it"
+        return "it is deactivated (spec.active)"
     conditions = (each for each in _conditions(workload) if each.get("type") == "QuotaReserved")
     return one_line(str(next(conditions, {}).get("message") or ""))
 

@@ -10,14 +10,17 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from collector.managers.kubernetes.api import Account, Get, NoAnswer, Object, asking, groups_of, list_of
+from collector.managers.kubernetes.api import Account, Get, NoAnswer, Object, connected, groups_of, list_of
+from collector.managers.kubernetes.batch import suspended_jobs, with_words
 from collector.managers.kubernetes.devices import claims_of
 from collector.managers.kubernetes.pods import jobs_of, nodes_of
 from collector.managers.kubernetes.queues import waiting_workloads, with_reasons
 from collector.managers.model import Look
 from collector.model import Unavailable
 
-PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+CLUSTER = "kubernetes"
+"""What its cluster is called: an API server knows no name of its own."""
+PODS, NODES, BATCH = "/api/v1/pods", "/api/v1/nodes", "/apis/batch/v1/jobs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,7 @@ GROUPS = Kind(group="scheduling.run.ai", versions=("v2alpha2",), plural="podgrou
 
 
 class KubernetesManager:
-    """The cluster that an API server speaks for."""
+    """The cluster that an API server speaks for. ``jobs``: its Jobs are read too, because some are paused."""
 
     name = "kubernetes"
     tells_which = False
@@ -44,32 +47,36 @@ class KubernetesManager:
     def __init__(
         self,
         account: Callable[[], Account],
-        cluster: str = "kubernetes",
+        cluster: str = CLUSTER,
         *,
         get: Get | None = None,
+        jobs: bool = False,
     ) -> None:
-        self._account, self._cluster, self._get = account, cluster, get
+        self._account, self._cluster, self._get, self._jobs = account, cluster, get, jobs
 
     def look(self, now_ms: int) -> Look | Unavailable:
         """Blocks for as long as the lists take."""
         try:
             if self._get is not None:
                 return self._looked(self._get, now_ms)
-            with contextmanager(asking)(self._account()) as get:
-                return self._looked(get, now_ms)
+            with contextmanager(connected)(self._account()) as connection:
+                return self._looked(connection.get, now_ms)
         except NoAnswer as failure:
             return Unavailable(source=self.name, at_ms=now_ms, reason=str(failure))
 
     def _looked(self, get: Get, now_ms: int) -> Look:
         pods, nodes = _must(get, PODS, "pods"), _must(get, NODES, "nodes")
+        batch_jobs = _must(get, BATCH, "jobs") if self._jobs else ()
         served = groups_of(get)
         claims = claims_of(_of(get, served, CLAIMS), _of(get, served, SLICES))
         workloads, groups = _of(get, served, WORKLOADS), _of(get, served, GROUPS)
         jobs = with_reasons(jobs_of(pods, claims, self._cluster), pods, workloads, groups)
+        jobs = with_words(jobs, pods, batch_jobs)
+        waiting = waiting_workloads(workloads, self._cluster)
         return Look(
             cluster=self._cluster,
             at_ms=now_ms,
-            jobs=(*jobs, *waiting_workloads(workloads, self._cluster)),
+            jobs=(*jobs, *waiting, *suspended_jobs(batch_jobs, workloads, self._cluster)),
             nodes=nodes_of(nodes, jobs, claims),
         )
 
