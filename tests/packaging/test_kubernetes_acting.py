@@ -159,11 +159,11 @@ def test_what_the_engine_changes_passes_and_the_same_of_a_job_that_did_not_agree
         each["metadata"]["annotations"].pop("fallow/allow")
     assert denied(jobs, old, new) == ["its owner has not written the annotation fallow/allow: pause"]
     assert denied(jobs, old, new, userInfo={"username": "system:serviceaccount:kube-system:job"}) == []
-    anothers = api_server.job(suspend=True)
-    let_go = copy.deepcopy(anothers)
+    strangers = api_server.job(suspend=True)
+    let_go = copy.deepcopy(strangers)
     let_go["spec"]["suspend"] = False
     let_go["metadata"]["annotations"]["fallow/intent"] = "x"
-    assert denied(jobs, anothers, let_go) == ["Fallow lets go on what it suspended, and nothing else"]
+    assert denied(jobs, strangers, let_go) == ["Fallow lets go on what it suspended, and nothing else"]
     assert denied(workloads, old, new, operation="DELETE"), "nothing is deleted"
     assert denied(jobs, old, new, subResource="status"), "nor a status written"
 
