@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary import assumed_prices
 from service import wording
 from service.charts import bars
 from service.charts import usage as chart_usage
@@ -28,8 +29,6 @@ from service.pages.parts.widgets import Figure, figures, keys, plain, state_keys
 from service.summaries.headline import USED, Headline, headline, sentence
 
 PRICES = '[prices]\ncurrency = "EUR"\nper_gpu_hour = { "*" = 2.10 }'
-
-
 WASTERS = 8
 
 
@@ -71,6 +70,8 @@ def _body(scene: PageContext) -> None:
     went = st.container()
     _hero(scene, usage, head)
     _figures(head)
+    if head.wasted_cost is None:
+        _assumed_prices(scene)
     if wording.is_bound(head.bound_used_gpu_hours):
         st.caption(wording.upper_bound(head.bound_used_gpu_hours))
     show_health()
@@ -200,6 +201,19 @@ def _money(head: Headline) -> Figure:
         much=text.money(head.wasted_cost, head.currency),
         told="Wasted GPU-hours times the price of each model.",
     )
+
+
+def _assumed_prices(scene: PageContext) -> None:
+    """Prices that a site without its own can take by one click: what is copied is a configuration."""
+    models = queries.ask("gpus_now", **scene.view.filters).get("model", pd.Series(dtype=object)).dropna()
+    if models.empty:
+        return
+    with st.popover("Assumed prices of these GPUs", icon=":material/payments:"):
+        st.markdown(
+            f"**Assumed, and in no figure here:** {assumed_prices.SOURCE}, an instance's price divided by "
+            "its GPUs. Copy it into `fallow.toml`, change what you pay, and start the service again."
+        )
+        st.code(assumed_prices.as_configuration(models), language="toml")
 
 
 def _hero(scene: PageContext, usage: pd.DataFrame, head: Headline) -> None:
