@@ -124,7 +124,23 @@ def must_leave(
     gaps = state.jobs[host.id].idle_gaps.get(gpu) if host.id in state.jobs else None
     if gaps is not None and too_slow(gaps):
         return f"{host.id} takes {gaps.slowdown_ratio:.2f} of its own time for a step beside it"
-    return _against_memory(entry, host, state, memory)
+    return _against_memory(entry, host, gpu, state, memory)
+
+
+def memory_seen(
+    entry: JobRecord, entries: Mapping[JobId, JobRecord], state: ClusterState, memory: Held
+) -> int | None:
+    """Bytes that a background job holds where its GPU's memory runs short; ``None`` elsewhere, and where what
+    the foreground holds is not known. What others may have there counts as the background job's.
+    """
+    host = None if entry.beside is None else entries.get(entry.beside)
+    if host is None or entry.beside_gpu is None:
+        return None
+    used, theirs = (
+        _used_where_short(entry, host, state, memory),
+        memory.get(host.id, {}).get(entry.beside_gpu),
+    )
+    return None if used is None or theirs is None else used - theirs
 
 
 def stay_of(entry: JobRecord, entries: Mapping[JobId, JobRecord], now_ms: int) -> Stay | None:
@@ -158,21 +174,35 @@ def _counts(entry: JobRecord, gpu: GpuUuid | None) -> IdleGapCounts | None:
     return next((each for each in gaps if each.gpu == gpu), None)
 
 
-def _against_memory(entry: JobRecord, host: JobRecord, state: ClusterState, memory: Held) -> str | None:
+def _against_memory(
+    entry: JobRecord, host: JobRecord, gpu: GpuUuid, state: ClusterState, memory: Held
+) -> str | None:
     """What is not measured is no reason: it was asked before the job came."""
-    gpu = entry.beside_gpu
-    assert gpu is not None
-    request_bytes = entry.submission.memory_bytes
-    total = state.gpus[gpu].memory_bytes if gpu in state.gpus else None
-    mine, theirs = memory.get(entry.id, {}).get(gpu), memory.get(host.id, {}).get(gpu)
+    request_bytes, mine = entry.submission.memory_bytes, memory.get(entry.id, {}).get(gpu)
     if (
         mine is not None
         and request_bytes is not None
         and mine > (request_bytes + CONTEXT_BYTES) * (1 + SLACK)
     ):
         return f"it holds {text.size(mine)} of GPU memory and asked for {text.size(request_bytes)}"
-    if mine is None or theirs is None or total is None:
+    used, total = _used_where_short(entry, host, state, memory), state.gpus.get(gpu)
+    if used is None or total is None:
         return None
-    if mine + theirs > total - LEFT_FREE_BYTES:
-        return f"the GPU's memory runs short: {host.id} holds {text.size(theirs)} of {text.size(total)}"
-    return None
+    return (
+        f"the GPU's memory runs short: {text.size(used)} of {text.size(total.memory_bytes or 0)} are in use"
+    )
+
+
+def _used_where_short(entry: JobRecord, host: JobRecord, state: ClusterState, memory: Held) -> int | None:
+    """Bytes in use on the GPU of a background job, where too little is left; else ``None``.
+
+    Whose each byte is, is rarely known of a background job, which holds no GPU. What the driver counts on the
+    GPU is enough: the guest leaves, whichever of the two has grown.
+    """
+    gpu = None if entry.beside_gpu is None else state.gpus.get(entry.beside_gpu)
+    if gpu is None or gpu.memory_bytes is None:
+        return None
+    mine, theirs = memory.get(entry.id, {}).get(gpu.uuid), memory.get(host.id, {}).get(gpu.uuid)
+    both = 0 if mine is None or theirs is None else mine + theirs
+    used = max(both, gpu.memory_used_bytes or 0)
+    return used if used > gpu.memory_bytes - LEFT_FREE_BYTES else None

@@ -335,3 +335,6 @@ class JobRecord:
     """The GPU on which it does; it is leased to that job alone."""
     alone: bool = False
     """Its owner wants nobody in its idle gaps."""
+    memory_seen_bytes: int | None = None
+    """Of a background job: GPU memory that it held, by the driver's count, where that had run short. It
+    starts again only where so much is free: what it asked for was too little."""

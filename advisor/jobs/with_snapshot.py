@@ -170,6 +170,7 @@ def waiting_job(entry: JobRecord) -> Job:
         held=entry.held_by_user or untouched,
         use=Use.IDLE if entry.paused_for_idling else Use.UNKNOWN,
         memory_bytes=_needed(entry.report) or entry.submission.memory_bytes,
+        memory_held_bytes=entry.memory_seen_bytes,
     )
 
 

@@ -248,6 +248,7 @@ def _gpu(row: Row, judged: _Judged, *, in_use: bool, several: bool) -> Gpu:
         node=NodeName(row["node"]),
         model=row["model"],
         memory_bytes=row["memory_total_bytes"] or None,
+        memory_used_bytes=row["memory_used_bytes"] if telemetry is Telemetry.GOOD else None,
         part_of_device=row["part_of_device"],
         mig_profile=row["mig_profile"],
         # a service that is older than its client does not tell it

@@ -148,6 +148,14 @@ def _against_memory(guest: Job, host: Job, gpu: GpuUuid, state: ClusterState) ->
             f"has {text.size(total)}, of which {text.size(SHARED_RESERVE_BYTES)} stay free",
             would_change="a smaller job, or a larger GPU",
         )
+    used = state.gpus[gpu].memory_used_bytes
+    if used is not None and needs[0] + used > total - SHARED_RESERVE_BYTES:
+        return Objection(
+            rule=Rule.NO_ROOM,
+            reason=f"it needs {text.size(needs[0])}, and of {text.size(total)} {text.size(used)} are in use "
+            f"now; {host.id} was to need {text.size(needs[1])}",
+            would_change="memory that comes free on the GPU",
+        )
     return None
 
 

@@ -101,6 +101,7 @@ class Gpu:
     ``protected`` by the site: nothing is started there, and nothing there is touched. ``part_of_device`` is a
     MIG instance's part of its device's compute, ``None`` for a whole device; ``mig_profile`` is what NVIDIA
     calls such an instance, where it is known; ``model`` and ``memory_bytes`` are its board's and its own.
+    ``memory_used_bytes`` is what the driver counts now, of all processes together.
     ``cluster`` is that of its machine, where several are in view, else ``None``: no job goes to another.
     """
 
@@ -108,6 +109,7 @@ class Gpu:
     node: NodeName
     model: str | None = None
     memory_bytes: int | None = None
+    memory_used_bytes: int | None = None
     healthy: bool = True
     occupied: bool = False
     protected: bool = False

@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--settings", type=int, default=1000, help="how many are tried")
     parser.add_argument("--steps", type=int, default=50, help="of each")
     parser.add_argument("--needs", type=float, default=2.0, help="GiB that it takes on its GPU")
+    parser.add_argument("--grows", type=float, default=0.0, help="GiB more that it takes after one setting")
     parser.add_argument("--done", type=Path, required=True, help="a line for each setting that is finished")
     parser.add_argument("--log", type=Path, help="a line for each step: when its layers began")
     asked = parser.parse_args()
@@ -54,6 +55,8 @@ def main() -> None:
         loss = train(10 ** -(1 + setting % 4), asked.steps, asked.log)
         with asked.done.open("a") as lines:
             lines.write(f"{setting} {loss:.4f}\n")
+        if setting == finished and asked.grows:
+            device.allocate(int(asked.grows * GIB))
 
 
 def train(rate: float, steps: int, log: Path | None) -> float:

@@ -9,10 +9,11 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from advisor.actions import Requeue
-from advisor.jobs.background import OpenGaps, Stay, is_beside, must_leave, open_gaps, stay_of
+from advisor.jobs.background import OpenGaps, Stay, is_beside, memory_seen, must_leave, open_gaps, stay_of
 from advisor.jobs.memory_watchdog import holdings
 from advisor.jobs.model import JobState
 from advisor.outcomes import Done
@@ -111,6 +112,9 @@ class BackgroundJobs:
             self._count(entry, entries)
             why = must_leave(entry, entries, cycle.state, holders)
             if why is not None and self._halted() is None:
+                seen = memory_seen(entry, entries, cycle.state, holders)
+                if seen is not None and seen > (entry.memory_seen_bytes or 0):
+                    self._register.change(entry.id, partial(_needing, seen_bytes=seen))
                 self._leave(entry, why)
 
     def _count(self, entry: "JobRecord", entries: "dict[JobId, JobRecord]") -> None:
@@ -146,3 +150,7 @@ class BackgroundJobs:
         for each in {after.beside, None if before is None else before.beside}:
             if each is not None:
                 self.stir(each)
+
+
+def _needing(entry: "JobRecord", *, seen_bytes: int) -> "JobRecord":
+    return replace(entry, memory_seen_bytes=seen_bytes)

@@ -310,6 +310,8 @@ class Job(Answer):
     """The UUID of the GPU on which it does."""
     alone: bool = False
     """Whether its owner wants nobody in its idle gaps."""
+    memory_seen_bytes: int | None = None
+    """GPU memory in bytes that a background job held where its GPU's had run short; null: it never had."""
     exit_reason: Ended | None = None
     """How it ended; null before."""
     exit_code: int | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.jobs import lifecycle
-from advisor.jobs.background import must_leave, open_gaps, stay_of
+from advisor.jobs.background import memory_seen, must_leave, open_gaps, stay_of
 from advisor.jobs.harvest_store import HarvestStore
 from advisor.jobs.lifecycle import Unable, leased, silent, submitted, with_command, with_report
 from advisor.jobs.model import (
@@ -149,6 +149,33 @@ def test_who_has_to_leave_and_why() -> None:
     assert "asked for 4 GiB" in (why(front(), seen(), {SWEEP: {GPU: 6 * GIB}}) or "")
     short = {SWEEP: {GPU: 4 * GIB}, FRONT: {GPU: 75 * GIB + GIB // 2}}
     assert "runs short" in (why(front(), seen(), short) or "")
+
+
+@pytest.mark.parametrize(
+    ("used_gib", "leaves"),
+    [(78.5, False), (79.0, False), (79.01, True), (80.0, True), (None, False)],
+)
+def test_a_guest_leaves_while_the_foreground_still_has_memory_whoever_holds_it(
+    used_gib: float | None, leaves: bool
+) -> None:
+    """Of 80 GiB one has to be free. Whose each byte is, is not known of a background job."""
+    used = None if used_gib is None else round(used_gib * GIB)
+    state = seen()
+    state = replace(state, gpus={GPU: replace(state.gpus[GPU], memory_used_bytes=used)})
+    why = must_leave(there(), {FRONT: front(), SWEEP: there()}, state, {})
+    assert (why is not None) is leaves
+    assert why is None or ("memory runs short" in why and "80 GiB" in why)
+
+
+def test_what_a_guest_held_where_memory_ran_short_is_what_it_needs_from_then_on() -> None:
+    """79.5 of 80 GiB are in use, 20 of them the foreground's."""
+    entry, state = there(), seen()
+    entries = {FRONT: front(), SWEEP: entry}
+    short = replace(state, gpus={GPU: replace(state.gpus[GPU], memory_used_bytes=79 * GIB + GIB // 2)})
+    theirs = {FRONT: {GPU: 20 * GIB}}
+    assert memory_seen(entry, entries, short, theirs) == 59 * GIB + GIB // 2
+    assert memory_seen(entry, entries, short, {}) is None, "nobody knows what the foreground holds"
+    assert memory_seen(entry, entries, state, theirs) is None
 
 
 def test_what_it_gives_and_what_it_costs_are_told_together_or_not_at_all(tmp_path: Path) -> None:

@@ -112,3 +112,15 @@ def test_one_at_a_time_by_priority_and_nobody_elsewhere_hears_of_it() -> None:
     free = cluster([], gpus=[gpu("g0")], quota=1)
     waits = replace(free, background={JobId("sweep"): sweep()})
     assert not decide(waits, AUTO, said(waits)).steps, "a free GPU is no idle gap"
+
+
+@pytest.mark.parametrize(
+    ("used_gib", "starts"), [(None, True), (60, True), (74, True), (75, False), (80, False)]
+)
+def test_it_starts_only_where_what_is_free_now_is_enough_for_it(used_gib: int | None, starts: bool) -> None:
+    """4 GiB and 2 to spare of 80: what the foreground said that it needs may be less than what it holds."""
+    used = None if used_gib is None else used_gib * GIB
+    state = world(sweep())
+    (answer,) = said(replace(state, gpus={G0: gpu("g0", memory_used_bytes=used)}))
+    assert isinstance(answer, Advice) is starts
+    assert isinstance(answer, Advice) or answer.reason.startswith(f"it needs 4 GiB, and of 80 GiB {used_gib}")
