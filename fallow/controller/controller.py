@@ -19,6 +19,7 @@ from fallow import protocol
 from fallow.controller import actions, events, membership
 from fallow.controller.hosting import hosted
 from fallow.controller.membership import Limits, Pending, Phase, View, Worker
+from fallow.controller.save_watch import SaveWatch
 from fallow.protocol import MemberId, Plan
 from fallow.sealed_store import SealedStore
 from fallow.secret import Secret
@@ -96,6 +97,7 @@ class Controller:
         self.stopped: str | None = None
         self._stop_requests: deque[str] = deque()
         self._stop_by_s: float | None = None
+        self._save_watch = SaveWatch(self._doubt)
         self._warned: set[int] = set()
 
     @property
@@ -174,7 +176,7 @@ class Controller:
 
     def stop(self) -> None:
         """End all workers: asked first, then killed."""
-        pool.stop(list(self.processes.values()))
+        pool.stop(list(self.processes.values()), tell=self._doubt)
         self.processes.clear()
 
     def _heed_stops(self) -> None:
@@ -298,11 +300,11 @@ class Controller:
     def _ended(self) -> bool:
         if self.exit_reason is not None:
             return True
-        saver = membership.saver(self.view)
-        if saver in self.view.workers and self.box.has(protocol.saving_key(self.view.generation)):
-            self._stop_by_s = time.monotonic() + STOP_PATIENCE_S
-        if self._stop_by_s is not None and time.monotonic() > self._stop_by_s:
-            self.exit_reason = f"{self.stopped}; it did not reach the end of its step in time"
+        saver, generation, now_s = membership.saver(self.view), self.view.generation, time.monotonic()
+        if saver in self.view.workers and self.box.has(protocol.saving_key(generation)):
+            self._stop_by_s = self._save_watch.until_s(saver, generation, now_s, STOP_PATIENCE_S)
+        if self._stop_by_s is not None and now_s > self._stop_by_s:
+            self.exit_reason = f"{self.stopped or 'it ended'}; its {self._save_watch.late(now_s)} in time"
             return True
         alive = any(w.phase in (Phase.MEMBER, Phase.LEAVING) for w in self.view.workers.values())
         if not self.view.generation:  # a script that isn't elastic ends when all that were started have
@@ -354,11 +356,10 @@ class Controller:
         self.view = events.published(self.view, plan, now_ms)
 
     def _adopt(self, plan: Plan, now_ms: int) -> None:
-        before = self.view.members
         pauses = [
             float(value)
             for member, value in self._values(protocol.switched_key, plan.number, plan.members)
-            if member in before and value
+            if member in self.view.members and value
         ]
         if pauses and plan.receivers:
             self.paused_s = max(pauses) / 1000

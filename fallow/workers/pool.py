@@ -30,6 +30,8 @@ from fallow.workers.interfaces import socket_variables
 from fallow.workers.leave_signal import AGAIN_S
 
 PR_SET_CHILD_SUBREAPER = 36
+KILLED_S = 5.0
+"""A killed process is gone at once, but where the kernel waits for a device or for storage."""
 INHERITED_POLL_S = 0.05
 """Nobody tells of the end of a child whose parent is dead: it is asked after."""
 
@@ -313,8 +315,11 @@ def reason(worker: Handle) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def stop(workers: Sequence[Handle], patience_s: float = 5.0) -> None:
-    """End all: asked first, killed when they don't go within ``patience_s``. Blocks until all have ended.
+def stop(
+    workers: Sequence[Handle], patience_s: float = 5.0, *, tell: Callable[[str], None] = lambda line: None
+) -> None:
+    """End all: asked first, killed when they don't go within ``patience_s``. Blocks until all have ended, but
+    for those that the kernel does not let go, as one that waits for storage which is away: ``tell`` says so.
 
     Asked twice, since a worker takes the first SIGTERM as a wish to leave, for which nobody is left to care.
     """
@@ -332,7 +337,17 @@ def stop(workers: Sequence[Handle], patience_s: float = 5.0) -> None:
             worker.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             worker.kill()
-            worker.wait(5.0)
+    left = sum(not _ends(worker) for worker in workers)
+    if left:
+        tell(f"{left} of {len(workers)} workers can't be ended: the kernel waits for storage or a device")
+
+
+def _ends(worker: Handle) -> bool:
+    try:
+        worker.wait(KILLED_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def threads(environment: Mapping[str, str], maximum: int) -> dict[str, str]:

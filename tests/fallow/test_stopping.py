@@ -3,6 +3,7 @@
 A pause in Slurm rests on it: exit code 75 holds the job under its number, everything else ends it.
 """
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ pytest.importorskip("torch", reason="torch is not installed; pip install -c cons
 from fallow.controller import events
 from fallow.controller.actions import Adopt, Kill, Publish
 from fallow.controller.membership import Limits, Pending, Phase, View, Worker, decide
+from fallow.controller.save_watch import SaveWatch
 from fallow.protocol import MemberId, Plan
+from fallow.workers import pool
 from tests.fallow.ledger import audit
 from tests.fallow.test_driving import DEADLINE_S, shell
 
@@ -103,3 +106,61 @@ def test_what_did_not_reach_the_end_of_its_step_was_not_saved(tmp_path: Path) ->
         person.ask("stop")
         assert person.process.wait(DEADLINE_S) == 1, person.text
         assert "could not be saved then: its workers were ended" in person.text
+
+
+@pytest.mark.quick
+def test_a_save_has_a_limit_that_no_look_renews_and_another_ones_save_its_own() -> None:
+    said: list[str] = []
+    watch = SaveWatch(said.append)
+    assert watch.until_s(A, 3, 100.0, 30.0) == 130.0
+    assert watch.until_s(A, 3, 159.0, 30.0) == 189.0 and said == []
+    assert watch.until_s(A, 3, 160.0, 30.0) == 190.0
+    assert watch.until_s(A, 3, 161.0, 30.0) == 191.0 and len(said) == 1, "it is told once"
+    assert watch.until_s(A, 3, 1899.0, 30.0) == 1900.0, "1,800 s after it began"
+    assert [watch.late(at).split()[0] for at in (1899.9, 1900.0)] == ["step", "save"]
+    assert watch.until_s(B, 4, 1900.0, 30.0) == 1930.0
+
+
+class Unkillable:
+    """A process that the kernel doesn't let go, as one that waits for a hard mount: no signal ends it."""
+
+    def __init__(self) -> None:
+        self.signals: list[str] = []
+
+    def poll(self) -> int | None:
+        return None
+
+    def terminate(self) -> None:
+        self.signals.append("TERM")
+
+    def kill(self) -> None:
+        self.signals.append("KILL")
+
+    def wait(self, timeout: float | None = None) -> int:
+        raise subprocess.TimeoutExpired("worker", timeout or 0.0)
+
+
+@pytest.mark.quick
+def test_a_worker_that_the_kernel_holds_is_told_and_not_waited_for_for_ever() -> None:
+    said: list[str] = []
+    held = Unkillable()
+    pool.stop([held], 0.0, tell=said.append)  # type: ignore[list-item]
+    assert held.signals[-1] == "KILL" and said == [
+        "1 of 1 workers can't be ended: the kernel waits for storage or a device"
+    ]
+
+
+@pytest.mark.long
+def test_a_save_that_never_ends_is_given_up_with_a_word(tmp_path: Path) -> None:
+    impatient = (
+        "from fallow.controller import controller, save_watch; controller.STOP_PATIENCE_S = 1.0; "
+        "save_watch.SLOW_S = 1.0; save_watch.SAVE_PATIENCE_S = 3.0; "
+        "from fallow.controller.main import main; import sys; sys.exit(main())"
+    )
+    with shell(tmp_path, program=("-c", impatient), CRASH="w0/before-save/0/hang") as person:
+        person.until_steps(5)
+        person.ask("stop")
+        assert person.process.wait(DEADLINE_S) == 1, person.text
+        assert "still saving after 1 s: is its storage away?" in person.text
+        assert "its save did not end in time" in person.text
+        assert "could not be saved then" in person.text and not person.checkpoint.exists()
