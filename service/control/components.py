@@ -182,7 +182,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     limits, foreign, messages = limits_of(config), ExternalJobStore(store, clock), MessageNotifier()
     book, is_simulated = ConsentStore(store, clock), ground.simulated
     managed = managed_jobs(store, config, clock, ground.snapshot, book, simulated=is_simulated)
-    hooked = hooked_jobs(store, config, clock, ground.snapshot, managed.holds, simulated=is_simulated)
+    hooked = hooked_jobs(store, config, clock, ground.snapshot, simulated=is_simulated)
     pods = kubernetes_jobs(store, config, clock, ground.snapshot, hooked.owns, simulated=is_simulated)
     ways = (messages, hooked) if config.hooks else (messages,)
     sight = Sight(snapshot=ground.snapshot, simulated=is_simulated, messages=ways)

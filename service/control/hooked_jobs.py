@@ -19,13 +19,14 @@ from advisor.engines.slurm import is_slurms
 from advisor.jobs.consent_store import ConsentStore
 from advisor.jobs.external_jobs import ExternalJobStore, Holder
 from advisor.jobs.hook_acts import HookAct, HookActStore, HookCall
+from advisor.jobs.manager_acts import ManagerActStore
 from advisor.journal.journal import StoreJournal
 from advisor.live.snapshot import NO_PROJECT
 from advisor.planner.consent import Kind, OwnerReply, in_force, refusal
 from advisor.state.model import ClusterState, Job, Phase, ProjectName, Use
 from advisor.state.site_protection import Protect, with_protection
 from collector.file_trust import ROOT_UID
-from collector.managers.model import ManagedJob
+from collector.managers.model import HOLDING, Look, ManagedJob
 from collector.model import JobId
 from collector.snapshot import Snapshot
 from service.config.hooks import hooks_of, idle_rule
@@ -48,7 +49,7 @@ TELLING_AT_ONCE = 8
 class HookedJobsDependencies:
     """``words`` are what owners said by `fallow consent`, ``actor_of`` who gave an order, by its intent.
 
-    ``held_elsewhere``: whether another engine has the job off its GPUs.
+    ``held_elsewhere``: the jobs that another engine has off its GPUs, or on their way.
     """
 
     book: HookActStore
@@ -59,7 +60,7 @@ class HookedJobsDependencies:
     words: Callable[[], Sequence[OwnerReply]]
     actor_of: Callable[[int], str | None]
     protect: Protect
-    held_elsewhere: Callable[[JobId], bool] = lambda job: False
+    held_elsewhere: Callable[[], frozenset[JobId]] = frozenset
     simulated: bool = False
 
 
@@ -70,6 +71,9 @@ class HookedJobs:
         self._parts, self._clock = parts, parts.clock
         self._hooks = hooks_of(parts.config.hooks)
         self._account = os.geteuid()
+        # Both are asked for each job at every look: read once a look.
+        self._elsewhere = parts.held_elsewhere() if self._hooks else frozenset()
+        self._by_job: tuple[tuple[Look, ...], dict[JobId, ManagedJob]] = ((), {})
         self.engine = HookEngine(
             HookEngineDependencies(
                 book=parts.book,
@@ -87,7 +91,7 @@ class HookedJobs:
         if self.engine.has(job):
             return True
         hook = self.hook_of(job)
-        return hook is not None and bool(hook.pause) and not self._parts.held_elsewhere(job)
+        return hook is not None and bool(hook.pause) and job not in self._elsewhere
 
     def hook_of(self, job: JobId) -> Hook | None:
         """The hook of a job, by the place where it runs; ``None``: no hook has it."""
@@ -155,7 +159,7 @@ class HookedJobs:
         """The state with what hooks can do, and which jobs they hold. Reads the store; runs nothing."""
         if not self._hooks and not self._parts.book.open():
             return state
-        acts = self.engine.look_again()
+        acts, self._elsewhere = self.engine.look_again(), self._parts.held_elsewhere()
         moving = {each.call.job for each in acts if each.outcome is None}
         jobs = {id: self._with_hook(job, moving) for id, job in state.jobs.items()}
         placements = dict(state.placements)
@@ -196,7 +200,7 @@ class HookedJobs:
 
     def _with_hook(self, job: Job, moving: set[JobId]) -> Job:
         hook = self.hook_of(job.id)
-        if hook is None or not hook.pause or (job.id not in moving and self._parts.held_elsewhere(job.id)):
+        if hook is None or not hook.pause or (job.id not in moving and job.id in self._elsewhere):
             return job
         cannot = {verb: why for verb, why in job.cannot.items() if verb not in ("pause", "resume")}
         if job.id in moving:
@@ -258,7 +262,15 @@ class HookedJobs:
 
     def _managed(self, job: JobId) -> ManagedJob | None:
         looks = self._parts.snapshot().looks
-        return next((each for look in looks for each in look.jobs if each.holder.job == job), None)
+        if self._by_job[0] is not looks:
+            jobs = sorted(
+                (each for look in looks for each in look.jobs), key=lambda each: each.state in HOLDING
+            )
+            self._by_job = (
+                looks,
+                {each.holder.job: each for each in jobs},
+            )  # of several runs, that which holds
+        return self._by_job[1].get(job)
 
 
 def hooked_jobs(
@@ -266,12 +278,18 @@ def hooked_jobs(
     config: "Config",
     clock: "Clock",
     snapshot: Callable[[], Snapshot],
-    held: Callable[[JobId], bool],
     *,
     simulated: bool,
 ) -> HookedJobs:
-    """The hooked half of a service that acts on this store; ``held``: whether Slurm's engine holds a job."""
+    """The hooked half of a service that acts on this store."""
     journal, foreign = StoreJournal(store, clock), ExternalJobStore(store, clock)
+    managers = ManagerActStore(store, clock)
+
+    def held_elsewhere() -> frozenset[JobId]:
+        by_managers = (each.asked.job for each in managers.open())
+        return frozenset(
+            (*by_managers, *(each.paused.job for each in foreign.checkpoints() if not each.ended_as))
+        )
 
     def actor_of(intent: int) -> str | None:
         deed = journal.deed(intent) if intent else None
@@ -286,7 +304,7 @@ def hooked_jobs(
         words=ConsentStore(store, clock).words,
         actor_of=actor_of,
         protect=site_of(config).protect,
-        held_elsewhere=lambda job: held(job) or foreign.paused(job) is not None,
+        held_elsewhere=held_elsewhere,
         simulated=simulated,
     )
     return HookedJobs(parts)

@@ -76,11 +76,6 @@ class ManagedJobs:
             )
         )
 
-    def holds(self, job: JobId) -> bool:
-        """Whether Fallow holds the job with its manager, Slurm or Kubernetes, or it is on its way. Reads the
-        store."""
-        return any(each.asked.job == job for each in self._book.open())
-
     def complete(self, state: ClusterState) -> ClusterState:
         """The state with all that is known of Slurm's jobs. Reads the store; asks Slurm nothing."""
         if not any(map(is_slurms, state.jobs)) and not self._looks():

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from advisor.jobs.external_jobs import Holder
+from advisor.jobs.manager_acts import Asked, ManagedRun, ManagerActStore
 from advisor.planner.consent import Kind
 from advisor.state.model import Phase
-from collector.model import JobKind
+from collector.managers.model import Ask, JobKey, Look, ManagedJob
+from collector.managers.model import JobState as ManagedState
+from collector.model import Holder as SlurmHolder
+from collector.model import JobId, JobKind
+from collector.snapshot import Snapshot
 from service.config.deciding import ConsentConfig, ModesConfig, ProtectConfig
 from service.control.errors import ActingError, NotAllowed
+from service.control.hooked_jobs import hooked_jobs
 from service.control.interface import OwnWord
 from tests.service.control.hook_stage import ANN, BOB, OPERATOR, HookStage, config, hook_stage
 
@@ -136,6 +143,56 @@ def test_what_a_crash_cut_off_is_looked_for_and_never_run_twice(tmp_path: Path) 
         stage.join()
         assert stage.until_settled(job)[:2] == ("pause", "done")
         assert (tmp_path / "calls").read_text().count("nb-ann") == 1
+
+
+def test_whom_another_engine_holds_is_not_the_hooks(tmp_path: Path) -> None:
+    run = ManagedRun(cluster="c", number="1", user="ann", name="nb", submitted_ms=1, restarts=0)
+    site = config(tmp_path)
+    with hook_stage(tmp_path, site) as stage:
+        job = stage.put("nb-ann", 0)
+        stage.look()
+
+        def owns() -> bool:
+            made = hooked_jobs(stage.store, site, stage.clock, lambda: stage.snapshot, simulated=False)
+            return made.owns(job)
+
+        assert owns()
+        book = ManagerActStore(stage.store, stage.clock)
+        asked = Asked(
+            job=job, verb="pause", run=run, target="1", holder=Holder(user="ann"), gpus=(), began_ms=1
+        )
+        book.begin(asked, 1)
+        assert not owns()
+        book.settle(1, "done")
+        assert not owns()
+        book.over(1, "released")
+        assert owns()
+
+
+def test_a_job_of_slurm_is_the_hooks_by_partition_or_qos(tmp_path: Path) -> None:
+    site = config(tmp_path, namespaces=(), partitions=("preempt",), qos=("scavenge",))
+    places = {"1": ("preempt", ""), "2": ("main", "scavenge"), "3": ("main", ""), "4": ("preempt2", "scav")}
+    jobs = tuple(
+        ManagedJob(
+            key=JobKey(cluster="c", id=number, submitted_ms=1),
+            holder=SlurmHolder(job=JobId(f"slurm:{number}")),
+            state=ManagedState.RUNNING,
+            ask=Ask(nodes=1, gpus=1),
+            partition=partition,
+            qos=qos,
+        )
+        for number, (partition, qos) in places.items()
+    )
+    look = Snapshot(looks=(Look(cluster="c", at_ms=1, jobs=jobs, nodes=()),))
+    with hook_stage(tmp_path, site) as stage:
+        made = hooked_jobs(stage.store, site, stage.clock, lambda: look, simulated=False)
+        assert [made.owns(JobId(f"slurm:{number}")) for number in "12345"] == [
+            True,
+            True,
+            False,
+            False,
+            False,
+        ]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
