@@ -5,6 +5,7 @@ was found. The order of the questions is that of what a person would want to kno
 """
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from math import isnan
 from typing import Any
 
@@ -76,8 +77,10 @@ def _verdict(row: Row) -> str:
     if not used and (level := _faint_level(row, held)):
         return f"used next to nothing ({text.percent(level)} SM active)"
     if not used:
-        young = _is_there(row) and held <= YOUNG_GPU_HOURS * max(gpus, 1)
-        return "has not computed yet" if young else "did not compute"
+        is_short = _is_there(row) and held <= YOUNG_GPU_HOURS * max(gpus, 1)
+        if is_short and _is_older(row):  # what it did before this time is not asked
+            return "has not computed in this time"
+        return "has not computed yet" if is_short else "did not compute"
     if used < gpus:
         return f"used {used} of {gpus} GPUs"
     if FindingKind.STRAGGLER in found:
@@ -200,6 +203,17 @@ def _computed(row: Row) -> float:
 def _is_there(row: Row) -> bool:
     """Whether it still holds a GPU; frames have NaT for None."""
     return row["to_ts"] is None or str(row["to_ts"]) == "NaT"
+
+
+def _is_older(row: Row) -> bool:
+    """Whether what still holds a GPU was given one long before its newest sample: it is not starting."""
+    began, measured = _instant(row.get("from_ts")), _instant(row.get("measured_to"))
+    return began is not None and measured is not None and measured - began > timedelta(hours=YOUNG_GPU_HOURS)
+
+
+def _instant(value: object) -> datetime | None:
+    """A time of a row, of JSON or a frame; ``None`` where none is known."""
+    return None if value is None or str(value) == "NaT" else text.aware(datetime.fromisoformat(str(value)))
 
 
 def _count(value: Any) -> int:

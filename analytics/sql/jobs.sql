@@ -34,7 +34,7 @@
 -- @column busy_gpu_hours double (GPU-hours): in which its GPUs were in use, however little
 -- @column engine_gpu_hours double (GPU-hours): of busy_gpu_hours, times whose work the SMs do not account for: video engines
 -- @column copied_gpu_hours double (GPU-hours): of busy_gpu_hours, in which memory was read or written and nothing computed
--- @column gpus_used bigint (GPUs): on how many it computed for two minutes or more, or for a tenth of the time (half, while it holds them), or copied for a tenth
+-- @column gpus_used bigint (GPUs): on how many it computed for two minutes or more, or for a tenth of the time (half, in its first two hours), or copied for a tenth
 -- @column rung tinyint: the lowest rung that went in (1 GPU utilization: an upper bound; 3 SM active)
 -- @column found text: the kinds of what was found about it in the window, comma-separated
 -- @column cost double (currency): of gpu_hours
@@ -87,9 +87,9 @@ WITH sums AS (
         count(DISTINCT gpu_id) FILTER (WHERE from_ts < $to_ts AND (to_ts IS NULL OR to_ts > $from_ts)) AS gpus,
         max(l.ts) FILTER (WHERE still_held(to_ts, l.ts, l.width_ms)) AS measured_to
     FROM allocations SEMI JOIN sums USING (holder_id) LEFT JOIN latest AS l USING (gpu_id) GROUP BY holder_id
-), used AS (  -- two minutes of the clock, which are less on a share, or so much of a shorter time; who still holds it may begin yet
+), used AS (  -- two minutes of the clock, which are less on a share, or so much of a shorter time; who was given it lately may begin yet
     SELECT holder_id, count(*) FILTER (WHERE is_copying OR busy_ms >= 120000 * coalesce(share, 1)
-        OR (busy_ms > 0 AND busy_ms >= CASE WHEN to_ts IS NULL THEN 0.5 ELSE 0.1 END * held_ms)) AS gpus_used, min(rung) AS rung
+        OR (busy_ms > 0 AND busy_ms >= CASE WHEN to_ts IS NULL AND from_ts > $to_ts - INTERVAL 2 HOUR THEN 0.5 ELSE 0.1 END * held_ms)) AS gpus_used, min(rung) AS rung
     FROM each_gpu LEFT JOIN shares USING (holder_id, gpu_id) LEFT JOIN spans USING (holder_id) GROUP BY holder_id
 ), steps AS (
     SELECT holder_id, from_ts AS ts, 1 AS step FROM allocations SEMI JOIN sums USING (holder_id)

@@ -17,7 +17,7 @@ from tests.collector.store.store_parts import T0, at_path, held, history, sample
 from tests.stores import open_store
 
 TICK_MS = 10_000
-LAST_S = 7_200
+LAST_S = 4 * 3_600
 BEGIN_S = 3_600
 
 JOBS: dict[str, tuple[int, tuple[tuple[int, int], ...], bool, int]] = {
@@ -31,6 +31,8 @@ JOBS: dict[str, tuple[int, tuple[tuple[int, int], ...], bool, int]] = {
     "three": (90, ((0, 90), (0, 90), (0, 90), (0, 0)), True, 3),
     "long": (3_600, ((600, 120),), True, 1),
     "lives": (90, ((0, 90),), False, 1),
+    "steady": (LAST_S - 10, ((0, LAST_S),), False, 1),
+    "resting": (LAST_S - 10, ((0, 2 * 3_600),), False, 1),
     "prepares": (900, ((0, 90),), False, 0),  # it has just made its context: nothing is known of it yet
 }
 VERDICTS = {
@@ -44,6 +46,8 @@ VERDICTS = {
     "long": "idle for 97% of its time",
     "lives": "worked",
     "prepares": "has not computed yet",
+    "steady": "worked",
+    "resting": "worked, and was idle for 50% of its time",
 }
 
 
@@ -84,9 +88,24 @@ def test_a_job_has_used_what_it_worked_on_for_its_time(reader: Connection, name:
     assert verdict(row) == VERDICTS[name]
 
 
-def test_a_window_of_a_minute_of_long_work_is_work(reader: Connection) -> None:
-    row = asked(reader, "jobs", (70, 71))["long"]
-    assert isinstance(row, dict) and verdict(row) == "worked"
+@pytest.mark.parametrize(
+    ("name", "minutes", "said"),
+    [
+        ("long", (70, 71), "worked"),
+        ("steady", (100, 101), "worked"),
+        ("steady", (0, 1), "worked"),
+        ("resting", (118, 123), "idle for 50% of its time"),
+        ("resting", (180, 240), "has not computed in this time"),
+        ("resting", (125, 126), "has not computed in this time"),
+        ("prepares", (225, 240), "has not computed yet"),
+        ("blip", (60, 61), "did not compute"),
+    ],
+)
+def test_a_part_of_its_time_says_what_a_job_did_in_it(
+    reader: Connection, name: str, minutes: tuple[int, int], said: str
+) -> None:
+    row = asked(reader, "jobs", minutes)[name]
+    assert isinstance(row, dict) and verdict(row) == said
 
 
 def test_a_short_run_on_several_gpus_is_no_run_that_a_smaller_one_would_do_for(reader: Connection) -> None:
