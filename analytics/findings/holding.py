@@ -44,6 +44,12 @@ ROLLED_UP_MS = 120_000
 LOOKS = 60
 """So many samples that show nothing exclude use of 5% of the time with 95% (0.95^60 = 0.046), each an
 instant of the time that it stands for, as where Prometheus scrapes seldom: an hour of one a minute."""
+UNLIKE_ITSELF = 1.1
+"""A silence is no longer a holder's own where it is longer by a tenth than those it has: who rests for the
+same time in each round would be found idle at the end of every rest, and who rests for 80 to 100 minutes in
+one of five (docs/decisions/0157)."""
+SHORTER_SEEN_MS = 120_000
+"""A silence is counted in whole minutes between two with activity, and so seems up to two minutes shorter."""
 LOOP_PROCESSES = 4
 """So many starts in six hours are a loop: a job, its restart after a failure and one more try are three."""
 NEVER_COMPUTED = frozenset({FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP})
@@ -127,11 +133,11 @@ def _quiet(
 def idle_window_ms(claim: Claim, t: Thresholds, *, is_empty: bool = False) -> int:
     """How long a GPU must have been quiet, in whole bins: the ladder's window, or the holder's own silences.
 
-    For batch jobs and servers that have worked it grows to the 90th percentile of the silences between their
-    spells of activity, at most ``idle_longest_s``. For an empty GPU these are the silences in which nobody
-    was there: a job whose process used to stay has no such excuse once it is gone. A server that frees its
-    model between questions may take its process away: it has the idle clock from the first. A terminal keeps
-    the ladder's clock.
+    For batch jobs and servers that have worked it grows beyond the 90th percentile of the silences between
+    their spells of activity, to at most ``idle_longest_s``. For an empty GPU these are the silences in which
+    nobody was there: a job whose process used to stay has no such excuse once it is gone. A server that frees
+    its model between questions may take its process away: it has the idle clock from the first. A terminal
+    keeps the ladder's clock.
     """
     least_ms = bins_in(t.empty_window_s if is_empty else t.idle_window_s) * BIN_MS
     if _is_interactive(claim):
@@ -141,7 +147,8 @@ def idle_window_ms(claim: Claim, t: Thresholds, *, is_empty: bool = False) -> in
     own_ms = claim.rhythm.absence_p90_ms if is_empty else claim.rhythm.silence_p90_ms
     if own_ms is None:
         return least_ms
-    return max(least_ms, min(own_ms, t.idle_longest_s * MS_PER_S) // BIN_MS * BIN_MS)
+    unlike_ms = round(own_ms * UNLIKE_ITSELF) + SHORTER_SEEN_MS
+    return max(least_ms, min(unlike_ms, t.idle_longest_s * MS_PER_S) // BIN_MS * BIN_MS)
 
 
 def _earlier(

@@ -88,7 +88,9 @@ def silent(p90_h: float, active_h: float, **changes: Any) -> GpuPast:
     ("p90_h", "active_h", "kind", "idle"),
     [
         (3.0, 2.9, JobKind.BATCH, False),  # its nights are as long as that: it is itself
-        (3.0, 3.0, JobKind.BATCH, True),
+        (3.0, 3.0, JobKind.BATCH, False),  # nor is it unlike itself where one takes a tenth longer
+        (3.0, 3.3, JobKind.BATCH, False),
+        (3.0, 3.35, JobKind.BATCH, True),
         (3.0, 2.9, JobKind.INFERENCE, False),
         (3.0, 2.9, JobKind.INTERACTIVE, True),  # a terminal keeps the ladder's clock
         (0.5, 2.1, JobKind.BATCH, True),  # never shorter than the ladder's
@@ -106,7 +108,8 @@ def test_window_grows_with_the_holders_own_silences(
     ("absence_min", "active_min", "kind", "empty"),
     [
         (45, 44, JobKind.BATCH, False),  # its process leaves for as long between two spells of work
-        (45, 45, JobKind.BATCH, True),
+        (45, 51, JobKind.BATCH, False),
+        (45, 52, JobKind.BATCH, True),
         (45, 44, JobKind.INTERACTIVE, True),  # a terminal keeps the clock
         (150, 140, JobKind.INFERENCE, False),
         (500, 361, JobKind.BATCH, True),  # and never longer than six hours
@@ -144,7 +147,7 @@ def test_empty_window_grows_with_the_holders_own_absences(
         (15, 59, JobKind.INTERACTIVE, None, None),
         (30, 75, JobKind.INTERACTIVE, None, FindingKind.ALLOCATED_EMPTY),
         (15, 75, JobKind.BATCH, 90, None),  # quiet for less than its own absences
-        (15, 95, JobKind.BATCH, 90, FindingKind.HELD_IDLE),
+        (15, 102, JobKind.BATCH, 90, FindingKind.HELD_IDLE),
     ],
 )
 def test_who_leaves_an_idle_gpu_does_not_start_a_new_clock(

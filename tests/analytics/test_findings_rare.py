@@ -82,7 +82,7 @@ def test_it_tells_its_busy_minutes_and_longest_silence_and_no_pause() -> None:
 
 
 def test_silence_beyond_its_own_window_is_idle_and_no_longer_rare() -> None:
-    kinds = [finding.kind for finding in said(84, 12, active_min_ago=121)]
+    kinds = [finding.kind for finding in said(84, 12, active_min_ago=135)]
     assert kinds == [FindingKind.HELD_IDLE]
 
 
