@@ -156,6 +156,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"long: set {LONG_VARIABLE}=1, or make test-all"))
 
 
+@cache
 def folder_of(path: Path) -> str:
     """The folder of a file, below that of all tests; empty for one from elsewhere."""
     return path.relative_to(TESTS).parent.as_posix() if path.is_relative_to(TESTS) else ""

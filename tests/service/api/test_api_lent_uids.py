@@ -18,6 +18,7 @@ from tests.conftest import program
 from tests.service.api.conftest import CONFIG, Door, as_uid, submission
 from tests.service.conftest import Running, is_well, until
 
+pytestmark = pytest.mark.process
 EVE, ANN, LENT, ANNS = 4003, 4001, 200_005, 300_005
 MOST_JOBS = 6
 """Of one person: more than the other tests leave waiting."""
