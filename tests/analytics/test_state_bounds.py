@@ -1,8 +1,10 @@
 """One bound, one home: what a finding calls low, the ledger, the heat map and the patterns call low."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -27,24 +29,30 @@ STATE = """
 """
 
 
-def states(tmp_path: Path, cases: "list[dict[str, object]]") -> list[str]:
-    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
-        nothing = {
-            "processes": 1,
-            "busiest": 0,
-            "counted": None,
-            "power": None,
-            "limit": None,
-            "at_work": False,
-        }
-        return [str(reader.execute(STATE, nothing | case).fetchall()[0][0]) for case in cases]
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Of an empty store: for its macros."""
+    with open_store(tmp_path_factory.mktemp("macros") / "fallow.duckdb") as store, store.reader() as opened:
+        yield opened
+
+
+def states(reader: duckdb.DuckDBPyConnection, cases: "list[dict[str, object]]") -> list[str]:
+    nothing = {
+        "processes": 1,
+        "busiest": 0,
+        "counted": None,
+        "power": None,
+        "limit": None,
+        "at_work": False,
+    }
+    return [str(reader.execute(STATE, nothing | case).fetchall()[0][0]) for case in cases]
 
 
 def e4(ratio: float) -> int:
     return round(ratio * 10_000)
 
 
-def test_a_bins_state_turns_at_the_bounds_of_findings_and_patterns(tmp_path: Path) -> None:
+def test_a_bins_state_turns_at_the_bounds_of_findings_and_patterns(reader: duckdb.DuckDBPyConnection) -> None:
     levels = [
         IDLE_RATIO,
         IDLE_RATIO + 1e-4,
@@ -53,7 +61,7 @@ def test_a_bins_state_turns_at_the_bounds_of_findings_and_patterns(tmp_path: Pat
         SATURATED_RATIO - 1e-4,
         SATURATED_RATIO,
     ]
-    assert states(tmp_path, [{"busiest": e4(level)} for level in levels]) == [
+    assert states(reader, [{"busiest": e4(level)} for level in levels]) == [
         "held-idle", "low-saturation", "low-saturation", "moderate", "moderate", "good",
     ]  # fmt: skip
 
@@ -68,12 +76,12 @@ def test_a_bins_state_turns_at_the_bounds_of_findings_and_patterns(tmp_path: Pat
     ],
 )
 def test_a_bin_is_suspect_where_a_finding_finds_it_so(
-    counted: float, processes: int, power_mw: int, tmp_path: Path
+    counted: float, processes: int, power_mw: int, reader: duckdb.DuckDBPyConnection
 ) -> None:
     case = {"busiest": e4(counted), "counted": e4(counted), "processes": processes, "power": power_mw}
     seen = past(bins=bins(utilization=counted, processes=processes, power_mw=power_mw), idle_power_mw=IDLE_MW)
     odd = contradictions(seen, seen.bins)[-1]
-    assert (states(tmp_path, [case]) == ["suspect"]) is odd
+    assert (states(reader, [case]) == ["suspect"]) is odd
 
 
 @pytest.mark.parametrize(
@@ -105,7 +113,9 @@ def test_a_bin_is_suspect_where_a_finding_finds_it_so(
     ],
 )
 def test_counters_that_stand_still_beside_work_are_doubted_by_findings_and_ledger(
-    measured: "tuple[float | None, float | None, int, int | None]", odd: bool, tmp_path: Path
+    measured: "tuple[float | None, float | None, int, int | None]",
+    odd: bool,
+    reader: duckdb.DuckDBPyConnection,
 ) -> None:
     busiest, counted, power_w, limit_w = measured
     limit_mw = None if limit_w is None else limit_w * 1000
@@ -119,7 +129,7 @@ def test_counters_that_stand_still_beside_work_are_doubted_by_findings_and_ledge
     made = bins(utilization=level, busiest=most, gpu_utilization=shown, power_mw=power_w * 1000)
     seen = past(bins=made, idle_power_mw=IDLE_MW, power_limit_mw=limit_mw)
     assert contradictions(seen, seen.bins)[-1] is odd
-    assert (states(tmp_path, [case]) == ["suspect"]) is odd
+    assert (states(reader, [case]) == ["suspect"]) is odd
 
 
 @pytest.mark.parametrize(
@@ -158,7 +168,7 @@ def test_counters_that_stand_still_beside_work_are_doubted_by_findings_and_ledge
     ],
 )
 def test_a_small_board_near_its_power_limit_is_doubted_and_one_at_full_clocks_is_idle(
-    idle_w: int | None, power_w: int, limit_w: int, odd: bool, tmp_path: Path
+    idle_w: int | None, power_w: int, limit_w: int, odd: bool, reader: duckdb.DuckDBPyConnection
 ) -> None:
     seen = past(
         bins=bins(utilization=0.0, power_mw=power_w * 1000),
@@ -167,8 +177,7 @@ def test_a_small_board_near_its_power_limit_is_doubted_and_one_at_full_clocks_is
     )
     assert contradictions(seen, seen.bins)[-1] is odd
     asked = [power_w * 1000, None if idle_w is None else idle_w * 1000, limit_w * 1000]
-    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
-        (row,) = reader.execute("SELECT power_denies_idle(0, $1, $2, $3, NULL)", asked).fetchall()
+    (row,) = reader.execute("SELECT power_denies_idle(0, $1, $2, $3, NULL)", asked).fetchall()
     assert row[0] is odd
 
 
