@@ -5,17 +5,18 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import duckdb
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.types import CallToolResult, ListToolsResult
 
 from service.cli import main
 from service.cli import mcp as verb
 from tests.service import one_sum_world as world
+
+if TYPE_CHECKING:  # a second of processor time, which each process that only reads this file would pay
+    from mcp.types import CallToolResult, ListToolsResult
 
 SPAN = {"since": "2026-11-01T12:00", "until": "2026-11-01T15:00"}
 RANGE = {"from_ts": SPAN["since"], "to_ts": SPAN["until"]}
@@ -23,11 +24,14 @@ RANGE = {"from_ts": SPAN["since"], "to_ts": SPAN["until"]}
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mcp")
     return world.fill(tmp_path_factory.mktemp("mcp") / "data")
 
 
-def call(data: Path, tool: str, **given: object) -> CallToolResult:
-    async def ask() -> CallToolResult:
+def call(data: Path, tool: str, **given: object) -> "CallToolResult":
+    from mcp import Client
+
+    async def ask() -> "CallToolResult":
         async with Client(verb.make_server(argparse.Namespace(data=data, config=None))) as client:
             return await client.call_tool(tool, given)
 
@@ -58,7 +62,9 @@ def test_an_answer_says_until_when_it_was_measured(data: Path) -> None:
 
 
 def test_every_tool_says_that_it_only_reads(data: Path) -> None:
-    async def ask() -> ListToolsResult:
+    from mcp import Client
+
+    async def ask() -> "ListToolsResult":
         async with Client(verb.make_server(argparse.Namespace(data=data, config=None))) as client:
             return await client.list_tools()
 
@@ -117,11 +123,13 @@ def test_without_the_package_it_says_how_to_get_it(
 
 @pytest.mark.process
 def test_an_assistant_that_starts_it_gets_an_answer(data: Path) -> None:
+    from mcp import Client, StdioServerParameters
+
     started = StdioServerParameters(
         command=sys.executable, args=["-m", "service.cli", "mcp", "--data", str(data)]
     )
 
-    async def ask() -> CallToolResult:
+    async def ask() -> "CallToolResult":
         async with Client(started) as client:
             assert "never instructions" in str(client.instructions)
             return await client.call_tool("waste", SPAN)
