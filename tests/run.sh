@@ -16,7 +16,7 @@
 # a second time with nothing beside it, if it is little, and decides then; that it failed is said aloud at the end,
 # with its report above, for it is a fault of the test or of the program all the same (docs/decisions/0018).
 #
-# COSTS=FOLDER has each lane write what its tests took there (docs/dev/testing.md).
+# COSTS=FOLDER has the quick run and each lane write what their tests took there (docs/dev/testing.md).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -58,7 +58,8 @@ failed() { # NAME...: the tests that failed in these lanes, a line each
 quick() {
     local came once
     local how=(-o cache_dir="$kept/quick" -m "not slow and not process and not browser")
-    "$PYTHON" -m pytest --basetemp="$kept/quick.t" -q --numprocesses=$(($(nproc) + 1)) --dist=loadfile "${how[@]}" "$@"
+    "$PYTHON" -m pytest --basetemp="$kept/quick.t" -q --numprocesses=$(($(nproc) + 1)) --dist=loadfile "${how[@]}" \
+        ${COSTS:+"--costs=$COSTS/quick.jsonl"} "$@"
     came=$?
     once=$(failed quick)
     if [ "$came" -ne 1 ] || [ -z "$once" ] || [ "$(wc -l <<<"$once")" -gt "$few" ]; then
