@@ -48,7 +48,7 @@ def test_each_way_to_train_on_such_a_device_learns_what_it_learns_on_the_cpu(par
         assert learned["pretend"] == learned["cpu"], learned["name"]
 
 
-@pytest.mark.quick
+@pytest.mark.slow
 def test_a_training_alone_or_growing_on_such_a_device_learns_what_it_learns_on_the_cpu(
     tmp_path: Path,
 ) -> None:

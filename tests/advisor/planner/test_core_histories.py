@@ -30,6 +30,7 @@ from advisor.state.model import (
     Telemetry,
     Topology,
 )
+from tests.searches import examples
 
 HOUR_MS = 3_600_000
 START_MS = 1000 * HOUR_MS
@@ -131,7 +132,7 @@ def kept(state: ClusterState, limits: Limits) -> dict[str, tuple[str, ...]]:
 
 
 @given(st.integers(0, 2**32), ORDERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(75, 150), deadline=None)
 def test_a_decision_is_made_whatever_happened_before(seed: int, order: Order) -> None:
     chance, limits = Random(seed), replace(AUTO, order=order)
     state = machines(chance)

@@ -19,6 +19,7 @@ from advisor.state.model import ActionClass, ClusterState, Phase, Telemetry
 from analytics.thresholds import SHARED_RESERVE_BYTES
 from collector.model import JobKind
 from tests.advisor.planner.worlds import NOW_MS, clusters
+from tests.searches import examples
 
 FREE = Limits(actions_per_hour=None)
 AUTO = Limits(actions_per_hour=None, modes=dict.fromkeys(ActionClass, Mode.AUTO))
@@ -230,7 +231,7 @@ def test_plans_come_to_rest(state: ClusterState) -> None:
 
 
 @given(clusters())
-@settings(max_examples=60)
+@settings(max_examples=examples(30, 60))
 def test_nobody_waits_for_want_of_a_turn_while_a_gpu_is_free(state: ClusterState) -> None:
     """Whoever is refused for lack of room finds none in the end, but what is held back for heads."""
     plan = decide(state, FREE)

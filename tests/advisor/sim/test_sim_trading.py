@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.actions import Requeue, Resize, Start
@@ -25,6 +25,7 @@ from advisor.state.model import (
     Telemetry,
 )
 from collector.model import GpuUuid, JobId, NodeName
+from tests.searches import examples
 
 LAB, OTHER = ProjectName("lab"), ProjectName("other")
 NOW_MS = 100_000_000
@@ -78,6 +79,7 @@ def claims(draw: st.DrawFn) -> list[Claim]:
 
 
 @given(claims(), st.integers(0, 20), st.none() | st.integers(0, 12))
+@settings(max_examples=examples(50, 100))
 def test_no_more_is_given_than_there_is_nor_than_a_project_may_have(
     asked: list[Claim], gpus: int, budget: int | None
 ) -> None:
