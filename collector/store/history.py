@@ -62,6 +62,9 @@ def write_history(connection: duckdb.DuckDBPyConnection, live: Live, history: Hi
     added = _add_samples(connection, live, history, first_ms, last_ms) if len(history.samples) else 0
     if holes is not None and added:
         redo_bridged(connection, holes, (first_ms, last_ms), live.marks, live.reach)
+    if added:
+        connection.execute(statement("install_measured"))
+        connection.execute(statement("end_replaced"))
     _note(connection, live, history, last_ms)
     return added
 

@@ -14,7 +14,9 @@ whole node     an hour, its source being read and       with its last sample: an
                naming other nodes
 =============  =======================================  ===================================================
 
-Where a source tells when a GPU was taken out, as a recording may, its time ends then, and nobody waits.
+A board in whose place, a node's index, another one was measured for the first time since was swapped for it:
+its time ends with its last sample, at once. Where a source tells when a GPU was taken out, as a recording
+may, its time ends then, and nobody waits.
 
 What is listed again is installed again; the time between then counts as unknown. Pure decisions on top, the
 writing below, inside the caller's transaction.
@@ -122,6 +124,7 @@ def write_standings(
         return
     book.checked_ms = tick.at_ms
     if len(book.standings) != known:
+        connection.execute(statement("end_replaced"))
         book.standings = _read(connection)
         book.odd = {
             each.uuid for each in book.standings.values() if each.is_gone or each.unlisted_ms is not None

@@ -8,21 +8,23 @@ from pathlib import Path
 import pytest
 
 from analytics.query import run
+from collector.arrow import to_table
 from collector.model import (
     Gap,
     Gpu,
+    GpuSample,
     NodeName,
     Unavailable,
 )
 from collector.reading import Tick
 from collector.store.database import Store
 from collector.store.standing import BOARD_GONE_MS, CHECK_MS, NODE_GONE_MS
-from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, sample, tick, uuid
+from tests.collector.store.store_parts import T0, TICK_MS, ask, at_path, gpu, history, sample, tick, uuid
 from tests.stores import open_store
 
 PART = gpu(7, parent_uuid=uuid(0), mig_profile="1g.10gb", share_of_device=1 / 7)
 GONE = "SELECT uuid, epoch_ms(installed_to) FROM gpus WHERE installed_to IS NOT NULL ORDER BY uuid"
-DAY_MS = 86_400_000
+DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 
 
 @pytest.fixture
@@ -188,3 +190,55 @@ def test_a_tick_without_any_gpu_says_nothing(store: Store) -> None:
     for day in range(1, 20):
         store.write_tick(listing(T0 + day * DAY_MS, []))
     assert ask(store, GONE) == []
+
+
+SWAP_MS = 120_000
+"""So long the node was off."""
+
+
+def test_board_in_whose_place_another_came_ends_with_its_last_sample_and_its_instances_with_it(
+    store: Store,
+) -> None:
+    old, new, beside = gpu(0), gpu(9, index=0), gpu(1)
+    play(store, T0, T0 + 100_000, [old, beside, PART])
+    back = T0 + 100_000 + SWAP_MS
+    play(store, back, back + 100_000, [new, beside])
+    assert ask(store, GONE) == [(old.uuid, T0 + 100_000), (PART.uuid, T0 + 100_000)]
+    play(store, back + 100_000, back + 200_000, [new, beside, replace(old, index=2)])
+    assert [row[0] for row in ask(store, GONE)] == [PART.uuid], "it is in another place now"
+
+
+def test_board_whose_index_another_has_since_the_driver_counted_anew_stays(store: Store) -> None:
+    """GPU 0 fell off the bus: GPU 1, known before, is number 0 now. A new one came, in another place."""
+    play(store, T0, T0 + 100_000, [gpu(0), gpu(1)])
+    play(store, T0 + 100_000, T0 + 400_000, [gpu(1, index=0), gpu(9, index=1)])
+    assert ask(store, GONE) == []
+
+
+def test_board_of_another_node_or_cluster_replaces_nobody(store: Store) -> None:
+    others = [gpu(8, index=0, node=NodeName("n1")), gpu(9, index=0, node=NodeName("n0"), cluster="b")]
+    play(store, T0, T0 + 100_000, [gpu(0, cluster="a"), gpu(1, cluster="a")])
+    play(store, T0 + 100_000, T0 + 400_000, [gpu(1, cluster="a"), *others])
+    assert ask(store, GONE) == []
+
+
+@pytest.mark.slow
+def test_board_of_a_past_in_whose_place_another_came_ends_too_whichever_is_imported_first(
+    tmp_path: Path,
+) -> None:
+    """Two boards after each other as number 0; then the first is measured once more, so it had not gone."""
+    end = T0 + HOUR_MS
+    first = [sample(0, at) for at in range(T0 + 60_000, end + 1, 60_000)]
+    then = [sample(9, at) for at in range(end + SWAP_MS, end + HOUR_MS, 60_000)]
+
+    def write(store: Store, number: int, rows: list[GpuSample]) -> None:
+        told = replace(history(rows), gpus=(gpu(number, index=0),), samples=to_table(rows))
+        store.write_history(told)
+
+    for order in (((0, first), (9, then)), ((9, then), (0, first))):
+        with open_store(at_path(tmp_path / str(order[0][0]))) as store:
+            for number, rows in order:
+                write(store, number, rows)
+            assert ask(store, GONE) == [(uuid(0), end)]
+            write(store, 0, [sample(0, end + 2 * HOUR_MS)])
+            assert ask(store, GONE) == []

@@ -150,6 +150,8 @@ PARAMETERS = {
     "insert_past_findings": "ns opened_ms",
     "touching_past_findings": "",
     "drop_findings": "finding_ids",
+    "end_replaced": "",
+    "install_measured": "",
     "drop_open_past_findings": "",
     "lengthen_past_finding": "finding_id opened_ms",
     "open_allocations": "from_ms",
