@@ -79,12 +79,20 @@ def plain(at: datetime) -> datetime:
 
 
 def hours(
-    path: Path, name: str, *rows: tuple[str, Mapping[str, object]], label: str = "3"
+    path: Path,
+    name: str,
+    *rows: tuple[str, Mapping[str, object]],
+    label: str = "3",
+    cluster: str | None = None,
 ) -> dict[object, float]:
-    """Held GPU-hours in the ledger ``name``, of a store with these rows; bo's job is told as ``label``."""
+    """Held GPU-hours in the ledger ``name``, of a store with these rows; bo's job is told as ``label``.
+
+    ``cluster`` is what a Prometheus's label says of all GPUs.
+    """
     with fill(path) as store:
         with store.writing("rows of a manager's") as connection:
             connection.execute("UPDATE holders SET job = $1 WHERE job = 'slurm:3'", [f"slurm:{label}"])
+            connection.execute("UPDATE gpus SET cluster = $1", [cluster])
             for table, row in rows:
                 put(connection, table, row)
         with store.reader() as reader:
@@ -140,6 +148,19 @@ def test_a_number_that_may_be_another_job_s_gives_no_key(
     tmp_path: Path, rows: list[tuple[str, Mapping[str, object]]]
 ) -> None:
     assert hours(tmp_path, "ledger_by_cluster", *rows) == {None: 4.0}
+
+
+def test_a_cluster_that_only_a_label_names_has_its_hours(tmp_path: Path) -> None:
+    """Slurm tells of job 1 and its cluster *lab*, accounting of job 3 in *old*; of ana's second job and bo's
+    pod, half a GPU each, only a Prometheus's label tells the cluster: *Lab*, which is the same, or *b*.
+    """
+    rows = [("manager_jobs", ran("1", "main", "normal")), ("accounted_runs", past("3", "bo"))]
+    assert hours(tmp_path / "Lab", "ledger_by_cluster", *rows, cluster="Lab") == {"lab": 3.0, "old": 1.0}
+    assert hours(tmp_path / "b", "ledger_by_cluster", *rows, cluster="b") == {
+        "lab": 2.0,
+        "old": 1.0,
+        "b": 1.0,
+    }
 
 
 MANAGED_IN_TWO = (
