@@ -96,6 +96,8 @@ SHOWN = frozenset(
         "cluster_now.withheld_because",
         # of a workload manager, or words that it chooses
         "cluster",
+        "clusters_alike.other",
+        "clusters_alike.told_by",
         "partition",
         "partitions",
         "qos",

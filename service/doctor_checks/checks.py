@@ -15,6 +15,7 @@ from analytics import text
 from service import data_folder as client_place
 from service.client import running
 from service.doctor_checks import answers, control_checks, ray, slurm
+from service.doctor_checks.clusters import clusters
 from service.doctor_checks.results import Finding, Verdict
 from service.sources.specs import DcgmSpec, NodesSpec, NvmlSpec, PeerSpec, ReplaySpec, SimulatedSpec
 from service.summaries import pushing_nodes
@@ -56,6 +57,7 @@ def examine(config: "Config", data: Path) -> Iterator[Finding]:
         yield look()
     yield from service(data)
     yield from slurm.nodes(data)
+    yield from clusters(data)
     yield from acting(config, version)
 
 

@@ -158,6 +158,18 @@ ClusterNowRecord = TypedDict(
     },
 )
 
+ClustersAlikeRow = TypedDict(
+    "ClustersAlikeRow",
+    {
+        "cluster": str,
+        "other": str,
+        "told_by": str,
+        "nodes": int,
+        "last_ts": str | None,
+        "other_last_ts": str | None,
+    },
+)
+
 ConsentsRow = TypedDict(
     "ConsentsRow",
     {
@@ -1747,6 +1759,8 @@ class Rows(Protocol):
     @overload
     def __call__(self, name: Literal["cluster_now"], **params: object) -> list[ClusterNowRow]: ...
     @overload
+    def __call__(self, name: Literal["clusters_alike"], **params: object) -> list[ClustersAlikeRow]: ...
+    @overload
     def __call__(self, name: Literal["consents"], **params: object) -> list[ConsentsRow]: ...
     @overload
     def __call__(self, name: Literal["data_origin"], **params: object) -> list[DataOriginRow]: ...
@@ -1900,6 +1914,8 @@ class RowsIfKept(Protocol):
     def __call__(self, name: Literal["charged_alike"], **params: object) -> list[ChargedAlikeRow] | None: ...
     @overload
     def __call__(self, name: Literal["cluster_now"], **params: object) -> list[ClusterNowRow] | None: ...
+    @overload
+    def __call__(self, name: Literal["clusters_alike"], **params: object) -> list[ClustersAlikeRow] | None: ...
     @overload
     def __call__(self, name: Literal["consents"], **params: object) -> list[ConsentsRow] | None: ...
     @overload
