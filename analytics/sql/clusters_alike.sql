@@ -1,4 +1,5 @@
--- Two names of clusters that nodes of the same names have: are they one, whose label was renamed, or which Slurm calls otherwise?
+-- Two names of clusters whose nodes have the same names: of one cluster, it may be, whose label was renamed or which Slurm calls
+-- otherwise.
 --
 -- @column cluster text: the one name: of a label whose GPUs were measured last before those of the other; or Slurm's
 -- @column other text: the other name, of a label
