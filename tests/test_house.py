@@ -598,9 +598,14 @@ def test_the_library_that_rides_along_needs_only_torch() -> None:
     assert not broken, listed(broken)
 
 
+BENEATH = {"transformers": {"accelerate"}}
+"""What a framework itself is built on, and hands to a plug-in."""
+
+
 def rides_with(path: Path) -> set[str]:
     """The framework that a plug-in is named after (docs/decisions/0005-plug-ins-beside-the-library.md)."""
-    return {path.stem} if relative(path.parent) == "fallow/plugins" else set()
+    own = {path.stem} | BENEATH.get(path.stem, set())
+    return own if relative(path.parent) == "fallow/plugins" else set()
 
 
 def test_plug_ins_are_imported_by_nothing_of_ours() -> None:

@@ -9,10 +9,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; pip install -c constraints.txt torch")
 accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed: pip install .[test]")
 lightning = pytest.importorskip("lightning", reason="lightning is not installed: pip install .[test]")
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed: pip install .[test]"
+)
 
 from fallow.errors import Mistake  # noqa: E402
 from fallow.plugins.accelerate import ElasticAccelerator  # noqa: E402
 from fallow.plugins.lightning import ElasticStrategy  # noqa: E402
+from fallow.plugins.transformers import ElasticTrainer, ElasticTrainingArguments  # noqa: E402
 
 DATA = torch.utils.data.TensorDataset(torch.randn(24, 3), torch.randn(24, 1))
 
@@ -183,9 +187,56 @@ def test_lightning_averages_over_what_a_training_step_counts() -> None:
     assert strategy.committed.loss == pytest.approx(expected, rel=1e-5)
 
 
+class Linear(torch.nn.Linear):
+    def forward(self, x: Any, labels: Any) -> Any:
+        return {"loss": torch.nn.functional.mse_loss(super().forward(x), labels)}
+
+
+def hugging(path: Any, kind: Any = ElasticTrainingArguments, **options: Any) -> Any:
+    data = [{"x": x, "labels": y} for x, y in DATA]
+    arguments = kind(output_dir=str(path), use_cpu=True, report_to=[], disable_tqdm=True, **options)
+    return ElasticTrainer(model=Linear(3, 1), args=arguments, train_dataset=data)
+
+
+def test_transformers_arguments_form_no_world_of_their_own(tmp_path: Any) -> None:
+    with pytest.raises(Mistake, match="import ElasticTrainer as Trainer, ElasticTrainingArguments"):
+        hugging(tmp_path, transformers.TrainingArguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"auto_find_batch_size": True}, "auto_find_batch_size"),
+        ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy"),
+        ({"neftune_noise_alpha": 5.0}, "NEFTune"),
+    ],
+)
+def test_transformers_trainer_says_what_cannot_be_elastic(
+    tmp_path: Any, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(Mistake, match=told):
+        hugging(tmp_path, **options).train()
+
+
+def test_the_global_batch_is_what_one_process_would_train_on(tmp_path: Any) -> None:
+    trainer = hugging(
+        tmp_path,
+        per_device_train_batch_size=3,
+        gradient_accumulation_steps=4,
+        num_train_epochs=2,
+        save_strategy="no",
+    )
+    with pytest.raises(Mistake, match="nothing is trained yet"):
+        _ = trainer.elastic
+    trainer.train()
+    assert trainer.state.global_step == 4, "24 samples, 12 a step, twice"
+    assert (trainer.elastic.recipe.global_batch, trainer.elastic.recipe.max_micro_batch) == (12, 3)
+    assert trainer.args.gradient_accumulation_steps == 4
+
+
 def test_the_rest_of_fallow_knows_no_framework() -> None:
     import subprocess
 
-    asked = "import fallow.job, sys; print({'accelerate', 'lightning'} & set(sys.modules))"
+    asked = "import fallow.job, sys; print({'accelerate', 'lightning', 'transformers'} & set(sys.modules))"
     said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "set()"
