@@ -4,7 +4,6 @@ Everything it needs is handed in as ``Answers``; it knows no store, no loop and 
 comes from outside.
 """
 
-import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import cache
@@ -30,16 +29,16 @@ from service.api.page import page
 from service.api.privacy import concealed, concealed_answer, concealed_metrics
 from service.api.queries import QueryRunner
 from service.api.roles import RuledRoute, caller_of, methods_at
+from service.api.rows import to_arrow, to_json
 from service.api.simulated import marked, marked_table
 from service.api.stream import Closing
 from service.api.turns import Ending, Turns, bounded_as
 from service.control import errors
 from service.control.interface import ControlInterface, Role
-from service.errors import KINDS, BadParameter, ClientError, QueryFailed
+from service.errors import KINDS, BadParameter, ClientError
 from service.schemas import service
 from service.schemas.answer import to_row
 from service.schemas.headers import ARROW, JSON
-from service.schemas.values import plain_rows
 from service.usecases.accounting import RowsRefused
 from service.usecases.imports import ImportRefused, Imports
 
@@ -361,24 +360,6 @@ def _state(app: FastAPI, answers: Answers) -> None:
     async def health() -> Response:
         report = answers.health()
         return JSONResponse(to_row(report), status_code=503 if report.status == "degraded" else 200)
-
-
-def to_arrow(table: "pa.Table") -> bytes:
-    """A table as an Arrow IPC stream."""
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def to_json(table: "pa.Table") -> bytes:
-    """A table as a JSON list of objects, times as ISO 8601 UTC."""
-    try:
-        return json.dumps(plain_rows(table), allow_nan=False, default=str).encode()
-    except ValueError as error:
-        raise QueryFailed(f"the answer cannot be written as JSON: {error}") from error
 
 
 def _params(request: Request) -> dict[str, object]:
