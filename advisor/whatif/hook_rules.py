@@ -16,7 +16,8 @@ from collector.model import JobId, JobKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleEffect:
-    """``jobs`` of ``people`` would have been paused ``times`` times, ``gpu_hours`` given back.
+    """``jobs`` would have been paused ``times`` times, ``gpu_hours`` given back. ``people`` are those of them
+    whose owners are known; ``unnamed`` are the jobs of the others, who are no one person.
 
     ``came_back``: after so many of these times the job worked again, so that somebody would have had to
     resume it. ``longest_s``: from the pause to that work, at the longest. ``disturbed`` are their ids.
@@ -25,6 +26,7 @@ class RuleEffect:
     rule: str
     jobs: int
     people: int
+    unnamed: int
     times: int
     gpu_hours: float
     came_back: int
@@ -46,7 +48,8 @@ def effect(
     return RuleEffect(
         rule=rule.name,
         jobs=len({each.job for each in long}),
-        people=len({each.user for each in long}),
+        people=len({each.user for each in long if each.user is not None}),
+        unnamed=len({each.job for each in long if each.user is None}),
         times=len(long),
         gpu_hours=given_back_after(long, after_s),
         came_back=len(back),

@@ -141,7 +141,8 @@ def _effect(each: "RuleEffect") -> str:
     lead = f"By the rule of hook {each.rule}, had nobody answered a warning"
     if not each.times:
         return f"{lead}: nobody would have been paused."
-    whose = "1 person" if each.people == 1 else f"{each.people} people"
+    named = "1 person" if each.people == 1 else f"{each.people} people" if each.people else None
+    whose = " and ".join(filter(None, (named, "unknown owners" if each.unnamed else None)))
     back = f" After {text.many(each.came_back, 'time')} the job worked again" if each.came_back else ""
     if each.longest_s is not None:
         back += (

@@ -202,7 +202,7 @@ def test_whatif_shows_what_a_rule_would_have_done_before_it_is_switched_on(busy:
         (longer,) = rows(busy, "whatif", "--rules")
     finally:
         (busy.data / "fallow.toml").write_text(CONFIG)
-    assert found["times"] >= found["jobs"] >= found["people"] >= 1, found
+    assert found["times"] >= found["jobs"] >= found["people"] >= 1 and found["unnamed"] == 0, found
     assert all(job.startswith("pod:") for job in found["disturbed"])
     assert found["gpu_hours"] > longer["gpu_hours"] >= 0 and found["times"] > longer["times"]
     assert "By the rule of hook pods" in shown and found["disturbed"][0] in shown

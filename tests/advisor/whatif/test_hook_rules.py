@@ -10,10 +10,10 @@ from collector.model import JobId, JobKind
 
 RULE = IdleRule(name="notebooks", idle_s=4 * 3600, warnings=2)
 HOUR_MS = 3_600_000
-A, B, C = JobId("pod:jupyter/a"), JobId("pod:jupyter/b"), JobId("pod:lab/c")
+A, B, C, D = (JobId(f"pod:{each}") for each in ("jupyter/a", "jupyter/b", "lab/c", "jupyter/d"))
 
 
-def idle(job: JobId, hours: float, user: str = "ann", **changes: object) -> IdleStretch:
+def idle(job: JobId, hours: float, user: str | None = "ann", **changes: object) -> IdleStretch:
     base = {"kind": JobKind.INTERACTIVE, "gpus": 2.0, "from_ms": 0, "to_ms": round(hours * HOUR_MS)}
     return IdleStretch(job=job, user=user, **{**base, **changes})  # type: ignore[arg-type]
 
@@ -41,12 +41,14 @@ def test_what_is_given_back_begins_at_the_pause_and_who_worked_again_is_counted(
         idle(B, 5.25, user="bob"),  # 1 h on 2 GPUs
         idle(B, 9, kind=JobKind.INFERENCE),
         idle(C, 100),  # in no place of the rule
+        idle(D, 5.25, user=None),
     )
-    result = effect(RULE, past, {A, B}, PlannerConfig())
-    assert (result.jobs, result.people, result.times, result.came_back) == (2, 2, 2, 1)
-    assert result.gpu_hours == pytest.approx(14.0)
+    result = effect(RULE, past, {A, B, D}, PlannerConfig())
+    assert (result.jobs, result.times, result.came_back) == (3, 3, 1)
+    assert (result.people, result.unnamed) == (2, 1), "whose owner is unknown is nobody's second job"
+    assert result.gpu_hours == pytest.approx(16.0)
     assert result.longest_s == 6 * 3600
-    assert result.disturbed == (A, B)
+    assert result.disturbed == (A, B, D)
 
 
 def test_nobody_idle_for_so_long_is_nothing() -> None:

@@ -186,13 +186,8 @@ def test_a_job_of_slurm_is_the_hooks_by_partition_or_qos(tmp_path: Path) -> None
     look = Snapshot(looks=(Look(cluster="c", at_ms=1, jobs=jobs, nodes=()),))
     with hook_stage(tmp_path, site) as stage:
         made = hooked_jobs(stage.store, site, stage.clock, lambda: look, simulated=False)
-        assert [made.owns(JobId(f"slurm:{number}")) for number in "12345"] == [
-            True,
-            True,
-            False,
-            False,
-            False,
-        ]
+        owned = [number for number in "12345" if made.owns(JobId(f"slurm:{number}"))]
+        assert owned == ["1", "2"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
