@@ -5,6 +5,7 @@ Joined to every look at the cluster by ``complete``, after Slurm's and the other
 keep and the site's protection go before it.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from collector.file_trust import ROOT_UID
 from collector.managers.model import HOLDING, Look, ManagedJob
 from collector.model import JobId
 from collector.snapshot import Snapshot
+from collector.store.errors import StoreError
 from service.config.hooks import hooks_of, idle_rule
 from service.usecases.advice import site_of
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.store.database import Store
     from service.config.model import Config
+
+log = logging.getLogger(__name__)
 
 HELD_MS = 30 * 86_400_000
 """A held job that was not seen for so long may be gone; nobody here can tell, so it is shown no more."""
@@ -192,8 +196,11 @@ class HookedJobs:
 
         def tell() -> None:
             ended: Ended = run(command, about, hook.limit_s)
-            if ended.is_well:
-                self._parts.told.told(notice.job, "tell", notice.message, (f"hook {hook.name}",))
+            try:
+                if ended.is_well:
+                    self._parts.told.told(notice.job, "tell", notice.message, (f"hook {hook.name}",))
+            except StoreError as error:  # the service stops: it is told once more
+                log.warning("a message of hook %s was not noted: %s", hook.name, error)
 
         threading.Thread(target=tell, name=f"hook tell {hook.name}", daemon=True).start()
         return Told(missed=(f"hook {hook.name}: on its way",))
