@@ -124,7 +124,7 @@ def _of_gpu(gpu: Gpu, decisions: Decisions, places: dict[str, GpuUuid]) -> Expla
     place = next((name for name, uuid in places.items() if uuid == gpu.uuid), gpu.uuid)
     facts = [f"{place} is a {gpu.model or 'GPU'}, UUID {gpu.uuid}."]
     if not jobs:
-        facts.append("Nobody holds it." if not gpu.occupied else "Nobody was given it, and somebody uses it.")
+        facts.append(_nobodys(gpu))
     facts += [f"{fact}" for job in jobs for fact in job_facts(decisions.state.jobs[job], decisions)]
     facts += [
         f.sentence for f in decisions.observed.analysis.findings if f.uuid == gpu.uuid and f.holder is None
@@ -147,6 +147,16 @@ def _of_gpu(gpu: Gpu, decisions: Decisions, places: dict[str, GpuUuid]) -> Expla
             *_why_not(jobs, decisions),
         ),
     )
+
+
+def _nobodys(gpu: Gpu) -> str:
+    """Of a GPU that no job in view was given: whether somebody uses it, as far as anybody saw."""
+    if gpu.unseen:
+        return (
+            "Nobody is known to hold it, and whether somebody uses it is not known: it was not measured in "
+            "the last 10 min, or its node is withheld from jobs."
+        )
+    return "Nobody was given it, and somebody uses it." if gpu.occupied else "Nobody holds it."
 
 
 def job_facts(job: Job, decisions: Decisions) -> tuple[str, ...]:

@@ -255,6 +255,7 @@ def _gpu(row: Row, judged: _Judged, *, in_use: bool, several: bool) -> Gpu:
         cluster=row.get("cluster") if several else None,
         healthy=not judged.has(uuid, FindingKind.FALLING_GPU) and row["newest_ms"] is not None,
         occupied=foreign or (not in_use and row["is_taken"] is not False),
+        unseen=not foreign and not in_use and row["is_taken"] is None,
         telemetry=telemetry,
     )
 

@@ -98,6 +98,7 @@ class Gpu:
 
     A device that was cut into MIG instances is not in a ``ClusterState``, its instances are. Whoever uses a
     GPU that nobody handed out (a process without an allocation) makes it ``occupied``: never given away.
+    So does it that nobody saw whether it is in use, which is ``unseen``.
     ``protected`` by the site: nothing is started there, and nothing there is touched. ``part_of_device`` is a
     MIG instance's part of its device's compute, ``None`` for a whole device; ``mig_profile`` is what NVIDIA
     calls such an instance, where it is known; ``model`` and ``memory_bytes`` are its board's and its own.
@@ -112,6 +113,7 @@ class Gpu:
     memory_used_bytes: int | None = None
     healthy: bool = True
     occupied: bool = False
+    unseen: bool = False
     protected: bool = False
     part_of_device: float | None = None
     mig_profile: str | None = None
