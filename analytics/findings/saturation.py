@@ -21,7 +21,7 @@ from analytics.findings.window import (
 from analytics.findings.words import FREED_BY, gpu_name, holder_name, measured_by, measured_of
 from analytics.model import BIN_MS, Bins, Claim, Evidence, Finding, FindingKind, GpuPast, Onset, Unknown
 from analytics.thresholds import IDLE_RATIO, LOW_RATIO, STILL_RATIO, Thresholds, at_least, at_most
-from analytics.vocabulary.findings import MEMORY_FULL
+from analytics.vocabulary.findings import KERNELS_RAN, MEMORY_FULL, MEMORY_READ
 from collector.model import Basis, JobKind
 
 MS_PER_S = 1000
@@ -209,6 +209,8 @@ def _low_finding(
     unused = sum(1.0 - _of_share(window.utilization[place] or 0.0, claim) for place in active)
     # Nobody tells a process's GPU utilization, only its part of the work.
     shown = None if others else mean(known([window.gpu_utilization[place] for place in newest_work]))
+    # What reads and writes the memory is told of the whole GPU alone.
+    read = None if others else mean(known([window.memory_controller[place] for place in newest_work]))
     looks_busy = (
         past.rung is Basis.SM_ACTIVE
         and shown is not None
@@ -231,7 +233,8 @@ def _low_finding(
                 name="unused_gpu_hours",
                 value=unused * BIN_MS / HOUR_MS * past.share_of_device * claim.share,
             ),
-            Evidence(name="gpu_utilization_active_mean_ratio", value=shown),
+            Evidence(name=KERNELS_RAN, value=shown),
+            Evidence(name=MEMORY_READ, value=read),
             Evidence(name="looks_busy", value=looks_busy),
             Evidence(name="run_minutes", value=(window.end_ms - claim.from_ms) // 60_000),
             Evidence(name="share", value=claim.share),

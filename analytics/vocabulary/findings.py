@@ -7,8 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from analytics import text
+from analytics.thresholds import at_least
 from collector.model import GpuState, JobKind
 
 
@@ -98,6 +100,31 @@ NO_ROOM = (
     "fit, only where its framework keeps more memory than it needs"
 )
 
+KERNELS_RAN = "gpu_utilization_active_mean_ratio"
+"""Evidence of low saturation: for how much of its work a kernel ran; ``None``: not known, or of several."""
+ALWAYS_RATIO = 0.9
+"""A kernel that runs for so much of the time waits for no data: its loader has the next batch ready. What a
+GPU utilization is doubted above (``suspect``), so one number means "nearly always" in both."""
+MEMORY_READ = "memory_read_active_mean_ratio"
+"""Evidence of low saturation: for how much of its work memory was read or written, or its bandwidth used."""
+BANDWIDTH_RATIO = 0.5
+"""NVIDIA (DCGM, profiling metrics): about 0.8 of the cycles is the most that is reached, so half of the
+cycles is over three fifths of the bandwidth that there is, and a smaller size of half has too little."""
+FEW_SMS = (
+    "its kernels run nearly all the time and fill few SMs, so more workers that load data change nothing: "
+    "larger batches where its memory has room, larger kernels, or the smaller size that `fallow explain JOB` "
+    "names, where it knows one"
+)
+MEMORY_BOUND = (
+    "its memory's bandwidth is its limit: larger batches, where its memory has room, compute more with each "
+    "read; more workers that load data, or a smaller size, which has less bandwidth, do not help"
+)
+FULL_AND_BUSY = (
+    "its memory is nearly full, so a smaller size holds it, and larger batches fit, only where its framework "
+    "keeps more memory than it needs; more workers that load data change nothing, as its kernels run nearly "
+    "all the time"
+)
+
 
 GIVE_IDLE = "give back its idle GPUs alone, not the job"
 SCALE_NONE, END_NONE = "scale none of it to zero", "end none of it"
@@ -140,8 +167,8 @@ class KindWords:
             return LOOK_BEFORE_LESS
         if isinstance(told, Mapping) and told.get(IDLE_MEMORY) is not None:
             return ROOM_BEFORE_LESS
-        if isinstance(told, Mapping) and (told.get(MEMORY_FULL) or 0.0) > FULL_RATIO:
-            return NO_ROOM
+        if isinstance(told, Mapping) and (unfilled := _unfilled(told)) is not None:
+            return unfilled
         if isinstance(told, Mapping) and told.get(FITS_SHARE) is False:
             unshared = self.unshared.get(job_kind or "", self.unshared.get(""))
             if unshared is not None:
@@ -160,6 +187,16 @@ class KindWords:
         is_server = job_kind not in {JobKind.BATCH, JobKind.INTERACTIVE}
         leave = self.until_known if is_server or self.until_known != SCALE_NONE else END_NONE
         return f"{first}; until then {leave}, or keep it with `fallow keep JOB`"
+
+
+def _unfilled(told: Mapping[str, Any]) -> str | None:
+    """What helps a job that fills little of its GPU, by what its work is limited by; ``None``: not known."""
+    full, kernels, read = (told.get(name) or 0.0 for name in (MEMORY_FULL, KERNELS_RAN, MEMORY_READ))
+    if at_least(read, BANDWIDTH_RATIO):
+        return MEMORY_BOUND
+    if at_least(kernels, ALWAYS_RATIO):
+        return FULL_AND_BUSY if full > FULL_RATIO else FEW_SMS
+    return NO_ROOM if full > FULL_RATIO else None
 
 
 KINDS: Mapping[FindingKind, KindWords] = {

@@ -90,7 +90,7 @@ KINDS: Mapping[AlertKind, _Words] = {
     AlertKind.LOW_SATURATION: _Words(
         finding=FindingKind.LOW_SATURATION,
         title="fills little of its GPUs while it works",
-        next="Fallow does nothing to it. Larger batches, more workers that load data, or a smaller GPU help.",
+        next="Fallow does nothing to it.",
         calm="it fills more of its GPUs now",
     ),
     AlertKind.RESERVED_BY_DESIGN: _Words(
@@ -187,6 +187,9 @@ def _next(words: _Words, finding: Finding, job: JobId) -> str:
         ).replace("JOB", shlex.quote(job))
     elif evidence.get(WORKED_BEFORE):
         look = LOOK_BEFORE_LESS
+    elif finding.kind is FindingKind.LOW_SATURATION:  # what helps is what its work is limited by
+        helps = about.remedy_for(finding.holder.kind if finding.holder else None, evidence)
+        return f"{words.next} {_capital(helps.replace('JOB', shlex.quote(job)))}."
     else:
         return words.next
     return f"Fallow takes no GPU from it. {_capital(look)}."

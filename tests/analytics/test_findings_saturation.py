@@ -325,3 +325,38 @@ def test_memory_of_a_shared_gpu_is_nobodys_in_particular() -> None:
     )
     idle = judge(past(claim(), claim(), bins=bins(memory_bytes=76 * GIB)), NOON_MS, T, TICK_MS).findings
     assert idle and all("while all who hold it keep 76 GiB" in finding.sentence for finding in idle)
+
+
+# By hand, of 30 h of generating tokens one at a time: 20% of the SMs, a kernel always, memory read for 80% of
+# the cycles, which is all that can be reached. Nothing waits for data.
+@pytest.mark.parametrize(
+    ("kernels", "read", "taken", "waits"),
+    [
+        (1.0, 0.8, 20 * GIB, False),
+        (0.2, 0.5, 20 * GIB, False),
+        (1.0, 0.8, 78 * GIB, False),
+        (0.9, 0.02, 20 * GIB, False),
+        (1.0, None, 78 * GIB, False),
+        (0.89, 0.49, 20 * GIB, True),
+        (0.3, None, 78 * GIB, True),
+        (None, None, 20 * GIB, True),
+    ],
+)
+def test_who_does_not_wait_for_data_is_not_told_to_load_more(
+    kernels: float | None, read: float | None, taken: int, waits: bool
+) -> None:
+    work = bins(
+        utilization=0.2, busiest=0.2, gpu_utilization=kernels, memory_controller=read, memory_bytes=taken
+    )
+    found = next(f for f in judged(past(claim(), bins=work)).findings if f.kind is FindingKind.LOW_SATURATION)
+    remedy = KINDS[FindingKind.LOW_SATURATION].remedy_for("batch", evidence(found))
+    assert remedy.startswith("more workers that load data") == waits
+    assert (read is not None and read >= 0.5) == ("a smaller size, which has less bandwidth" in remedy)
+    assert waits or "or the smaller size" not in remedy or (read or 0.0) < 0.5
+
+
+def test_whose_reading_of_memory_a_shared_gpu_shows_is_not_told() -> None:
+    both = bins(utilization=0.2, memory_controller=0.8)
+    gpu = past(claim(share=0.5, bins=both), claim(share=0.5, bins=both), bins=both)
+    for found in judged(gpu).findings:
+        assert evidence(found).get("memory_read_active_mean_ratio") is None

@@ -99,6 +99,19 @@ def test_a_job_of_which_a_part_is_not_known_is_not_told_that_its_end_helps() -> 
     )
 
 
+def test_what_helps_a_job_that_fills_little_is_what_its_work_is_limited_by() -> None:
+    config = replace(CONFIG, kinds=(AlertKind.LOW_SATURATION.value,))
+    told = {}
+    for read in (0.1, 0.8):
+        found = finding(
+            FindingKind.LOW_SATURATION, evidence=(Evidence(name="memory_read_active_mean_ratio", value=read),)
+        )
+        (case,) = sight(facts(state(WORKING, on=FOUR), found), config, ()).holds.values()
+        told[read] = case.next
+    assert told[0.1].startswith("Fallow does nothing to it. More workers that load data,")
+    assert told[0.8].startswith("Fallow does nothing to it. Its memory's bandwidth is its limit:")
+
+
 def test_use_that_could_be_better_is_told_only_where_the_kind_is_named() -> None:
     for kind in ASKED_KINDS:
         world = facts(state(WORKING, on=FOUR), finding(FindingKind(kind)))
