@@ -343,7 +343,8 @@ class ExternalJobOrders:
         result = self._own(caller, job)
         if result.phase is not Phase.PAUSED:
             raise WrongState(f"{job} is not paused")
-        if "resume" in result.cannot:
+        # A manager is asked when the step is done; what was known of it may be from when it was away.
+        if "resume" in result.cannot and result.manager is None:
             raise WrongState(f"{job} stays paused: {result.cannot['resume']}")
         step = left_to(result.manager, Resume(job=job, gpus=result.paused_on, reason=because))
         self._taking.must_act(f"{job} stays paused")

@@ -10,6 +10,7 @@ from advisor.actions import Pause, Requeue, Resume
 from advisor.decide import decide
 from advisor.jobs.external_jobs import Holder
 from advisor.jobs.manager_acts import Asked, ManagedRun, ManagerActStore
+from advisor.journal.journal import StoreJournal
 from advisor.outcomes import Stale
 from advisor.planner.consent import Kind, Origin, OwnerReply, holding, with_consent
 from advisor.planner.guard import approve
@@ -23,12 +24,18 @@ from collector.model import GpuUuid, JobId, NodeName
 from collector.snapshot import Snapshot
 from collector.store.database import Store
 from service.config.model import ActingConfig, CollectConfig, Config, ConsentConfig
+from service.control.errors import WrongState
+from service.control.executor import Applying
+from service.control.external_jobs import ExternalJobOrders
+from service.control.free_gpus import FreeGpus
+from service.control.interface import Caller, Role
 from service.control.managed_jobs import ManagedJobs, ManagedJobsDependencies
 from tests.collector.managers.slurm_world import Job as SlurmJob
 from tests.collector.managers.slurm_world import Node, World
 from tests.stores import open_store
 
 ID, UUID = JobId("slurm:812"), GpuUuid("g0")
+ANN = Caller(name="ann", uid=1, role=Role.USER)
 CONFIG = Config(acting=ActingConfig(manager_rest_s=0))
 RUN = ManagedRun(
     cluster="lab", number="812", user="ann", name="train", submitted_ms=1_795_660_771_000, restarts=0
@@ -44,6 +51,11 @@ class Rig:
             self.world.nodes = [Node(used="")]
         self.book = ManagerActStore(store, SystemClock())
         self.looked: Look | None = None
+        self.starts(config)
+        self.look()
+
+    def starts(self, config: Config) -> None:
+        """A service that knows what the store and the newest look know."""
         self.managed = ManagedJobs(
             ManagedJobsDependencies(
                 book=self.book,
@@ -56,7 +68,6 @@ class Rig:
                 run=self.world.run,
             )
         )
-        self.look()
 
     def look(self) -> ManagedJob:
         look = SlurmManager(run=self.world.run).look(SystemClock().now_ms())
@@ -189,3 +200,34 @@ def test_where_slurm_is_not_asked_nothing_is_done(tmp_path: Path) -> None:
         assert "collect.slurm" in rig.state().jobs[ID].cannot["pause"]
         rig.managed.engine.give(Pause(job=ID), 1)
         assert not any("requeuehold" in call for call in rig.world.calls)
+
+
+def test_a_release_right_after_slurms_return_is_asked_of_slurm_itself(tmp_path: Path) -> None:
+    after = replace(RUN, restarts=1, submitted_ms=RUN.submitted_ms + 5_000)
+    waits = SlurmJob(id=812, state="PENDING", restarts=1, submitted_s=after.submitted_ms // 1000, held=True)
+    with open_store(tmp_path / "fallow.duckdb") as store:
+        rig = Rig(store, waits)
+        holder = Holder(user="ann", name="train")
+        asked = Asked(job=ID, verb="pause", run=RUN, target="812", holder=holder, gpus=(UUID,), began_ms=1)
+        rig.book.begin(asked, 1)
+        rig.book.seen(1, after)
+        rig.book.settle(1, "done")
+        rig.starts(CONFIG)
+        engine = rig.managed.engine
+        rig.world.failing["scontrol"] = "slurm_load_ctl_conf error: Unable to contact slurm controller"
+        engine.look_again()
+        assert "does not answer" in rig.state().jobs[ID].cannot["resume"]
+        journal = StoreJournal(store, SystemClock())
+        applying = Applying(engine, journal, SystemClock())
+        orders = ExternalJobOrders(rig.state, applying, FreeGpus(rig.state, Limits(), lambda: None))
+        applying.start()
+        try:
+            with pytest.raises(WrongState, match="did not answer, and nothing was done"):
+                orders.resume(ANN, ID, "while it is away")
+            del rig.world.failing["scontrol"]  # it is back, and nobody has looked again yet
+            assert "does not answer" in rig.state().jobs[ID].cannot["resume"]
+            orders.resume(ANN, ID, "at once")
+            assert ("scontrol", "release", "812") in rig.world.calls
+        finally:
+            engine.interrupt()
+            applying.stop()
