@@ -183,7 +183,7 @@ class Store:
         """Store a stretch of the past; the number of samples that were not there. Safe to repeat."""
         with self._writing("writing history"):
             added = history_rows.write_history(self._connection, self._live, history)
-            if history.removed_ms:
+            if added or history.removed_ms:
                 self._standings.standings = {}
             if history.intruded:
                 self._doubts = read_doubts(self._connection, self._live.ticked_ms)

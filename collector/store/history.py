@@ -27,6 +27,7 @@ from collector.store.origin import claim
 from collector.store.rollups import BIN_MS, Stretch, close_finished, redo, start_marks
 from collector.store.runs import named_intervals, run_at
 from collector.store.silences import silences
+from collector.store.standing import BOARD_GONE_MS, NODE_GONE_MS
 from collector.store.statements import statement
 from collector.store.ticks import Live, note_newest, note_outcomes, write_processes
 
@@ -179,6 +180,8 @@ def _add_samples(
         before = Stretch(from_ms=min(from_ms for _, from_ms, _ in silent), to_ms=first_ms, gpu_ids=back)
         redo(connection, before, live.marks, live.reach)
     live.marks = close_finished(connection, live.marks, at_ms=last_ms, reach=live.reach)
+    left_out = {"source": history.source, "node_ms": NODE_GONE_MS, "board_ms": BOARD_GONE_MS}
+    connection.execute(statement("end_unlisted_past"), left_out)
     return int(counted[0]) if counted else 0
 
 

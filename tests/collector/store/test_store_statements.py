@@ -55,6 +55,7 @@ PARAMETERS = {
     "end_believed": "",
     "end_cut": "former to_ms uuid",
     "end_installed": "at_last_sample to_ms uuid",
+    "end_unlisted_past": "board_ms node_ms source",
     "end_removed": "to_ms uuid",
     "note_idle_power": "power_mw uuid",
     "expire_alerts": "before_ms",
