@@ -105,7 +105,10 @@ def _named(named: str) -> nn.Module:
     finally:
         sys.path.pop(0)
     if not isinstance(target, nn.Module) and callable(target):
-        target = target()
+        try:
+            target = target()
+        except TypeError as error:
+            raise BadTable(f"{named} is called without arguments, and cannot be: {error}") from error
     if not isinstance(target, nn.Module):
         raise BadTable(f"{named} is of {type(target)}, not a torch.nn.Module nor a function that returns one")
     return target

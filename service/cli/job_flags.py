@@ -51,15 +51,7 @@ def _run(add: AddVerb) -> None:
         action=argparse.BooleanOptionalAction,
         help="it may be paused for others (default: if it says how it saves itself)",
     )
-    verb.add_argument(
-        "--layers",
-        type=Path,
-        metavar="FILE",
-        help="its layers' times (`fallow burst profile`), from which its speed on N GPUs is predicted",
-    )
-    verb.add_argument(
-        "--network", default="pcie", metavar="NAME|GB/s", help="between its GPUs, for --layers (default pcie)"
-    )
+    _speeds(verb)
     verb.add_argument("--elastic", action="store_true", help="it uses fallow, and is resized while it runs")
     verb.add_argument("--checkpoint-signal", metavar="SIGNAL", help="it saves itself when it gets this: USR1")
     verb.add_argument("--grace", default="60s", metavar="TIME", help="how long saving may take (default 60s)")
@@ -89,6 +81,24 @@ def _run(add: AddVerb) -> None:
         "nobody in this one's",
     )
     verb.add_argument("--detach", action="store_true", help="leave it to itself, output to a log")
+
+
+def _speeds(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--layers",
+        type=Path,
+        metavar="FILE",
+        help="its layers' times (`fallow burst profile`), from which its speed on N GPUs is predicted",
+    )
+    verb.add_argument(
+        "--network", default="pcie", metavar="NAME|GB/s", help="between its GPUs, for --layers (default pcie)"
+    )
+    verb.add_argument(
+        "--max-micro-batch",
+        type=int,
+        metavar="N",
+        help="samples of a micro-batch at most, as its trainer has them, for --layers (default: no bound)",
+    )
 
 
 def _placing(verb: argparse.ArgumentParser) -> None:

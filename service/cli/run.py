@@ -131,11 +131,14 @@ def _with_speeds(order: Order, flags: argparse.Namespace) -> Order:
         raise BadOrder(
             "--layers predicts the speeds between which an elastic training is resized: add --elastic"
         )
+    if flags.max_micro_batch is not None and flags.max_micro_batch < 1:
+        raise BadOrder("--max-micro-batch is a number of samples: 1 or more")
     try:
         table = read_table(read_text(flags.layers))
     except BadTable as error:
         raise BadOrder(f"--layers {flags.layers}: {error}") from error
-    speeds = predicted_step_s(table, 1, submission.max_gpus, network_of(flags.network, None))
+    network = network_of(flags.network, None)
+    speeds = predicted_step_s(table, 1, submission.max_gpus, network, flags.max_micro_batch)
     return replace(order, submission=replace(submission, step_s_predicted=speeds))
 
 

@@ -41,6 +41,26 @@ def test_a_prediction_is_the_planners_time_for_one_number_of_gpus() -> None:
     assert speeds[2] > speeds[1], "the head's gradients travel longer than two GPUs save"
 
 
+def test_micro_batches_are_gone_through_one_after_the_other_as_the_trainer_splits_them() -> None:
+    """By the table: a batch of 4 takes 260 us in each of two layers, of 8 480 us, of 16 900 us."""
+    network = replace(NETWORKS["pcie"], bandwidth=1e12, latency_us=0.0)
+    assert predicted_step_s(TABLE, 1, 1, network)[1] == pytest.approx(2 * 900e-6)
+    by_fours = predicted_step_s(TABLE, 1, 8, network, 4)
+    assert by_fours[1] == pytest.approx(4 * 2 * 260e-6)
+    assert by_fours[2] == pytest.approx(2 * 2 * 260e-6)
+    assert by_fours[4] == pytest.approx(2 * 260e-6)
+    # Three GPUs have at most 6 samples each, two micro-batches of 3; six have 3: fewer than were measured.
+    assert sorted(by_fours) == [1, 2, 4, 5]
+
+
+def test_gradients_travel_once_a_step_during_the_last_micro_batch() -> None:
+    network = NETWORKS["pcie"]
+    whole, split = (predicted_step_s(TABLE, 2, 2, network, most)[2] for most in (8, 4))
+    setting = Setting(gpus=2, batch=8, network=network)
+    last = evaluate(TABLE, uniform(TABLE, 2), setting).time_us / 1e6
+    assert split == pytest.approx(last + 2 * 260e-6) and whole == predicted_step_s(TABLE, 2, 2, network)[2]
+
+
 @given(measured=sizes, predicted=sizes)
 def test_a_measurement_always_wins_and_corrects_the_others(
     measured: dict[int, float], predicted: dict[int, float]
