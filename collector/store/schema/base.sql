@@ -1194,8 +1194,7 @@ WITH held_now AS (
     FROM breaks AS b
     JOIN (
         SELECT gpu_id, ts AS since_ts, ts + INTERVAL 1 MINUTE AS until_ts FROM rollup_1m
-        WHERE gpu_id IN (SELECT gpu_id FROM breaks) AND ts > (SELECT min(ended_ts) FROM breaks)
-            AND ts < (SELECT max(from_ts) FROM breaks) AND free_ms + allocated_empty_ms + held_idle_ms
+        WHERE gpu_id IN (SELECT gpu_id FROM breaks) AND free_ms + allocated_empty_ms + held_idle_ms
             + low_saturation_ms + moderate_ms + good_ms + suspect_ms + withheld_ms > 0
         UNION ALL
         SELECT gpu_id, from_ts, coalesce(to_ts, at_ts) FROM allocations WHERE gpu_id IN (SELECT gpu_id FROM breaks)
@@ -1648,4 +1647,5 @@ INSERT INTO schema_migrations (number, name) VALUES
     (105, 'power_beside_high_idle_power'),
     (106, 'past_judged_in_part'),
     (107, 'hook_acts'),
-    (108, 'breaks_of_a_day');
+    (108, 'breaks_of_a_day'),
+    (109, 'no_break_no_minutes');
