@@ -165,6 +165,8 @@ SELECT n, format('slurm:{}', n), format('user{:03d}', n % 150), format('project{
     CAST($until AS TIMESTAMP), CAST($until AS TIMESTAMP)
 FROM range(1, 5001) AS t(n);
 INSERT INTO prices VALUES ('*', 2.0, 'EUR');
+SELECT max(nextval('gpu_ids')) FROM range($gpus);
+SELECT max(nextval('holder_ids')) FROM range(5000);
 INSERT INTO findings (kind, gpu_id, holder_id, opened_at, last_seen_at, closed_at, window_from, window_to,
     coverage, rung, wasted_gpu_hours, sentence, evidence)
 SELECT 'held-idle', 1 + n % $gpus, 1 + n % 5000, seen, seen,
