@@ -172,11 +172,12 @@ def make_cluster(config: "Config") -> "SimulatedCluster":
 
 
 def _recording(path: PurePath) -> "Recording":
+    from collector.clock import SystemClock
     from collector.sources.replay.errors import RecordingError
     from collector.sources.replay.read import open_recording
 
     try:
-        return open_recording(Path(path))
+        return open_recording(Path(path), now_ms=SystemClock().now_ms())
     except RecordingError as error:
         raise SourceRefused(str(error)) from error
 

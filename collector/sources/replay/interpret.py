@@ -23,7 +23,10 @@ from collector.sources.replay.xid_events import xid_events
 USUAL_WIDTH_MS = 60_000
 """The width of rows when neither the mapping nor a second row says."""
 _EARLIEST_MS, _LATEST_MS = 946_684_800_000, 4_102_444_800_000  # 2000 and 2100
-_SLACK = 0.005  # exporters round: 100.3% is 1, 140% is nonsense
+_AHEAD_MS, _SLACK = (
+    86_400_000,
+    0.005,
+)  # a time without a zone may be 14 hours ahead of UTC; exporters round: 100.3% is 1, 140% is nonsense
 _LEAST = {"temperature_c": -100.0, "width_ms": 1.0}
 _PREFIX = {ClaimSource.KUBERNETES: "pod:", ClaimSource.SLURM: "slurm:"}
 
@@ -33,13 +36,13 @@ Places = npt.NDArray[np.int64]
 _T = TypeVar("_T")
 
 
-def interpret(raw: Raw, mapping: ColumnMapping, path: str) -> Recording:
-    """The recording in ``raw``. Raises BadMapping and RecordingUseless."""
+def interpret(raw: Raw, mapping: ColumnMapping, path: str, now_ms: int | None = None) -> Recording:
+    """The recording in ``raw``, without rows of after ``now_ms``. Raises BadMapping and RecordingUseless."""
     require_columns(mapping, raw.table.column_names, path)
     rows = _Rows(raw, mapping)
     rows.refuse_unplaced()
     _plausible(rows, mapping, path)
-    rows.refuse_far()
+    rows.refuse_far(now_ms)
     rows.refuse_set_back()
     measured = {m.field: rows.measure(m) for m in mapping.measures}
     rows.join_instants()
@@ -114,10 +117,12 @@ class _Rows:
         missing = pc.is_null(self.uuids).to_numpy(zero_copy_only=False)
         self.refuse(missing, self.mapping.gpu, "names no GPU", placed=False)
 
-    def refuse_far(self) -> None:
-        """A time that was never set would stretch the recording over decades."""
+    def refuse_far(self, now_ms: int | None) -> None:
+        """A time that was never set, or is yet to come, would stretch the recording over years."""
         far = (self.at_ms < _EARLIEST_MS) | (self.at_ms > _LATEST_MS)
         self.refuse(far, self.mapping.time, "lies outside the years 2000 to 2100", placed=False)
+        ahead = self.at_ms > (now_ms or _LATEST_MS) + _AHEAD_MS
+        self.refuse(ahead, self.mapping.time, "is yet to come: a clock leapt", placed=False)
 
     def refuse_set_back(self) -> None:
         """Of two stretches of a log that have one time, as after its clock was set back, the first counts."""

@@ -28,9 +28,10 @@ _ENDINGS = re.compile(r"(\.(csv|parquet|gz|bz2|zst|lz4|br))+$")
 """What a file's name says of its format. What stands before it may have dots: ``node1.example.org.csv``."""
 
 
-def open_recording(path: Path, mapping: ColumnMapping | None = None) -> Recording:
+def open_recording(path: Path, mapping: ColumnMapping | None = None, now_ms: int | None = None) -> Recording:
     """The recording at ``path``; blocks while it is read whole into memory.
 
+    Rows that are later than ``now_ms`` by over a day are skipped: a clock leapt.
     ``path`` is the table of samples, or the folder of an export, in which it is ``samples.parquet`` or
     ``samples.csv``. What was skipped is in ``refused``, in the first of the ``gaps``, and in the log.
     Raises RecordingUnreadable, BadMapping, RecordingUseless, each with what to do next.
@@ -41,7 +42,7 @@ def open_recording(path: Path, mapping: ColumnMapping | None = None) -> Recordin
     if not path.is_file():
         raise RecordingUnreadable(f"replaying {path}: there is no such file")
     try:
-        recording = _understood(path, mapping)
+        recording = _understood(path, mapping, now_ms)
     except pa.ArrowException as error:
         raise RecordingUnreadable(
             f"replaying {path}: a column holds neither text nor numbers: {error}. Write plain columns, or "
@@ -64,13 +65,13 @@ def open_replay(
     return ReplaySource(shifted(recording, starts_ms - recording.from_ms), name)
 
 
-def _understood(path: Path, mapping: ColumnMapping | None) -> Recording:
+def _understood(path: Path, mapping: ColumnMapping | None, now_ms: int | None) -> Recording:
     raw = read_raw(path)
     log_of_smi = smi_mapping(raw.table, node_name=_ENDINGS.sub("", path.name))
     chosen = mapping or _mapping_beside(path, log_of_smi)
     own = _own_mapping(tuple(raw.table.column_names)) if chosen is None else None
     if own is not None:
-        recording = with_neighbours(interpret(raw, own, str(path)), path)
+        recording = with_neighbours(interpret(raw, own, str(path), now_ms), path)
         return replace(recording, simulated=SIMULATED_COLUMN in raw.table.column_names)
     chosen = chosen or log_of_smi
     if chosen is None:
@@ -79,7 +80,7 @@ def _understood(path: Path, mapping: ColumnMapping | None) -> Recording:
             f"export or an nvidia-smi log, and there is no mapping at {_stem(path)}.toml. Write one: "
             "docs/replay.md shows how."
         )
-    return interpret(raw, chosen, str(path))
+    return interpret(raw, chosen, str(path), now_ms)
 
 
 def _mapping_beside(path: Path, known: ColumnMapping | None) -> ColumnMapping | None:

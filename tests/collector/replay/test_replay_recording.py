@@ -102,6 +102,20 @@ def test_one_row_of_another_age_does_not_stretch_the_recording(tmp_path: Path) -
     assert not [gap for gap in recording.gaps if gap.uuid is not None]
 
 
+def test_a_row_that_is_yet_to_come_is_skipped_for_a_clock_leapt(tmp_path: Path) -> None:
+    """Ten years ahead, in the middle of a log. A day ahead a time without a zone may be."""
+    decade, day = 10 * 365 * 86_400, 86_400
+    path = tmp_path / "log.csv"
+    at = [0, 60, decade, decade + 60, 120, 180, 180 + day]
+    path.write_text(HEAD + "".join(f"{each},a,10,1024,7\n" for each in at))
+    recording = open_recording(path, mapping(), now_ms=ORIGIN_MS + 180_000)
+    assert recording.samples["at_ms"].to_pylist() == [
+        ORIGIN_MS + each * 1000 for each in (0, 60, 120, 180, 180 + day)
+    ]
+    assert [fault.line for fault in recording.refused.first] == [4, 5]
+    assert "is yet to come: a clock leapt" in str(recording.refused)
+
+
 def test_a_row_that_covers_no_time_is_refused(tmp_path: Path) -> None:
     sample = {"power_mw": {"column": "mem"}, "width_ms": {"column": "util"}}
     recording = recorded(tmp_path, "0,a,0,9,7\n60,a,60000,9,7\n", sample=sample)
