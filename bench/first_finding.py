@@ -58,7 +58,9 @@ def written(gpus: int, times: Sequence[int], folder: Path) -> Path:
     text, blocks = folder / "history.txt", folder / "data"
     with text.open("w") as file:
         file.writelines(lines(gpus, times))
-    command = [program("promtool", "prometheus"), "tsdb", "create-blocks-from", "openmetrics"]
+    tool = program("promtool", "prometheus")
+    # With blocks of two hours, its default, it would read the whole text for each of them.
+    command = [tool, "tsdb", "create-blocks-from", "--max-block-duration=744h", "openmetrics"]
     subprocess.run([*command, str(text), str(blocks)], check=True, capture_output=True)
     text.unlink()
     return blocks

@@ -111,6 +111,17 @@ def test_who_is_spared_stays(tmp_path: Path, change: str) -> None:
         assert not (tmp_path / "calls").exists() and (stage.pods / "nb-ann").exists()
 
 
+def test_a_dry_run_prints_the_call_and_runs_nothing(tmp_path: Path) -> None:
+    site = replace(config(tmp_path), modes=ModesConfig(reclaim="ask", schedule="advise"))
+    with hook_stage(tmp_path, site) as stage:
+        job = ready(stage)
+        stage.cycle()
+        tried = stage.desk.try_plan(OPERATOR)
+        call = f"hook notebooks runs {tmp_path}/hold jupyter nb-ann, for 30 s at most"
+        assert call in str(tried), tried
+        assert not (tmp_path / "calls").exists() and stage.actions(job) == []
+
+
 def test_a_hook_that_lies_is_not_believed(tmp_path: Path) -> None:
     with hook_stage(tmp_path, config(tmp_path, pause=("/bin/true",))) as stage:
         job = ready(stage)
