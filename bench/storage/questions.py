@@ -180,9 +180,10 @@ SELECT gpu_id, 1 + hash(gpu_id // 4, block) % 5000, 1.0, from_ts,
     CASE WHEN from_ts + INTERVAL 12 HOUR < CAST($until AS TIMESTAMP) THEN from_ts + INTERVAL 12 HOUR END,
     'slurm'
 FROM (
-    SELECT gpu_id, block,
-        CAST($until AS TIMESTAMP) - to_days(CAST($days AS INTEGER)) + to_hours(12 * block) AS from_ts
-    FROM range(1, $gpus + 1) AS t(gpu_id), range(2 * $days) AS b(block)
+    SELECT gpu_id, epoch(from_ts)::BIGINT // 43200 AS block, from_ts  -- as the minutes count them
+    FROM range(1, $gpus + 1) AS t(gpu_id), (
+        SELECT CAST($until AS TIMESTAMP) - to_days(CAST($days AS INTEGER)) + to_hours(12 * n) AS from_ts
+        FROM range(2 * $days) AS b(n))
 )
 WHERE hash(gpu_id // 4, block) % 10 < 8
 """
