@@ -75,6 +75,8 @@ def account(tmp_path: Path) -> Iterator[Account]:
     missing = [each for each in ("docker", "kind", "kubectl") if shutil.which(each) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed: nobody has seen Kubernetes' API server answer")
+    if subprocess.run(("docker", "info"), capture_output=True, check=False).returncode != 0:
+        pytest.skip("no Docker daemon answers: nobody has seen Kubernetes' API server answer")
     kubectl = partial(ask, "kubectl", CONTEXT)
     ask("kind", "create", "cluster", f"--name={NAME}", "--wait=180s")
     try:
