@@ -32,15 +32,19 @@ GARBAGE: tuple[tuple[str, str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize(("name", "column", "value"), GARBAGE)
-def test_a_value_that_no_column_holds_is_not_measured_and_costs_no_tick(
-    tmp_path: Path, name: str, column: str, value: Any
-) -> None:
+def test_a_value_that_no_column_holds_is_not_measured_and_costs_no_tick(tmp_path: Path) -> None:
+    """Each on a GPU of its own, and one GPU whose values are all possible."""
+    said = [sample(number, T0, **{name: value}) for number, (name, _, value) in enumerate(GARBAGE)]
+    columns = sorted({column for _, column, _ in GARBAGE})
     with open_store(at_path(tmp_path)) as store:
-        store.write_tick(tick(T0, [sample(0, T0, **{name: value}), sample(1, T0)]))
-        found = ask(store, f"SELECT gpu_id, {column} IS NULL FROM samples ORDER BY 1")
-    assert found[0] == (1, True)
-    assert found[1][0] == 2
+        store.write_tick(tick(T0, [*said, sample(len(said), T0)]))
+        rows = ask(store, f"SELECT uuid, {', '.join(columns)} FROM samples JOIN gpus USING (gpu_id)")
+    found = {name: dict(zip(columns, values, strict=True)) for name, *values in rows}
+    assert set(found) == {uuid(number) for number in range(len(said) + 1)}
+    unmeasured = {column for column, value in found[uuid(len(said))].items() if value is None}
+    for number, (_, column, value) in enumerate(GARBAGE):
+        missing = {each for each, kept in found[uuid(number)].items() if kept is None}
+        assert missing == unmeasured | {column}, (column, value)
 
 
 def test_a_gpu_with_an_impossible_description_is_written_down_without_it(tmp_path: Path) -> None:
