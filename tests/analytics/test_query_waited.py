@@ -4,14 +4,14 @@ From 13:00 to 14:00 a0 is ana's slurm:1, held and idle; a1 is free; b0 is bo's s
 but for 13:30 to 13:45, in which nobody measured it. Node a is in main and short, node b in long.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analytics.query import run
+from collector.store.database import Store
 from tests.analytics.test_query_manager_keys import plain, put
 from tests.analytics.world import NOON, ONE, TWO, WINDOW, fill
 
@@ -49,16 +49,25 @@ def wait(
     }
 
 
-def asked(path: Path, name: str, waits: list[dict[str, Any]], **params: object) -> list[dict[str, Any]]:
-    with fill(path) as store:
-        with store.writing("waits") as connection:
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """The world with its nodes and a look at them."""
+    with fill(tmp_path_factory.mktemp("waited")) as opened:
+        with opened.writing("nodes") as connection:
             for node in NODES:
                 put(connection, "manager_nodes", {"manager": "slurm", "cluster": "lab", "reason": "", **node})
             put(connection, "manager_looks", _look(LAST))
-            for row in waits:
-                put(connection, "manager_waits", row)
-        with store.reader() as reader:
-            return run(reader, name, {**WINDOW, **params}).to_pylist()
+        yield opened
+
+
+def asked(store: Store, name: str, waits: list[dict[str, Any]], **params: object) -> list[dict[str, Any]]:
+    """A query's rows where these wait, and nobody of whom other tests asked."""
+    with store.writing("waits") as connection:
+        connection.execute("DELETE FROM manager_waits")
+        for row in waits:
+            put(connection, "manager_waits", row)
+    with store.reader() as reader:
+        return run(reader, name, {**WINDOW, **params}).to_pylist()
 
 
 def _look(at: datetime) -> Mapping[str, object]:
@@ -110,27 +119,27 @@ def told(row: Mapping[str, Any]) -> tuple[float, ...]:
     ],
 )
 def test_waits_stand_beside_what_others_held_idle(
-    tmp_path: Path, waits: list[dict[str, Any]], expected: Mapping[str, tuple[float, ...]]
+    store: Store, waits: list[dict[str, Any]], expected: Mapping[str, tuple[float, ...]]
 ) -> None:
-    rows = asked(tmp_path, "waited", waits)
+    rows = asked(store, "waited", waits)
     assert {row["key"]: told(row) for row in rows} == {
         key: pytest.approx(each) for key, each in expected.items()
     }
 
 
 @pytest.mark.parametrize(("days", "minutes"), [(2, 30), (10, 60)], ids=["in ten minutes", "in hours"])
-def test_a_longer_window_is_gone_through_in_longer_steps(tmp_path: Path, days: int, minutes: int) -> None:
+def test_a_longer_window_is_gone_through_in_longer_steps(store: Store, days: int, minutes: int) -> None:
     waits = [wait("9", "cy", "main", 4, (0, minutes))]
     since = {"from_ts": TWO - timedelta(days=days)}
-    (row,) = asked(tmp_path, "waited", waits, **since)
+    (row,) = asked(store, "waited", waits, **since)
     hours = minutes / 60
     assert told(row) == pytest.approx((4 * hours, hours, 0, hours))
 
 
-def test_parts_of_a_minute_count_as_parts(tmp_path: Path) -> None:
+def test_parts_of_a_minute_count_as_parts(store: Store) -> None:
     row = wait("9", "cy", "main", 1, (0, 0))
     row |= {"from_ts": row["from_ts"] + timedelta(seconds=90), "to_ts": row["to_ts"] + timedelta(seconds=200)}
-    (found,) = asked(tmp_path, "waited", [row])
+    (found,) = asked(store, "waited", [row])
     assert found["waited_gpu_hours"] == pytest.approx(110 / 3600)
     assert found["beside_idle_gpu_hours"] == pytest.approx(110 / 3600)
 
@@ -146,15 +155,15 @@ def test_parts_of_a_minute_count_as_parts(tmp_path: Path) -> None:
         ("all", {"all": 3.0}),
     ],
 )
-def test_waits_are_summed_by_slurms_keys(tmp_path: Path, by: str, expected: Mapping[str, float]) -> None:
+def test_waits_are_summed_by_slurms_keys(store: Store, by: str, expected: Mapping[str, float]) -> None:
     waits = [wait("9", "cy", "main", 2, (0, 60)), wait("10", "di", "short", 1, (0, 60))]
-    rows = asked(tmp_path, "waited", waits, by=by)
+    rows = asked(store, "waited", waits, by=by)
     assert {row["key"]: row["waited_gpu_hours"] for row in rows} == pytest.approx(expected)
 
 
-def test_holders_are_named_beside_others_waits_alone(tmp_path: Path) -> None:
+def test_holders_are_named_beside_others_waits_alone(store: Store) -> None:
     waits = [wait("9", "cy", "main", 1, (0, 30)), wait("10", "ana", "main,long", 3, (0, 30))]
-    rows = asked(tmp_path, "waited_holders", waits, by="job")
+    rows = asked(store, "waited_holders", waits, by="job")
     # a0 is offered to both by what they ask for: a quarter to cy; b0 to ana alone.
     assert {row["key"]: (row["user_name"], round(row["beside_gpu_hours"], 6)) for row in rows} == {
         "slurm:1": ("ana", 0.125),
@@ -162,22 +171,22 @@ def test_holders_are_named_beside_others_waits_alone(tmp_path: Path) -> None:
     }
 
 
-def test_both_sides_have_the_same_sum(tmp_path: Path) -> None:
+def test_both_sides_have_the_same_sum(store: Store) -> None:
     waits = [wait("9", "cy", "main", 1, (0, 30)), wait("10", "ana", "main,long", 3, (0, 30))]
-    by_waiter = asked(tmp_path / "1", "waited", waits)
-    by_holder = asked(tmp_path / "2", "waited_holders", waits)
+    by_waiter = asked(store, "waited", waits)
+    by_holder = asked(store, "waited_holders", waits)
     assert sum(row["beside_idle_gpu_hours"] for row in by_waiter) == pytest.approx(
         sum(row["beside_gpu_hours"] for row in by_holder)
     )
 
 
-def test_every_cause_is_told_with_its_hours(tmp_path: Path) -> None:
+def test_every_cause_is_told_with_its_hours(store: Store) -> None:
     waits = [
         wait("9", "cy", "main", 2, (0, 60)),
         wait("10", "cy", "main", 1, (0, 30), cause="dependency"),
         wait("11", "cy", "main", 1, (0, 15), cause="limit", reason="QOSGrpGRES"),
     ]
-    rows = asked(tmp_path, "waited_causes", waits)
+    rows = asked(store, "waited_causes", waits)
     assert [
         (row["cause"], row["reason"], row["qos"], row["jobs"], row["waited_gpu_hours"]) for row in rows
     ] == [
@@ -211,7 +220,7 @@ def test_every_cause_is_told_with_its_hours(tmp_path: Path) -> None:
     ],
 )
 def test_what_nobody_held_is_told_by_what_kept_it(
-    tmp_path: Path, waits: list[dict[str, Any]], expected: Mapping[str, float]
+    store: Store, waits: list[dict[str, Any]], expected: Mapping[str, float]
 ) -> None:
-    rows = asked(tmp_path, "unheld", waits)
+    rows = asked(store, "unheld", waits)
     assert {row["why"]: row["gpu_hours"] for row in rows} == pytest.approx(expected)
