@@ -4,6 +4,7 @@ A message has a part for each kind: its first sentence, and on which other GPUs 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from math import isnan
 from typing import TypeVar
 
@@ -55,9 +56,15 @@ def once_a_job(values: Iterable[tuple[str, str, float | None]]) -> float | None:
 
 
 def the_rest(part: Sequence[Mapping[str, object]]) -> str:
-    """What follows the first sentence of a part to one job's owner: on how many more GPUs, and their sum."""
+    """What follows the first sentence of a part to one job's owner: on how many more GPUs, and their sum, and
+    until when it was so at other times. Times are UTC, as in sentences.
+    """
     gpus = [(str(row["uuid"]), text.known(row.get("judged_gpu_hours"))) for row in part if row.get("uuid")]
-    return same_on(str(part[0]["kind"]), gpus)
+    first, *more = part
+    over = [row["closed_at"] for row in more if row.get("uuid") == first.get("uuid") and row.get("closed_at")]
+    ends = sorted(text.aware(datetime.fromisoformat(str(at))) for at in over if not text.missing(at))
+    before = again([text.clock(int(at.timestamp() * 1000)) for at in ends])
+    return same_on(str(first["kind"]), gpus) + (f" {before}" if before else "")
 
 
 def others(names: Sequence[str], most: int = 4) -> str:

@@ -172,6 +172,22 @@ def test_nothing_is_written_to_the_owner_of_what_is_over() -> None:
     assert one.sentences == ("a has done nothing (1).",)
 
 
+def test_each_time_at_which_a_past_was_so_is_said() -> None:
+    """Three rests of one GPU, and the second GPU's: the ends of the others stand behind the first one's."""
+    ends = ["2026-11-26T08:00:00Z", "2026-11-25T20:15:00.500000Z", "2026-11-25T09:30:00Z"]
+    rows = [finding(place, "a", uuid="GPU-1", closed_at=end) for place, end in enumerate(ends)]
+    other = finding(3, "a", uuid="GPU-2", closed_at=ends[0])
+    found = measured(ledger=[ledger("a", 4.0)], jobs=[held("a", 4.0, ends[0])], findings=[*rows, other])
+    (item,) = listed(found, advising(), NOW)
+    one = card(item, found, advising())
+    assert one.sentences == ("a has done nothing (0).",)
+    assert one.rests == (
+        " The same on 1 more of its GPUs. The same at other times, until 2026-11-25 09:30 UTC, "
+        "2026-11-25 20:15 UTC.",
+    )
+    assert one.said == (), "nothing of it is open"
+
+
 def test_a_job_that_works_is_blamed_for_nothing() -> None:
     found = measured(ledger=[ledger("a", 4.0)], jobs=[held("a", 4.0)])
     (item,) = listed(found, advising(), NOW)
