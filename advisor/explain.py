@@ -200,7 +200,7 @@ def _use_of(job: Job, decisions: Decisions) -> str:
         return "What it does is not known: nobody has judged it lately."
     match job.use:
         case Use.STARTING:
-            return "It has not computed since it was last started, so it counts as starting."
+            return STARTS
         case Use.UNKNOWN:
             reasons = dict.fromkeys(each for uuid in gpus for each in _doubts_of(uuid, decisions))
             why = f": {'; '.join(reasons)}" if reasons else ""
@@ -230,6 +230,10 @@ def _doubts_of(uuid: GpuUuid, decisions: Decisions) -> tuple[str, ...]:
 PART_IDLE_KINDS = IDLENESS | {FindingKind.USES_PART}
 PART_IDLE = "It is not idle as a whole, but not all of its GPUs are in use."
 
+STARTS = (
+    "It counts as starting: nothing is called idle in its first half hour, and longer while it has not "
+    "computed since it was last started."
+)
 NOT_IDLE = (
     "Nothing calls it idle now: it works, or rests for less time than it may before anything is said, by the "
     "clock of its kind or by its own usual silences."

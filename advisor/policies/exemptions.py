@@ -90,7 +90,9 @@ def _beginning(state: ClusterState, job: Job, rules: PlannerConfig) -> Objection
         return Objection(
             rule=Rule.MIN_RUNTIME,
             reason=f"it is starting up{since}",
-            would_change="its first computation, or the end of its grace",
+            would_change="its first computation, or the end of its grace"
+            if running_s is None
+            else f"the end of its first {text.length(rules.startup_s)}",
         )
     if job.attached:
         return Objection(

@@ -54,7 +54,12 @@ def test_who_leaves_a_part_idle_is_not_told_that_nothing_calls_it_idle(kind: Fin
             "What it does is not known: a GPU of it was not measured in the last 10 min.",
         ),
         (Use.UNKNOWN, replace(SEEN, overdue=True), Telemetry.GOOD, "nobody has judged it lately"),
-        (Use.STARTING, SEEN, Telemetry.GOOD, "It has not computed since it was last started"),
+        (
+            Use.STARTING,
+            SEEN,
+            Telemetry.GOOD,
+            "It counts as starting: nothing is called idle in its first half hour, and",
+        ),
         (Use.ACTIVE, SEEN, Telemetry.GOOD, "Nothing calls it idle now: it works, or rests for less time"),
     ],
 )

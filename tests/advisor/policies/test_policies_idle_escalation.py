@@ -330,3 +330,6 @@ def test_who_has_not_computed_for_hours_is_not_said_to_be_starting_up(hours: flo
     asleep = job("asleep", use=Use.STARTING, started_ms=NOW_MS - round(hours * HOUR_MS))
     (answer,) = idle_reclaim.advise(cluster([(asleep, ("g0",))]), observed(), ON, RULES)
     assert isinstance(answer, Abstain) and answer.reason == reason
+    # Who has computed, and rests within the first half hour, is as young: only time changes that.
+    change = "its first computation" if hours > 0.5 else "the end of its first 30 min"
+    assert answer.would_change == change
