@@ -31,7 +31,7 @@ def not_judged_yet(pasts: "Sequence[UnjudgedPastsRow]", span: tuple[datetime, da
     whole = sum((_moment(each["to_ts"]) - _moment(each["from_ts"])).total_seconds() for each in pasts)
     left = sum((last - first).total_seconds() for first, last in rest)
     return (
-        f"What had ended between {start:%Y-%m-%d %H:%M} and {end:%Y-%m-%d %H:%M} UTC is not judged yet "
+        f"What had ended between {start:%Y-%m-%d %H:%M} UTC and {end:%Y-%m-%d %H:%M} UTC is not judged yet "
         f"({text.percent(1 - left / whole)} of that past is): nothing is found of it so far. "
         "A running service does it within minutes, `fallow import` at its end."
     )
