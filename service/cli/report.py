@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from analytics.vocabulary.reports import REPORTS
 from collector.procfs.owners import whose_uid
 from service import data_folder as client_place
+from service.cli import words
 from service.cli.asking import asked
 from service.cli.screen import Column, console, print_json, table
 from service.client import NoData
@@ -104,7 +106,11 @@ def _make(flags: argparse.Namespace, drawings: "Drawings | None") -> "Report":
     request = Wanted(kind=kind, span=Span(start=start, end=end), zone=zone, user=user, project=flags.project)
     with asked(flags, sys.stderr) as client, client.holding():
         span = client.rows("span")
-        measured = bool(span) and span[0]["last_ts"] is not None
+        newest = span[0]["last_ts"] if span else None
+        measured = newest is not None
+        latest = now if newest is None else max(now, words.moment(newest))
+        if start < latest < end:  # its queries end there too
+            request = replace(request, span=Span(start=start, end=latest.replace(second=0, microsecond=0)))
         if not measured and not client.rows_if_kept("accounted_use", from_ts=start, to_ts=end, by="all"):
             raise NoData("nothing was measured yet; start a service with `fallow serve` and wait a minute")
         return make(client, request, now, begin)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 from service.errors import BadParameter, QueryFailed, StoreOlder, UnknownQuery
@@ -34,8 +34,9 @@ def answer(
             key: [value] if key in lists and isinstance(value, str) else value
             for key, value in params.items()
         }
-        with _archived(connection, spec, parameters):
-            return query.run(connection, name, parameters, most_bytes)
+        until_now = _until_now(connection, spec, parameters)
+        with _archived(connection, spec, until_now):
+            return query.run(connection, name, until_now, most_bytes)
     except query.UnknownQueryError as error:
         raise UnknownQuery(str(error)) from error
     except query.BadParameterError as error:
@@ -53,6 +54,34 @@ def answer(
         raise QueryFailed(
             f"query {name!r} failed: {error}; see the service's log, and `fallow doctor`"
         ) from error
+
+
+def _until_now(
+    connection: "Connection", spec: "QuerySpec", parameters: Mapping[str, object]
+) -> Mapping[str, object]:
+    """The parameters with a window that ends now at the latest: what is yet to come was neither installed nor
+    unknown. Now is the newest sample's minute where that is later, as under a calendar that hurries.
+
+    Sums of whole minutes end with the last one; what happened in this minute is in the window of the rest.
+    """
+    from analytics import query
+
+    if parameters.get("to_ts") is None or not {"from_ts", "to_ts"} <= {each.name for each in spec.parameters}:
+        return parameters
+    values = query.checked(spec, parameters)
+    start, end = values["from_ts"], values["to_ts"]
+    now = datetime.now(UTC).replace(tzinfo=None)
+    if not isinstance(start, datetime) or not isinstance(end, datetime) or end <= now:
+        return parameters
+    newest = query.run(connection, "span").column("last_ts")[0].as_py()
+    minute = max(now, newest or now).replace(second=0, microsecond=0, tzinfo=None)
+    latest = minute if spec.marks else minute + timedelta(minutes=1)
+    if start >= latest:
+        raise query.BadParameterError(
+            f"query {spec.name!r}: this time is yet to come: from_ts is {start:%Y-%m-%d %H:%M}, and it is "
+            f"{now:%Y-%m-%d %H:%M} (UTC) now"
+        )
+    return parameters if end <= latest else {**parameters, "to_ts": latest}
 
 
 def catalogue() -> "list[Query]":

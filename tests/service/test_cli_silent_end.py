@@ -2,6 +2,7 @@
 
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -57,8 +58,49 @@ def test_the_hint_is_in_utc_whatever_the_readers_zone(
 
 
 def test_a_time_to_come_is_said_to_be_one(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An earlier end would lie before its begin: that is no hint."""
+    """An earlier end would lie before its begin: that is no hint; and no hours of it are told."""
     to_come = ["--since", "2126-11-01", "--until", "2126-11-02"]
-    assert main(["waste", *to_come, "--data", str(data)]) == 0
+    for verb in ("waste", "ledger", "findings"):
+        assert main([verb, *to_come, "--data", str(data)]) != 0
+        printed = capsys.readouterr()
+        assert (
+            "this time is yet to come: from_ts is 2126-11-01" in printed.err and "--until" not in printed.err
+        )
+        assert "GPU-h" not in printed.out
+
+
+@pytest.mark.parametrize("by", ["node", "gpu", "model", "state", "day"])
+def test_a_range_that_is_not_over_has_the_hours_until_now_alone(
+    data: Path, capsys: pytest.CaptureFixture[str], by: str
+) -> None:
+    """Until now, in a year and in a hundred is one range: what is to come was not installed, nor unknown."""
+    hours = []
+    for until in (None, timedelta(days=365), timedelta(days=36_500)):
+        end = datetime.now(UTC) + (until or timedelta())
+        with connect(data) as client:
+            rows = client.rows(
+                f"ledger_by_{by}",
+                from_ts=datetime(2026, 11, 1, 12, tzinfo=UTC),
+                to_ts=end.replace(second=0, microsecond=0),
+            )
+        hours.append(sum(row["gpu_hours"] for row in rows))
+    assert hours[0] == pytest.approx(hours[1], abs=0.2) and hours[0] == pytest.approx(hours[2], abs=0.2)
+
+
+def test_what_happened_in_this_minute_is_in_a_range_that_is_not_over(data: Path) -> None:
+    with connect(data) as client:
+        asked = [
+            client.rows("findings", from_ts=datetime(2026, 11, 1, 12, tzinfo=UTC), to_ts=to)
+            for to in (datetime(2026, 11, 2, tzinfo=UTC), datetime(2126, 1, 1, tzinfo=UTC))
+        ]
+    assert [len(rows) for rows in asked] == [len(asked[0])] * 2 and asked[0]
+
+
+@pytest.mark.slow
+def test_a_report_of_a_month_that_is_not_over_ends_now(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to_come = ["--since", "2026-11-01T12:00", "--until", "2126-11-02", "--data", str(data)]
+    assert main(["report", "cluster-week", "--out", "-", *to_come]) == 0
     out = capsys.readouterr().out
-    assert "This time is yet to come: the last sample is of 2026-11-01 15:03." in out and "--until" not in out
+    assert f"{datetime.now(UTC):%Y-%m-%d}" in out and "2126" not in out
