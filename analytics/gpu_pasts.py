@@ -164,7 +164,11 @@ def claims_at(connection: Connection, at_ms: int) -> Claims:
     for row in run(connection, "assess_claims", {"as_of": at_ms}).to_pylist():
         claims[row["gpu_id"]].append(
             Claim(
-                holder=holder_of(row), share=row["share"], from_ms=row["from_ms"], holder_id=row["holder_id"]
+                holder=holder_of(row),
+                share=row["share"],
+                from_ms=row["from_ms"],
+                holder_id=row["holder_id"],
+                suspended=bool(row["is_suspended"]),
             )
         )
     return claims

@@ -57,7 +57,8 @@ class Claim:
     no single process is seen and the job has not computed. ``listening_unknown``: whether its processes
     listen, as servers do, could be read of none. ``holder_id`` is the holder's number in the store.
     ``bins``: what the holder did on a GPU that others hold too, where that is told apart, and
-    ``memory_bytes`` what it kept of its memory, bin by bin.
+    ``memory_bytes`` what it kept of its memory, bin by bin. ``suspended``: its workload manager keeps it from
+    computing.
     """
 
     holder: Holder
@@ -71,6 +72,7 @@ class Claim:
     process_arrivals: int = 0
     longest_life_ms: int | None = None
     listening_unknown: bool = False
+    suspended: bool = False
     rhythm: Rhythm = field(default_factory=Rhythm)
     holder_id: int | None = None
     bins: "Bins | None" = None

@@ -11,6 +11,16 @@ EVERY_KIND = tuple(FindingKind)
 RESTS = IDLENESS | {FindingKind.NOT_STARTED, FindingKind.SLEEPING_BATCH, FindingKind.CRASH_LOOP}
 """Where none of these can be judged on a GPU, nobody knows whether its holder does anything there."""
 
+OF_HOLD = RESTS | {
+    FindingKind.RARELY_USED,
+    FindingKind.LOW_SATURATION,
+    FindingKind.MEMORY_HOG,
+    FindingKind.RESERVED_BY_DESIGN,
+}
+SUSPENDED = "its workload manager has suspended it: it may not compute, and that is not its owner's doing"
+"""Slurm does so for gang scheduling, preemption and by an administrator's word (scontrol(1), "suspend"), and
+does not say who did."""
+
 OF_GPU: tuple[Callable[[GpuPast, Thresholds], Finding | Unknown | None], ...] = (
     faults.suspect,
     faults.zombie,
@@ -39,6 +49,9 @@ def judge(past: GpuPast, now_ms: int, thresholds: Thresholds, tick_ms: int) -> V
         )
     answers: list[Finding | Unknown | StartingUp | None] = [rule(past, thresholds) for rule in OF_GPU]
     for claim in past.claims:
+        if claim.suspended:
+            answers.append(Unknown(uuid=past.uuid, kinds=tuple(sorted(OF_HOLD)), reason=SUSPENDED))
+            continue
         own = intruders.own_past(past, claim)
         hold = holding.held(own, claim, now_ms, thresholds)
         answers.append(_hold(past, own, claim, hold, thresholds))

@@ -48,7 +48,12 @@ WITH parts AS (
         n.* REPLACE (coalesce(c.share_now, n.share_of_device) AS share_of_device), state <> 'unknown' AS known,
         CASE WHEN state NOT IN ('unknown', 'suspect')
             THEN greatest(utilization_e4, CASE WHEN engines_e4 > 100 THEN engines_e4 END) END AS counted_e4
-    FROM gpus_at_newest_tick($node, $project, $user, $model) AS n
+    FROM (
+        SELECT * REPLACE (CASE
+        WHEN state IN ('allocated-empty', 'held-idle') AND job IN (
+            SELECT m.job FROM manager_jobs AS m WHERE m.state = 'paused' AND m.ended_at IS NULL) THEN 'unknown'
+            ELSE state END AS state)
+        FROM gpus_at_newest_tick($node, $project, $user, $model)) AS n
     LEFT JOIN counted AS c USING (gpu_id)
 ), because AS (
     SELECT string_agg(concat(gpus, ' ', withheld, ' (' || nullif(reason, '') || ')'), '; ' ORDER BY gpus DESC, withheld, reason)

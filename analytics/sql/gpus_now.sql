@@ -17,7 +17,7 @@
 -- @column gpu_place text: what it is called there; of a MIG instance with profile and number (0/1g.10gb#7)
 -- @column model text: its model
 -- @column mig_profile text: the profile of a MIG instance
--- @column state text: its state at its newest sample; unknown when that is over two ticks old; drained, down or reserved where its node is given to nobody
+-- @column state text: its state at its newest sample; unknown when that is over two ticks old, or nothing computes and its job is suspended; drained, down or reserved where its node is given to nobody
 -- @column state_reason text: why it is given to nobody, or why nobody knows whether it is
 -- @column rhythm text: rarely-used, where each who holds it now was found to use it so; what its state of this tick then is one look at
 -- @column rhythm_since timestamp: since when it has been so, at least
@@ -43,7 +43,10 @@
 -- @never_null uuid, node, state
 -- @null state_reason: there is none; rhythm: none was found; not measured, or too long ago to be so now; user_name to framework: nobody holds it; engines_ratio: no engine worked; copies_ratio: it computes, or copies nothing; state_since: the newest whole minute was in another state, or it was never measured
 WITH now_rows AS (
-    SELECT * REPLACE (CASE WHEN state = 'held-idle' AND NOT is_held THEN 'suspect' ELSE state END AS state)
+    SELECT * REPLACE (CASE
+        WHEN state IN ('allocated-empty', 'held-idle') AND job IN (
+            SELECT m.job FROM manager_jobs AS m WHERE m.state = 'paused' AND m.ended_at IS NULL) THEN 'unknown'
+        WHEN state = 'held-idle' AND NOT is_held THEN 'suspect' ELSE state END AS state)
     FROM gpus_at_newest_tick($node, $project, $user, $model)
 ), holds AS (
     SELECT a.gpu_id, min(a.from_ts) AS from_ts

@@ -115,6 +115,9 @@ def _stands(run: "ManagerRunsRow") -> str:
             return f"waits since {words.clock_time(run['submitted_at'])}: {why}"
         case "ended":
             return f"began {words.clock_time(run['started_at'])}, ended {_ended(run)}"
+        case "paused":  # since when is not told, but when it began
+            began = words.clock_time(run["started_at"])
+            return f"suspended ({run['state_name']}), holding {_grants(run['given'])}; it began {began}"
         case state:
             return f"{state} since {words.clock_time(run['started_at'])} on {_grants(run['given'])}"
 
