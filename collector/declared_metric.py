@@ -73,7 +73,8 @@ class Metric:
     ``dcgm.vocabulary`` writes it; with ``engines``, a name stands for that many, and the busiest counts.
     ``of_board``: while MIG is on the exporter repeats the board's value for each instance. ``smi`` has
     nvidia-smi's columns, likewise in order. ``is_stored`` is false for what is kept with the GPU instead.
-    ``is_printed``: ``fallow collect`` has it.
+    ``is_printed``: ``fallow collect`` has it. ``most``: no GPU has more; a value above it is in another
+    unit, and not measured.
     """
 
     name: str = ""
@@ -88,6 +89,7 @@ class Metric:
     timeline: Timeline | None = None
     is_stored: bool = True
     is_printed: bool = False
+    most: float | None = None
 
     @property
     def is_ratio(self) -> bool:

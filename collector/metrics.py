@@ -204,6 +204,7 @@ class GpuSample:
         is_printed=True,
     )
     memory_used_bytes: int | None = declared(
+        most=10 * 2**40,  # the largest board of 2026 has 288 GB (NVIDIA GB300)
         exposed=Exposed("memory_used_bytes", "Device memory in use, without what the driver reserves."),
         nvml=Nvml(),
         dcgm={"FB_USED_BYTES": "bytes", "FB_USED": "MiB"},
@@ -227,6 +228,7 @@ class GpuSample:
         is_stored=False,
     )
     power_mw: int | None = declared(
+        most=10_000_000,  # 10 kW; the largest board of 2026 draws 1.4 (NVIDIA GB300)
         arrow="int32",
         exposed=Exposed("power_watts", "Power drawn by the board.", 1e-3),
         nvml=Nvml(185, calls=(("nvmlDeviceGetPowerUsage", ()),), words="power"),

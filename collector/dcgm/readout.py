@@ -41,6 +41,13 @@ LADDER = (
 RATIOS = tuple(sorted(name for name in QUANTITIES if name.endswith("_ratio")))
 WHOLES = tuple(each.name for each in METRICS if each.dcgm and each.is_stored and not each.is_ratio)
 """The quantities that a sample holds as whole numbers."""
+_MOST = {each.name: each.most for each in METRICS if each.most is not None}
+_MOST |= {
+    name: _MOST["memory_used_bytes"]
+    for name in QUANTITIES
+    if name.startswith("memory_") and name.endswith("_bytes")
+}
+"""Above it a value is in another unit than its name says: not measured."""
 OF_HOLDERS = frozenset({"gpu_utilization_ratio", "memory_used_bytes"})
 """What an exporter tells of each pod, beside the device's own (NVIDIA/dcgm-exporter, pull request 594)."""
 _Values = dict[str, tuple[int, float]]
@@ -153,6 +160,8 @@ def _note(device: _Device, measure: Measure, raw: float, scale: float | None, na
         return
     if factor is None:
         device.undecided = True
+        return
+    if value * factor > _MOST.get(measure.quantity, value * factor):
         return
     candidate = (-measure.rank, value * factor)
     for values in [device.of_holders.setdefault(claim, {}) for claim in named] or [device.values]:

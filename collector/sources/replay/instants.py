@@ -83,3 +83,10 @@ def _belongs(
         if jobs[row] == jobs[other] or not (at_ms[row] == at_ms[other] or overlap):
             return False
     return True
+
+
+def usual_step_ms(codes: Places, at_ms: Places) -> int | None:
+    """How far apart the rows of a GPU usually are; ``None`` where none has rows of two times."""
+    order = np.lexsort((at_ms, codes))
+    steps = np.diff(at_ms[order])[np.diff(codes[order]) == 0]
+    return int(np.median(steps[steps > 0])) if (steps > 0).any() else None

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collector.arrow import SAMPLE_SCHEMA, HeldInterval
+from collector.metrics import METRICS
 from collector.model import Allocation, Basis, ClaimSource, Gap, Gpu, GpuUuid, Holder, JobId, NodeName
 from collector.sources.replay.cells import cell, is_missing, moments, names, numbers, words
 from collector.sources.replay.errors import SET_BACK, BadMapping, Fault, RecordingUseless, Refused, refused
 from collector.sources.replay.file import Raw
-from collector.sources.replay.instants import HOLE_WIDTHS, of_one_instant
+from collector.sources.replay.instants import HOLE_WIDTHS, of_one_instant, usual_step_ms
 from collector.sources.replay.mapping import ColumnMapping, HolderColumns, Measure, require_columns
 from collector.sources.replay.recording import Recording
 from collector.sources.replay.set_back import SetBack, overlapping, summed
@@ -23,10 +24,9 @@ from collector.sources.replay.xid_events import xid_events
 USUAL_WIDTH_MS = 60_000
 """The width of rows when neither the mapping nor a second row says."""
 _EARLIEST_MS, _LATEST_MS = 946_684_800_000, 4_102_444_800_000  # 2000 and 2100
-_AHEAD_MS, _SLACK = (
-    86_400_000,
-    0.005,
-)  # a time without a zone may be 14 hours ahead of UTC; exporters round: 100.3% is 1, 140% is nonsense
+_AHEAD_MS = 86_400_000  # a time without a zone may be 14 hours ahead of UTC
+_SLACK = 0.005  # exporters round: 100.3% is 1, 140% is nonsense
+_MOST = {metric.name: metric.most for metric in METRICS if metric.most is not None}
 _LEAST = {"temperature_c": -100.0, "width_ms": 1.0}
 _PREFIX = {ClaimSource.KUBERNETES: "pod:", ClaimSource.SLURM: "slurm:"}
 
@@ -52,7 +52,9 @@ def interpret(raw: Raw, mapping: ColumnMapping, path: str, now_ms: int | None = 
     kept = np.flatnonzero(rows.good)
     kept = kept[np.argsort(rows.at_ms[kept], kind="stable")]
     width = measured.pop("width_ms", np.full(len(rows.good), np.nan))
-    usual = mapping.width_ms or _usual_step_ms(rows, kept)
+    placed = np.union1d(kept, np.array(rows.malformed, np.int64))  # who made no sense tells the step too
+    step_ms = usual_step_ms(rows.gpu_codes[placed], rows.at_ms[placed])
+    usual = mapping.width_ms or step_ms or USUAL_WIDTH_MS
     widths = np.where(np.isnan(width), usual, width).astype(np.int32)
     width_ms = widths[kept]
     samples = _table(rows, kept, width_ms, {name: values[kept] for name, values in measured.items()})
@@ -208,16 +210,9 @@ def _plausible(rows: _Rows, mapping: ColumnMapping, path: str) -> None:
 def _bounds(field: str) -> tuple[float, float]:
     if field.endswith("_ratio"):
         return 0.0, 1.0
-    kind = SAMPLE_SCHEMA.field(field).type
-    most = 2.0**53 if kind.bit_width == 64 else float(2 ** (kind.bit_width - 1) - 1)
-    return _LEAST.get(field, 0.0), most
-
-
-def _usual_step_ms(rows: _Rows, kept: Places) -> int:
-    codes = rows.gpu_codes[kept]
-    order = np.lexsort((rows.at_ms[kept], codes))
-    steps = np.diff(rows.at_ms[kept][order])[np.diff(codes[order]) == 0]
-    return int(np.median(steps)) if len(steps) else USUAL_WIDTH_MS
+    bits = SAMPLE_SCHEMA.field(field).type.bit_width
+    most = 2.0**53 if bits == 64 else float(2 ** (bits - 1) - 1)
+    return _LEAST.get(field, 0.0), _MOST.get(field, most)
 
 
 def _table(

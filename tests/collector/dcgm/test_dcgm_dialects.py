@@ -262,3 +262,15 @@ def test_of_several_jpeg_and_optical_flow_engines_the_busiest_counts(jpeg: str, 
     rows = parse("\n".join(lines) + "\n", is_known)
     (sample,) = read_out(rows, fallback_node="n1", at_ms=60_000, width_ms=10_000).samples
     assert (sample.jpeg_ratio, sample.ofa_ratio) == (0.75, 0.25)
+
+
+# NVIDIA GB300: 1.4 kW and 288 GB, the most of 2026. A page whose FB_USED is in bytes says 20,971,520 GiB.
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_what_no_gpu_has_is_not_measured_and_its_other_values_are(dialect: Dialect) -> None:
+    odd = Facts(gpu_utilization_ratio=0.5, memory_used_bytes=20_971_520 << 30, power_mw=250_000_000)
+    big = Facts(gpu_utilization_ratio=0.5, memory_used_bytes=288 << 30, power_mw=1_400_000)
+    first, second = read(
+        [Board(uuid="GPU-a", facts=odd), Board(uuid="GPU-b", index=1, facts=big)], dialect
+    ).samples
+    assert (first.gpu_utilization_ratio, first.memory_used_bytes, first.power_mw) == (0.5, None, None)
+    assert (second.memory_used_bytes, second.power_mw) == (288 << 30, 1_400_000)

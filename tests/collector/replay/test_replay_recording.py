@@ -310,3 +310,24 @@ def test_a_new_xid_of_a_recording_is_an_event_and_the_one_it_begins_with_is_not(
         ("a", 120_000, "xid", "48: double-bit ECC error"),
         ("b", 180_000, "xid", "79: GPU has fallen off the bus"),
     ]
+
+
+# By hand: rows 30 s apart for an hour, each second one refused: half an hour was measured, not an hour.
+def test_the_step_of_a_recording_is_that_of_all_its_rows(tmp_path: Path) -> None:
+    rows = "".join(f"{30 * at},a,{'inf' if at % 2 else 50},1024,7\n" for at in range(120))
+    recording = recorded(tmp_path, rows)
+    widths = recording.samples["width_ms"].to_pylist()
+    assert set(widths) == {30_000} and sum(widths) == 30 * 60_000
+
+
+# 10 kW and 10 TiB are more than any GPU has: mW said to be W, bytes said to be MiB.
+def test_a_value_that_no_gpu_has_is_refused_and_told(tmp_path: Path) -> None:
+    units = {
+        "gpu_utilization_ratio": {"column": "util", "unit": "percent"},
+        "power_mw": {"column": "mem", "unit": "W"},
+    }
+    recording = recorded(tmp_path, "0,a,50,250000,7\n60,a,50,1400,7\n", sample=units)
+    assert recording.samples["power_mw"].to_pylist() == [1_400_000]
+    assert recording.refused is not None and "out of range for power_mw" in str(recording.refused)
+    recording = recorded(tmp_path, f"0,a,50,{20 << 30},7\n60,a,50,294912,7\n")
+    assert recording.samples["memory_used_bytes"].to_pylist() == [288 << 30]
