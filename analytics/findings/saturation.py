@@ -256,16 +256,21 @@ def _low_sentence(past: GpuPast, claim: Claim, window: Bins, newest_bins: int, a
     lately = text.length(newest_bins * BIN_MS / MS_PER_S)
     by = " by its own work" if len(past.claims) > 1 else ""
     share = f" of its share of {text.percent(claim.share)}"
-    of_share = f", {text.percent(_of_share(average, claim))}{share}" if claim.share < 1 else ""
+    of_share = f", {_under(_of_share(average, claim))}{share}" if claim.share < 1 else ""
     day, is_young = claim.rhythm.busy_ratio, window.end_ms - claim.from_ms < DAY_MS
     in_all = "all its work so far" if is_young else "all its work of the last 24 h"
     of_day = share if claim.share < 1 else ""
-    whole = "" if day is None else f", and over {in_all} {text.percent(_of_share(day, claim))}{of_day}"
+    whole = "" if day is None else f", and over {in_all} {_under(_of_share(day, claim))}{of_day}"
     return (
         f"{holder_name(claim)} has held {gpu_name(past)}{_beside(past)} for {held_for}, and{by} filled "
-        f"{text.percent(average)} of it over its last {lately} of work{of_share} "
+        f"{_under(average)} of it over its last {lately} of work{of_share} "
         f"({_measured(past, claim)}){whole}."
     )
+
+
+def _under(level: float) -> str:
+    """A level under the bound never reads as the bound: 24.99% is 24.9%."""
+    return text.coverage(level) if text.percent(level) == text.percent(LOW_RATIO) else text.percent(level)
 
 
 def _measured(past: GpuPast, claim: Claim) -> str:

@@ -80,6 +80,12 @@ def test_each_level_is_told_with_the_span_that_it_is_of() -> None:
     assert evidence(finding)["unused_gpu_hours"] == pytest.approx(1.5 * 0.8 + 0.5 * 0.95)
 
 
+def test_what_is_under_a_quarter_does_not_read_as_a_quarter() -> None:
+    day = Rhythm(busy_ratio=0.2496, busy_ms=86_400_000)
+    (finding,) = judged(past(claim(60, rhythm=day), bins=bins(utilization=0.2499))).findings
+    assert "filled 24.9% of it over" in finding.sentence and finding.sentence.endswith("24 h 24.9%.")
+
+
 def test_of_a_younger_job_all_its_work_is_told() -> None:
     day = Rhythm(busy_ratio=0.07, busy_ms=1_800_000)
     (finding,) = judged(past(claim(3, rhythm=day), bins=bins(utilization=0.1))).findings
