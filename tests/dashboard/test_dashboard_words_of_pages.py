@@ -3,10 +3,12 @@
 import pandas as pd
 import pytest
 
+from advisor.planner.consent import Kind
 from service import client, wording
 from service.charts.window import Window
 from service.pages.job import label_of_job
 from service.pages.parts.evidence import told
+from service.pages.parts.job_buttons import MEANING
 from service.pages.parts.messages import explain
 from service.pages.parts.range_waste import sentence
 from service.pages.parts.unknown import by_reason
@@ -107,3 +109,7 @@ def test_a_job_without_a_name_is_found_by_its_id() -> None:
 
 def test_text_from_a_job_is_not_markup() -> None:
     assert plain("**x** [a](b) <i>") == r"\*\*x\*\* \[a\](b) \<i\>"
+
+
+def test_all_that_can_be_allowed_is_said_in_words() -> None:
+    assert set(MEANING) == {kind.value for kind in Kind}

@@ -16,6 +16,7 @@ import pandas as pd
 import streamlit as st
 
 from analytics import text
+from analytics.vocabulary.actions import ActionClass
 from service.client.jobs import ActingClient
 from service.errors import ClientError
 from service.pages.data import jobs
@@ -187,6 +188,7 @@ MEANING = {
     "resize": "Given more or fewer GPUs",
     "release": "Told to give cached memory back",
     "share": "Beside other people's jobs on one GPU",
+    ActionClass.BACKGROUND.value: "Background jobs in its idle gaps",
 }
 WORD = {
     "owner": "its owner",
