@@ -145,6 +145,9 @@ def is_never_quick(path: Path) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Workers of pytest-xdist measure, the process that prints adds up; without workers one does both."""
+    config.add_cleanup(
+        gc.unfreeze
+    )  # the last of all: DuckDB's library lists what is frozen at exit as leaked
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         config.pluginmanager.register(Meter(), "fallow-meter")
     config.pluginmanager.register(SharedServices(), PLUGIN)
