@@ -1,5 +1,6 @@
 -- The 30 s bins of every GPU between two instants, from raw samples. A bin that no sample reaches has no row. A sample
--- is in the bin of its own middle; a wider one than a bin in those whose middles it covers.
+-- is in the bin of its own middle; a wider one than a bin in all that it reaches, with as much of each as it covers: else
+-- an idle time would begin up to 15 s before the work ended.
 --
 -- @param bins_from instant: start of the first bin
 -- @param bins_to instant: end of the last bin
@@ -27,9 +28,9 @@ WITH near AS (
     SELECT * EXCLUDE (end_ms), end_ms, width_ms AS ms, (end_ms - width_ms // 2 - 1) // 30000 AS bin
     FROM near WHERE width_ms <= 30000
     UNION ALL
-    SELECT * EXCLUDE (bin), 30000 AS ms, bin
+    SELECT * EXCLUDE (bin), least(end_ms, (bin + 1) * 30000) - greatest(end_ms - width_ms, bin * 30000) AS ms, bin
     FROM (
-        SELECT *, unnest(range((end_ms - width_ms + 14999) // 30000, (end_ms + 14999) // 30000)) AS bin
+        SELECT *, unnest(range((end_ms - width_ms) // 30000, (end_ms + 29999) // 30000)) AS bin
         FROM near WHERE width_ms > 30000)
 ), bins AS (
     SELECT

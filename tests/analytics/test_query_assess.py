@@ -64,6 +64,21 @@ def test_assess_bins_cover_half_of_a_bin_or_none(tmp_path: Path) -> None:
     assert rows[0]["utilization_ratio"] == pytest.approx(0.3)
 
 
+def test_a_wide_row_is_in_each_bin_with_what_it_covers_of_it(tmp_path: Path) -> None:
+    """Work that ends 9 s into a bin is work in it: an idle time begins behind that bin, not before."""
+    gpu = Gpu(uuid=GpuUuid("GPU-x"), node=NodeName("n"))
+    samples = [
+        GpuSample(uuid=gpu.uuid, at_ms=NOON_MS + end_s * 1000, width_ms=57_000, utilization_ratio=level)
+        for end_s, level in ((39, 0.6), (96, 0.0))
+    ]
+    with open_store(tmp_path / "fallow.duckdb") as store, store.reader() as reader:
+        store.write_history(History(source="x", gpus=(gpu,), samples=to_table(samples)))
+        window = {"bins_from": NOON_MS, "bins_to": NOON_MS + 2 * MINUTE_MS, "as_of": NOON_MS + 2 * MINUTE_MS}
+        rows = sorted(run(reader, "assess_bins", window).to_pylist(), key=lambda row: row["bin"])
+    assert [(row["bin"], row["covered"]) for row in rows] == [(0, True), (1, True), (2, True), (3, False)]
+    assert [row["utilization_ratio"] for row in rows] == pytest.approx([0.6, 0.6 * 9 / 30, 0.0, 0.0])
+
+
 # NVML's clocks event reasons: 0x4 power cap, 0x8 slowdown of any cause, 0x20 and 0x40 heat.
 @pytest.mark.parametrize(
     ("reasons", "hot"), [((0x4, 0x8), 0.0), ((0x40 | 0x8, 0x20), 1.0), ((0, 0x40), 0.5), ((None, None), None)]
