@@ -146,11 +146,6 @@ INSTEAD = (
         check=dry_made,
     ),
     Instead(
-        pattern=r"(FALLOW_TOKEN=\S+ )?fallow (node( .*)?|serve --source nodes .*)",
-        why="stays until Ctrl-C; tests/service/node/test_node_real.py has a head and two nodes",
-        check=parsed,
-    ),
-    Instead(
         pattern=r"(FALLOW_PEER_TOKEN_FILE=\S+ )?fallow (up|serve)( .*)?",
         why="stays until Ctrl-C; tests/service/test_cli_up.py starts and stops both",
         check=read_once,
