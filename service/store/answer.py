@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 INTERRUPTED = "Query interrupted"
 """DuckDB's RuntimeError when Ctrl-C comes amid a query, in place of KeyboardInterrupt."""
 
+LISTS_OF_WHAT_WAS_FOUND = frozenset({"findings", "findings_by_kind"})
+"""Queries whose rows say what was found, with sums of whole minutes beside it: a finding is told at once."""
+
 
 def answer(
     connection: "Connection", name: str, params: Mapping[str, object], most_bytes: int | None = None
@@ -62,7 +65,7 @@ def _until_now(
     """The parameters with a window that ends now at the latest: what is yet to come was neither installed nor
     unknown. Now is the newest sample's minute where that is later, as under a calendar that hurries.
 
-    Sums of whole minutes end with the last one; what happened in this minute is in the window of the rest.
+    Sums of whole minutes end with the last one; what was found or happened in this minute is in the rest.
     """
     from analytics import query
 
@@ -75,7 +78,8 @@ def _until_now(
         return parameters
     newest = query.run(connection, "span").column("last_ts")[0].as_py()
     minute = max(now, newest or now).replace(second=0, microsecond=0, tzinfo=None)
-    latest = minute if spec.marks else minute + timedelta(minutes=1)
+    sums = bool(spec.marks) and spec.name not in LISTS_OF_WHAT_WAS_FOUND
+    latest = minute if sums else minute + timedelta(minutes=1)
     if start >= latest:
         raise query.BadParameterError(
             f"query {spec.name!r}: this time is yet to come: from_ts is {start:%Y-%m-%d %H:%M}, and it is "

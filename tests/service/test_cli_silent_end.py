@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from collector.store.judgements import Judgement
 from service.cli import main
 from service.client import connect
 from tests.service import one_sum_world as world
+from tests.stores import open_store
 
 LAST = "--until 2026-11-01T15:04"
 """The world's newest sample is in the minute before (``test_the_newest_sample``)."""
@@ -96,6 +98,19 @@ def test_what_happened_in_this_minute_is_in_a_range_that_is_not_over(data: Path)
     assert [len(rows) for rows in asked] == [len(asked[0])] * 2 and asked[0]
 
 
+def test_what_was_found_in_this_minute_is_listed_at_once(tmp_path: Path) -> None:
+    data = world.fill(tmp_path / "data")
+    now = datetime.now(UTC).replace(second=30)
+    with open_store(data / "fallow.duckdb") as store:
+        found = world._finding(3, "held-idle", world.UNKNOWN, 1.0)
+        store.write_judgement(Judgement(findings=[found]), round(now.timestamp() * 1000))
+    with connect(data) as client:
+        minute = now.replace(second=0, microsecond=0)
+        window = {"from_ts": minute - timedelta(hours=1), "to_ts": minute + timedelta(days=365)}
+        rows = client.rows("findings", **window)
+    assert [row["closed_at"] for row in rows].count(None) == 1
+
+
 @pytest.mark.slow
 def test_a_report_of_a_month_that_is_not_over_ends_now(
     data: Path, capsys: pytest.CaptureFixture[str]
@@ -103,4 +118,4 @@ def test_a_report_of_a_month_that_is_not_over_ends_now(
     to_come = ["--since", "2026-11-01T12:00", "--until", "2126-11-02", "--data", str(data)]
     assert main(["report", "cluster-week", "--out", "-", *to_come]) == 0
     out = capsys.readouterr().out
-    assert f"{datetime.now(UTC):%Y-%m-%d}" in out and "2126" not in out
+    assert f"to {datetime.now(UTC):%-d %b %Y}" in out and "2126" not in out
