@@ -5,6 +5,7 @@ FIXED in the environment: by Transformers' own Trainer, in one process. Else two
 
 import os
 import sys
+import time
 import warnings
 from typing import Any
 
@@ -64,6 +65,7 @@ class Noting(transformers.TrainerCallback):  # type: ignore[misc]
         assert done is None or state.global_step == done.number + 1
         if state.is_world_process_zero:
             world = 1 if done is None else done.world_size
+            time.sleep(float(os.environ.get("STEP_S", "0")))
             self.diary.note(state.global_step - 1, loss, world, self.rate, evaluated=len(state.log_history))
 
 
