@@ -364,7 +364,6 @@ class _Loop:
         trainer = self._trainer
         return {
             "state": dataclasses.asdict(trainer.state),
-            "control": trainer.control.state(),
             "callbacks": [_state_of(each) for each in trainer.callback_handler.callbacks],
             "loss": (
                 float(trainer._tr_loss),

@@ -15,7 +15,6 @@ from advisor.jobs.consent_store import ConsentStore
 from advisor.jobs.external_jobs import ExternalJobStore
 from advisor.jobs.harvest_store import HarvestStore
 from advisor.jobs.job_store import open_register
-from advisor.jobs.model import JobRecord
 from advisor.jobs.signing import CommandSigner
 from advisor.jobs.slowdown_store import SlowdownStore
 from advisor.jobs.slowdown_watchdog import Span
@@ -193,7 +192,7 @@ def _roots(ground: ControlDependencies) -> _Dependencies:
     local = LocalEngine(register, clock, granting.agree, patience, ground.locks.take)
     others = (managed.engine, pods.engine, foreigners.engine)
     dispatch = Dispatch(engines(local, hooked.engine, *others, hooked=hooked.owns), foreign.told)
-    ours, entry_of = dispatch.by_launcher, partial(_entry, register)
+    ours, entry_of = dispatch.by_launcher, register.known
     last, off = register.newest_known, ground.withheld
     books = open_books(
         store, clock, ground.folder, entry_of, dispatch.found, by_launcher=ours, known=last, withheld=off
@@ -391,10 +390,6 @@ def _organs(
     )
 
 
-def _entry(register: "Register", job: JobId) -> JobRecord | None:
-    return register.known(job)
-
-
 def _user(register: "Register", job: JobId) -> str | None:
-    entry = _entry(register, job)
+    entry = register.known(job)
     return None if entry is None else entry.submission.user

@@ -22,9 +22,8 @@ from advisor.jobs.external_jobs import ExternalJobStore, Holder
 from advisor.jobs.hook_acts import HookAct, HookActStore, HookCall
 from advisor.jobs.manager_acts import ManagerActStore
 from advisor.journal.journal import StoreJournal
-from advisor.live.snapshot import NO_PROJECT
 from advisor.planner.consent import Kind, OwnerReply, in_force, refusal
-from advisor.state.model import ClusterState, Job, Phase, ProjectName, Use
+from advisor.state.model import ClusterState, Job, ProjectName
 from advisor.state.site_protection import Protect, with_protection
 from collector.file_trust import ROOT_UID
 from collector.managers.model import HOLDING, Look, ManagedJob
@@ -32,6 +31,7 @@ from collector.model import JobId
 from collector.snapshot import Snapshot
 from collector.store.errors import StoreError
 from service.config.hooks import hooks_of, idle_rule
+from service.control.managed_jobs import paused_job
 from service.usecases.advice import site_of
 
 if TYPE_CHECKING:
@@ -228,24 +228,12 @@ class HookedJobs:
 
     def _held(self, act: HookAct, state: ClusterState, moving: set[JobId]) -> Job:
         """A job that a hook took off its GPUs: only a person lets it go on."""
-        holder, gpus = act.call.holder, tuple(uuid for uuid in act.call.gpus if uuid in state.gpus)
-        return Job(
-            id=act.call.job,
-            project=holder.project or NO_PROJECT,
-            user=holder.user,
-            name=holder.name,
-            kind=holder.kind,
-            phase=Phase.PAUSED,
-            min_gpus=max(1, len(gpus)),
-            max_gpus=max(1, len(gpus)),
-            submitted_ms=act.begun_ms,
-            acted_ms=act.begun_ms,
-            paused_on=gpus,
-            held=True,
-            use=Use.IDLE,
-            manager=act.call.manager,
-            hook=act.call.hook,
-            cannot={"resume": ON_ITS_WAY} if act.call.job in moving else {},
+        call = act.call
+        return replace(
+            paused_job(call.job, call.holder, state, gpus=call.gpus, since_ms=act.begun_ms, is_held=True),
+            manager=call.manager,
+            hook=call.hook,
+            cannot={"resume": ON_ITS_WAY} if call.job in moving else {},
         )
 
     def _is_forgotten(self, act: HookAct) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from advisor.engines.slurm import NAME, SlurmEngine, SlurmEngineDependencies, is_slurms
 from advisor.engines.slurm_outcomes import run_of
 from advisor.jobs.consent_store import ConsentStore
+from advisor.jobs.external_jobs import Holder
 from advisor.jobs.manager_acts import ManagerAct, ManagerActStore
 from advisor.journal.journal import StoreJournal
 from advisor.live.snapshot import NO_PROJECT
@@ -178,21 +179,36 @@ class ManagedJobs:
 
 def held_job(act: ManagerAct, state: ClusterState, *, is_awaited: bool) -> Job:
     """A job that Fallow holds with its manager. While somebody waits there for GPUs it stays so. Pure."""
-    holder, id = act.asked.holder, act.asked.job
-    gpus = tuple(uuid for uuid in act.asked.gpus if uuid in state.gpus)
+    asked = act.asked
+    return paused_job(
+        asked.job, asked.holder, state, gpus=asked.gpus, since_ms=act.begun_ms, is_held=is_awaited
+    )
+
+
+def paused_job(
+    job: JobId,
+    holder: Holder,
+    state: ClusterState,
+    *,
+    gpus: Sequence[GpuUuid],
+    since_ms: int,
+    is_held: bool,
+) -> Job:
+    """A job that was taken off ``gpus``: held, where asked for or where none of them is left. Pure."""
+    left = tuple(uuid for uuid in gpus if uuid in state.gpus)
     return Job(
-        id=id,
+        id=job,
         project=holder.project or NO_PROJECT,
         user=holder.user,
         name=holder.name,
         kind=holder.kind,
         phase=Phase.PAUSED,
-        min_gpus=max(1, len(gpus)),
-        max_gpus=max(1, len(gpus)),
-        submitted_ms=act.begun_ms,
-        acted_ms=act.begun_ms,
-        paused_on=gpus,
-        held=not gpus or is_awaited,
+        min_gpus=max(1, len(left)),
+        max_gpus=max(1, len(left)),
+        submitted_ms=since_ms,
+        acted_ms=since_ms,
+        paused_on=left,
+        held=not left or is_held,
         use=Use.IDLE,
     )
 
